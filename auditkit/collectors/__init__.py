@@ -1,0 +1,30 @@
+"""Gradient statistics that do not overflow, take no memory that grows with the model and do not synchronize.
+
+    pending = collect_gradients(model.parameters())   # enqueues; nothing is read back from the device
+    stats = pending.materialize()                     # one device-to-host copy per device
+
+Reading order: sources (which gradients), strided (how a tensor is cut into pieces), records (the numbers
+kept per gradient), cpu_pass and device_pass (how they are computed), sharding (DTensor), pending (sets of
+gradients until they are read), statistics and collect (what a user sees), dual and isolation (two groups).
+"""
+
+from .collect import PendingGradientStats, collect_gradients, compute_total_norm
+from .dual import DualGradientStats, PendingDualGradientStats, collect_dual_gradients
+from .isolation import ISOLATION_NORM_THRESHOLD, GradientIsolationMonitor
+from .sources import GradientSource
+from .statistics import EXPLODING_NORM_THRESHOLD, VANISHING_NORM_THRESHOLD, GradientStats
+
+__all__ = [
+    "EXPLODING_NORM_THRESHOLD",
+    "ISOLATION_NORM_THRESHOLD",
+    "VANISHING_NORM_THRESHOLD",
+    "DualGradientStats",
+    "GradientIsolationMonitor",
+    "GradientSource",
+    "GradientStats",
+    "PendingDualGradientStats",
+    "PendingGradientStats",
+    "collect_dual_gradients",
+    "collect_gradients",
+    "compute_total_norm",
+]

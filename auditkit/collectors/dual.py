@@ -1,0 +1,65 @@
+"""Gradient statistics of two groups, a host model and a seed grafted onto it, in one pass."""
+
+import math
+import sys
+from dataclasses import dataclass
+
+from .pending import PendingSets, collect_sets
+from .sources import GradientSource
+from .statistics import GradientStats
+
+
+@dataclass(frozen=True, slots=True)
+class DualGradientStats:
+    """Statistics of the host's and the seed's gradients."""
+
+    host: GradientStats
+    seed: GradientStats
+
+    @property
+    def host_norm(self) -> float:
+        """Total norm of the host's gradients."""
+        return self.host.total_norm
+
+    @property
+    def seed_norm(self) -> float:
+        """Total norm of the seed's gradients."""
+        return self.seed.total_norm
+
+    @property
+    def ratio_is_defined(self) -> bool:
+        """Whether both groups have a norm above zero, so that their ratio means something."""
+        return self.host_norm > 0.0 and self.seed_norm > 0.0
+
+    @property
+    def normalized_ratio(self) -> float:
+        """Root mean square of the seed's gradient elements over that of the host's.
+
+        seed_norm / sqrt(seed count) / (host_norm / sqrt(host count)): the norm of n independent elements of
+        equal variance grows as sqrt(n), so groups of any size compare. Finite for all finite gradients: 0.0
+        where a norm or a count is zero (see `ratio_is_defined`). NaN with NaN or Inf in either group.
+        """
+        if not (math.isfinite(self.host_norm) and math.isfinite(self.seed_norm)):
+            return math.nan
+        if not self.ratio_is_defined:
+            return 0.0
+        # The norms are divided first: a subnormal norm over sqrt(count) could become zero.
+        count_ratio = self.host.element_count / self.seed.element_count
+        return min(self.seed_norm / self.host_norm * math.sqrt(count_ratio), sys.float_info.max)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingDualGradientStats:
+    """Statistics of two groups that the device may still be computing."""
+
+    _sets: PendingSets
+
+    def materialize(self) -> DualGradientStats:
+        """Return both statistics: one device-to-host copy per device for both groups together."""
+        host, seed = self._sets.materialize()
+        return DualGradientStats(host, seed)
+
+
+def collect_dual_gradients(host: GradientSource, seed: GradientSource) -> PendingDualGradientStats:
+    """Start computing the statistics of two groups of gradients; see `collect_gradients`."""
+    return PendingDualGradientStats(collect_sets([host, seed]))

@@ -1,0 +1,121 @@
+"""Measures several sets of gradients together and keeps their records on each device until they are read.
+
+Legend: T gradients of a group, M numbers of its record (see records).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from .cpu_pass import measure_on_cpu
+from .device_pass import measure_on_device
+from .records import (
+    COUNT_ROWS,
+    NARROW_SHIFTS,
+    GradientMeasure,
+    combine_measures,
+    decode_record,
+    encode_record,
+    shifts_for,
+)
+from .sharding import gather_records
+from .sources import Gradient, GradientSource, select_gradients
+from .statistics import GradientStats, summarize
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+
+@dataclass(frozen=True, slots=True)
+class _GroupKey:
+    """Gradients that one pass measures together."""
+
+    set_index: int
+    device: torch.device
+    dtype: torch.dtype
+    shard_groups: tuple["ProcessGroup", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _RecordLayout:
+    """Which gradients a record of `length` numbers describes: T of one set, once per rank."""
+
+    set_index: int
+    positions: Sequence[int]
+    shifts: tuple[int, ...]
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class PendingSets:
+    """The records of several sets of gradients, one after the other in one buffer per device."""
+
+    _element_counts: Sequence[Sequence[int]]  # per set, per gradient
+    _buffers: Mapping[torch.device, tuple[Tensor, Sequence[_RecordLayout]]]
+
+    def materialize(self) -> list[GradientStats]:
+        """Return the statistics of each set: one device-to-host copy per device."""
+        no_measure = GradientMeasure(0.0, 0, 0, 0)
+        measures = [[no_measure] * len(counts) for counts in self._element_counts]
+        for buffer, layouts in self._buffers.values():
+            values = buffer.cpu().tolist()
+            start = 0
+            for layout in layouts:
+                decoded = _decode_ranks(values[start : start + layout.length], layout)
+                start += layout.length
+                for position, measure in zip(layout.positions, decoded, strict=True):
+                    measures[layout.set_index][position] = measure
+        return [summarize(*pair) for pair in zip(measures, self._element_counts, strict=True)]
+
+
+def collect_sets(sources: Sequence[GradientSource]) -> PendingSets:
+    """Start measuring the gradients of each source; nothing is read back from a device."""
+    with torch.no_grad():
+        gradient_sets = [select_gradients(source) for source in sources]
+        records: dict[torch.device, list[Tensor]] = {}
+        layouts: dict[torch.device, list[_RecordLayout]] = {}
+        for key, positions in _group(gradient_sets).items():
+            gradients = gradient_sets[key.set_index]
+            record, shifts = _measure(key, [gradients[position].values for position in positions])
+            layout = _RecordLayout(key.set_index, positions, shifts, record.numel())
+            records.setdefault(key.device, []).append(record)
+            layouts.setdefault(key.device, []).append(layout)
+        return PendingSets(
+            [[gradient.element_count for gradient in gradients] for gradients in gradient_sets],
+            {device: (torch.cat(records[device]), layouts[device]) for device in records},
+        )
+
+
+def _group(gradient_sets: Sequence[Sequence[Gradient]]) -> dict[_GroupKey, list[int]]:
+    groups: dict[_GroupKey, list[int]] = {}
+    for set_index, gradients in enumerate(gradient_sets):
+        for position, gradient in enumerate(gradients):
+            values = gradient.values
+            key = _GroupKey(set_index, values.device, values.dtype, gradient.shard_groups)
+            groups.setdefault(key, []).append(position)
+    return groups
+
+
+def _measure(key: _GroupKey, tensors: Sequence[Tensor]) -> tuple[Tensor, tuple[int, ...]]:
+    """Return the record of `tensors`, of every rank that holds a part of them, and its shifts."""
+    # While Dynamo traces, CPU values cannot be branched on; the device pass has no branch on values.
+    if key.device.type == "cpu" and not torch.compiler.is_compiling():
+        shifts: tuple[int, ...] = NARROW_SHIFTS
+        record = torch.tensor(encode_record(measure_on_cpu(tensors)), dtype=torch.float64, device="cpu")
+    else:
+        shifts = shifts_for(key.dtype)
+        record = measure_on_device(tensors, shifts)
+    return gather_records(record, key.shard_groups), shifts
+
+
+def _decode_ranks(values: Sequence[float], layout: _RecordLayout) -> list[GradientMeasure]:
+    """Return the T measures of a record, combined over the ranks that it was gathered from."""
+    record_length = (COUNT_ROWS + len(layout.shifts)) * len(layout.positions)
+    per_rank = [
+        decode_record(values[start : start + record_length], layout.shifts)
+        for start in range(0, len(values), record_length)
+    ]
+    return [combine_measures(parts) for parts in zip(*per_rank, strict=True)]

@@ -1,0 +1,86 @@
+"""The statistics that a user reads, computed from the measures of each gradient."""
+
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .records import GradientMeasure
+
+# A gradient tensor vanishes below and explodes above these L2 norms.
+VANISHING_NORM_THRESHOLD = 1e-7
+EXPLODING_NORM_THRESHOLD = 100.0
+
+
+@dataclass(frozen=True, slots=True)
+class GradientStats:
+    """Statistics of a set of gradients; the same fields and types for an empty set.
+
+    Norms are L2, as Python floats. Tensors without elements count in `tensor_count` and `per_tensor_norms`
+    and nowhere else. A complex element counts as its two real parts.
+    """
+
+    total_norm: float  # as IEEE 754 has it: NaN with any NaN, else inf with any Inf; 0.0 for no elements
+    finite_norm: float  # of the elements that are neither NaN nor Inf
+    per_tensor_norms: tuple[float, ...]  # in the order given, gradients that are None left out
+    min_norm: float  # over per_tensor_norms; NaN with any NaN; 0.0 for none
+    max_norm: float
+    norm_ratio: float  # max_norm over the smallest norm that is not zero; 1.0 for none
+    zero_count: int
+    nan_count: int
+    inf_count: int
+    vanishing_count: int  # tensors with norm < VANISHING_NORM_THRESHOLD
+    exploding_count: int  # tensors with norm > EXPLODING_NORM_THRESHOLD
+    element_count: int
+    tensor_count: int
+    health: float  # share of tensors that neither vanish nor explode; 0.0 with any NaN or Inf, 1.0 for none
+
+
+def summarize(measures: Sequence[GradientMeasure], element_counts: Sequence[int]) -> GradientStats:
+    """Return the statistics of gradients with these measures and numbers of elements, both of length T."""
+    norms_T = [measure.norm for measure in measures]
+    sized_norms = [norm for norm, count in zip(norms_T, element_counts, strict=True) if count]
+    nan_count = sum(measure.nan_count for measure in measures)
+    inf_count = sum(measure.inf_count for measure in measures)
+    finite_norm = math.hypot(*[measure.finite_norm for measure in measures])
+    element_count = sum(element_counts)
+    vanishing_count = sum(norm < VANISHING_NORM_THRESHOLD for norm in sized_norms)
+    exploding_count = sum(norm > EXPLODING_NORM_THRESHOLD for norm in sized_norms)
+    min_norm, max_norm = _extremes(sized_norms)
+    return GradientStats(
+        total_norm=math.nan if nan_count else math.inf if inf_count else finite_norm,
+        finite_norm=finite_norm,
+        per_tensor_norms=tuple(norms_T),
+        min_norm=min_norm,
+        max_norm=max_norm,
+        norm_ratio=_norm_ratio(sized_norms, max_norm),
+        zero_count=element_count - sum(measure.nonzero_count for measure in measures),
+        nan_count=nan_count,
+        inf_count=inf_count,
+        vanishing_count=vanishing_count,
+        exploding_count=exploding_count,
+        element_count=element_count,
+        tensor_count=len(norms_T),
+        health=_health(vanishing_count + exploding_count, len(sized_norms), nan_count + inf_count),
+    )
+
+
+def _extremes(norms: Sequence[float]) -> tuple[float, float]:
+    """Return the smallest and the largest norm; NaN for both where any is NaN: min() would miss it."""
+    if any(math.isnan(norm) for norm in norms):
+        return math.nan, math.nan
+    return min(norms, default=0.0), max(norms, default=0.0)
+
+
+def _norm_ratio(norms: Sequence[float], max_norm: float) -> float:
+    smallest = min((norm for norm in norms if norm > 0.0), default=max_norm)
+    if not math.isfinite(max_norm):
+        return max_norm
+    # The quotient of two float64 may not be one: finite norms have a finite ratio.
+    return min(max_norm / smallest, sys.float_info.max) if smallest else 1.0
+
+
+def _health(unhealthy_count: int, sized_count: int, nonfinite_count: int) -> float:
+    if nonfinite_count:
+        return 0.0
+    return 1.0 - unhealthy_count / sized_count if sized_count else 1.0

@@ -1,0 +1,56 @@
+"""The few errors that auditkit raises for its users: one message, one hint, one exit code each."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What a finished command says to the shell."""
+
+    OK = 0
+    FINDINGS = 1
+    BAD_INPUT = 2
+    NOTHING_MEASURED = 3
+    STORE_CONFLICT = 4
+    TARGET_NOT_LOADED = 5
+
+
+class AuditkitError(Exception):
+    """A problem that the user can act on: `message` says what and where, `hint` what to do next."""
+
+    exit_code = ExitCode.BAD_INPUT
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class BadInputError(AuditkitError):
+    """Wrong usage, a path that is not there, a file that cannot be read as what it should be."""
+
+
+class NothingMeasuredError(AuditkitError):
+    """No target or no probe ran, so nothing can be said."""
+
+    exit_code = ExitCode.NOTHING_MEASURED
+
+
+class StoreConflictError(AuditkitError):
+    """A ticket changed on disk meanwhile, its folder is locked, or it cannot be written."""
+
+    exit_code = ExitCode.STORE_CONFLICT
+
+
+class TargetNotLoadedError(AuditkitError):
+    """The target's interpreter, torch in it, or the target's module could not be loaded."""
+
+    exit_code = ExitCode.TARGET_NOT_LOADED
+
+
+def nearest_names(name: str, known: Iterable[str], most: int = 3) -> list[str]:
+    """The known names closest to `name`, best first, for "did you mean" hints."""
+    return difflib.get_close_matches(name, list(known), n=most, cutoff=0.4)

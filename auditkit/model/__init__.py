@@ -1,0 +1,1 @@
+"""What things are: frozen dataclasses and enums; stdlib only; no I/O."""

@@ -1,0 +1,85 @@
+"""The closed vocabularies: severity, outcome, evidence, contract. Four separate things, never mixed."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    """How bad a finding is, P0 worst."""
+
+    P0 = "P0"
+    P1 = "P1"
+    P2 = "P2"
+    P3 = "P3"
+    P4 = "P4"
+
+    def at_least(self, other: Severity) -> bool:
+        """Whether this is as bad as `other` or worse."""
+        return self.value <= other.value
+
+
+class Outcome(StrEnum):
+    """What a probe can say. An error or an absence is never a pass."""
+
+    REPRODUCED = "reproduced"
+    NOT_REPRODUCED = "not_reproduced"
+    NOT_APPLICABLE = "not_applicable"
+    UNAVAILABLE = "unavailable"
+    ERROR = "error"
+
+
+class Evidence(StrEnum):
+    """How a number was obtained."""
+
+    MEASURED = "measured"
+    SIMULATED = "simulated"
+    EXTRAPOLATED = "extrapolated"
+
+
+class Reason(StrEnum):
+    """Why a probe could not answer: what happened to its process."""
+
+    EXCEPTION = "exception"
+    CRASH = "crash"
+    TIMEOUT = "timeout"
+    EXIT = "exit"
+    IMPORT_ERROR = "import_error"
+    NO_TORCH = "no_torch"
+    NO_INTERPRETER = "no_interpreter"
+    CANNOT_FEED = "cannot_feed"
+    CANNOT_READ = "cannot_read"
+    SELF_CHECK = "self_check"
+    PROTOCOL = "protocol"
+    NO_DEVICE = "no_device"
+    NO_MEMORY = "no_memory"
+
+
+class Contract(StrEnum):
+    """What a target promises to answer."""
+
+    GRAD_NORM = "grad_norm"
+    GRAD_STATS = "grad_stats"
+    DUAL_STATS = "dual_stats"
+    MONITOR = "monitor"
+    ALIGNED_SVD = "aligned_svd"
+    SPECTRAL_ECHO = "spectral_echo"
+    SHARD_PLAN = "shard_plan"
+
+
+class Takes(StrEnum):
+    """How a target is fed."""
+
+    MODULE = "module"
+    PARAMETERS = "parameters"
+    NAMED_PARAMETERS = "named_parameters"
+    GRADIENTS = "gradients"
+
+
+class DeviceChoice(StrEnum):
+    """Where probes run: `auto` is a CUDA device where there is one, and otherwise CPU and simulation."""
+
+    AUTO = "auto"
+    CUDA = "cuda"
+    CPU = "cpu"
+    SIMULATED = "simulated"

@@ -1,0 +1,51 @@
+"""A probe's definition, as its file's literal `PROBE` states it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePath
+
+from auditkit.model.enums import Contract, Severity
+
+_NO_PATH = PurePath()
+
+CATEGORIES = (
+    "Correctness bug",
+    "Race condition / concurrency",
+    "Memory leak / resource issue",
+    "Performance bottleneck",
+    "Numerical stability",
+    "torch.compile compatibility",
+    "Dead code / unwired functionality",
+    "API design / contract violation",
+    "Test coverage gap",
+    "Documentation / naming",
+    "Defensive programming violation",
+    "Legacy code policy violation",
+)
+"""The twelve boxes of a ticket's category list, in their order."""
+
+
+@dataclass(frozen=True)
+class ProbeInfo:
+    """What a probe asks, of which contracts, and what a ticket says when it reproduces."""
+
+    id: str
+    version: int
+    title: str
+    contracts: tuple[Contract, ...]
+    categories: tuple[str, ...]
+    agent: str
+    severity: Severity
+    lifecycle: str
+    instrument: str
+    motivation: str
+    method: str
+    limits: str
+    remediation: str
+    remediation_code: str
+    verification: tuple[str, ...]
+    units: Mapping[str, str] = field(default_factory=dict)
+    policy: Mapping[str, float] = field(default_factory=dict)
+    path: PurePath = _NO_PATH

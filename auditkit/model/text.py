@@ -1,0 +1,33 @@
+"""Text from elsewhere made inert: nothing in it can move a cursor, hide a character or start a line."""
+
+from __future__ import annotations
+
+import re
+
+# C0 but tab and newline, DEL and C1 (terminal escapes), the marks that reorder or hide text, and lone
+# surrogates (names of files that are not UTF-8), which cannot be written at all.
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+)
+_BLANKS = re.compile(r"\s+")
+
+
+def inert(text: str) -> str:
+    """`text` with every control and hidden character shown as its escape, such as `\\x1b`.
+
+    Lines stay lines and tabs stay tabs; what was hidden becomes visible rather than lost.
+    """
+    return _UNSAFE.sub(_escape, text.replace("\r\n", "\n"))
+
+
+def inert_line(text: str) -> str:
+    """`text` inert and on one line, each run of blanks a single one."""
+    return inert(text).strip()
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if code <= 0xFF:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"

@@ -1,0 +1,195 @@
+"""A ticket: what its Markdown file says, and the words that its status may be."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import PurePath
+from typing import Any
+
+from auditkit.model.enums import Severity
+from auditkit.model.ids import TicketId
+from auditkit.model.text import inert
+
+_NO_PATH = PurePath()
+
+
+class Status(StrEnum):
+    """Where a ticket stands."""
+
+    OPEN = "open"
+    INVESTIGATING = "investigating"
+    FIX_IN_PROGRESS = "fix-in-progress"
+    IN_REVIEW = "in-review"
+    DEFERRED = "deferred"
+    FIXED = "fixed"
+    CLOSED = "closed"
+    WONT_FIX = "wont-fix"
+    ALREADY_FIXED = "already-fixed"
+    NOT_A_BUG = "not-a-bug"
+    DUPLICATE = "duplicate"
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nobody is expected to work on the ticket any more."""
+        return self in FINISHED
+
+
+FINISHED = frozenset(
+    {
+        Status.FIXED,
+        Status.CLOSED,
+        Status.WONT_FIX,
+        Status.ALREADY_FIXED,
+        Status.NOT_A_BUG,
+        Status.DUPLICATE,
+    }
+)
+
+# Spellings that people write, folded to letters alone. The canonical ones come by themselves.
+_STATUS_ALIASES = {
+    "reopened": Status.OPEN,
+    "todo": Status.OPEN,
+    "inprogress": Status.FIX_IN_PROGRESS,
+    "fixing": Status.FIX_IN_PROGRESS,
+    "review": Status.IN_REVIEW,
+    "postponed": Status.DEFERRED,
+    "resolved": Status.FIXED,
+    "done": Status.CLOSED,
+    "willnotfix": Status.WONT_FIX,
+    "invalid": Status.NOT_A_BUG,
+    "notabug": Status.NOT_A_BUG,
+    "falsepositive": Status.NOT_A_BUG,
+    "dup": Status.DUPLICATE,
+} | {re.sub("[^a-z]", "", status.value): status for status in Status}
+
+
+def read_status(text: str) -> Status | None:
+    """The status that `text` means in any known spelling, or None; prose after a blank is ignored.
+
+    `wontfix`, `Won't fix` and `wont-fix (by design)` are all `wont-fix`.
+    """
+    folded = re.sub("[^a-z]", "", text.casefold())
+    if folded in _STATUS_ALIASES:
+        return _STATUS_ALIASES[folded]
+    head = re.split(r"[\s(:;,]", text.strip(), maxsplit=1)[0]
+    return _STATUS_ALIASES.get(re.sub("[^a-z]", "", head.casefold()))
+
+
+def parse_status(text: str) -> Status:
+    """The status that `text` is in any known spelling and nothing beside it; raises ValueError."""
+    status = _STATUS_ALIASES.get(re.sub("[^a-z]", "", text.casefold()))
+    if status is None:
+        raise ValueError(f"no such status: '{text}'")
+    return status
+
+
+def parse_severity(text: str) -> Severity:
+    """The severity that `text` is, in either case; raises ValueError."""
+    try:
+        return Severity(text.strip().upper())
+    except ValueError:
+        raise ValueError(f"no such severity: '{text}'") from None
+
+
+@dataclass(frozen=True)
+class LineRange:
+    """Lines `first` to `last` of `file`; "" where the ticket names the file only in its File(s) row."""
+
+    file: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """What a ticket's file says.
+
+    `status` and `severity` are None where the word is not known; `status_written`, `severity_written`
+    and the dates are kept as people wrote them. `path` is relative to the tickets folder.
+    `disposition` is the metadata's own Resolution row, where a ticket has one.
+    """
+
+    id: TicketId
+    title: str
+    severity: Severity | None
+    severity_written: str
+    status: Status | None
+    status_written: str
+    batch: int
+    agent: str
+    domains: tuple[str, ...]
+    assignee: str
+    created: str
+    updated: str
+    files: tuple[str, ...]
+    lines_written: str
+    lines: tuple[LineRange, ...]
+    function: str
+    summary: str
+    categories: tuple[str, ...]
+    fingerprints: tuple[str, ...] = ()
+    disposition: str = ""
+    path: PurePath = _NO_PATH
+
+    @property
+    def decision(self) -> Status | None:
+        """The status, or for a `closed` ticket what its Resolution row says it was closed as."""
+        if self.status is Status.CLOSED and self.disposition:
+            return read_status(self.disposition) or self.status
+        return self.status
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as strict JSON."""
+        return {
+            "id": self.id,
+            "title": self.title,
+            "severity": self.severity.value if self.severity else None,
+            "severity_written": self.severity_written,
+            "status": self.status.value if self.status else None,
+            "status_written": self.status_written,
+            "batch": self.batch,
+            "agent": self.agent,
+            "domains": list(self.domains),
+            "assignee": self.assignee,
+            "created": self.created,
+            "updated": self.updated,
+            "files": list(self.files),
+            "lines": [{"file": span.file, "first": span.first, "last": span.last} for span in self.lines],
+            "lines_written": self.lines_written,
+            "function": self.function,
+            "summary": self.summary,
+            "categories": list(self.categories),
+            "fingerprints": list(self.fingerprints),
+            "path": self.path.as_posix(),
+        }
+
+
+@dataclass(frozen=True)
+class BrokenTicket:
+    """A file that cannot be read as a ticket: where (1-based) and why, with the line in question."""
+
+    path: PurePath
+    line: int
+    column: int
+    message: str
+    source: str = ""
+
+    def describe(self, path: PurePath | None = None) -> str:
+        """`path:line:column: message`, the line, and a caret below its column; all of it inert."""
+        head = f"{path or self.path}:{self.line}:{self.column}: {self.message}"
+        if not self.source:
+            return inert(head)
+        # The blanks under the line keep its tabs, so that the caret stands where the column is.
+        before = inert(self.source[: self.column - 1])
+        blanks = "".join("\t" if char == "\t" else " " for char in before)
+        return f"{inert(head)}\n    {inert(self.source)}\n    {blanks}^"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "path": self.path.as_posix(),
+            "line": self.line,
+            "column": self.column,
+            "message": self.message,
+        }

@@ -1,0 +1,123 @@
+"""What shape a function's answer has, and which keys it holds: hints read from its source."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from auditkit.probing.discovery.gradient_flow import FINITE_CHECKS, Flow
+from auditkit.probing.discovery.source_index import Class, Function, dotted_name
+
+
+def literal_keys(function: Function, value: ast.expr) -> list[str]:
+    """The text keys of a returned dict: written where it is returned, or stored under its name before."""
+    keys: list[str] = []
+    dicts = [node for node in ast.walk(value) if isinstance(node, ast.Dict)]
+    name = dotted_name(value)
+    if name:
+        for node in function.nodes:
+            targets = _targets(node)
+            if any(dotted_name(target) == name for target in targets):
+                made = getattr(node, "value", None)
+                dicts += [made] if isinstance(made, ast.Dict) else []
+            keys += [
+                key
+                for target in targets
+                if isinstance(target, ast.Subscript) and dotted_name(target.value) == name
+                for key in [_text(target.slice)]
+                if key
+            ]
+    keys = [key for node in dicts for item in node.keys if item and (key := _text(item))] + keys
+    return list(dict.fromkeys(keys))
+
+
+def _targets(node: ast.AST) -> list[ast.expr]:
+    if isinstance(node, ast.Assign):
+        return node.targets
+    return [node.target] if isinstance(node, ast.AnnAssign) else []
+
+
+def _text(node: ast.expr) -> str | None:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+
+
+def consumed_keys(function: Function, name: str) -> list[str]:
+    """The text keys that a function demands of its parameter `name`: `stats["n"]`, not `stats.get("n")`."""
+    return list(
+        dict.fromkeys(
+            key
+            for node in function.nodes
+            if isinstance(node, ast.Subscript) and dotted_name(node.value) == name
+            if (key := _text(node.slice))
+        )
+    )
+
+
+def returns_several(function: Function, value: ast.expr, record: Class | None) -> bool:
+    """Whether a returned expression is a mapping, a record or a sequence rather than one number."""
+    if record is not None or isinstance(value, ast.Dict | ast.DictComp | ast.Tuple | ast.List | ast.ListComp):
+        return True
+    name = dotted_name(value)
+    if not name:
+        return False
+    made = [getattr(node, "value", None) for node in function.nodes if name in map(dotted_name, _targets(node))]
+    containers = ast.Dict | ast.DictComp | ast.List | ast.ListComp | ast.Tuple
+    return any(
+        isinstance(item, containers)
+        or (isinstance(item, ast.Call) and dotted_name(item.func).rpartition(".")[2] in ("dict", "list", "defaultdict"))
+        for item in made
+    )
+
+
+def annotated_scalar(function: Function) -> bool | None:
+    """Whether the return annotation says one number (True), several (False), or nothing clear (None)."""
+    if function.node.returns is None:
+        return None
+    annotation = ast.unparse(function.node.returns).strip("'\"")
+    words = set(re.findall(r"\w+", annotation))
+    if words and words <= {"float", "int", "bool", "None", "Tensor", "torch", "Optional", "Union", "typing"}:
+        return True
+    return False if words & {"dict", "Dict", "Mapping", "tuple", "Tuple", "list", "List"} else None
+
+
+def return_flags(function: Function) -> list[str]:
+    """Boolean parameters with default False under which the function returns something else."""
+    flags = [
+        name
+        for name, default in function.defaults.items()
+        if isinstance(default, ast.Constant) and default.value is False
+    ]
+    return [name for name in flags if any(_returns_under(node, name) for node in function.nodes)]
+
+
+def _returns_under(node: ast.AST, flag: str) -> bool:
+    if isinstance(node, ast.If):
+        return _asks(node.test, flag) and any(
+            isinstance(item, ast.Return) and item.value is not None for item in node.body
+        )
+    value = node.value if isinstance(node, ast.Return) else None
+    return isinstance(value, ast.IfExp) and _asks(value.test, flag)
+
+
+def _asks(test: ast.expr, flag: str) -> bool:
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test = test.operand
+    return dotted_name(test) == flag
+
+
+def flag_value(function: Function, flag: str) -> ast.expr | None:
+    """What comes back first with the flag set."""
+    for node in function.nodes:
+        if isinstance(node, ast.If) and dotted_name(node.test) == flag:
+            for item in node.body:
+                if isinstance(item, ast.Return):
+                    return item.value
+        if isinstance(node, ast.Return) and isinstance(node.value, ast.IfExp) and _asks(node.value.test, flag):
+            return node.value.body
+    return None
+
+
+def is_flag(flow: Flow) -> bool:
+    """Whether every reduction in it is a finite check: the answer is a flag, not a norm."""
+    names = {name.rpartition(".")[2] for name in flow.reductions}
+    return bool(names) and names <= FINITE_CHECKS

@@ -1,0 +1,246 @@
+"""From a function that returns statistics of gradients to a candidate target, with what speaks for it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from auditkit.model.enums import Contract, Takes
+from auditkit.model.target import Target
+from auditkit.probing.discovery import answers
+from auditkit.probing.discovery.collector_calls import CollectorCalls
+from auditkit.probing.discovery.finishers import find_finishers, pair
+from auditkit.probing.discovery.gradient_flow import Flow
+from auditkit.probing.discovery.owners import required_by_constructor, setup_method
+from auditkit.probing.discovery.signatures import Feeding, feeding
+from auditkit.probing.discovery.source_index import Class, Function, dotted_name
+
+# Parts of training and of autograd, which happen to return something.
+_NOT_COLLECTORS = frozenset(("step", "backward", "forward", "closure", "zero_grad", "training_step"))
+_NOT_CALLED = frozenset(("property", "cached_property", "setter", "overload", "abstractmethod", "fixture"))
+_ASYNC_SUMMARY = re.compile(r"\basync(hronous(ly)?)?\b|\b(no|without) (\w+ )?sync", re.IGNORECASE)
+_NAME_WORDS = re.compile(r"grad|norm|stat|health|collect|telemetry")
+_SIDE_FOLDERS = frozenset(
+    ("scripts", "examples", "example", "benchmarks", "benchmark", "docs", "tools", "archive", "_archive", "old")
+)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A function that looks like a collector, and hints on how it is called, fed and read.
+
+    `call` is `module:qualified.name`; `takes_guesses` and `finish_candidates` are in order of
+    likelihood; `setup_guess` names the method that is handed the modules; `init_arguments` are what
+    making its class's instance needs; `arguments` are extra keyword arguments; `evidence` says what was
+    seen, with lines; `obstacles` say why it probably cannot be fed.
+    """
+
+    call: str
+    file: str
+    line: int
+    contract_guess: Contract
+    takes_guesses: tuple[Takes, ...] = ()
+    finish_candidates: tuple[str, ...] = ()
+    setup_guess: str | None = None
+    init_arguments: tuple[str, ...] = ()
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    is_async: bool = False
+    evidence: tuple[str, ...] = ()
+    obstacles: tuple[str, ...] = ()
+    score: int = 0
+
+    def as_target(self, name: str = "") -> Target:
+        """The target that the first guesses make."""
+        return Target(
+            call=self.call,
+            name=name,
+            contract=self.contract_guess,
+            takes=self.takes_guesses[0] if self.takes_guesses else None,
+            finish=self.finish_candidates[0] if self.finish_candidates else None,
+            setup=self.setup_guess,
+            arguments=self.arguments,
+        )
+
+
+class CandidateReader:
+    """Makes candidates of the collectors that were found in a checkout."""
+
+    def __init__(self, calls: CollectorCalls) -> None:
+        self.calls = calls
+        self.finishers = find_finishers(calls)
+        self.public_names = _public_names(calls)
+
+    def read(self) -> Iterator[Candidate]:
+        """Every candidate, and one more for each flag that makes it return something else.
+
+        Private functions come only where a package exports them under a public name, or where no other
+        collector calls them: a helper is audited through its caller.
+        """
+        for function, flow in self.calls.collectors.items():
+            if _is_excluded(function, flow) or self._is_covered(function):
+                continue
+            candidate = self._candidate(function, flow)
+            if not (flow.grad_reads or candidate.takes_guesses or candidate.init_arguments):
+                continue  # a caller far above, such as a training loop: nothing of it is a collector
+            yield candidate
+            for flag in answers.return_flags(function):
+                yield self._variant(candidate, function, flag)
+
+    def _is_covered(self, function: Function) -> bool:
+        if not _is_private(function) or function in self.public_names:
+            return False
+        callers = (other for other in self.calls.collectors if other is not function)
+        return any(self.calls.calls_any_of(caller, {function}) for caller in callers)
+
+    def _candidate(self, function: Function, flow: Flow) -> Candidate:
+        kinds = {item.arg: self.calls.kinds_of(function, item) for item in function.parameters}
+        fed = feeding(function, kinds)
+        setup = None
+        if function.is_bound and not fed.groups:
+            setup = setup_method(function, self.calls.kinds_of)
+        takes = self._setup_takes(setup) if setup else fed.takes
+        needs = self._constructor_needs(function)
+        pairing = pair(function, self.finishers, self.calls)
+        candidate = Candidate(
+            call=self.public_names.get(function, function.call),
+            file=function.module.file,
+            line=function.node.lineno,
+            contract_guess=self._contract(function, flow, fed, setup is not None or bool(needs)),
+            takes_guesses=takes,
+            finish_candidates=tuple(item.call for item in pairing.fitting),
+            setup_guess=setup.name if setup else None,
+            init_arguments=needs,
+            arguments=fed.arguments,
+            is_async=_is_async(function),
+            evidence=(*self._evidence(function, flow), *_setup_evidence(setup), *pairing.evidence),
+            obstacles=tuple(self._obstacles(function, fed, setup, needs)),
+        )
+        return replace(candidate, score=self._score(function, flow, candidate))
+
+    def _variant(self, plain: Candidate, function: Function, flag: str) -> Candidate:
+        """The same function with a flag set under which it returns something else."""
+        value = answers.flag_value(function, flag)
+        several = value is not None and answers.returns_several(function, value, self._record(function, value))
+        contract = plain.contract_guess
+        if contract in (Contract.GRAD_NORM, Contract.GRAD_STATS):
+            contract = Contract.GRAD_STATS if several else Contract.GRAD_NORM
+        evidence = (*plain.evidence, f"returns something else with {flag}=True")
+        return replace(plain, arguments={**plain.arguments, flag: True}, contract_guess=contract, evidence=evidence)
+
+    def _setup_takes(self, setup: Function) -> tuple[Takes, ...]:
+        return self.calls.kinds_of(setup, setup.required[0])
+
+    def _constructor_needs(self, function: Function) -> tuple[str, ...]:
+        if function.owner is None or not function.is_bound:
+            return ()
+        return required_by_constructor(function.owner)
+
+    def _contract(self, function: Function, flow: Flow, fed: Feeding, holds_modules: bool) -> Contract:
+        if fed.groups >= 2:
+            return Contract.DUAL_STATS
+        if holds_modules and not fed.groups:
+            return Contract.MONITOR
+        return Contract.GRAD_STATS if self._returns_several(function, flow) else Contract.GRAD_NORM
+
+    def _returns_several(self, function: Function, flow: Flow, depth: int = 0) -> bool:
+        scalar = answers.annotated_scalar(function)
+        if scalar is not None:
+            return not scalar or answers.is_flag(flow)
+        for fact in flow.returns.values():
+            if answers.returns_several(function, fact.value, self._record(function, fact.value)):
+                return True
+            for helper in self.calls.returned_calls(function, fact.value):
+                known = self.calls.collectors.get(helper)
+                if known is not None and depth < 3 and self._returns_several(helper, known, depth + 1):
+                    return True
+        return answers.is_flag(flow)
+
+    def _record(self, function: Function, value: ast.expr) -> Class | None:
+        """The class of the checkout whose instance a returned expression is."""
+        if not isinstance(value, ast.Call):
+            return None
+        made = self.calls.checkout.resolve(function.module, dotted_name(value.func))
+        return made if isinstance(made, Class) else None
+
+    def _obstacles(
+        self, function: Function, fed: Feeding, setup: Function | None, needs: tuple[str, ...]
+    ) -> Iterator[str]:
+        if isinstance(function.node, ast.AsyncFunctionDef):
+            yield "it is a coroutine, which only an event loop can run"
+        if fed.missing:
+            yield f"nothing is known to fit its arguments {', '.join(fed.missing)}"
+        if needs and function.owner is not None:
+            constructor = function.owner.methods.get("__init__")
+            fitting = {
+                item.arg
+                for item in (constructor.required if constructor else ())
+                if constructor and self.calls.kinds_of(constructor, item)
+            }
+            unfit = [name for name in needs if name not in fitting]
+            if unfit:
+                yield f"making a {function.owner.qualified_name} needs {', '.join(unfit)}"
+        if not fed.groups and setup is None and not needs:
+            yield "no argument and no public method gives it a module, parameters or gradients"
+
+    def _evidence(self, function: Function, flow: Flow) -> Iterator[str]:
+        for line in sorted(flow.grad_reads)[:3]:
+            yield f"reads .grad at line {line}"
+        for name, line in list(flow.reductions.items())[:4]:
+            yield f"calls {name} on gradients at line {line}"
+        for name, line in list(flow.helpers.items())[:2]:
+            yield f"calls {name} at line {line}, which returns statistics of gradients"
+        keys = self.calls.produced_keys(function)
+        if keys:
+            yield f"returns the keys {', '.join(keys[:8])}{', ...' if len(keys) > 8 else ''}"
+        if function in self.public_names:
+            yield f"is exported as {self.public_names[function]}"
+
+    def _score(self, function: Function, flow: Flow, candidate: Candidate) -> int:
+        """Points for what speaks for a collector that can be measured; the order matters, not the number."""
+        score = 4 if candidate.takes_guesses and not candidate.obstacles else 0
+        score += 3 if flow.grad_reads else 0
+        score += 2 if flow.reductions or flow.helpers else 0
+        score += min(3, len(set(_NAME_WORDS.findall(function.qualified_name.lower()))))
+        score += 1 if candidate.finish_candidates or candidate.setup_guess else 0
+        score -= 4 if _is_private(function) and function not in self.public_names else 0
+        score -= 6 if candidate.obstacles else 0
+        score -= 2 if _SIDE_FOLDERS & set(function.module.file.split("/")[:-1]) else 0
+        score -= 2 if answers.is_flag(flow) else 0
+        return score
+
+
+def _is_excluded(function: Function, flow: Flow) -> bool:
+    dunder = function.name.startswith("__") and function.name.endswith("__")
+    return dunder or flow.trains or function.name in _NOT_COLLECTORS or bool(function.decorators & _NOT_CALLED)
+
+
+def _is_private(function: Function) -> bool:
+    return any(part.startswith("_") for part in function.qualified_name.split("."))
+
+
+def _is_async(function: Function) -> bool:
+    """Documented as asynchronous: by its name, or by the first sentence of its docstring."""
+    summary = (ast.get_docstring(function.node) or "").split("\n\n")[0]
+    return function.name.endswith("_async") or bool(_ASYNC_SUMMARY.search(summary))
+
+
+def _setup_evidence(setup: Function | None) -> Iterator[str]:
+    if setup is not None:
+        names = ", ".join(item.arg for item in setup.required)
+        yield f"{setup.name}({names}) at line {setup.node.lineno} hands it what it reads"
+
+
+def _public_names(calls: CollectorCalls) -> dict[Function, str]:
+    """Private collectors that a package exports under a public name: `import _total as total`."""
+    found: dict[Function, str] = {}
+    for module in calls.checkout.modules.values():
+        for name, origin in module.imports.items():
+            if name.startswith("_") or not origin.rpartition(":")[2].startswith("_"):
+                continue
+            target = calls.checkout.resolve(module, name)
+            if isinstance(target, Function) and target in calls.collectors:
+                found.setdefault(target, f"{module.name}:{name}")
+    return found

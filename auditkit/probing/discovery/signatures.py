@@ -1,0 +1,162 @@
+"""How a function of a checkout can be fed: hints read from its source."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from auditkit.model.enums import Takes
+from auditkit.probing.discovery.source_index import Function, dotted_name
+
+_GRADIENT_NAME = re.compile(r"(.*_)?(grads|gradients)(_list)?")
+_PARAMETER_NAME = re.compile(r"(.*_)?(params|parameters)(_list)?|param_list|parameter_list")
+_NAMED_NAME = re.compile(r"(.*_)?named_(params|parameters)")
+_MODULE_NAME = re.compile(r"(.*_)?(module|model|net|network|backbone|encoder|decoder|policy|layer)")
+_TENSORS_NAME = re.compile(r"tensors|tensor_list|xs")
+_ABOUT_GRADIENTS = re.compile(r"grad|norm")
+
+# What a required plain parameter is given, by name: a clip threshold, the order of a norm, a step count.
+_PLAIN_VALUES: dict[str, Any] = {
+    "max_norm": 1.0, "max_grad_norm": 1.0, "clip_norm": 1.0, "clip_value": 1.0, "max_value": 1.0,
+    "norm_type": 2.0, "ord": 2.0, "p": 2.0, "norm": 2.0, "eps": 1e-8, "epsilon": 1e-8, "threshold": 1e-6,
+    "step": 0, "global_step": 0, "iteration": 0, "epoch": 0, "prefix": "", "tag": "", "device": "cpu",
+}  # fmt: skip
+_PLAIN_BY_ANNOTATION: dict[str, Any] = {"float": 1.0, "int": 1, "bool": False}
+
+
+@dataclass(frozen=True)
+class Feeding:
+    """How a function gets its gradients.
+
+    `takes` in order of likelihood; `groups` how many such arguments it wants (two for host and seed);
+    `arguments` the plain values its other required parameters are given; `missing` the required
+    parameters that nothing is known to fit.
+    """
+
+    takes: tuple[Takes, ...]
+    groups: int
+    arguments: dict[str, Any]
+    missing: tuple[str, ...]
+
+
+def gradient_parameters(function: Function) -> list[str]:
+    """The parameters that hold gradients themselves, going by their names and the function's."""
+    about_gradients = _ABOUT_GRADIENTS.search(function.name.lower())
+    return [
+        item.arg
+        for item in function.parameters
+        if _GRADIENT_NAME.fullmatch(item.arg) or (about_gradients and _TENSORS_NAME.fullmatch(item.arg))
+    ]
+
+
+def feeding(function: Function, kinds: dict[str, tuple[Takes, ...]]) -> Feeding:
+    """Fit the required parameters; `kinds` says how each of the function's parameters may be fed.
+
+    An optional first parameter counts where no required one carries gradients.
+    """
+    required = function.required
+    fed = [item for item in required if kinds.get(item.arg)]
+    if not fed and not required and function.parameters and kinds.get(function.parameters[0].arg):
+        fed = function.parameters[:1]
+    arguments: dict[str, Any] = {}
+    missing = []
+    for item in required:
+        if item in fed:
+            continue
+        value = _plain_value(item)
+        if value is None:
+            missing.append(item.arg)
+        else:
+            arguments[item.arg] = value
+    shared = [set(kinds[item.arg]) for item in fed]
+    common = set.intersection(*shared) if shared else set()
+    takes = tuple(kind for kind in kinds[fed[0].arg] if kind in common) if fed else ()
+    if fed and not takes:
+        missing += [item.arg for item in fed[1:]]
+        takes = kinds[fed[0].arg]
+        fed = fed[:1]
+    return Feeding(takes, len(fed), arguments, tuple(missing))
+
+
+def _plain_value(item: ast.arg) -> Any:
+    """A value for a plain required parameter; None where none is known."""
+    if item.arg in _PLAIN_VALUES:
+        return _PLAIN_VALUES[item.arg]
+    return _PLAIN_BY_ANNOTATION.get(_annotation(item))
+
+
+def parameter_kinds(function: Function, item: ast.arg, gradient_names: list[str]) -> tuple[Takes, ...]:
+    """How a parameter can be fed, most likely first: how it is used, its annotation, its name."""
+    used = _kinds_by_use(function, item.arg)
+    annotated = _kinds_by_annotation(_annotation(item), item.arg in gradient_names)
+    named = _kinds_by_name(item.arg, gradient_names)
+    if used and not annotated:
+        named = ()  # the code is a better witness than the name
+    ordered = (*used, *annotated, *(() if annotated else named))
+    return tuple(dict.fromkeys(ordered))
+
+
+def _annotation(item: ast.arg) -> str:
+    return ast.unparse(item.annotation).strip("'\"") if item.annotation else ""
+
+
+def _kinds_by_annotation(annotation: str, holds_gradients: bool) -> tuple[Takes, ...]:
+    found = []
+    if re.search(r"\bModule\b", annotation) and not re.search(r"ModuleType", annotation):
+        found.append(Takes.MODULE)
+    if re.search(r"[tT]uple\[str, .*(Parameter|Tensor)", annotation):
+        found.append(Takes.NAMED_PARAMETERS)
+    elif re.search(r"\bParameter\b", annotation):
+        found.append(Takes.PARAMETERS)
+    elif re.search(r"[tT]ensor", annotation) and re.search(r"\[|_or_", annotation):
+        found += [Takes.GRADIENTS] if holds_gradients else [Takes.PARAMETERS, Takes.GRADIENTS]
+    return tuple(found)
+
+
+def _kinds_by_name(name: str, gradient_names: list[str]) -> tuple[Takes, ...]:
+    if name in gradient_names:
+        return (Takes.GRADIENTS,)
+    if _NAMED_NAME.fullmatch(name):
+        return (Takes.NAMED_PARAMETERS,)
+    if _PARAMETER_NAME.fullmatch(name):
+        return (Takes.PARAMETERS,)
+    return (Takes.MODULE,) if _MODULE_NAME.fullmatch(name) else ()
+
+
+def _kinds_by_use(function: Function, name: str) -> tuple[Takes, ...]:
+    """`name.parameters()` makes a module of it, a loop over it whose items' `.grad` is read parameters."""
+    aliases = {name} | {
+        dotted_name(node.targets[0])
+        for node in function.nodes
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and _unwrapped(node.value) == name
+    }
+    found = []
+    for node in function.nodes:
+        if isinstance(node, ast.Attribute) and dotted_name(node.value) in aliases:
+            if node.attr in ("parameters", "named_parameters", "modules", "named_modules"):
+                found.append(Takes.MODULE)
+        elif isinstance(node, ast.For | ast.comprehension) and _unwrapped(node.iter) in aliases:
+            found += _kinds_by_loop(function.node, node.target)
+    return tuple(dict.fromkeys(found))
+
+
+def _unwrapped(node: ast.expr) -> str:
+    """The name inside `list(name)`, `tuple(name)`, `iter(name)` or `[name]`."""
+    if isinstance(node, ast.Call) and dotted_name(node.func) in ("list", "tuple", "iter") and len(node.args) == 1:
+        node = node.args[0]
+    return dotted_name(node)
+
+
+def _kinds_by_loop(function: ast.AST, target: ast.expr) -> list[Takes]:
+    """What items a loop takes apart: an item with a `.grad`, or a pair of a name and one."""
+    pair = isinstance(target, ast.Tuple) and len(target.elts) == 2
+    item = dotted_name(target.elts[1]) if isinstance(target, ast.Tuple) and pair else dotted_name(target)
+    reads = any(
+        isinstance(node, ast.Attribute) and node.attr == "grad" and dotted_name(node.value) == item
+        for node in ast.walk(function)
+    )
+    if not item or not reads:
+        return []
+    return [Takes.NAMED_PARAMETERS if pair else Takes.PARAMETERS]

@@ -1,0 +1,301 @@
+"""Reading a checkout's source without importing it: files, modules, functions, and who calls whom."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+MAX_FILE_BYTES = 2_000_000
+"""Larger files are generated; none of them is a collector that somebody wrote."""
+
+_SKIPPED_FOLDERS = frozenset({
+    "tests", "test", "build", "dist", "node_modules", "site-packages", "dist-packages", "__pycache__",
+    "__pypackages__", "third_party", "thirdparty", "3rdparty", "vendor", "vendored", "_vendor", "extern",
+    "external", "venv", "env", "virtualenv",
+})  # fmt: skip
+_TEST_FILE = re.compile(r"(test_.*|.*_tests?|conftest)\.py")
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True)
+class SourceProblem:
+    """A file that could not be read as Python: `path` is relative to the checkout."""
+
+    path: str
+    line: int
+    message: str
+
+
+@dataclass(eq=False)
+class Function:
+    """A function of the checkout that can be called by a name: at module level, or in a class."""
+
+    module: Module
+    qualified_name: str
+    node: FunctionNode
+    owner: Class | None = None
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
+    def call(self) -> str:
+        return f"{self.module.name}:{self.qualified_name}"
+
+    @property
+    def decorators(self) -> frozenset[str]:
+        """The last words of its decorators: `staticmethod`, `property`, `no_grad`."""
+        called = (item.func if isinstance(item, ast.Call) else item for item in self.node.decorator_list)
+        return frozenset(dotted_name(item).rpartition(".")[2] for item in called)
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """Every node of its body and signature; walked once, asked often."""
+        return list(ast.walk(self.node))
+
+    @cached_property
+    def text(self) -> str:
+        """Its source lines, for a look that is cheaper than a walk."""
+        return "\n".join(self.module.lines[self.node.lineno - 1 : self.node.end_lineno])
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether its first parameter is the instance."""
+        return self.owner is not None and not self.decorators & {"staticmethod", "classmethod"}
+
+    @property
+    def parameters(self) -> list[ast.arg]:
+        """The parameters that a caller gives, in order, without `self`, `*args` and `**kwargs`."""
+        arguments = self.node.args
+        listed = [*arguments.posonlyargs, *arguments.args]
+        if self.owner is not None and "staticmethod" not in self.decorators:
+            listed = listed[1:]
+        return [*listed, *arguments.kwonlyargs]
+
+    @property
+    def defaults(self) -> dict[str, ast.expr]:
+        """The default of every parameter that has one."""
+        arguments = self.node.args
+        positional = [*arguments.posonlyargs, *arguments.args]
+        found = dict(zip(reversed([item.arg for item in positional]), reversed(arguments.defaults), strict=False))
+        keyword = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+        return found | {item.arg: default for item, default in keyword if default is not None}
+
+    @property
+    def required(self) -> list[ast.arg]:
+        """The parameters without a default."""
+        return [item for item in self.parameters if item.arg not in self.defaults]
+
+
+@dataclass(eq=False)
+class Class:
+    """A class of the checkout, with its methods by name."""
+
+    module: Module
+    qualified_name: str
+    node: ast.ClassDef
+    methods: dict[str, Function] = field(default_factory=dict)
+
+    @property
+    def fields(self) -> list[ast.AnnAssign]:
+        """Its annotated names in order: a dataclass's fields."""
+        return [item for item in self.node.body if isinstance(item, ast.AnnAssign)]
+
+
+@dataclass(eq=False)
+class Module:
+    """A parsed file: `file` relative to the checkout, `name` as an import statement writes it."""
+
+    file: str
+    name: str
+    tree: ast.Module
+    lines: list[str]
+    functions: dict[str, Function] = field(default_factory=dict)
+    classes: dict[str, Class] = field(default_factory=dict)
+    imports: dict[str, str] = field(default_factory=dict)
+    """What a name in this module stands for: `package.module` or `package.module:name`."""
+
+
+def source_files(root: Path) -> Iterator[Path]:
+    """The checkout's own Python files: no tests, no hidden, vendored or generated folders.
+
+    Links are not followed: what they lead to inside the checkout has a name of its own, and what lies
+    outside is not part of it. So a loop of links ends nothing.
+    """
+    for folder, subfolders, files in os.walk(root):
+        subfolders[:] = sorted(name for name in subfolders if not _is_skipped(Path(folder, name)))
+        for name in sorted(files):
+            path = Path(folder, name)
+            if name.endswith(".py") and not _TEST_FILE.fullmatch(name) and not path.is_symlink():
+                yield path
+
+
+def _is_skipped(folder: Path) -> bool:
+    return (
+        folder.name in _SKIPPED_FOLDERS
+        or folder.name.startswith(".")
+        or folder.name.endswith(".egg-info")
+        or (folder / "pyvenv.cfg").is_file()
+    )
+
+
+def module_name(path: Path, import_roots: Sequence[Path]) -> str | None:
+    """The name to import a file by, from the innermost import root; None where it has none."""
+    holding = [root for root in import_roots if path.is_relative_to(root)]
+    if not holding:
+        return None
+    innermost = max(holding, key=lambda root: len(root.parts))
+    parts = path.relative_to(innermost).with_suffix("").parts
+    if parts[-1] == "__init__":
+        parts = parts[:-1]
+    if not parts or parts[-1] == "__main__" or not all(part.isidentifier() for part in parts):
+        return None
+    return ".".join(parts)
+
+
+def parse_module(path: Path, source: bytes, root: Path, name: str) -> Module | SourceProblem:
+    """The parsed and indexed file, or why it cannot be parsed."""
+    file = path.relative_to(root).as_posix()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an invalid escape in somebody's string is not our finding
+            tree = ast.parse(source, filename=file)
+    except SyntaxError as error:
+        return SourceProblem(file, error.lineno or 1, error.msg)
+    except (ValueError, RecursionError, MemoryError) as error:
+        return SourceProblem(file, 1, f"cannot be parsed: {error or type(error).__name__}")
+    module = Module(file, name, tree, source.decode("utf-8", errors="replace").split("\n"))
+    _index(module, path.name == "__init__.py")
+    return module
+
+
+def _index(module: Module, is_package: bool) -> None:
+    for node in _top_level(module.tree.body):
+        if isinstance(node, FunctionNode):
+            module.functions[node.name] = Function(module, node.name, node)
+        elif isinstance(node, ast.ClassDef):
+            _index_class(module, node, "")
+    for item in _statements(module.tree.body):
+        if isinstance(item, ast.Import):
+            for alias in item.names:
+                module.imports[alias.asname or alias.name.partition(".")[0]] = (
+                    alias.name if alias.asname else alias.name.partition(".")[0]
+                )
+        elif isinstance(item, ast.ImportFrom):
+            origin = _absolute_origin(module.name, item, is_package)
+            for alias in item.names:
+                module.imports[alias.asname or alias.name] = f"{origin}:{alias.name}"
+
+
+def _top_level(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements that run on import, looking into `if` and `try` around definitions."""
+    for statement in body:
+        yield statement
+        if isinstance(statement, ast.If | ast.Try):
+            blocks = [statement.body, statement.orelse]
+            if isinstance(statement, ast.Try):
+                blocks += [statement.finalbody, *(handler.body for handler in statement.handlers)]
+            for block in blocks:
+                yield from _top_level(block)
+
+
+def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """All statements at any depth: functions import, too. Expressions hold none, so they are not walked."""
+    for statement in body:
+        yield statement
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            inner = getattr(statement, name, ())
+            yield from _statements(inner if isinstance(inner, list) else ())
+
+
+def _index_class(module: Module, node: ast.ClassDef, prefix: str) -> None:
+    owner = Class(module, prefix + node.name, node)
+    module.classes[owner.qualified_name] = owner
+    for item in _top_level(node.body):
+        if isinstance(item, FunctionNode):
+            owner.methods[item.name] = Function(module, f"{owner.qualified_name}.{item.name}", item, owner)
+        elif isinstance(item, ast.ClassDef):
+            _index_class(module, item, owner.qualified_name + ".")
+
+
+def _absolute_origin(importer: str, item: ast.ImportFrom, is_package: bool) -> str:
+    if not item.level:
+        return item.module or ""
+    parts = importer.split(".")
+    kept = parts[: len(parts) - item.level + (1 if is_package else 0)]
+    return ".".join([*kept, item.module] if item.module else kept)
+
+
+class Checkout:
+    """The parsed modules of a checkout, and the meaning of names in them."""
+
+    def __init__(self) -> None:
+        self.modules: dict[str, Module] = {}
+
+    def add(self, module: Module) -> None:
+        self.modules.setdefault(module.name, module)
+
+    def functions(self) -> Iterator[Function]:
+        """Every function and method, in the order of files and lines."""
+        for module in self.modules.values():
+            yield from module.functions.values()
+            for owner in module.classes.values():
+                yield from owner.methods.values()
+
+    def resolve(self, module: Module, name: str, depth: int = 4) -> Function | Class | None:
+        """What a dotted name means in a module, through at most `depth` imports; None if not of ours."""
+        if name in module.functions:
+            return module.functions[name]
+        if name in module.classes:
+            return module.classes[name]
+        head, _, rest = name.partition(".")
+        origin = module.imports.get(head)
+        if origin is None or depth == 0:
+            return None
+        source, _, original = origin.partition(":")
+        if original and f"{source}.{original}" in self.modules:  # from package import module
+            source, original = f"{source}.{original}", ""
+        wanted = ".".join(part for part in (original, rest) if part)
+        while wanted and source not in self.modules and "." in wanted:  # import package.module
+            step, _, wanted = wanted.partition(".")
+            source = f"{source}.{step}"
+        found = self.modules.get(source)
+        return self.resolve(found, wanted, depth - 1) if found and wanted else None
+
+    def callee(self, function: Function, call: ast.Call, instances: dict[str, Class]) -> Function | None:
+        """The function of the checkout that a call inside `function` reaches, where that can be told.
+
+        `instances` says which local names hold an instance of which class.
+        """
+        name = dotted_name(call.func)
+        head, _, method = name.rpartition(".")
+        if head in ("self", "cls") and function.owner is not None:
+            return function.owner.methods.get(method)
+        if head in instances:
+            return instances[head].methods.get(method)
+        if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Call):
+            made = self.resolve(function.module, dotted_name(call.func.value.func))  # Collector().collect(...)
+            return made.methods.get(call.func.attr) if isinstance(made, Class) else None
+        found = self.resolve(function.module, name) if name else None
+        if isinstance(found, Function):
+            return found
+        owner = self.resolve(function.module, head) if head else None
+        return owner.methods.get(method) if isinstance(owner, Class) else None
+
+
+def dotted_name(node: ast.expr) -> str:
+    """`a.b.c` for names and attributes of names, "" for anything else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        head = dotted_name(node.value)
+        return f"{head}.{node.attr}" if head else ""
+    return ""

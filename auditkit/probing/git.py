@@ -1,0 +1,169 @@
+"""Reading a git repository without changing a byte of it, and checking a revision out elsewhere."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from auditkit.errors import BadInputError, nearest_names
+
+# Left in the environment (inside a git hook they are set), these would lead git to another repository.
+_REPOSITORY_VARIABLES = (
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_CONFIG", "GIT_DIR", "GIT_GRAFT_FILE",
+    "GIT_IMPLICIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_INTERNAL_SUPER_PREFIX", "GIT_NAMESPACE",
+    "GIT_OBJECT_DIRECTORY", "GIT_PREFIX", "GIT_SHALLOW_FILE", "GIT_WORK_TREE",
+)  # fmt: skip
+
+_ENVIRONMENT = {
+    "GIT_OPTIONAL_LOCKS": "0",  # `git status` would otherwise rewrite the index
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_NO_LAZY_FETCH": "1",  # an audit is offline: a partial clone must not fetch
+    "GIT_LFS_SKIP_SMUDGE": "1",  # nor must large-file storage
+    "LC_ALL": "C",
+}
+
+_SETTINGS = {
+    "core.hooksPath": os.devnull,
+    "core.fsmonitor": "false",  # may name a program
+    "core.untrackedCache": "false",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    # git's ownership check guards against programs named in a repository's own config. The two kinds that
+    # these commands could start are switched off above, and an audit runs the checkout's code anyway.
+    "safe.directory": "*",
+    "safe.bareRepository": "all",
+}
+
+
+@dataclass(frozen=True)
+class Repository:
+    """The repository that `directory` lies in.
+
+    `prefix` is the path of `directory` below the top of the work tree, "" at the top; `objects` the
+    object store; `has_work_tree` is False for a bare repository and inside `.git`.
+    """
+
+    directory: Path
+    prefix: str
+    objects: Path
+    has_work_tree: bool
+
+
+def git_is_installed() -> bool:
+    return shutil.which("git") is not None
+
+
+def run_git(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run git in `directory` with hooks, file monitors, background upkeep and prompts switched off."""
+    settings = [part for key, value in _SETTINGS.items() for part in ("-c", f"{key}={value}")]
+    environment = {key: value for key, value in os.environ.items() if key not in _REPOSITORY_VARIABLES}
+    return subprocess.run(
+        ["git", *settings, *arguments],
+        cwd=directory,
+        env=environment | _ENVIRONMENT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        errors="surrogateescape",
+        check=False,
+    )
+
+
+def find_repository(directory: Path) -> Repository | None:
+    """The repository around `directory`, or None where there is none or git is not installed."""
+    if not git_is_installed():
+        return None
+    questions = ("--is-inside-work-tree", "--git-path", "objects", "--show-prefix")
+    answer = run_git(directory, "rev-parse", *questions)
+    if answer.returncode != 0:
+        return None
+    inside, objects, prefix = [*answer.stdout.split("\n"), "", ""][:3]
+    has_work_tree = inside == "true"
+    return Repository(
+        directory, prefix.rstrip("/") if has_work_tree else "", (directory / objects).resolve(), has_work_tree
+    )
+
+
+def resolve_revision(repository: Repository, revision: str) -> str:
+    """The full hash of the commit that `revision` names.
+
+    Raises BadInputError with the nearest branch and tag names where there is no such commit.
+    """
+    if not revision.startswith("-"):  # git would take it for an option; no ref can start with a dash
+        answer = run_git(repository.directory, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
+        if answer.returncode == 0:
+            return answer.stdout.strip()
+    raise BadInputError(
+        f"{repository.directory} has no revision {revision!r}", _unknown_revision_hint(repository, revision)
+    )
+
+
+def _unknown_revision_hint(repository: Repository, revision: str) -> str:
+    listed = run_git(repository.directory, "for-each-ref", "--format=%(refname:short)")
+    nearest = nearest_names(revision, listed.stdout.split())
+    if nearest:
+        return f"did you mean {' or '.join(nearest)}?"
+    shallow = run_git(repository.directory, "rev-parse", "--is-shallow-repository").stdout.strip() == "true"
+    if shallow:
+        return "this is a shallow clone, which holds only part of the history: git fetch --unshallow"
+    return "git log --oneline --all lists the commits that are here; git fetch brings newer ones"
+
+
+def current_revision(repository: Repository) -> str:
+    """The full hash of HEAD, or "" where HEAD does not hold this directory.
+
+    A folder that the repository around it does not track (a virtual environment, a scratch folder) has
+    no revision: that repository's commit says nothing about it.
+    """
+    if not repository.has_work_tree:
+        return ""
+    tracked = run_git(repository.directory, "rev-parse", "--verify", "--quiet", "HEAD:./")
+    if tracked.returncode != 0:
+        return ""
+    return run_git(repository.directory, "rev-parse", "--verify", "--quiet", "HEAD").stdout.strip()
+
+
+def is_dirty(repository: Repository) -> bool:
+    """Whether what lies in the directory is not what HEAD says.
+
+    Counted are changes to tracked files and untracked Python files; other untracked files (tickets,
+    reports, logs) do not change what an audit measures.
+    """
+    status = run_git(repository.directory, "status", "--porcelain", "-z", "--untracked-files=all", "--", ".")
+    entries = status.stdout.split("\0")
+    return any(entry and (not entry.startswith("??") or entry.endswith(".py")) for entry in entries)
+
+
+def check_out(repository: Repository, commit: str, private: Path, tree: Path) -> None:
+    """Put the files of `commit` under `tree`, as a worktree of a new repository at `private`.
+
+    The new repository borrows the audited one's objects, so nothing at all is written there: no
+    `.git/worktrees` entry, no ref, no index, even when this process is killed half way.
+
+    Raises BadInputError with git's own words where the files cannot be written.
+    """
+    object_format = run_git(repository.directory, "rev-parse", "--show-object-format").stdout.strip()
+    kind = f"--object-format={object_format or 'sha1'}"
+    made = run_git(private.parent, "init", "--quiet", "--bare", "--template=", kind, str(private))
+    if made.returncode == 0:
+        alternates = private / "objects" / "info" / "alternates"
+        alternates.parent.mkdir(exist_ok=True)
+        alternates.write_bytes(_quote_alternate(os.fsencode(repository.objects)))
+        add = ("worktree", "add", "--quiet", "--detach", str(tree), commit)
+        made = run_git(private.parent, f"--git-dir={private}", *add)
+    if made.returncode != 0:
+        raise BadInputError(
+            f"git could not check out {commit[:12]} of {repository.directory}: {made.stderr.strip()}",
+            "a partial clone lacks files that were never fetched; git fetch --refetch brings them",
+        )
+
+
+def _quote_alternate(path: bytes) -> bytes:
+    """One line of `objects/info/alternates`: quoted as C where the path holds a line break or a quote."""
+    if b"\n" not in path and b'"' not in path:
+        return path + b"\n"
+    escaped = path.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
+    return b'"' + escaped + b'"\n'

@@ -1,0 +1,82 @@
+"""Which line of the checkout is running: the innermost frame whose file lies under the source roots."""
+
+import os
+import sys
+import traceback
+from types import FrameType, TracebackType
+from typing import Dict, List, NamedTuple, Optional, Tuple
+
+_INSTALLED = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
+
+
+class Site(NamedTuple):
+    """A line of the checkout: path relative to its root, forward slashes."""
+
+    file: str
+    line: int
+    function: str
+
+    def to_json(self) -> dict:
+        return {"file": self.file, "line": self.line, "function": self.function}
+
+
+class SourceRoots:
+    """The folders that count as "the checkout" when a frame is attributed.
+
+    `installed` allows files under site-packages: for a target that is itself an installed package.
+    """
+
+    def __init__(self, root: str, extra: Tuple[str, ...] = ()) -> None:
+        self.root = os.path.realpath(root)
+        self._extra = tuple(os.path.realpath(path) for path in extra)
+        self._relative: Dict[str, Optional[str]] = {}
+
+    def relative(self, filename: str) -> Optional[str]:
+        """`filename` as the checkout names it, or None where it is not part of the checkout."""
+        if filename not in self._relative:
+            self._relative[filename] = self._find(filename)
+        return self._relative[filename]
+
+    def _find(self, filename: str) -> Optional[str]:
+        if filename.startswith("<"):
+            return None
+        path = os.path.realpath(filename)
+        for extra in self._extra:
+            if path == extra or path.startswith(extra + os.sep):
+                return os.path.relpath(path, os.path.dirname(extra)).replace(os.sep, "/")
+        if path.startswith(self.root + os.sep) and not any(part in path for part in _INSTALLED):
+            return os.path.relpath(path, self.root).replace(os.sep, "/")
+        return None
+
+    def innermost(self, frame: Optional[FrameType] = None) -> Optional[Site]:
+        """The checkout's line that is running now, seen from `frame` (default: the caller's)."""
+        current = frame if frame is not None else sys._getframe(1)
+        while current is not None:
+            relative = self.relative(current.f_code.co_filename)
+            if relative is not None:
+                return Site(relative, current.f_lineno, _name(current))
+            current = current.f_back  # type: ignore[assignment]
+        return None
+
+    def of_traceback(self, error_traceback: Optional[TracebackType]) -> Optional[Site]:
+        """The checkout's line closest to where an exception was raised."""
+        found = None
+        for frame, line in traceback.walk_tb(error_traceback):
+            relative = self.relative(frame.f_code.co_filename)
+            if relative is not None:
+                found = Site(relative, line, _name(frame))
+        return found
+
+
+def _name(frame: FrameType) -> str:
+    """The function's qualified name; Python 3.10 knows only the plain one."""
+    return getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
+
+
+def most_common(sites: List[Optional[Site]]) -> Optional[Site]:
+    """The site that occurs most often, the first one among equals; None where no frame was ours."""
+    counts: Dict[Site, int] = {}
+    for site in sites:
+        if site is not None:
+            counts[site] = counts.get(site, 0) + 1
+    return max(counts, key=lambda site: counts[site]) if counts else None

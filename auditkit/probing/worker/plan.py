@@ -1,0 +1,297 @@
+"""Find out by trying how a target is fed and what the fields of its answer mean.
+
+Roles are told by behaviour, not by name: a field is the norm where scaling every gradient by 4 scales it
+by 4 (or by 16: a squared norm, degree 2); it is a zero count where it equals the planted number of
+zeros in two different cases. Names only break ties.
+"""
+
+import difflib
+import inspect
+import math
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import torch
+
+from .answers import flatten, kind_of
+from .feeding import (
+    Caller,
+    CannotFeedError,
+    Feed,
+    optional_first_parameter,
+    required_parameters,
+    setup_method,
+)
+from .gradients import benign
+
+COUNT_ROLES = ("zero", "nan", "inf")
+_NORM_WORDS = ("total_norm", "grad_norm", "gradient_norm", "global_norm", "total", "norm")
+_PARTIAL_WORDS = ("min", "max", "layer", "per_", "mean", "avg", "ratio", "seed", "std", "squared", "sq")
+_HEALTH_WORDS = ("health", "ok", "valid", "is_finite", "finite")
+_SECOND_GROUP = ([None], [torch.ones(2, 3)])
+
+
+class CannotReadError(Exception):
+    """The answer holds nothing that a probe can judge, or not the field that `returns` names."""
+
+
+class Role(NamedTuple):
+    """`path` of the field; `degree` 1 for a norm and 2 for a squared one; `kind` count or fraction."""
+
+    path: str
+    degree: int = 1
+    kind: str = "count"
+
+
+class Plan(NamedTuple):
+    """Everything a probe needs to know about a target: found once, given to every probe."""
+
+    feed: Feed
+    groups: int
+    finish: Optional[str]
+    contract: str
+    is_async: bool
+    answer_kind: str
+    fields: Dict[str, str]
+    roles: Dict[str, Role]
+    health: List[str]
+    notes: List[str]
+
+    def to_json(self) -> Dict[str, Any]:
+        raw = dict(self._asdict())
+        raw["feed"] = self.feed.to_json()
+        raw["roles"] = {name: dict(role._asdict()) for name, role in self.roles.items()}
+        return raw
+
+    @classmethod
+    def from_json(cls, raw: Dict[str, Any]) -> "Plan":
+        values = dict(raw, feed=Feed(**raw["feed"]))
+        values["roles"] = {name: Role(**role) for name, role in raw["roles"].items()}
+        return cls(**values)
+
+
+def find_plan(caller: Caller, finish: Optional[Callable], request: Dict[str, Any]) -> Plan:
+    """Try every way to feed the target until one gives an answer.
+
+    Raises CannotFeedError with what each attempt said, CannotReadError where `returns` names no field.
+    """
+    said: List[str] = []
+    for feed in possible_feeds(caller, request):
+        for second in _SECOND_GROUP:
+            try:
+                answer = _ask(caller, finish, feed, benign(), second)
+            except CannotFeedError:
+                raise
+            except Exception as error:
+                said.append(
+                    "{}: {}: {}".format(_describe(feed), type(error).__name__, " ".join(str(error).split())[:160])
+                )
+                continue
+            if answer is None:
+                said.append("{}: returned None".format(_describe(feed)))
+                continue
+            return _read_plan(caller, finish, feed, second, answer, request)
+    raise CannotFeedError("no way to feed it gave an answer: " + "; ".join(dict.fromkeys(said)))
+
+
+def possible_feeds(caller: Caller, request: Dict[str, Any]) -> List[Feed]:
+    """Feeds worth trying, likeliest first. Raises CannotFeedError where arguments are left over."""
+    setup, setup_slots, slots = _slots(caller, request)
+    order = _guess_takes((setup_slots or slots)[0], _annotation(caller, setup, (setup_slots or slots)[0]))
+    takes = [request["takes"]] if request.get("takes") else order
+    feeds = []
+    for kind in takes:
+        for container in ("list",) if kind == "module" else ("list", "iterator"):
+            feeds.append(Feed(kind, container, slots, setup, setup_slots))
+    return feeds
+
+
+def _slots(caller: Caller, request: Dict[str, Any]) -> Tuple[Optional[str], List[str], List[str]]:
+    function = caller.function if caller.owner is None else caller.bound()
+    given = list(caller.arguments)
+    slots = required_parameters(function, given)
+    if caller.owner is not None and (not slots or request.get("setup")):
+        setup = setup_method(caller.owner, caller.method, request.get("setup"))
+        if setup is not None:
+            setup_slots = required_parameters(getattr(caller.new_instance(), setup), given)
+            if 1 <= len(setup_slots) <= 2:
+                return setup, setup_slots, slots
+    if not slots:
+        slots = optional_first_parameter(function, given)
+    if not slots:
+        raise CannotFeedError("it takes no gradients: no argument and no set-up method")
+    if len(slots) > 2:
+        raise CannotFeedError(
+            "it needs {}, more than gradients can fill: give the rest with --argument {}=VALUE".format(
+                ", ".join(slots), slots[-1]
+            )
+        )
+    return None, [], slots
+
+
+def _annotation(caller: Caller, setup: Optional[str], slot: str) -> str:
+    function = caller.function if setup is None or caller.owner is None else getattr(caller.owner, setup)
+    parameter = inspect.signature(function).parameters.get(slot)
+    return "" if parameter is None or parameter.annotation is parameter.empty else str(parameter.annotation)
+
+
+def _guess_takes(slot: str, annotation: str) -> List[str]:
+    """All four ways, ordered by the argument's name and annotation."""
+    text = (slot + " " + annotation).lower()
+    likely = []
+    if "named" in text:
+        likely.append("named_parameters")
+    if "module" in text or slot.lower() in ("model", "net", "network", "host", "seed"):
+        likely.append("module")
+    if "grad" in slot.lower():
+        likely.append("gradients")
+    if "param" in text:
+        likely.append("parameters")
+    return likely + [kind for kind in ("module", "parameters", "gradients", "named_parameters") if kind not in likely]
+
+
+def _describe(feed: Feed) -> str:
+    return feed.takes if feed.container == "list" else feed.takes + " (iterator)"
+
+
+def _ask(caller: Caller, finish: Optional[Callable], feed: Feed, grads: Sequence[Any], second: Sequence[Any]) -> Any:
+    answer = caller.prepare(feed, (grads, second))()
+    return finish(answer) if finish is not None else answer
+
+
+def _read_plan(
+    caller: Caller, finish: Optional[Callable], feed: Feed, second: Any, answer: Any, request: Dict[str, Any]
+) -> Plan:
+    def ask(grads: Sequence[Any]) -> Dict[str, Any]:
+        return flatten(_ask(caller, finish, feed, grads, second))
+
+    fields = flatten(answer)
+    if not fields:
+        raise CannotReadError("its answer ({}) holds no number".format(kind_of(answer)))
+    notes: List[str] = []
+    roles = _declared_roles(request.get("returns") or {}, fields, ask)
+    if "norm" not in roles:
+        norm = _norm_role(ask)
+        if norm is not None:
+            roles["norm"] = norm
+        else:
+            notes.append("no field of the answer scales with the gradients: no norm to judge")
+    roles.update({k: v for k, v in _count_roles(ask).items() if k not in roles})
+    groups = 2 if len(feed.setup_slots or feed.slots) == 2 else 1
+    return Plan(
+        feed=feed,
+        groups=groups if second == [None] or groups == 1 else 3,
+        finish=request.get("finish"),
+        contract=request.get("contract") or _contract(feed, groups, answer),
+        is_async=_is_async(caller, request),
+        answer_kind=kind_of(answer),
+        fields={path: type(value).__name__ for path, value in fields.items()},
+        roles=roles,
+        health=[path for path in fields if _is_health(path)],
+        notes=notes,
+    )
+
+
+def _contract(feed: Feed, groups: int, answer: Any) -> str:
+    if feed.setup is not None:
+        return "monitor"
+    if groups == 2:
+        return "dual_stats"
+    return "grad_norm" if kind_of(answer) in ("number", "tensor") else "grad_stats"
+
+
+def _is_async(caller: Caller, request: Dict[str, Any]) -> bool:
+    """Documented as asynchronous: by its name, by a step that finishes it, or by its docstring."""
+    if request.get("finish") or caller.function.__name__.endswith("_async"):
+        return True
+    text = (inspect.getdoc(caller.function) or "").lower()
+    return "async-safe" in text or "asynchronous" in text or "without sync" in text
+
+
+def _is_health(path: str) -> bool:
+    leaf = path.split(".")[-1].lower().rstrip("()")
+    return any(word in leaf for word in _HEALTH_WORDS[:1]) or leaf in _HEALTH_WORDS or leaf.startswith("is_finite")
+
+
+# --- roles -------------------------------------------------------------------------------------
+
+
+def _declared_roles(returns: Dict[str, str], fields: Dict[str, Any], ask: Callable) -> Dict[str, Role]:
+    """The roles that the target's `returns` states. Raises CannotReadError for a field that is not there."""
+    roles = {}
+    for name, path in returns.items():
+        if path not in fields:
+            near = difflib.get_close_matches(path, list(fields), 3, 0.4)
+            known = ", ".join(near or list(fields)) or "none"
+            raise CannotReadError("its answer has no field '{}' for {}; it has: {}".format(path, name, known))
+        if name == "norm":
+            roles[name] = Role(path, _degrees(ask).get(path, 1))
+        elif name.endswith("_fraction"):
+            roles[name[: -len("_fraction")]] = Role(path, kind="fraction")
+        elif name.endswith("_count"):
+            roles[name[: -len("_count")]] = Role(path, kind="count")
+    return roles
+
+
+def _degrees(ask: Callable) -> Dict[str, int]:
+    """For each field that scales as a power of the gradients' scale: 1 (norm) or 2 (squared norm)."""
+    small = ask(benign())
+    large = ask([grad * 4 for grad in benign()])
+    found = {}
+    for path, value in small.items():
+        other = large.get(path)
+        if isinstance(value, bool) or not _positive(value) or not _positive(other):
+            continue
+        power = math.log(other / value, 4)
+        if abs(power - round(power)) < 0.02 and round(power) in (1, 2):
+            found[path] = round(power)
+    return found
+
+
+def _positive(value: Any) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value) and value > 0
+
+
+def _norm_role(ask: Callable) -> Optional[Role]:
+    degrees = _degrees(ask)
+    if not degrees:
+        return None
+    best = min(degrees, key=lambda path: (_norm_rank(path), degrees[path]))
+    return Role(best, degrees[best])
+
+
+def _norm_rank(path: str) -> Tuple[int, int]:
+    leaf = path.split(".")[-1].lower()
+    partial = int(any(word in leaf for word in _PARTIAL_WORDS))
+    for rank, word in enumerate(_NORM_WORDS):
+        if word in leaf:
+            return partial, rank
+    return partial, len(_NORM_WORDS)
+
+
+def _count_roles(ask: Callable) -> Dict[str, Role]:
+    roles = {}
+    for role, plant in (("zero", "zeros"), ("nan", "nans"), ("inf", "infs")):
+        found = _field_that_counts(ask, plant)
+        if found is not None:
+            roles[role] = found
+    return roles
+
+
+def _field_that_counts(ask: Callable, plant: str) -> Optional[Role]:
+    """The field that reads 5 of 46 and then 9 of 46 planted values, as a count or as a fraction."""
+    total = sum(grad.numel() for grad in benign())
+    try:
+        first, second = ask(benign(**{plant: 5})), ask(benign(**{plant: 9}))
+    except Exception:
+        return None
+    kinds = (("count", 1), ("fraction", total))
+    for path, value in first.items():
+        other = second.get(path)
+        for kind, divisor in kinds:
+            if _close(value, 5 / divisor) and _close(other, 9 / divisor):
+                return Role(path, kind=kind)
+    return None
+
+
+def _close(value: Any, expected: float) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value) and abs(value - expected) <= 1e-6 * expected

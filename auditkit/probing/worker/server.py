@@ -1,0 +1,250 @@
+"""The worker's life: read the request, import torch and the target once, fork one child per probe.
+
+Messages on the results descriptor, one JSON object a line: `hello`, `loaded` or `load_error`, `plan` or
+`plan_error`, then for each probe `start`, its `measurement`, `location` and `note` messages, and `end`
+with a status. The host believes only this descriptor; what the target prints is kept as a tail of text.
+"""
+
+import functools
+import json
+import os
+import platform
+import sys
+import threading
+import time
+from typing import Any, Callable, Dict, List, Optional
+
+from .children import Child, die_with_parent, run_and_report
+from .frames import SourceRoots
+from .jsonlines import Writer
+
+
+def serve(results_fd: int) -> None:
+    """Answer the one request on standard input, then end."""
+    die_with_parent()
+    request = json.loads(sys.stdin.buffer.read().decode("utf-8"))
+    os.set_inheritable(results_fd, False)
+    results = Writer(results_fd)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    if not _import_torch(results):
+        return
+    _preload()
+    _hello(results)
+    threads_before = _native_threads()
+    loaded = _load_target(results, request)
+    if loaded is None:
+        return
+    fork_refusal = _why_not_fork(threads_before)
+    results.send({"type": "loaded", "fork_safe": not fork_refusal, "why": fork_refusal})
+    if fork_refusal and not request["single"]:
+        return  # the host starts one process per probe instead
+    if request["single"]:
+        job = request["jobs"][0]
+        results.send({"type": "start", "job": job["id"]})
+        run_and_report(functools.partial(_run_job, job, request, loaded), results)
+        results.send({"type": "end", "status": "ok"})
+        return
+    _run_forked(results, request, loaded)
+
+
+class Loaded:
+    """The imported target: the caller that binds it, and the step that finishes its answer."""
+
+    def __init__(self, caller: Any, finish: Optional[Callable], roots: SourceRoots) -> None:
+        self.caller = caller
+        self.finish = finish
+        self.roots = roots
+
+
+def _import_torch(results: Writer) -> bool:
+    try:
+        import torch  # noqa: F401
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            results.send(
+                {
+                    "type": "load_error",
+                    "reason": "no_torch",
+                    "message": "importing torch fails: {}".format(error),
+                }
+            )
+            return False
+        message = "{} has no torch".format(sys.executable)
+        hint = "name another interpreter with --python, or install torch there: {} -m pip install torch".format(
+            sys.executable
+        )
+        results.send({"type": "load_error", "reason": "no_torch", "message": message, "hint": hint})
+        return False
+    except Exception as error:
+        results.send({"type": "load_error", "reason": "no_torch", "message": "importing torch fails: {}".format(error)})
+        return False
+    return True
+
+
+def _preload() -> None:
+    """What every child needs, imported once before the forks: a second each on a slow machine."""
+    import torch.profiler
+
+    from . import context, plan, selfcheck  # noqa: F401
+
+
+def _hello(results: Writer) -> None:
+    import torch
+
+    results.send(
+        {
+            "type": "hello",
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "executable": sys.executable,
+            "platform": platform.platform(),
+            "cuda": _cuda_was_found(),
+        }
+    )
+
+
+def _cuda_was_found() -> bool:
+    """Whether there is a CUDA device, asked by way of NVML: asking CUDA would initialise it before the fork."""
+    import torch
+
+    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+    return bool(torch.cuda.is_available())
+
+
+def _load_target(results: Writer, request: Dict[str, Any]) -> Optional[Loaded]:
+    from . import loading
+    from .feeding import Caller
+
+    target, roots = request["target"], request["import_roots"]
+    loading.use_import_roots(roots)
+    try:
+        function = loading.load(target["call"], roots)
+        owner, method = loading.owner_class(target["call"])
+        finish = loading.load(target["finish"], roots) if target.get("finish") else None
+        if isinstance(function, type) or not callable(function):
+            kind = "a class: name one of its methods" if isinstance(function, type) else "not callable"
+            raise loading.LoadError("cannot_feed", "{} is {}".format(target["call"], kind))
+    except loading.LoadError as error:
+        results.send({"type": "load_error", "reason": error.reason, "message": error.message, "hint": error.hint})
+        return None
+    caller = Caller(function, owner, method, dict(target.get("arguments") or {}))
+    source_roots = SourceRoots(request["checkout"], tuple(_outside_package(target["call"], request["checkout"])))
+    return Loaded(caller, finish, source_roots)
+
+
+def _outside_package(call: str, checkout: str) -> List[str]:
+    """The folder of the target's own package, where it is installed and not part of the checkout."""
+    top = sys.modules[call.split(":")[0].split(".")[0]]
+    paths = list(getattr(top, "__path__", [])) or [getattr(top, "__file__", "") or ""]
+    inside = os.path.realpath(checkout) + os.sep
+    found = [os.path.realpath(path) for path in paths if path]
+    return [path for path in found if not path.startswith(inside) or "site-packages" in path[len(inside) :]]
+
+
+def _native_threads() -> int:
+    """Threads of this process. Importing torch may start some (NumPy's BLAS, which survives a fork)."""
+    try:
+        return len(os.listdir("/proc/self/task"))
+    except OSError:
+        return 0
+
+
+def _why_not_fork(threads_before: int) -> str:
+    """A reason not to fork from this process: threads or CUDA that the import started do not survive it."""
+    import torch
+
+    if torch.cuda.is_initialized():
+        return "importing the target initialised CUDA"
+    if threading.active_count() > 1:
+        return "importing the target started threads"
+    started = _native_threads() > threads_before
+    return "importing the target started native threads (an OpenMP pool)" if started else ""
+
+
+def _run_forked(results: Writer, request: Dict[str, Any], loaded: Loaded) -> None:
+    plan = None
+    for job in request["jobs"]:
+        job = dict(job, plan=job.get("plan") or plan)
+        results.send({"type": "start", "job": job["id"]})
+        if job["kind"] == "probe" and job["plan"] is None:
+            results.send({"type": "end", "status": "error", "reason": "cannot_feed", "message": "no plan"})
+            continue
+        if job["kind"] == "probe" and job["plan"]["contract"] not in job["contracts"]:
+            results.send({"type": "end", "status": "ok"})
+            continue
+        child = Child(functools.partial(_run_job, job, request, loaded))
+        found = child.supervise(results, float(request["time_limit_s"]))
+        if job["kind"] == "plan":
+            plan = found
+
+
+def _run_job(job: Dict[str, Any], request: Dict[str, Any], loaded: Loaded, results: Writer) -> None:
+    """One job in a process that may be lost: find the plan, or run one probe."""
+    import torch
+
+    # One thread: sums and temporaries do not depend on the machine's cores, and nothing waits for a busy one.
+    torch.set_num_threads(1)
+    started = time.monotonic()
+    if job["kind"] == "plan":
+        _send_plan(results, request, loaded)
+    else:
+        _send_probe(results, job, request, loaded)
+    results.send({"type": "took", "seconds": time.monotonic() - started})
+
+
+def _send_plan(results: Writer, request: Dict[str, Any], loaded: Loaded) -> None:
+    from .feeding import CannotFeedError
+    from .plan import CannotReadError, find_plan
+
+    try:
+        plan = find_plan(loaded.caller, loaded.finish, request["target"])
+    except (CannotFeedError, CannotReadError) as error:
+        reason = "cannot_feed" if isinstance(error, CannotFeedError) else "cannot_read"
+        results.send({"type": "failed", "reason": reason, "message": "{}: {}".format(request["target"]["call"], error)})
+        return
+    results.send({"type": "plan", "plan": plan.to_json()})
+
+
+def _send_probe(results: Writer, job: Dict[str, Any], request: Dict[str, Any], loaded: Loaded) -> None:
+    from .context import Context, NotApplicable, TargetRaised, Unavailable
+    from .plan import Plan
+    from .selfcheck import SelfCheckError, check
+
+    device = "cuda" if request["auto_device"] and _cuda_was_found() else job["device"]
+    context = Context(Plan.from_json(job["plan"]), loaded.caller, loaded.finish, device, loaded.roots, job["options"])
+    try:
+        if device == "cuda":
+            _first_cuda_use(results)
+        check(job["instrument"], device, loaded.roots)
+        for message in _probe_module(job["path"]).measure(context):
+            results.send(message)
+    except NotApplicable as reason:
+        results.send({"type": "not_applicable", "message": str(reason)})
+    except Unavailable as reason:
+        results.send({"type": "unavailable", "reason": "no_memory", "message": str(reason)})
+    except SelfCheckError as error:
+        results.send({"type": "failed", "reason": "self_check", "message": str(error)})
+    except TargetRaised as error:
+        results.send(context.location(error.site))
+        results.send({"type": "failed", "reason": "exception", "message": "the target raises {}".format(error)})
+
+
+def _first_cuda_use(results: Writer) -> None:
+    """Initialise CUDA in this child and say which device it is: warm-up before any count."""
+    import torch
+
+    torch.ones(1, device="cuda").add_(1).item()
+    results.send({"type": "device", "name": torch.cuda.get_device_name()})
+
+
+def _probe_module(path: str) -> Any:
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("_auditkit_probe", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,90 @@
+"""Find the line where a value goes wrong: the first operator whose output fits a description.
+
+Every operator of the checkout's call is seen with its inputs and outputs on the CPU; on a simulated
+device the same values are seen inside the simulation.
+"""
+
+import contextlib
+import sys
+from typing import Any, Callable, List, Optional
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten
+
+from .frames import Site, SourceRoots
+from .simulated import simulated_cuda
+
+Description = Callable[[List[torch.Tensor], List[torch.Tensor]], bool]
+
+
+def first_operator(
+    call: Callable[[], Any], description: Description, device: str, roots: SourceRoots
+) -> Optional[Site]:
+    """The checkout's line of the first operator for which `description(inputs, outputs)` holds."""
+    watcher = _Watcher(description, roots)
+    with simulated_cuda() if device == "simulated" else contextlib.nullcontext():
+        with watcher, contextlib.suppress(Exception):
+            call()
+    return watcher.site
+
+
+class _Watcher(TorchDispatchMode):
+    def __init__(self, description: Description, roots: SourceRoots) -> None:
+        super().__init__()
+        self.description = description
+        self.roots = roots
+        self.site: Optional[Site] = None
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if self.site is None:
+            inputs, outputs = _dense(tree_flatten((args, kwargs or {}))[0]), _dense(tree_flatten(result)[0])
+            if outputs and self.description(inputs, outputs):
+                self.site = self.roots.innermost(sys._getframe(1))
+        return result
+
+
+def _dense(leaves: List[Any]) -> List[torch.Tensor]:
+    found = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    return [getattr(leaf, "host_values", leaf) for leaf in found]
+
+
+def becomes_nonfinite(inputs: List[torch.Tensor], outputs: List[torch.Tensor]) -> bool:
+    """Finite in, infinite or NaN out: where an overflow happens."""
+    return _floating(outputs) and not _all_finite(outputs) and _all_finite(inputs)
+
+
+def becomes_zero(inputs: List[torch.Tensor], outputs: List[torch.Tensor]) -> bool:
+    """Something in, all zero out: where an underflow happens."""
+    if not _floating(outputs) or not any(tensor.is_floating_point() for tensor in inputs):
+        return False
+    vanished = all(not bool(tensor.count_nonzero()) for tensor in outputs if tensor.is_floating_point())
+    return vanished and any(bool(tensor.count_nonzero()) for tensor in inputs if tensor.is_floating_point())
+
+
+def rounds_count(exact_count: int) -> Description:
+    """A float that stands within 2 of the exact count without being it."""
+
+    def description(inputs: List[torch.Tensor], outputs: List[torch.Tensor]) -> bool:
+        for tensor in outputs:
+            if tensor.is_floating_point() and tensor.numel() == 1:
+                value = float(tensor)
+                if value != exact_count and abs(value - exact_count) <= 2 + exact_count * 1e-2 and value > 1:
+                    return True
+        return False
+
+    return description
+
+
+def averages(inputs: List[torch.Tensor], outputs: List[torch.Tensor]) -> bool:
+    """Many floats in, one out: where a fraction is formed in floating point."""
+    return _floating(outputs) and outputs[0].numel() == 1 and any(tensor.numel() > 1 << 20 for tensor in inputs)
+
+
+def _floating(tensors: List[torch.Tensor]) -> bool:
+    return any(tensor.is_floating_point() for tensor in tensors)
+
+
+def _all_finite(tensors: List[torch.Tensor]) -> bool:
+    return all(bool(torch.isfinite(tensor).all()) for tensor in tensors if tensor.is_floating_point())

@@ -1,0 +1,1 @@
+"""Model to text and pictures."""

@@ -1,0 +1,41 @@
+"""Jinja2 as all our Markdown templates use it: a name that is missing is an error, never an empty string."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+from auditkit.assets import bundled_dir
+from auditkit.rendering import markdown
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+def render(template: str, **values: object) -> bytes:
+    """The Markdown template `template` filled in, as UTF-8 with one line end at its end."""
+    text: str = _environment().get_template(template).render(**values)
+    return (text.rstrip("\n") + "\n").encode("utf-8")
+
+
+@functools.cache
+def _environment() -> Environment:
+    # Jinja2 takes 40 ms to import, and most commands render nothing.
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(bundled_dir("templates")),
+        undefined=StrictUndefined,
+        autoescape=False,  # Markdown: the filters below escape what Markdown would take for markup.
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters.update(
+        line=markdown.line,
+        cell=markdown.cell,
+        code=markdown.code,
+        paragraphs=markdown.paragraphs,
+        fence=markdown.fence,
+    )
+    return environment

@@ -1,0 +1,1 @@
+"""Where tickets live: bytes in, bytes out."""

@@ -1,0 +1,207 @@
+"""A ticket's file: its bytes, and where in them everything lies. An edit replaces one span, nothing else."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import PurePath
+
+from auditkit.errors import BadInputError
+from auditkit.model.text import inert_line
+from auditkit.model.ticket import BrokenTicket
+from auditkit.store.scan import Heading, Scan, Span, line_end, next_line, scan
+from auditkit.store.tables import Field, read_fields
+
+_BOM = b"\xef\xbb\xbf"
+_RULE = re.compile(rb" {0,3}([-*_])(?:[ \t]*\1){2,}[ \t]*\r?")
+_HISTORY = re.compile(rb"^\*\*History\*\*[ \t]*\r?$", re.MULTILINE)
+_HISTORY_ITEM = re.compile(rb"^- ([^\r\n]+)", re.MULTILINE)
+
+
+class BrokenFileError(Exception):
+    """A file that cannot be read as a ticket; `broken` says where and why."""
+
+    def __init__(self, broken: BrokenTicket) -> None:
+        super().__init__(broken.describe())
+        self.broken = broken
+
+
+@dataclass(frozen=True)
+class EvidenceBlock:
+    """One machine-written block, both markers included; `history` are the lines under **History**."""
+
+    span: Span
+    fingerprint: str
+    history: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Document:
+    """The bytes of one file and an index of spans into them; `path` is only for messages.
+
+    Made by `Document.parse`. Every editing method returns another document, parsed again.
+    """
+
+    data: bytes
+    path: PurePath
+    scan: Scan
+
+    @classmethod
+    def parse(cls, data: bytes, path: PurePath = PurePath()) -> Document:  # noqa: B008 - a path is frozen
+        """Index `data`; raises BrokenFileError where it is not UTF-8, has an unresolved merge conflict
+        or an evidence block that does not close."""
+        try:
+            data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            message = f"not UTF-8: byte 0x{data[error.start]:02x}"
+            raise BrokenFileError(broken_at(data, path, error.start, message)) from None
+        found = scan(data)
+        if found.conflicts:
+            raise BrokenFileError(broken_at(data, path, found.conflicts[0], "unresolved merge conflict"))
+        document = cls(data, path, found)
+        document._check_markers()
+        return document
+
+    @property
+    def newline(self) -> bytes:
+        """The line end of the first line: `\\r\\n` or `\\n`."""
+        first = self.data.find(b"\n")
+        return b"\r\n" if first > 0 and self.data[first - 1 : first] == b"\r" else b"\n"
+
+    @cached_property
+    def metadata(self) -> tuple[Field, ...]:
+        """The rows of the `## Ticket Metadata` table."""
+        return self.fields("Ticket Metadata")
+
+    @cached_property
+    def evidence(self) -> tuple[EvidenceBlock, ...]:
+        """The evidence blocks, in the order of the file."""
+        markers = self.scan.markers
+        pairs = zip(markers[::2], markers[1::2], strict=True)
+        return tuple(self._evidence_block(Span(start.line.start, end.line.end)) for start, end in pairs)
+
+    def section(self, title: str, level: int = 2) -> Heading | None:
+        """The first heading of that level and title, whatever the case."""
+        wanted = title.casefold()
+        matches = (h for h in self.scan.headings if h.level == level and h.text.casefold() == wanted)
+        return next(matches, None)
+
+    def fields(self, title: str) -> tuple[Field, ...]:
+        """The rows of the tables in the section `title`, its header row left out."""
+        heading = self.section(title)
+        if heading is None:
+            return ()
+        body = Span(next_line(self.data, heading.line.end), heading.section_end)
+        rows = read_fields(self.data, body, self.scan.hidden)
+        return tuple(row for row in rows if row.label.casefold() != "field")
+
+    def field(self, label: str) -> Field | None:
+        """The first metadata row with that label."""
+        wanted = label.casefold()
+        return next((row for row in self.metadata if row.label.casefold() == wanted), None)
+
+    def replace(self, span: Span, replacement: bytes) -> Document:
+        """The document with one span replaced and every other byte as it was."""
+        changed = self.data[: span.start] + replacement + self.data[span.end :]
+        return Document.parse(changed, self.path)
+
+    def set_field(self, label: str, value: str) -> Document:
+        """The document with one metadata value replaced, inside its backticks or bold.
+
+        Raises BadInputError where there is no such row, or where `value` is no text for a table cell.
+        """
+        row = self.field(label)
+        if row is None:
+            raise BadInputError(
+                f"{self.path}: the Ticket Metadata table has no row '{label}'",
+                f"add the row by hand: | **{label}** | `{value}` |",
+            )
+        if value != inert_line(value) or "`" in value:
+            raise BadInputError(f"not a value for the row '{label}': {inert_line(value)!r}")
+        written = value.replace("|", "\\|").encode()
+        if row.value.start == row.value.end and written:
+            return self.replace(row.cell, b" " + written + b" ")
+        return self.replace(row.value, written)
+
+    def set_evidence(self, old: EvidenceBlock, block: bytes) -> Document:
+        """The document with the evidence block `old` replaced by `block`, in this file's line ends."""
+        return self.replace(old.span, self.in_own_newlines(block))
+
+    def in_own_newlines(self, text: bytes) -> bytes:
+        """`text` without its last line end, its other line ends as this file has them."""
+        lines = text.replace(b"\r\n", b"\n").rstrip(b"\n")
+        return lines.replace(b"\n", self.newline)
+
+    def append_to_subsection(self, section: str, subsection: str, line: str) -> Document:
+        """The document with one more line at the end of `### subsection` of `## section`.
+
+        What is missing of the two headings is added: the subsection at the end of its section, the
+        section at the end of the file.
+        """
+        parent = self.section(section)
+        if parent is None:
+            text = f"\n\n---\n\n## {section}\n\n### {subsection}\n\n{line}"
+            return self._insert_after(len(self.data), text)
+        child = next(
+            (
+                heading
+                for heading in self.scan.headings
+                if heading.level == 3
+                and heading.text.casefold() == subsection.casefold()
+                and parent.line.start < heading.line.start < parent.section_end
+            ),
+            None,
+        )
+        if child is None:
+            return self._insert_after(parent.section_end, f"\n\n### {subsection}\n\n{line}")
+        is_empty = not self.data[child.line.end : self._content_end(child.section_end)].strip()
+        return self._insert_after(child.section_end, f"\n\n{line}" if is_empty else f"\n{line}")
+
+    def _insert_after(self, end: int, text: str) -> Document:
+        position = self._content_end(end)
+        return self.replace(Span(position, position), text.replace("\n", self.newline.decode()).encode())
+
+    def _content_end(self, end: int) -> int:
+        """Where the last line before `end` that is neither blank nor a rule ends."""
+        position = end
+        while position > 0:
+            start = self.data.rfind(b"\n", 0, max(position - 1, 0)) + 1
+            stop = line_end(self.data, start)
+            line = self.data[start : min(stop, end)]
+            is_hidden = any(span.start <= start < span.end for span in self.scan.hidden)
+            if is_hidden or (line.strip() and _RULE.fullmatch(line) is None):
+                return stop
+            position = start
+        return 0
+
+    def _evidence_block(self, span: Span) -> EvidenceBlock:
+        rows = read_fields(self.data, span, self.scan.hidden)
+        fingerprint = next((row.text for row in rows if row.label == "Fingerprint"), "")
+        text = self.data[span.start : span.end]
+        history = _HISTORY.search(text)
+        items = _HISTORY_ITEM.findall(text, history.end()) if history else []
+        return EvidenceBlock(span, fingerprint, tuple(item.decode("utf-8", "replace") for item in items))
+
+    def _check_markers(self) -> None:
+        expects_start = True
+        for marker in self.scan.markers:
+            if marker.is_start != expects_start:
+                problem = "no start before it" if expects_start else "the block before it is not closed"
+                self._break_at(marker.line.start, f"evidence marker out of place: {problem}")
+            expects_start = not marker.is_start
+        if not expects_start:
+            self._break_at(self.scan.markers[-1].line.start, "evidence block is not closed")
+
+    def _break_at(self, offset: int, message: str) -> None:
+        raise BrokenFileError(broken_at(self.data, self.path, offset, message))
+
+
+def broken_at(data: bytes, path: PurePath, offset: int, message: str) -> BrokenTicket:
+    """A broken entry for the byte at `offset`: line, column in characters, and the line's text."""
+    start = data.rfind(b"\n", 0, offset) + 1
+    line = data.count(b"\n", 0, offset) + 1
+    text = data[start : line_end(data, start)]
+    column = len(data[start:offset].removeprefix(_BOM).decode("utf-8", "replace")) + 1
+    source = text.removeprefix(_BOM).decode("utf-8", "replace")
+    return BrokenTicket(path, line, column, message, source)

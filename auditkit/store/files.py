@@ -1,0 +1,134 @@
+"""Writes that happen whole or not at all, and say so when they did not."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from auditkit.errors import StoreConflictError
+
+_TEMP_SUFFIX = ".auditkit-tmp"
+
+
+def replace_file(path: Path, data: bytes, expected: bytes) -> None:
+    """Put `data` in the place of a file that still holds `expected`; its mode stays.
+
+    Raises StoreConflictError when the file changed meanwhile, is a symbolic link, or cannot be written;
+    it is then as it was.
+    """
+    with _write_errors(path):
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode):
+            raise StoreConflictError(f"not a regular file, so it is not written: {path}")
+        with _temporary(path, data) as temporary:
+            os.chmod(temporary, stat.S_IMODE(status.st_mode))
+            _keep_owner(temporary, status)
+            if path.read_bytes() != expected:
+                raise StoreConflictError(
+                    f"{path} changed on disk meanwhile; nothing was written", "run the command again"
+                )
+            os.replace(temporary, path)
+        _sync_folder(path.parent)
+
+
+def create_file(path: Path, data: bytes) -> None:
+    """Write a new file, and its folder where that is missing.
+
+    Raises StoreConflictError when something is there already, or when it cannot be written.
+    """
+    with _write_errors(path):
+        _make_folder(path.parent)
+        with _temporary(path, data) as temporary:
+            _link_or_move(temporary, path)
+        _sync_folder(path.parent)
+
+
+def ensure_writable(folder: Path) -> None:
+    """Check that files can be written in `folder`, or where it would be made; leaves nothing behind.
+
+    Raises StoreConflictError when they cannot.
+    """
+    existing = folder
+    while not os.path.lexists(existing) and existing != existing.parent:
+        existing = existing.parent
+    with _write_errors(existing):
+        if not existing.is_dir():
+            raise NotADirectoryError(20, "Not a directory", str(existing))
+        with _temporary(existing / "check", b"auditkit\n"):
+            pass
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what writers that were killed left behind; only under the lock, so no writer is at work."""
+    for leftover in folder.glob(f".*{_TEMP_SUFFIX}"):
+        with contextlib.suppress(OSError):
+            leftover.unlink()
+
+
+@contextlib.contextmanager
+def _temporary(path: Path, data: bytes) -> Iterator[Path]:
+    """A new file with `data`, flushed to disk, in the folder of `path`; gone afterwards unless moved."""
+    temporary = path.parent / f".{path.name}.{os.urandom(6).hex()}{_TEMP_SUFFIX}"
+    # Mode 0o666 is cut by the umask here, as for any file that an editor makes.
+    handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        yield temporary
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            temporary.unlink()
+
+
+def _link_or_move(temporary: Path, path: Path) -> None:
+    """Give the file its name without overwriting another one; a link fails where a rename would not."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise StoreConflictError(f"{path} exists already; nothing was written", "run the command again") from None
+    except OSError:
+        # Some file systems have no hard links; the lock still keeps other auditkits away.
+        if os.path.lexists(path):
+            raise StoreConflictError(f"{path} exists already; nothing was written") from None
+        os.rename(temporary, path)
+
+
+def _make_folder(folder: Path) -> None:
+    if folder.is_dir():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    _sync_folder(folder.parent)
+
+
+def _keep_owner(temporary: Path, status: os.stat_result) -> None:
+    made = temporary.stat()
+    if (made.st_uid, made.st_gid) != (status.st_uid, status.st_gid):
+        # Only a privileged user may give a file away; for others the new owner is the writer.
+        with contextlib.suppress(PermissionError):
+            os.chown(temporary, status.st_uid, status.st_gid)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def _write_errors(path: Path) -> Iterator[None]:
+    """What the system refused, as an error that names the file and exits 4."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StoreConflictError(
+            f"cannot write {error.filename or path}: {reason}; nothing was changed",
+            "check that the folder exists, is yours to write, and that the disk has room",
+        ) from error

@@ -1,0 +1,87 @@
+"""One writer at a time in a tickets folder: `flock` on a side file, freed when its holder dies."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from auditkit.errors import StoreConflictError
+
+SIDE_FOLDER = ".auditkit"
+DEFAULT_TIMEOUT_S = 30.0
+_POLL_S = 0.005
+
+
+@contextlib.contextmanager
+def locked(folder: Path, timeout_s: float = DEFAULT_TIMEOUT_S) -> Iterator[None]:
+    """Hold the lock of the tickets folder `folder`, which is made where it is missing.
+
+    Raises StoreConflictError when another process still holds it after `timeout_s` seconds, or when the
+    lock file cannot be made.
+    """
+    handle = _acquire(folder / SIDE_FOLDER / "lock", time.monotonic() + timeout_s, timeout_s)
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+def _acquire(path: Path, deadline: float, timeout_s: float) -> int:
+    while True:
+        handle = _open(path)
+        try:
+            if _try_lock(handle, path) and _is_still_at(handle, path):
+                os.ftruncate(handle, 0)
+                os.write(handle, f"{os.getpid()}\n".encode())
+                return handle
+            holder = os.pread(handle, 32, 0).decode("ascii", "replace").strip()
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)
+        if time.monotonic() >= deadline:
+            raise StoreConflictError(
+                f"{path.parent.parent} is locked by process {holder or '?'} for more than {timeout_s:g} s",
+                "wait until that auditkit is done, or stop it; the lock goes with its holder",
+            )
+        time.sleep(_POLL_S)
+
+
+def _open(path: Path) -> int:
+    try:
+        if not path.parent.is_dir():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # The side folder keeps itself out of git, whatever the repository ignores.
+            (path.parent / ".gitignore").write_text("*\n", encoding="ascii")
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise StoreConflictError(
+            f"cannot lock {path.parent.parent}: {error.strerror} ({path})",
+            "check that the tickets folder is yours to write and that the disk has room",
+        ) from error
+
+
+def _try_lock(handle: int, path: Path) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            return False
+        raise StoreConflictError(
+            f"this file system cannot lock {path}: {error.strerror}",
+            "keep the tickets folder on a local disk",
+        ) from error
+    return True
+
+
+def _is_still_at(handle: int, path: Path) -> bool:
+    """Whether the locked file is the one under the name: someone may have removed the side folder."""
+    try:
+        return os.path.samestat(os.fstat(handle), path.stat())
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,162 @@
+"""From a document to the ticket it says: metadata, location, summary, categories, fingerprints."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePath
+from typing import NoReturn
+
+from auditkit.model.enums import Severity
+from auditkit.model.ids import TicketId, agent_name, id_parts, is_ticket_id, parse_ticket_id
+from auditkit.model.ticket import LineRange, Ticket, read_status
+from auditkit.store.document import BrokenFileError, Document, broken_at
+from auditkit.store.tables import Field
+
+_TITLE_PREFIX = re.compile(r"finding ticket:\s*", re.IGNORECASE)
+_SUMMARY = re.compile(r"^\*\*One-line summary:?\*\*:?[ \t]*(.*?)[ \t]*\r?$", re.MULTILINE | re.IGNORECASE)
+_TICKED = re.compile(r"^[ \t]*[-*+] \[[xX]\][ \t]+(.*?)[ \t]*\r?$", re.MULTILINE)
+_CODE_SPAN = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)")
+_PATH_LIKE = re.compile(r"[^\s,`]+(?:/[^\s,`]+|\.[A-Za-z]\w*)")
+_LINES = re.compile(r"(?P<file>[\w./-]*\.[A-Za-z]\w*)`?\s*:|(?P<first>\d+)(?:\s*[-–]\s*(?P<last>\d+))?")
+_SEVERITY = re.compile(r"P[0-4]\b")
+
+
+def read_ticket(data: bytes, path: PurePath) -> Ticket:
+    """The ticket in `data`; `path` is its place in the tickets folder.
+
+    Raises BrokenFileError where the bytes are no ticket: not text, no metadata table, no id.
+    """
+    return ticket_of(Document.parse(data, path))
+
+
+def ticket_of(document: Document) -> Ticket:
+    """The ticket that `document` says; raises BrokenFileError where it has no metadata table or no id."""
+    ticket_id = _ticket_id(document)
+    batch, code, _ = id_parts(ticket_id)
+    location = {row.label.casefold(): row for row in reversed(document.fields("Location"))}
+    files, lines, function = (location.get(label) for label in ("file(s)", "line(s)", "function/class"))
+    severity, status = _text(document, "Severity"), _text(document, "Status")
+    written_batch = _text(document, "Batch")
+    domain = document.field("Domain")
+    return Ticket(
+        id=ticket_id,
+        title=_title(document),
+        severity=_severity(severity),
+        severity_written=severity,
+        status=read_status(status),
+        status_written=status,
+        batch=int(written_batch) if re.fullmatch(r"[0-9]{1,9}", written_batch) else batch,
+        agent=_text(document, "Agent") or agent_name(code),
+        domains=_values(domain),
+        assignee=_text(document, "Assignee"),
+        created=_text(document, "Created"),
+        updated=_text(document, "Updated"),
+        files=_paths(files),
+        lines_written=lines.written if lines else "",
+        lines=_line_ranges(lines.written if lines else ""),
+        function=function.written if function else "",
+        summary=_summary(document),
+        categories=_categories(document),
+        fingerprints=tuple(block.fingerprint for block in document.evidence if block.fingerprint),
+        disposition=_text(document, "Resolution"),
+        path=document.path,
+    )
+
+
+def is_other_page(document: Document) -> bool:
+    """Whether a Markdown file of a tickets folder is no ticket: a process, a report, a template.
+
+    Such a file has a title of its own, and no metadata table or one whose id is a placeholder in
+    braces. A file that is named as a ticket is one, whatever it says.
+    """
+    title = next((heading.text for heading in document.scan.headings if heading.level == 1), "")
+    if is_ticket_id(document.path.stem) or not title or _TITLE_PREFIX.match(title):
+        return False
+    row = document.field("Ticket ID")
+    return not document.metadata or (row is not None and "{" in row.text)
+
+
+def _ticket_id(document: Document) -> TicketId:
+    """The id in the metadata table; where that is no id, the one in the file's name."""
+    if not document.metadata:
+        heading = document.section("Ticket Metadata")
+        if heading is None:
+            _fail(document, 0, "no '## Ticket Metadata' section")
+        else:
+            _fail(document, heading.line.start, "no table below '## Ticket Metadata'")
+    row = document.field("Ticket ID")
+    if row is not None and is_ticket_id(row.text):
+        return parse_ticket_id(row.text)
+    if not is_ticket_id(document.path.stem):
+        offset = document.metadata[0].line.start if row is None else row.value.start
+        _fail(document, offset, "no ticket id, neither in the table nor in the file's name")
+    return parse_ticket_id(document.path.stem)
+
+
+def _fail(document: Document, offset: int, message: str) -> NoReturn:
+    raise BrokenFileError(broken_at(document.data, document.path, offset, message))
+
+
+def _text(document: Document, label: str) -> str:
+    row = document.field(label)
+    return row.text if row else ""
+
+
+def _title(document: Document) -> str:
+    title = next((heading.text for heading in document.scan.headings if heading.level == 1), "")
+    return _TITLE_PREFIX.sub("", title, count=1) if _TITLE_PREFIX.match(title) else title
+
+
+def _severity(text: str) -> Severity | None:
+    match = _SEVERITY.match(text.strip().upper())
+    return Severity(match[0]) if match else None
+
+
+def _values(row: Field | None) -> tuple[str, ...]:
+    """The values of a cell: each code span one, else what commas or ` / ` separate."""
+    if row is None or not row.written:
+        return ()
+    spans = [match[2].strip() for match in _CODE_SPAN.finditer(row.written)]
+    return tuple(spans or [part.strip() for part in re.split(r",| / ", row.written) if part.strip()])
+
+
+def _paths(row: Field | None) -> tuple[str, ...]:
+    """The paths of a File(s) cell, as written; words are none."""
+    if row is None:
+        return ()
+    spans = [_unpadded(match[2]) for match in _CODE_SPAN.finditer(row.written)]
+    return tuple(spans or _PATH_LIKE.findall(row.written))
+
+
+def _unpadded(code: str) -> str:
+    is_padded = code.startswith(" ") and code.endswith(" ") and code.strip()
+    return code[1:-1] if is_padded else code
+
+
+def _line_ranges(written: str) -> tuple[LineRange, ...]:
+    """`320-325`, `12`, lists of them, and a file's name before a colon that holds until the next one."""
+    ranges: list[LineRange] = []
+    file = ""
+    for match in _LINES.finditer(written):
+        if match["file"]:
+            file = match["file"]
+        else:
+            first = int(match["first"])
+            ranges.append(LineRange(file, first, int(match["last"] or first)))
+    return tuple(ranges)
+
+
+def _section_text(document: Document, title: str) -> str:
+    heading = document.section(title)
+    if heading is None:
+        return ""
+    return document.data[heading.line.end : heading.section_end].decode("utf-8", "replace")
+
+
+def _summary(document: Document) -> str:
+    match = _SUMMARY.search(_section_text(document, "Summary"))
+    return match[1] if match else ""
+
+
+def _categories(document: Document) -> tuple[str, ...]:
+    return tuple(_TICKED.findall(_section_text(document, "Summary")))

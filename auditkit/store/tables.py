@@ -1,0 +1,100 @@
+"""Field and Value tables: `| **Severity** | `P2` |`, with the place of every value."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import dataclass
+
+from auditkit.store.scan import Span, line_end, next_line
+
+# What may lie between two pipes: escaped characters, code spans (whose pipes separate nothing), others.
+_PIECE = re.compile(rb"\\.|(?P<ticks>`+)(?:(?!`).*?)(?<!`)(?P=ticks)(?!`)|`+|(?P<pipe>\|)|[^\\`|]+|\\", re.DOTALL)
+_BOLD = re.compile(rb"(\*\*|__)(.+?)\1", re.DOTALL)
+_CODE = re.compile(rb"(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL)
+_DELIMITER = re.compile(rb"[\s|:-]+")
+
+
+@dataclass(frozen=True)
+class Field:
+    """One row: `label` without decoration; `cell` is the whole second cell between its pipes.
+
+    `value` is the part an edit replaces: the cell without blanks around it, and inside its backticks or
+    bold where it has some. `text` is that part decoded, `written` the cell with its decoration.
+    """
+
+    label: str
+    line: Span
+    cell: Span
+    value: Span
+    text: str
+    written: str
+
+
+def read_fields(data: bytes, within: Span, hidden: tuple[Span, ...] = ()) -> tuple[Field, ...]:
+    """Every row with a label in the tables of `data[within]`, but not those in `hidden` stretches."""
+    fields: list[Field] = []
+    position = within.start
+    while position < within.end:
+        line = Span(position, line_end(data, position))
+        position = next_line(data, line.end)
+        covering = next((span for span in hidden if span.start <= line.start < span.end), None)
+        if covering is not None:
+            position = max(position, covering.end)
+            continue
+        field = _read_row(data, line)
+        if field is not None:
+            fields.append(field)
+    return tuple(fields)
+
+
+def split_row(data: bytes, line: Span) -> tuple[Span, ...]:
+    """The cells of a table row, without its outer pipes; () where the line is no row."""
+    start = line.start + len(data[line.start : line.end]) - len(data[line.start : line.end].lstrip())
+    if data[start : start + 1] != b"|":
+        return ()
+    pipes = [piece.start() for piece in _PIECE.finditer(data, start, line.end) if piece["pipe"] is not None]
+    cells = [Span(left + 1, right) for left, right in itertools.pairwise(pipes)]
+    if data[pipes[-1] + 1 : line.end].strip():
+        cells.append(Span(pipes[-1] + 1, line.end))
+    return tuple(cells)
+
+
+def unescape(raw: bytes) -> str:
+    """A cell's text: an escaped pipe is a pipe."""
+    return raw.decode("utf-8", "replace").replace("\\|", "|")
+
+
+def _read_row(data: bytes, line: Span) -> Field | None:
+    cells = split_row(data, line)
+    if len(cells) < 2:
+        return None
+    label = data[cells[0].start : cells[0].end].decode("utf-8", "replace").strip().strip("*_`").strip()
+    raw = data[cells[1].start : cells[1].end]
+    if not label or _DELIMITER.fullmatch(data[line.start : line.end]):
+        return None
+    cell = _trimmed(data, cells[1])
+    value = _inside_wrappers(data, cell)
+    return Field(label, line, cells[1], value, unescape(data[value.start : value.end]), unescape(raw.strip()))
+
+
+def _trimmed(data: bytes, span: Span) -> Span:
+    raw = data[span.start : span.end]
+    start = span.start + len(raw) - len(raw.lstrip())
+    return Span(start, start + len(raw.strip())) if raw.strip() else Span(span.end, span.end)
+
+
+def _inside_wrappers(data: bytes, cell: Span) -> Span:
+    """The first code span or bold text where the cell starts with one: `**NEUTRAL** (with caveat)`."""
+    bold = _BOLD.match(data, cell.start, cell.end)
+    inner = Span(bold.start(2), bold.end(2)) if bold else cell
+    code = _CODE.match(data, inner.start, inner.end)
+    return _without_padding(data, Span(code.start(2), code.end(2))) if code else inner
+
+
+def _without_padding(data: bytes, code: Span) -> Span:
+    """A code span's content: one blank on both sides is padding for backticks at its ends."""
+    text = data[code.start : code.end]
+    if text[:1] == b" " and text[-1:] == b" " and text.strip():
+        return Span(code.start + 1, code.end - 1)
+    return code

@@ -1,0 +1,101 @@
+"""Are zero, NaN and Inf counts exact above 2**24 elements?"""
+
+PROBE = {
+    "id": "counts_are_rounded",
+    "version": 1,
+    "title": "Counts are rounded on large tensors",
+    "contracts": ["grad_stats", "dual_stats"],
+    "categories": ["Correctness bug", "Numerical stability"],
+    "agent": "PT",
+    "severity": "P3",
+    "lifecycle": "stable",
+    "instrument": "numerics",
+    "motivation": "float32 holds integers exactly only up to 2**24 = 16,777,216, bfloat16 up to 256. A count that "
+    "passes through one of them, or a fraction that is averaged in it, is wrong for a single large embedding.",
+    "method": "A planted odd number of zeros, NaNs or Infs, 2**k + 1 for growing k, must come back exactly: as "
+    "the count, or as the integer nearest to fraction times elements. The first k that fails is the boundary.",
+    "limits": "Counts above 2**24 + 1 elements are not tried: a boundary at 2**31 (int32) stays unseen. A fraction "
+    "is judged by the integer it stands for, so a float32 fraction that rounds back correctly passes.",
+    "remediation": "Count in integers: torch.count_nonzero gives an int64 and, unlike bool.sum(), builds no int64 "
+    "copy of the mask. Add the counts of several tensors as integers, divide last, in Python.",
+    "remediation_code": """import torch
+
+
+def gradient_counts(parameters):
+    grads = [p.grad for p in parameters if p.grad is not None]
+    elements = sum(g.numel() for g in grads)
+    zeros = sum(g.numel() - torch.count_nonzero(g) for g in grads)
+    nans = sum(torch.count_nonzero(torch.isnan(g)) for g in grads)
+    infs = sum(torch.count_nonzero(torch.isinf(g)) for g in grads)
+    zero_count, nan_count, inf_count = torch.stack([zeros, nans, infs]).tolist()
+    return {
+        "zero_fraction": zero_count / max(elements, 1),
+        "nan_count": nan_count,
+        "inf_count": inf_count,
+    }
+""",
+    "verification": ["planted counts of 2**24 + 1 zeros, NaNs and Infs come back exactly"],
+    "measurements": {"count_error": "count"},
+}
+
+_EXPONENTS = (8, 11, 16, 20, 24)
+_VALUES = {"zero": (1.0, 0.0), "nan": (1.0, float("nan")), "inf": (1.0, float("inf"))}
+
+
+def measure(ctx):
+    """Yield the error of every kind of count at growing sizes, up to the first wrong one."""
+    kinds = [kind for kind in _VALUES if kind in ctx.roles]
+    if not kinds:
+        raise ctx.NotApplicable("its answer counts no zeros, NaNs or Infs; fields: " + ", ".join(ctx.plan.fields))
+    located = False
+    for kind in kinds:
+        for exponent in _EXPONENTS:
+            planted = 2**exponent + 1
+            elements = planted + 2
+            fill, special = _VALUES[kind]
+            error = _read_count(ctx, kind, elements, fill, special, planted) - planted
+            case = {"kind": kind, "as": ctx.role(kind).kind, "planted": planted, "elements": elements}
+            yield ctx.measurement("count_error", error, "count", **case)
+            if error:
+                if not located:
+                    located = True
+                    grads = ctx.special_gradients(elements, fill, special, planted)
+                    yield ctx.location(ctx.where_count_rounds(grads, planted))
+                break
+
+
+def _read_count(ctx, kind, elements, fill, special, planted):
+    """The count that the answer states; a fraction as the nearest integer number of elements."""
+    role = ctx.role(kind)
+    value = ctx.answer(ctx.special_gradients(elements, fill, special, planted)).get(role.path)
+    if value is None or value != value:
+        return -1
+    return round(value * elements) if role.kind == "fraction" else int(value)
+
+
+def judge(measurements, policy):
+    """Reproduced where any planted count came back changed."""
+    wrong = [m for m in measurements if m.value]
+    if not wrong:
+        kinds = ", ".join(sorted({m.case["kind"] for m in measurements}))
+        largest = max(m.case["planted"] for m in measurements)
+        return {
+            "outcome": "not_reproduced",
+            "message": "{} counts are exact up to {:,}".format(kinds, largest),
+        }
+    first = min(wrong, key=lambda m: m.case["planted"])
+    message = "{:,} planted {}s are reported as {:,} ({})".format(
+        first.case["planted"],
+        first.case["kind"],
+        first.case["planted"] + first.value,
+        "; ".join(
+            "{} {} off by {:+,} at {:,}".format(m.case["kind"], m.case["as"], m.value, m.case["planted"]) for m in wrong
+        ),
+    )
+    return {"outcome": "reproduced", "message": message}
+
+
+if __name__ == "__main__":
+    from _alone import run_alone
+
+    run_alone(__file__)

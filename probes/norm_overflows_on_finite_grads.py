@@ -1,0 +1,152 @@
+"""Does the reported norm break on large finite gradients whose true norm float32 can hold?"""
+
+import math
+
+PROBE = {
+    "id": "norm_overflows_on_finite_grads",
+    "version": 1,
+    "title": "The norm overflows on finite gradients",
+    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
+    "categories": ["Correctness bug", "Numerical stability"],
+    "agent": "PT",
+    "severity": "P1",
+    "lifecycle": "stable",
+    "instrument": "numerics",
+    "motivation": "Squaring overflows long before the norm does: in float32 a norm above 1.84e19 reads inf, "
+    "although float32 holds norms up to 3.4e38. An exploding gradient is then logged as inf or NaN, and a "
+    "clipping coefficient made from it turns every gradient into zero.",
+    "method": "Every gradient is scaled by powers of two; a norm scales with them exactly. The smallest "
+    "magnitude at which the answer is infinite, NaN, raises, or leaves that line by more than 1 % is found "
+    "by bisection on the exponent, for each dtype and element count.",
+    "limits": "A collector that clamps its answer on purpose is reported too. Magnitudes are uniform: a single "
+    "outlier among small elements is covered by the same limit on the norm, not tried apart. The float64 "
+    "boundary is shown and judged only where the policy sets judge_float64.",
+    "remediation": "Accumulate the squares in float64, inside the reduction, so that no float64 copy of the "
+    "gradients is made on CUDA. torch._foreach_norm without dtype squares in float32 and overflows as well.",
+    "remediation_code": """import torch
+
+
+def total_norm(parameters):
+    grads = [p.grad for p in parameters if p.grad is not None]
+    if not grads:
+        return 0.0
+    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
+    return torch.linalg.vector_norm(torch.stack(norms)).item()
+""",
+    "verification": ["no breaking magnitude is found in float32, float16, bfloat16 and mixed gradients"],
+    "measurements": {"breaking_magnitude": "magnitude", "breaking_norm": "norm", "norm": "norm"},
+    "policy": {"judge_float64": 0},
+}
+
+TOLERANCE = 0.01
+_SEED_MAGNITUDE = 1e20
+# (dtype, tensors, elements of each, largest exponent an element may have)
+_CASES = (
+    ("float32", 4, 1024, 126),
+    ("float32", 1, 1 << 20, 126),
+    ("bfloat16", 4, 1024, 126),
+    ("bfloat16", 1, 1 << 20, 126),
+    ("float16", 4, 1024, 15),
+    ("float16", 1, 1 << 20, 15),
+    ("mixed", 4, 1024, 126),
+    ("float64", 4, 1024, 1022),
+)
+
+
+def measure(ctx):
+    """Yield the boundary of every case, and the answer at 1e20, as the seeds' tickets state it."""
+    ctx.role("norm")
+    yield from _at_seed_magnitude(ctx)
+    located = False
+    for dtype, tensors, elements, largest in _CASES:
+        # The true norm must stay below 2**127 (float32 holds it); float64 has its own range.
+        ceiling = (1022 if dtype == "float64" else 126) - math.ceil(math.log2(math.sqrt(tensors * elements)))
+        broken = _boundary(ctx, dtype, tensors, elements, min(largest, ceiling))
+        case = {"dtype": dtype, "tensors": tensors, "elements": tensors * elements}
+        magnitude = math.inf if broken is None else 2.0**broken
+        yield ctx.measurement("breaking_magnitude", magnitude, "magnitude", **case)
+        norm = math.inf if broken is None else magnitude * math.sqrt(tensors * elements)
+        yield ctx.measurement("breaking_norm", norm, "norm", **case)
+        if broken is not None and not located and dtype != "float64":
+            located = True
+            yield ctx.location(ctx.where_nonfinite(ctx.gradients(tensors, elements, dtype, magnitude)))
+
+
+def _at_seed_magnitude(ctx):
+    tensors, elements = 4, 1024
+    case = {
+        "dtype": "float32",
+        "tensors": tensors,
+        "elements": tensors * elements,
+        "magnitude": _SEED_MAGNITUDE,
+    }
+    expected = _safe_norm(ctx, tensors, elements, "float32", 1.0) * _SEED_MAGNITUDE
+    yield ctx.measurement("norm", _safe_norm(ctx, tensors, elements, "float32", _SEED_MAGNITUDE), "norm", **case)
+    yield ctx.measurement("expected_norm", expected, "norm", **case)
+
+
+def _safe_norm(ctx, tensors, elements, dtype, magnitude):
+    """The reported norm; a target that raises on valid gradients reports NaN."""
+    try:
+        return ctx.norm(ctx.gradients(tensors, elements, dtype, magnitude))
+    except ctx.TargetRaised:
+        return math.nan
+
+
+def _boundary(ctx, dtype, tensors, elements, largest):
+    """The smallest exponent that breaks, or None. -inf would be a target without any sound scale."""
+    reference = _reference(ctx, dtype, tensors, elements)
+    if reference is None:
+        return 0
+    start, base = reference
+
+    def breaks(exponent):
+        value = _safe_norm(ctx, tensors, elements, dtype, 2.0**exponent)
+        expected = base * 2.0 ** (exponent - start)
+        return not math.isfinite(value) or abs(value / expected - 1) > TOLERANCE
+
+    if not breaks(largest):
+        return None
+    sound, broken = start, largest
+    while broken - sound > 1:
+        middle = (sound + broken) // 2
+        sound, broken = (sound, middle) if breaks(middle) else (middle, broken)
+    return broken
+
+
+def _reference(ctx, dtype, tensors, elements):
+    """An exponent at which the answer is finite and positive, and the answer."""
+    for exponent in (0, -4, -8, -12):
+        value = _safe_norm(ctx, tensors, elements, dtype, 2.0**exponent)
+        if math.isfinite(value) and value > 0:
+            return exponent, value
+    return None
+
+
+def judge(measurements, policy):
+    """Reproduced where a dtype that training uses breaks below its own range."""
+    judged = [m for m in measurements if m.name == "breaking_norm" and math.isfinite(m.value)]
+    if not policy.get("judge_float64"):
+        judged = [m for m in judged if m.case["dtype"] != "float64"]
+    if not judged:
+        return {
+            "outcome": "not_reproduced",
+            "message": "the norm is right up to the largest one that float32 holds",
+        }
+    dtypes = sorted({m.case["dtype"] for m in judged})
+    wide = [m for m in judged if m.case["dtype"] != "float16"]
+    worst = min(wide or judged, key=lambda m: m.value)
+    message = "the norm breaks at {:.3g} in {} ({:,} elements of {:.3g}); broken for {}".format(
+        worst.value,
+        worst.case["dtype"],
+        worst.case["elements"],
+        worst.value / math.sqrt(worst.case["elements"]),
+        ", ".join(dtypes),
+    )
+    return {"outcome": "reproduced", "severity": "P1" if wide else "P2", "message": message}
+
+
+if __name__ == "__main__":
+    from _alone import run_alone
+
+    run_alone(__file__)

@@ -1,0 +1,110 @@
+"""Does the reported norm vanish for tiny gradients that are still normal numbers?"""
+
+import math
+
+PROBE = {
+    "id": "norm_underflows_to_zero",
+    "version": 1,
+    "title": "The norm of tiny gradients reads as zero",
+    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
+    "categories": ["Correctness bug", "Numerical stability"],
+    "agent": "PT",
+    "severity": "P3",
+    "lifecycle": "stable",
+    "instrument": "numerics",
+    "motivation": "The square of a float32 below 1e-23 is zero, and below 1e-19 it is subnormal and loses digits, "
+    "while gradients down to 1.2e-38 are normal numbers. Such a norm reports vanishing gradients that did "
+    "not vanish.",
+    "method": "Every gradient is scaled down by powers of two, within the dtype's normal range; the answer must "
+    "scale with them. The largest magnitude at which it reads less than the truth by more than 1 % is found by "
+    "bisection on the exponent.",
+    "limits": "An answer that is larger than the truth (a small epsilon added on purpose) is not reported. "
+    "Subnormal gradients are not tried: hardware may flush them.",
+    "remediation": "Accumulate the squares in float64, inside the reduction: the square of the smallest normal "
+    "float32 is 1.4e-76, which float64 holds.",
+    "remediation_code": """import torch
+
+
+def total_norm(parameters):
+    grads = [p.grad for p in parameters if p.grad is not None]
+    if not grads:
+        return 0.0
+    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
+    return torch.linalg.vector_norm(torch.stack(norms)).item()
+""",
+    "verification": ["no vanishing magnitude is found in float32, float16, bfloat16 and mixed gradients"],
+    "measurements": {"vanishing_magnitude": "magnitude", "norm": "norm"},
+}
+
+TOLERANCE = 0.01
+_TINY_MAGNITUDE = 1e-30
+# (dtype, smallest exponent of a normal number)
+_CASES = (("float32", -126), ("bfloat16", -126), ("float16", -14), ("mixed", -126))
+_TENSORS, _ELEMENTS = 4, 1024
+
+
+def measure(ctx):
+    """Yield the boundary for every dtype, and the answer at 1e-30."""
+    ctx.role("norm")
+    case = {
+        "dtype": "float32",
+        "tensors": _TENSORS,
+        "elements": _TENSORS * _ELEMENTS,
+        "magnitude": _TINY_MAGNITUDE,
+    }
+    yield ctx.measurement("norm", _norm(ctx, "float32", _TINY_MAGNITUDE), "norm", **case)
+    expected = _norm(ctx, "float32", 1.0) * _TINY_MAGNITUDE
+    yield ctx.measurement("expected_norm", expected, "norm", **case)
+    located = False
+    for dtype, smallest in _CASES:
+        vanishing = _boundary(ctx, dtype, smallest)
+        case = {"dtype": dtype, "tensors": _TENSORS, "elements": _TENSORS * _ELEMENTS}
+        magnitude = 0.0 if vanishing is None else 2.0**vanishing
+        yield ctx.measurement("vanishing_magnitude", magnitude, "magnitude", **case)
+        if vanishing is not None and not located:
+            located = True
+            yield ctx.location(ctx.where_zero(ctx.gradients(_TENSORS, _ELEMENTS, dtype, 2.0**smallest)))
+
+
+def _norm(ctx, dtype, magnitude):
+    return ctx.norm(ctx.gradients(_TENSORS, _ELEMENTS, dtype, magnitude))
+
+
+def _boundary(ctx, dtype, smallest):
+    """The largest exponent whose norm reads too small, or None."""
+    base = _norm(ctx, dtype, 1.0)
+    if not math.isfinite(base) or base <= 0:
+        return None
+
+    def vanishes(exponent):
+        return _norm(ctx, dtype, 2.0**exponent) < base * 2.0**exponent * (1 - TOLERANCE)
+
+    if not vanishes(smallest):
+        return None
+    sound, vanishing = 0, smallest
+    while sound - vanishing > 1:
+        middle = (sound + vanishing) // 2
+        sound, vanishing = (sound, middle) if vanishes(middle) else (middle, vanishing)
+    return vanishing
+
+
+def judge(measurements, policy):
+    """Reproduced where normal gradients of any judged dtype read as less than they are."""
+    found = [m for m in measurements if m.name == "vanishing_magnitude" and m.value > 0]
+    if not found:
+        return {
+            "outcome": "not_reproduced",
+            "message": "the norm is right down to the smallest normal gradients",
+        }
+    worst = max(found, key=lambda m: m.value)
+    dtypes = ", ".join(sorted({m.case["dtype"] for m in found}))
+    message = "gradients of {:.3g} and below read too small in {}; the norm of {} is affected".format(
+        worst.value, worst.case["dtype"], dtypes
+    )
+    return {"outcome": "reproduced", "message": message}
+
+
+if __name__ == "__main__":
+    from _alone import run_alone
+
+    run_alone(__file__)

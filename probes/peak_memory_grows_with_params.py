@@ -1,0 +1,144 @@
+"""How many bytes does one call add at its peak, for each byte of gradients?"""
+
+PROBE = {
+    "id": "peak_memory_grows_with_params",
+    "version": 1,
+    "title": "Peak memory grows with the parameters",
+    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
+    "categories": ["Memory leak / resource issue", "Performance bottleneck"],
+    "agent": "PT",
+    "severity": "P2",
+    "lifecycle": "stable",
+    "instrument": "memory",
+    "motivation": "Statistics are collected when memory is fullest: after backward, before the step. A temporary "
+    "as large as the gradients (torch.cat, .double(), a mask summed as int64) can end a run that fits otherwise.",
+    "method": "Peak bytes above the baseline during one call, from the allocator's own events, at 1M, 10M and 100M "
+    "float32 parameters in ten equal tensors (judged), and at 10M in one tensor and in a hundred (shown). NumPy "
+    "and Python memory is counted apart at 10M. Larger sizes are extrapolated from the line through the last two.",
+    "limits": "Memory that a library takes from the system without the allocator or tracemalloc stays unseen. CPU "
+    "kernels allocate temporaries that CUDA kernels may not, and the other way round.",
+    "remediation": "Reduce each tensor where it lies, and keep only scalars: count with torch.count_nonzero (bool.sum() "
+    "builds an int64 copy, 8 bytes an element), take norms with torch._foreach_norm, read everything once at the end.",
+    "remediation_code": """import torch
+
+
+def gradient_statistics(parameters):
+    grads = [p.grad for p in parameters if p.grad is not None]
+    if not grads:
+        return {"grad_norm": 0.0, "nan_count": 0, "zero_count": 0}
+    norms = torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float64))
+    zeros = sum(g.numel() - torch.count_nonzero(g) for g in grads)
+    nans = sum(torch.count_nonzero(torch.isnan(g)) for g in grads)
+    norm, zero_count, nan_count = torch.stack(
+        [torch.linalg.vector_norm(norms), zeros.double(), nans.double()]
+    ).tolist()
+    return {"grad_norm": norm, "nan_count": int(nan_count), "zero_count": int(zero_count)}
+""",
+    "verification": ["the peak at 100M parameters in ten tensors stays below the policy's share of gradient bytes"],
+    "measurements": {
+        "peak_extra_bytes": "bytes",
+        "peak_extra_per_gradient_byte": "ratio",
+        "live_at_peak": "ratio",
+    },
+    "policy": {"share": 0.25},
+}
+
+_SIZES = (1_000_000, 10_000_000, 100_000_000)
+_SHAPES_AT_10M = (1, 100)
+_TENSORS = 10
+_EXTRAPOLATED_PARAMS = 1_000_000_000
+_BYTES = 4
+# A case is skipped where gradients plus the expected peak would take more than this share of free memory.
+_FREE_SHARE = 0.8
+
+
+def measure(ctx):
+    """Yield peak bytes at every size and shape, the lines that hold them, and one extrapolated row."""
+    ctx.peak_bytes(ctx.gradients(_TENSORS, 1000))
+    yield from _where(ctx)
+    measured = {}
+    for params in ctx.options.get("memory_sizes", _SIZES):
+        needed = _needed_bytes(params, measured)
+        if needed > ctx.available_bytes() * _FREE_SHARE:
+            yield ctx.note("{:,} parameters need about {:,} bytes, more than is free".format(params, int(needed)))
+            yield from _extrapolated(ctx, params, measured)
+            continue
+        measured[params] = ctx.peak_bytes(ctx.gradients(_TENSORS, params // _TENSORS))
+        yield from _rows(ctx, params, _TENSORS, measured[params])
+    for tensors in _SHAPES_AT_10M:
+        yield from _rows(ctx, 10_000_000, tensors, ctx.peak_bytes(ctx.gradients(tensors, 10_000_000 // tensors)))
+    yield from _in_python(ctx)
+    yield from _largest(ctx, measured)
+
+
+def _where(ctx):
+    holders = ctx.live_at_peak(ctx.gradients(_TENSORS, 100_000))
+    ours = [holder for holder in holders if holder.site is not None]
+    for holder in ours[:5]:
+        line = "{}:{}".format(holder.site.file, holder.site.line)
+        ratio = holder.live_bytes / (1_000_000 * _BYTES)
+        yield ctx.measurement("live_at_peak", ratio, "ratio", params=1_000_000, tensors=_TENSORS, line=line)
+    yield ctx.location(ours[0].site if ours else ctx.definition())
+
+
+def _needed_bytes(params, measured):
+    ratio = max((peak / (size * _BYTES) for size, peak in measured.items()), default=6.0)
+    return params * _BYTES * (1 + ratio)
+
+
+def _rows(ctx, params, tensors, peak):
+    case = {"params": params, "tensors": tensors, "dtype": "float32"}
+    yield ctx.measurement("peak_extra_bytes", peak, "bytes", **case)
+    yield ctx.measurement("peak_extra_per_gradient_byte", peak / (params * _BYTES), "ratio", **case)
+
+
+def _in_python(ctx):
+    peak = ctx.python_peak_bytes(ctx.gradients(_TENSORS, 1_000_000))
+    case = {"params": 10_000_000, "tensors": _TENSORS, "dtype": "float32"}
+    yield ctx.measurement("python_peak_per_gradient_byte", peak / (10_000_000 * _BYTES), "ratio", **case)
+
+
+def _largest(ctx, measured):
+    """1B parameters: measured on a device with room for them, else from the line, and said so."""
+    if ctx.device == "cuda" and _needed_bytes(_EXTRAPOLATED_PARAMS, measured) < ctx.available_bytes() * _FREE_SHARE:
+        peak = ctx.peak_bytes(ctx.gradients(_TENSORS, _EXTRAPOLATED_PARAMS // _TENSORS))
+        yield from _rows(ctx, _EXTRAPOLATED_PARAMS, _TENSORS, peak)
+        return
+    yield from _extrapolated(ctx, _EXTRAPOLATED_PARAMS, measured)
+
+
+def _extrapolated(ctx, params, measured):
+    """The line through the two largest measured sizes, with its distance from the third as residual."""
+    if len(measured) < 2:
+        return
+    *rest, (small, small_peak), (large, large_peak) = sorted(measured.items())
+    slope = (large_peak - small_peak) / (large - small)
+    residual = max((abs(small_peak - slope * (small - size) - peak) for size, peak in rest), default=0.0)
+    peak = large_peak + slope * (params - large)
+    case = {"params": params, "tensors": _TENSORS, "dtype": "float32", "residual_bytes": int(residual)}
+    yield ctx.measurement("peak_extra_bytes", int(peak), "bytes", evidence="extrapolated", **case)
+    ratio = peak / (params * _BYTES)
+    yield ctx.measurement("peak_extra_per_gradient_byte", ratio, "ratio", evidence="extrapolated", **case)
+
+
+def judge(measurements, policy):
+    """Reproduced where the largest measured size in ten tensors takes more than the policy's share."""
+    ratios = [m for m in measurements if m.name == "peak_extra_per_gradient_byte" and m.evidence != "extrapolated"]
+    largest = max((m for m in ratios if m.case["tensors"] == 10), key=lambda m: m.case["params"])
+    python = max((m.value for m in measurements if m.name == "python_peak_per_gradient_byte"), default=0.0)
+    worst = max(largest.value, python)
+    one_tensor = max((m.value for m in ratios if m.case["tensors"] == 1), default=largest.value)
+    message = (
+        "{:.3g}x of the gradients' bytes at the peak, {:,} parameters in 10 tensors ({:.3g}x in one tensor)".format(
+            worst, largest.case["params"], one_tensor
+        )
+    )
+    law = "{:.3g} bytes per gradient byte".format(worst)
+    reproduced = worst > policy["share"]
+    return {"outcome": "reproduced" if reproduced else "not_reproduced", "message": message, "law": law}
+
+
+if __name__ == "__main__":
+    from _alone import run_alone
+
+    run_alone(__file__)

@@ -1,0 +1,68 @@
+"""How many times does the host wait for the device, as a law in the number of tensors?"""
+
+PROBE = {
+    "id": "syncs_grow_with_tensors",
+    "version": 1,
+    "title": "Synchronisations grow with the number of tensors",
+    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
+    "categories": ["Performance bottleneck"],
+    "agent": "PT",
+    "severity": "P1",
+    "lifecycle": "stable",
+    "instrument": "syncs",
+    "motivation": "Every .item(), .cpu() or bool() of a device tensor makes the host wait until the device has "
+    "finished all that is queued, and leaves the device idle until the next kernel arrives. One for each tensor "
+    "turns a model's hundreds of parameters into hundreds of stalls per step.",
+    "method": "Synchronisations of one whole call (with the step that finishes it) at 4, 16, 64 and 256 tensors, "
+    "counted exactly, and the line through them. Reading a copy that is already on the host is free, as is "
+    ".to() on the same device.",
+    "limits": "Simulation counts what PyTorch's CUDA back end synchronises for; a wait inside a third-party "
+    "extension is seen only on a real device.",
+    "remediation": "Keep every statistic on the device, stack them, and read the stack once.",
+    "remediation_code": """import torch
+
+
+def layer_norms(parameters):
+    grads = [p.grad for p in parameters if p.grad is not None]
+    if not grads:
+        return {"grad_norm": 0.0, "max_norm": 0.0}
+    norms = torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float64))
+    values = torch.stack([torch.linalg.vector_norm(norms), norms.max()]).tolist()
+    return {"grad_norm": values[0], "max_norm": values[1]}
+""",
+    "verification": ["the number of synchronisations is the same at 4, 16, 64 and 256 tensors"],
+    "measurements": {"sync_count": "count", "sync_count_law": "per tensor"},
+}
+
+_TENSOR_COUNTS = (4, 16, 64, 256)
+_ELEMENTS = 128
+
+
+def measure(ctx):
+    """Yield the exact count at every number of tensors, and the line that causes most of them."""
+    counts = {}
+    for tensors in _TENSOR_COUNTS:
+        count = ctx.syncs(ctx.gradients(tensors, _ELEMENTS))
+        counts[tensors] = count.total
+        yield ctx.measurement("sync_count", count.total, "count", tensors=tensors)
+    yield ctx.law("sync_count_law", counts)
+    if count.total:
+        yield ctx.location(ctx.most_common(count.sites))
+
+
+def judge(measurements, policy):
+    """Reproduced where the slope is above 0."""
+    law = next(m for m in measurements if m.name == "sync_count_law")
+    largest = max((m for m in measurements if m.name == "sync_count"), key=lambda m: m.case["tensors"])
+    message = "synchronisations per call: {} for n tensors ({:,} at {})".format(
+        law.case["law"], largest.value, largest.case["tensors"]
+    )
+    reproduced = law.value > 0
+    outcome = "reproduced" if reproduced else "not_reproduced"
+    return {"outcome": outcome, "message": message, "law": law.case["law"]}
+
+
+if __name__ == "__main__":
+    from _alone import run_alone
+
+    run_alone(__file__)

@@ -1,0 +1,74 @@
+"""One rank of test_sharding: measures DTensors and compares them with the whole gradients.
+
+    python sharded_ranks.py RANK WORLD_SIZE RENDEZVOUS_FILE
+
+Exits 0 where every comparison holds.
+"""
+
+import dataclasses
+import math
+import sys
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+
+from auditkit.collectors import GradientStats, collect_gradients
+
+
+def whole_gradients() -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+
+    def values(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    dirty = values(6, 2).float()
+    dirty[5, 0], dirty[0, 0] = math.nan, 0.0  # NaN on the last rank, zero on the first
+    return [values(5, 4).float(), values(1, 3).float(), values(7) * 1e300, values(7) * 1e-300, dirty]
+
+
+def as_partial(whole: torch.Tensor, mesh: DeviceMesh) -> DTensor:
+    return DTensor.from_local(whole / mesh.size(), mesh, [Partial()])
+
+
+def assert_same(actual: GradientStats, expected: GradientStats, case: str) -> None:
+    for name, value in dataclasses.asdict(expected).items():
+        mine: Any = getattr(actual, name)
+        pairs = zip(mine, value, strict=True) if isinstance(value, tuple) else [(mine, value)]
+        for left, right in pairs:
+            same = left == right or (math.isnan(left) and math.isnan(right))
+            close = isinstance(right, float) and math.isclose(left, right, rel_tol=1e-6)
+            assert same or close, f"{case}: {name} is {mine}, not {value}"
+
+
+def check(mesh: DeviceMesh) -> None:
+    wholes = whole_gradients()
+    expected = collect_gradients(wholes).materialize()
+    flat_mesh = mesh["shard"]
+    cases: dict[str, list[Any]] = {
+        "Shard": [distribute_tensor(g, flat_mesh, [Shard(0)]) for g in wholes],
+        "Replicate": [distribute_tensor(g, flat_mesh, [Replicate()]) for g in wholes],
+        "Partial": [as_partial(g, flat_mesh) for g in wholes],
+        "Replicate, Shard": [distribute_tensor(g, mesh, [Replicate(), Shard(0)]) for g in wholes],
+        "Shard beside plain": [distribute_tensor(g, flat_mesh, [Shard(0)]) for g in wholes[:2]] + wholes[2:],
+    }
+    for case, gradients in cases.items():
+        assert_same(collect_gradients(gradients).materialize(), expected, case)
+    local_only = collect_gradients([g.to_local() for g in cases["Shard"]]).materialize()
+    assert local_only.element_count != expected.element_count  # control: a local part is not the gradient
+
+
+def main() -> None:
+    rank, world_size, rendezvous = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=world_size)
+    mesh = init_device_mesh("cpu", (1, world_size), mesh_dim_names=("replicate", "shard"))
+    check(mesh)
+    torch.compiler.is_compiling = lambda: True  # takes the device pass, on the same CPU tensors
+    check(mesh)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

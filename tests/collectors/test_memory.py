@@ -1,0 +1,73 @@
+"""Peak extra memory does not grow with the gradients, by the allocator's own events."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from torch import Tensor
+from torch.profiler import ProfilerActivity, profile
+
+from auditkit.collectors import collect_gradients
+from auditkit.collectors.device_pass import measure_on_device
+from auditkit.collectors.records import shifts_for
+
+SHAPES = {"one tensor": lambda n: [n], "many tensors": lambda n: [10_000] * (n // 10_000)}
+
+# CPU: 8 bytes * 65536 of buffer. Numpy's mask, 64 KiB, is not in the allocator's events.
+CPU_PEAK_BYTES = 0.6 * 2**20
+# Device: 8 bytes * 2**19 for a batch and its copy, 8 * 65536 for a segment in float64.
+DEVICE_PEAK_BYTES = 5 * 2**20
+# Record, its copy and rows per segment: T * K * 8 bytes each.
+BYTES_PER_TENSOR = 256
+
+
+def peak_bytes(work: Callable[[], object]) -> int:
+    """Return the largest sum of allocated minus freed bytes during `work`.
+
+    Events of the profiler and not of a dispatch mode, which misses what is allocated inside a kernel.
+    """
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        work()
+    live = peak = 0
+    assert profiler.profiler is not None
+    results = profiler.profiler.kineto_results
+    assert results is not None
+    for event in results.events():
+        if event.name() == "[memory]":
+            live += event.nbytes()
+            peak = max(peak, live)
+    return peak
+
+
+def norms_of_seed_003(gradients: Sequence[Tensor]) -> object:
+    """Control: every gradient copied to float64, as the audited fix did."""
+    return torch._foreach_norm([gradient.double() for gradient in gradients])
+
+
+def test_the_instrument_reads_what_is_allocated() -> None:
+    """10 MiB read 10 MiB, inside a kernel too: a boolean sum builds int64."""
+    assert peak_bytes(lambda: torch.empty(10 * 2**20, dtype=torch.uint8)) == 10 * 2**20
+    mask = torch.zeros(2**20, dtype=torch.bool)
+    assert peak_bytes(mask.sum) >= 8 * 2**20
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("element_count", [2_000_000, 5_000_000])
+def test_peak_is_constant(shape: str, dtype: torch.dtype, element_count: int) -> None:
+    """One constant holds at both sizes and shapes; NaN everywhere, the worst case, included."""
+    gradients = [torch.full((n,), torch.nan, dtype=dtype) for n in SHAPES[shape](element_count)]
+    per_tensor_bytes = BYTES_PER_TENSOR * len(gradients)
+    assert peak_bytes(lambda: collect_gradients(gradients)) <= CPU_PEAK_BYTES + per_tensor_bytes
+    device_peak = peak_bytes(lambda: measure_on_device(gradients, shifts_for(dtype)))
+    assert device_peak <= DEVICE_PEAK_BYTES + per_tensor_bytes
+    if dtype != torch.float64:
+        assert peak_bytes(lambda: norms_of_seed_003(gradients)) >= 8 * element_count
+
+
+def test_strided_gradients_are_not_copied_whole() -> None:
+    """Slices and transposes are read in place."""
+    base = torch.ones(3000, 1000)
+    for view in (base.t(), base[:, ::2], base[:, :1].expand(-1, 1000)):
+        assert peak_bytes(lambda view=view: collect_gradients([view])) <= CPU_PEAK_BYTES
+        assert peak_bytes(lambda view=view: measure_on_device([view], (0,))) <= DEVICE_PEAK_BYTES

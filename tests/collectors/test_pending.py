@@ -1,0 +1,131 @@
+"""Traffic: nothing is read while collecting, one read per device afterwards, operators do not grow."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+from auditkit.collectors import GradientIsolationMonitor, collect_dual_gradients, collect_gradients
+from tests.collectors.pretend_cuda import PretendCuda
+
+
+def pretend_gradients(count: int, dtype: torch.dtype = torch.float32, index: int = 0) -> list[Tensor]:
+    return [PretendCuda(torch.randn(7, 9).to(dtype), index) for _ in range(count)]
+
+
+def traffic_of(work: Callable[[], object]) -> tuple[int, int]:
+    """Return the numbers of operators and of device-to-host reads of `work`."""
+    PretendCuda.reset()
+    work()
+    return len(PretendCuda.launches), len(PretendCuda.reads)
+
+
+def enhanced_stats_of_seed_000(gradients: Sequence[Tensor]) -> list[float]:
+    """Control: one read for each tensor, as the audited collector had."""
+    return [gradient.norm(2).item() for gradient in gradients]
+
+
+def test_the_pretended_device_counts_reads() -> None:
+    """The instrument: n reads of n tensors are n, and a copy to the host is one."""
+    gradients = pretend_gradients(5)
+    assert traffic_of(lambda: enhanced_stats_of_seed_000(gradients))[1] == 5
+    assert traffic_of(lambda: gradients[0].cpu())[1] == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_collect_reads_nothing_and_materialize_reads_once(dtype: torch.dtype) -> None:
+    """0 reads, then 1, however many gradients there are and whatever is in them."""
+    for count in (1, 4, 64):
+        gradients = pretend_gradients(count, dtype)
+        gradients += [PretendCuda(torch.tensor([torch.nan, torch.inf, 0.0]).to(dtype))]
+        PretendCuda.reset()
+        pending = collect_gradients(gradients)
+        assert PretendCuda.reads == []
+        pending.materialize()
+        assert PretendCuda.reads == ["_to_copy"]
+
+
+def test_one_read_per_device() -> None:
+    """Two CUDA devices and the CPU in one call: two reads; dtypes and groups add none."""
+    gradients = [torch.ones(3)]
+    for index in (0, 1):
+        for dtype in (torch.float32, torch.float16, torch.float64):
+            gradients += pretend_gradients(3, dtype, index)
+    pending = collect_dual_gradients(gradients, gradients[:8])
+    stats: list[object] = []
+    assert traffic_of(lambda: stats.append(pending.materialize()))[1] == 2
+
+
+def test_isolation_reads_once() -> None:
+    """One read for the host's and the seed's gradients together."""
+    host, seed = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
+    for module in (host, seed):
+        module.weight = torch.nn.Parameter(PretendCuda(torch.zeros(3, 3)))
+        module.weight.grad = PretendCuda(torch.ones(3, 3))
+    monitor = GradientIsolationMonitor()
+    monitor.register(host, seed)
+    assert traffic_of(monitor.check_isolation)[1] == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_operators_do_not_grow_with_tensors(dtype: torch.dtype) -> None:
+    """4 and 256 small gradients take the same number of operators."""
+    few, many = pretend_gradients(4, dtype), pretend_gradients(256, dtype)
+    assert traffic_of(lambda: collect_gradients(few))[0] == traffic_of(lambda: collect_gradients(many))[0]
+    control_few, control_many = (
+        traffic_of(lambda: enhanced_stats_of_seed_000(few))[0],
+        traffic_of(lambda: enhanced_stats_of_seed_000(many))[0],
+    )
+    assert control_few < control_many
+
+
+def test_materialize_reads_the_device_anew() -> None:
+    """A replayed CUDA graph writes new numbers into the same buffer; materialize shows them."""
+    pending = collect_gradients(pretend_gradients(2))
+    assert pending.materialize() == pending.materialize()
+    ((buffer, _),) = pending._sets._buffers.values()
+    buffer.zero_()
+    assert pending.materialize().total_norm == 0.0
+
+
+def test_collect_compiles_without_a_graph_break() -> None:
+    """Dynamo traces collect_gradients whole, also for CPU tensors, and the answer is the same."""
+    gradients = [torch.randn(3, 4), torch.randn(5).double(), None, torch.tensor([torch.nan])]
+    torch._dynamo.reset()
+    compiled = torch.compile(collect_gradients, fullgraph=True, backend="eager")
+    actual, expected = compiled(gradients).materialize(), collect_gradients(gradients).materialize()
+    assert actual.finite_norm == pytest.approx(expected.finite_norm, rel=1e-14)
+    assert (actual.nan_count, actual.zero_count) == (1, 0)
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_collect_does_not_synchronize() -> None:
+    """CUDA's own check finds no synchronization, and the statistics are the CPU's."""
+    gradients = [torch.randn(100, 100), torch.randn(7).double() * 1e300, torch.randn(50, 4).half()[:, ::2]]
+    on_device = [gradient.cuda() for gradient in gradients]
+    collect_gradients(on_device).materialize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        pending = collect_gradients(on_device)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    actual, expected = pending.materialize(), collect_gradients(gradients).materialize()
+    assert actual.per_tensor_norms == pytest.approx(expected.per_tensor_norms, rel=1e-12)
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_collect_captures_and_replays() -> None:
+    """A captured collection, replayed on other gradients, gives what an eager one gives."""
+    gradients = [torch.randn(100, 100, device="cuda"), torch.randn(7, device="cuda")]
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        collect_gradients(gradients)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        pending = collect_gradients(gradients)
+    for gradient in gradients:
+        gradient.normal_()
+    graph.replay()
+    assert pending.materialize() == collect_gradients(gradients).materialize()

@@ -1,0 +1,53 @@
+"""Statistics follow from the measures of each gradient."""
+
+import math
+import sys
+
+from auditkit.collectors.records import GradientMeasure
+from auditkit.collectors.statistics import EXPLODING_NORM_THRESHOLD, VANISHING_NORM_THRESHOLD, summarize
+
+
+def measure(norm: float, nonzero_count: int = 10, nan_count: int = 0, inf_count: int = 0) -> GradientMeasure:
+    return GradientMeasure(norm, nonzero_count, nan_count, inf_count)
+
+
+def test_thresholds_are_exclusive() -> None:
+    """A norm on a threshold neither vanishes nor explodes."""
+    norms = [VANISHING_NORM_THRESHOLD, EXPLODING_NORM_THRESHOLD, 1e-8, 101.0]
+    stats = summarize([measure(norm) for norm in norms], [10] * 4)
+    assert (stats.vanishing_count, stats.exploding_count, stats.health) == (1, 1, 0.5)
+
+
+def test_counts_add_and_zeros_are_the_rest() -> None:
+    """Zeros are the elements that are not non-zero."""
+    stats = summarize([measure(1.0, 3, 1, 1), measure(2.0, 4)], [10, 4])
+    assert (stats.zero_count, stats.nan_count, stats.inf_count, stats.element_count) == (7, 1, 1, 14)
+
+
+def test_a_nan_shows_everywhere_and_leaves_the_finite_norm() -> None:
+    """NaN: total, extremes and ratio are NaN, health is 0, finite_norm is the rest's."""
+    stats = summarize([measure(3.0, nan_count=1), measure(4.0)], [10, 10])
+    assert all(math.isnan(x) for x in (stats.total_norm, stats.min_norm, stats.max_norm, stats.norm_ratio))
+    assert (stats.finite_norm, stats.health) == (5.0, 0.0)
+    assert math.isnan(stats.per_tensor_norms[0])
+    assert stats.per_tensor_norms[1] == 4.0
+
+
+def test_an_infinity_explodes() -> None:
+    """Inf: total and largest norm are inf, the smallest is not, health is 0."""
+    stats = summarize([measure(3.0, inf_count=1), measure(4.0)], [10, 10])
+    assert (stats.total_norm, stats.max_norm, stats.norm_ratio) == (math.inf, math.inf, math.inf)
+    assert (stats.min_norm, stats.exploding_count, stats.health) == (4.0, 1, 0.0)
+
+
+def test_norm_ratio_leaves_zeros_out_and_is_finite() -> None:
+    """Zero norms have no ratio; a quotient beyond float64 is its largest number."""
+    assert summarize([measure(0.0, 0), measure(2.0), measure(6.0)], [10] * 3).norm_ratio == 3.0
+    assert summarize([measure(0.0, 0)], [10]).norm_ratio == 1.0
+    assert summarize([measure(1e300), measure(1e-300)], [10] * 2).norm_ratio == sys.float_info.max
+
+
+def test_norms_at_the_ends_of_float64_add() -> None:
+    """The total of norms whose squares are no float64 is exact."""
+    assert summarize([measure(3e300), measure(4e300)], [1, 1]).total_norm == 5e300
+    assert math.isclose(summarize([measure(3e-300), measure(4e-300)], [1, 1]).total_norm, 5e-300, rel_tol=1e-15)

@@ -1,8 +1,8 @@
 """Measures gradients that lie in host memory, a cache-sized piece at a time.
 
 Reading a CPU tensor is no synchronization, so this pass branches on what it reads: NaN and Inf are only
-looked for in pieces whose sum of squares is not finite. Every piece is converted to float64 in one buffer
-that is used again and again: no temporary grows with the gradients.
+looked for in pieces whose norm is not finite. Every piece is converted to float64 in one buffer that is used
+again and again: no temporary grows with the gradients.
 """
 
 import math
@@ -14,25 +14,22 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from .records import GradientMeasure, combine_measures
+from .records import SMALLEST_ACCURATE_NORM, WIDE_SHIFTS, GradientMeasure
 from .strided import iter_pieces
 
-# 65536 float64 are 512 KiB: they stay in the second-level cache between conversion and the reads after it.
-# 100 tensors of 1M float32 on one core of an x86-64 server with 2 MiB of it, torch 2.13: 106 ms with 16384,
-# 82 with 32768, 68 with 65536, 70 with 131072; _foreach_norm, the norm alone in float32, takes 26.
-PIECE_ELEMENTS = 65536
+# 248 KiB of float64 stay in the second-level cache between conversion and the reads after it. Below 32768
+# elements ATen opens no parallel region: nothing waits for cores that others use, and no OpenMP pool starts,
+# which a later fork would not survive.
+PIECE_ELEMENTS = 31 * 1024
 
-_EMPTY = GradientMeasure(0.0, 0, 0, 0)
-
-# Squares of elements that underflow are lost; at 2**-960 the loss is below n * 2**-114 of the sum.
-_SMALLEST_ACCURATE_SUM = 2.0**-960
-_SHIFT = 600  # see records.WIDE_SHIFTS
+_SHIFT = max(WIDE_SHIFTS)
 
 
 def measure_on_cpu(tensors: Sequence[Tensor]) -> list[GradientMeasure]:
     """Return the measure of each strided, real CPU tensor.
 
-    Peak extra memory: 9 bytes * min(PIECE_ELEMENTS, largest tensor), and 8 bytes a piece of one tensor.
+    Peak extra memory: 9 bytes * min(PIECE_ELEMENTS, largest tensor), and 40 bytes
+    for every PIECE_ELEMENTS of the largest tensor.
     """
     largest = max((tensor.numel() for tensor in tensors), default=0)
     scratch = _Scratch(min(PIECE_ELEMENTS, largest))
@@ -49,8 +46,15 @@ class _Scratch:
 
 
 def _measure_tensor(tensor: Tensor, scratch: _Scratch) -> GradientMeasure:
-    measures = [_measure_piece(piece, scratch) for piece in iter_pieces(tensor, PIECE_ELEMENTS)]
-    return combine_measures(measures) if measures else _EMPTY
+    norms = []
+    nonzero_count = nan_count = inf_count = 0
+    for piece in iter_pieces(tensor, PIECE_ELEMENTS):
+        measure = _measure_piece(piece, scratch)
+        norms.append(measure.finite_norm)
+        nonzero_count += measure.nonzero_count
+        nan_count += measure.nan_count
+        inf_count += measure.inf_count
+    return GradientMeasure(math.hypot(*norms), nonzero_count, nan_count, inf_count)
 
 
 def _measure_piece(piece: Tensor, scratch: _Scratch) -> GradientMeasure:
@@ -59,11 +63,11 @@ def _measure_piece(piece: Tensor, scratch: _Scratch) -> GradientMeasure:
     (values_N if piece.dim() == 1 else values_N.view(piece.shape)).copy_(piece)
     np.equal(array_N, 0.0, out=mask_N)
     nonzero_count = count - int(np.count_nonzero(mask_N))
-    sum_of_squares = _sum_of_squares(values_N)
-    if _SMALLEST_ACCURATE_SUM <= sum_of_squares < math.inf or nonzero_count == 0:
-        return GradientMeasure(math.sqrt(sum_of_squares), nonzero_count, 0, 0)
+    norm = _plain_norm(values_N)
+    if SMALLEST_ACCURATE_NORM <= norm < math.inf or nonzero_count == 0:
+        return GradientMeasure(norm, nonzero_count, 0, 0)
     nan_count = inf_count = 0
-    if not math.isfinite(sum_of_squares):
+    if not math.isfinite(norm):
         nan_count, inf_count = _zero_nonfinite(array_N, mask_N)
     return GradientMeasure(_norm_of_any_scale(values_N), nonzero_count, nan_count, inf_count)
 
@@ -81,15 +85,15 @@ def _zero_nonfinite(array_N: npt.NDArray[np.float64], mask_N: npt.NDArray[np.boo
 
 def _norm_of_any_scale(values_N: Tensor) -> float:
     """Return the norm of finite float64 values, scaling them in place where their squares leave the range."""
-    sum_of_squares = _sum_of_squares(values_N)
-    if sum_of_squares == math.inf:
-        return math.sqrt(_sum_of_squares(values_N.mul_(2.0**-_SHIFT))) * 2.0**_SHIFT
-    if sum_of_squares < _SMALLEST_ACCURATE_SUM:
-        return math.sqrt(_sum_of_squares(values_N.mul_(2.0**_SHIFT))) * 2.0**-_SHIFT
-    return math.sqrt(sum_of_squares)
+    norm = _plain_norm(values_N)
+    if norm == math.inf:
+        return _plain_norm(values_N.mul_(2.0**-_SHIFT)) * 2.0**_SHIFT
+    if norm < SMALLEST_ACCURATE_NORM:
+        return _plain_norm(values_N.mul_(2.0**_SHIFT)) * 2.0**-_SHIFT
+    return norm
 
 
-def _sum_of_squares(values_N: Tensor) -> float:
-    # torch.dot and not numpy's: a float64 np.dot starts the threads of numpy's own BLAS.
-    product: Any = torch.dot(values_N, values_N).item()
-    return float(product)
+def _plain_norm(values_N: Tensor) -> float:
+    # Not torch.dot or numpy's: their float64 starts the threads of a BLAS, from 8192 elements on in MKL.
+    norm: Any = torch.linalg.vector_norm(values_N).item()
+    return float(norm)

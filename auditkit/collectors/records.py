@@ -30,7 +30,7 @@ NARROW_SHIFTS = (0,)
 
 # Below this a scaled norm may have lost elements whose squares underflowed: each loses at most 2**-1075, so a
 # norm at or above 2**-480 is off by at most n * 2**-115 relative, for n elements.
-_SMALLEST_ACCURATE_NORM = 2.0**-480
+SMALLEST_ACCURATE_NORM = 2.0**-480
 
 
 def shifts_for(dtype: torch.dtype) -> tuple[int, ...]:
@@ -96,6 +96,6 @@ def decode_record(record_M: Sequence[float], shifts: tuple[int, ...]) -> list[Gr
 def _unscale(scaled_norms: Sequence[float], shifts: tuple[int, ...]) -> float:
     """Return the norm from the first of its scaled forms that neither over- nor underflowed."""
     for scaled_norm, shift in zip(scaled_norms, shifts, strict=True):
-        if _SMALLEST_ACCURATE_NORM <= scaled_norm < math.inf:
+        if SMALLEST_ACCURATE_NORM <= scaled_norm < math.inf:
             return scaled_norm * 2.0**-shift
     return scaled_norms[-1] * 2.0 ** -shifts[-1]

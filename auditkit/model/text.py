@@ -23,7 +23,7 @@ def inert(text: str) -> str:
 
 def inert_line(text: str) -> str:
     """`text` inert and on one line, each run of blanks a single one."""
-    return inert(text).strip()
+    return _BLANKS.sub(" ", inert(text)).strip()
 
 
 def _escape(match: re.Match[str]) -> str:

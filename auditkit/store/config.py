@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from auditkit.model.enums import Contract, Severity, Takes
 from auditkit.model.target import Target
@@ -23,8 +23,10 @@ KEYS = (
 )  # fmt: skip
 TARGET_KEYS = ("name", "contract", "call", "takes", "finish", "setup", "arguments", "returns")
 
+_Name = TypeVar("_Name", Severity, Contract, Takes)
+
 _CALL = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_NAME = re.compile(r"\w[\w.-]*")
 
 
 @dataclass(frozen=True)
@@ -171,9 +173,16 @@ class _ConfigReader:
 
     def policy(self, node: Node) -> dict[str, Any]:
         known = self.known_policy or None
-        return {name: self.reader.plain(item) for (name, _), item in self.reader.mapping(node, "policy", known)}
+        found = {}
+        for (name, _), item in self.reader.mapping(node, "policy", known):
+            value = self.reader.plain(item)
+            if isinstance(value, bool | int | float | str):
+                found[name] = value
+            else:
+                self.reader.report(item, f"the threshold {name} must be one value")
+        return found
 
-    def choice[Name: (Severity, Contract, Takes)](self, node: Node, names: type[Name], what: str) -> Name | None:
+    def choice(self, node: Node, names: type[_Name], what: str) -> _Name | None:
         text = self.reader.text_of(node, what)
         known = [name.value for name in names]
         if text is None or text in known:

@@ -15,6 +15,7 @@ from auditkit.store.tables import Field, read_fields
 
 _BOM = b"\xef\xbb\xbf"
 _RULE = re.compile(rb" {0,3}([-*_])(?:[ \t]*\1){2,}[ \t]*\r?")
+_FINGERPRINT = re.compile(rb"^\|[ *]*Fingerprint[ *]*\|", re.MULTILINE)
 _HISTORY = re.compile(rb"^\*\*History\*\*[ \t]*\r?$", re.MULTILINE)
 _HISTORY_ITEM = re.compile(rb"^- ([^\r\n]+)", re.MULTILINE)
 
@@ -176,8 +177,9 @@ class Document:
         return 0
 
     def _evidence_block(self, span: Span) -> EvidenceBlock:
-        rows = read_fields(self.data, span, self.scan.hidden)
-        fingerprint = next((row.text for row in rows if row.label == "Fingerprint"), "")
+        label = _FINGERPRINT.search(self.data, span.start, span.end)
+        rows = read_fields(self.data, Span(label.start(), label.end()), self.scan.hidden) if label else ()
+        fingerprint = rows[0].text if rows else ""
         text = self.data[span.start : span.end]
         history = _HISTORY.search(text)
         items = _HISTORY_ITEM.findall(text, history.end()) if history else []

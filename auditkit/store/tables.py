@@ -6,10 +6,11 @@ import itertools
 import re
 from dataclasses import dataclass
 
-from auditkit.store.scan import Span, line_end, next_line
+from auditkit.store.scan import Span, line_end
 
 # What may lie between two pipes: escaped characters, code spans (whose pipes separate nothing), others.
 _PIECE = re.compile(rb"\\.|(?P<ticks>`+)(?:(?!`).*?)(?<!`)(?P=ticks)(?!`)|`+|(?P<pipe>\|)|[^\\`|]+|\\", re.DOTALL)
+_ROW = re.compile(rb"^[ \t]*\|", re.MULTILINE)
 _BOLD = re.compile(rb"(\*\*|__)(.+?)\1", re.DOTALL)
 _CODE = re.compile(rb"(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL)
 _DELIMITER = re.compile(rb"[\s|:-]+")
@@ -34,25 +35,21 @@ class Field:
 def read_fields(data: bytes, within: Span, hidden: tuple[Span, ...] = ()) -> tuple[Field, ...]:
     """Every row with a label in the tables of `data[within]`, but not those in `hidden` stretches."""
     fields: list[Field] = []
-    position = within.start
-    while position < within.end:
-        line = Span(position, line_end(data, position))
-        position = next_line(data, line.end)
-        covering = next((span for span in hidden if span.start <= line.start < span.end), None)
-        if covering is not None:
-            position = max(position, covering.end)
-            continue
-        field = _read_row(data, line)
-        if field is not None:
-            fields.append(field)
+    for match in _ROW.finditer(data, within.start, within.end):
+        line = Span(match.start(), line_end(data, match.start()))
+        if not any(span.start <= line.start < span.end for span in hidden):
+            field = _read_row(data, line)
+            if field is not None:
+                fields.append(field)
     return tuple(fields)
 
 
 def split_row(data: bytes, line: Span) -> tuple[Span, ...]:
     """The cells of a table row, without its outer pipes; () where the line is no row."""
-    start = line.start + len(data[line.start : line.end]) - len(data[line.start : line.end].lstrip())
-    if data[start : start + 1] != b"|":
+    row = _ROW.match(data, line.start, line.end)
+    if row is None:
         return ()
+    start = row.end() - 1
     pipes = [piece.start() for piece in _PIECE.finditer(data, start, line.end) if piece["pipe"] is not None]
     cells = [Span(left + 1, right) for left, right in itertools.pairwise(pipes)]
     if data[pipes[-1] + 1 : line.end].strip():
@@ -66,12 +63,14 @@ def unescape(raw: bytes) -> str:
 
 
 def _read_row(data: bytes, line: Span) -> Field | None:
+    if _DELIMITER.fullmatch(data, line.start, line.end):
+        return None
     cells = split_row(data, line)
     if len(cells) < 2:
         return None
     label = data[cells[0].start : cells[0].end].decode("utf-8", "replace").strip().strip("*_`").strip()
     raw = data[cells[1].start : cells[1].end]
-    if not label or _DELIMITER.fullmatch(data[line.start : line.end]):
+    if not label:
         return None
     cell = _trimmed(data, cells[1])
     value = _inside_wrappers(data, cell)

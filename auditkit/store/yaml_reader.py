@@ -85,9 +85,8 @@ class YamlReader:
 
     def report_unknown(self, node: Node, message: str, name: str, known: Collection[str]) -> None:
         """Note a name that is not among the known ones, with the nearest of them as hint."""
-        nearest = nearest_names(name, known)
-        words = f"did you mean {' or '.join(nearest)}?" if nearest else f"one of {', '.join(known)}"
-        self.report(node, message, words)
+        nearest = nearest_names(name, known, most=1) if len(known) > 5 else []
+        self.report(node, message, f"did you mean {nearest[0]}?" if nearest else f"one of {', '.join(known)}")
 
     def raise_problems(self) -> None:
         """Raise one BadInputError with all problems so far, if there are any."""
@@ -179,7 +178,7 @@ class YamlReader:
         if kind == "str" and node.style is None and NUMBER_TEXT.fullmatch(node.value):
             return float(node.value)
         try:
-            return yaml.SafeLoader("").construct_object(node)  # type: ignore[no-untyped-call]
+            return yaml.SafeLoader("").construct_object(node)
         except ValueError:
             self.report(node, f"{node.value!r} cannot be read as {_TYPE_WORDS[kind]}")
             return None

@@ -78,9 +78,7 @@ def state(repository: Path) -> dict[str, str]:
     """Every file of a repository, .git included, with its content's hash and its modification time."""
     return {
         str(path.relative_to(repository)): (
-            f"{hashlib.sha256(path.read_bytes()).hexdigest()} {path.stat().st_mtime_ns}"
-            if path.is_file()
-            else "folder"
+            f"{hashlib.sha256(path.read_bytes()).hexdigest()} {path.stat().st_mtime_ns}" if path.is_file() else "folder"
         )
         for path in sorted(repository.rglob("*"))
     }
@@ -147,9 +145,7 @@ def test_a_folder_that_its_repository_ignores_has_no_revision(repository: Path) 
     ("file", "dirty"),
     [("src/package/module.py", True), ("new.py", True), ("ticket.md", False), ("later/code.py", True)],
 )
-def test_dirty_means_that_what_is_measured_is_not_the_commit(
-    repository: Path, file: str, dirty: bool
-) -> None:
+def test_dirty_means_that_what_is_measured_is_not_the_commit(repository: Path, file: str, dirty: bool) -> None:
     (repository / file).write_text("changed = 1\n")
     with open_checkout(repository) as checkout:
         assert checkout.dirty is dirty
@@ -317,9 +313,7 @@ def test_a_worktree_without_write_permission_is_removed(repository: Path, tempor
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_removes_the_worktree(
-    repository: Path, temporary_directory: Path, number: signal.Signals
-) -> None:
+def test_a_signal_removes_the_worktree(repository: Path, temporary_directory: Path, number: signal.Signals) -> None:
     before = state(repository)
     with holder(f"{repository}@v1") as (process, path):
         assert path.is_dir()
@@ -329,9 +323,7 @@ def test_a_signal_removes_the_worktree(
     assert state(repository) == before
 
 
-def test_after_a_kill_the_next_start_cleans_and_spares_the_living(
-    repository: Path, temporary_directory: Path
-) -> None:
+def test_after_a_kill_the_next_start_cleans_and_spares_the_living(repository: Path, temporary_directory: Path) -> None:
     before = state(repository)
     with holder(f"{repository}@v1") as (living, path_of_the_living):
         with holder(f"{repository}@v1") as (process, path):

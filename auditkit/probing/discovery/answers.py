@@ -105,6 +105,20 @@ def _asks(test: ast.expr, flag: str) -> bool:
     return dotted_name(test) == flag
 
 
+def default_returns(function: Function) -> list[ast.expr]:
+    """What comes back with every flag at its default: the returned expressions but those under a flag."""
+    flagged = {
+        id(inner)
+        for flag in return_flags(function)
+        for node in function.nodes
+        if isinstance(node, ast.If) and dotted_name(node.test) == flag
+        for statement in node.body
+        for inner in ast.walk(statement)
+    }
+    returns = (node for node in function.nodes if isinstance(node, ast.Return) and id(node) not in flagged)
+    return [node.value for node in returns if node.value is not None]
+
+
 def flag_value(function: Function, flag: str) -> ast.expr | None:
     """What comes back first with the flag set."""
     for node in function.nodes:

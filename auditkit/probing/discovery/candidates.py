@@ -101,8 +101,8 @@ class CandidateReader:
         setup = None
         if function.is_bound and not fed.groups:
             setup = setup_method(function, self.calls.kinds_of)
-        takes = self._setup_takes(setup) if setup else fed.takes
         needs = self._constructor_needs(function)
+        takes = self._takes(function, fed, setup)
         pairing = pair(function, self.finishers, self.calls)
         candidate = Candidate(
             call=self.public_names.get(function, function.call),
@@ -115,7 +115,7 @@ class CandidateReader:
             init_arguments=needs,
             arguments=fed.arguments,
             is_async=_is_async(function),
-            evidence=(*self._evidence(function, flow), *_setup_evidence(setup), *pairing.evidence),
+            evidence=(*self._evidence(function, flow), *_holder_evidence(setup, needs), *pairing.evidence),
             obstacles=tuple(self._obstacles(function, fed, setup, needs)),
         )
         return replace(candidate, score=self._score(function, flow, candidate))
@@ -130,8 +130,12 @@ class CandidateReader:
         evidence = (*plain.evidence, f"returns something else with {flag}=True")
         return replace(plain, arguments={**plain.arguments, flag: True}, contract_guess=contract, evidence=evidence)
 
-    def _setup_takes(self, setup: Function) -> tuple[Takes, ...]:
-        return self.calls.kinds_of(setup, setup.required[0])
+    def _takes(self, function: Function, fed: Feeding, setup: Function | None) -> tuple[Takes, ...]:
+        """How the function is fed, or else its setup method, or else its class's constructor."""
+        if fed.groups or not function.is_bound or function.owner is None:
+            return fed.takes
+        giver = setup or function.owner.methods.get("__init__")
+        return self.calls.kinds_of(giver, giver.required[0]) if giver and giver.required else ()
 
     def _constructor_needs(self, function: Function) -> tuple[str, ...]:
         if function.owner is None or not function.is_bound:
@@ -145,18 +149,20 @@ class CandidateReader:
             return Contract.MONITOR
         return Contract.GRAD_STATS if self._returns_several(function, flow) else Contract.GRAD_NORM
 
-    def _returns_several(self, function: Function, flow: Flow, depth: int = 0) -> bool:
+    def _returns_several(self, function: Function, flow: Flow | None, depth: int = 0) -> bool:
+        """Whether several values come back, with every flag at its default."""
+        only_flags = flow is not None and answers.is_flag(flow)
         scalar = answers.annotated_scalar(function)
         if scalar is not None:
-            return not scalar or answers.is_flag(flow)
-        for fact in flow.returns.values():
-            if answers.returns_several(function, fact.value, self._record(function, fact.value)):
+            return not scalar or only_flags
+        for value in answers.default_returns(function):
+            if answers.returns_several(function, value, self._record(function, value)):
                 return True
-            for helper in self.calls.returned_calls(function, fact.value):
+            for helper in self.calls.returned_calls(function, value):
                 known = self.calls.collectors.get(helper)
-                if known is not None and depth < 3 and self._returns_several(helper, known, depth + 1):
+                if depth < 3 and self._returns_several(helper, known, depth + 1):
                     return True
-        return answers.is_flag(flow)
+        return only_flags
 
     def _record(self, function: Function, value: ast.expr) -> Class | None:
         """The class of the checkout whose instance a returned expression is."""
@@ -182,7 +188,7 @@ class CandidateReader:
             unfit = [name for name in needs if name not in fitting]
             if unfit:
                 yield f"making a {function.owner.qualified_name} needs {', '.join(unfit)}"
-        if not fed.groups and setup is None and not needs:
+        if not (fed.groups or fed.missing or setup or needs):
             yield "no argument and no public method gives it a module, parameters or gradients"
 
     def _evidence(self, function: Function, flow: Flow) -> Iterator[str]:
@@ -227,10 +233,12 @@ def _is_async(function: Function) -> bool:
     return function.name.endswith("_async") or bool(_ASYNC_SUMMARY.search(summary))
 
 
-def _setup_evidence(setup: Function | None) -> Iterator[str]:
+def _holder_evidence(setup: Function | None, needs: tuple[str, ...]) -> Iterator[str]:
     if setup is not None:
         names = ", ".join(item.arg for item in setup.required)
         yield f"{setup.name}({names}) at line {setup.node.lineno} hands it what it reads"
+    if needs:
+        yield f"making its object needs {', '.join(needs)}"
 
 
 def _public_names(calls: CollectorCalls) -> dict[Function, str]:

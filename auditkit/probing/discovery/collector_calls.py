@@ -31,7 +31,7 @@ class CollectorCalls:
         """Fill `collectors`: first those that read gradients themselves, then their callers."""
         self._keep(function for function in self._functions if _may_read_gradients(function))
         for _ in range(_MOST_ROUNDS):
-            known = _calls_of({function.name for function in self.collectors})
+            known = _calls_of(self.names())
             callers = [
                 function
                 for function in self._functions
@@ -39,6 +39,13 @@ class CollectorCalls:
             ]
             if not self._keep(callers):
                 return
+
+    def names(self) -> set[str]:
+        """What the collectors are called: their names, and the names that modules import them under."""
+        names = {function.name for function in self.collectors}
+        for module in self.checkout.modules.values():
+            names |= {name for name, origin in module.imports.items() if origin.rpartition(":")[2] in names}
+        return names
 
     def _keep(self, functions: Iterator[Function] | list[Function]) -> bool:
         found = False

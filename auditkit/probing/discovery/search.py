@@ -65,12 +65,12 @@ def _garbage_collection_paused() -> Iterator[None]:
 
 def _discover(reader: _Reader) -> Discovery:
     reader.parse(_TOUCHES_GRADIENTS)
-    calls = CollectorCalls(reader.checkout)
-    calls.find()
-    names = {function.name for function in calls.collectors}
-    if names and reader.parse(_mention(names)):  # callers, and packages that export a collector
+    while True:
         calls = CollectorCalls(reader.checkout)
         calls.find()
+        # Callers, and packages that export a collector, perhaps under another name.
+        if not calls.collectors or not reader.parse(_mention(calls.names())):
+            break
     candidates = CandidateReader(calls).read()
     ordered = sorted(candidates, key=lambda item: (-item.score, item.file, item.line, len(item.arguments)))
     return Discovery(tuple(ordered), tuple(reader.problems), len(reader.sources), len(reader.checkout.modules))

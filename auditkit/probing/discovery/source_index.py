@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import io
 import os
 import re
+import tokenize
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -167,12 +169,15 @@ def parse_module(path: Path, source: bytes, root: Path, name: str) -> Module | S
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an invalid escape in somebody's string is not our finding
+            # A byte that its encoding lacks is an error on import; ast.parse lets it pass in comments.
+            encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
+            lines = source.decode(encoding).splitlines()
             tree = ast.parse(source, filename=file)
     except SyntaxError as error:
         return SourceProblem(file, error.lineno or 1, error.msg)
     except (ValueError, RecursionError, MemoryError) as error:
         return SourceProblem(file, 1, f"cannot be parsed: {error or type(error).__name__}")
-    module = Module(file, name, tree, source.decode("utf-8", errors="replace").split("\n"))
+    module = Module(file, name, tree, lines)
     _index(module, path.name == "__init__.py")
     return module
 
@@ -264,9 +269,11 @@ class Checkout:
         if original and f"{source}.{original}" in self.modules:  # from package import module
             source, original = f"{source}.{original}", ""
         wanted = ".".join(part for part in (original, rest) if part)
-        while wanted and source not in self.modules and "." in wanted:  # import package.module
-            step, _, wanted = wanted.partition(".")
-            source = f"{source}.{step}"
+        while "." in wanted:  # import package.module
+            step = f"{source}.{wanted.partition('.')[0]}"
+            if source in self.modules and step not in self.modules:
+                break
+            source, wanted = step, wanted.partition(".")[2]
         found = self.modules.get(source)
         return self.resolve(found, wanted, depth - 1) if found and wanted else None
 

@@ -46,7 +46,6 @@ class Context:
         self,
         plan: Plan,
         caller: Caller,
-        finish: Optional[Callable],
         device: str,
         roots: SourceRoots,
         options: Dict[str, Any],
@@ -55,7 +54,6 @@ class Context:
         self.device = device
         self.options = options
         self._caller = caller
-        self._finish = finish
         self._roots = roots
         self._started = time.monotonic()
 
@@ -125,11 +123,7 @@ class Context:
         """A fresh call on `grads`; `whole` adds the step that finishes an asynchronous answer."""
         second = [torch.ones(2, 3)] if self.plan.groups == 3 else [None]
         with self._on_device():
-            call = self._caller.prepare(self.plan.feed, (grads, self.place_or_none(second)))
-        finish = self._finish
-        if finish is None or not whole:
-            return call
-        return lambda: finish(call())
+            return self._caller.prepare(self.plan.feed, (grads, self.place_or_none(second)), whole)
 
     def place_or_none(self, grads: Sequence[Optional[torch.Tensor]]) -> List[Any]:
         return [None if grad is None else self.place([grad])[0] for grad in grads]

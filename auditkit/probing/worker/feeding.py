@@ -75,19 +75,30 @@ def setup_method(owner: type, method: str, named: Optional[str]) -> Optional[str
 class Caller:
     """Binds one target (function, or method of a class built anew each time) to a `Feed`."""
 
-    def __init__(self, function: Callable, owner: Optional[type], method: str, arguments: Dict[str, Any]) -> None:
+    def __init__(
+        self,
+        function: Callable,
+        owner: Optional[type],
+        method: str,
+        arguments: Dict[str, Any],
+        finish: Optional[Callable] = None,
+        finish_method: str = "",
+    ) -> None:
         self.function = function
         self.owner = owner
         self.method = method
         self.arguments = arguments
+        self.finish = finish
+        self.finish_method = finish_method
 
     def bound(self) -> Callable:
         """The function, or the method of a new instance: collectors with state start fresh each time."""
-        if self.owner is None or isinstance(
-            inspect.getattr_static(self.owner, self.method), (staticmethod, classmethod)
-        ):
-            return self.function
-        return getattr(self.new_instance(), self.method)
+        return getattr(self.new_instance(), self.method) if self._needs_instance() else self.function
+
+    def _needs_instance(self) -> bool:
+        if self.owner is None:
+            return False
+        return not isinstance(inspect.getattr_static(self.owner, self.method), (staticmethod, classmethod))
 
     def new_instance(self) -> Any:
         assert self.owner is not None
@@ -108,19 +119,25 @@ class Caller:
         owned = inspect.signature(self.owner).parameters if self.owner else {}
         return {k: v for k, v in self.arguments.items() if k in parameters or (open_ended and k not in owned)}
 
-    def prepare(self, feed: Feed, groups: Sequence[Sequence[Optional[torch.Tensor]]]) -> Callable[[], Any]:
-        """A call without arguments on `groups` (gradients of the first and the second group)."""
+    def prepare(
+        self, feed: Feed, groups: Sequence[Sequence[Optional[torch.Tensor]]], whole: bool = True
+    ) -> Callable[[], Any]:
+        """A call without arguments on `groups` (gradients of the first and the second group).
+
+        `whole` adds the step that finishes an asynchronous answer, of the same instance where it is a method.
+        """
+        instance = self.new_instance() if self._needs_instance() else None
         if feed.setup is not None:
-            instance = self.new_instance()
-            for_setup = self._inputs(feed, feed.setup_slots, groups)
-            getattr(instance, feed.setup)(**for_setup)
-            asked = getattr(instance, self.method)
-            keywords = self.call_arguments(asked)
-            return lambda: asked(**keywords)
-        function = self.bound()
-        keywords = {**self.call_arguments(function), **self._inputs(feed, feed.slots, groups)}
+            getattr(instance, feed.setup)(**self._inputs(feed, feed.setup_slots, groups))
+        function = self.function if instance is None else getattr(instance, self.method)
+        keywords = self.call_arguments(function)
+        if feed.setup is None:
+            keywords.update(self._inputs(feed, feed.slots, groups))
         positional = [keywords.pop(name) for name in _positional_only(function) if name in keywords]
-        return lambda: function(*positional, **keywords)
+        if not whole or self.finish is None:
+            return lambda: function(*positional, **keywords)
+        finish = getattr(instance, self.finish_method) if instance is not None and self.finish_method else self.finish
+        return lambda: finish(function(*positional, **keywords))
 
     def _inputs(self, feed: Feed, slots: List[str], groups: Sequence[Any]) -> Dict[str, Any]:
         return {name: _input(feed, groups[min(i, len(groups) - 1)]) for i, name in enumerate(slots)}

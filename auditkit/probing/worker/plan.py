@@ -69,7 +69,7 @@ class Plan(NamedTuple):
         return cls(**values)
 
 
-def find_plan(caller: Caller, finish: Optional[Callable], request: Dict[str, Any]) -> Plan:
+def find_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
     """Try every way to feed the target until one gives an answer.
 
     Raises CannotFeedError with what each attempt said, CannotReadError where `returns` names no field.
@@ -78,7 +78,7 @@ def find_plan(caller: Caller, finish: Optional[Callable], request: Dict[str, Any
     for feed in possible_feeds(caller, request):
         for second in _SECOND_GROUP:
             try:
-                answer = _ask(caller, finish, feed, benign(), second)
+                answer = _ask(caller, feed, benign(), second)
             except CannotFeedError:
                 raise
             except Exception as error:
@@ -89,7 +89,7 @@ def find_plan(caller: Caller, finish: Optional[Callable], request: Dict[str, Any
             if answer is None:
                 said.append("{}: returned None".format(_describe(feed)))
                 continue
-            return _read_plan(caller, finish, feed, second, answer, request)
+            return _read_plan(caller, feed, second, answer, request)
     raise CannotFeedError("no way to feed it gave an answer: " + "; ".join(dict.fromkeys(said)))
 
 
@@ -97,6 +97,7 @@ def possible_feeds(caller: Caller, request: Dict[str, Any]) -> List[Feed]:
     """Feeds worth trying, likeliest first. Raises CannotFeedError where arguments are left over."""
     setup, setup_slots, slots = _slots(caller, request)
     order = _guess_takes((setup_slots or slots)[0], _annotation(caller, setup, (setup_slots or slots)[0]))
+    order = list(dict.fromkeys([*request.get("takes_order", ()), *order]))
     takes = [request["takes"]] if request.get("takes") else order
     feeds = []
     for kind in takes:
@@ -153,16 +154,13 @@ def _describe(feed: Feed) -> str:
     return feed.takes if feed.container == "list" else feed.takes + " (iterator)"
 
 
-def _ask(caller: Caller, finish: Optional[Callable], feed: Feed, grads: Sequence[Any], second: Sequence[Any]) -> Any:
-    answer = caller.prepare(feed, (grads, second))()
-    return finish(answer) if finish is not None else answer
+def _ask(caller: Caller, feed: Feed, grads: Sequence[Any], second: Sequence[Any]) -> Any:
+    return caller.prepare(feed, (grads, second))()
 
 
-def _read_plan(
-    caller: Caller, finish: Optional[Callable], feed: Feed, second: Any, answer: Any, request: Dict[str, Any]
-) -> Plan:
+def _read_plan(caller: Caller, feed: Feed, second: Any, answer: Any, request: Dict[str, Any]) -> Plan:
     def ask(grads: Sequence[Any]) -> Dict[str, Any]:
-        return flatten(_ask(caller, finish, feed, grads, second))
+        return flatten(_ask(caller, feed, grads, second))
 
     fields = flatten(answer)
     if not fields:

@@ -32,6 +32,9 @@ def serve(results_fd: int) -> None:
         return
     _preload()
     _hello(results)
+    if request["target"] is None:
+        _run_trials(results, request)
+        return
     threads_before = _native_threads()
     loaded = _load_target(results, request)
     if loaded is None:
@@ -50,11 +53,10 @@ def serve(results_fd: int) -> None:
 
 
 class Loaded:
-    """The imported target: the caller that binds it, and the step that finishes its answer."""
+    """The imported target: the caller that binds it, and which files count as the checkout's."""
 
-    def __init__(self, caller: Any, finish: Optional[Callable], roots: SourceRoots) -> None:
+    def __init__(self, caller: Any, roots: SourceRoots) -> None:
         self.caller = caller
-        self.finish = finish
         self.roots = roots
 
 
@@ -84,7 +86,11 @@ def _import_torch(results: Writer) -> bool:
 
 
 def _preload() -> None:
-    """What every child needs, imported once before the forks: a second each on a slow machine."""
+    """What every child needs, imported once before the forks.
+
+    A dispatch mode imports torch._dynamo at its first operator: 1.3 s that every child would pay again.
+    """
+    import torch._dynamo
     import torch.profiler
 
     from . import context, plan, selfcheck  # noqa: F401
@@ -123,15 +129,17 @@ def _load_target(results: Writer, request: Dict[str, Any]) -> Optional[Loaded]:
         function = loading.load(target["call"], roots)
         owner, method = loading.owner_class(target["call"])
         finish = loading.load(target["finish"], roots) if target.get("finish") else None
+        finish_owner, finish_method = loading.owner_class(target["finish"]) if finish is not None else (None, "")
         if isinstance(function, type) or not callable(function):
             kind = "a class: name one of its methods" if isinstance(function, type) else "not callable"
             raise loading.LoadError("cannot_feed", "{} is {}".format(target["call"], kind))
     except loading.LoadError as error:
         results.send({"type": "load_error", "reason": error.reason, "message": error.message, "hint": error.hint})
         return None
-    caller = Caller(function, owner, method, dict(target.get("arguments") or {}))
+    same_instance = finish_method if finish_owner is not None and finish_owner is owner else ""
+    caller = Caller(function, owner, method, dict(target.get("arguments") or {}), finish, same_instance)
     source_roots = SourceRoots(request["checkout"], tuple(_outside_package(target["call"], request["checkout"])))
-    return Loaded(caller, finish, source_roots)
+    return Loaded(caller, source_roots)
 
 
 def _outside_package(call: str, checkout: str) -> List[str]:
@@ -180,6 +188,24 @@ def _run_forked(results: Writer, request: Dict[str, Any], loaded: Loaded) -> Non
             plan = found
 
 
+def _run_trials(results: Writer, request: Dict[str, Any]) -> None:
+    """Candidates of a discovery: each one is imported, fed and read in a child of its own."""
+    results.send({"type": "loaded", "fork_safe": True, "why": ""})
+    for job in request["jobs"]:
+        results.send({"type": "start", "job": job["id"]})
+        Child(functools.partial(_run_trial, job, request)).supervise(results, float(request["time_limit_s"]))
+
+
+def _run_trial(job: Dict[str, Any], request: Dict[str, Any], results: Writer) -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    trial = dict(request, target=job["target"])
+    loaded = _load_target(results, trial)
+    if loaded is not None:
+        _send_plan(results, trial, loaded)
+
+
 def _run_job(job: Dict[str, Any], request: Dict[str, Any], loaded: Loaded, results: Writer) -> None:
     """One job in a process that may be lost: find the plan, or run one probe."""
     import torch
@@ -199,7 +225,7 @@ def _send_plan(results: Writer, request: Dict[str, Any], loaded: Loaded) -> None
     from .plan import CannotReadError, find_plan
 
     try:
-        plan = find_plan(loaded.caller, loaded.finish, request["target"])
+        plan = find_plan(loaded.caller, request["target"])
     except (CannotFeedError, CannotReadError) as error:
         reason = "cannot_feed" if isinstance(error, CannotFeedError) else "cannot_read"
         results.send({"type": "failed", "reason": reason, "message": "{}: {}".format(request["target"]["call"], error)})
@@ -213,7 +239,7 @@ def _send_probe(results: Writer, job: Dict[str, Any], request: Dict[str, Any], l
     from .selfcheck import SelfCheckError, check
 
     device = "cuda" if request["auto_device"] and _cuda_was_found() else job["device"]
-    context = Context(Plan.from_json(job["plan"]), loaded.caller, loaded.finish, device, loaded.roots, job["options"])
+    context = Context(Plan.from_json(job["plan"]), loaded.caller, device, loaded.roots, job["options"])
     try:
         if device == "cuda":
             _first_cuda_use(results)

@@ -1,0 +1,2 @@
+def vendored_norm(model):
+    return sum(p.grad.norm() for p in model.parameters())

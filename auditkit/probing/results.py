@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +30,7 @@ class Setting:
     time_limit_s: float = DEFAULT_TIME_LIMIT_S
     options: Mapping[str, Any] = field(default_factory=dict)
     policy: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    cancelled: threading.Event = field(default_factory=threading.Event)
 
 
 @dataclass

@@ -111,7 +111,9 @@ def _one_worker(
     settle: Settle,
 ) -> tuple[dict[str, Job], str]:
     """The jobs' messages, and the reason why the worker refused to fork ("" if it did not)."""
-    worker = Worker(setting.interpreter, _request(target, jobs, setting, single), setting.time_limit_s)
+    worker = Worker(
+        setting.interpreter, _request(target, jobs, setting, single), setting.time_limit_s, setting.cancelled
+    )
     collected: dict[str, Job] = {}
     current: Job | None = None
     loaded = False

@@ -8,6 +8,7 @@ import os
 import select
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -43,6 +44,7 @@ class Worker:
     interpreter: str
     request: dict[str, Any]
     time_limit_s: float
+    cancelled: threading.Event = field(default_factory=threading.Event)
     end: WorkerEnd = field(default_factory=WorkerEnd)
 
     def messages(self) -> Iterator[dict[str, Any]]:
@@ -93,7 +95,7 @@ class Worker:
         waiting = {results_fd, output_fd}
         buffer = b""
         last_message = time.monotonic()
-        while results_fd in waiting:
+        while results_fd in waiting and not self.cancelled.is_set():
             if time.monotonic() - last_message > self.time_limit_s + _GRACE_S:
                 self.end.timed_out = True
                 return

@@ -101,7 +101,7 @@ def _worker(jobs: list[dict[str, Any]], setting: Setting) -> Worker:
         "time_limit_s": min(setting.time_limit_s, TRIAL_TIME_LIMIT_S),
         "single": False,
     }
-    return Worker(setting.interpreter, request, setting.time_limit_s)
+    return Worker(setting.interpreter, request, setting.time_limit_s, setting.cancelled)
 
 
 def _trial(candidate: Candidate, target: Target, message: dict[str, Any]) -> Trial:

@@ -94,10 +94,10 @@ def _flow(value: Any) -> str:
     import yaml
 
     class Dumper(yaml.SafeDumper):
-        """Quotes text such as 1e-8, which our reader takes for a number."""
+        """Quotes text such as 1e-8, which our reader takes for a number, and escapes odd line breaks."""
 
     def represent(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-        style = "'" if NUMBER_TEXT.fullmatch(text) else None
+        style = '"' if NUMBER_TEXT.fullmatch(text) or not text.isprintable() else None
         return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
     Dumper.add_representer(str, represent)

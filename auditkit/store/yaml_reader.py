@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 # YAML 1.1 takes 1e-8 for text (it wants 1.0e-8); nobody who writes it in a config means text.
 NUMBER_TEXT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 
+# What YAML 1.1 counts as the end of a line.
+_LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+
 _TYPE_WORDS = {
     "str": "text", "int": "a whole number", "float": "a number", "bool": "true or false", "null": "nothing",
     "map": "a mapping", "seq": "a list", "timestamp": "a date",
@@ -98,7 +101,7 @@ class YamlReader:
         raise BadInputError(text, f"{len(ordered)} problems in {self.path}" if several else ordered[0].hint)
 
     def _show(self, problem: Problem, with_hint: bool) -> str:
-        lines = self.text.splitlines()
+        lines = _LINE_BREAK.split(self.text)
         source = lines[problem.line - 1] if problem.line <= len(lines) else ""
         marks = " " * (problem.column - 1) + "^" + "~" * (problem.width - 1)
         shown = [f"{self.path}:{problem.line}:{problem.column}: {problem.message}"]

@@ -425,7 +425,7 @@ def make(root: Path, *files: str) -> Path:
     [
         (["src/package/__init__.py"], [".", "src"]),
         (["src/namespace/module.py", "lib/other.py"], [".", "src", "lib"]),
-        (["src/__init__.py", "src/module.py"], ["."]),
+        (["src/__init__.py", "src/package/module.py"], [".", "src"]),
         (["src/main.rs", "python/package/__init__.py"], [".", "python"]),
         (["package/__init__.py"], ["."]),
     ],
@@ -433,6 +433,13 @@ def make(root: Path, *files: str) -> Path:
 def test_import_roots_are_found(tmp_path: Path, files: list[str], roots: list[str]) -> None:
     make(tmp_path, *files)
     assert import_roots(tmp_path) == tuple(tmp_path / root for root in roots)
+
+
+@pytest.mark.parametrize("importer", ["main.py", "src/other.py"])
+def test_a_src_that_is_imported_by_name_is_a_package_and_no_root(tmp_path: Path, importer: str) -> None:
+    make(tmp_path, "src/__init__.py", "src/module.py")
+    (tmp_path / importer).write_text("import os\nfrom src.module import f\n")
+    assert import_roots(tmp_path) == (tmp_path,)
 
 
 def test_inside_a_package_the_root_is_above_it(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def discover(path: Path, configured_roots: Sequence[str | Path] = ()) -> Discove
 
 @contextlib.contextmanager
 def _garbage_collection_paused() -> Iterator[None]:
-    """Parsing makes millions of nodes, all of them kept: looking for garbage among them took 6 s of 8."""
+    """Parsing makes millions of nodes, all of them kept: looking for garbage among them took 2.6 of 6.4 s on torch."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

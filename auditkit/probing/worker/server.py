@@ -200,10 +200,27 @@ def _run_trial(job: Dict[str, Any], request: Dict[str, Any], results: Writer) ->
     import torch
 
     torch.set_num_threads(1)
+    if job["kind"] == "selfcheck":
+        _send_selfcheck(results, job, request)
+        return
     trial = dict(request, target=job["target"])
     loaded = _load_target(results, trial)
     if loaded is not None:
         _send_plan(results, trial, loaded)
+
+
+def _send_selfcheck(results: Writer, job: Dict[str, Any], request: Dict[str, Any]) -> None:
+    """Whether an instrument reads its known toy on a device: what `auditkit doctor` asks."""
+    from .selfcheck import SelfCheckError, check
+
+    try:
+        if job["device"] == "cuda":
+            _first_cuda_use(results)
+        check(job["instrument"], job["device"], SourceRoots(request["checkout"]))
+    except SelfCheckError as error:
+        results.send({"type": "failed", "reason": "self_check", "message": str(error)})
+        return
+    results.send({"type": "checked"})
 
 
 def _run_job(job: Dict[str, Any], request: Dict[str, Any], loaded: Loaded, results: Writer) -> None:

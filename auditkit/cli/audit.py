@@ -1,0 +1,92 @@
+"""`auditkit audit`: run every probe on every collector of a checkout, and file what reproduced."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from auditkit.cli.common import JsonOption, TicketsOption, choose, run_or_exit
+from auditkit.cli.options import (
+    AgentOption,
+    ArgumentOption,
+    BatchOption,
+    ConfigOption,
+    ContractOption,
+    DeviceOption,
+    FailOnOption,
+    FinishOption,
+    PythonOption,
+    ReturnsOption,
+    SetupOption,
+    TakesOption,
+    TargetOption,
+    TimeLimitOption,
+    make_targets,
+    read_configuration,
+    typed_command,
+)
+
+EXAMPLE = "Example: auditkit audit ../trainer@v1.2 --tickets tickets --batch 7"
+DEMO_FOLDER = Path("auditkit-demo")
+
+
+@run_or_exit
+def audit(
+    checkout: Annotated[
+        str | None, typer.Argument(metavar="[CHECKOUT[@REV]]", help="Without it: the bundled specimen.")
+    ] = None,
+    checkout_option: Annotated[str | None, typer.Option("--checkout", metavar="DIR[@REV]", hidden=True)] = None,
+    target: TargetOption = None,
+    contract: ContractOption = None,
+    takes: TakesOption = None,
+    finish: FinishOption = None,
+    setup: SetupOption = None,
+    argument: ArgumentOption = None,
+    returns: ReturnsOption = None,
+    probe: Annotated[list[str] | None, typer.Option("--probe", help="Only this probe (may be repeated).")] = None,
+    python: PythonOption = None,
+    device: DeviceOption = "auto",
+    config: ConfigOption = None,
+    tickets: TicketsOption = None,
+    batch: BatchOption = None,
+    agent: AgentOption = None,
+    time_limit: TimeLimitOption = 120.0,
+    fail_on: FailOnOption = "P4",
+    as_json: JsonOption = False,
+) -> None:
+    """Audit a checkout: find its gradient collectors, run the probes, and file a ticket for each finding.
+
+    Without CHECKOUT the bundled specimen is audited, into the folder auditkit-demo.
+    """
+    from auditkit.cli.report import finish_run, progress_on_terminal
+    from auditkit.model.enums import DeviceChoice, Severity
+    from auditkit.probing.checkout import parse_checkout
+    from auditkit.workflows.audit import AuditRequest, specimen_dir
+    from auditkit.workflows.audit import audit as run_audit
+
+    named = checkout or checkout_option
+    lowest = choose(Severity, fail_on.upper(), [severity.value for severity in Severity])
+    chosen = choose(DeviceChoice, device, [choice.value for choice in DeviceChoice])
+    demo = named is None and config is None
+    folder = specimen_dir() if demo else parse_checkout(named).directory if named else None
+    configuration = read_configuration(config, folder)
+    where = named or configuration.checkout or str(folder or Path())
+    request = AuditRequest(
+        checkout=where,
+        config=configuration,
+        python=python,
+        targets=make_targets(target, configuration, contract, takes, finish, setup, argument, returns),
+        probes=tuple(probe or ()),
+        device=chosen,
+        time_limit_s=time_limit,
+        tickets=tickets or configuration.tickets or (DEMO_FOLDER / "tickets" if demo else Path("tickets")),
+        batch=batch,
+        agent=agent,
+        command=typed_command(),
+        label="bundled specimen" if demo else None,
+    )
+    with progress_on_terminal() as progress:
+        run = run_audit(request, progress)
+    finish_run(run, lowest, as_json, request.tickets)

@@ -1,0 +1,52 @@
+"""`auditkit init`: find the collectors of a checkout and write an auditkit.yaml."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from auditkit.cli.common import JsonOption, complain, run_or_exit, say, say_json
+from auditkit.cli.options import PythonOption
+
+EXAMPLE = "Example: auditkit init ../trainer --output auditkit.yaml"
+
+
+@run_or_exit
+def init(
+    checkout: Annotated[str, typer.Argument(metavar="[CHECKOUT[@REV]]", help="The code to read.")] = ".",
+    python: PythonOption = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="FILE", help="Where to write; default: in the checkout.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Read a checkout's source for gradient collectors, try each one, and write what was learnt."""
+    from auditkit.cli.report import progress_on_terminal
+    from auditkit.workflows.init import init as run_init
+
+    with progress_on_terminal() as progress:
+        done = run_init(checkout, python, output, progress.trying)
+    trials = done.found.trials
+    if as_json:
+        listed = [
+            {
+                "call": trial.target.call,
+                "works": trial.works,
+                "contract": trial.target.contract.value if trial.target.contract else None,
+                "takes": trial.target.takes.value if trial.target.takes else None,
+                "finish": trial.target.finish,
+                "setup": trial.target.setup,
+                "message": trial.message,
+            }
+            for trial in trials
+        ]
+        say_json({"schema_version": 1, "path": str(done.path), "candidates": listed})
+        return
+    for trial in trials:
+        if trial.works and trial.target.contract and trial.target.takes:
+            say(f"{trial.target.call}  {trial.target.contract.value}, takes {trial.target.takes.value}")
+        else:
+            complain(f"could not be fed: {trial.target.call}: {trial.message}")
+    say(f"wrote {done.path}: {sum(trial.works for trial in trials)} targets. Next: auditkit audit --config {done.path}")

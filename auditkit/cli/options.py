@@ -1,0 +1,142 @@
+"""The options that `audit` and `probe run` share, and what is made of them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from auditkit.model.target import Target
+    from auditkit.store.config import Config
+
+PythonOption = Annotated[
+    str | None,
+    typer.Option("--python", metavar="PATH", help="Interpreter of the checkout; default: its .venv, venv, this one."),
+]
+ConfigOption = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="An auditkit.yaml to read.")]
+DeviceOption = Annotated[
+    str, typer.Option("--device", metavar="auto|cuda|cpu|simulated", help="Where probes run.", show_default=True)
+]
+TargetOption = Annotated[
+    list[str] | None,
+    typer.Option("--target", metavar="MODULE:FUNCTION", help="A collector, or the name of a configured one."),
+]
+ContractOption = Annotated[str | None, typer.Option("--contract", help="What it promises, such as grad_norm.")]
+TakesOption = Annotated[
+    str | None,
+    typer.Option("--takes", help="module, parameters, named_parameters or gradients; default: found by trying."),
+]
+FinishOption = Annotated[
+    str | None, typer.Option("--finish", metavar="MODULE:FUNCTION", help="The step that reads an asynchronous answer.")
+]
+SetupOption = Annotated[
+    str | None, typer.Option("--setup", metavar="METHOD", help="The method that takes a monitor's modules.")
+]
+ArgumentOption = Annotated[
+    list[str] | None, typer.Option("--argument", metavar="NAME=VALUE", help="A further argument; VALUE may be JSON.")
+]
+ReturnsOption = Annotated[
+    list[str] | None, typer.Option("--returns", metavar="ROLE=FIELD", help="Which field is the norm, nan_count, ...")
+]
+BatchOption = Annotated[int | None, typer.Option("--batch", min=0, help="Batch number of new tickets.")]
+AgentOption = Annotated[str | None, typer.Option("--agent", help="Who files: pytorch, codereview, drl, or a code.")]
+TimeLimitOption = Annotated[float, typer.Option("--time-limit", min=0.1, help="Seconds for each probe.")]
+FailOnOption = Annotated[str, typer.Option("--fail-on", metavar="P0..P4", help="Exit 1 from this severity on.")]
+
+
+def read_configuration(explicit: Path | None, folder: Path | None) -> Config:
+    """The named configuration, else the checkout's own auditkit.yaml, else an empty one."""
+    from auditkit.probing.catalog import load_catalog
+    from auditkit.store.config import Config, find_config, read_config
+
+    path = explicit or (find_config(folder) if folder is not None else None)
+    if path is None:
+        return Config()
+    catalog = load_catalog()
+    thresholds = sorted({name for probe in catalog.values() for name in probe.policy})
+    own_probes = read_config(path).probes_dir
+    return read_config(path, [*load_catalog(own_probes)], thresholds)
+
+
+def make_targets(
+    names: list[str] | None,
+    config: Config,
+    contract: str | None = None,
+    takes: str | None = None,
+    finish: str | None = None,
+    setup: str | None = None,
+    arguments: list[str] | None = None,
+    returns: list[str] | None = None,
+) -> tuple[Target, ...]:
+    """The targets that the options name: configured ones by name, others built from the options.
+
+    Raises BadInputError for options that do not fit together.
+    """
+    from auditkit.cli.common import choose
+    from auditkit.errors import BadInputError, nearest_names
+    from auditkit.model.enums import Contract, Takes
+    from auditkit.model.target import Target
+
+    details = [contract, takes, finish, setup, arguments, returns]
+    if not names:
+        if any(details):
+            raise BadInputError(
+                "--contract, --takes and the like describe a target", "--target package.module:function"
+            )
+        return ()
+    configured = {target.name: target for target in config.targets if target.name}
+    made = []
+    for name in names:
+        if name in configured:
+            made.append(configured[name])
+        elif ":" not in name or name.startswith(":") or name.endswith(":"):
+            near = nearest_names(name, configured)
+            hint = f"did you mean {', '.join(near)}?" if near else "a target is package.module:function"
+            raise BadInputError(f"no target is called '{name}'", hint)
+        else:
+            made.append(
+                Target(
+                    call=name,
+                    contract=choose(Contract, contract, [c.value for c in Contract]) if contract else None,
+                    takes=choose(Takes, takes, [t.value for t in Takes]) if takes else None,
+                    finish=finish,
+                    setup=setup,
+                    arguments=_pairs(arguments, "--argument", _plain_value),
+                    returns=_pairs(returns, "--returns", str),
+                )
+            )
+    return tuple(made)
+
+
+def _pairs(texts: list[str] | None, option: str, read: Any) -> dict[str, Any]:
+    from auditkit.errors import BadInputError
+
+    found = {}
+    for text in texts or []:
+        name, separator, value = text.partition("=")
+        if not separator or not name:
+            raise BadInputError(f"{option} {text}: not of the form name=value")
+        found[name] = read(value)
+    return found
+
+
+def _plain_value(text: str) -> Any:
+    """JSON where it is JSON, Python's True, False and None, and text otherwise."""
+    named = {"True": True, "False": False, "None": None}
+    if text in named:
+        return named[text]
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def typed_command() -> str:
+    """What the user ran, for the tickets' appendix."""
+    import shlex
+
+    return shlex.join(["auditkit", *sys.argv[1:]])

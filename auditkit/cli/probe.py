@@ -1,0 +1,170 @@
+"""`auditkit probe`: the catalog, one probe's page, and single probes on named targets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from auditkit.cli.common import JsonOption, choose, run_or_exit, say, say_json
+from auditkit.cli.options import (
+    AgentOption,
+    ArgumentOption,
+    BatchOption,
+    ConfigOption,
+    ContractOption,
+    DeviceOption,
+    FailOnOption,
+    FinishOption,
+    PythonOption,
+    ReturnsOption,
+    SetupOption,
+    TakesOption,
+    TargetOption,
+    TimeLimitOption,
+    make_targets,
+    read_configuration,
+    typed_command,
+)
+
+if TYPE_CHECKING:
+    from auditkit.model.probe import ProbeInfo
+
+app = typer.Typer(
+    name="probe",
+    help="List, read and run single probes.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    epilog="Example: auditkit probe list",
+)
+
+
+@app.command("list", epilog="Example: auditkit probe list --json")
+@run_or_exit
+def list_probes(config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """List the probes: what each one proves, and which contracts it covers."""
+    probes = list(_catalog(config).values())
+    if as_json:
+        say_json({"schema_version": 1, "probes": [_as_json(probe) for probe in probes]})
+        return
+    width = max(len(probe.id) for probe in probes)
+    for probe in probes:
+        say(f"{probe.severity.value}  {probe.id:<{width}}  {probe.title}")
+
+
+@app.command("show", epilog="Example: auditkit probe show norm_overflows_on_finite_grads")
+@run_or_exit
+def show_probe(
+    probe: Annotated[str, typer.Argument(metavar="ID", help="A probe's id.")],
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what a probe asks, how it measures, what it cannot see, and the fix it recommends."""
+    from auditkit.probing.catalog import select
+
+    info = select(_catalog(config), [probe])[0]
+    if as_json:
+        say_json({"schema_version": 1, "probe": _as_json(info)})
+        return
+    say(f"{info.id}, version {info.version}, {info.severity.value}, {info.lifecycle}\n{info.title}\n")
+    say(f"Contracts: {', '.join(contract.value for contract in info.contracts)}")
+    for title, text in (
+        ("Why", info.motivation),
+        ("How", info.method),
+        ("What it cannot see", info.limits),
+        ("Recommended fix", info.remediation),
+    ):
+        say(f"\n{title}:\n{_wrapped(text)}")
+    if info.remediation_code:
+        say("\n" + "\n".join("    " + line for line in info.remediation_code.rstrip().splitlines()))
+
+
+@app.command(
+    "run",
+    epilog="Example: auditkit probe run norm_overflows_on_finite_grads --checkout ../trainer "
+    "--target trainer.stats:grad_norm --takes module --json",
+)
+@run_or_exit
+def run_probes(
+    probes: Annotated[list[str], typer.Argument(metavar="ID...", help="Probe ids, or files of probes.")],
+    checkout: Annotated[str, typer.Option("--checkout", metavar="DIR[@REV]", help="The code under audit.")] = ".",
+    target: TargetOption = None,
+    contract: ContractOption = None,
+    takes: TakesOption = None,
+    finish: FinishOption = None,
+    setup: SetupOption = None,
+    argument: ArgumentOption = None,
+    returns: ReturnsOption = None,
+    python: PythonOption = None,
+    device: DeviceOption = "auto",
+    config: ConfigOption = None,
+    tickets: Annotated[
+        Path | None, typer.Option("--tickets", metavar="DIR", help="File what reproduces there.")
+    ] = None,
+    batch: BatchOption = None,
+    agent: AgentOption = None,
+    time_limit: TimeLimitOption = 120.0,
+    fail_on: FailOnOption = "P4",
+    as_json: JsonOption = False,
+) -> None:
+    """Run the named probes. Files tickets only with --tickets."""
+    from auditkit.cli.report import finish_run, progress_on_terminal
+    from auditkit.model.enums import DeviceChoice, Severity
+    from auditkit.probing.checkout import parse_checkout
+    from auditkit.workflows.audit import AuditRequest, audit
+
+    lowest = choose(Severity, fail_on.upper(), [severity.value for severity in Severity])
+    chosen = choose(DeviceChoice, device, [choice.value for choice in DeviceChoice])
+    configuration = read_configuration(config, parse_checkout(checkout).directory)
+    where = configuration.checkout if checkout == "." and configuration.checkout else checkout
+    request = AuditRequest(
+        checkout=where,
+        config=configuration,
+        python=python,
+        targets=make_targets(target, configuration, contract, takes, finish, setup, argument, returns),
+        probes=tuple(probes),
+        device=chosen,
+        time_limit_s=time_limit,
+        tickets=tickets,
+        batch=batch,
+        agent=agent,
+        command=typed_command(),
+    )
+    with progress_on_terminal() as progress:
+        run = audit(request, progress)
+    finish_run(run, lowest, as_json, tickets)
+
+
+def _catalog(config: Path | None) -> dict[str, ProbeInfo]:
+    from auditkit.probing.catalog import load_catalog
+
+    return load_catalog(read_configuration(config, None).probes_dir)
+
+
+def _as_json(probe: ProbeInfo) -> dict[str, object]:
+    return {
+        "id": probe.id,
+        "version": probe.version,
+        "title": probe.title,
+        "contracts": [contract.value for contract in probe.contracts],
+        "categories": list(probe.categories),
+        "agent": probe.agent,
+        "severity": probe.severity.value,
+        "lifecycle": probe.lifecycle,
+        "instrument": probe.instrument,
+        "motivation": probe.motivation,
+        "method": probe.method,
+        "limits": probe.limits,
+        "remediation": probe.remediation,
+        "remediation_code": probe.remediation_code,
+        "verification": list(probe.verification),
+        "measurements": dict(probe.units),
+        "policy": dict(probe.policy),
+    }
+
+
+def _wrapped(text: str) -> str:
+    import textwrap
+
+    return textwrap.fill(text, 96, initial_indent="  ", subsequent_indent="  ")

@@ -1,0 +1,121 @@
+"""How a finished run is shown: lines for people, one JSON document for programs, progress while it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from auditkit.cli.common import complain, say, say_json, wants_colour
+
+if TYPE_CHECKING:
+    from auditkit.model.enums import Severity
+    from auditkit.model.run import ProbeResult, Run
+    from auditkit.workflows.audit import Progress
+
+_COLOURS = {"P0": "bright_red", "P1": "red", "P2": "yellow", "P3": "cyan", "P4": "bright_black"}
+
+
+def finish_run(run: Run, fail_on: Severity, as_json: bool, tickets: Path | None) -> None:
+    """Print the run and end with its exit code."""
+    from auditkit.workflows.audit import exit_code, load_failure
+
+    if as_json:
+        say_json(run.to_json())
+    else:
+        print_run(run, tickets)
+    for note in run.notes:
+        complain(f"note: {note}")
+    failure = load_failure(run)
+    if failure is not None:
+        complain(f"error: {failure.message}")
+    raise typer.Exit(int(exit_code(run, fail_on)))
+
+
+def print_run(run: Run, tickets: Path | None) -> None:
+    """The run as text: a block for each target, its findings first, and a summary."""
+    environment = run.environment
+    revision = f" at {environment.revision[:12]}" if environment.revision else ""
+    dirty = " with uncommitted changes" if environment.dirty else ""
+    torch = f"torch {environment.torch}, " if environment.torch else ""
+    say(f"{environment.checkout}{revision}{dirty}: {torch}{_devices(run)}")
+    for target in dict.fromkeys(result.target for result in run.results):
+        say("")
+        say(target)
+        _print_target([result for result in run.results if result.target == target])
+    say("")
+    _print_summary(run, tickets)
+
+
+def _devices(run: Run) -> str:
+    """Where the numbers come from, in one phrase."""
+    used = {result.device for result in run.results if result.measurements}
+    words = {"cuda": run.environment.device_name, "cpu": "measured on the CPU", "simulated": "device traffic simulated"}
+    return ", ".join(words[device] for device in ("cuda", "cpu", "simulated") if device in used) or "nothing measured"
+
+
+def _print_target(results: list[ProbeResult]) -> None:
+    findings = sorted((r for r in results if r.severity), key=lambda r: (str(r.severity), r.probe))
+    for result in findings:
+        where = f"{result.location.file}:{result.location.line}" if result.location else "no line"
+        ticket = f"  {result.ticket} {result.ticket_action}" if result.ticket else ""
+        evidence = result.evidence.value if result.evidence else ""
+        say_severity(str(result.severity), f"{result.probe}  {where}  {evidence}{ticket}")
+        say(f"      {result.message}")
+    for result in results:
+        if result.outcome.value in ("error", "unavailable"):
+            reason = f" ({result.reason.value})" if result.reason else ""
+            say(f"  {result.outcome.value}{reason}  {result.probe}: {result.message}")
+    for outcome, label in (("not_reproduced", "not reproduced"), ("not_applicable", "not applicable")):
+        names = [result.probe for result in results if result.outcome.value == outcome]
+        if names:
+            say(f"  {label}: {', '.join(sorted(names))}")
+
+
+def say_severity(severity: str, text: str) -> None:
+    """A line that starts with a severity, coloured on a terminal."""
+    if not wants_colour():
+        say(f"  {severity}  {text}")
+        return
+    from auditkit.model.text import inert
+
+    typer.echo("  " + typer.style(severity, fg=_COLOURS[severity], bold=True) + "  " + inert(text))
+
+
+def _print_summary(run: Run, tickets: Path | None) -> None:
+    counts = Counter(result.outcome.value for result in run.results)
+    targets = len({result.target for result in run.results})
+    listed = ", ".join(f"{count} {outcome.replace('_', ' ')}" for outcome, count in sorted(counts.items()))
+    say(f"{targets} target{'s' if targets != 1 else ''}, {len(run.results)} results: {listed}")
+    actions = Counter(result.ticket_action for result in run.results if result.ticket)
+    if tickets is not None and actions:
+        done = ", ".join(f"{count} {action}" for action, count in sorted(actions.items()))
+        say(f"tickets in {tickets}: {done}")
+
+
+@contextlib.contextmanager
+def progress_on_terminal() -> Iterator[Progress]:
+    """Progress on stderr while the block runs, where stderr is a terminal; silence elsewhere."""
+    from auditkit.workflows.audit import Progress
+
+    if not sys.stderr.isatty():
+        yield Progress()
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    columns = (BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reading the checkout", total=None)
+        yield Progress(
+            targets_known=lambda targets, probes: bar.update(task, total=len(targets) * probes, completed=0),
+            trying=lambda call: bar.update(task, description=f"trying {escape(call)}"),
+            probe_started=lambda call, probe: bar.update(task, advance=1, description=f"{escape(call)} {probe}"),
+        )

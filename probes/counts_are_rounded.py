@@ -51,7 +51,7 @@ def measure(ctx):
     for kind in kinds:
         for exponent in _EXPONENTS:
             planted = 2**exponent + 1
-            elements = planted + 2
+            elements = planted + 24
             fill, special = _VALUES[kind]
             error = _read_count(ctx, kind, elements, fill, special, planted) - planted
             case = {"kind": kind, "as": ctx.role(kind).kind, "planted": planted, "elements": elements}
@@ -68,7 +68,9 @@ def _read_count(ctx, kind, elements, fill, special, planted):
     """The count that the answer states; a fraction as the nearest integer number of elements."""
     role = ctx.role(kind)
     value = ctx.answer(ctx.special_gradients(elements, fill, special, planted)).get(role.path)
-    if value is None or value != value:
+    if value is None:
+        raise ctx.NotApplicable("its answer to other gradients has no field {}".format(role.path or "of its own"))
+    if value != value:
         return -1
     return round(value * elements) if role.kind == "fraction" else int(value)
 

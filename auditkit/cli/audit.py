@@ -23,6 +23,7 @@ from auditkit.cli.options import (
     TakesOption,
     TargetOption,
     TimeLimitOption,
+    VerboseOption,
     make_targets,
     read_configuration,
     typed_command,
@@ -54,6 +55,7 @@ def audit(
     agent: AgentOption = None,
     time_limit: TimeLimitOption = 120.0,
     fail_on: FailOnOption = "P4",
+    verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Audit a checkout: find its gradient collectors, run the probes, and file a ticket for each finding.
@@ -62,6 +64,7 @@ def audit(
     """
     from auditkit.cli.report import finish_run, progress_on_terminal
     from auditkit.model.enums import DeviceChoice, Severity
+    from auditkit.model.run import BUNDLED
     from auditkit.probing.checkout import parse_checkout
     from auditkit.workflows.audit import AuditRequest, specimen_dir
     from auditkit.workflows.audit import audit as run_audit
@@ -85,8 +88,8 @@ def audit(
         batch=batch,
         agent=agent,
         command=typed_command(),
-        label="bundled specimen" if demo else None,
+        label=BUNDLED if demo else None,
     )
     with progress_on_terminal() as progress:
         run = run_audit(request, progress)
-    finish_run(run, lowest, as_json, request.tickets)
+    finish_run(run, lowest, as_json, request.tickets, verbose)

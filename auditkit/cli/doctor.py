@@ -38,11 +38,9 @@ def doctor(
     say(f"auditkit {__version__}")
     say(f"interpreter  {interpreter} (Python {found.environment['python']})")
     say(f"torch        {found.environment['torch']}")
-    say(
-        f"CUDA device  {found.environment.get('device_name') or 'none: traffic is simulated, memory is the CPU allocator'}"
-    )
+    device = found.environment.get("device_name") or "none: device traffic is simulated"
+    say(f"CUDA device  {device}")
     say(f"git          {'found' if git_is_installed() else 'not found: DIR@REV cannot be read'}")
     for state in found.states:
-        say(
-            f"{state.device:<10}  {state.instrument:<9} {'ok, reads its toy' if state.works else 'no: ' + state.message}"
-        )
+        answer = "ok, reads its toy" if state.works else f"no: {state.message}"
+        say(f"{state.device:<10}  {state.instrument:<9} {answer}")

@@ -45,6 +45,7 @@ ReturnsOption = Annotated[
 BatchOption = Annotated[int | None, typer.Option("--batch", min=0, help="Batch number of new tickets.")]
 AgentOption = Annotated[str | None, typer.Option("--agent", help="Who files: pytorch, codereview, drl, or a code.")]
 TimeLimitOption = Annotated[float, typer.Option("--time-limit", min=0.1, help="Seconds for each probe.")]
+VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Name the probes that reproduced nothing.")]
 FailOnOption = Annotated[str, typer.Option("--fail-on", metavar="P0..P4", help="Exit 1 from this severity on.")]
 
 
@@ -89,6 +90,8 @@ def make_targets(
             )
         return ()
     configured = {target.name: target for target in config.targets if target.name}
+    if not any(details):
+        configured.update((target.call, target) for target in reversed(config.targets))
     made = []
     for name in names:
         if name in configured:

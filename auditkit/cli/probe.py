@@ -23,6 +23,7 @@ from auditkit.cli.options import (
     TakesOption,
     TargetOption,
     TimeLimitOption,
+    VerboseOption,
     make_targets,
     read_configuration,
     typed_command,
@@ -106,6 +107,7 @@ def run_probes(
     agent: AgentOption = None,
     time_limit: TimeLimitOption = 120.0,
     fail_on: FailOnOption = "P4",
+    verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run the named probes. Files tickets only with --tickets."""
@@ -133,7 +135,7 @@ def run_probes(
     )
     with progress_on_terminal() as progress:
         run = audit(request, progress)
-    finish_run(run, lowest, as_json, tickets)
+    finish_run(run, lowest, as_json, tickets, verbose)
 
 
 def _catalog(config: Path | None) -> dict[str, ProbeInfo]:

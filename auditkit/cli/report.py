@@ -15,20 +15,20 @@ from auditkit.cli.common import complain, say, say_json, wants_colour
 
 if TYPE_CHECKING:
     from auditkit.model.enums import Severity
-    from auditkit.model.run import ProbeResult, Run
+    from auditkit.model.run import ProbeResult, Run, TargetReading
     from auditkit.workflows.audit import Progress
 
 _COLOURS = {"P0": "bright_red", "P1": "red", "P2": "yellow", "P3": "cyan", "P4": "bright_black"}
 
 
-def finish_run(run: Run, fail_on: Severity, as_json: bool, tickets: Path | None) -> None:
+def finish_run(run: Run, fail_on: Severity, as_json: bool, tickets: Path | None, verbose: bool = False) -> None:
     """Print the run and end with its exit code."""
     from auditkit.workflows.audit import exit_code, load_failure
 
     if as_json:
         say_json(run.to_json())
     else:
-        print_run(run, tickets)
+        print_run(run, tickets, verbose)
     for note in run.notes:
         complain(f"note: {note}")
     failure = load_failure(run)
@@ -37,8 +37,11 @@ def finish_run(run: Run, fail_on: Severity, as_json: bool, tickets: Path | None)
     raise typer.Exit(int(exit_code(run, fail_on)))
 
 
-def print_run(run: Run, tickets: Path | None) -> None:
-    """The run as text: a block for each target, its findings first, and a summary."""
+def print_run(run: Run, tickets: Path | None, verbose: bool = False) -> None:
+    """The run as text: a block for each target, its findings first, and a summary.
+
+    `verbose` names the probes that reproduced nothing, and how each target was fed and read.
+    """
     environment = run.environment
     revision = f" at {environment.revision[:12]}" if environment.revision else ""
     dirty = " with uncommitted changes" if environment.dirty else ""
@@ -47,9 +50,24 @@ def print_run(run: Run, tickets: Path | None) -> None:
     for target in dict.fromkeys(result.target for result in run.results):
         say("")
         say(target)
-        _print_target([result for result in run.results if result.target == target])
+        for reading in run.targets:
+            if reading.target.call == target and (reading.found or verbose):
+                say(f"  {_how_it_is_read(reading)}")
+        _print_target([result for result in run.results if result.target == target], verbose)
     say("")
     _print_summary(run, tickets)
+
+
+def _how_it_is_read(reading: TargetReading) -> str:
+    """What trying the target showed: how it is fed, what it returns, which field is which."""
+    target = reading.target
+    takes = target.takes.value if target.takes else "nothing known"
+    parts = [target.contract.value if target.contract else "no contract", f"takes {takes}"]
+    parts += [f"set up by {target.setup}"] if target.setup else []
+    parts += [f"finished by {target.finish}"] if target.finish else []
+    parts += [f"{name}={value}" for name, value in target.arguments.items()]
+    roles = ", ".join(f"{role}: {path or 'the answer'}" for role, path in reading.roles.items())
+    return ", ".join(parts) + f"; returns {reading.answer or 'nothing'}" + (f" ({roles})" if roles else "")
 
 
 def _devices(run: Run) -> str:
@@ -59,7 +77,7 @@ def _devices(run: Run) -> str:
     return ", ".join(words[device] for device in ("cuda", "cpu", "simulated") if device in used) or "nothing measured"
 
 
-def _print_target(results: list[ProbeResult]) -> None:
+def _print_target(results: list[ProbeResult], verbose: bool) -> None:
     findings = sorted((r for r in results if r.severity), key=lambda r: (str(r.severity), r.probe))
     for result in findings:
         where = f"{result.location.file}:{result.location.line}" if result.location else "no line"
@@ -71,10 +89,20 @@ def _print_target(results: list[ProbeResult]) -> None:
         if result.outcome.value in ("error", "unavailable"):
             reason = f" ({result.reason.value})" if result.reason else ""
             say(f"  {result.outcome.value}{reason}  {result.probe}: {result.message}")
-    for outcome, label in (("not_reproduced", "not reproduced"), ("not_applicable", "not applicable")):
-        names = [result.probe for result in results if result.outcome.value == outcome]
-        if names:
-            say(f"  {label}: {', '.join(sorted(names))}")
+    for line in _without_finding(results, verbose):
+        say(f"  {line}")
+
+
+def _without_finding(results: list[ProbeResult], verbose: bool) -> list[str]:
+    """What did not reproduce and what does not apply: counted in one line, or named in two."""
+    named = {
+        label: sorted(result.probe for result in results if result.outcome.value == label.replace(" ", "_"))
+        for label in ("not reproduced", "not applicable")
+    }
+    if verbose:
+        return [f"{label}: {', '.join(probes)}" for label, probes in named.items() if probes]
+    counts = ", ".join(f"{len(probes)} {label}" for label, probes in named.items() if probes)
+    return [counts] if counts else []
 
 
 def say_severity(severity: str, text: str) -> None:
@@ -91,11 +119,15 @@ def _print_summary(run: Run, tickets: Path | None) -> None:
     counts = Counter(result.outcome.value for result in run.results)
     targets = len({result.target for result in run.results})
     listed = ", ".join(f"{count} {outcome.replace('_', ' ')}" for outcome, count in sorted(counts.items()))
-    say(f"{targets} target{'s' if targets != 1 else ''}, {len(run.results)} results: {listed}")
+    say(f"{_counted(targets, 'target')}, {_counted(len(run.results), 'result')}: {listed}")
     actions = Counter(result.ticket_action for result in run.results if result.ticket)
     if tickets is not None and actions:
         done = ", ".join(f"{count} {action}" for action, count in sorted(actions.items()))
         say(f"tickets in {tickets}: {done}")
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 @contextlib.contextmanager

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from auditkit.model.enums import Evidence, Outcome, Reason, Severity
 from auditkit.model.measurement import CodeExcerpt, Location, Measurement
 from auditkit.model.probe import ProbeInfo
+from auditkit.model.target import Target
 
 SCHEMA_VERSION = 1
 FINGERPRINT_SCHEME = 1
+BUNDLED = "bundled specimen"
+"""What stands for the checkout where auditkit's own specimen was audited."""
 
 
 def fingerprint(probe_id: str, target: str, ordinal: int = 0) -> str:
@@ -105,12 +108,40 @@ class ProbeResult:
 
 @dataclass(frozen=True)
 class Finding:
-    """A reproduced result with everything a ticket says about it."""
+    """A reproduced result with everything a ticket says about it.
+
+    `source` is the checkout's directory without a revision: where the question can be asked again.
+    """
 
     probe: ProbeInfo
     result: ProbeResult
     environment: Environment
     run_id: str
+    target: Target | None = None
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class TargetReading:
+    """A target as it was fed and read: what was configured, and what trying it showed.
+
+    `roles` maps `norm`, `zero`, `nan`, `inf` to the field of the answer that behaves so; `found` says
+    that reading the checkout's source found the target.
+    """
+
+    target: Target
+    roles: Mapping[str, str] = field(default_factory=dict)
+    answer: str = ""
+    found: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.target.name,
+            **self.target.to_json(),
+            "answer": self.answer,
+            "roles": dict(self.roles),
+            "found": self.found,
+        }
 
 
 @dataclass(frozen=True)
@@ -120,12 +151,14 @@ class Run:
     id: str
     environment: Environment
     results: tuple[ProbeResult, ...]
-    notes: tuple[str, ...] = field(default=())
+    targets: tuple[TargetReading, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
             "schema_version": SCHEMA_VERSION,
             "run": {"id": self.id, **self.environment.to_json()},
+            "targets": [reading.to_json() for reading in self.targets],
             "results": [result.to_json() for result in self.results],
             "summary": count_outcomes(self.results),
             "notes": list(self.notes),

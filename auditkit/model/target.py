@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,6 +32,19 @@ class Target:
     def qualified_name(self) -> str:
         """The name that fingerprints and reports use: never a line, never a file."""
         return self.call
+
+    def command_words(self) -> list[str]:
+        """The command-line options that name this target, so that anybody can ask again."""
+        words = ["--target", self.call]
+        for option, value in (("--contract", self.contract), ("--takes", self.takes)):
+            words += [option, value.value] if value else []
+        for option, text in (("--finish", self.finish), ("--setup", self.setup)):
+            words += [option, text] if text else []
+        for name, argument in self.arguments.items():
+            words += ["--argument", f"{name}={argument if isinstance(argument, str) else json.dumps(argument)}"]
+        for role, path in self.returns.items():
+            words += ["--returns", f"{role}={path}"]
+        return words
 
     def to_json(self) -> dict[str, Any]:
         """The request that the worker reads."""

@@ -9,6 +9,7 @@ from auditkit.model.measurement import CodeExcerpt, Location
 
 _LINES_BEFORE = 4
 _LINES_AFTER = 3
+_LONGEST_STATEMENT = 12
 _LONGEST_LINE = 240
 
 
@@ -22,23 +23,37 @@ def cut_excerpt(root: Path, location: Location) -> CodeExcerpt | None:
     lines = text.splitlines()
     if not 1 <= location.line <= len(lines):
         return None
-    first_allowed, last_allowed = _function_extent(text, location.line) or (1, len(lines))
-    first = max(first_allowed, location.line - _LINES_BEFORE)
-    last = min(last_allowed, location.line + _LINES_AFTER)
+    first, last = _extent(text, location.line, len(lines))
     return CodeExcerpt(location.file, first, tuple(line[:_LONGEST_LINE] for line in lines[first - 1 : last]))
 
 
-def _function_extent(text: str, line: int) -> tuple[int, int] | None:
-    """First and last line of the innermost function around `line`."""
+def _extent(text: str, line: int, line_count: int) -> tuple[int, int]:
+    """The lines to show: some around `line`, with whole statements where they are short, within its function."""
+    nodes = _nodes_around(text, line)
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    statements = [node for node in nodes if not hasattr(node, "body")]
+    first, last = line - _LINES_BEFORE, line + _LINES_AFTER
+    if statements and _last(statements[-1]) - statements[-1].lineno < _LONGEST_STATEMENT:
+        first, last = min(first, statements[-1].lineno), max(last, _last(statements[-1]))
+    if functions:
+        first, last = max(first, _first(functions[-1])), min(last, _last(functions[-1]))
+    return max(1, first), min(last, line_count)
+
+
+def _nodes_around(text: str, line: int) -> list[ast.stmt]:
+    """Every statement that holds `line`, outermost first."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
-        return None
-    found: tuple[int, int] | None = None
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-            last = node.end_lineno or node.lineno
-            if first <= line <= last and (found is None or first > found[0]):
-                found = (first, last)
-    return found
+        return []
+    around = [node for node in ast.walk(tree) if isinstance(node, ast.stmt) and _first(node) <= line <= _last(node)]
+    return sorted(around, key=_first)
+
+
+def _first(node: ast.stmt) -> int:
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
+
+
+def _last(node: ast.stmt) -> int:
+    return node.end_lineno or node.lineno

@@ -13,7 +13,7 @@ from auditkit.model.enums import Evidence
 from auditkit.model.ids import TicketId, agent_name, id_parts
 from auditkit.model.measurement import Location, Measurement
 from auditkit.model.probe import CATEGORIES
-from auditkit.model.run import Finding
+from auditkit.model.run import BUNDLED, Finding
 from auditkit.model.text import inert, inert_line
 from auditkit.model.ticket import LineRange, Status, Ticket
 from auditkit.model.units import format_value
@@ -116,9 +116,13 @@ def render_evidence(finding: Finding, history: Iterable[str] = ()) -> bytes:
 
 
 def check_command(finding: Finding) -> str:
-    """The command that asks the same question again of the checkout as it is then."""
-    words = ["auditkit", "probe", "run", finding.result.probe]
-    words += ["--checkout", finding.environment.checkout or ".", "--target", finding.result.target]
+    """The command that asks the same question again, of the checkout as it is then: without the revision."""
+    target = finding.target.command_words() if finding.target else ["--target", finding.result.target]
+    if finding.environment.checkout == BUNDLED:
+        words = ["auditkit", "audit", "--probe", finding.result.probe, *target[:2]]
+    else:
+        checkout = finding.source or finding.environment.checkout or "."
+        words = ["auditkit", "probe", "run", finding.result.probe, "--checkout", checkout, *target]
     return " ".join(shlex.quote(inert_line(word)) for word in words)
 
 

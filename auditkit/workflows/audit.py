@@ -8,18 +8,19 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import repeat
 from pathlib import Path
 
 import auditkit
 from auditkit.assets import bundled_dir
 from auditkit.errors import AuditkitError, BadInputError, ExitCode, NothingMeasuredError, TargetNotLoadedError
-from auditkit.model.enums import DeviceChoice, Outcome, Severity
+from auditkit.model.enums import Contract, DeviceChoice, Outcome, Severity, Takes
 from auditkit.model.ids import agent_code
 from auditkit.model.probe import ProbeInfo
-from auditkit.model.run import Environment, Finding, ProbeResult, Run, fingerprint
+from auditkit.model.run import Environment, Finding, ProbeResult, Run, TargetReading, fingerprint
 from auditkit.model.target import Target
 from auditkit.probing.catalog import load_catalog, select
-from auditkit.probing.checkout import OpenCheckout, import_roots, open_checkout
+from auditkit.probing.checkout import OpenCheckout, import_roots, open_checkout, parse_checkout
 from auditkit.probing.results import DEFAULT_TIME_LIMIT_S, Setting, TargetRun
 from auditkit.probing.runner import run_target
 from auditkit.rendering.ticket import render_evidence, render_ticket
@@ -87,7 +88,8 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
         runs = list(_run_all(targets, probes, setting, progress))
     environment = _environment(request, opened, setting, runs)
     results = _judged(runs, targets, request.config.severity, {probe.id: probe for probe in probes})
-    run = Run(_run_id(), environment, results, (*opened.notes, *notes, *_run_notes(runs)))
+    readings = tuple(map(_reading, targets, runs, repeat(not (request.targets or request.config.targets))))
+    run = Run(_run_id(), environment, results, readings, (*opened.notes, *notes, *_run_notes(runs)))
     return _filed(run, repository, request, {probe.id: probe for probe in probes})
 
 
@@ -150,6 +152,21 @@ def _run_all(
         raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _reading(target: Target, run: TargetRun, found: bool) -> TargetReading:
+    """The target with what its plan found out, where there is one."""
+    if run.plan is None:
+        return TargetReading(target, found=found)
+    plan = run.plan
+    learnt = replace(
+        target,
+        contract=Contract(plan["contract"]),
+        takes=Takes(plan["feed"]["takes"]),
+        setup=plan["feed"]["setup"] or target.setup,
+    )
+    roles = {role: entry["path"] for role, entry in plan["roles"].items()}
+    return TargetReading(learnt, roles, plan["answer_kind"], found)
 
 
 def _environment(
@@ -218,11 +235,14 @@ def _filed(run: Run, repository: Repository | None, request: AuditRequest, probe
     if repository is None:
         return run
     results, notes = [], list(run.notes)
-    for result in run.results:
+    spec = parse_checkout(request.checkout)
+    source = spec.text.removesuffix(f"@{spec.revision}") if spec.revision else spec.text
+    targets = [reading.target for reading in run.targets for _ in probes]
+    for result, target in zip(run.results, targets, strict=True):
         if result.outcome is not Outcome.REPRODUCED:
             results.append(result)
             continue
-        finding = Finding(probes[result.probe], result, run.environment, run.id)
+        finding = Finding(probes[result.probe], result, run.environment, run.id, target, source)
         try:
             filed = file_finding(repository, _filing(finding, request))
         except BadInputError as error:

@@ -64,8 +64,13 @@ class Context:
         return self.place(gradients.make_gradients(tensors, elements, dtype, magnitude))
 
     def special_gradients(self, elements: int, fill: float, special: float, special_count: int) -> List[Any]:
-        """One float32 gradient with `special_count` leading elements of `special`."""
-        return self.place([gradients.with_values(elements, fill, special, special_count)])
+        """Three float32 gradients of `elements` in all; the last begins with `special_count` of `special`.
+
+        The special values lie where `benign` plants them, for answers that list every tensor.
+        """
+        small = [torch.full(tuple(grad.shape), fill) for grad in gradients.benign()[:2]]
+        rest = elements - sum(grad.numel() for grad in small)
+        return self.place([*small, gradients.with_values(rest, fill, special, special_count)])
 
     def benign(self, **planted: int) -> List[Any]:
         """Three small standard-normal gradients; `zeros`, `nans`, `infs` plant special values."""

@@ -52,5 +52,8 @@ class TargetNotLoadedError(AuditkitError):
 
 
 def nearest_names(name: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """The known names closest to `name`, best first, for "did you mean" hints."""
-    return difflib.get_close_matches(name, list(known), n=most, cutoff=0.4)
+    """The known names closest to `name`, best first, for "did you mean" hints; then those that hold it."""
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=most, cutoff=0.4)
+    holding = [other for other in names if len(name) > 2 and name.lower() in other.lower() and other not in close]
+    return [*close, *holding][:most]

@@ -15,7 +15,8 @@ PROBE = {
     "method": "Synchronisations of the collecting step alone, without the step that finishes it, at 4 and 64 tensors. "
     "Applies to functions whose name ends in _async, that have a finishing step, or whose docstring says so.",
     "limits": "A promise made only in a document outside the code is not known here; name the finishing step to ask.",
-    "remediation": "Return device tensors and read them in the finishing step, once, after the stream has been waited for.",
+    "remediation": "Return device tensors and read them in the finishing step, once, after the stream has been "
+    "waited for.",
     "remediation_code": """import torch
 
 

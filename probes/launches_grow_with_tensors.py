@@ -16,7 +16,8 @@ PROBE = {
     "On a CPU and in simulation an operator that launches at least one kernel counts once.",
     "limits": "Without a device an operator that launches several kernels counts once, and a foreach operator counts "
     "once although CUDA packs about a hundred tensors into each launch: hence the policy's small slope.",
-    "remediation": "Use the foreach operators, which pack many tensors into one launch, and reduce their stacked results.",
+    "remediation": "Use the foreach operators, which pack many tensors into one launch, and reduce their stacked "
+    "results.",
     "remediation_code": """import torch
 
 

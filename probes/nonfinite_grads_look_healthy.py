@@ -49,7 +49,11 @@ def measure(ctx):
             yield ctx.measurement("visible", True, "truth", kind=kind, by="raises " + str(error)[:80])
             continue
         signals = explicit_signals(ctx, sound, answer)
-        numbers = [path or "the answer" for path, value in answer.items() if isinstance(value, float) and not math.isfinite(value)]
+        numbers = [
+            path or "the answer"
+            for path, value in answer.items()
+            if isinstance(value, float) and not math.isfinite(value)
+        ]
         has_health = bool(ctx.plan.health)
         visible = bool(signals) or (bool(numbers) and not has_health)
         by = ", ".join(signals or ([] if has_health else numbers)) or "nothing"

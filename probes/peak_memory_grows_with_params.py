@@ -17,8 +17,8 @@ PROBE = {
     "and Python memory is counted apart at 10M. Larger sizes are extrapolated from the line through the last two.",
     "limits": "Memory that a library takes from the system without the allocator or tracemalloc stays unseen. CPU "
     "kernels allocate temporaries that CUDA kernels may not, and the other way round.",
-    "remediation": "Reduce each tensor where it lies, and keep only scalars: count with torch.count_nonzero (bool.sum() "
-    "builds an int64 copy, 8 bytes an element), take norms with torch._foreach_norm, read everything once at the end.",
+    "remediation": "Reduce each tensor where it lies, keep only scalars: count with torch.count_nonzero (bool.sum() "
+    "builds an int64 copy, 8 bytes an element), take norms with torch._foreach_norm, read all once at the end.",
     "remediation_code": """import torch
 
 

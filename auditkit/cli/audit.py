@@ -24,8 +24,8 @@ from auditkit.cli.options import (
     TargetOption,
     TimeLimitOption,
     VerboseOption,
+    check_ticket_ids,
     make_targets,
-    read_configuration,
     typed_command,
 )
 
@@ -46,7 +46,9 @@ def audit(
     setup: SetupOption = None,
     argument: ArgumentOption = None,
     returns: ReturnsOption = None,
-    probe: Annotated[list[str] | None, typer.Option("--probe", help="Only this probe (may be repeated).")] = None,
+    probe: Annotated[
+        list[str] | None, typer.Option("--probe", metavar="ID", help="Only this probe (may be repeated).")
+    ] = None,
     python: PythonOption = None,
     device: DeviceOption = "auto",
     config: ConfigOption = None,
@@ -65,17 +67,17 @@ def audit(
     from auditkit.cli.report import finish_run, progress_on_terminal
     from auditkit.model.enums import DeviceChoice, Severity
     from auditkit.model.run import BUNDLED
-    from auditkit.probing.checkout import parse_checkout
     from auditkit.workflows.audit import AuditRequest, specimen_dir
     from auditkit.workflows.audit import audit as run_audit
+    from auditkit.workflows.configuration import read_configuration
 
     named = checkout or checkout_option
-    lowest = choose(Severity, fail_on.upper(), [severity.value for severity in Severity])
-    chosen = choose(DeviceChoice, device, [choice.value for choice in DeviceChoice])
+    check_ticket_ids(batch, agent)
+    lowest = choose(Severity, fail_on.upper(), [severity.value for severity in Severity], "severity")
+    chosen = choose(DeviceChoice, device, [choice.value for choice in DeviceChoice], "device")
     demo = named is None and config is None
-    folder = specimen_dir() if demo else parse_checkout(named).directory if named else None
-    configuration = read_configuration(config, folder)
-    where = named or configuration.checkout or str(folder or Path())
+    configuration = read_configuration(config, specimen_dir() if demo else named)
+    where = named or configuration.checkout or str(specimen_dir() if demo else Path())
     request = AuditRequest(
         checkout=where,
         config=configuration,

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from auditkit.store.repository import Repository
 
 DEFAULT_TICKETS = Path("tickets")
+INTERRUPTED = 130
+"""What a shell reports for a program that Ctrl-C ended."""
 
 TicketsOption = Annotated[
     Path | None,
@@ -27,7 +29,10 @@ _R = TypeVar("_R")
 
 
 def run_or_exit(command: Callable[_P, _R]) -> Callable[_P, _R]:
-    """A command whose AuditkitErrors become `error:` and `hint:` on stderr and the error's exit code."""
+    """A command whose AuditkitErrors become `error:` and `hint:` on stderr and the error's exit code.
+
+    Ctrl-C ends it with 130, after all that the command started is gone.
+    """
 
     @functools.wraps(command)
     def run(*args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -40,6 +45,10 @@ def run_or_exit(command: Callable[_P, _R]) -> Callable[_P, _R]:
             if error.hint:
                 complain(f"hint: {error.hint}")
             raise typer.Exit(int(error.exit_code)) from None
+        except KeyboardInterrupt:
+            # Typer would end with 130 too, but without a word.
+            complain("interrupted")
+            raise typer.Exit(INTERRUPTED) from None
 
     return run
 
@@ -58,7 +67,7 @@ def say_json(document: object) -> None:
     """One strict JSON document on stdout; in pure ASCII, so that no text in it can reach a terminal raw."""
     import json
 
-    sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")
+    _put(sys.stdout, json.dumps(document, indent=2, allow_nan=False) + "\n")
 
 
 def wants_colour() -> bool:
@@ -66,10 +75,10 @@ def wants_colour() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def choose(parse: Callable[[str], _R], text: str, known: Iterable[str]) -> _R:
+def choose(parse: Callable[[str], _R], text: str, known: Iterable[str], what: str = "") -> _R:
     """`parse(text)`, its ValueError turned into one that names the nearest of `known`.
 
-    Raises BadInputError.
+    The message is "no such `what`", or without it the error's own. Raises BadInputError.
     """
     from auditkit.errors import BadInputError, nearest_names
 
@@ -77,8 +86,9 @@ def choose(parse: Callable[[str], _R], text: str, known: Iterable[str]) -> _R:
         return parse(text)
     except ValueError as error:
         names = list(known)
-        near = nearest_names(text, names) or names
-        raise BadInputError(str(error), f"did you mean {', '.join(near)}?") from None
+        near = nearest_names(text, names)
+        hint = f"did you mean {', '.join(near)}?" if near else f"one of {', '.join(names)}"
+        raise BadInputError(f"no such {what}: '{text}'" if what else str(error), hint) from None
 
 
 def open_repository(tickets: Path | None) -> Repository:
@@ -88,7 +98,8 @@ def open_repository(tickets: Path | None) -> Repository:
 
     folder = tickets or DEFAULT_TICKETS
     if not folder.is_dir():
-        raise BadInputError(f"no tickets folder: {folder}", "name the folder: --tickets DIR")
+        problem = f"{folder} is no folder" if folder.exists() else f"no tickets folder: {folder}"
+        raise BadInputError(problem, "name the folder: --tickets DIR")
     return Repository(folder)
 
 
@@ -98,4 +109,18 @@ def _write(stream: IO[str], text: str) -> None:
     shown = inert(text) + "\n"
     encoding = getattr(stream, "encoding", None) or "utf-8"
     # A terminal in an ASCII locale gets escapes rather than a traceback.
-    stream.write(shown.encode(encoding, "backslashreplace").decode(encoding))
+    _put(stream, shown.encode(encoding, "backslashreplace").decode(encoding))
+
+
+def _put(stream: IO[str], text: str) -> None:
+    try:
+        stream.write(text)
+    except BrokenPipeError:
+        discard(stream)
+
+
+def discard(stream: IO[str]) -> None:
+    """Let a stream whose reader has left (`| head -1`) swallow the rest, so that the exit code is kept."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)

@@ -20,27 +20,22 @@ def doctor(
 ) -> None:
     """Check every instrument on every device, in the interpreter that probes would use."""
     from auditkit import __version__
-    from auditkit.errors import TargetNotLoadedError
-    from auditkit.probing.checkout import choose_interpreter, parse_checkout
-    from auditkit.probing.examine import examine
-    from auditkit.probing.git import git_is_installed
+    from auditkit.workflows.doctor import doctor as examine_machine
 
-    interpreter, _ = choose_interpreter(parse_checkout(checkout).directory, python)
-    found = examine(str(interpreter))
-    if found.failure:
-        raise TargetNotLoadedError(found.failure, found.hint or None)
+    machine = examine_machine(checkout, python)
+    found = machine.examination
     if as_json:
         states = [dict(vars(state)) for state in found.states]
-        machine = {key: value for key, value in found.environment.items() if key != "type"}
-        git = git_is_installed()
-        say_json({"schema_version": 1, "auditkit": __version__, "git": git, **machine, "instruments": states})
+        said = {key: value for key, value in found.environment.items() if key != "type"}
+        git = machine.has_git
+        say_json({"schema_version": 1, "auditkit": __version__, "git": git, **said, "instruments": states})
         return
     say(f"auditkit {__version__}")
-    say(f"interpreter  {interpreter} (Python {found.environment['python']})")
+    say(f"interpreter  {machine.interpreter} (Python {found.environment['python']})")
     say(f"torch        {found.environment['torch']}")
     device = found.environment.get("device_name") or "none: device traffic is simulated"
     say(f"CUDA device  {device}")
-    say(f"git          {'found' if git_is_installed() else 'not found: DIR@REV cannot be read'}")
+    say(f"git          {'found' if machine.has_git else 'not found: DIR@REV cannot be read'}")
     for state in found.states:
         answer = "ok, reads its toy" if state.works else f"no: {state.message}"
         say(f"{state.device:<10}  {state.instrument:<9} {answer}")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from auditkit.cli import audit, doctor, init, probe, ticket
+from auditkit.cli.common import wants_colour
 
 app = typer.Typer(
     name="auditkit",
@@ -15,6 +16,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
+    # Boxes are for a terminal; a pipe gets plain text, and does not wait for Rich to load.
+    rich_markup_mode="rich" if wants_colour() else None,
     epilog="Example: auditkit audit path/to/checkout@v1.2",
 )
 
@@ -44,13 +47,19 @@ app.command("doctor", epilog=doctor.EXAMPLE)(doctor.doctor)
 
 
 def main() -> None:
-    """Run the command line; Ctrl-C ends with 130 after everything it started is gone."""
+    """Run the command line. A reader that has left (`| head -1`) changes no exit code."""
+    from auditkit.cli.common import complain, discard
+    from auditkit.errors import ExitCode
+
     try:
         app()
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted; nothing was filed\n")
-        raise SystemExit(130) from None
-    except BrokenPipeError:
-        # The reader of our output has left: not our error, and no traceback for it.
-        sys.stderr.close()
-        raise SystemExit(1) from None
+    except OSError as error:
+        # Output that cannot be written (a full disk), or a file that no part of ours expected to fail.
+        complain(f"error: {error.filename or 'the output'}: {error.strerror}")
+        raise SystemExit(int(ExitCode.BAD_INPUT)) from None
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except OSError:
+                discard(stream)

@@ -25,10 +25,12 @@ TargetOption = Annotated[
     list[str] | None,
     typer.Option("--target", metavar="MODULE:FUNCTION", help="A collector, or the name of a configured one."),
 ]
-ContractOption = Annotated[str | None, typer.Option("--contract", help="What it promises, such as grad_norm.")]
+ContractOption = Annotated[
+    str | None, typer.Option("--contract", metavar="NAME", help="What it promises, such as grad_norm.")
+]
 TakesOption = Annotated[
     str | None,
-    typer.Option("--takes", help="module, parameters, named_parameters or gradients; default: found by trying."),
+    typer.Option("--takes", metavar="HOW", help="module, parameters, named_parameters, gradients; default: tried."),
 ]
 FinishOption = Annotated[
     str | None, typer.Option("--finish", metavar="MODULE:FUNCTION", help="The step that reads an asynchronous answer.")
@@ -42,25 +44,30 @@ ArgumentOption = Annotated[
 ReturnsOption = Annotated[
     list[str] | None, typer.Option("--returns", metavar="ROLE=FIELD", help="Which field is the norm, nan_count, ...")
 ]
-BatchOption = Annotated[int | None, typer.Option("--batch", min=0, help="Batch number of new tickets.")]
-AgentOption = Annotated[str | None, typer.Option("--agent", help="Who files: pytorch, codereview, drl, or a code.")]
-TimeLimitOption = Annotated[float, typer.Option("--time-limit", min=0.1, help="Seconds for each probe.")]
+BatchOption = Annotated[int | None, typer.Option("--batch", metavar="N", min=0, help="Batch number of new tickets.")]
+AgentOption = Annotated[
+    str | None, typer.Option("--agent", metavar="NAME", help="Who files: pytorch, codereview, drl, or a code.")
+]
+TimeLimitOption = Annotated[
+    float, typer.Option("--time-limit", metavar="SECONDS", min=0.1, help="Seconds for each probe.")
+]
 VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Name the probes that reproduced nothing.")]
 FailOnOption = Annotated[str, typer.Option("--fail-on", metavar="P0..P4", help="Exit 1 from this severity on.")]
 
 
-def read_configuration(explicit: Path | None, folder: Path | None) -> Config:
-    """The named configuration, else the checkout's own auditkit.yaml, else an empty one."""
-    from auditkit.probing.catalog import load_catalog
-    from auditkit.store.config import Config, find_config, read_config
+def check_ticket_ids(batch: int | None, agent: str | None) -> None:
+    """Refuse a batch or an agent that makes no ticket id before anything is measured.
 
-    path = explicit or (find_config(folder) if folder is not None else None)
-    if path is None:
-        return Config()
-    catalog = load_catalog()
-    thresholds = sorted({name for probe in catalog.values() for name in probe.policy})
-    own_probes = read_config(path).probes_dir
-    return read_config(path, [*load_catalog(own_probes)], thresholds)
+    Raises BadInputError.
+    """
+    from auditkit.errors import BadInputError
+    from auditkit.model.ids import agent_code, format_ticket_id
+
+    try:
+        format_ticket_id(batch or 1, agent_code(agent) if agent else "PT", 1)
+    except ValueError:
+        wrong = f"--agent {agent}" if batch is None or batch < 10000 else f"--batch {batch}"
+        raise BadInputError(f"{wrong}: makes no ticket id", "ids look like B7-PT-01") from None
 
 
 def make_targets(
@@ -104,8 +111,8 @@ def make_targets(
             made.append(
                 Target(
                     call=name,
-                    contract=choose(Contract, contract, [c.value for c in Contract]) if contract else None,
-                    takes=choose(Takes, takes, [t.value for t in Takes]) if takes else None,
+                    contract=choose(Contract, contract, [c.value for c in Contract], "contract") if contract else None,
+                    takes=choose(Takes, takes, [t.value for t in Takes], "way to be fed") if takes else None,
                     finish=finish,
                     setup=setup,
                     arguments=_pairs(arguments, "--argument", _plain_value),
@@ -122,7 +129,7 @@ def _pairs(texts: list[str] | None, option: str, read: Any) -> dict[str, Any]:
     for text in texts or []:
         name, separator, value = text.partition("=")
         if not separator or not name:
-            raise BadInputError(f"{option} {text}: not of the form name=value")
+            raise BadInputError(f"{option} {text}: not of the form name=value", f"for example: {option} name=value")
         found[name] = read(value)
     return found
 

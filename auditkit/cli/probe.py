@@ -24,8 +24,8 @@ from auditkit.cli.options import (
     TargetOption,
     TimeLimitOption,
     VerboseOption,
+    check_ticket_ids,
     make_targets,
-    read_configuration,
     typed_command,
 )
 
@@ -45,7 +45,9 @@ app = typer.Typer(
 @run_or_exit
 def list_probes(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """List the probes: what each one proves, and which contracts it covers."""
-    probes = list(_catalog(config).values())
+    from auditkit.workflows.configuration import find_probes
+
+    probes = find_probes(config)
     if as_json:
         say_json({"schema_version": 1, "probes": [_as_json(probe) for probe in probes]})
         return
@@ -62,9 +64,9 @@ def show_probe(
     as_json: JsonOption = False,
 ) -> None:
     """Show what a probe asks, how it measures, what it cannot see, and the fix it recommends."""
-    from auditkit.probing.catalog import select
+    from auditkit.workflows.configuration import find_probes
 
-    info = select(_catalog(config), [probe])[0]
+    info = find_probes(config, [probe])[0]
     if as_json:
         say_json({"schema_version": 1, "probe": _as_json(info)})
         return
@@ -113,12 +115,13 @@ def run_probes(
     """Run the named probes. Files tickets only with --tickets."""
     from auditkit.cli.report import finish_run, progress_on_terminal
     from auditkit.model.enums import DeviceChoice, Severity
-    from auditkit.probing.checkout import parse_checkout
     from auditkit.workflows.audit import AuditRequest, audit
+    from auditkit.workflows.configuration import read_configuration
 
-    lowest = choose(Severity, fail_on.upper(), [severity.value for severity in Severity])
-    chosen = choose(DeviceChoice, device, [choice.value for choice in DeviceChoice])
-    configuration = read_configuration(config, parse_checkout(checkout).directory)
+    check_ticket_ids(batch, agent)
+    lowest = choose(Severity, fail_on.upper(), [severity.value for severity in Severity], "severity")
+    chosen = choose(DeviceChoice, device, [choice.value for choice in DeviceChoice], "device")
+    configuration = read_configuration(config, checkout)
     where = configuration.checkout if checkout == "." and configuration.checkout else checkout
     request = AuditRequest(
         checkout=where,
@@ -136,12 +139,6 @@ def run_probes(
     with progress_on_terminal() as progress:
         run = audit(request, progress)
     finish_run(run, lowest, as_json, tickets, verbose)
-
-
-def _catalog(config: Path | None) -> dict[str, ProbeInfo]:
-    from auditkit.probing.catalog import load_catalog
-
-    return load_catalog(read_configuration(config, None).probes_dir)
 
 
 def _as_json(probe: ProbeInfo) -> dict[str, object]:

@@ -85,12 +85,26 @@ def _print_target(results: list[ProbeResult], verbose: bool) -> None:
         evidence = result.evidence.value if result.evidence else ""
         say_severity(str(result.severity), f"{result.probe}  {where}  {evidence}{ticket}")
         say(f"      {result.message}")
+    for line in _without_answer(results):
+        say(f"  {line}")
+    for line in _without_finding(results, verbose):
+        say(f"  {line}")
+
+
+def _without_answer(results: list[ProbeResult]) -> list[str]:
+    """Errors and missing devices, each reason once with the probes that it stopped."""
+    stopped: dict[str, list[str]] = {}
+    causes: dict[str, str] = {}
     for result in results:
         if result.outcome.value in ("error", "unavailable"):
             reason = f" ({result.reason.value})" if result.reason else ""
-            say(f"  {result.outcome.value}{reason}  {result.probe}: {result.message}")
-    for line in _without_finding(results, verbose):
-        say(f"  {line}")
+            stopped.setdefault(result.message, []).append(result.probe)
+            causes[result.message] = f"{result.outcome.value}{reason}"
+    lines = []
+    for message, probes in stopped.items():
+        named = probes[0] if len(probes) == 1 else f"{len(probes)} probes"
+        lines.append(f"{causes[message]}  {named}: {message}")
+    return lines
 
 
 def _without_finding(results: list[ProbeResult], verbose: bool) -> list[str]:

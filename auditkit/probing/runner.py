@@ -14,6 +14,7 @@ from auditkit.model.probe import ProbeInfo
 from auditkit.model.target import Target
 from auditkit.probing.results import Job, Setting, TargetRun, make_result
 from auditkit.probing.sandbox import Worker, WorkerEnd
+from auditkit.probing.worker.families import signal_name
 
 PLAN_JOB = "plan"
 _TRAFFIC = ("syncs", "launches")
@@ -53,7 +54,7 @@ def _collect(
     run: TargetRun,
     progress: Progress | None,
 ) -> dict[str, Job]:
-    """Run the plan and the probes in one worker, or, where it may not fork, in one process each."""
+    """Run the plan and the probes in forks of one import, or, where that may not fork, each with its own import."""
     jobs = {PLAN_JOB: {"id": PLAN_JOB, "kind": "plan"}}
     for probe in probes:
         jobs[probe.id] = _job(probe, devices[probe.id], setting)
@@ -64,18 +65,10 @@ def _collect(
             devices.update((probe.id, "cuda") for probe in probes)
 
     collected, fork_refusal = _one_worker(target, list(jobs.values()), setting, run, False, progress, settle)
-    if not fork_refusal:
-        _note_plan(run, collected.get(PLAN_JOB))
-        return collected
-    run.notes.append(f"{target.call}: {fork_refusal}; each probe ran in a fresh process")
-    collected = {}
-    for job in jobs.values():
-        if job["id"] != PLAN_JOB and run.plan is None:
-            break
-        single = dict(job, plan=run.plan)
-        done, _ = _one_worker(target, [single], setting, run, True, progress, settle)
-        collected.update(done)
-        _note_plan(run, collected.get(PLAN_JOB))
+    if fork_refusal:
+        run.notes.append(f"{target.call}: {fork_refusal}; each probe ran in a fresh process")
+        collected, _ = _one_worker(target, list(jobs.values()), setting, run, True, progress, settle)
+    _note_plan(run, collected.get(PLAN_JOB))
     return collected
 
 
@@ -106,13 +99,13 @@ def _one_worker(
     jobs: list[dict[str, Any]],
     setting: Setting,
     run: TargetRun,
-    single: bool,
+    fresh_imports: bool,
     progress: Progress | None,
     settle: Settle,
 ) -> tuple[dict[str, Job], str]:
     """The jobs' messages, and the reason why the worker refused to fork ("" if it did not)."""
     worker = Worker(
-        setting.interpreter, _request(target, jobs, setting, single), setting.time_limit_s, setting.cancelled
+        setting.interpreter, _request(target, jobs, setting, fresh_imports), setting.time_limit_s, setting.cancelled
     )
     collected: dict[str, Job] = {}
     current: Job | None = None
@@ -123,11 +116,11 @@ def _one_worker(
             if kind == "hello":
                 run.environment = message
                 settle(bool(message.get("cuda")))
-            elif kind == "load_error":
+            elif kind == "load_error" and current is None:
                 _note_load_failure(run, message["reason"], message["message"], message.get("hint", ""))
             elif kind == "loaded":
                 loaded = True
-                if not message["fork_safe"] and not single:
+                if not message["fork_safe"] and not fresh_imports:
                     return {}, str(message["why"])
             elif kind == "start":
                 current = collected.setdefault(message["job"], Job())
@@ -136,20 +129,21 @@ def _one_worker(
             elif kind == "end" and current is not None:
                 current.end = message
             elif current is not None:
-                current.messages.append(message)
+                # A fresh import may fail where the first one did not: that is the failure of this job alone.
+                current.messages.append({**message, "type": "failed"} if kind == "load_error" else message)
                 if kind == "plan":
                     run.plan = message["plan"]
                 elif kind == "device":
                     run.environment["device_name"] = message["name"]
     except OSError as error:
-        text = f"{setting.interpreter} cannot be started: {error.strerror}"
+        text = f"{error.filename or setting.interpreter} cannot be started: {error.strerror}"
         _note_load_failure(run, "no_interpreter", text, "name another with --python")
         return collected, ""
     _note_early_end(target, run, worker.end, current, loaded, setting)
     return collected, ""
 
 
-def _request(target: Target, jobs: list[dict[str, Any]], setting: Setting, single: bool) -> dict[str, Any]:
+def _request(target: Target, jobs: list[dict[str, Any]], setting: Setting, fresh_imports: bool) -> dict[str, Any]:
     return {
         "target": target.to_json(),
         "checkout": str(setting.checkout),
@@ -157,7 +151,7 @@ def _request(target: Target, jobs: list[dict[str, Any]], setting: Setting, singl
         "jobs": jobs,
         "auto_device": setting.device is DeviceChoice.AUTO,
         "time_limit_s": setting.time_limit_s,
-        "single": single,
+        "fresh_imports": fresh_imports,
     }
 
 
@@ -172,8 +166,12 @@ def _note_early_end(
     if run.load_failure or (loaded and (current is None or current.end is not None)):
         return
     reason, message = _describe_end(end, setting.time_limit_s)
-    if not loaded:
-        _note_load_failure(run, reason.value, f"importing {target.call.split(':')[0]}: {message}", _tail_hint(end))
+    if not end.begun:
+        text = f"{setting.interpreter} is no Python that can run the worker: {message}"
+        _note_load_failure(run, "no_interpreter", text, _tail_hint(end))
+    elif not loaded:
+        what = target.call.split(":")[0] if end.ready else "torch"
+        _note_load_failure(run, reason.value, f"importing {what}: {message}", _tail_hint(end))
     elif current is not None:
         current.end = {"type": "end", "status": "error", "reason": reason.value, "message": message}
 
@@ -185,7 +183,7 @@ def _describe_end(end: WorkerEnd, time_limit_s: float) -> tuple[Reason, str]:
             f"no answer within {time_limit_s:g} s; the process and all it started were ended",
         )
     if end.returncode is not None and end.returncode < 0:
-        return Reason.CRASH, f"the process died of signal {-end.returncode}"
+        return Reason.CRASH, f"the process died of {signal_name(-end.returncode)}"
     return Reason.EXIT, f"the process ended itself with status {end.returncode} (sys.exit or os._exit)"
 
 
@@ -209,14 +207,19 @@ def _again_on_cpu(
     """`auto`: code that the simulated device breaks is counted on plain CPU tensors, and the note says so."""
     if setting.device is not DeviceChoice.AUTO or run.plan is None:
         return
-    for probe in probes:
-        job = jobs.get(probe.id)
-        failure = job.failure if job is not None else None
-        if devices[probe.id] != "simulated" or failure is None or failure.get("reason") != "exception":
-            continue
-        single = dict(_job(probe, "cpu", setting), plan=run.plan)
-        again, _ = _one_worker(target, [single], setting, run, True, None, _keep_devices)
-        if probe.id in again and again[probe.id].failure is None:
-            text = f"the simulated device failed ({failure['message']}); counted on plain CPU tensors instead"
-            again[probe.id].messages.append({"type": "note", "text": text})
-            jobs[probe.id], devices[probe.id] = again[probe.id], "cpu"
+    failed = {probe.id: _simulation_failure(devices[probe.id], jobs.get(probe.id)) for probe in probes}
+    again = [dict(_job(probe, "cpu", setting), plan=run.plan) for probe in probes if failed[probe.id]]
+    if not again:
+        return
+    collected, _ = _one_worker(target, again, setting, run, True, None, _keep_devices)
+    for probe_id, job in collected.items():
+        if job.failure is None:
+            text = f"the simulated device failed ({failed[probe_id]}); counted on plain CPU tensors instead"
+            job.messages.append({"type": "note", "text": text})
+            jobs[probe_id], devices[probe_id] = job, "cpu"
+
+
+def _simulation_failure(device: str, job: Job | None) -> str:
+    """What the target raised on the simulated device, or ""."""
+    failure = job.failure if job is not None and device == "simulated" else None
+    return str(failure["message"]) if failure is not None and failure.get("reason") == "exception" else ""

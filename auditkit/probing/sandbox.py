@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
+import selectors
 import signal
 import subprocess
 import threading
@@ -15,9 +15,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from auditkit.probing.worker.jsonlines import Reader, new_token
+
 _ENTRY = Path(__file__).parent / "worker" / "entry.py"
 _TAIL_BYTES = 4096
-_GRACE_S = 20.0
+_PIECE_BYTES = 1 << 16
+# Importing torch from a cold disk takes long; that is not the target's time.
+_START_LIMIT_S = 120.0
+# What the worker, which keeps the limits itself, may take to end a child and to say so.
+_GRACE_S = 5.0
 
 # What a worker may inherit. PYTHON* would change what `-I` promises; the rest finds libraries and devices.
 _ENVIRONMENT = (
@@ -29,10 +35,15 @@ _ENVIRONMENT = (
 
 @dataclass
 class WorkerEnd:
-    """How the process ended: its exit code (negative: a signal), whether it was out of time, its last output."""
+    """How the process ended: its exit code (negative: a signal), whether it was out of time, its last output.
+
+    `begun` tells a Python that ran our code from anything else; `ready` that it also had a working torch.
+    """
 
     returncode: int | None = None
     timed_out: bool = False
+    begun: bool = False
+    ready: bool = False
     output_tail: str = ""
     output_bytes: int = 0
 
@@ -46,6 +57,7 @@ class Worker:
     time_limit_s: float
     cancelled: threading.Event = field(default_factory=threading.Event)
     end: WorkerEnd = field(default_factory=WorkerEnd)
+    _token: str = field(default_factory=new_token)
 
     def messages(self) -> Iterator[dict[str, Any]]:
         """Every message of the worker, in order, until it ends or is silent for too long.
@@ -83,60 +95,63 @@ class Worker:
 
     def _send_request(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdin is not None
-        try:
-            process.stdin.write(json.dumps(self.request).encode("utf-8"))
-            process.stdin.close()
-        except BrokenPipeError:
-            return  # it ended before it read; its exit code says why
+        request = json.dumps({**self.request, "token": self._token}).encode("utf-8")
+        # A broken pipe: it ended before it read. Its exit code says why.
+        with contextlib.suppress(BrokenPipeError), process.stdin:
+            process.stdin.write(request)
 
     def _read(self, process: subprocess.Popen[bytes], results_fd: int) -> Iterator[dict[str, Any]]:
         assert process.stdout is not None
-        output_fd = process.stdout.fileno()
-        waiting = {results_fd, output_fd}
-        buffer = b""
+        reader = Reader(self._token)
         last_message = time.monotonic()
-        while results_fd in waiting and not self.cancelled.is_set():
-            if time.monotonic() - last_message > self.time_limit_s + _GRACE_S:
-                self.end.timed_out = True
-                return
-            readable, _, _ = select.select(list(waiting), [], [], 0.25)
-            if not readable and process.poll() is not None:
-                return
-            for fd in readable:
-                data = os.read(fd, 1 << 16)
-                if not data:
-                    waiting.discard(fd)
-                elif fd == output_fd:
-                    self._keep_output(data)
-                else:
-                    last_message = time.monotonic()
-                    *lines, buffer = (buffer + data).split(b"\n")
-                    yield from _parsed(lines)
+        with selectors.DefaultSelector() as pipes:
+            pipes.register(results_fd, selectors.EVENT_READ)
+            pipes.register(process.stdout, selectors.EVENT_READ)
+            ended = False
+            while results_fd in pipes.get_map() and not self.cancelled.is_set():
+                readable = pipes.select(0.0 if ended else 0.25)
+                if ended and not readable:
+                    return
+                for key, _ in readable:
+                    data = os.read(key.fd, _PIECE_BYTES)
+                    if not data:
+                        pipes.unregister(key.fileobj)
+                    elif key.fd != results_fd:
+                        self._keep_output(data)
+                    else:
+                        last_message = time.monotonic()
+                        yield from self._noted(reader.feed(data))
+                if time.monotonic() - last_message > self._patience_s():
+                    self.end.timed_out = True
+                    return
+                # The guard ends last: nobody is left to write, and what the pipes hold is finite.
+                ended = ended or process.poll() is not None
+
+    def _noted(self, messages: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        for message in messages:
+            self.end.begun = True
+            self.end.ready = self.end.ready or message["type"] == "hello"
+            yield message
+
+    def _patience_s(self) -> float:
+        return self.time_limit_s + _GRACE_S if self.end.ready else max(self.time_limit_s, _START_LIMIT_S)
 
     def _keep_output(self, data: bytes) -> None:
         self.end.output_bytes += len(data)
         self.end.output_tail = (self.end.output_tail + data.decode("utf-8", "replace"))[-_TAIL_BYTES:]
 
     def _finish(self, process: subprocess.Popen[bytes]) -> None:
-        """Give a worker that has closed its results a moment to end, then end its whole group."""
+        """Give a worker that has closed its results a moment to end; else have its guard end the family."""
         assert process.stdout is not None
-        if not self.end.timed_out:
-            try:
-                process.wait(timeout=2.0)
-            except subprocess.TimeoutExpired:
-                self.end.timed_out = False
-        # The worker's children die with it (PR_SET_PDEATHSIG), whatever group they are in.
+        if not self.end.timed_out and not self.cancelled.is_set():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=_GRACE_S)
+        if process.poll() is None:
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=_GRACE_S)
+        # Without /proc there is only the process group; where the guard has ended, it is empty.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         self.end.returncode = process.wait()
         process.stdout.close()
-
-
-def _parsed(lines: list[bytes]) -> Iterator[dict[str, Any]]:
-    for line in lines:
-        try:
-            message = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(message, dict):
-            yield message

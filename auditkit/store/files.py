@@ -128,7 +128,8 @@ def _write_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         reason = error.strerror or str(error)
+        named = str(error.filename or path)
         raise StoreConflictError(
-            f"cannot write {error.filename or path}: {reason}; nothing was changed",
+            f"cannot write {path if named.endswith(_TEMP_SUFFIX) else named}: {reason}; nothing was changed",
             "check that the folder exists, is yours to write, and that the disk has room",
         ) from error

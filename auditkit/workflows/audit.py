@@ -276,9 +276,11 @@ def _domain(file: str) -> str:
 
 
 def load_failure(run: Run) -> AuditkitError | None:
-    """The error to show where no target could be loaded at all."""
+    """The error to show where no target could be loaded at all, or nothing could be measured."""
     if not run.results:
         return NothingMeasuredError("no probe ran")
     if all(result.reason and result.reason.value in _LOAD_REASONS for result in run.results):
         return TargetNotLoadedError(run.results[0].message)
+    if not any(result.outcome in (Outcome.REPRODUCED, Outcome.NOT_REPRODUCED) for result in run.results):
+        return NothingMeasuredError(f"nothing was measured: {run.results[0].message}")
     return None

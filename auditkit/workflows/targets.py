@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from auditkit.errors import NothingMeasuredError
+from auditkit.errors import NothingMeasuredError, TargetNotLoadedError
+from auditkit.model.enums import Reason
 from auditkit.model.target import Target
 from auditkit.probing.checkout import OpenCheckout
 from auditkit.probing.discovery import Discovery, discover
 from auditkit.probing.results import Setting
 from auditkit.probing.trials import Trial, try_candidates
+
+_NOT_LOADED = (Reason.IMPORT_ERROR, Reason.NO_TORCH, Reason.NO_INTERPRETER)
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,8 @@ def find_targets(
     """Read the checkout for collectors and try each of them.
 
     Of several ways to call one function (a flag that returns more) the one with the richest answer is
-    audited. Raises NothingMeasuredError where no candidate can be fed, with the reasons.
+    audited. Raises NothingMeasuredError where no candidate can be fed, with the
+    reasons, and TargetNotLoadedError where none can even be imported.
     """
     found = discover(opened.path, configured_roots)
     trials = tuple(try_candidates(found.candidates, setting, progress))
@@ -42,8 +46,11 @@ def find_targets(
             best[trial.target.call] = trial
     notes = [f"{problem.path}:{problem.line}: {problem.message}" for problem in found.problems]
     notes += [f"not audited: {trial.target.call}: {trial.message}" for trial in trials if not trial.works]
+    notes = list(dict.fromkeys(notes))
     if not best:
-        raise NothingMeasuredError(_nothing_found(found, notes), "name one: --target package.module:function")
+        imports_fail = bool(trials) and all(trial.reason in _NOT_LOADED for trial in trials)
+        error = TargetNotLoadedError if imports_fail else NothingMeasuredError
+        raise error(_nothing_found(found, notes), "name one: --target package.module:function")
     targets = tuple(name_target(trial.target, best) for trial in best.values())
     return FoundTargets(targets, trials, found, tuple(notes))
 

@@ -15,7 +15,8 @@ from .frames import Site, SourceRoots, most_common
 from .launches import count_launches
 from .laws import fit_law
 from .plan import Plan
-from .simulated import simulated_cuda, to_simulated
+from .simulated import to_simulated
+from .simulated_device import simulated_cuda
 from .syncs import Count, count_syncs
 
 
@@ -117,6 +118,7 @@ class Context:
         except (MemoryError, KeyboardInterrupt, SystemExit):
             raise
         except Exception as error:
+            memory.raise_if_out_of_memory(error)
             raise TargetRaised(error, self._roots.of_traceback(error.__traceback__)) from error
 
     @contextlib.contextmanager

@@ -9,6 +9,13 @@ from typing import Dict, List, NamedTuple, Optional, Tuple
 _INSTALLED = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
 
 
+# Between a target's line and the operator it calls lie these, where the target is torch's own code.
+_MACHINERY = (
+    "torch/_dynamo/", "torch/_compile.py", "torch/_ops.py", "torch/_tensor.py", "torch/overrides.py",
+    "torch/utils/_python_dispatch.py", "torch/utils/_contextlib.py", "torch/_prims_common/", "torch/autograd/",
+)  # fmt: skip
+
+
 class Site(NamedTuple):
     """A line of the checkout: path relative to its root, forward slashes."""
 
@@ -43,7 +50,8 @@ class SourceRoots:
         path = os.path.realpath(filename)
         for extra in self._extra:
             if path == extra or path.startswith(extra + os.sep):
-                return os.path.relpath(path, os.path.dirname(extra)).replace(os.sep, "/")
+                relative = os.path.relpath(path, os.path.dirname(extra)).replace(os.sep, "/")
+                return None if relative.startswith(_MACHINERY) else relative
         if path.startswith(self.root + os.sep) and not any(part in path for part in _INSTALLED):
             return os.path.relpath(path, self.root).replace(os.sep, "/")
         return None

@@ -1,23 +1,49 @@
-"""Strict JSON, one object a line, on a descriptor of our own."""
+"""Strict JSON, one object a line, on a descriptor of our own.
+
+Every line begins with a token that only the two ends know, so that a target that writes to every
+descriptor it finds can neither send a message nor spoil one.
+"""
 
 import json
 import math
 import os
-from typing import Any, Dict
+from typing import Any, Dict, List
+
+_LONGEST_LINE_BYTES = 64 << 20
 
 
 class Writer:
     """Sends messages on `fd`; infinities and NaN travel as the strings "inf", "-inf", "nan"."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, token: str) -> None:
         self.fd = fd
+        self.token = token
 
     def send(self, message: Dict[str, Any]) -> None:
-        self.send_line((json.dumps(_strict(message), allow_nan=False) + "\n").encode("utf-8"))
-
-    def send_line(self, data: bytes) -> None:
+        line = "\n{} {}\n".format(self.token, json.dumps(_strict(message), allow_nan=False))
+        data = line.encode("utf-8")
         while data:
             data = data[os.write(self.fd, data) :]
+
+
+class Reader:
+    """Puts the bytes of a pipe together again; what is no message of ours is dropped."""
+
+    def __init__(self, token: str) -> None:
+        self._prefix = (token + " ").encode("ascii")
+        self._buffer = b""
+
+    def feed(self, data: bytes) -> List[Dict[str, Any]]:
+        """The messages that `data` completes, in order."""
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        if len(self._buffer) > _LONGEST_LINE_BYTES:
+            self._buffer = b""
+        return [json.loads(line[len(self._prefix) :]) for line in lines if line.startswith(self._prefix)]
+
+
+def new_token() -> str:
+    """A token for one pipe."""
+    return os.urandom(8).hex()
 
 
 def _strict(value: Any) -> Any:

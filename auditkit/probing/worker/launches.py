@@ -9,10 +9,11 @@ import sys
 from typing import Any, Callable, List, Optional
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from .frames import Site, SourceRoots
-from .simulated import _NO_KERNEL, Observer, simulated_cuda
+from .modes import OperatorMode
+from .simulated import NO_KERNEL, Observer
+from .simulated_device import simulated_cuda
 from .syncs import RANGE, Count, runtime_events
 
 _LAUNCH_PREFIXES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch")
@@ -41,7 +42,7 @@ class _LaunchSites(Observer):
         self.sites.append(self.roots.innermost(sys._getframe(1)))
 
 
-class _Operators(TorchDispatchMode):
+class _Operators(OperatorMode):
     def __init__(self, roots: SourceRoots) -> None:
         super().__init__()
         self.roots = roots
@@ -53,7 +54,7 @@ class _Operators(TorchDispatchMode):
         return self.sites
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func not in _NO_KERNEL and not _is_view(func):
+        if func not in NO_KERNEL and not _is_view(func):
             self.sites.append(self.roots.innermost(sys._getframe(1)))
         return func(*args, **(kwargs or {}))
 

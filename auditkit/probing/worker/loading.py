@@ -8,6 +8,8 @@ import sys
 import traceback
 from typing import Any, List, Optional, Tuple
 
+_ROOTS_HINT = "name the folder to import from: import_roots in auditkit.yaml"
+
 
 class LoadError(Exception):
     """The target could not be loaded: `reason` is one of the outcome's reasons."""
@@ -68,7 +70,7 @@ def _import(module_name: str, roots: List[str]) -> Any:
         missing = error.name or module_name
         if module_name == missing or module_name.startswith(missing + "."):
             message = "no module named '{}' under {}".format(missing, ", ".join(roots))
-            raise LoadError("import_error", message, "name the folder to import from: import_roots in auditkit.yaml")
+            raise LoadError("import_error", message, _ROOTS_HINT) from None
         message = "importing {} needs the module '{}', which {} does not have".format(
             module_name, missing, sys.executable
         )

@@ -12,10 +12,10 @@ import tracemalloc
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from .frames import Site, SourceRoots
-from .simulated import simulated_cuda
+from .modes import OperatorMode
+from .simulated_device import simulated_cuda
 
 _OPERATOR_RANGE = "auditkit.operator."
 
@@ -71,13 +71,14 @@ def _device(device: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _recording() -> Iterator[List[Any]]:
-    """The profiler's events of the block, filled in when it ends."""
-    from torch.profiler import ProfilerActivity, profile
+    """The profiler's events of the block, filled in when it ends.
 
+    torch.profiler's own front end imports torch._inductor when it starts: 1 s, and memory, in every child.
+    """
     events: List[Any] = []
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=False) as profiler:
+    with torch.autograd.profiler.profile(use_cpu=True, profile_memory=True) as profiler:
         yield events
-    events.extend(profiler.profiler.kineto_results.events())
+    events.extend(profiler.kineto_results.events())
 
 
 def _changes(events: List[Any]) -> List[Tuple[int, int]]:
@@ -93,7 +94,7 @@ def _peak(changes: List[Tuple[int, int]]) -> int:
     return worst
 
 
-class _AnnotatedOperators(TorchDispatchMode):
+class _AnnotatedOperators(OperatorMode):
     """Marks every operator in the profile with a number, and remembers which line ran it."""
 
     def __init__(self, roots: SourceRoots, on_cuda: bool) -> None:
@@ -172,6 +173,12 @@ def _peak_on_cuda(call: Callable[[], Any]) -> int:
     worst = torch.cuda.max_memory_allocated() - baseline
     del kept
     return worst
+
+
+def raise_if_out_of_memory(error: BaseException) -> None:
+    """Turn torch's own ways to say so into MemoryError."""
+    if isinstance(error, torch.cuda.OutOfMemoryError) or "can't allocate memory" in str(error):
+        raise MemoryError(" ".join(str(error).split())[:300]) from error
 
 
 def available_bytes(device: str) -> int:

@@ -22,6 +22,7 @@ from .feeding import (
     setup_method,
 )
 from .gradients import benign
+from .memory import raise_if_out_of_memory
 
 COUNT_ROLES = ("zero", "nan", "inf")
 _NORM_WORDS = ("total_norm", "grad_norm", "gradient_norm", "global_norm", "total", "norm")
@@ -70,18 +71,23 @@ class Plan(NamedTuple):
 
 
 def find_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
-    """Try every way to feed the target until one gives an answer.
+    """Try every way to feed the target until one gives an answer that depends on the gradients.
 
-    Raises CannotFeedError with what each attempt said, CannotReadError where `returns` names no field.
+    A collector of tensors also takes parameters, whose values are zeros: an answer that stays the same for
+    other gradients is kept only where no way gives a better one. Raises CannotFeedError with what each
+    attempt said, CannotReadError where `returns` names no field.
     """
     said: List[str] = []
+    constant: Optional[Tuple[Feed, Any, Any]] = None
     for feed in possible_feeds(caller, request):
         for second in _SECOND_GROUP:
             try:
                 answer = _ask(caller, feed, benign(), second)
-            except CannotFeedError:
+                depends = answer is not None and _depends_on_gradients(caller, feed, second, answer)
+            except (CannotFeedError, MemoryError):
                 raise
             except Exception as error:
+                raise_if_out_of_memory(error)
                 said.append(
                     "{}: {}: {}".format(_describe(feed), type(error).__name__, " ".join(str(error).split())[:160])
                 )
@@ -89,8 +95,17 @@ def find_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
             if answer is None:
                 said.append("{}: returned None".format(_describe(feed)))
                 continue
-            return _read_plan(caller, feed, second, answer, request)
+            if depends:
+                return _read_plan(caller, feed, second, answer, request)
+            constant = constant or (feed, second, answer)
+    if constant is not None:
+        return _read_plan(caller, *constant, request)
     raise CannotFeedError("no way to feed it gave an answer: " + "; ".join(dict.fromkeys(said)))
+
+
+def _depends_on_gradients(caller: Caller, feed: Feed, second: Any, answer: Any) -> bool:
+    other = _ask(caller, feed, [grad * 4 for grad in benign(zeros=5)], second)
+    return repr(flatten(answer)) != repr(flatten(other))
 
 
 def possible_feeds(caller: Caller, request: Dict[str, Any]) -> List[Feed]:
@@ -207,7 +222,9 @@ def _is_async(caller: Caller, request: Dict[str, Any]) -> bool:
 
 def _is_health(path: str) -> bool:
     leaf = path.split(".")[-1].lower().rstrip("()")
-    return any(word in leaf for word in _HEALTH_WORDS[:1]) or leaf in _HEALTH_WORDS or leaf.startswith("is_finite")
+    if leaf in _HEALTH_WORDS or leaf.startswith("is_finite"):
+        return True
+    return "health" in leaf and "unhealth" not in leaf
 
 
 # --- roles -------------------------------------------------------------------------------------

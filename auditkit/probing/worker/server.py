@@ -1,11 +1,13 @@
 """The worker's life: read the request, import torch and the target once, fork one child per probe.
 
-Messages on the results descriptor, one JSON object a line: `hello`, `loaded` or `load_error`, `plan` or
-`plan_error`, then for each probe `start`, its `measurement`, `location` and `note` messages, and `end`
+Messages on the results descriptor, one JSON object a line: `begun`, `hello`, `loaded` or `load_error`,
+then for each job `start`, its `plan`, `measurement`, `location`, `note` and `failed` messages, and `end`
 with a status. The host believes only this descriptor; what the target prints is kept as a tail of text.
 """
 
+import contextlib
 import functools
+import importlib
 import json
 import os
 import platform
@@ -14,42 +16,33 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Optional
 
-from .children import Child, die_with_parent, run_and_report
+from . import families
+from .children import Child
 from .frames import SourceRoots
 from .jsonlines import Writer
 
 
 def serve(results_fd: int) -> None:
     """Answer the one request on standard input, then end."""
-    die_with_parent()
-    request = json.loads(sys.stdin.buffer.read().decode("utf-8"))
     os.set_inheritable(results_fd, False)
-    results = Writer(results_fd)
+    request = json.loads(sys.stdin.buffer.read().decode("utf-8"))
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
+    families.guard(results_fd)
+    families.adopt_orphans()
+    results = Writer(results_fd, request["token"])
+    results.send({"type": "begun"})
     if not _import_torch(results):
         return
-    _preload()
+    _preload(request["jobs"])
     _hello(results)
     if request["target"] is None:
-        _run_trials(results, request)
-        return
-    threads_before = _native_threads()
-    loaded = _load_target(results, request)
-    if loaded is None:
-        return
-    fork_refusal = _why_not_fork(threads_before)
-    results.send({"type": "loaded", "fork_safe": not fork_refusal, "why": fork_refusal})
-    if fork_refusal and not request["single"]:
-        return  # the host starts one process per probe instead
-    if request["single"]:
-        job = request["jobs"][0]
-        results.send({"type": "start", "job": job["id"]})
-        run_and_report(functools.partial(_run_job, job, request, loaded), results)
-        results.send({"type": "end", "status": "ok"})
-        return
-    _run_forked(results, request, loaded)
+        _run_in_fresh_imports(results, request, _run_trial)
+    elif request.get("fresh_imports"):
+        _run_in_fresh_imports(results, request, _load_and_run)
+    else:
+        _run_forked(results, request)
 
 
 class Loaded:
@@ -85,15 +78,17 @@ def _import_torch(results: Writer) -> bool:
     return True
 
 
-def _preload() -> None:
-    """What every child needs, imported once before the forks.
+def _preload(jobs: List[Dict[str, Any]]) -> None:
+    """What the children need, imported once before the forks."""
+    from . import context, plan, selfcheck
+    from .modes import OperatorMode
 
-    A dispatch mode imports torch._dynamo at its first operator: 1.3 s that every child would pay again.
-    """
-    import torch._dynamo
-    import torch.profiler
-
-    from . import context, plan, selfcheck  # noqa: F401
+    del context, plan, selfcheck
+    if not hasattr(OperatorMode.__mro__[1], "_should_skip_dynamo"):
+        importlib.import_module("torch._dynamo")  # by a dispatch mode's first operator
+    if any(job.get("device") == "simulated" for job in jobs):
+        with contextlib.suppress(ImportError):  # by a tensor subclass's first operator
+            importlib.import_module("torch.distributed.tensor")
 
 
 def _hello(results: Writer) -> None:
@@ -171,7 +166,25 @@ def _why_not_fork(threads_before: int) -> str:
     return "importing the target started native threads (an OpenMP pool)" if started else ""
 
 
-def _run_forked(results: Writer, request: Dict[str, Any], loaded: Loaded) -> None:
+def _run_forked(results: Writer, request: Dict[str, Any]) -> None:
+    """Import the target once, fork for every job. Where a fork would break it, say so and do nothing."""
+    threads_before = _native_threads()
+    loaded = _load_target(results, request)
+    if loaded is None:
+        return
+    fork_refusal = _why_not_fork(threads_before)
+    results.send({"type": "loaded", "fork_safe": not fork_refusal, "why": fork_refusal})
+    if not fork_refusal:
+        _run_jobs(results, request, lambda job: functools.partial(_run_job, job, request, loaded))
+
+
+def _run_in_fresh_imports(results: Writer, request: Dict[str, Any], run: Callable[..., None]) -> None:
+    """Every job imports its own target, in the child that may be lost."""
+    results.send({"type": "loaded", "fork_safe": True, "why": ""})
+    _run_jobs(results, request, lambda job: functools.partial(run, job, request))
+
+
+def _run_jobs(results: Writer, request: Dict[str, Any], work_of: Callable[[Dict[str, Any]], Any]) -> None:
     plan = None
     for job in request["jobs"]:
         job = dict(job, plan=job.get("plan") or plan)
@@ -182,18 +195,15 @@ def _run_forked(results: Writer, request: Dict[str, Any], loaded: Loaded) -> Non
         if job["kind"] == "probe" and job["plan"]["contract"] not in job["contracts"]:
             results.send({"type": "end", "status": "ok"})
             continue
-        child = Child(functools.partial(_run_job, job, request, loaded))
-        found = child.supervise(results, float(request["time_limit_s"]))
-        if job["kind"] == "plan":
+        found = Child(work_of(job), results).supervise(float(request["time_limit_s"]))
+        if job["kind"] == "plan" and request["target"] is not None:
             plan = found
 
 
-def _run_trials(results: Writer, request: Dict[str, Any]) -> None:
-    """Candidates of a discovery: each one is imported, fed and read in a child of its own."""
-    results.send({"type": "loaded", "fork_safe": True, "why": ""})
-    for job in request["jobs"]:
-        results.send({"type": "start", "job": job["id"]})
-        Child(functools.partial(_run_trial, job, request)).supervise(results, float(request["time_limit_s"]))
+def _load_and_run(job: Dict[str, Any], request: Dict[str, Any], results: Writer) -> None:
+    loaded = _load_target(results, request)
+    if loaded is not None:
+        _run_job(job, request, loaded, results)
 
 
 def _run_trial(job: Dict[str, Any], request: Dict[str, Any], results: Writer) -> None:

@@ -13,12 +13,13 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 from torch.utils.weak import WeakIdKeyDictionary
 
 from .frames import Site, SourceRoots
-from .simulated import _READS_SIZE_BACK, Observer, simulated_cuda
+from .modes import OperatorMode
+from .simulated import INDEXES, READS_SIZE_BACK, Observer, reads_mask
+from .simulated_device import simulated_cuda
 
 RANGE = "auditkit.measured"
 _SYNC_EVENTS = (
@@ -92,6 +93,14 @@ class _HostReads:
         finally:
             self.suppressed -= 1
 
+    def read_each(self, data: Any) -> None:
+        """`torch.tensor([t0, t1])` reads its device scalars one by one; a dispatch mode sees none of it."""
+        for item in data if isinstance(data, (list, tuple)) else ():
+            if isinstance(item, torch.Tensor) and not self.is_host(item):
+                self.read()
+            else:
+                self.read_each(item)
+
     def copy_to_host(self, tensor: torch.Tensor) -> torch.Tensor:
         copied = tensor.detach()
         self.host_copies[copied] = True
@@ -105,6 +114,8 @@ class _ReadFunctions(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if func in (torch.tensor, torch.as_tensor, torch.asarray):
+            self.reads.read_each(args[0] if args else kwargs.get("data"))
         subject = args[0] if args and isinstance(args[0], torch.Tensor) else None
         if subject is None or self.reads.is_host(subject):
             return func(*args, **kwargs)
@@ -112,20 +123,24 @@ class _ReadFunctions(TorchFunctionMode):
             self.reads.read()
             with self.reads.quiet():
                 return self.reads.copy_to_host(func(*args, **kwargs))
-        if func in (torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.__array__):
+        if func in _READ_ALL:
             self.reads.read()
             with self.reads.quiet():
                 return func(*args, **kwargs)
         return func(*args, **kwargs)
 
 
+_READ_ALL = (torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.__repr__)
+
+
 def _names_cpu(args: Any, kwargs: Dict[str, Any]) -> bool:
-    """Whether `.to(...)` spells out the CPU. `.to(grad.device)` is the same device and free."""
+    """Whether `.to(...)` spells out the CPU and waits. `.to(grad.device)` is the same device and free."""
     named = args[0] if args else kwargs.get("device")
-    return isinstance(named, str) and named == "cpu"
+    waits = not (args[2] if len(args) > 2 else kwargs.get("non_blocking", False))
+    return isinstance(named, str) and named == "cpu" and waits
 
 
-class _ReadOperators(TorchDispatchMode):
+class _ReadOperators(OperatorMode):
     def __init__(self, reads: _HostReads) -> None:
         super().__init__()
         self.reads = reads
@@ -135,7 +150,7 @@ class _ReadOperators(TorchDispatchMode):
         tensors = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor)]
         all_host = bool(tensors) and all(self.reads.is_host(tensor) for tensor in tensors)
         name = func.overloadpacket.__name__
-        if tensors and not all_host and (name == "_local_scalar_dense" or name in _READS_SIZE_BACK):
+        if tensors and not all_host and _reads_back(name, args):
             self.reads.read()
         result = func(*args, **kwargs)
         if all_host:
@@ -143,6 +158,10 @@ class _ReadOperators(TorchDispatchMode):
                 if isinstance(leaf, torch.Tensor):
                     self.reads.host_copies[leaf] = True
         return result
+
+
+def _reads_back(name: str, args: Any) -> bool:
+    return name == "_local_scalar_dense" or name in READS_SIZE_BACK or (name in INDEXES and reads_mask(name, args))
 
 
 # --- a real CUDA device --------------------------------------------------------------------------

@@ -9,11 +9,11 @@ import sys
 from typing import Any, Callable, List, Optional
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
 from .frames import Site, SourceRoots
-from .simulated import simulated_cuda
+from .modes import OperatorMode
+from .simulated_device import simulated_cuda
 
 Description = Callable[[List[torch.Tensor], List[torch.Tensor]], bool]
 
@@ -29,7 +29,7 @@ def first_operator(
     return watcher.site
 
 
-class _Watcher(TorchDispatchMode):
+class _Watcher(OperatorMode):
     def __init__(self, description: Description, roots: SourceRoots) -> None:
         super().__init__()
         self.description = description

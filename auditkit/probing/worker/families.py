@@ -1,0 +1,99 @@
+"""Processes and what they leave behind: adopt orphans, end a whole family, die with the parent."""
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import time
+from typing import Collection, List
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_PATIENCE_S = 5.0
+
+
+def die_with_parent() -> None:
+    """End this process when its parent ends."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent ends, so that it can be ended too."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _prctl(option: int, value: int) -> None:
+    """Linux only; elsewhere the process group has to be enough."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+
+
+def children() -> List[int]:
+    """The living children of this process, adopted ones included."""
+    own, found = os.getpid(), []
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else []:
+        if name.isdigit():
+            try:
+                with open("/proc/{}/stat".format(name)) as stat:
+                    fields = stat.read().rsplit(")", 1)[1].split()
+            except OSError:
+                continue
+            if int(fields[1]) == own and fields[0] != "Z":
+                found.append(int(name))
+    return found
+
+
+def end_children(spared: Collection[int] = ()) -> None:
+    """Kill every child but `spared`, then the orphans that these leave to us, until none is left."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < deadline:
+        condemned = [pid for pid in children() if pid not in spared]
+        if not condemned:
+            return
+        for pid in condemned:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+
+
+def guard(results_fd: int) -> None:
+    """Split in two: this process stays behind and guards, and only its child returns, to do the work.
+
+    The guard runs nothing of the target. When the child ends, or the host sends SIGTERM, it ends whatever
+    the target has started and then itself, in the way that the child ended.
+    """
+    die_with_parent()
+    adopt_orphans()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    child = os.fork()
+    if child == 0:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+        die_with_parent()
+        return
+    os.close(results_fd)
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGKILL))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    _, status = os.waitpid(child, 0)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    end_children()
+    _end_like(status)
+
+
+def signal_name(number: int) -> str:
+    """`SIGSEGV` for 11; a real-time signal has only its number."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "signal {}".format(number)
+
+
+def _end_like(status: int) -> None:
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        with contextlib.suppress(OSError):
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    os._exit(os.WEXITSTATUS(status))

@@ -1,0 +1,276 @@
+"""Bad input: one clear message on stderr, the right exit code, no traceback, nothing half-written."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+from tests.project_files import Ended, auditkit, our_environment
+
+OK, FINDINGS, BAD_INPUT, NOTHING_MEASURED, STORE_CONFLICT, NOT_LOADED = range(6)
+
+COLLECTORS = '''
+import torch
+
+
+def grad_norm(parameters):
+    """The L2 norm of the gradients."""
+    grads = [p.grad for p in parameters if p.grad is not None]
+    if not grads:
+        return 0.0
+    return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float64))).item()
+
+
+def needs_a_database(database, user, *, password):
+    return database.norm_of(user)
+'''
+CONFIG = """\
+batch: 3
+tagrets:
+  - call: stats:grad_norm
+"""
+NORM = "--target stats:grad_norm --contract grad_norm --takes parameters --probe syncs_grow_with_tensors"
+PROBE = "--probe syncs_grow_with_tensors"
+
+
+@pytest.fixture
+def workplace(tmp_path: Path) -> Path:
+    """A folder with a plain checkout, a git one, an empty one, and a file where a folder might be."""
+    place = tmp_path / "workplace"
+    for name in ("plain", "repository", "empty", "wrong"):
+        (place / name).mkdir(parents=True)
+    for name in ("plain", "repository", "wrong"):
+        (place / name / "stats.py").write_text(COLLECTORS, encoding="utf-8")
+    (place / "plain" / "needs_more.py").write_text("import a_package_nobody_has\n", encoding="utf-8")
+    (place / "plain" / "unreadable.py").write_text("def (\n", encoding="utf-8")
+    (place / "wrong" / "auditkit.yaml").write_text(CONFIG, encoding="utf-8")
+    (place / "a-file").write_text("text\n", encoding="utf-8")
+    git = ["git", "-C", str(place / "repository"), "-c", "user.name=A", "-c", "user.email=a@example.org"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"], ["tag", "v1.2.0"]):
+        subprocess.run([*git, *words], check=True)
+    return place
+
+
+def everything_in(folder: Path) -> dict[str, str]:
+    """Every file below a folder with what it holds: what must not change."""
+    files = (path for path in folder.rglob("*") if path.is_file() and ".git" not in path.parts)
+    return {path.relative_to(folder).as_posix(): path.read_text("utf-8", "replace") for path in files}
+
+
+def run_in(place: Path, line: str) -> Ended:
+    """The command's end; it must leave every file as it was and print no traceback."""
+    before = everything_in(place)
+    ended = auditkit(*line.split(), cwd=place)
+    assert everything_in(place) == before
+    assert "Traceback" not in ended.stderr + ended.stdout
+    return ended
+
+
+# Command line, exit code, and what stderr must say. All of these end before anything is measured.
+REFUSED = {
+    "no such directory": ("audit plian", BAD_INPUT, "no such directory: plian", "did you mean plain?"),
+    "a file for a checkout": ("audit a-file", BAD_INPUT, "a-file is a file, not a directory"),
+    "revision without git": ("audit plain@HEAD", BAD_INPUT, "is not in a git repository", "'HEAD'"),
+    "unknown revision": ("audit repository@v1.2.1", BAD_INPUT, "no revision 'v1.2.1'", "did you mean v1.2.0?"),
+    "unknown probe": (
+        f"audit plain {PROBE[:-1]}",
+        BAD_INPUT,
+        "no probe is called 'syncs_grow_with_tensor'",
+        "did you mean syncs_grow_with_tensors",
+    ),
+    "unknown probe, a part of its name": ("probe show syncs", BAD_INPUT, "did you mean syncs_grow_with_tensors"),
+    "no such probe file": ("probe run mine.py --checkout plain", BAD_INPUT, "mine.py: No such file or directory"),
+    "unknown device": ("audit plain --device cpux", BAD_INPUT, "no such device: 'cpux'", "did you mean cpu, cuda?"),
+    "hopeless device": ("audit plain --device 7", BAD_INPUT, "hint: one of auto, cuda, cpu, simulated"),
+    "unknown contract": (
+        "audit plain --target stats:grad_norm --contract gradnorm",
+        BAD_INPUT,
+        "no such contract: 'gradnorm'",
+        "did you mean grad_norm",
+    ),
+    "unknown takes": (
+        "audit plain --target stats:grad_norm --takes params",
+        BAD_INPUT,
+        "no such way to be fed: 'params'",
+        "did you mean parameters",
+    ),
+    "unknown severity": ("audit plain --fail-on P9", BAD_INPUT, "no such severity: 'P9'", "did you mean P"),
+    "details of no target": ("audit plain --contract grad_norm", BAD_INPUT, "--target package.module:function"),
+    "unknown target name": ("audit plain --target grad_norm", BAD_INPUT, "a target is package.module:function"),
+    "malformed argument": (f"audit plain {NORM} --argument eps", BAD_INPUT, "--argument eps: not of the form"),
+    "malformed returns": (f"audit plain {NORM} --returns norm", BAD_INPUT, "--returns norm: not of the form"),
+    "wrong key": (
+        "audit wrong",
+        BAD_INPUT,
+        "wrong/auditkit.yaml:2:1: unknown key 'tagrets'",
+        "\n    tagrets:\n    ^~~~~~~\n",
+        "did you mean targets?",
+    ),
+    "no such configuration": ("audit plain --config mine.yaml", BAD_INPUT, "no such file: mine.yaml", "auditkit init"),
+    "no such interpreter": (f"audit plain {NORM} --python no/python", BAD_INPUT, "no such Python interpreter"),
+    "a text for an interpreter": (f"audit plain {NORM} --python ./a-file", BAD_INPUT, "cannot be executed", "chmod +x"),
+    "no such batch": (f"audit plain {NORM} --batch 99999", BAD_INPUT, "--batch 99999: makes no ticket id"),
+    "no such agent": (f"audit plain {NORM} --agent P_T", BAD_INPUT, "--agent P_T: makes no ticket id"),
+    "unwritable tickets": (f"audit plain {NORM} --tickets /sys/tickets", STORE_CONFLICT, "cannot write /sys"),
+    "a file for tickets": (f"audit plain {NORM} --tickets a-file", STORE_CONFLICT, "cannot write a-file: Not a dir"),
+    "a file above tickets": (f"audit plain {NORM} --tickets a-file/b", STORE_CONFLICT, "cannot write a-file"),
+    "no collectors": ("audit empty", NOTHING_MEASURED, "no gradient collector was found", "--target"),
+    "init without collectors": ("init empty", NOTHING_MEASURED, "no gradient collector was found"),
+    "init twice": ("init wrong", BAD_INPUT, "wrong/auditkit.yaml exists already", "--output FILE"),
+    "doctor elsewhere": ("doctor --checkout plian", BAD_INPUT, "did you mean plain?"),
+    "doctor without Python": ("doctor --python ./a-file", BAD_INPUT, "cannot be executed"),
+    "no tickets": ("ticket list", BAD_INPUT, "no tickets folder: tickets", "--tickets DIR"),
+    "tickets in a file": ("ticket list --tickets a-file", BAD_INPUT, "a-file is no folder"),
+}
+
+
+@pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
+@pytest.mark.parametrize("case", REFUSED.values(), ids=list(REFUSED))
+def test_it_is_refused_before_anything_is_measured(workplace: Path, case: tuple[str, ...], as_json: bool) -> None:
+    """With and without --json: nothing on stdout, one error on stderr, the same exit code."""
+    line, code, *sentences = case
+    ended = run_in(workplace, f"{line} --json" if as_json else line)
+    assert (ended.code, ended.stdout) == (code, ""), ended.stderr
+    assert ended.stderr.startswith("error: ")
+    assert ended.stderr.count("error: ") == 1
+    for sentence in sentences:
+        assert sentence in ended.stderr
+
+
+# Command line, exit code, reason in the document, and what stderr must say. The run itself says why.
+UNMEASURED = {
+    "target's import fails": (
+        "--target needs_more:norm",
+        NOT_LOADED,
+        "import_error",
+        "needs the module 'a_package_nobody_has'",
+        "pip install a_package_nobody_has",
+    ),
+    "target is no Python": ("--target unreadable:norm", NOT_LOADED, "import_error", "SyntaxError", "unreadable.py"),
+    "no such module": ("--target stat:grad_norm", NOT_LOADED, "import_error", "stat"),
+    "no such function": (
+        "--target stats:grad_nrm",
+        NOT_LOADED,
+        "import_error",
+        "stats has no 'grad_nrm'",
+        "did you mean grad_norm?",
+    ),
+    "target that cannot be fed": (
+        "--target stats:needs_a_database",
+        NOTHING_MEASURED,
+        "cannot_feed",
+        "needs database, user, password",
+        "--argument",
+    ),
+    "no such field": (
+        "--target stats:grad_norm --returns norm=total",
+        NOTHING_MEASURED,
+        "cannot_read",
+        "no field 'total'",
+    ),
+    "no such device here": (
+        "--target stats:grad_norm --device cuda",
+        NOTHING_MEASURED,
+        "no_device",
+        "there is no CUDA device",
+    ),
+    "an interpreter that is none": (
+        "--target stats:grad_norm --python true",
+        NOT_LOADED,
+        "no_interpreter",
+        "is no Python",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNMEASURED.values(), ids=list(UNMEASURED))
+def test_what_could_not_be_measured_is_said(
+    workplace: Path, case: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run is a document with the reason; stderr names it; the exit code is the same for people."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    options, code, reason, *sentences = case
+    line = f"audit plain {PROBE} {options}"
+    ended, for_people = run_in(workplace, f"{line} --json"), run_in(workplace, line)
+    assert (ended.code, for_people.code) == (code, code), ended.stderr
+    (result,) = json.loads(ended.stdout)["results"]
+    assert (result["reason"], result["severity"], result["ticket"]) == (reason, None, None)
+    for text in (ended.stderr, for_people.stderr, for_people.stdout):
+        assert all(sentence in text for sentence in sentences), text
+    assert ended.stderr.count("error: ") == 1
+
+
+def test_an_interpreter_without_torch_is_named(workplace: Path) -> None:
+    """Audit, init and doctor: exit 5, what is missing, and where to install it."""
+    venv.create(workplace / "bare", with_pip=False)
+    python = workplace / "bare" / "bin" / "python"
+    for line in (f"audit plain {NORM} --python {python}", f"doctor --python {python}"):
+        ended = run_in(workplace, line)
+        assert ended.code == NOT_LOADED
+        assert "torch" in ended.stderr.partition("error: ")[2]
+        assert str(python) in ended.stderr
+    for line in (f"audit plain --python {python}", f"init plain --python {python}"):
+        ended = run_in(workplace, line)
+        assert (ended.code, ended.stdout) == (NOT_LOADED, "")
+        assert "torch" in ended.stderr
+
+
+def test_an_empty_folder_is_told_from_a_checkout(tmp_path: Path) -> None:
+    """Named as `.`, the current folder is a checkout without collectors, and stays empty."""
+    ended = auditkit("audit", ".", cwd=tmp_path)
+    assert (ended.code, ended.stdout) == (NOTHING_MEASURED, "")
+    assert "no gradient collector was found in 0 Python files" in ended.stderr
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_demo_says_where_it_cannot_write() -> None:
+    """The bundled audit files into the current folder: a read-only one is refused before it measures."""
+    ended = auditkit("audit", cwd=Path("/sys"), time_limit_s=10)
+    assert (ended.code, ended.stdout) == (STORE_CONFLICT, "")
+    assert ended.stderr.startswith("error: cannot write ")
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("line", ["audit --nonsense", "probe run", "audit --time-limit 0", "ticket frobnicate"])
+def test_wrong_usage_exits_2(line: str, tmp_path: Path) -> None:
+    ended = auditkit(*line.split(), cwd=tmp_path)
+    assert (ended.code, ended.stdout) == (BAD_INPUT, "")
+    assert "Usage: " in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("probe list", OK),
+        ("probe list --json", OK),
+        (f"audit plain {NORM} --device cpu", OK),
+        ("audit plian", BAD_INPUT),
+    ],
+)
+def test_a_reader_that_leaves_changes_no_exit_code(workplace: Path, line: str, code: int) -> None:
+    """`| head -1`: no traceback, no complaint, and the code that the command would have had."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "auditkit", *line.split()]
+    done = subprocess.run(
+        command, cwd=workplace, env=our_environment(), stdout=writing, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(writing)
+    assert done.returncode == code
+    assert [text for text in done.stderr.splitlines() if not text.startswith(("error: ", "hint: "))] == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_disk_is_said() -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "auditkit", "probe", "list"]
+        done = subprocess.run(
+            command, env=our_environment(), stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (done.returncode, done.stderr) == (BAD_INPUT, "error: the output: No space left on device\n")

@@ -1,0 +1,66 @@
+"""Our own collectors, audited by our own probes, as a user's collectors are."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from auditkit.model.enums import Contract, DeviceChoice, Outcome, Takes
+from auditkit.model.target import Target
+from auditkit.probing.catalog import load_catalog, select
+from auditkit.probing.results import Setting
+from auditkit.probing.runner import run_target
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = "auditkit.collectors"
+COLLECTORS = (
+    Target(f"{PACKAGE}:compute_total_norm", contract=Contract.GRAD_NORM, takes=Takes.PARAMETERS),
+    Target(
+        f"{PACKAGE}:collect_gradients",
+        contract=Contract.GRAD_STATS,
+        takes=Takes.PARAMETERS,
+        finish=f"{PACKAGE}:PendingGradientStats.materialize",
+    ),
+    Target(
+        f"{PACKAGE}:collect_dual_gradients",
+        contract=Contract.DUAL_STATS,
+        takes=Takes.PARAMETERS,
+        finish=f"{PACKAGE}:PendingDualGradientStats.materialize",
+    ),
+    Target(
+        f"{PACKAGE}:GradientIsolationMonitor.check_isolation",
+        contract=Contract.MONITOR,
+        takes=Takes.MODULE,
+        setup="register",
+    ),
+)
+
+
+def _setting(device: DeviceChoice, sizes: list[int]) -> Setting:
+    return Setting(ROOT, sys.executable, (ROOT,), device, options={"memory_sizes": sizes})
+
+
+@pytest.mark.parametrize("device", [DeviceChoice.AUTO, DeviceChoice.SIMULATED])
+@pytest.mark.parametrize("target", COLLECTORS, ids=lambda target: target.call.partition(":")[2])
+def test_no_probe_reproduces_on_our_own_collectors(target: Target, device: DeviceChoice):
+    """The CPU path and the device path answer every probe, and none reproduces.
+
+    The device path keeps a constant 4 MB, more than a quarter of the gradients below 4M parameters:
+    hence 20M, where a share of them would show.
+    """
+    run = run_target(target, select(load_catalog(), []), _setting(device, [4_000_000, 20_000_000]))
+    outcomes = {result.probe: (result.outcome, result.message) for result in run.results}
+    answered = (Outcome.NOT_REPRODUCED, Outcome.NOT_APPLICABLE)
+    assert {probe: said for probe, said in outcomes.items() if said[0] not in answered} == {}
+    assert sum(outcome is Outcome.NOT_REPRODUCED for outcome, _ in outcomes.values()) >= 6
+
+
+def test_the_same_audit_reproduces_on_a_collector_with_a_defect():
+    """The control: one of the specimen's collectors, through the same call, is caught."""
+    specimen = ROOT / "probes" / "specimens" / "gradient_monitoring"
+    target = Target("gradmon.defective:squared_sum_norm", contract=Contract.GRAD_NORM, takes=Takes.MODULE)
+    setting = Setting(specimen, sys.executable, (specimen,), options={"memory_sizes": [1_000_000, 4_000_000]})
+    run = run_target(target, select(load_catalog(), ["norm_overflows_on_finite_grads"]), setting)
+    assert [result.outcome for result in run.results] == [Outcome.REPRODUCED]

@@ -1,0 +1,227 @@
+"""Whatever a target does to its process, every probe gets its own answer, and nothing is left running."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from auditkit.model.enums import Outcome, Reason
+from auditkit.model.target import Target
+from tests.probing_helpers import (
+    HEALTH,
+    OVERFLOW,
+    TARGETS,
+    UNDERFLOW,
+    by_probe,
+    is_alive,
+    outcomes,
+    processes_started_with,
+    run_probes,
+)
+
+CHECKOUT = TARGETS / "misbehaving"
+# Two seconds are enough for every probe asked here, and a hanging one is found soon.
+LIMIT_S = 2.0
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No process of a worker's family outlives the run, under any end of it."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    yield
+    assert processes_started_with(tmp_path) == []
+
+
+def test_a_process_that_is_left_running_would_be_seen(tmp_path: Path) -> None:
+    """The control of the fixture above."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        assert processes_started_with(tmp_path) == [process.pid]
+        process.kill()
+
+
+def ask(name: str, *probes: str, **setting: object):
+    target = name if ":" in name else f"norms:{name}"
+    return run_probes(CHECKOUT, target, probes or (OVERFLOW, HEALTH), time_limit_s=LIMIT_S, **setting)
+
+
+def test_a_sound_target_answers() -> None:
+    """The control of this file: the same checkout, probes and limit, and a target that behaves."""
+    assert outcomes(ask("sound")) == {OVERFLOW: "not_reproduced", HEALTH: "not_reproduced"}
+
+
+def test_an_overflowing_target_is_reproduced() -> None:
+    assert outcomes(ask("overflowing")) == {OVERFLOW: "reproduced", HEALTH: "not_reproduced"}
+
+
+@pytest.mark.parametrize(
+    ("function", "reason", "message"),
+    [
+        ("crashes_on_large", Reason.CRASH, "the process died of SIGSEGV: a crash in native code"),
+        ("hangs_on_large", Reason.TIMEOUT, "no answer within 2 s; the process and all it started were ended"),
+        ("stops_itself", Reason.TIMEOUT, "no answer within 2 s; the process and all it started were ended"),
+        ("prints_for_ever", Reason.TIMEOUT, "no answer within 2 s; the process and all it started were ended"),
+        ("exits_on_large", Reason.EXIT, "the target ended the process itself with status 0 (sys.exit or os._exit)"),
+        ("leaves_by_sys_exit", Reason.EXIT, "the target ended the process itself with status 0 (sys.exit or os._exit)"),
+        (
+            "closes_results_then_prints",
+            Reason.EXIT,
+            "the target ended the process itself with status 3 (sys.exit or os._exit)",
+        ),
+    ],
+)
+def test_losing_one_probes_process_costs_that_probe_alone(function: str, reason: Reason, message: str) -> None:
+    """The target misbehaves on gradients of 1e20 only: the other probe of it still answers."""
+    results = by_probe(ask(function))
+    lost = results[OVERFLOW]
+    assert (lost.outcome, lost.reason, lost.message) == (Outcome.ERROR, reason, message)
+    assert results[HEALTH].outcome is Outcome.NOT_REPRODUCED
+
+
+def test_a_target_that_raises_on_valid_gradients_overflows() -> None:
+    """Raising on finite gradients is an answer: the norm breaks there."""
+    assert outcomes(ask("raises_on_large")) == {OVERFLOW: "reproduced", HEALTH: "not_reproduced"}
+
+
+@pytest.mark.parametrize(
+    ("function", "reason", "said"),
+    [
+        ("crashes", Reason.CRASH, "SIGSEGV"),
+        ("exits_at_once", Reason.EXIT, "status 0"),
+        ("out_of_memory", Reason.NO_MEMORY, "out of memory: no room for the histogram"),
+        ("allocates_too_much", Reason.NO_MEMORY, "can't allocate memory"),
+        ("returns_none", Reason.CANNOT_FEED, "gradients: returned None"),
+        ("returns_text", Reason.CANNOT_READ, "holds no number"),
+        ("returns_nothing_numeric", Reason.CANNOT_READ, "its answer (mapping) holds no number"),
+        ("needs_more", Reason.CANNOT_FEED, "it needs gradients, tokenizer, batch, schedule"),
+        ("takes_nothing", Reason.CANNOT_FEED, "it takes no gradients"),
+    ],
+)
+def test_a_target_without_an_answer_is_an_error_that_says_why(function: str, reason: Reason, said: str) -> None:
+    """Never a pass, and the message names what happened; every requested probe says so."""
+    for result in ask(function).results:
+        assert (result.outcome, result.reason) == (Outcome.ERROR, reason)
+        assert said in result.message
+
+
+def test_a_wrong_returns_field_is_named_with_the_nearest_one() -> None:
+    target = Target("norms:returns_fields", returns={"norm": "grad_norm"})
+    result = run_probes(CHECKOUT, target, [OVERFLOW], time_limit_s=LIMIT_S).results[0]
+    assert (result.outcome, result.reason) == (Outcome.ERROR, Reason.CANNOT_READ)
+    assert "its answer has no field 'grad_norm' for norm; it has: gradient_norm" in result.message
+
+
+@pytest.mark.parametrize(
+    ("call", "reason", "said"),
+    [
+        ("needs_package:norm", Reason.IMPORT_ERROR, f"{sys.executable} -m pip install a_package_that_nobody_has"),
+        ("raises_at_import:norm", Reason.IMPORT_ERROR, "raises RuntimeError: the config file is missing"),
+        ("sys_exits_at_import:norm", Reason.IMPORT_ERROR, "exits with 'usage: train.py CONFIG'"),
+        ("broken_syntax:norm", Reason.IMPORT_ERROR, "raises SyntaxError"),
+        (
+            "exits_at_import:norm",
+            Reason.EXIT,
+            "status 7 (sys.exit or os._exit) (its last output: licence not found, leaving",
+        ),
+        ("crashes_at_import:norm", Reason.CRASH, "importing crashes_at_import: the process died of SIGSEGV"),
+        ("hangs_at_import:norm", Reason.TIMEOUT, "importing hangs_at_import: no answer within 2 s"),
+        ("no_such_module:norm", Reason.IMPORT_ERROR, "no module named 'no_such_module' under"),
+        ("norms:soun", Reason.IMPORT_ERROR, "norms has no 'soun' (did you mean sound"),
+        ("norms:NotAFunction", Reason.CANNOT_FEED, "is a class: name one of its methods"),
+        ("norms:FORGED", Reason.CANNOT_FEED, "is not callable"),
+    ],
+)
+def test_a_target_that_cannot_be_loaded_says_what_happened(call: str, reason: Reason, said: str) -> None:
+    result = ask(call, OVERFLOW).results[0]
+    assert (result.outcome, result.reason) == (Outcome.ERROR, reason)
+    assert said in result.message
+
+
+@pytest.mark.parametrize("function", ["prints_megabytes", "writes_to_every_descriptor"])
+def test_what_a_target_prints_is_never_a_message(function: str) -> None:
+    """Megabytes, broken text and lines that look like our own messages, on every descriptor it finds."""
+    run = ask(function)
+    assert outcomes(run) == outcomes(ask("sound"))
+    assert values_of(run) == values_of(ask("sound"))
+    assert any("bytes, ignored" in note for note in run.results[0].notes)
+
+
+def values_of(run: object) -> list[tuple[str, str]]:
+    return [(m.name, str(m.value)) for result in run.results for m in result.measurements]  # type: ignore[attr-defined]
+
+
+def test_a_target_that_closes_our_descriptor_costs_that_probe_alone() -> None:
+    results = by_probe(ask("closes_every_descriptor"))
+    assert (results[OVERFLOW].outcome, results[OVERFLOW].reason) == (Outcome.ERROR, Reason.EXIT)
+    assert results[HEALTH].outcome is Outcome.NOT_REPRODUCED
+
+
+def test_an_orphan_that_holds_our_pipes_does_not_look_like_a_time_out(tmp_path: Path) -> None:
+    """The finished child is finished although another process keeps its output open, and that one is ended."""
+    mark = tmp_path / "orphan"
+    target = Target("norms:leaves_an_orphan", arguments={"mark": str(mark)})
+    started = time.monotonic()
+    run = run_probes(CHECKOUT, target, [OVERFLOW, HEALTH], time_limit_s=60.0)
+    assert outcomes(run) == {OVERFLOW: "not_reproduced", HEALTH: "not_reproduced"}
+    assert time.monotonic() - started < 30.0
+    orphans = [int(line) for line in mark.read_text().split()]
+    assert [is_alive(pid) for pid in orphans] == [False]
+
+
+def test_an_orphan_of_the_import_is_ended_too(tmp_path: Path) -> None:
+    result = ask("orphan_at_import:norm", OVERFLOW).results[0]
+    assert (result.outcome, result.reason) == (Outcome.ERROR, Reason.EXIT)
+    assert not is_alive(int((tmp_path / "orphan-of-import").read_text()))
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        ("starts_thread:norm", "importing the target started threads"),
+        ("starts_pool:norm", "importing the target started native threads (an OpenMP pool)"),
+    ],
+)
+def test_threads_started_at_import_mean_a_fresh_process_for_each_probe(call: str, why: str) -> None:
+    """They do not survive a fork: each probe imports the target itself, and the run says so."""
+    run = run_probes(CHECKOUT, call, [OVERFLOW, UNDERFLOW, HEALTH], time_limit_s=20.0)
+    assert run.notes == [f"{call}: {why}; each probe ran in a fresh process"]
+    assert set(outcomes(run).values()) == {"not_reproduced"}
+
+
+def test_a_crash_in_a_fresh_process_costs_that_probe_alone() -> None:
+    results = by_probe(run_probes(CHECKOUT, "starts_thread:crashes_on_large", [OVERFLOW, HEALTH], time_limit_s=20.0))
+    assert results[OVERFLOW].reason is Reason.CRASH
+    assert results[HEALTH].outcome is Outcome.NOT_REPRODUCED
+
+
+def test_an_interpreter_without_torch_is_named(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
+    interpreter = str(tmp_path / "bare" / "bin" / "python")
+    result = ask("sound", OVERFLOW, interpreter=interpreter).results[0]
+    assert (result.outcome, result.reason) == (Outcome.ERROR, Reason.NO_TORCH)
+    assert f"{interpreter} has no torch" in result.message
+
+
+def test_an_interpreter_that_is_none_is_named(tmp_path: Path) -> None:
+    """Missing, not executable, or another program altogether."""
+    text = tmp_path / "text"
+    text.write_text("not a program")
+    for path in (tmp_path / "missing", text, Path("/bin/true")):
+        result = ask("sound", OVERFLOW, interpreter=str(path)).results[0]
+        assert (result.outcome, result.reason) == (Outcome.ERROR, Reason.NO_INTERPRETER)
+        assert str(path) in result.message
+
+
+def test_a_cancelled_run_ends_at_once() -> None:
+    """`cancelled` is what Ctrl-C sets: the worker and its children are gone when the run returns."""
+    import threading
+
+    cancelled = threading.Event()
+    threading.Timer(4.0, cancelled.set).start()
+    started = time.monotonic()
+    run_probes(CHECKOUT, "norms:hangs_on_large", [OVERFLOW], time_limit_s=60.0, cancelled=cancelled)
+    assert time.monotonic() - started < 10.0

@@ -1,0 +1,65 @@
+"""Run probes on the small checkouts under tests/targets, as the workflows do, and look into /proc."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from auditkit.model.run import ProbeResult
+from auditkit.model.target import Target
+from auditkit.probing.catalog import load_catalog, select
+from auditkit.probing.results import Setting, TargetRun
+from auditkit.probing.runner import run_target
+
+TARGETS = Path(__file__).parent / "targets"
+OVERFLOW, UNDERFLOW = "norm_overflows_on_finite_grads", "norm_underflows_to_zero"
+HEALTH, SYNCS, LAUNCHES = "nonfinite_grads_look_healthy", "syncs_grow_with_tensors", "launches_grow_with_tensors"
+MEMORY, COUNTS, ASYNC = "peak_memory_grows_with_params", "counts_are_rounded", "async_collect_synchronizes"
+SMALL_MEMORY = {"memory_sizes": [1_000_000, 2_000_000]}
+
+
+def run_probes(checkout: Path, target: Target | str, probes: Sequence[str], **setting: Any) -> TargetRun:
+    """`probes` on one target of `checkout`, in a real worker of this interpreter."""
+    chosen = select(load_catalog(), list(probes))
+    named = target if isinstance(target, Target) else Target(target)
+    interpreter = setting.pop("interpreter", sys.executable)
+    setting.setdefault("options", SMALL_MEMORY)
+    return run_target(named, chosen, Setting(checkout, interpreter, (checkout,), **setting))
+
+
+def by_probe(run: TargetRun) -> dict[str, ProbeResult]:
+    return {result.probe: result for result in run.results}
+
+
+def outcomes(run: TargetRun) -> dict[str, str]:
+    return {result.probe: result.outcome.value for result in run.results}
+
+
+def values(result: ProbeResult, name: str, **case: Any) -> list[Any]:
+    """The values of every measurement called `name` whose case holds `case`."""
+    return [m.value for m in result.measurements if m.name == name and case.items() <= m.case.items()]
+
+
+def processes_started_with(tmpdir: Path) -> list[int]:
+    """The living processes, of any parent, that were started with this TMPDIR and have not changed it."""
+    mark, found = f"TMPDIR={tmpdir}".encode(), []
+    for name in os.listdir("/proc"):
+        if name.isdigit() and is_alive(int(name)):
+            try:
+                environment = Path("/proc", name, "environ").read_bytes()
+            except OSError:
+                continue
+            if mark in environment.split(b"\0"):
+                found.append(int(name))
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process exists and is not a zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False

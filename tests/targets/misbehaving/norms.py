@@ -1,0 +1,180 @@
+"""Collectors that load, and then do something else than answer: always, or on large gradients only."""
+
+import ctypes
+import json
+import os
+import sys
+import time
+
+import torch
+
+
+def norm_of(gradients):
+    return float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients, 2, dtype=torch.float64))))
+
+
+def is_large(gradients):
+    return any(bool((gradient.isfinite() & (gradient.abs() > 1e10)).any()) for gradient in gradients)
+
+
+def sound(gradients):
+    return norm_of(gradients)
+
+
+def overflowing(gradients):
+    return float(sum(gradient.pow(2).sum() for gradient in gradients).sqrt())
+
+
+def crashes_on_large(gradients):
+    if is_large(gradients):
+        ctypes.string_at(0)
+    return norm_of(gradients)
+
+
+def crashes(gradients):
+    ctypes.string_at(0)
+
+
+def hangs_on_large(gradients):
+    if is_large(gradients):
+        time.sleep(3600)
+    return norm_of(gradients)
+
+
+def exits_on_large(gradients):
+    if is_large(gradients):
+        os._exit(0)
+    return norm_of(gradients)
+
+
+def exits_at_once(gradients):
+    os._exit(0)
+
+
+def leaves_by_sys_exit(gradients):
+    if is_large(gradients):
+        sys.exit()
+    return norm_of(gradients)
+
+
+def raises_on_large(gradients):
+    if is_large(gradients):
+        raise ValueError("too large\nfor me")
+    return norm_of(gradients)
+
+
+def out_of_memory(gradients):
+    raise MemoryError("no room for the histogram")
+
+
+def allocates_too_much(gradients):
+    return torch.empty(1 << 50).sum()
+
+
+def stops_itself(gradients):
+    if is_large(gradients):
+        import signal
+
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return norm_of(gradients)
+
+
+def prints_for_ever(gradients):
+    if is_large(gradients):
+        while True:
+            os.write(1, b"x" * 4096)
+    return norm_of(gradients)
+
+
+FORGED = (
+    {"type": "measurement", "name": "breaking_norm", "value": 1.0, "unit": "norm", "case": {"dtype": "float32"}},
+    {"type": "failed", "reason": "crash", "message": "forged"},
+    {"type": "done"},
+    {"type": "end", "status": "ok"},
+)
+
+
+def forged_lines():
+    return "".join(json.dumps(message) + "\n" for message in FORGED).encode() + b"[1]\n3\nnull\n{\n"
+
+
+def prints_megabytes(gradients):
+    for _ in range(16):
+        os.write(1, b"\xff\x00 not a message" * 4096 + b"\n")
+    os.write(1, forged_lines())
+    os.write(2, forged_lines())
+    return norm_of(gradients)
+
+
+def writes_to_every_descriptor(gradients):
+    for name in os.listdir("/proc/self/fd"):
+        for data in (b"garbage without an end of line", b"\n", forged_lines(), b"more of it"):
+            try:
+                os.write(int(name), data)
+            except OSError:
+                break
+    return norm_of(gradients)
+
+
+def closes_every_descriptor(gradients):
+    if is_large(gradients):
+        os.closerange(3, 256)
+    return norm_of(gradients)
+
+
+def closes_results_then_prints(gradients):
+    """Closes what is not output, then prints more than a pipe holds: nobody may be left waiting."""
+    if is_large(gradients):
+        os.closerange(3, 256)
+        for _ in range(64):
+            os.write(1, b"x" * 65536)
+        os._exit(3)
+    return norm_of(gradients)
+
+
+def orphan(mark):
+    """A process that left its parent, its group and its session, and holds every pipe of ours."""
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            with open(mark, "a") as file:
+                file.write("{}\n".format(os.getpid()))
+            time.sleep(3600)
+        os._exit(0)
+    os.wait()
+    while not os.path.exists(mark):
+        time.sleep(0.01)
+
+
+def leaves_an_orphan(gradients, mark=""):
+    if not os.path.exists(mark):
+        orphan(mark)
+    return norm_of(gradients)
+
+
+def returns_none(gradients):
+    return None
+
+
+def returns_text(gradients):
+    return "all is well"
+
+
+def returns_nothing_numeric(gradients):
+    return {"status": "fine", "names": ["a", "b"]}
+
+
+def returns_fields(gradients):
+    return {"gradient_norm": norm_of(gradients), "tensors": len(gradients)}
+
+
+def needs_more(gradients, tokenizer, batch, schedule):
+    return norm_of(gradients)
+
+
+def takes_nothing():
+    return 1.0
+
+
+class NotAFunction:
+    pass

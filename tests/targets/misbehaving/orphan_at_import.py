@@ -1,0 +1,8 @@
+"""Leaves an orphan behind and ends the process, all while it is imported."""
+
+import os
+
+from norms import orphan
+
+orphan(os.path.join(os.environ["TMPDIR"], "orphan-of-import"))
+os._exit(1)

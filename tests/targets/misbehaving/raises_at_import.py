@@ -1,0 +1,1 @@
+raise RuntimeError("the config file is missing")

@@ -1,0 +1,88 @@
+"""CI runs what the README tells people to run, with versions that fit what we ask for."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.project_files import ROOT
+
+RUN = ROOT / ".ci" / "run"
+README = """\
+# A project
+
+```sh
+not this one
+```
+
+<!-- test-line -->
+```sh
+{lines}
+```
+"""
+
+
+def run(script: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([str(script), *arguments], capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A copy of .ci/run in a project of its own."""
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(RUN, tmp_path / ".ci" / "run")
+    return tmp_path
+
+
+def test_ci_runs_the_readmes_line() -> None:
+    """The line is in the README under its heading, and it installs and runs the tests."""
+    assert os.access(RUN, os.X_OK)
+    done = run(RUN, "--show")
+    assert (done.returncode, done.stderr) == (0, "")
+    line = done.stdout.strip()
+    section = (ROOT / "README.md").read_text("utf-8").partition("\n## Run the tests\n")[2]
+    assert section.lstrip().startswith(f"<!-- test-line -->\n```sh\n{line}\n```\n")
+    assert "-c .ci/constraints.txt -e '.[dev]'" in line
+    assert "-m pytest" in line
+
+
+@pytest.mark.parametrize(("line", "code"), [("echo ran; pwd", 0), ("exit 7", 7), ("false && echo on", 1)])
+def test_the_line_runs_at_the_top_and_its_failure_is_ours(project: Path, line: str, code: int) -> None:
+    (project / "README.md").write_text(README.format(lines=line), encoding="utf-8")
+    done = run(project / ".ci" / "run")
+    assert done.returncode == code
+    assert done.stdout == f"{line}\n" + (f"ran\n{project}\n" if code == 0 else "")
+
+
+@pytest.mark.parametrize("lines", ["", "one\ntwo"])
+def test_a_readme_without_exactly_one_line_is_refused(project: Path, lines: str) -> None:
+    """No line, or two, and nothing runs: the README promises one."""
+    (project / "README.md").write_text(README.format(lines=lines).replace("\n\n```", "\n```"), encoding="utf-8")
+    done = run(project / ".ci" / "run")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "exactly one line" in done.stderr
+
+
+def pins() -> dict[str, str]:
+    lines = (ROOT / ".ci" / "constraints.txt").read_text("utf-8").splitlines()
+    found = (re.fullmatch(r"([A-Za-z0-9._-]+)==([A-Za-z0-9.!+_-]+)", line) for line in lines if line[0] != "#")
+    return {canonicalize_name(match[1]): match[2] for match in found if match is not None}
+
+
+def test_every_direct_dependency_is_pinned_to_a_version_that_fits() -> None:
+    """.ci/constraints.txt names one version of each, and pyproject.toml allows it."""
+    text = (ROOT / ".ci" / "constraints.txt").read_text("utf-8")
+    assert len(pins()) == len([line for line in text.splitlines() if not line.startswith("#")])
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = [name for extra in project["optional-dependencies"].values() for name in extra]
+    for requirement in map(Requirement, [*project["dependencies"], *extras]):
+        pin = pins()[canonicalize_name(requirement.name)]
+        assert requirement.specifier.contains(pin), f"{requirement} and {pin}"

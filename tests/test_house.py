@@ -1,0 +1,255 @@
+"""The house rules: who imports whom, what a file must not say, and that the linters are content."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.imports import Import, imports_of
+from tests.project_files import ROOT, project_files
+
+PACKAGE = ROOT / "auditkit"
+WORKER = PACKAGE / "probing" / "worker"
+OURS = frozenset({"auditkit", "tests", "probes"})
+
+
+@dataclass(frozen=True)
+class Room:
+    """What one part of the house may import: of ours, of others at import time, of others in functions.
+
+    `calls_only` are parts of ours that may be imported inside functions only; `optional` are packages
+    that may be imported at import time where they need not be there.
+    """
+
+    ours: frozenset[str]
+    others: frozenset[str] = frozenset()
+    in_functions: frozenset[str] = frozenset()
+    calls_only: frozenset[str] = frozenset()
+    optional: frozenset[str] = frozenset()
+
+
+def words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_PICTURES = words("jinja2 markupsafe markdown_it nh3 matplotlib scipy")
+HOUSE = {
+    "__init__": Room(words("")),
+    "__main__": Room(words("cli")),
+    "errors": Room(words("")),
+    "assets": Room(words("errors")),
+    "model": Room(words("model")),
+    "rules": Room(words("rules model")),
+    "store": Room(words("store model rules errors"), words("yaml")),
+    "probing": Room(words("probing model errors assets")),
+    "worker": Room(words(""), words("torch"), words("torch triton")),
+    "collectors": Room(words("collectors"), words("torch numpy"), words("triton"), optional=words("triton")),
+    "rendering": Room(words("rendering model rules errors assets"), in_functions=_PICTURES),
+    "exporters": Room(words("exporters model rules errors assets"), in_functions=_PICTURES),
+    "workflows": Room(
+        words("workflows model errors assets rules store probing collectors rendering exporters version")
+    ),
+    # The words of the model (severities, ids, inert text) belong to the commands' own vocabulary.
+    "cli": Room(words("cli"), words("typer"), words("rich"), words("workflows store errors model version")),
+}
+
+
+def part_of(path: Path) -> str:
+    """The room that a file of the package belongs to."""
+    relative = path.relative_to(PACKAGE)
+    if path.is_relative_to(WORKER):
+        return "worker"
+    return relative.parts[0] if len(relative.parts) > 1 else path.stem
+
+
+def violations(part: str, source: str, package: str) -> Iterator[str]:
+    """Every import of `source` that its part of the house does not allow, as a line of text."""
+    room = HOUSE[part]
+    for found in imports_of(source, package):
+        if found.top in sys.stdlib_module_names:
+            continue
+        allowed = _may_import_ours(room, part, found) if found.top in OURS else _may_import_other(room, found)
+        if not allowed:
+            yield f"line {found.line}: {part} imports {found.module} ({found.when})"
+
+
+def _may_import_ours(room: Room, part: str, found: Import) -> bool:
+    names = found.module.split(".")
+    if part == "worker":
+        return found.module.startswith("auditkit.probing.worker.")
+    imported = names[1] if len(names) > 1 else "version"
+    if imported == "__version__":
+        imported = "version"
+    return imported in room.ours or (found.when != "import" and imported in room.calls_only)
+
+
+def _may_import_other(room: Room, found: Import) -> bool:
+    if found.when != "import":
+        return found.top in room.others | room.in_functions | room.optional
+    return found.top in room.others or (found.guarded and found.top in room.optional)
+
+
+def package_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).parent.parts)
+
+
+def python_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*.py") if "__pycache__" not in path.parts)
+
+
+def test_every_part_imports_only_what_the_house_allows() -> None:
+    """The import table of the design, read from the source."""
+    found = [
+        f"{path.relative_to(ROOT)}: {text}"
+        for path in python_files(PACKAGE)
+        for text in violations(part_of(path), path.read_text("utf-8"), package_of(path))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("part", "source", "message"),
+    [
+        ("model", "from auditkit.store.config import Config", "line 1: model imports auditkit.store.config.Config"),
+        ("model", "def f():\n    import torch", "line 2: model imports torch (call)"),
+        ("rules", "from ..probing import git", "line 1: rules imports auditkit.probing.git (import)"),
+        ("store", "try:\n    import rich\nexcept ImportError:\n    pass", "line 2: store imports rich (import)"),
+        ("probing", "import torch", "line 1: probing imports torch (import)"),
+        ("worker", "import yaml", "line 1: worker imports yaml (import)"),
+        ("worker", "from auditkit.errors import AuditkitError", "line 1: worker imports auditkit.errors"),
+        ("collectors", "import triton", "line 1: collectors imports triton (import)"),
+        ("rendering", "import jinja2", "line 1: rendering imports jinja2 (import)"),
+        ("workflows", "from auditkit.cli import common", "line 1: workflows imports auditkit.cli.common (import)"),
+        ("cli", "from auditkit.store.config import Config", "line 1: cli imports auditkit.store.config.Config"),
+        ("cli", "def f():\n    from auditkit.probing.git import x", "line 2: cli imports auditkit.probing.git.x"),
+        ("__init__", "import auditkit.errors", "line 1: __init__ imports auditkit.errors (import)"),
+    ],
+)
+def test_a_forbidden_import_is_caught(part: str, source: str, message: str) -> None:
+    """A known-bad file for each rule: the reader of imports does not pass everything."""
+    (text,) = violations(part, source, f"auditkit.{part}")
+    assert text.startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("part", "source"),
+    [
+        ("store", "import yaml\nfrom auditkit.rules import lifecycle"),
+        ("rendering", "def f():\n    import jinja2"),
+        ("cli", "import typer\ndef f():\n    from auditkit.store.config import Config"),
+        ("collectors", "try:\n    import triton\nexcept ImportError:\n    triton = None"),
+        ("worker", "import torch\nfrom .frames import x"),
+    ],
+)
+def test_an_allowed_import_is_not(part: str, source: str) -> None:
+    package = "auditkit.probing.worker" if part == "worker" else f"auditkit.{part}"
+    assert list(violations(part, source, package)) == []
+
+
+def test_importing_auditkit_imports_nothing() -> None:
+    """A target may import auditkit by accident: that must cost it nothing."""
+    assert imports_of((PACKAGE / "__init__.py").read_text("utf-8")) == []
+
+
+def test_the_worker_starts_without_torch() -> None:
+    """What the worker loads before it tries `import torch` is the standard library: it can say what is missing."""
+    loaded, waiting = set(), ["entry", "server"]
+    while waiting:
+        name = waiting.pop()
+        if name in loaded:
+            continue
+        loaded.add(name)
+        for found in imports_of((WORKER / f"{name}.py").read_text("utf-8"), "auditkit.probing.worker"):
+            if found.when != "import":
+                continue
+            assert found.top != "torch", f"{name}.py imports torch at import time"
+            waiting += [part for part in found.module.split(".")[3:] if (WORKER / f"{part}.py").is_file()]
+    assert loaded > {"entry", "server"}
+
+
+NEWER = {"tomllib", "tomllib.load", "tomllib.loads", "datetime.UTC", "enum.StrEnum", "contextlib.chdir"} | {
+    f"typing.{name}" for name in ("Self", "Never", "assert_never", "override", "Required", "NotRequired", "Unpack")
+}
+"""What modules of the standard library did not hold in Python 3.10."""
+
+
+@pytest.mark.parametrize("path", python_files(WORKER) + sorted((ROOT / "probes").glob("*.py")), ids=lambda p: p.name)
+def test_what_runs_in_the_targets_interpreter_is_python_3_10(path: Path) -> None:
+    """Worker and probes parse with the grammar of 3.10, and use no module that came later."""
+    source = path.read_text("utf-8")
+    ast.parse(source, feature_version=(3, 10))
+    assert {found.module for found in imports_of(source)} & NEWER == set()
+
+
+def test_what_3_10_cannot_read_is_caught() -> None:
+    with pytest.raises(SyntaxError):
+        ast.parse("try:\n    f()\nexcept* ValueError:\n    pass\n", feature_version=(3, 10))
+    assert {found.module for found in imports_of("from enum import StrEnum")} <= NEWER
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "probes").glob("*.py")), ids=lambda path: path.name)
+def test_a_probe_imports_nothing_of_ours(path: Path) -> None:
+    """A probe gets a context; only its last lines, run alone, reach for the command."""
+    for found in imports_of(path.read_text("utf-8"), "probes"):
+        if found.main:
+            assert found.module == "_alone.run_alone"
+        elif found.top not in sys.stdlib_module_names:
+            assert (found.top, found.when) == ("torch", "call"), f"line {found.line} imports {found.module}"
+
+
+def is_public(path: Path) -> bool:
+    return not path.name.startswith("_") or path.name in ("__init__.py", "__main__.py")
+
+
+def test_every_public_module_says_what_it_is_for() -> None:
+    files = python_files(PACKAGE) + sorted((ROOT / "probes").glob("*.py"))
+    silent = [path for path in files if is_public(path) and not ast.get_docstring(ast.parse(path.read_text("utf-8")))]
+    assert silent == []
+
+
+# Written in pieces, so that this file does not hold them itself.
+FORBIDDEN = ("/wo" + "rk/", "/ro" + "ot/", "py" + "pi.org", "files.python" + "hosted", "../sha" + "red")
+MAY_NAME = {"../sha" + "red": {"tests/filing_helpers.py"}}
+"""Where the optional folder of real tickets is looked for."""
+
+
+def forbidden_words(name: str, text: str) -> list[str]:
+    return [word for word in FORBIDDEN if word in text and name not in MAY_NAME.get(word, set())]
+
+
+def test_no_file_names_a_place_that_only_one_machine_has() -> None:
+    """No absolute paths of a developer's machine, and no host of a package index."""
+    found = {}
+    for path in project_files():
+        name = path.relative_to(ROOT).as_posix()
+        words_found = forbidden_words(name, path.read_text("utf-8", errors="replace"))
+        if words_found:
+            found[name] = words_found
+    assert found == {}
+
+
+def test_a_forbidden_word_is_caught() -> None:
+    assert forbidden_words("docs/page.md", f"see {FORBIDDEN[0]}main") == [FORBIDDEN[0]]
+    assert forbidden_words("tests/filing_helpers.py", FORBIDDEN[4]) == []
+    assert ROOT / "tests" / "test_house.py" in project_files()
+
+
+def check(*command: str) -> tuple[int, str]:
+    done = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_ruff_is_content() -> None:
+    assert check("ruff", "check", "--no-cache", ".") == (0, "All checks passed!\n")
+
+
+def test_mypy_is_content(tmp_path: Path) -> None:
+    """The whole package is typed, strictly."""
+    code, output = check("mypy", "--strict", "--cache-dir", str(tmp_path), "auditkit")
+    assert (code, output.startswith("Success")) == (0, True), output

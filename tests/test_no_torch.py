@@ -1,0 +1,131 @@
+"""torch is imported only in a process we are prepared to lose: never in ours."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from auditkit.cli.main import app
+from tests.filing_helpers import put, ticket_text
+from tests.project_files import Ended, auditkit, run_program
+
+# Runs one command line as `auditkit` does, then says on stderr which of the given modules it loaded.
+DRIVER = """
+import sys
+watched = sys.argv[1].split(",")
+sys.argv = ["auditkit", *sys.argv[2:]]
+from auditkit.cli.main import main
+try:
+    main()
+except SystemExit as end:
+    code = end.code or 0
+print("loaded:", *(name for name in watched if name in sys.modules), file=sys.stderr)
+sys.exit(code)
+"""
+HEAVY = ("torch", "numpy", "pydantic", "jinja2", "rich", "yaml")
+
+COLLECTOR = """
+import torch
+
+def grad_norm(parameters):
+    grads = [p.grad for p in parameters if p.grad is not None]
+    return sum(float(g.double().norm()) ** 2 for g in grads) ** 0.5
+"""
+
+
+def every_command(command: Any = None, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The words of every command and group, from the application itself."""
+    command = command or typer.main.get_command(app)
+    yield words
+    for name, child in getattr(command, "commands", {}).items():
+        yield from every_command(child, (*words, name))
+
+
+def run_watched(modules: tuple[str, ...], *arguments: object, cwd: Path | None = None) -> tuple[Ended, list[str]]:
+    """The command's end, and which of `modules` its process had loaded by then."""
+    command = [sys.executable, "-c", DRIVER, ",".join(modules), *map(str, arguments)]
+    ended = run_program(command, cwd=cwd)
+    last = ended.stderr.splitlines()[-1]
+    assert last.startswith("loaded:"), ended.stderr
+    return ended, last.split()[1:]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    folder = tmp_path / "checkout"
+    folder.mkdir()
+    (folder / "stats.py").write_text(COLLECTOR, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def tickets(tmp_path: Path) -> Path:
+    put(tmp_path / "tickets", "B7-PT-01.md", ticket_text("B7-PT-01"))
+    return tmp_path / "tickets"
+
+
+@pytest.mark.parametrize("words", list(every_command()), ids=lambda words: " ".join(words) or "auditkit")
+def test_help_needs_nothing_that_is_slow_to_load(words: tuple[str, ...]) -> None:
+    """Every command's help has an example and, through a pipe, loads nothing that only other commands need."""
+    ended, loaded = run_watched(HEAVY, *words, "--help")
+    assert (ended.code, loaded) == (0, [])
+    assert "Example: auditkit " in ended.stdout
+
+
+@pytest.mark.parametrize(
+    "words", [["probe", "list"], ["probe", "list", "--json"], ["probe", "show", "syncs_grow_with_tensors"]]
+)
+def test_the_catalog_needs_nothing_that_is_slow_to_load(words: list[str]) -> None:
+    """Probes are listed from their literals: nothing of them, and no torch, is imported."""
+    ended, loaded = run_watched(HEAVY, *words)
+    assert (ended.code, loaded) == (0, [])
+    assert "syncs_grow_with_tensors" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["list", "list --json", "show B7-PT-01", "status B7-PT-01", "status B7-PT-01 investigating"],
+)
+def test_tickets_need_nothing_that_is_slow_to_load(words: str, tickets: Path) -> None:
+    """Plain reading and moving of tickets, through a pipe, starts at once."""
+    ended, loaded = run_watched(HEAVY, "ticket", *words.split(), "--tickets", tickets)
+    assert loaded == []
+    assert (ended.code, bool(ended.stdout)) == (0, True), ended.stderr
+
+
+def test_measuring_happens_elsewhere(checkout: Path, tmp_path: Path) -> None:
+    """`probe run`, `audit` and `init` measure with torch, and never load it themselves."""
+    single = ["--target", "stats:grad_norm", "--takes", "parameters", "--contract", "grad_norm"]
+    common = ["--checkout", checkout, *single, "--device", "cpu", "--json"]
+    ended, loaded = run_watched(("torch", "numpy"), "probe", "run", "syncs_grow_with_tensors", *common)
+    assert (ended.code, loaded) == (1, []), ended.stderr
+    assert '"torch": "' in ended.stdout
+
+    named = ["--probe", "syncs_grow_with_tensors", "--tickets", tmp_path / "tickets"]
+    ended, loaded = run_watched(("torch", "numpy"), "audit", checkout, *named)
+    assert (ended.code, loaded) == (1, []), ended.stderr
+    assert list((tmp_path / "tickets").rglob("B1-PT-01.md")) != []
+
+    ended, loaded = run_watched(("torch", "numpy"), "init", checkout)
+    assert (ended.code, loaded) == (0, []), ended.stderr
+
+
+def test_doctor_asks_another_process(tmp_path: Path) -> None:
+    ended, loaded = run_watched(("torch", "numpy"), "doctor", cwd=tmp_path)
+    assert (ended.code, loaded) == (0, []), ended.stderr
+
+
+def test_a_process_that_loads_torch_is_caught(tmp_path: Path) -> None:
+    """The watch itself: a command line whose process has loaded torch is reported."""
+    (tmp_path / "sitecustomize.py").write_text("import numpy, torch\n", encoding="utf-8")
+    command = [sys.executable, "-c", DRIVER, "torch,numpy,jinja2", "--version"]
+    paths = os.pathsep.join([str(tmp_path), str(Path(__file__).resolve().parent.parent)])
+    ended = run_program(command, environment={"PYTHONPATH": paths})
+    assert ended.stderr.splitlines()[-1] == "loaded: torch numpy"
+    assert (ended.code, ended.stdout) == (0, auditkit("--version").stdout)

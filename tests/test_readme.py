@@ -1,0 +1,66 @@
+"""The README shows what the commands print: the bundled audit's whole output, and one ticket of it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+TICKET = "B1-PT-02"
+
+
+def _block(text: str, marker: str) -> str:
+    """The fenced block behind `<!-- marker -->`."""
+    found = re.search(rf"<!-- {re.escape(marker)} -->\n(`{{3,}})\w*\n(.*?)\n\1\n", text, re.DOTALL)
+    assert found is not None, f"README.md has no block marked {marker}"
+    return found[2]
+
+
+def _without_what_differs(text: str) -> str:
+    """Torch's version, the date, the run id, and the machine's names replaced: they differ between machines."""
+    text = re.sub(r"torch \d[^\s,|]*", "torch X", text)
+    text = re.sub(r"(\*\*torch\*\* \| ).*?( \|)", r"\1X\2", text)
+    text = re.sub(r"(\*\*(?:Python|Device|Created|Updated)\*\* \| ).*?( \|)", r"\1X\2", text)
+    text = re.sub(r"auditkit audit\b.*`", "auditkit audit`", text)
+    return re.sub(r"\d{8}T\d{6}Z-\w{6}", "RUN", text)
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """What `auditkit audit` prints in an empty folder, and the ticket that the README shows."""
+    folder = tmp_path_factory.mktemp("demo")
+    command = [sys.executable, "-m", "auditkit", "audit"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
+    assert (done.returncode, done.stderr) == (1, "")
+    ticket = (folder / "auditkit-demo" / "tickets" / "batch1" / f"{TICKET}.md").read_text(encoding="utf-8")
+    return done.stdout.rstrip("\n"), ticket.rstrip("\n")
+
+
+def test_the_readme_shows_the_whole_output_of_the_bundled_audit(demo: tuple[str, str], request: pytest.FixtureRequest):
+    """A reader sees in the README what the command prints, to the last line."""
+    _compare("output: auditkit audit", demo[0], request)
+
+
+def test_the_readme_shows_a_rendered_ticket(demo: tuple[str, str], request: pytest.FixtureRequest):
+    """The ticket in the README is one that the bundled audit files."""
+    _compare("output: ticket", demo[1], request)
+
+
+def test_a_changed_line_is_noticed(demo: tuple[str, str]):
+    """The comparison above can fail: one changed figure is enough."""
+    shown = _block(README.read_text(encoding="utf-8"), "output: auditkit audit")
+    assert _without_what_differs(shown.replace("3.25x", "3.26x")) != _without_what_differs(demo[0])
+
+
+def _compare(marker: str, printed: str, request: pytest.FixtureRequest) -> None:
+    text = README.read_text(encoding="utf-8")
+    shown = _block(text, marker)
+    if request.config.getoption("--update-golden", default=False):
+        README.write_text(text.replace(shown, printed), encoding="utf-8")
+        return
+    assert _without_what_differs(shown) == _without_what_differs(printed)

@@ -1,0 +1,213 @@
+"""Every --json document holds what its schema under docs/schema says, and the schemas hold the contract."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator, ValidationError
+
+from auditkit.model.enums import Contract, Evidence, Outcome, Reason, Severity, Takes
+from auditkit.model.ticket import Status
+from auditkit.probing.catalog import INSTRUMENTS
+from tests.filing_helpers import put, ticket_text
+from tests.project_files import ROOT, Ended, auditkit
+
+SCHEMAS = ROOT / "docs" / "schema"
+NAMES = ("run", "tickets", "probes", "doctor", "init")
+
+COLLECTORS = '''
+import torch
+
+
+def layer_norms(parameters, scale=1.0):
+    """The norm of each gradient, read one by one."""
+    return {"grad_norm": sum(scale * p.grad.norm().item() ** 2 for p in parameters if p.grad is not None) ** 0.5}
+
+
+def stalls(parameters):
+    """A norm that cannot be had."""
+    norms = [p.grad.norm() for p in parameters if p.grad is not None]
+    if parameters is not None:
+        raise RuntimeError("out of order")
+    return {"grad_norm": torch.stack(norms).norm().item()}
+'''
+
+
+def schema(name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((SCHEMAS / f"{name}.schema.json").read_text("utf-8"))
+    return loaded
+
+
+def document_of(name: str, ended: Ended) -> dict[str, Any]:
+    """The one document on stdout, which is strict JSON and valid under the schema `name`."""
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is no JSON")
+
+    document: dict[str, Any] = json.loads(ended.stdout, parse_constant=refuse)
+    Draft202012Validator(schema(name)).validate(document)
+    return document
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("checkout")
+    (folder / "stats.py").write_text(COLLECTORS, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def audited(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """One audit whose results are of many kinds: findings, passes, what does not apply, and an error."""
+    targets = ["--target", "stats:layer_norms", "--target", "stats:stalls", "--argument", "scale=1.0"]
+    probes = ["syncs_grow_with_tensors", "norm_overflows_on_finite_grads", "async_collect_synchronizes"]
+    tickets = tmp_path_factory.mktemp("tickets")
+    named = [word for probe in probes for word in ("--probe", probe)]
+    ended = auditkit("audit", checkout, *targets, *named, "--tickets", tickets, "--json")
+    assert ended.code == 1, ended.stderr
+    return {**document_of("run", ended), "tickets": tickets}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_schema_is_one(name: str) -> None:
+    """Each file is valid JSON Schema 2020-12, versioned, and says so of itself."""
+    loaded = schema(name)
+    Draft202012Validator.check_schema(loaded)
+    assert loaded["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert loaded["properties"]["schema_version"] == {"const": 1}
+    assert "schema_version" in loaded["required"]
+    assert loaded["additionalProperties"] is False
+
+
+def test_every_schema_is_checked_here() -> None:
+    assert sorted(path.name for path in SCHEMAS.iterdir()) == sorted(f"{name}.schema.json" for name in NAMES)
+
+
+def test_the_run_schema_requires_the_contract() -> None:
+    """What DESIGN promises of `audit` and `probe run` is required, not only allowed."""
+    loaded = schema("run")
+    parts = loaded["$defs"]
+    assert set(loaded["required"]) >= {"schema_version", "run", "results", "summary"}
+    assert set(parts["run"]["required"]) >= {
+        "id", "checkout", "revision", "dirty", "python", "torch", "device", "device_name",
+    }  # fmt: skip
+    assert set(parts["result"]["required"]) >= {
+        "probe", "probe_version", "target", "outcome", "severity", "evidence", "message", "fingerprint",
+        "ticket", "location", "measurements",
+    }  # fmt: skip
+    assert set(parts["location"]["required"]) == {"file", "line", "function"}
+    assert set(parts["measurement"]["required"]) >= {"name", "value", "unit", "case"}
+    assert set(loaded["properties"]["summary"]["required"]) == {outcome.value for outcome in Outcome}
+
+
+def test_the_schemas_name_the_words_of_the_model() -> None:
+    """A new reason, contract or status is in the schema, or this fails."""
+    result, target = schema("run")["$defs"]["result"]["properties"], schema("run")["$defs"]["target"]["properties"]
+    ticket = schema("tickets")["$defs"]["ticket"]["properties"]
+    assert result["outcome"]["enum"] == list(Outcome)
+    assert result["reason"]["enum"] == [*Reason, None]
+    assert result["severity"]["enum"] == [*Severity, None]
+    assert result["evidence"]["enum"] == [*Evidence, None]
+    assert target["contract"]["enum"] == [*Contract, None]
+    assert target["takes"]["enum"] == [*Takes, None]
+    assert ticket["status"]["enum"] == [*Status, None]
+    assert schema("probes")["$defs"]["probe"]["properties"]["instrument"]["enum"] == list(INSTRUMENTS)
+
+
+def test_an_audit_is_valid(audited: dict[str, Any]) -> None:
+    """A finding, what does not apply and what could not be fed, all in one document."""
+    outcomes = {(result["target"].split(":")[1], result["outcome"]) for result in audited["results"]}
+    assert outcomes == {
+        ("layer_norms", "reproduced"),
+        ("layer_norms", "not_applicable"),
+        ("stalls", "error"),
+    }
+    assert sum(audited["summary"].values()) == len(audited["results"]) == 6
+    assert [target["call"] for target in audited["targets"]] == ["stats:layer_norms", "stats:stalls"]
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("run", "revision"), "HEAD"),
+        (("results", 0, "outcome"), "passed"),
+        (("results", 0, "severity"), "high"),
+        (("results", 0, "measurements", 0, "value"), [1]),
+        (("results", 0, "extra"), 1),
+        (("summary", "skipped"), 0),
+        (("schema_version",), 2),
+    ],
+    ids=str,
+)
+def test_a_wrong_document_is_refused(audited: dict[str, Any], place: tuple[Any, ...], value: object) -> None:
+    """The schema can fail: one wrong word, type or key is enough."""
+    document = copy.deepcopy({key: part for key, part in audited.items() if key != "tickets"})
+    inner: Any = document
+    for step in place[:-1]:
+        inner = inner[step]
+    inner[place[-1]] = value
+    with pytest.raises(ValidationError):
+        Draft202012Validator(schema("run")).validate(document)
+
+
+def test_a_finding_has_a_severity_and_nothing_else_has(audited: dict[str, Any]) -> None:
+    document = copy.deepcopy({key: part for key, part in audited.items() if key != "tickets"})
+    for result in document["results"]:
+        result["severity"] = None if result["outcome"] == "reproduced" else "P1"
+        errors = list(Draft202012Validator(schema("run")).iter_errors(document))
+        assert errors != []
+        result["severity"] = "P1" if result["outcome"] == "reproduced" else None
+
+
+def test_probe_run_is_valid(checkout: Path) -> None:
+    """Also where nothing could be loaded."""
+    words = ["probe", "run", "syncs_grow_with_tensors", "--checkout", checkout, "--json", "--target"]
+    ended = auditkit(*words, "stats:layer_norms", "--device", "cpu")
+    assert document_of("run", ended)["run"]["device"] == "cpu"
+    missing = document_of("run", auditkit(*words, "stats:no_such_function"))
+    assert missing["summary"]["error"] == 1
+
+
+def test_tickets_are_valid(audited: dict[str, Any], tmp_path: Path) -> None:
+    """Filed, hand-written, unreadable and unknown words; the list and a single one."""
+    filed = document_of("tickets", auditkit("ticket", "list", "--tickets", audited["tickets"], "--json"))
+    assert {ticket["id"] for ticket in filed["tickets"]} == {
+        result["ticket"] for result in audited["results"] if result["ticket"]
+    }
+    put(tmp_path, "B7-PT-01.md", ticket_text("B7-PT-01", status="`half-done`", severity="`urgent`"))
+    put(tmp_path, "B7-PT-02.md", b"# Finding Ticket: caf\xe9\n")
+    listed = document_of("tickets", auditkit("ticket", "list", "--tickets", tmp_path, "--json"))
+    assert [(ticket["status"], ticket["severity"]) for ticket in listed["tickets"]] == [(None, None)]
+    assert [broken["path"] for broken in listed["broken"]] == ["B7-PT-02.md"]
+    shown = document_of("tickets", auditkit("ticket", "show", "B7-PT-01", "--tickets", tmp_path, "--json"))
+    assert shown["tickets"][0]["text"].startswith("# Finding Ticket: ")
+
+
+def test_probes_are_valid() -> None:
+    listed = document_of("probes", auditkit("probe", "list", "--json"))["probes"]
+    assert {probe["id"] for probe in listed} == {
+        path.stem for path in (ROOT / "probes").glob("*.py") if not path.name.startswith("_")
+    }
+    shown = document_of("probes", auditkit("probe", "show", listed[0]["id"], "--json"))
+    assert shown["probe"] == listed[0]
+
+
+def test_doctor_is_valid(tmp_path: Path) -> None:
+    """Every instrument on every device has a line, with the reason where it does not work."""
+    instruments = document_of("doctor", auditkit("doctor", "--json", cwd=tmp_path))["instruments"]
+    assert len({(state["instrument"], state["device"]) for state in instruments}) == 9
+    assert all(state["works"] or state["message"] for state in instruments)
+
+
+def test_init_is_valid(checkout: Path, tmp_path: Path) -> None:
+    ended = auditkit("init", checkout, "--output", tmp_path / "auditkit.yaml", "--json")
+    document = document_of("init", ended)
+    assert Path(document["path"]).is_file()
+    assert {(entry["call"], entry["works"]) for entry in document["candidates"]} == {
+        ("stats:layer_norms", True),
+        ("stats:stalls", False),
+    }

@@ -17,19 +17,37 @@ PROBE = {
     "limits": "Counts above 2**24 + 1 elements are not tried: a boundary at 2**31 (int32) stays unseen. A fraction "
     "is judged by the integer it stands for, so a float32 fraction that rounds back correctly passes.",
     "remediation": "Count in integers: torch.count_nonzero gives an int64 and, unlike bool.sum(), builds no int64 "
-    "copy of the mask. Add the counts of several tensors as integers, divide last, in Python.",
+    "copy of the mask. Add the counts of several tensors as integers, divide last, in Python. Packing small tensors "
+    "into buffers of a million elements copies each element once, and keeps launches from growing with the tensors.",
     "remediation_code": """import torch
+
+
+def packs(grads, elements=1 << 20):
+    pieces, room = [], elements
+    for grad in grads:
+        for piece in grad.reshape(-1).split(elements):
+            if piece.numel() > room:
+                yield torch.cat(pieces)
+                pieces, room = [], elements
+            pieces.append(piece)
+            room -= piece.numel()
+    if pieces:
+        yield torch.cat(pieces)
 
 
 def gradient_counts(parameters):
     grads = [p.grad for p in parameters if p.grad is not None]
     elements = sum(g.numel() for g in grads)
-    zeros = sum(g.numel() - torch.count_nonzero(g) for g in grads)
-    nans = sum(torch.count_nonzero(torch.isnan(g)) for g in grads)
-    infs = sum(torch.count_nonzero(torch.isinf(g)) for g in grads)
+    if not elements:
+        return {"zero_fraction": 0.0, "nan_count": 0, "inf_count": 0}
+    zeros = nans = infs = 0
+    for pack in packs(grads):
+        zeros = zeros + (pack.numel() - torch.count_nonzero(pack))
+        nans = nans + torch.count_nonzero(torch.isnan(pack))
+        infs = infs + torch.count_nonzero(torch.isinf(pack))
     zero_count, nan_count, inf_count = torch.stack([zeros, nans, infs]).tolist()
     return {
-        "zero_fraction": zero_count / max(elements, 1),
+        "zero_fraction": zero_count / elements,
         "nan_count": nan_count,
         "inf_count": inf_count,
     }

@@ -34,7 +34,12 @@ def total_norm(parameters):
     return torch.linalg.vector_norm(torch.stack(norms)).item()
 """,
     "verification": ["no breaking magnitude is found in float32, float16, bfloat16 and mixed gradients"],
-    "measurements": {"breaking_magnitude": "magnitude", "breaking_norm": "norm", "norm": "norm"},
+    "measurements": {
+        "breaking_magnitude": "magnitude",
+        "breaking_norm": "norm",
+        "norm": "norm",
+        "expected_norm": "norm",
+    },
     "policy": {"judge_float64": 0},
 }
 

@@ -33,7 +33,7 @@ def total_norm(parameters):
     return torch.linalg.vector_norm(torch.stack(norms)).item()
 """,
     "verification": ["no vanishing magnitude is found in float32, float16, bfloat16 and mixed gradients"],
-    "measurements": {"vanishing_magnitude": "magnitude", "norm": "norm"},
+    "measurements": {"vanishing_magnitude": "magnitude", "norm": "norm", "expected_norm": "norm"},
 }
 
 TOLERANCE = 0.01

@@ -1,11 +1,21 @@
-"""What all tests share: the flag that rewrites golden files."""
+"""What all tests share: the flag that rewrites golden files, and a Ctrl-C that can be heard."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+# Small checkouts of ours, with tests of their own in them: read by tests, never run as tests.
+collect_ignore = ["targets"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Whoever runs the tests in the background may have them ignore Ctrl-C, and so every program they start."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -18,7 +18,7 @@ TARGETS = Path(__file__).parent / "targets"
 OVERFLOW, UNDERFLOW = "norm_overflows_on_finite_grads", "norm_underflows_to_zero"
 HEALTH, SYNCS, LAUNCHES = "nonfinite_grads_look_healthy", "syncs_grow_with_tensors", "launches_grow_with_tensors"
 MEMORY, COUNTS, ASYNC = "peak_memory_grows_with_params", "counts_are_rounded", "async_collect_synchronizes"
-SMALL_MEMORY = {"memory_sizes": [1_000_000, 2_000_000]}
+SMALL_MEMORY = {"memory_sizes": [1_000_000, 10_000_000]}
 
 
 def run_probes(checkout: Path, target: Target | str, probes: Sequence[str], **setting: Any) -> TargetRun:

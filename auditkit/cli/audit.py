@@ -77,7 +77,8 @@ def audit(
     chosen = choose(DeviceChoice, device, [choice.value for choice in DeviceChoice], "device")
     demo = named is None and config is None
     configuration = read_configuration(config, specimen_dir() if demo else named)
-    where = named or configuration.checkout or str(specimen_dir() if demo else Path())
+    beside = configuration.path.parent if configuration.path else Path()
+    where = named or configuration.checkout or str(specimen_dir() if demo else beside)
     request = AuditRequest(
         checkout=where,
         config=configuration,

@@ -49,4 +49,5 @@ def init(
             say(f"{trial.target.call}  {trial.target.contract.value}, takes {trial.target.takes.value}")
         else:
             complain(f"could not be fed: {trial.target.call}: {trial.message}")
-    say(f"wrote {done.path}: {sum(trial.works for trial in trials)} targets. Next: auditkit audit --config {done.path}")
+    count = sum(trial.works for trial in trials)
+    say(f"wrote {done.path}: {count} target{'' if count == 1 else 's'}. Next: auditkit audit --config {done.path}")

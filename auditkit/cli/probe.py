@@ -91,7 +91,10 @@ def show_probe(
 @run_or_exit
 def run_probes(
     probes: Annotated[list[str], typer.Argument(metavar="ID...", help="Probe ids, or files of probes.")],
-    checkout: Annotated[str, typer.Option("--checkout", metavar="DIR[@REV]", help="The code under audit.")] = ".",
+    checkout: Annotated[
+        str | None,
+        typer.Option("--checkout", metavar="DIR[@REV]", help="Default: the configuration's, else this folder."),
+    ] = None,
     target: TargetOption = None,
     contract: ContractOption = None,
     takes: TakesOption = None,
@@ -121,8 +124,9 @@ def run_probes(
     check_ticket_ids(batch, agent)
     lowest = choose(Severity, fail_on.upper(), [severity.value for severity in Severity], "severity")
     chosen = choose(DeviceChoice, device, [choice.value for choice in DeviceChoice], "device")
-    configuration = read_configuration(config, checkout)
-    where = configuration.checkout if checkout == "." and configuration.checkout else checkout
+    configuration = read_configuration(config, checkout or ".")
+    beside = str(configuration.path.parent) if configuration.path else "."
+    where = checkout or configuration.checkout or beside
     request = AuditRequest(
         checkout=where,
         config=configuration,

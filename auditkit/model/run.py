@@ -62,7 +62,8 @@ class ProbeResult:
     """What one probe said of one target.
 
     `device` is where this probe's numbers come from (`cpu`, `cuda`, `simulated`); `law` the fitted
-    growth law ("3n+1"), where the probe fits one; `reason` why there is no answer, where there is none.
+    growth law ("3n+1"), where the probe fits one; `reason` why there is no answer, where there is none;
+    `loaded` whether the target's interpreter, torch and module could be loaded at all.
     """
 
     probe: str
@@ -83,6 +84,7 @@ class ProbeResult:
     duration_s: float = 0.0
     ticket: str | None = None
     ticket_action: str = ""
+    loaded: bool = True
 
     def to_json(self) -> dict[str, Any]:
         return {

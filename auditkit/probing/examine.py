@@ -51,7 +51,6 @@ def examine(interpreter: str) -> Examination:
             "jobs": jobs,
             "auto_device": False,
             "time_limit_s": _TIME_LIMIT_S,
-            "single": False,
         }
         try:
             _collect(Worker(interpreter, request, _TIME_LIMIT_S), found)

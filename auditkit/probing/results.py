@@ -84,7 +84,7 @@ def make_result(
         return without_answer(Outcome.UNAVAILABLE, Reason.NO_DEVICE, "there is no CUDA device on this machine")
     if run.load_failure:
         hint = f" ({run.load_hint})" if run.load_hint else ""
-        return without_answer(Outcome.ERROR, run.load_reason, run.load_failure + hint)
+        return without_answer(Outcome.ERROR, run.load_reason, run.load_failure + hint, loaded=False)
     if run.plan is None or job is None:
         reason, text = run.plan_failure or (Reason.PROTOCOL, "the worker ended before this probe ran")
         return without_answer(Outcome.ERROR, reason, text)

@@ -99,7 +99,6 @@ def _worker(jobs: list[dict[str, Any]], setting: Setting) -> Worker:
         "jobs": jobs,
         "auto_device": False,
         "time_limit_s": min(setting.time_limit_s, TRIAL_TIME_LIMIT_S),
-        "single": False,
     }
     return Worker(setting.interpreter, request, setting.time_limit_s, setting.cancelled)
 

@@ -102,14 +102,11 @@ def exit_code(run: Run, fail_on: Severity = Severity.P4) -> ExitCode:
     outcomes = {result.outcome for result in run.results}
     if any(result.severity and result.severity.at_least(fail_on) for result in run.results):
         return ExitCode.FINDINGS
-    if any(result.reason and result.reason.value in _LOAD_REASONS for result in run.results):
+    if not all(result.loaded for result in run.results):
         return ExitCode.TARGET_NOT_LOADED
     if Outcome.ERROR in outcomes or not outcomes & {Outcome.REPRODUCED, Outcome.NOT_REPRODUCED}:
         return ExitCode.NOTHING_MEASURED
     return ExitCode.OK
-
-
-_LOAD_REASONS = ("import_error", "no_torch", "no_interpreter")
 
 
 def _setting(request: AuditRequest, opened: OpenCheckout, probes: Sequence[ProbeInfo]) -> Setting:
@@ -279,7 +276,7 @@ def load_failure(run: Run) -> AuditkitError | None:
     """The error to show where no target could be loaded at all, or nothing could be measured."""
     if not run.results:
         return NothingMeasuredError("no probe ran")
-    if all(result.reason and result.reason.value in _LOAD_REASONS for result in run.results):
+    if not any(result.loaded for result in run.results):
         return TargetNotLoadedError(run.results[0].message)
     if not any(result.outcome in (Outcome.REPRODUCED, Outcome.NOT_REPRODUCED) for result in run.results):
         return NothingMeasuredError(f"nothing was measured: {run.results[0].message}")

@@ -89,8 +89,6 @@ def test_an_interrupted_audit_leaves_nothing(repository: Path, tmp_path: Path, n
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # Whoever runs the tests in the background may have them ignore Ctrl-C.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,
     )
     # The worker's own child is the one that hangs in the target.
     wait_until(lambda: len(workers_below(process.pid)) > 1, 60)

@@ -15,6 +15,7 @@ from auditkit.model.target import Target
 from tests.probing_helpers import (
     HEALTH,
     OVERFLOW,
+    SYNCS,
     TARGETS,
     UNDERFLOW,
     by_probe,
@@ -225,3 +226,12 @@ def test_a_cancelled_run_ends_at_once() -> None:
     started = time.monotonic()
     run_probes(CHECKOUT, "norms:hangs_on_large", [OVERFLOW], time_limit_s=60.0, cancelled=cancelled)
     assert time.monotonic() - started < 10.0
+
+
+def test_code_that_the_simulated_device_breaks_is_counted_on_the_cpu_and_says_so() -> None:
+    result = run_probes(CHECKOUT, "norms:refuses_devices", [SYNCS], time_limit_s=20.0).results[0]
+    assert (result.outcome, result.device, result.law) == (Outcome.NOT_REPRODUCED, "cpu", "1")
+    assert result.notes == (
+        "the simulated device failed (the target raises NotImplementedError: no kernel for cuda); "
+        "counted on plain CPU tensors instead",
+    )

@@ -23,6 +23,9 @@ SETUP_NAMES = (
     "register_modules",
 )
 
+CONSTRUCTOR = "__init__"
+"""The set-up step of a class that is built with the modules it watches."""
+
 
 class CannotFeedError(Exception):
     """The target wants something that no gradient case provides; the message names it."""
@@ -91,19 +94,38 @@ class Caller:
         self.finish = finish
         self.finish_method = finish_method
 
+    def refuse_unknown_arguments(self) -> None:
+        """Raise CannotFeedError for an argument that neither the target nor its class has."""
+        known: Dict[str, Any] = {}
+        for function in (self.function, self.owner):
+            known.update(inspect.signature(function).parameters if function is not None else {})
+        if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
+            return
+        for name in self.arguments:
+            if name not in known:
+                named = ", ".join(other for other in known if other != "self") or "none"
+                raise CannotFeedError("it has no argument '{}'; it has: {}".format(name, named))
+
     def bound(self) -> Callable:
         """The function, or the method of a new instance: collectors with state start fresh each time."""
-        return getattr(self.new_instance(), self.method) if self._needs_instance() else self.function
+        return getattr(self.new_instance(), self.method) if self.needs_instance() else self.function
 
-    def _needs_instance(self) -> bool:
+    def needs_instance(self) -> bool:
+        """Whether the target is a method that needs an object of its class."""
         if self.owner is None:
             return False
         return not isinstance(inspect.getattr_static(self.owner, self.method), (staticmethod, classmethod))
 
-    def new_instance(self) -> Any:
+    def constructor_slots(self) -> List[str]:
+        """What the class must be given that `arguments` does not hold: a model to watch, for example."""
+        return required_parameters(self.owner, list(self.arguments)) if self.owner is not None else []
+
+    def new_instance(self, inputs: Optional[Dict[str, Any]] = None) -> Any:
+        """An object of the target's class. Raises CannotFeedError where its constructor needs more."""
         assert self.owner is not None
         names = inspect.signature(self.owner).parameters
         given = {name: value for name, value in self.arguments.items() if name in names}
+        given.update(inputs or {})
         missing = required_parameters(self.owner, list(given))
         if missing:
             raise CannotFeedError(
@@ -126,9 +148,10 @@ class Caller:
 
         `whole` adds the step that finishes an asynchronous answer, of the same instance where it is a method.
         """
-        instance = self.new_instance() if self._needs_instance() else None
-        if feed.setup is not None:
-            getattr(instance, feed.setup)(**self._inputs(feed, feed.setup_slots, groups))
+        built_with = self._inputs(feed, feed.setup_slots, groups) if feed.setup == CONSTRUCTOR else None
+        instance = self.new_instance(built_with) if self.needs_instance() else None
+        if feed.setup not in (None, CONSTRUCTOR):
+            getattr(instance, str(feed.setup))(**self._inputs(feed, feed.setup_slots, groups))
         function = self.function if instance is None else getattr(instance, self.method)
         keywords = self.call_arguments(function)
         if feed.setup is None:

@@ -85,6 +85,8 @@ def _import(module_name: str, roots: List[str]) -> Any:
 
 
 def _raised_at(error: BaseException) -> str:
+    if isinstance(error, SyntaxError) and error.filename:
+        return " ({}:{})".format(error.filename, error.lineno)
     frames = traceback.extract_tb(error.__traceback__)
     return " ({}:{})".format(frames[-1].filename, frames[-1].lineno) if frames else ""
 

@@ -14,6 +14,7 @@ import torch
 
 from .answers import flatten, kind_of
 from .feeding import (
+    CONSTRUCTOR,
     Caller,
     CannotFeedError,
     Feed,
@@ -77,6 +78,7 @@ def find_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
     other gradients is kept only where no way gives a better one. Raises CannotFeedError with what each
     attempt said, CannotReadError where `returns` names no field.
     """
+    caller.refuse_unknown_arguments()
     said: List[str] = []
     constant: Optional[Tuple[Feed, Any, Any]] = None
     for feed in possible_feeds(caller, request):
@@ -122,8 +124,11 @@ def possible_feeds(caller: Caller, request: Dict[str, Any]) -> List[Feed]:
 
 
 def _slots(caller: Caller, request: Dict[str, Any]) -> Tuple[Optional[str], List[str], List[str]]:
-    function = caller.function if caller.owner is None else caller.bound()
     given = list(caller.arguments)
+    in_constructor = caller.constructor_slots() if caller.needs_instance() else []
+    if 1 <= len(in_constructor) <= 2 and required_parameters(caller.function, given) == ["self"]:
+        return CONSTRUCTOR, in_constructor, []
+    function = caller.function if caller.owner is None else caller.bound()
     slots = required_parameters(function, given)
     if caller.owner is not None and (not slots or request.get("setup")):
         setup = setup_method(caller.owner, caller.method, request.get("setup"))
@@ -205,7 +210,7 @@ def _read_plan(caller: Caller, feed: Feed, second: Any, answer: Any, request: Di
 
 
 def _contract(feed: Feed, groups: int, answer: Any) -> str:
-    if feed.setup is not None:
+    if feed.setup is not None and (feed.setup != CONSTRUCTOR or groups == 2):
         return "monitor"
     if groups == 2:
         return "dual_stats"

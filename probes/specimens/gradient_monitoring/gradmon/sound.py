@@ -49,12 +49,12 @@ def counted_quality(parameters) -> GradientQuality:
     grads = [p.grad for p in parameters if p.grad is not None]
     if not grads:
         return GradientQuality(0.0, 0.0, 0, 0)
+    norm = torch.linalg.vector_norm(_norms(grads))
     zeros = nans = infs = 0
     for pack in _packs(grads):
         zeros = zeros + (pack.numel() - torch.count_nonzero(pack))
         nans = nans + torch.count_nonzero(torch.isnan(pack))
         infs = infs + torch.count_nonzero(torch.isinf(pack))
-    norm = torch.linalg.vector_norm(_norms(grads))
     total_norm, zero_count, nan_count, inf_count = torch.stack([norm, zeros, nans, infs]).tolist()
     elements = sum(grad.numel() for grad in grads)
     return GradientQuality(total_norm, zero_count / elements, int(nan_count), int(inf_count))

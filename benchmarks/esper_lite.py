@@ -115,8 +115,8 @@ def render(rows: list[tuple[Row, dict[str, Any]]], environment: dict[str, Any]) 
         norm = read["at_1e20"] if isinstance(read["at_1e20"], str) else f"{read['at_1e20']:.3g}"
         lines.append(
             f"| `{row.target}` | {row.revision} | {read['syncs']} ({row.expected_syncs}) "
-            f"| {read['launches']} ({row.expected_launches or 'not given'}) | {read['ratio']:.3g}x ({row.expected_ratio:g}x) "
-            f"| {norm} ({row.expected_at_1e20}) |"
+            f"| {read['launches']} ({row.expected_launches or 'not given'}) "
+            f"| {read['ratio']:.3g}x ({row.expected_ratio:g}x) | {norm} ({row.expected_at_1e20}) |"
         )
     return "\n".join(lines) + "\n"
 

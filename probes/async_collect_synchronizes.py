@@ -55,7 +55,7 @@ def judge(measurements, policy):
             "message": "the collecting step performs no synchronisation",
             "law": "0",
         }
-    message = "the collecting step synchronises {:,} times at {} tensors".format(worst.value, worst.case["tensors"])
+    message = "synchronisations in the collecting step: {:,} at {} tensors".format(worst.value, worst.case["tensors"])
     return {"outcome": "reproduced", "message": message}
 
 

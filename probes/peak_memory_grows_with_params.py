@@ -144,10 +144,8 @@ def judge(measurements, policy):
     python = max((m.value for m in measurements if m.name == "python_peak_per_gradient_byte"), default=0.0)
     worst = max(largest.value, python)
     one_tensor = max((m.value for m in ratios if m.case["tensors"] == 1), default=largest.value)
-    message = (
-        "{:.3g}x of the gradients' bytes at the peak, {:,} parameters in 10 tensors ({:.3g}x in one tensor)".format(
-            worst, largest.case["params"], one_tensor
-        )
+    message = "{:.3g}x the gradients' bytes at the peak, {:,} parameters in 10 tensors ({:.3g}x in one tensor)".format(
+        worst, largest.case["params"], one_tensor
     )
     law = "{:.3g} bytes per gradient byte".format(worst)
     reproduced = worst > policy["share"]

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
-TICKET = "B1-PT-02"
+TICKET = "B1-PT-01"
 
 
 def _block(text: str, marker: str) -> str:

@@ -41,7 +41,9 @@ def format_count(count: float) -> str:
 
 def format_value(value: Any, unit: str) -> str:
     """One measured value as a cell of a table."""
-    if isinstance(value, bool) or value is None or isinstance(value, str):
+    if value is None:
+        return "none"
+    if isinstance(value, bool | str):
         return str(value)
     if unit == "bytes":
         return format_bytes(value)

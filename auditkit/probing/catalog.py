@@ -53,7 +53,7 @@ def select(catalog: dict[str, ProbeInfo], names: Sequence[str]) -> list[ProbeInf
     if not names:
         return [probe for probe in catalog.values() if probe.lifecycle == "stable"]
     selected = []
-    for name in names:
+    for name in dict.fromkeys(names):
         if name.endswith(".py"):
             selected.append(read_probe(Path(name)))
         elif name in catalog:

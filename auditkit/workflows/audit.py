@@ -13,21 +13,19 @@ from pathlib import Path
 
 import auditkit
 from auditkit.assets import bundled_dir
-from auditkit.errors import AuditkitError, BadInputError, ExitCode, NothingMeasuredError, TargetNotLoadedError
+from auditkit.errors import AuditkitError, ExitCode, NothingMeasuredError, TargetNotLoadedError
 from auditkit.model.enums import Contract, DeviceChoice, Outcome, Severity, Takes
-from auditkit.model.ids import agent_code
 from auditkit.model.probe import ProbeInfo
-from auditkit.model.run import Environment, Finding, ProbeResult, Run, TargetReading, fingerprint
+from auditkit.model.run import Environment, ProbeResult, Run, TargetReading, fingerprint
 from auditkit.model.target import Target
 from auditkit.probing.catalog import load_catalog, select
 from auditkit.probing.checkout import OpenCheckout, import_roots, open_checkout, parse_checkout
 from auditkit.probing.results import DEFAULT_TIME_LIMIT_S, Setting, TargetRun
 from auditkit.probing.runner import run_target
-from auditkit.rendering.ticket import render_evidence, render_ticket
 from auditkit.rules.severity import judge_severity
 from auditkit.store.config import Config
-from auditkit.store.filing import Filing, file_finding
 from auditkit.store.repository import Repository
+from auditkit.workflows.filing import Paperwork, file_run
 from auditkit.workflows.targets import find_targets
 
 PARALLEL_TARGETS = 2
@@ -90,7 +88,18 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
     results = _judged(runs, targets, request.config.severity, {probe.id: probe for probe in probes})
     readings = tuple(map(_reading, targets, runs, repeat(not (request.targets or request.config.targets))))
     run = Run(_run_id(), environment, results, readings, (*opened.notes, *notes, *_run_notes(runs)))
-    return _filed(run, repository, request, {probe.id: probe for probe in probes})
+    return run if repository is None else file_run(run, repository, _paperwork(request, probes))
+
+
+def _paperwork(request: AuditRequest, probes: Sequence[ProbeInfo]) -> Paperwork:
+    spec = parse_checkout(request.checkout)
+    return Paperwork(
+        probes={probe.id: probe for probe in probes},
+        batch=next(batch for batch in (request.batch, request.config.batch, 1) if batch is not None),
+        agent=request.agent or request.config.agent,
+        source=spec.text.removesuffix(f"@{spec.revision}") if spec.revision else spec.text,
+        command=request.command,
+    )
 
 
 def exit_code(run: Run, fail_on: Severity = Severity.P4) -> ExitCode:
@@ -223,53 +232,6 @@ def _run_notes(runs: Sequence[TargetRun]) -> tuple[str, ...]:
 def _run_id() -> str:
     now = datetime.datetime.now(datetime.UTC)
     return f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
-
-
-# --- tickets -----------------------------------------------------------------------------------
-
-
-def _filed(run: Run, repository: Repository | None, request: AuditRequest, probes: Mapping[str, ProbeInfo]) -> Run:
-    if repository is None:
-        return run
-    results, notes = [], list(run.notes)
-    spec = parse_checkout(request.checkout)
-    source = spec.text.removesuffix(f"@{spec.revision}") if spec.revision else spec.text
-    targets = [reading.target for reading in run.targets for _ in probes]
-    for result, target in zip(run.results, targets, strict=True):
-        if result.outcome is not Outcome.REPRODUCED:
-            results.append(result)
-            continue
-        finding = Finding(probes[result.probe], result, run.environment, run.id, target, source)
-        try:
-            filed = file_finding(repository, _filing(finding, request))
-        except BadInputError as error:
-            notes.append(f"no ticket for {result.fingerprint}: {error.message}")
-            results.append(result)
-            continue
-        results.append(replace(result, ticket=str(filed.id), ticket_action=filed.action.value))
-    return replace(run, results=tuple(results), notes=tuple(notes))
-
-
-def _filing(finding: Finding, request: AuditRequest) -> Filing:
-    today = datetime.date.today()
-    location = finding.result.location
-    domain = _domain(location.file) if location else ""
-    agent = request.agent or request.config.agent
-    return Filing(
-        fingerprint=finding.result.fingerprint,
-        batch=request.batch or request.config.batch or 1,
-        agent=agent_code(agent) if agent else finding.probe.agent,
-        revision=finding.environment.revision,
-        today=today,
-        create=lambda ticket_id: render_ticket(finding, ticket_id, today, domain, request.command),
-        evidence=lambda history: render_evidence(finding, history),
-    )
-
-
-def _domain(file: str) -> str:
-    """The part of the code base that a file belongs to: its folders, without those that hold all sources."""
-    folders = [part for part in file.split("/")[:-1] if part not in ("src", "lib", "python")]
-    return "/".join(folders[-2:])
 
 
 def load_failure(run: Run) -> AuditkitError | None:

@@ -36,7 +36,7 @@ BENCHMARK = _benchmark()
 @pytest.mark.skipif(not REPOSITORY, reason="AUDITKIT_ESPER_REPO names no clone")
 @pytest.mark.parametrize("row", BENCHMARK.ROWS, ids=lambda row: f"{row.target.rpartition(':')[2]}@{row.revision}")
 def test_the_known_figures_come_out(row):
-    """Sync laws and, where they were counted, launch laws exactly, memory within 10 %, infinite before and finite after the fix at 1e20."""
+    """Sync and launch laws as counted by hand, memory within 10 %, inf before the fix and finite after it at 1e20."""
     if "telemetry" in row.target and not PYTHON:
         pytest.skip("AUDITKIT_ESPER_PYTHON names no interpreter with the packages of that revision")
     read = BENCHMARK.read_row(BENCHMARK.run_row(row, Path(REPOSITORY), PYTHON or sys.executable))

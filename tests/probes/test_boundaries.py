@@ -48,7 +48,7 @@ def test_float64_accumulation_breaks_only_at_its_own_range() -> None:
     result = of("foreach_norm", OVERFLOW, "sound")
     assert values(result, "breaking_norm", dtype="float64") == [2.0**512]
     for dtype in ("float32", "float16", "bfloat16", "mixed"):
-        assert set(values(result, "breaking_norm", dtype=dtype)) == {math.inf}
+        assert set(values(result, "breaking_norm", dtype=dtype)) == {None}
 
 
 def test_a_float16_norm_breaks_at_its_largest_number() -> None:
@@ -62,7 +62,7 @@ def test_a_float32_square_vanishes_below_two_to_the_minus_75() -> None:
     """The smallest subnormal float32 is 2**-149: half a unit of it rounds to zero."""
     (magnitude,) = values(of("squared_sum_norm", UNDERFLOW), "vanishing_magnitude", dtype="float32")
     assert magnitude == 2.0**-75
-    assert values(of("foreach_norm", UNDERFLOW, "sound"), "vanishing_magnitude") == [0.0] * 4
+    assert values(of("foreach_norm", UNDERFLOW, "sound"), "vanishing_magnitude") == [None] * 4
 
 
 def test_float32_counts_are_wrong_from_two_to_the_24_plus_one() -> None:

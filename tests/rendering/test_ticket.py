@@ -154,7 +154,7 @@ def test_odd_values_of_a_worker_are_shown() -> None:
     values = (None, True, float("nan"), float("-inf"), [1, 2], {"a": 1}, "text | pipe", 1.5)
     finding = make_finding(measurements=tuple(Measurement("m", value, "", {}) for value in values))
     cells = [row.split(" | ")[1] for row in evidence(finding).split("\n") if row.startswith("| `m`")]
-    assert cells == ["None", "True", "nan", "-inf", "[1, 2]", "{'a': 1}", "text \\| pipe", "1.5"]
+    assert cells == ["none", "True", "nan", "-inf", "[1, 2]", "{'a': 1}", "text \\| pipe", "1.5"]
 
 
 HOSTILE_PARTS = st.one_of(

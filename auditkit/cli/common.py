@@ -92,11 +92,16 @@ def choose(parse: Callable[[str], _R], text: str, known: Iterable[str], what: st
 
 
 def open_repository(tickets: Path | None) -> Repository:
-    """The tickets folder that a command means; raises BadInputError where it is not there."""
+    """The tickets folder that a command means: the named one, that of ./auditkit.yaml, or `tickets`.
+
+    Raises BadInputError where it is not there.
+    """
     from auditkit.errors import BadInputError
+    from auditkit.store.config import find_config, read_config
     from auditkit.store.repository import Repository
 
-    folder = tickets or DEFAULT_TICKETS
+    config = find_config(Path()) if tickets is None else None
+    folder = tickets or (read_config(config).tickets if config else None) or DEFAULT_TICKETS
     if not folder.is_dir():
         problem = f"{folder} is no folder" if folder.exists() else f"no tickets folder: {folder}"
         raise BadInputError(problem, "name the folder: --tickets DIR")

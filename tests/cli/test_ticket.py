@@ -249,3 +249,14 @@ def test_real_tickets_are_listed_without_their_reports() -> None:
     result = run("list", "--tickets", CORPUS / "tickets", "--json")
     assert (result.exit_code, result.stderr) == (0, "")
     assert len(json.loads(result.stdout)["tickets"]) == 152
+
+
+def test_the_configurations_folder_is_the_default(tmp_path: Path) -> None:
+    """In a folder with an auditkit.yaml, its `tickets` are meant; --tickets still wins."""
+    (tmp_path / "auditkit.yaml").write_text("tickets: found/here\n", encoding="utf-8")
+    (tmp_path / "found" / "here").mkdir(parents=True)
+    command = [sys.executable, "-m", "auditkit", "ticket", "list", "--json"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, json.loads(done.stdout)["tickets"]) == (0, [])
+    other = subprocess.run([*command, "--tickets", "nowhere"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (other.returncode, other.stderr.splitlines()[0]) == (2, "error: no tickets folder: nowhere")

@@ -258,5 +258,6 @@ def test_the_configurations_folder_is_the_default(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "auditkit", "ticket", "list", "--json"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, json.loads(done.stdout)["tickets"]) == (0, [])
-    other = subprocess.run([*command, "--tickets", "nowhere"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    command += ["--tickets", "nowhere"]
+    other = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (other.returncode, other.stderr.splitlines()[0]) == (2, "error: no tickets folder: nowhere")

@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, Iterator, Optional
 import torch
 from torch.utils._pytree import tree_map
 
-from .simulated import CUDA_0, SimulatedCudaTensor, State, is_cuda_device, is_simulated, to_host, wrap_leaf
+from .simulated import CUDA_0, Observer, SimulatedCudaTensor, State, is_cuda_device, is_simulated, to_host, wrap_leaf
 
 
 def answer_as_cuda(func: Any, args: Any, kwargs: Dict[str, Any]) -> Any:
@@ -201,7 +201,28 @@ def _pin_memory(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 _ATTRIBUTES = {torch.Tensor.device: CUDA_0, torch.Tensor.is_cuda: True, torch.Tensor.is_cpu: False}
+def _quantile(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
+    """Below torch 2.13 C++ checks `q` by reading it, for CPU tensors alone, and takes ours for one."""
+    told, State.observer = State.observer, _WithoutSyncs(State.observer)
+    try:
+        with _building_on_device(is_simulated(tensor)):
+            return _plain(func, tensor, *args, **kwargs)
+    finally:
+        State.observer = told
+
+
+class _WithoutSyncs(Observer):
+    """Passes operators on, and keeps synchronisations to itself."""
+
+    def __init__(self, told: Observer) -> None:
+        self.on_operator = told.on_operator  # type: ignore[method-assign]
+
+
 _METHODS: Dict[Any, Callable] = {
+    torch.quantile: _quantile,
+    torch.nanquantile: _quantile,
+    torch.Tensor.quantile: _quantile,
+    torch.Tensor.nanquantile: _quantile,
     torch.Tensor.tolist: _read_all("copy"),
     torch.Tensor.cpu: _to_cpu,
     torch.Tensor.cuda: _to_cuda,

@@ -123,13 +123,16 @@ class _ReadFunctions(TorchFunctionMode):
             self.reads.read()
             with self.reads.quiet():
                 return self.reads.copy_to_host(func(*args, **kwargs))
-        if func in _READ_ALL:
-            self.reads.read()
+        if func in _READ_ALL or func in _CHECKED_ON_THE_CPU_ALONE:
+            if func in _READ_ALL:
+                self.reads.read()
             with self.reads.quiet():
                 return func(*args, **kwargs)
         return func(*args, **kwargs)
 
 
+# Below torch 2.13 they read `q` to check it, for CPU tensors alone: a device would not be waited for.
+_CHECKED_ON_THE_CPU_ALONE = (torch.quantile, torch.nanquantile, torch.Tensor.quantile, torch.Tensor.nanquantile)
 _READ_ALL = (torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.__repr__)
 
 

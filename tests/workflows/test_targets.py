@@ -1,0 +1,76 @@
+"""Targets found in a checkout: each candidate is tried, and what was learnt or refused is said."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from auditkit.errors import NothingMeasuredError
+from auditkit.model.enums import Contract, Reason, Takes
+from auditkit.model.target import Target
+from auditkit.probing.checkout import open_checkout
+from auditkit.probing.results import Setting
+from auditkit.probing.runner import run_target
+from auditkit.workflows.targets import FoundTargets, find_targets
+
+WATCHING = Path(__file__).resolve().parents[1] / "targets" / "watching"
+
+
+@pytest.fixture(scope="module")
+def found() -> FoundTargets:
+    with open_checkout(WATCHING, sys.executable) as opened:
+        return find_targets(opened, Setting(WATCHING, sys.executable, (WATCHING,)))
+
+
+def _target(found: FoundTargets, name: str) -> Target:
+    return next(target for target in found.targets if target.call == f"watch:{name}")
+
+
+def test_a_class_built_with_a_module_is_fed_through_its_constructor(found: FoundTargets):
+    """The constructor is the set-up; one module makes it a collector of what it returns."""
+    target = _target(found, "Watcher.grad_norm")
+    assert (target.contract, target.takes, target.setup) == (Contract.GRAD_NORM, Takes.MODULE, "__init__")
+
+
+def test_a_class_built_with_two_modules_is_a_monitor(found: FoundTargets):
+    """Two groups, the first with the gradients, the second without."""
+    target = _target(found, "Pair.check")
+    assert (target.contract, target.takes) == (Contract.MONITOR, Takes.MODULE)
+
+
+def test_of_two_ways_to_call_one_function_the_richer_answer_is_audited(found: FoundTargets):
+    """`detailed=True` returns a count more, so that is the one."""
+    assert dict(_target(found, "flagged").arguments) == {"detailed": True}
+
+
+def test_what_cannot_be_fed_is_said(found: FoundTargets):
+    """A constructor that wants a logger is passed over, with what it needs."""
+    (note,) = found.notes
+    assert note.startswith("not audited: watch:Curious.grad_norm: ")
+    assert "Curious() needs model and logger and schedule" in note
+
+
+def test_a_checkout_without_collectors_is_an_error_with_a_hint(tmp_path: Path):
+    """Nothing found is never an empty success."""
+    (tmp_path / "plain.py").write_text("def add(a, b):\n    return a + b\n", encoding="utf-8")
+    with open_checkout(tmp_path, sys.executable) as opened, pytest.raises(NothingMeasuredError) as caught:
+        find_targets(opened, Setting(tmp_path, sys.executable, (tmp_path,)))
+    assert caught.value.message == "no gradient collector was found in 1 Python files"
+    assert caught.value.hint == "name one: --target package.module:function"
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments", "said"),
+    [
+        ("watch:flagged", {"detaild": True}, "it has no argument 'detaild'; it has: parameters, detailed"),
+        ("watch:Curious.grad_norm", {}, "Curious() needs model and logger and schedule"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_named(call: str, arguments: dict[str, object], said: str):
+    """An argument that nothing takes, and ones that nothing gives, end as cannot_feed."""
+    run = run_target(Target(call, arguments=arguments), [], Setting(WATCHING, sys.executable, (WATCHING,)))
+    assert run.plan_failure is not None
+    assert run.plan_failure[0] is Reason.CANNOT_FEED
+    assert said in run.plan_failure[1]

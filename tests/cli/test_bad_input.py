@@ -40,9 +40,9 @@ PROBE = "--probe syncs_grow_with_tensors"
 
 
 @pytest.fixture
-def workplace(tmp_path: Path) -> Path:
+def workspace(tmp_path: Path) -> Path:
     """A folder with a plain checkout, a git one, an empty one, and a file where a folder might be."""
-    place = tmp_path / "workplace"
+    place = tmp_path / "workspace"
     for name in ("plain", "repository", "empty", "wrong"):
         (place / name).mkdir(parents=True)
     for name in ("plain", "repository", "wrong"):
@@ -132,10 +132,10 @@ REFUSED = {
 
 @pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
 @pytest.mark.parametrize("case", REFUSED.values(), ids=list(REFUSED))
-def test_it_is_refused_before_anything_is_measured(workplace: Path, case: tuple[str, ...], as_json: bool) -> None:
+def test_it_is_refused_before_anything_is_measured(workspace: Path, case: tuple[str, ...], as_json: bool) -> None:
     """With and without --json: nothing on stdout, one error on stderr, the same exit code."""
     line, code, *sentences = case
-    ended = run_in(workplace, f"{line} --json" if as_json else line)
+    ended = run_in(workspace, f"{line} --json" if as_json else line)
     assert (ended.code, ended.stdout) == (code, ""), ended.stderr
     assert ended.stderr.startswith("error: ")
     assert ended.stderr.count("error: ") == 1
@@ -191,13 +191,13 @@ UNMEASURED = {
 
 @pytest.mark.parametrize("case", UNMEASURED.values(), ids=list(UNMEASURED))
 def test_what_could_not_be_measured_is_said(
-    workplace: Path, case: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    workspace: Path, case: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run is a document with the reason; stderr names it; the exit code is the same for people."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     options, code, reason, *sentences = case
     line = f"audit plain {PROBE} {options}"
-    ended, for_people = run_in(workplace, f"{line} --json"), run_in(workplace, line)
+    ended, for_people = run_in(workspace, f"{line} --json"), run_in(workspace, line)
     assert (ended.code, for_people.code) == (code, code), ended.stderr
     (result,) = json.loads(ended.stdout)["results"]
     assert (result["reason"], result["severity"], result["ticket"]) == (reason, None, None)
@@ -206,17 +206,17 @@ def test_what_could_not_be_measured_is_said(
     assert ended.stderr.count("error: ") == 1
 
 
-def test_an_interpreter_without_torch_is_named(workplace: Path) -> None:
+def test_an_interpreter_without_torch_is_named(workspace: Path) -> None:
     """Audit, init and doctor: exit 5, what is missing, and where to install it."""
-    venv.create(workplace / "bare", with_pip=False)
-    python = workplace / "bare" / "bin" / "python"
+    venv.create(workspace / "bare", with_pip=False)
+    python = workspace / "bare" / "bin" / "python"
     for line in (f"audit plain {NORM} --python {python}", f"doctor --python {python}"):
-        ended = run_in(workplace, line)
+        ended = run_in(workspace, line)
         assert ended.code == NOT_LOADED
         assert "torch" in ended.stderr.partition("error: ")[2]
         assert str(python) in ended.stderr
     for line in (f"audit plain --python {python}", f"init plain --python {python}"):
-        ended = run_in(workplace, line)
+        ended = run_in(workspace, line)
         assert (ended.code, ended.stdout) == (NOT_LOADED, "")
         assert "torch" in ended.stderr
 
@@ -253,13 +253,13 @@ def test_wrong_usage_exits_2(line: str, tmp_path: Path) -> None:
         ("audit plian", BAD_INPUT),
     ],
 )
-def test_a_reader_that_leaves_changes_no_exit_code(workplace: Path, line: str, code: int) -> None:
+def test_a_reader_that_leaves_changes_no_exit_code(workspace: Path, line: str, code: int) -> None:
     """`| head -1`: no traceback, no complaint, and the code that the command would have had."""
     reading, writing = os.pipe()
     os.close(reading)
     command = [sys.executable, "-m", "auditkit", *line.split()]
     done = subprocess.run(
-        command, cwd=workplace, env=our_environment(), stdout=writing, stderr=subprocess.PIPE, text=True, check=False
+        command, cwd=workspace, env=our_environment(), stdout=writing, stderr=subprocess.PIPE, text=True, check=False
     )
     os.close(writing)
     assert done.returncode == code

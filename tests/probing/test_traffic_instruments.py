@@ -188,7 +188,7 @@ def foreach_stack(grads: list[torch.Tensor]) -> torch.Tensor:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("n", [1, 4, 64])
 def test_launches_are_exact(device: str, n: int) -> None:
-    """The loop of the seeds' collector launches 3n+1 kernels, its foreach successor 5; views launch none."""
+    """A loop of squares and sums launches 3n+1 kernels, its foreach successor 5; views launch none."""
 
     def count(function: Callable) -> int:
         grads = [place(torch.ones(8), device) for _ in range(n)]

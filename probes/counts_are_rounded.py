@@ -1,5 +1,7 @@
 """Are zero, NaN and Inf counts exact above 2**24 elements?"""
 
+import math
+
 PROBE = {
     "id": "counts_are_rounded",
     "version": 1,
@@ -88,8 +90,8 @@ def _read_count(ctx, kind, elements, fill, special, planted):
     value = ctx.answer(ctx.special_gradients(elements, fill, special, planted)).get(role.path)
     if value is None:
         raise ctx.NotApplicable("its answer to other gradients has no field {}".format(role.path or "of its own"))
-    if value != value:
-        return -1
+    if not math.isfinite(value):
+        return value
     return round(value * elements) if role.kind == "fraction" else int(value)
 
 

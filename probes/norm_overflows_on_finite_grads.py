@@ -66,7 +66,15 @@ def measure(ctx):
     for dtype, tensors, elements, largest in _CASES:
         # The true norm must stay below 2**127 (float32 holds it); float64 has its own range.
         ceiling = (1022 if dtype == "float64" else 126) - math.ceil(math.log2(math.sqrt(tensors * elements)))
-        broken = _boundary(ctx, dtype, tensors, elements, min(largest, ceiling))
+        try:
+            broken = _boundary(ctx, dtype, tensors, elements, min(largest, ceiling))
+        except ctx.TargetRaised as error:
+            if dtype == "float32":
+                raise
+            yield ctx.note(
+                "{} gradients were not judged: at no magnitude does the target take them: {}".format(dtype, error)
+            )
+            continue
         case = {"dtype": dtype, "tensors": tensors, "elements": tensors * elements}
         magnitude = None if broken is None else 2.0**broken
         yield ctx.measurement("breaking_magnitude", magnitude, "magnitude", **case)
@@ -99,7 +107,7 @@ def _safe_norm(ctx, tensors, elements, dtype, magnitude):
 
 
 def _boundary(ctx, dtype, tensors, elements, largest):
-    """The smallest exponent that breaks, or None. -inf would be a target without any sound scale."""
+    """The smallest exponent that breaks, or None; 0 where ordinary gradients have no sound norm at all."""
     reference = _reference(ctx, dtype, tensors, elements)
     if reference is None:
         return 0
@@ -120,11 +128,21 @@ def _boundary(ctx, dtype, tensors, elements, largest):
 
 
 def _reference(ctx, dtype, tensors, elements):
-    """An exponent at which the answer is finite and positive, and the answer."""
-    for exponent in (0, -4, -8, -12):
-        value = _safe_norm(ctx, tensors, elements, dtype, 2.0**exponent)
+    """An exponent at which the answer is finite and positive, and the answer; None where it never is.
+
+    Raises TargetRaised where the target raises at each of them: it does not take such gradients.
+    """
+    exponents, raised = (0, -4, -8, -12), []
+    for exponent in exponents:
+        try:
+            value = ctx.norm(ctx.gradients(tensors, elements, dtype, 2.0**exponent))
+        except ctx.TargetRaised as error:
+            raised.append(error)
+            continue
         if math.isfinite(value) and value > 0:
             return exponent, value
+    if len(raised) == len(exponents):
+        raise raised[0]
     return None
 
 

@@ -141,14 +141,21 @@ def judge(measurements, policy):
     """Reproduced where the largest measured size in ten tensors takes more than the policy's share."""
     ratios = [m for m in measurements if m.name == "peak_extra_per_gradient_byte" and m.evidence != "extrapolated"]
     largest = max((m for m in ratios if m.case["tensors"] == 10), key=lambda m: m.case["params"])
-    python = max((m.value for m in measurements if m.name == "python_peak_per_gradient_byte"), default=0.0)
-    worst = max(largest.value, python)
-    one_tensor = max((m.value for m in ratios if m.case["tensors"] == 1), default=largest.value)
-    message = "{:.3g}x the gradients' bytes at the peak, {:,} parameters in 10 tensors ({:.3g}x in one tensor)".format(
-        worst, largest.case["params"], one_tensor
+    one_tensor = next(m for m in ratios if m.case["tensors"] == 1)
+    message = "{:.3g}x the gradients' bytes at the peak, {:,} parameters in 10 tensors ({:.3g}x at {:,} in one)".format(
+        largest.value, largest.case["params"], one_tensor.value, one_tensor.case["params"]
     )
-    law = "{:.3g} bytes per gradient byte".format(worst)
-    reproduced = worst > policy["share"]
+    worst = largest
+    python = next(m for m in measurements if m.name == "python_peak_per_gradient_byte")
+    if python.value > max(largest.value, policy["share"]):
+        worst = python
+        message = (
+            "{:.3g}x the gradients' bytes in NumPy and Python memory at the peak, {:,} parameters in 10 tensors".format(
+                python.value, python.case["params"]
+            )
+        )
+    law = "{:.3g} bytes per gradient byte".format(worst.value)
+    reproduced = worst.value > policy["share"]
     return {"outcome": "reproduced" if reproduced else "not_reproduced", "message": message, "law": law}
 
 

@@ -25,7 +25,8 @@ from .feeding import (
 from .gradients import benign
 from .memory import raise_if_out_of_memory
 
-COUNT_ROLES = ("zero", "nan", "inf")
+_COUNTED = ("zero_count", "zero_fraction", "nan_count", "nan_fraction", "inf_count", "inf_fraction")
+_DECLARABLE = ("norm", "health", *_COUNTED)
 _NORM_WORDS = ("total_norm", "grad_norm", "gradient_norm", "global_norm", "total", "norm")
 _PARTIAL_WORDS = ("min", "max", "layer", "per_", "mean", "avg", "ratio", "seed", "std", "squared", "sq")
 _HEALTH_WORDS = ("health", "ok", "valid", "is_finite", "finite")
@@ -49,7 +50,6 @@ class Plan(NamedTuple):
 
     feed: Feed
     groups: int
-    finish: Optional[str]
     contract: str
     is_async: bool
     answer_kind: str
@@ -198,13 +198,12 @@ def _read_plan(caller: Caller, feed: Feed, second: Any, answer: Any, request: Di
     return Plan(
         feed=feed,
         groups=groups if second == [None] or groups == 1 else 3,
-        finish=request.get("finish"),
         contract=request.get("contract") or _contract(feed, groups, answer),
         is_async=_is_async(caller, request),
         answer_kind=kind_of(answer),
         fields={path: type(value).__name__ for path, value in fields.items()},
         roles=roles,
-        health=[path for path in fields if _is_health(path)],
+        health=_health_fields(fields, request.get("returns") or {}),
         notes=notes,
     )
 
@@ -225,6 +224,10 @@ def _is_async(caller: Caller, request: Dict[str, Any]) -> bool:
     return "async-safe" in text or "asynchronous" in text or "without sync" in text
 
 
+def _health_fields(fields: Dict[str, Any], returns: Dict[str, str]) -> List[str]:
+    return [path for path in fields if _is_health(path) or path == returns.get("health")]
+
+
 def _is_health(path: str) -> bool:
     leaf = path.split(".")[-1].lower().rstrip("()")
     if leaf in _HEALTH_WORDS or leaf.startswith("is_finite"):
@@ -239,6 +242,9 @@ def _declared_roles(returns: Dict[str, str], fields: Dict[str, Any], ask: Callab
     """The roles that the target's `returns` states. Raises CannotReadError for a field that is not there."""
     roles = {}
     for name, path in returns.items():
+        if name not in _DECLARABLE:
+            known = ", ".join(difflib.get_close_matches(name, _DECLARABLE, 3, 0.4) or _DECLARABLE)
+            raise CannotReadError("no role is called '{}'; there are: {}".format(name, known))
         if path not in fields:
             near = difflib.get_close_matches(path, list(fields), 3, 0.4)
             known = ", ".join(near or list(fields)) or "none"

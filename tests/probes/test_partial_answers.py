@@ -1,0 +1,48 @@
+"""What a target does not take is said, and neither counted as a defect nor passed over in silence."""
+
+from __future__ import annotations
+
+import pytest
+
+from auditkit.model.enums import Outcome, Reason
+from auditkit.model.target import Target
+from tests.probing_helpers import MEMORY, OVERFLOW, TARGETS, UNDERFLOW, by_probe, run_probes, values
+
+PARTIAL = TARGETS / "partial"
+
+
+@pytest.mark.parametrize("probe", [OVERFLOW, UNDERFLOW])
+def test_a_refused_dtype_is_noted_and_not_called_a_broken_norm(probe: str):
+    """float32 is judged and sound; the others are named as not judged, with what the target said."""
+    result = by_probe(run_probes(PARTIAL, "norms:float32_only", [probe]))[probe]
+    assert result.outcome is Outcome.NOT_REPRODUCED
+    assert {m.case["dtype"] for m in result.measurements} == {"float32"}
+    refused = {note.split(" ")[0] for note in result.notes if "only float32 gradients" in note}
+    assert refused >= {"bfloat16", "float16", "mixed"}
+
+
+def test_a_norm_that_turns_nan_for_tiny_gradients_is_found():
+    """NaN compares false with everything; the probe must not be fooled by that."""
+    result = by_probe(run_probes(PARTIAL, "norms:nan_when_tiny", [UNDERFLOW]))[UNDERFLOW]
+    assert result.outcome is Outcome.REPRODUCED
+    assert values(result, "vanishing_magnitude", dtype="float32") == [2.0**-73]
+
+
+def test_memory_outside_the_allocator_is_named_with_the_size_it_was_measured_at():
+    """The message states NumPy's figure at 10M parameters, not at the allocator's largest size."""
+    result = by_probe(
+        run_probes(PARTIAL, "norms:numpy_copy", [MEMORY], options={"memory_sizes": [1_000_000, 20_000_000]})
+    )
+    (python,) = values(result[MEMORY], "python_peak_per_gradient_byte")
+    assert result[MEMORY].outcome is Outcome.REPRODUCED
+    where = "in NumPy and Python memory at the peak, 10,000,000 parameters in 10 tensors"
+    assert result[MEMORY].message == f"{python:.3g}x the gradients' bytes {where}"
+    assert python > 2.0
+
+
+def test_a_role_that_does_not_exist_is_refused():
+    """A typo in `returns` is an error with the nearest role, not a guess in its place."""
+    run = run_probes(PARTIAL, Target("norms:float32_only", returns={"nrom": ""}), [OVERFLOW])
+    result = by_probe(run)[OVERFLOW]
+    assert (result.outcome, result.reason) == (Outcome.ERROR, Reason.CANNOT_READ)
+    assert "no role is called 'nrom'; there are: norm" in result.message

@@ -1,0 +1,31 @@
+"""Collectors that answer only part of what is asked, or in memory that torch's allocator does not see."""
+
+import math
+
+import numpy as np
+import torch
+
+
+def _grads(parameters):
+    return [p.grad for p in parameters if p.grad is not None]
+
+
+def float32_only(parameters):
+    """A sound norm that refuses every other dtype."""
+    grads = _grads(parameters)
+    if any(grad.dtype is not torch.float32 for grad in grads):
+        raise TypeError("only float32 gradients")
+    return torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float64)).norm().item()
+
+
+def nan_when_tiny(parameters):
+    """A norm that is lost below 1e-20, but not as a zero."""
+    grads = _grads(parameters)
+    norm = torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float64)).norm().item()
+    return math.nan if norm < 1e-20 else norm
+
+
+def numpy_copy(parameters):
+    """Copies every gradient to float64, in NumPy's memory."""
+    copies = [grad.float().numpy().astype(np.float64) for grad in _grads(parameters)]
+    return math.sqrt(sum(float((copy.ravel() ** 2).sum()) for copy in copies))

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from auditkit.cli.common import JsonOption, TicketsOption, choose, run_or_exit
+from auditkit.cli.common import JsonOption, TicketsOption, run_or_exit
 from auditkit.cli.options import (
     AgentOption,
     ArgumentOption,
@@ -24,8 +24,8 @@ from auditkit.cli.options import (
     TargetOption,
     TimeLimitOption,
     VerboseOption,
-    check_ticket_ids,
     make_targets,
+    parse_choices,
     typed_command,
 )
 
@@ -64,17 +64,13 @@ def audit(
 
     Without CHECKOUT the bundled specimen is audited, into the folder auditkit-demo.
     """
-    from auditkit.cli.report import finish_run, progress_on_terminal
-    from auditkit.model.enums import DeviceChoice, Severity
+    from auditkit.cli.report import run_and_finish
     from auditkit.model.run import BUNDLED
     from auditkit.workflows.audit import AuditRequest, specimen_dir
-    from auditkit.workflows.audit import audit as run_audit
     from auditkit.workflows.configuration import read_configuration
 
     named = checkout or checkout_option
-    check_ticket_ids(batch, agent)
-    lowest = choose(Severity, fail_on.upper(), [severity.value for severity in Severity], "severity")
-    chosen = choose(DeviceChoice, device, [choice.value for choice in DeviceChoice], "device")
+    chosen, lowest = parse_choices(device, fail_on, batch, agent)
     demo = named is None and config is None
     configuration = read_configuration(config, specimen_dir() if demo else named)
     beside = configuration.path.parent if configuration.path else Path()
@@ -93,6 +89,4 @@ def audit(
         command=typed_command(),
         label=BUNDLED if demo else None,
     )
-    with progress_on_terminal() as progress:
-        run = run_audit(request, progress)
-    finish_run(run, lowest, as_json, request.tickets, verbose)
+    run_and_finish(request, lowest, as_json, verbose)

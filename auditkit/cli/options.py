@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from auditkit.model.enums import DeviceChoice, Severity
     from auditkit.model.target import Target
     from auditkit.store.config import Config
 
@@ -53,6 +54,16 @@ TimeLimitOption = Annotated[
 ]
 VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Name the probes that reproduced nothing.")]
 FailOnOption = Annotated[str, typer.Option("--fail-on", metavar="P0..P4", help="Exit 1 from this severity on.")]
+
+
+def parse_choices(device: str, fail_on: str, batch: int | None, agent: str | None) -> tuple[DeviceChoice, Severity]:
+    """The options that every run parses before anything is measured. Raises BadInputError."""
+    from auditkit.cli.common import choose
+    from auditkit.model.enums import DeviceChoice, Severity
+
+    check_ticket_ids(batch, agent)
+    lowest = choose(Severity, fail_on.upper(), [severity.value for severity in Severity], "severity")
+    return choose(DeviceChoice, device, [choice.value for choice in DeviceChoice], "device"), lowest
 
 
 def check_ticket_ids(batch: int | None, agent: str | None) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from auditkit.cli.common import JsonOption, choose, run_or_exit, say, say_json
+from auditkit.cli.common import JsonOption, run_or_exit, say, say_json
 from auditkit.cli.options import (
     AgentOption,
     ArgumentOption,
@@ -24,8 +24,8 @@ from auditkit.cli.options import (
     TargetOption,
     TimeLimitOption,
     VerboseOption,
-    check_ticket_ids,
     make_targets,
+    parse_choices,
     typed_command,
 )
 
@@ -116,14 +116,11 @@ def run_probes(
     as_json: JsonOption = False,
 ) -> None:
     """Run the named probes. Files tickets only with --tickets."""
-    from auditkit.cli.report import finish_run, progress_on_terminal
-    from auditkit.model.enums import DeviceChoice, Severity
-    from auditkit.workflows.audit import AuditRequest, audit
+    from auditkit.cli.report import run_and_finish
+    from auditkit.workflows.audit import AuditRequest
     from auditkit.workflows.configuration import read_configuration
 
-    check_ticket_ids(batch, agent)
-    lowest = choose(Severity, fail_on.upper(), [severity.value for severity in Severity], "severity")
-    chosen = choose(DeviceChoice, device, [choice.value for choice in DeviceChoice], "device")
+    chosen, lowest = parse_choices(device, fail_on, batch, agent)
     configuration = read_configuration(config, checkout or ".")
     beside = str(configuration.path.parent) if configuration.path else "."
     where = checkout or configuration.checkout or beside
@@ -140,9 +137,7 @@ def run_probes(
         agent=agent,
         command=typed_command(),
     )
-    with progress_on_terminal() as progress:
-        run = audit(request, progress)
-    finish_run(run, lowest, as_json, tickets, verbose)
+    run_and_finish(request, lowest, as_json, verbose)
 
 
 def _as_json(probe: ProbeInfo) -> dict[str, object]:

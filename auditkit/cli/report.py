@@ -16,19 +16,21 @@ from auditkit.cli.common import complain, say, say_json, wants_colour
 if TYPE_CHECKING:
     from auditkit.model.enums import Severity
     from auditkit.model.run import ProbeResult, Run, TargetReading
-    from auditkit.workflows.audit import Progress
+    from auditkit.workflows.audit import AuditRequest, Progress
 
 _COLOURS = {"P0": "bright_red", "P1": "red", "P2": "yellow", "P3": "cyan", "P4": "bright_black"}
 
 
-def finish_run(run: Run, fail_on: Severity, as_json: bool, tickets: Path | None, verbose: bool = False) -> None:
-    """Print the run and end with its exit code."""
-    from auditkit.workflows.audit import exit_code, load_failure
+def run_and_finish(request: AuditRequest, fail_on: Severity, as_json: bool, verbose: bool) -> None:
+    """Run the audit with progress, print it, and end with its exit code."""
+    from auditkit.workflows.audit import audit, exit_code, load_failure
 
+    with progress_on_terminal() as progress:
+        run = audit(request, progress)
     if as_json:
         say_json(run.to_json())
     else:
-        print_run(run, tickets, verbose)
+        print_run(run, request.tickets, verbose)
     for note in run.notes:
         complain(f"note: {note}")
     failure = load_failure(run)

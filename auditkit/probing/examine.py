@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from auditkit.model.enums import Reason
-from auditkit.probing.sandbox import Worker
+from auditkit.probing.sandbox import Worker, make_request
 
 DEVICES = ("cuda", "simulated", "cpu")
 _INSTRUMENTS = ("syncs", "launches", "memory")
@@ -44,14 +45,7 @@ def examine(interpreter: str) -> Examination:
     ]
     found = Examination()
     with tempfile.TemporaryDirectory() as nowhere:
-        request = {
-            "target": None,
-            "checkout": nowhere,
-            "import_roots": [],
-            "jobs": jobs,
-            "auto_device": False,
-            "time_limit_s": _TIME_LIMIT_S,
-        }
+        request = make_request(None, Path(nowhere), (), jobs, _TIME_LIMIT_S)
         try:
             _collect(Worker(interpreter, request, _TIME_LIMIT_S), found)
         except OSError as error:

@@ -13,7 +13,7 @@ from auditkit.model.enums import DeviceChoice, Reason
 from auditkit.model.probe import ProbeInfo
 from auditkit.model.target import Target
 from auditkit.probing.results import Job, Setting, TargetRun, make_result
-from auditkit.probing.sandbox import Worker, WorkerEnd
+from auditkit.probing.sandbox import Worker, WorkerEnd, make_request
 from auditkit.probing.worker.families import signal_name
 
 PLAN_JOB = "plan"
@@ -104,9 +104,11 @@ def _one_worker(
     settle: Settle,
 ) -> tuple[dict[str, Job], str]:
     """The jobs' messages, and the reason why the worker refused to fork ("" if it did not)."""
-    worker = Worker(
-        setting.interpreter, _request(target, jobs, setting, fresh_imports), setting.time_limit_s, setting.cancelled
+    auto = setting.device is DeviceChoice.AUTO
+    request = make_request(
+        target, setting.checkout, setting.import_roots, jobs, setting.time_limit_s, auto, fresh_imports
     )
+    worker = Worker(setting.interpreter, request, setting.time_limit_s, setting.cancelled)
     collected: dict[str, Job] = {}
     current: Job | None = None
     loaded = False
@@ -141,18 +143,6 @@ def _one_worker(
         return collected, ""
     _note_early_end(target, run, worker.end, current, loaded, setting)
     return collected, ""
-
-
-def _request(target: Target, jobs: list[dict[str, Any]], setting: Setting, fresh_imports: bool) -> dict[str, Any]:
-    return {
-        "target": target.to_json(),
-        "checkout": str(setting.checkout),
-        "import_roots": [str(root) for root in setting.import_roots],
-        "jobs": jobs,
-        "auto_device": setting.device is DeviceChoice.AUTO,
-        "time_limit_s": setting.time_limit_s,
-        "fresh_imports": fresh_imports,
-    }
 
 
 def _note_load_failure(run: TargetRun, reason: str, message: str, hint: str) -> None:

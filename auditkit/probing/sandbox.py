@@ -10,11 +10,12 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from auditkit.model.target import Target
 from auditkit.probing.worker.jsonlines import Reader, new_token
 
 _ENTRY = Path(__file__).parent / "worker" / "entry.py"
@@ -31,6 +32,27 @@ _ENVIRONMENT = (
     "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "NVIDIA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "MKL_NUM_THREADS",
     "TRITON_INTERPRET", "TRITON_CACHE_DIR", "XDG_CACHE_HOME", "HF_HUB_OFFLINE",
 )  # fmt: skip
+
+
+def make_request(
+    target: Target | None,
+    checkout: Path,
+    import_roots: Iterable[Path],
+    jobs: list[dict[str, Any]],
+    time_limit_s: float,
+    auto_device: bool = False,
+    fresh_imports: bool = False,
+) -> dict[str, Any]:
+    """What a worker reads. Without a target each job names its own, or needs none; see worker/server.py."""
+    return {
+        "target": target.to_json() if target is not None else None,
+        "checkout": str(checkout),
+        "import_roots": [str(root) for root in import_roots],
+        "jobs": jobs,
+        "auto_device": auto_device,
+        "time_limit_s": time_limit_s,
+        "fresh_imports": fresh_imports,
+    }
 
 
 @dataclass

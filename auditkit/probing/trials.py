@@ -10,7 +10,7 @@ from auditkit.model.enums import Contract, Reason, Takes
 from auditkit.model.target import Target
 from auditkit.probing.discovery import Candidate
 from auditkit.probing.results import Setting
-from auditkit.probing.sandbox import Worker
+from auditkit.probing.sandbox import Worker, make_request
 
 TRIAL_TIME_LIMIT_S = 30.0
 
@@ -92,14 +92,8 @@ def _try(
 
 
 def _worker(jobs: list[dict[str, Any]], setting: Setting) -> Worker:
-    request = {
-        "target": None,
-        "checkout": str(setting.checkout),
-        "import_roots": [str(root) for root in setting.import_roots],
-        "jobs": jobs,
-        "auto_device": False,
-        "time_limit_s": min(setting.time_limit_s, TRIAL_TIME_LIMIT_S),
-    }
+    limit_s = min(setting.time_limit_s, TRIAL_TIME_LIMIT_S)
+    request = make_request(None, setting.checkout, setting.import_roots, jobs, limit_s)
     return Worker(setting.interpreter, request, setting.time_limit_s, setting.cancelled)
 
 

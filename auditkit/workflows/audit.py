@@ -59,7 +59,6 @@ class Progress:
     targets_known: Callable[[Sequence[Target], int], None] = lambda *_: None
     trying: Callable[[str], None] = lambda *_: None
     probe_started: Callable[[str, str], None] = lambda *_: None
-    target_done: Callable[[str], None] = lambda *_: None
 
 
 def specimen_dir() -> Path:
@@ -146,9 +145,7 @@ def _run_all(
     """Two targets at a time: counts do not change under load, and no time is measured."""
 
     def one(target: Target) -> TargetRun:
-        done = run_target(target, probes, setting, progress.probe_started)
-        progress.target_done(target.call)
-        return done
+        return run_target(target, probes, setting, progress.probe_started)
 
     pool = ThreadPoolExecutor(max_workers=PARALLEL_TARGETS)
     try:

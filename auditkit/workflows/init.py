@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from auditkit.errors import BadInputError
@@ -65,7 +65,7 @@ def _draft(trial: Trial, found: FoundTargets) -> DraftTarget:
     target = name_target(trial.target, list(dict.fromkeys(calls)))
     if trial.target.arguments:
         suffix = "-".join(str(name).replace("_", "-") for name in trial.target.arguments)
-        target = type(target)(**{**target.__dict__, "name": f"{target.name}-{suffix}"})
+        target = replace(target, name=f"{target.name}-{suffix}")
     roles = ", ".join(f"{role}: {entry['path'] or 'the answer'}" for role, entry in trial.plan["roles"].items())
     learnt = (
         f"{trial.candidate.file}:{trial.candidate.line}",

@@ -3,7 +3,6 @@
 import contextlib
 import inspect
 import math
-import time
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import torch
@@ -16,7 +15,7 @@ from .launches import count_launches
 from .laws import fit_law
 from .plan import Plan
 from .simulated import to_simulated
-from .simulated_device import simulated_cuda
+from .simulated_device import on_device
 from .syncs import Count, count_syncs
 
 
@@ -56,7 +55,6 @@ class Context:
         self.options = options
         self._caller = caller
         self._roots = roots
-        self._started = time.monotonic()
 
     # --- cases ---
 
@@ -92,7 +90,7 @@ class Context:
 
     def answer(self, grads: Sequence[Any]) -> Dict[str, Any]:
         """Every number of the target's answer by field. Raises TargetRaised."""
-        with self._on_device(), self._target_errors():
+        with on_device(self.device), self._target_errors():
             raw = self._prepared(grads, whole=True)()
         return flatten(raw)
 
@@ -121,19 +119,11 @@ class Context:
             memory.raise_if_out_of_memory(error)
             raise TargetRaised(error, self._roots.of_traceback(error.__traceback__)) from error
 
-    @contextlib.contextmanager
-    def _on_device(self) -> Any:
-        with simulated_cuda() if self.device == "simulated" else contextlib.nullcontext():
-            yield
-
     def _prepared(self, grads: Sequence[Any], whole: bool) -> Callable[[], Any]:
         """A fresh call on `grads`; `whole` adds the step that finishes an asynchronous answer."""
-        second = [torch.ones(2, 3)] if self.plan.groups == 3 else [None]
-        with self._on_device():
-            return self._caller.prepare(self.plan.feed, (grads, self.place_or_none(second)), whole)
-
-    def place_or_none(self, grads: Sequence[Optional[torch.Tensor]]) -> List[Any]:
-        return [None if grad is None else self.place([grad])[0] for grad in grads]
+        second: List[Any] = self.place([torch.ones(2, 3)]) if self.plan.groups == 3 else [None]
+        with on_device(self.device):
+            return self._caller.prepare(self.plan.feed, (grads, second), whole)
 
     # --- instruments ---
 
@@ -169,7 +159,7 @@ class Context:
         return memory.available_bytes(self.device)
 
     def _warm_up(self, grads: Sequence[Any], whole: bool) -> None:
-        with self._on_device(), self._target_errors():
+        with on_device(self.device), self._target_errors():
             self._prepared(grads, whole)()
 
     # --- where ---

@@ -15,7 +15,7 @@ import torch
 
 from .frames import Site, SourceRoots
 from .modes import OperatorMode
-from .simulated_device import simulated_cuda
+from .simulated_device import on_device
 
 _OPERATOR_RANGE = "auditkit.operator."
 
@@ -31,7 +31,7 @@ def peak_bytes(call: Callable[[], Any], device: str) -> int:
     """Bytes above the baseline at the worst moment of `call`; its result is dropped afterwards."""
     if device == "cuda":
         return _peak_on_cuda(call)
-    with _device(device), _recording() as events:
+    with on_device(device), _recording() as events:
         kept = call()
     del kept
     return _peak(_changes(events))
@@ -41,7 +41,7 @@ def python_peak_bytes(call: Callable[[], Any], device: str) -> int:
     """Peak of NumPy and Python memory during `call`, by tracemalloc; slows Python, so run apart."""
     tracemalloc.start()
     try:
-        with _device(device):
+        with on_device(device):
             baseline = tracemalloc.get_traced_memory()[0]
             tracemalloc.reset_peak()
             call()
@@ -57,16 +57,10 @@ def live_at_peak(call: Callable[[], Any], device: str, roots: SourceRoots) -> Li
         with operators:
             call()
         return _sorted_by_bytes(operators.growth_bytes)
-    with _device(device), _recording() as events, operators:
+    with on_device(device), _recording() as events, operators:
         kept = call()
     del kept
     return _attribute(events, operators.sites)
-
-
-@contextlib.contextmanager
-def _device(device: str) -> Iterator[None]:
-    with simulated_cuda() if device == "simulated" else contextlib.nullcontext():
-        yield
 
 
 @contextlib.contextmanager

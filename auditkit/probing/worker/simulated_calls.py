@@ -201,6 +201,8 @@ def _pin_memory(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 _ATTRIBUTES = {torch.Tensor.device: CUDA_0, torch.Tensor.is_cuda: True, torch.Tensor.is_cpu: False}
+
+
 def _quantile(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
     """Below torch 2.13 C++ checks `q` by reading it, for CPU tensors alone, and takes ours for one."""
     told, State.observer = State.observer, _WithoutSyncs(State.observer)

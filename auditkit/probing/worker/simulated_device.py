@@ -150,3 +150,10 @@ def simulated_cuda(observer: Optional[Observer] = None) -> Iterator[None]:
         for module, name, original in saved:
             setattr(module, name, original)
         State.observer = previous
+
+
+@contextlib.contextmanager
+def on_device(device: str) -> Iterator[None]:
+    """Inside, `simulated` pretends that CUDA exists; `cpu` and `cuda` are what they are."""
+    with simulated_cuda() if device == "simulated" else contextlib.nullcontext():
+        yield

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_flatten
 
 from .frames import Site, SourceRoots
 from .modes import OperatorMode
-from .simulated_device import simulated_cuda
+from .simulated_device import on_device
 
 Description = Callable[[List[torch.Tensor], List[torch.Tensor]], bool]
 
@@ -23,7 +23,7 @@ def first_operator(
 ) -> Optional[Site]:
     """The checkout's line of the first operator for which `description(inputs, outputs)` holds."""
     watcher = _Watcher(description, roots)
-    with simulated_cuda() if device == "simulated" else contextlib.nullcontext():
+    with on_device(device):
         with watcher, contextlib.suppress(Exception):
             call()
     return watcher.site

@@ -1,4 +1,4 @@
-"""What an interpreter on this machine can measure: each instrument on each device, checked on its toy."""
+"""What an interpreter on this machine can measure: each instrument on each of its devices, checked on its toy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from auditkit.model.enums import Reason
 from auditkit.probing.sandbox import Worker, make_request
 
 DEVICES = ("cuda", "simulated", "cpu")
-_INSTRUMENTS = ("syncs", "launches", "memory")
+_INSTRUMENTS = ("syncs", "launches", "memory", "mutation", "graphs")
+# torch.compile takes tensors of a real device alone.
+_NEVER = {("graphs", "simulated")}
 _TIME_LIMIT_S = 60.0
 
 
@@ -37,11 +39,12 @@ class Examination:
 
 
 def examine(interpreter: str) -> Examination:
-    """Start a worker in `interpreter` and check every instrument on every device it has."""
+    """Start a worker in `interpreter` and check every instrument on every device that it can measure."""
     jobs = [
         {"id": f"{instrument}/{device}", "kind": "selfcheck", "instrument": instrument, "device": device}
         for device in DEVICES
         for instrument in _INSTRUMENTS
+        if (instrument, device) not in _NEVER
     ]
     found = Examination()
     with tempfile.TemporaryDirectory() as nowhere:

@@ -4,9 +4,12 @@ A field is a dotted path: `gradient_norm`, `1.host_grad_norm` (second item of a 
 string for an answer that is itself a number.
 """
 
+import contextlib
 import dataclasses
+import functools
 import inspect
-from typing import Any, Dict, List, Mapping, Tuple
+import math
+from typing import Any, Callable, Dict, List, Mapping, Tuple
 
 import torch
 
@@ -23,6 +26,18 @@ def flatten(answer: Any) -> Dict[str, Any]:
     return fields
 
 
+def host_numbers(answer: Any, path: str = "", depth: int = _DEEPEST) -> Dict[str, Any]:
+    """The numbers that `answer` holds outside of tensors, by path: what was read back to make it."""
+    if isinstance(answer, torch.Tensor):
+        return {}
+    if isinstance(answer, (bool, int, float)) or type(answer).__module__ == "numpy":
+        return {path: answer}
+    found: Dict[str, Any] = {}
+    for name, item in _items(answer) if depth > 0 else []:
+        found.update(host_numbers(item, path + "." + name, depth - 1))
+    return found
+
+
 def kind_of(answer: Any) -> str:
     """How people would name what was returned: number, tensor, mapping, dataclass, tuple, object."""
     if isinstance(answer, torch.Tensor):
@@ -36,6 +51,29 @@ def kind_of(answer: Any) -> str:
     if isinstance(answer, (tuple, list)):
         return "tuple"
     return "nothing" if answer is None else "object"
+
+
+def graph_tensors(answer: Any, path: str = "", depth: int = _DEEPEST) -> Dict[str, torch.Tensor]:
+    """The tensors in `answer` that autograd can go back from, by path."""
+    if isinstance(answer, torch.Tensor):
+        return {path: answer} if answer.grad_fn is not None else {}
+    found: Dict[str, torch.Tensor] = {}
+    for name, item in _items(answer) if depth > 0 else []:
+        found.update(graph_tensors(item, path + "." + name if path else name, depth - 1))
+    return found
+
+
+def differences(first: Dict[str, Any], second: Dict[str, Any]) -> List[str]:
+    """The fields of `first` that `second` lacks or holds another value of; two NaN are the same."""
+    return [path for path, value in first.items() if path not in second or not _same(value, second[path])]
+
+
+def _same(value: Any, other: Any) -> bool:
+    if isinstance(value, bool) or isinstance(other, bool):
+        return bool(value == other)
+    if math.isnan(value) or math.isnan(other):
+        return math.isnan(value) and math.isnan(other)
+    return math.isclose(value, other, rel_tol=1e-6)
 
 
 def _collect(path: str, value: Any, fields: Dict[str, Any], depth: int) -> None:
@@ -72,26 +110,33 @@ def _items(value: Any) -> List[Tuple[str, Any]]:
 
 
 def _object_items(value: Any) -> List[Tuple[str, Any]]:
-    names = [field.name for field in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else []
-    names += [name for name in getattr(value, "__dict__", {}) if name not in names]
-    found = [(name, getattr(value, name, None)) for name in names if not name.startswith("_")]
-    for name in dir(type(value)):
-        if not name.startswith("_") and name not in names:
-            found.extend(_derived_item(value, name))
+    found = stored_items(value)
+    for name, question in questions(value):
+        with contextlib.suppress(Exception):
+            found.append((name, question()))
     return found
 
 
-def _derived_item(value: Any, name: str) -> List[Tuple[str, Any]]:
-    """Properties, and questions without arguments (`is_healthy()`), as further fields."""
-    member = inspect.getattr_static(type(value), name)
-    try:
+def stored_items(value: Any) -> List[Tuple[str, Any]]:
+    """The public attributes that an object holds."""
+    names = [field.name for field in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else []
+    names += [name for name in getattr(value, "__dict__", {}) if name not in names]
+    return [(name, getattr(value, name, None)) for name in names if not name.startswith("_")]
+
+
+def questions(value: Any) -> List[Tuple[str, Callable[[], Any]]]:
+    """An object's properties, and its questions without arguments (`is_healthy()`), as calls that may raise."""
+    stored = {name for name, _ in stored_items(value)}
+    found: List[Tuple[str, Callable[[], Any]]] = []
+    for name in dir(type(value)):
+        if name.startswith("_") or name in stored:
+            continue
+        member = inspect.getattr_static(type(value), name)
         if isinstance(member, property):
-            return [(name, getattr(value, name))]
-        if inspect.isfunction(member) and name.startswith(("is_", "has_")) and _needs_no_arguments(member):
-            return [(name + "()", getattr(value, name)())]
-    except Exception:
-        return []
-    return []
+            found.append((name, functools.partial(getattr, value, name)))
+        elif inspect.isfunction(member) and name.startswith(("is_", "has_")) and _needs_no_arguments(member):
+            found.append((name + "()", functools.partial(member, value)))
+    return found
 
 
 def _needs_no_arguments(function: Any) -> bool:

@@ -4,12 +4,13 @@ A `Feed` is found by trying (see `plan.py`); `prepare` turns it and a list of gr
 without arguments, so that building modules and registering them is never part of what is measured.
 """
 
+import functools
 import inspect
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
-from .gradients import GradientHolder
+from .gradients import GradientHolder, total_norm
 
 TAKES = ("module", "parameters", "named_parameters", "gradients")
 SETUP_NAMES = (
@@ -22,6 +23,22 @@ SETUP_NAMES = (
     "add_module",
     "register_modules",
 )
+
+TOTAL_NORM = "the total norm of the gradients"
+"""Stands for a value that depends on the gradients of the call: their exact norm, as float32."""
+
+_LIMITS = (
+    "max_norm", "max_grad_norm", "max_gradient_norm", "grad_norm_max", "grad_clip_norm", "clip_norm",
+    "clip_grad_norm", "clip_value", "clip_val", "clip", "clip_grad", "grad_clip", "gradient_clip",
+    "gradient_clip_val", "gradient_clip_value", "gradient_clipping", "clip_threshold", "clipping_threshold",
+    "max_value", "threshold",
+)  # fmt: skip
+# What a required argument beside the gradients is given where the user gave nothing.
+_FILLED: Dict[str, Any] = {
+    **dict.fromkeys(_LIMITS, 1.0),
+    "norm_type": 2.0,
+    "total_norm": TOTAL_NORM,
+}
 
 CONSTRUCTOR = "__init__"
 """The set-up step of a class that is built with the modules it watches."""
@@ -75,6 +92,30 @@ def setup_method(owner: type, method: str, named: Optional[str]) -> Optional[str
     return None
 
 
+Wrap = Callable[[List[Any]], Any]
+
+
+def _fillable(function: Callable, owner: Optional[type]) -> Dict[str, Any]:
+    """Limits that the function demands beside another argument, and that its class demands."""
+    found: Dict[str, Any] = {}
+    for called in filter(callable, (function, owner)):
+        try:
+            names = required_parameters(called, [])
+        except CannotFeedError:  # said again, where it is asked for
+            continue
+        known = {name: _FILLED[name] for name in names if name in _FILLED}
+        if called is owner or len(names) > len(known):
+            found.update(known)
+    return found
+
+
+class Given(NamedTuple):
+    """What a target was handed for one group: the module behind it, and the list itself where it got one."""
+
+    module: Optional[torch.nn.Module]
+    listed: Optional[List[Any]]
+
+
 class Caller:
     """Binds one target (function, or method of a class built anew each time) to a `Feed`."""
 
@@ -90,7 +131,8 @@ class Caller:
         self.function = function
         self.owner = owner
         self.method = method
-        self.arguments = arguments
+        self.filled = {name: value for name, value in _fillable(function, owner).items() if name not in arguments}
+        self.arguments = {**self.filled, **arguments}
         self.finish = finish
         self.finish_method = finish_method
 
@@ -142,40 +184,76 @@ class Caller:
         return {k: v for k, v in self.arguments.items() if k in parameters or (open_ended and k not in owned)}
 
     def prepare(
-        self, feed: Feed, groups: Sequence[Sequence[Optional[torch.Tensor]]], whole: bool = True
+        self,
+        feed: Feed,
+        groups: Sequence[Sequence[Optional[torch.Tensor]]],
+        whole: bool = True,
+        given: Optional[List[Given]] = None,
+        wrap: Optional[Wrap] = None,
+        instance: Any = None,
     ) -> Callable[[], Any]:
         """A call without arguments on `groups` (gradients of the first and the second group).
 
-        `whole` adds the step that finishes an asynchronous answer, of the same instance where it is a method.
+        `whole` adds the step that finishes an asynchronous answer.
+        What the target is handed is appended to `given`; `wrap` turns a list into what is handed instead;
+        `instance` is used instead of a new one, as it is.
         """
-        built_with = self._inputs(feed, feed.setup_slots, groups) if feed.setup == CONSTRUCTOR else None
-        instance = self.new_instance(built_with) if self.needs_instance() else None
+        collect, finish = self.steps(feed, groups, given, wrap, instance)
+        if not whole or finish is None:
+            return collect
+        finishing = finish
+        return lambda: finishing(collect())
+
+    def _set_up(self, feed: Feed, groups: Sequence[Any], fill: Wrap) -> Any:
+        """A new instance that has been handed what it watches, where it watches something."""
+        built_with = _inputs(feed.setup_slots, groups, fill) if feed.setup == CONSTRUCTOR else None
+        instance = self.new_instance(built_with)
         if feed.setup not in (None, CONSTRUCTOR):
-            getattr(instance, str(feed.setup))(**self._inputs(feed, feed.setup_slots, groups))
+            getattr(instance, str(feed.setup))(**_inputs(feed.setup_slots, groups, fill))
+        return instance
+
+    def steps(
+        self,
+        feed: Feed,
+        groups: Sequence[Sequence[Optional[torch.Tensor]]],
+        given: Optional[List[Given]] = None,
+        wrap: Optional[Wrap] = None,
+        instance: Any = None,
+    ) -> Tuple[Callable[[], Any], Optional[Callable[[Any], Any]]]:
+        """The collecting step as a call, and the one that finishes its answer, of the same instance if a method."""
+        fill = functools.partial(_input, feed, [] if given is None else given, wrap)
+        if instance is None and self.needs_instance():
+            instance = self._set_up(feed, groups, fill)
         function = self.function if instance is None else getattr(instance, self.method)
         keywords = self.call_arguments(function)
         if feed.setup is None:
-            keywords.update(self._inputs(feed, feed.slots, groups))
+            keywords.update(_inputs(feed.slots, groups, fill))
+        for name in [name for name, value in keywords.items() if value is TOTAL_NORM]:
+            keywords[name] = total_norm(groups[0])
         positional = [keywords.pop(name) for name in _positional_only(function) if name in keywords]
-        if not whole or self.finish is None:
-            return lambda: function(*positional, **keywords)
         finish = getattr(instance, self.finish_method) if instance is not None and self.finish_method else self.finish
-        return lambda: finish(function(*positional, **keywords))
+        return lambda: function(*positional, **keywords), finish
 
-    def _inputs(self, feed: Feed, slots: List[str], groups: Sequence[Any]) -> Dict[str, Any]:
-        return {name: _input(feed, groups[min(i, len(groups) - 1)]) for i, name in enumerate(slots)}
+
+def _inputs(slots: List[str], groups: Sequence[Any], fill: Wrap) -> Dict[str, Any]:
+    return {name: fill(groups[min(i, len(groups) - 1)]) for i, name in enumerate(slots)}
 
 
 def _positional_only(function: Callable) -> List[str]:
     return [n for n, p in inspect.signature(function).parameters.items() if p.kind is p.POSITIONAL_ONLY]
 
 
-def _input(feed: Feed, grads: Sequence[Optional[torch.Tensor]]) -> Any:
+def _input(feed: Feed, given: List[Given], wrap: Optional[Wrap], grads: Sequence[Optional[torch.Tensor]]) -> Any:
     if feed.takes == "gradients":
         listed: List[Any] = [grad for grad in grads if grad is not None]
+        given.append(Given(None, listed))
     else:
         module = GradientHolder(grads)
         if feed.takes == "module":
+            given.append(Given(module, None))
             return module
         listed = list(module.parameters()) if feed.takes == "parameters" else list(module.named_parameters())
-    return iter(listed) if feed.container == "iterator" else listed
+        given.append(Given(module, listed))
+    if wrap is not None:
+        return wrap(listed)
+    return (item for item in listed) if feed.container == "iterator" else listed

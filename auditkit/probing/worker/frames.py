@@ -62,7 +62,7 @@ class SourceRoots:
         while current is not None:
             relative = self.relative(current.f_code.co_filename)
             if relative is not None:
-                return Site(relative, current.f_lineno, _name(current))
+                return Site(relative, current.f_lineno, name_of(current))
             current = current.f_back  # type: ignore[assignment]
         return None
 
@@ -72,11 +72,11 @@ class SourceRoots:
         for frame, line in traceback.walk_tb(error_traceback):
             relative = self.relative(frame.f_code.co_filename)
             if relative is not None:
-                found = Site(relative, line, _name(frame))
+                found = Site(relative, line, name_of(frame))
         return found
 
 
-def _name(frame: FrameType) -> str:
+def name_of(frame: FrameType) -> str:
     """The function's qualified name; Python 3.10 knows only the plain one."""
     return getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
 

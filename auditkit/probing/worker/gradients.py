@@ -4,7 +4,8 @@ Values are `±magnitude` in a fixed alternation, so that a power-of-two magnitud
 exactly, in every floating dtype, and the true norm is `magnitude * sqrt(elements)`.
 """
 
-from typing import Any, List, Optional, Sequence
+import math
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -66,8 +67,62 @@ def benign(seed: int = 0, zeros: int = 0, nans: int = 0, infs: int = 0) -> List[
     return made
 
 
+# --- layouts -----------------------------------------------------------------------------------
+
+View = Callable[[torch.Tensor], torch.Tensor]
+LAYOUTS: Dict[str, Tuple[Tuple[int, ...], View]] = {
+    "channels_last": ((2, 4, 5, 3), lambda base: base.permute(0, 3, 1, 2).clone()),
+    "transposed": ((3, 5), lambda base: base.t().clone()),
+    "permuted": ((2, 3, 4), lambda base: base.permute(2, 0, 1).clone()),
+    "bucket_view": ((29,), lambda base: base[5:17].view(3, 4)),
+    "sliced": ((9, 8), lambda base: base[1::2, 1::3]),
+    "zero_dim": ((3,), lambda base: base[1].clone()),
+    "expanded": ((1, 5), lambda base: base.expand(4, 5)),
+    "overlapping": ((9,), lambda base: base.as_strided((3, 4), (2, 1), 1)),
+}
+"""By name: the shape of the memory, and the gradient made from it. `clone()` keeps the strides of a dense tensor:
+a gradient in channels_last is no view of another tensor, one in a bucket is."""
+
+
+def whole_numbers(shape: Sequence[int]) -> torch.Tensor:
+    """float32 of small whole numbers: their sums and sums of squares are exact in any order."""
+    index = torch.arange(math.prod(shape))
+    return ((3 * index * index + index) % 17 - 8).reshape(tuple(shape)).float()
+
+
+def contiguous_copy(grad: torch.Tensor) -> torch.Tensor:
+    """The same values in memory of their own; a number without dimensions as one element."""
+    shaped_grad = grad.reshape(1) if grad.dim() == 0 else grad
+    return shaped_grad.clone(memory_format=torch.contiguous_format)
+
+
+def sparse_rows(coalesced: bool, special: float = 1.0) -> torch.Tensor:
+    """The gradient of an embedding of 6 rows by 3: rows 4, 1 and 4 were used, or, coalesced, 1 and 4.
+
+    `special` stands in one place of row 4, in both of its summands.
+    """
+    values = torch.tensor([[2.0, -1.0, special], [3.0, 0.0, -2.0], [3.0, -4.0, special]])
+    grad = torch.sparse_coo_tensor(torch.tensor([[4, 1, 4]]), values, (6, 3), check_invariants=True)
+    return grad.coalesce() if coalesced else grad
+
+
+def exact_norm(grads: Sequence[torch.Tensor]) -> float:
+    """The 2-norm of all elements together, of tensors on the host."""
+    return math.sqrt(sum(float(grad.to_dense().double().square().sum()) for grad in grads))
+
+
 def total_bytes(grads: Sequence[Any]) -> int:
     return sum(grad.numel() * grad.element_size() for grad in grads)
+
+
+def total_norm(grads: Sequence[Optional[torch.Tensor]]) -> torch.Tensor:
+    """The 2-norm of all elements, added in float64, on the first gradient's device: float32, float64 for such."""
+    parts = [grad.coalesce().values() if grad.is_sparse else grad for grad in grads if grad is not None]
+    if not parts:
+        return torch.zeros(())
+    norms = [torch.linalg.vector_norm(part, dtype=torch.float64).to(parts[0].device) for part in parts]
+    total = torch.linalg.vector_norm(torch.stack(norms))
+    return total if any(part.dtype == torch.float64 for part in parts) else total.float()
 
 
 class GradientHolder(torch.nn.Module):
@@ -86,5 +141,10 @@ class GradientHolder(torch.nn.Module):
 
 
 def _like(grad: torch.Tensor) -> torch.Tensor:
-    """Zeros of the gradient's kind; zeroed pages of a large allocation cost no memory until touched."""
+    """Zeros of the gradient's kind; zeroed pages of a large allocation cost no memory until touched.
+
+    The weight of an embedding is dense where its gradient is sparse.
+    """
+    if grad.layout is not torch.strided:
+        return torch.zeros(grad.shape, dtype=grad.dtype, device=grad.device)
     return torch.zeros_like(grad)

@@ -12,8 +12,9 @@ import torch
 
 from .frames import Site, SourceRoots
 from .modes import OperatorMode
-from .simulated import NO_KERNEL, Observer
+from .simulated import Observer
 from .simulated_device import simulated_cuda
+from .simulated_operators import computes
 from .syncs import RANGE, Count, runtime_events
 
 _LAUNCH_PREFIXES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch")
@@ -54,14 +55,9 @@ class _Operators(OperatorMode):
         return self.sites
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func not in NO_KERNEL and not _is_view(func):
+        if computes(func):
             self.sites.append(self.roots.innermost(sys._getframe(1)))
         return func(*args, **(kwargs or {}))
-
-
-def _is_view(func: Any) -> bool:
-    """Whether an operator only returns another look at its input's memory."""
-    return bool(getattr(func, "is_view", False))
 
 
 def _launches_on_cuda(call: Callable[[], Any]) -> int:

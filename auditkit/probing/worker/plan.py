@@ -1,52 +1,37 @@
-"""Find out by trying how a target is fed and what the fields of its answer mean.
+"""Find out by trying how a target is fed, what the fields of its answer mean, and whether it clips."""
 
-Roles are told by behaviour, not by name: a field is the norm where scaling every gradient by 4 scales it
-by 4 (or by 16: a squared norm, degree 2); it is a zero count where it equals the planted number of
-zeros in two different cases. Names only break ties.
-"""
-
-import difflib
 import inspect
-import math
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
 from .answers import flatten, kind_of
+from .effects import clips, gradients_now
 from .feeding import (
     CONSTRUCTOR,
     Caller,
     CannotFeedError,
     Feed,
+    Given,
     optional_first_parameter,
     required_parameters,
     setup_method,
 )
 from .gradients import benign
 from .memory import raise_if_out_of_memory
+from .roles import CannotReadError, Role, count_roles, declared_roles, norm_role
 
-_COUNTED = ("zero_count", "zero_fraction", "nan_count", "nan_fraction", "inf_count", "inf_fraction")
-_DECLARABLE = ("norm", "health", *_COUNTED)
-_NORM_WORDS = ("total_norm", "grad_norm", "gradient_norm", "global_norm", "total", "norm")
-_PARTIAL_WORDS = ("min", "max", "layer", "per_", "mean", "avg", "ratio", "seed", "std", "squared", "sq")
 _HEALTH_WORDS = ("health", "ok", "valid", "is_finite", "finite")
 _SECOND_GROUP = ([None], [torch.ones(2, 3)])
 
 
-class CannotReadError(Exception):
-    """The answer holds nothing that a probe can judge, or not the field that `returns` names."""
-
-
-class Role(NamedTuple):
-    """`path` of the field; `degree` 1 for a norm and 2 for a squared one; `kind` count or fraction."""
-
-    path: str
-    degree: int = 1
-    kind: str = "count"
-
-
 class Plan(NamedTuple):
-    """Everything a probe needs to know about a target: found once, given to every probe."""
+    """Everything a probe needs to know about a target: found once, given to every probe.
+
+    `clips`: it changes the gradients that it is given, by one factor that makes them small. A clipping
+    target without `fields` returns no number: its answer is what it does to the gradients. `filled` are
+    required arguments that nobody gave and that got a usual value.
+    """
 
     feed: Feed
     groups: int
@@ -57,6 +42,8 @@ class Plan(NamedTuple):
     roles: Dict[str, Role]
     health: List[str]
     notes: List[str]
+    clips: bool = False
+    filled: Dict[str, Any] = {}  # noqa: RUF012
 
     def to_json(self) -> Dict[str, Any]:
         raw = dict(self._asdict())
@@ -72,7 +59,7 @@ class Plan(NamedTuple):
 
 
 def find_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
-    """Try every way to feed the target until one gives an answer that depends on the gradients.
+    """Try every way to feed the target until one gives an answer that depends on the gradients, or clips them.
 
     A collector of tensors also takes parameters, whose values are zeros: an answer that stays the same for
     other gradients is kept only where no way gives a better one. Raises CannotFeedError with what each
@@ -86,6 +73,7 @@ def find_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
             try:
                 answer = _ask(caller, feed, benign(), second)
                 depends = answer is not None and _depends_on_gradients(caller, feed, second, answer)
+                clipping = _clips(caller, feed, second)
             except (CannotFeedError, MemoryError):
                 raise
             except Exception as error:
@@ -94,20 +82,29 @@ def find_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
                     "{}: {}: {}".format(_describe(feed), type(error).__name__, " ".join(str(error).split())[:160])
                 )
                 continue
-            if answer is None:
+            if answer is None and not clipping:
                 said.append("{}: returned None".format(_describe(feed)))
                 continue
-            if depends:
-                return _read_plan(caller, feed, second, answer, request)
+            if depends or clipping:
+                return _read_plan(caller, feed, second, answer, request, clipping)
             constant = constant or (feed, second, answer)
     if constant is not None:
-        return _read_plan(caller, *constant, request)
+        return _read_plan(caller, *constant, request, False)
     raise CannotFeedError("no way to feed it gave an answer: " + "; ".join(dict.fromkeys(said)))
 
 
 def _depends_on_gradients(caller: Caller, feed: Feed, second: Any, answer: Any) -> bool:
     other = _ask(caller, feed, [grad * 4 for grad in benign(zeros=5)], second)
     return repr(flatten(answer)) != repr(flatten(other))
+
+
+def _clips(caller: Caller, feed: Feed, second: Any) -> bool:
+    def apply(grads: List[torch.Tensor]) -> List[Optional[torch.Tensor]]:
+        given: List[Given] = []
+        caller.prepare(feed, (grads, second), given=given)()
+        return gradients_now(given[0])
+
+    return clips(apply, caller.function.__name__)
 
 
 def possible_feeds(caller: Caller, request: Dict[str, Any]) -> List[Feed]:
@@ -178,22 +175,23 @@ def _ask(caller: Caller, feed: Feed, grads: Sequence[Any], second: Sequence[Any]
     return caller.prepare(feed, (grads, second))()
 
 
-def _read_plan(caller: Caller, feed: Feed, second: Any, answer: Any, request: Dict[str, Any]) -> Plan:
+def _read_plan(caller: Caller, feed: Feed, second: Any, answer: Any, request: Dict[str, Any], clipping: bool) -> Plan:
     def ask(grads: Sequence[Any]) -> Dict[str, Any]:
         return flatten(_ask(caller, feed, grads, second))
 
     fields = flatten(answer)
-    if not fields:
+    if not fields and not clipping:
         raise CannotReadError("its answer ({}) holds no number".format(kind_of(answer)))
     notes: List[str] = []
-    roles = _declared_roles(request.get("returns") or {}, fields, ask)
+    roles = declared_roles(request.get("returns") or {}, fields, ask)
     if "norm" not in roles:
-        norm = _norm_role(ask)
+        norm = norm_role(ask)
         if norm is not None:
             roles["norm"] = norm
         else:
-            notes.append("no field of the answer scales with the gradients: no norm to judge")
-    roles.update({k: v for k, v in _count_roles(ask).items() if k not in roles})
+            nothing = "it returns no number: its answer is what it does to the gradients"
+            notes.append("no field of the answer scales with the gradients: no norm to judge" if fields else nothing)
+    roles.update({k: v for k, v in count_roles(ask).items() if k not in roles})
     groups = 2 if len(feed.setup_slots or feed.slots) == 2 else 1
     return Plan(
         feed=feed,
@@ -205,6 +203,8 @@ def _read_plan(caller: Caller, feed: Feed, second: Any, answer: Any, request: Di
         roles=roles,
         health=_health_fields(fields, request.get("returns") or {}),
         notes=notes,
+        clips=clipping,
+        filled=caller.filled,
     )
 
 
@@ -213,7 +213,7 @@ def _contract(feed: Feed, groups: int, answer: Any) -> str:
         return "monitor"
     if groups == 2:
         return "dual_stats"
-    return "grad_norm" if kind_of(answer) in ("number", "tensor") else "grad_stats"
+    return "grad_norm" if kind_of(answer) in ("number", "tensor", "nothing") else "grad_stats"
 
 
 def _is_async(caller: Caller, request: Dict[str, Any]) -> bool:
@@ -233,91 +233,3 @@ def _is_health(path: str) -> bool:
     if leaf in _HEALTH_WORDS or leaf.startswith("is_finite"):
         return True
     return "health" in leaf and "unhealth" not in leaf
-
-
-# --- roles -------------------------------------------------------------------------------------
-
-
-def _declared_roles(returns: Dict[str, str], fields: Dict[str, Any], ask: Callable) -> Dict[str, Role]:
-    """The roles that the target's `returns` states. Raises CannotReadError for a field that is not there."""
-    roles = {}
-    for name, path in returns.items():
-        if name not in _DECLARABLE:
-            known = ", ".join(difflib.get_close_matches(name, _DECLARABLE, 3, 0.4) or _DECLARABLE)
-            raise CannotReadError("no role is called '{}'; there are: {}".format(name, known))
-        if path not in fields:
-            near = difflib.get_close_matches(path, list(fields), 3, 0.4)
-            known = ", ".join(near or list(fields)) or "none"
-            raise CannotReadError("its answer has no field '{}' for {}; it has: {}".format(path, name, known))
-        if name == "norm":
-            roles[name] = Role(path, _degrees(ask).get(path, 1))
-        elif name.endswith("_fraction"):
-            roles[name[: -len("_fraction")]] = Role(path, kind="fraction")
-        elif name.endswith("_count"):
-            roles[name[: -len("_count")]] = Role(path, kind="count")
-    return roles
-
-
-def _degrees(ask: Callable) -> Dict[str, int]:
-    """For each field that scales as a power of the gradients' scale: 1 (norm) or 2 (squared norm)."""
-    small = ask(benign())
-    large = ask([grad * 4 for grad in benign()])
-    found = {}
-    for path, value in small.items():
-        other = large.get(path)
-        if isinstance(value, bool) or not _positive(value) or not _positive(other):
-            continue
-        power = math.log(other / value, 4)
-        if abs(power - round(power)) < 0.02 and round(power) in (1, 2):
-            found[path] = round(power)
-    return found
-
-
-def _positive(value: Any) -> bool:
-    return isinstance(value, (int, float)) and math.isfinite(value) and value > 0
-
-
-def _norm_role(ask: Callable) -> Optional[Role]:
-    degrees = _degrees(ask)
-    if not degrees:
-        return None
-    best = min(degrees, key=lambda path: (_norm_rank(path), degrees[path]))
-    return Role(best, degrees[best])
-
-
-def _norm_rank(path: str) -> Tuple[int, int]:
-    leaf = path.split(".")[-1].lower()
-    partial = int(any(word in leaf for word in _PARTIAL_WORDS))
-    for rank, word in enumerate(_NORM_WORDS):
-        if word in leaf:
-            return partial, rank
-    return partial, len(_NORM_WORDS)
-
-
-def _count_roles(ask: Callable) -> Dict[str, Role]:
-    roles = {}
-    for role, plant in (("zero", "zeros"), ("nan", "nans"), ("inf", "infs")):
-        found = _field_that_counts(ask, plant)
-        if found is not None:
-            roles[role] = found
-    return roles
-
-
-def _field_that_counts(ask: Callable, plant: str) -> Optional[Role]:
-    """The field that reads 5 of 46 and then 9 of 46 planted values, as a count or as a fraction."""
-    total = sum(grad.numel() for grad in benign())
-    try:
-        first, second = ask(benign(**{plant: 5})), ask(benign(**{plant: 9}))
-    except Exception:
-        return None
-    kinds = (("count", 1), ("fraction", total))
-    for path, value in first.items():
-        other = second.get(path)
-        for kind, divisor in kinds:
-            if _close(value, 5 / divisor) and _close(other, 9 / divisor):
-                return Role(path, kind=kind)
-    return None
-
-
-def _close(value: Any, expected: float) -> bool:
-    return isinstance(value, (int, float)) and math.isfinite(value) and abs(value - expected) <= 1e-6 * expected

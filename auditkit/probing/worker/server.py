@@ -249,7 +249,8 @@ def _run_job(job: Dict[str, Any], request: Dict[str, Any], loaded: Loaded, resul
 
 def _send_plan(results: Writer, request: Dict[str, Any], loaded: Loaded) -> None:
     from .feeding import CannotFeedError
-    from .plan import CannotReadError, find_plan
+    from .plan import find_plan
+    from .roles import CannotReadError
 
     try:
         plan = find_plan(loaded.caller, request["target"])

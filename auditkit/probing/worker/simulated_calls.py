@@ -6,42 +6,67 @@ from typing import Any, Callable, Dict, Iterator, Optional
 import torch
 from torch.utils._pytree import tree_map
 
-from .simulated import CUDA_0, Observer, SimulatedCudaTensor, State, is_cuda_device, is_simulated, to_host, wrap_leaf
+from .simulated import (
+    BETWEEN_DEVICES,
+    TO_DEVICE,
+    TO_HOST,
+    Observer,
+    SimulatedCudaTensor,
+    State,
+    byte_count,
+    cuda_index,
+    device_of,
+    is_simulated,
+    to_host,
+)
+from .simulated_operators import wrap_leaf
+
+# torch prints no more elements than these of a large tensor (`torch.set_printoptions(threshold=...)`).
+_PRINTED_ELEMENTS = 1000
 
 
 def answer_as_cuda(func: Any, args: Any, kwargs: Dict[str, Any]) -> Any:
     """One Python-level call, answered as it would be with a CUDA device."""
     attribute = _ATTRIBUTES.get(getattr(func, "__self__", None)) if getattr(func, "__name__", "") == "__get__" else None
     if attribute is not None and is_simulated(args[0]):
-        return attribute
+        return attribute(args[0])
     handler = _METHODS.get(func)
     if handler is not None:
         return handler(func, *args, **kwargs)
-    on_device = _any_simulated(args) or _any_simulated(kwargs.values())
+    index = _first_index(args)
+    index = _first_index(kwargs.values()) if index is None else index
     named = kwargs.get("device")
     kwargs.pop("pin_memory", None)  # without a driver there is no memory to pin, and nothing depends on it
-    if is_cuda_device(named):
-        return _build_on_device(func, args, kwargs)
-    if named is not None and on_device:  # zeros_like(grad, device="cpu"): built on the host
+    named_index = cuda_index(named)
+    if named_index is not None:
+        return _build_on_device(func, args, kwargs, named_index)
+    if named is not None and index is not None:  # zeros_like(grad, device="cpu"): built on the host
         args, kwargs = tree_map(to_host, (args, kwargs))
-        on_device = False
-    with _building_on_device(on_device):
+        index = None
+    with _building_on(index):
         return _plain(func, *args, **kwargs)
 
 
-def _any_simulated(values: Any) -> bool:
-    """Whether one of the arguments, or of the lists among them, is on the device."""
-    return any(_any_simulated(value) if isinstance(value, (list, tuple)) else is_simulated(value) for value in values)
+def _first_index(values: Any) -> Optional[int]:
+    """The device of the first argument, or item of the lists among them, that is on one."""
+    for value in values:
+        index = _first_index(value) if isinstance(value, (list, tuple)) else getattr(value, "device_index", None)
+        if index is not None:
+            return int(index)
+    return None
 
 
 @contextlib.contextmanager
-def _building_on_device(on_device: bool) -> Iterator[None]:
+def _building_on(index: Optional[int]) -> Iterator[None]:
     """Tensors that an operator builds for itself, in C++ with its input's options, are where its input is."""
-    State.on_device_depth += on_device
+    if index is None:
+        yield
+        return
+    State.building_on.append(index)
     try:
         yield
     finally:
-        State.on_device_depth -= on_device
+        State.building_on.pop()
 
 
 def _plain(func: Any, *args: Any, **kwargs: Any) -> Any:
@@ -56,10 +81,12 @@ def _from_data(func: Any, data: Any, *args: Any, **kwargs: Any) -> Any:
         moved = _to(torch.Tensor.to, data, device) if device is not None else data
         return _cast(moved, kwargs.get("dtype"), func is torch.tensor)
     result = _plain(func, _read_scalars(data), *args, **kwargs)
-    if device is None or not is_cuda_device(device):
+    index = cuda_index(device)
+    if index is None:
         return result
     State.observer.on_sync("copy")
-    return SimulatedCudaTensor(result)
+    State.observer.on_transfer(TO_DEVICE, byte_count(result), None)
+    return SimulatedCudaTensor(result, index)
 
 
 def _read_scalars(data: Any) -> Any:
@@ -67,86 +94,83 @@ def _read_scalars(data: Any) -> Any:
         return [_read_scalars(item) for item in data]
     if is_simulated(data):
         State.observer.on_sync("scalar_read")
+        State.observer.on_transfer(TO_HOST, byte_count(data), None)
     return to_host(data)
 
 
-def _build_on_device(func: Any, args: Any, kwargs: Dict[str, Any]) -> Any:
+def _build_on_device(func: Any, args: Any, kwargs: Dict[str, Any], index: int) -> Any:
     """A factory with `device="cuda"`: its kernel runs there, nothing is copied."""
     host_kwargs = dict(kwargs, device=torch.device("cpu"))
-    with _building_on_device(True):
+    with _building_on(index):
         result = _plain(func, *args, **host_kwargs)
-    return tree_map(lambda leaf: wrap_leaf(leaf, {}), result)
+    return tree_map(lambda leaf: wrap_leaf(leaf, {}, index), result)
 
 
-def _read_all(kind: str) -> Callable:
-    def read(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
-        if is_simulated(tensor):
-            State.observer.on_sync(kind)
-        return _plain(func, to_host(tensor), *args, **kwargs)
-
-    return read
+def _tolist(func: Any, tensor: Any) -> Any:
+    if is_simulated(tensor):
+        State.observer.on_sync("copy")
+        State.observer.on_transfer(TO_HOST, byte_count(tensor), None)
+    return _plain(func, to_host(tensor))
 
 
 def _to_cpu(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
-    if not is_simulated(tensor):
-        return _plain(func, tensor, *args, **kwargs)
-    State.observer.on_sync("copy")
-    return _cross_the_bus(tensor)
+    return _move(tensor, torch.device("cpu"), False) if is_simulated(tensor) else _plain(func, tensor, *args, **kwargs)
 
 
 def _to_cuda(func: Any, tensor: Any, device: Any = None, non_blocking: bool = False, **_: Any) -> Any:
-    return tensor if is_simulated(tensor) else _upload(tensor, non_blocking)
+    index = cuda_index("cuda" if device is None else device)
+    if index is None:
+        raise RuntimeError("Invalid device, must be cuda device")
+    target = torch.device("cuda", index)
+    return tensor if device_of(tensor) == target else _move(tensor, target, non_blocking)
 
 
-def _upload(tensor: torch.Tensor, non_blocking: bool) -> torch.Tensor:
-    if not non_blocking:
+def _move(tensor: Any, target: torch.device, non_blocking: bool, copied_bytes: Optional[int] = None) -> Any:
+    """A copy on another device, which the host waits for where it is one of the two and the copy blocks."""
+    crosses_the_bus = is_simulated(tensor) != (target.type == "cuda")
+    if crosses_the_bus and not non_blocking:
         State.observer.on_sync("copy")
-    return _cross_the_bus(tensor)
+    moved = _copy_over(tensor, target)
+    direction = BETWEEN_DEVICES if not crosses_the_bus else TO_HOST if is_simulated(tensor) else TO_DEVICE
+    State.observer.on_transfer(direction, byte_count(tensor) if copied_bytes is None else copied_bytes, moved)
+    return moved
 
 
-def _cross_the_bus(tensor: Any) -> Any:
-    """A copy on the other side; in a graph where the tensor is in one."""
+def _copy_over(tensor: Any, target: torch.device) -> Any:
+    """In a graph where the tensor is in one."""
     if tensor.requires_grad and torch.is_grad_enabled():
-        return _BusCopy.apply(tensor)
-    return _copy_over(tensor)
+        return _Copied.apply(tensor, target)
+    copied = to_host(tensor).detach().clone()
+    return SimulatedCudaTensor(copied, target.index) if target.type == "cuda" else copied
 
 
-def _copy_over(tensor: Any) -> Any:
-    if is_simulated(tensor):
-        return tensor.host_values.detach().clone()
-    return SimulatedCudaTensor(tensor.detach().clone())
-
-
-class _BusCopy(torch.autograd.Function):
+class _Copied(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, tensor: Any) -> Any:
-        return _copy_over(tensor)
+    def forward(ctx: Any, tensor: Any, target: torch.device) -> Any:
+        ctx.source = device_of(tensor)
+        return _copy_over(tensor.detach(), target)
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
-        return _copy_over(grad)
+        return _copy_over(grad, ctx.source), None
 
 
 def _to(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
-    """`tensor.to(...)`: free where nothing changes, a copy over the bus where the device does."""
+    """`tensor.to(...)`: free where nothing changes, a copy where the device does."""
     if args and isinstance(args[0], torch.Tensor):
-        target: Any = CUDA_0 if is_simulated(args[0]) else args[0].device
-        return _to(func, tensor, target, args[0].dtype, *args[1:], **kwargs)
+        return _to(func, tensor, device_of(args[0]), args[0].dtype, *args[1:], **kwargs)
     if isinstance(kwargs.get("other"), torch.Tensor):
         other = kwargs.pop("other")
         return _to(func, tensor, other, *args, **kwargs)
     options = {key: value for key, value in kwargs.items() if key != "copy"}
     device, dtype, non_blocking, memory_format = torch._C._nn._parse_to(*args[:3], **options)
-    source_is_device = is_simulated(tensor)
-    target_is_device = source_is_device if device is None else device.type == "cuda"
-    if source_is_device == target_is_device:
+    index = cuda_index(device)
+    target = device_of(tensor) if device is None else device if index is None else torch.device("cuda", index)
+    if target == device_of(tensor):
         return _cast(tensor, dtype, bool(kwargs.get("copy", False)), memory_format)
-    if target_is_device:
-        return _cast(_upload(tensor, non_blocking), dtype, False, memory_format)
-    converted = _cast(tensor, dtype, False, memory_format)
-    if not non_blocking:
-        State.observer.on_sync("copy")
-    return _cross_the_bus(converted)
+    if is_simulated(tensor):
+        return _move(_cast(tensor, dtype, False, memory_format), target, non_blocking, byte_count(tensor))
+    return _cast(_move(tensor, target, non_blocking), dtype, False, memory_format)
 
 
 def _cast(tensor: Any, dtype: Optional[torch.dtype], copy: bool, memory_format: Any = None) -> Any:
@@ -159,20 +183,23 @@ def _cast(tensor: Any, dtype: Optional[torch.dtype], copy: bool, memory_format: 
 def _numpy(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
     if is_simulated(tensor):
         raise TypeError(
-            "can't convert cuda:0 device type tensor to numpy. "
-            "Use Tensor.cpu() to copy the tensor to host memory first."
+            "can't convert {} device type tensor to numpy. "
+            "Use Tensor.cpu() to copy the tensor to host memory first.".format(device_of(tensor))
         )
+    State.observer.on_host_operator("numpy", [tensor], None)
     return _plain(func, tensor, *args, **kwargs)
 
 
 def _get_device(func: Any, tensor: Any) -> int:
-    return 0 if is_simulated(tensor) else _plain(func, tensor)
+    return int(tensor.device_index) if is_simulated(tensor) else _plain(func, tensor)
 
 
 def _repr(func: Any, tensor: Any, **kwargs: Any) -> str:
     if not is_simulated(tensor):
         return str(_plain(func, tensor, **kwargs))
     State.observer.on_sync("copy")
+    printed_bytes = min(tensor.numel(), _PRINTED_ELEMENTS) * tensor.element_size()
+    State.observer.on_transfer(TO_HOST, printed_bytes, None)
     return repr(tensor.host_values)
 
 
@@ -190,7 +217,7 @@ def _type(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _new_tensor(func: Any, tensor: Any, data: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -> Any:
-    where = device if device is not None else (CUDA_0 if is_simulated(tensor) else tensor.device)
+    where = device if device is not None else device_of(tensor)
     return _from_data(torch.tensor, data, dtype=dtype or tensor.dtype, device=where, **kwargs)
 
 
@@ -200,24 +227,30 @@ def _pin_memory(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
     return tensor.clone()
 
 
-_ATTRIBUTES = {torch.Tensor.device: CUDA_0, torch.Tensor.is_cuda: True, torch.Tensor.is_cpu: False}
+_ATTRIBUTES: Dict[Any, Callable] = {
+    torch.Tensor.device: device_of,
+    torch.Tensor.is_cuda: lambda tensor: True,
+    torch.Tensor.is_cpu: lambda tensor: False,
+}
 
 
 def _quantile(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
     """Below torch 2.13 C++ checks `q` by reading it, for CPU tensors alone, and takes ours for one."""
     told, State.observer = State.observer, _WithoutSyncs(State.observer)
     try:
-        with _building_on_device(is_simulated(tensor)):
+        with _building_on(_first_index([tensor])):
             return _plain(func, tensor, *args, **kwargs)
     finally:
         State.observer = told
 
 
 class _WithoutSyncs(Observer):
-    """Passes operators on, and keeps synchronisations to itself."""
+    """Passes the rest on, and keeps synchronisations to itself."""
 
     def __init__(self, told: Observer) -> None:
         self.on_operator = told.on_operator  # type: ignore[method-assign]
+        self.on_transfer = told.on_transfer  # type: ignore[method-assign]
+        self.on_host_operator = told.on_host_operator  # type: ignore[method-assign]
 
 
 _METHODS: Dict[Any, Callable] = {
@@ -225,7 +258,7 @@ _METHODS: Dict[Any, Callable] = {
     torch.nanquantile: _quantile,
     torch.Tensor.quantile: _quantile,
     torch.Tensor.nanquantile: _quantile,
-    torch.Tensor.tolist: _read_all("copy"),
+    torch.Tensor.tolist: _tolist,
     torch.Tensor.cpu: _to_cpu,
     torch.Tensor.cuda: _to_cuda,
     torch.Tensor.to: _to,

@@ -2,14 +2,15 @@
 
 import contextlib
 import types
-from typing import Any, Callable, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import torch
 from torch.overrides import TorchFunctionMode
 
 from .modes import OperatorMode
-from .simulated import CUDA_0, Observer, SimulatedCudaTensor, State, is_simulated, run_operator
+from .simulated import Observer, SimulatedCudaTensor, State, cuda_index, device_of, is_simulated
 from .simulated_calls import answer_as_cuda
+from .simulated_operators import run_operator
 
 
 class _Functions(TorchFunctionMode):
@@ -25,10 +26,8 @@ class _Operators(OperatorMode):
 class _Stream:
     """A stream or an event of the pretended device: waiting for it is a synchronisation."""
 
-    device = CUDA_0
-
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        pass
+        self.device = torch.device("cuda", State.current_device)
 
     def __enter__(self) -> "_Stream":
         return self
@@ -65,15 +64,28 @@ def _synchronize(device: Any = None) -> None:
     State.observer.on_sync("synchronize")
 
 
+def _exchange_device(index: int) -> int:
+    """Make `index` the current device, as `torch.cuda.device` does; a negative one changes nothing."""
+    previous, State.current_device = State.current_device, index if index >= 0 else State.current_device
+    return previous
+
+
+def _set_device(device: Any) -> None:
+    index = cuda_index(device)
+    _exchange_device(-1 if index is None else index)
+
+
 _PROPERTIES = types.SimpleNamespace(
     name="simulated", major=9, minor=0, total_memory=80 << 30, multi_processor_count=132, warp_size=32
 )
 _CUDA_MODULE = {
     "is_available": lambda: True,
     "is_initialized": lambda: True,
-    "device_count": lambda: 1,
-    "current_device": lambda: 0,
-    "set_device": lambda device: None,
+    "device_count": lambda: State.device_count,
+    "current_device": lambda: State.current_device,
+    "set_device": _set_device,
+    "_exchange_device": _exchange_device,
+    "_maybe_exchange_device": _exchange_device,
     "synchronize": _synchronize,
     "current_stream": _Stream,
     "default_stream": _Stream,
@@ -98,21 +110,25 @@ _CUDA_MODULE = {
 _ACCELERATOR_MODULE = {
     "is_available": lambda: True,
     "current_accelerator": lambda check_available=False: torch.device("cuda"),
-    "device_count": lambda: 1,
-    "current_device_index": lambda: 0,
+    "device_count": lambda: State.device_count,
+    "current_device_index": lambda: State.current_device,
     "current_stream": _Stream,
     "synchronize": _synchronize,
 }
 
 
 def _group_by_device(grouper: Callable) -> Callable:
-    """torch's C++ grouping asks the storage for its device; put simulated tensors under `cuda:0`."""
+    """torch's C++ grouping asks the storage for its device; put simulated tensors under the one that they say."""
 
     def group(tensor_lists: Any, with_indices: bool = False) -> Any:
-        groups = {}
+        groups: Dict[Any, Any] = {}
         for (device, dtype), (lists, indices) in grouper(tensor_lists, with_indices).items():
-            simulated = any(is_simulated(tensor) for tensors in lists for tensor in tensors)
-            groups[(CUDA_0 if simulated else device, dtype)] = (lists, indices)
+            for position, first in enumerate(lists[0]):
+                key = (device_of(first) if is_simulated(first) else device, dtype)
+                grouped_lists, grouped_indices = groups.setdefault(key, ([[] for _ in lists], []))
+                for grouped, tensors in zip(grouped_lists, lists, strict=False):
+                    grouped.extend(tensors[position : position + 1])
+                grouped_indices.extend(indices[position : position + 1])
         return groups
 
     return group
@@ -136,8 +152,9 @@ def _foreach_takes_simulated() -> Iterator[None]:
 
 @contextlib.contextmanager
 def simulated_cuda(observer: Optional[Observer] = None) -> Iterator[None]:
-    """Pretend that `cuda:0` exists and tell `observer` what it is asked to do."""
+    """Pretend that `State.device_count` CUDA devices exist and tell `observer` what they are asked to do."""
     previous, State.observer = State.observer, observer or Observer()
+    current_device = State.current_device
     replaced = [(torch.cuda, name, new) for name, new in _CUDA_MODULE.items()]
     replaced += [(torch.accelerator, name, new) for name, new in _ACCELERATOR_MODULE.items()]
     saved = [(module, name, getattr(module, name)) for module, name, _ in replaced if hasattr(module, name)]
@@ -149,7 +166,7 @@ def simulated_cuda(observer: Optional[Observer] = None) -> Iterator[None]:
     finally:
         for module, name, original in saved:
             setattr(module, name, original)
-        State.observer = previous
+        State.observer, State.current_device = previous, current_device
 
 
 @contextlib.contextmanager

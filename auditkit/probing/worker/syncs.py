@@ -18,8 +18,9 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from .frames import Site, SourceRoots
 from .modes import OperatorMode
-from .simulated import INDEXES, READS_SIZE_BACK, Observer, reads_mask
+from .simulated import Observer
 from .simulated_device import simulated_cuda
+from .simulated_operators import INDEXES, READS_SIZE_BACK, reads_mask
 
 RANGE = "auditkit.measured"
 _SYNC_EVENTS = (

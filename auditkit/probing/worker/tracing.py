@@ -6,7 +6,7 @@ device the same values are seen inside the simulation.
 
 import contextlib
 import sys
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, List, Optional, Tuple
 
 import torch
 from torch.utils._pytree import tree_flatten
@@ -42,6 +42,42 @@ class _Watcher(OperatorMode):
             inputs, outputs = _dense(tree_flatten((args, kwargs or {}))[0]), _dense(tree_flatten(result)[0])
             if outputs and self.description(inputs, outputs):
                 self.site = self.roots.innermost(sys._getframe(1))
+        return result
+
+
+def first_difference(
+    call: Callable[[], Any], other: Callable[[], Any], device: str, roots: SourceRoots
+) -> Optional[Site]:
+    """The checkout's line of the first operator that gives other elements in `call` than in `other`.
+
+    The two are the same code on the same values in another form; shapes may differ, orders of elements not.
+    """
+    recorders = []
+    for each in (call, other):
+        recorder = _Recorder(roots)
+        with on_device(device), recorder, contextlib.suppress(Exception):
+            each()
+        recorders.append(recorder.outputs)
+    for (site, values), (_, expected) in zip(*recorders, strict=False):
+        same = values.dtype == expected.dtype and values.shape == expected.shape
+        if not same or not torch.allclose(values, expected, rtol=1e-4, atol=0.0, equal_nan=True):
+            return site
+    return None
+
+
+class _Recorder(OperatorMode):
+    """Keeps the elements of every dense output, in their logical order."""
+
+    def __init__(self, roots: SourceRoots) -> None:
+        super().__init__()
+        self.roots = roots
+        self.outputs: List[Tuple[Optional[Site], torch.Tensor]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for tensor in _dense(tree_flatten(result)[0]):
+            if tensor.layout is torch.strided:
+                self.outputs.append((self.roots.innermost(sys._getframe(1)), tensor.detach().reshape(-1).clone()))
         return result
 
 

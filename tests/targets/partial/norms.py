@@ -29,3 +29,15 @@ def numpy_copy(parameters):
     """Copies every gradient to float64, in NumPy's memory."""
     copies = [grad.float().numpy().astype(np.float64) for grad in _grads(parameters)]
     return math.sqrt(sum(float((copy.ravel() ** 2).sum()) for copy in copies))
+
+
+def minus_one_when_nonfinite(parameters):
+    """A norm that answers -1 for NaN and Inf: a code that no norm can be."""
+    norm = torch.stack(torch._foreach_norm(_grads(parameters), 2, dtype=torch.float64)).norm().item()
+    return norm if math.isfinite(norm) else -1.0
+
+
+def one_when_nonfinite(parameters):
+    """The same with a code that a norm can be."""
+    norm = torch.stack(torch._foreach_norm(_grads(parameters), 2, dtype=torch.float64)).norm().item()
+    return norm if math.isfinite(norm) else 1.0

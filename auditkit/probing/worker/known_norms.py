@@ -1,0 +1,85 @@
+"""Gradients whose exact 2-norm is known: the oracle of the accuracy probes.
+
+All elements are positive, so that a mean, a sum or a largest element of them is well conditioned too.
+"""
+
+import math
+from fractions import Fraction
+from typing import Callable, Dict, List, NamedTuple, Tuple
+
+import torch
+
+from .gradients import DTYPES, shaped
+
+_MIXED = ("float32", "bfloat16")
+_SEED = 20
+Run = Tuple[int, float]
+"""So many elements of this value, one after another."""
+
+
+class KnownNorm(NamedTuple):
+    """Gradients on the CPU, and the exact 2-norm of all their elements as they are after rounding to the dtype."""
+
+    grads: List[torch.Tensor]
+    norm: float
+
+
+def known_norm(pattern: str, tensors: int, elements: int, dtype: str, magnitude: float) -> KnownNorm:
+    """`tensors` gradients of `elements` elements; `dtype` "mixed" alternates float32 and bfloat16.
+
+    `pattern`: `random` (half-normal times `magnitude`), `equal` (every element is `magnitude`),
+    `outlier_element` (the first element alone weighs as much as all the rest), `outlier_tensor` (the first
+    tensor does).
+    """
+    dtypes = [dtype if dtype != "mixed" else _MIXED[index % 2] for index in range(tensors)]
+    if pattern == "random":
+        return _random(dtypes, elements, magnitude)
+    runs = _PATTERNS[pattern](tensors, elements, magnitude)
+    squares = Fraction(0)
+    grads = []
+    for own_runs, own_dtype in zip(runs, dtypes, strict=True):
+        flat = torch.empty(elements, dtype=DTYPES[own_dtype])
+        start = 0
+        for count, value in own_runs:
+            flat[start : start + count] = value
+            squares += count * Fraction(flat[start].item()) ** 2
+            start += count
+        grads.append(shaped(flat))
+    return KnownNorm(grads, math.sqrt(squares))
+
+
+def _random(dtypes: List[str], elements: int, magnitude: float) -> KnownNorm:
+    """The exact norm to 1e-15: squares of at most 53 bits, added by `math.fsum`."""
+    generator = torch.Generator().manual_seed(_SEED)
+    grads, squares = [], []
+    for dtype in dtypes:
+        values = torch.randn(elements, generator=generator, dtype=torch.float64).abs().mul_(magnitude)
+        grads.append(shaped(values.to(DTYPES[dtype])))
+        squares += grads[-1].double().square().reshape(-1).tolist()
+    return KnownNorm(grads, math.sqrt(math.fsum(squares)))
+
+
+def _equal(tensors: int, elements: int, magnitude: float) -> List[List[Run]]:
+    return [[(elements, magnitude)]] * tensors
+
+
+def _outlier_element(tensors: int, elements: int, magnitude: float) -> List[List[Run]]:
+    outlier = magnitude * math.sqrt(tensors * elements - 1)
+    return [[(1, outlier), (elements - 1, magnitude)], *_equal(tensors - 1, elements, magnitude)]
+
+
+def _outlier_tensor(tensors: int, elements: int, magnitude: float) -> List[List[Run]]:
+    outlier = magnitude * math.sqrt(tensors - 1)
+    return [[(elements, outlier)], *_equal(tensors - 1, elements, magnitude)]
+
+
+_PATTERNS: Dict[str, Callable[[int, int, float], List[List[Run]]]] = {
+    "equal": _equal,
+    "outlier_element": _outlier_element,
+    "outlier_tensor": _outlier_tensor,
+}
+
+
+def regrouped(grads: List[torch.Tensor], sizes: List[int]) -> List[torch.Tensor]:
+    """All elements in the same order, as tensors of `sizes` elements each (which add up to all of them)."""
+    return list(torch.cat([grad.reshape(-1) for grad in grads]).split(sizes))

@@ -1,0 +1,3 @@
+"""What starts_second_time leaves behind."""
+
+done = False

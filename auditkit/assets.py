@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import tomllib
 from pathlib import Path
 
@@ -27,6 +28,7 @@ def bundled_dir(name: str) -> Path:
     )
 
 
+@functools.cache
 def _is_our_checkout(root: Path) -> bool:
     """Whether `root` holds our own pyproject.toml, and not some other project's."""
     try:

@@ -13,8 +13,11 @@ _LONGEST_STATEMENT = 12
 _LONGEST_LINE = 240
 
 
-def cut_excerpt(root: Path, location: Location) -> CodeExcerpt | None:
-    """The code evidence at `location`; None where the file cannot be read or has no such line."""
+def cut_excerpt(root: Path, location: Location, tree: ast.Module | None = None) -> CodeExcerpt | None:
+    """The code evidence at `location`; None where the file cannot be read or has no such line.
+
+    `tree` is the file's, where it was parsed already.
+    """
     path = root / location.file
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
@@ -23,13 +26,20 @@ def cut_excerpt(root: Path, location: Location) -> CodeExcerpt | None:
     lines = text.splitlines()
     if not 1 <= location.line <= len(lines):
         return None
-    first, last = _extent(text, location.line, len(lines))
+    first, last = _extent(tree or _parsed(text), location.line, len(lines))
     return CodeExcerpt(location.file, first, tuple(line[:_LONGEST_LINE] for line in lines[first - 1 : last]))
 
 
-def _extent(text: str, line: int, line_count: int) -> tuple[int, int]:
+def _parsed(text: str) -> ast.Module:
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError):
+        return ast.Module([], [])
+
+
+def _extent(tree: ast.Module, line: int, line_count: int) -> tuple[int, int]:
     """The lines to show: some around `line`, with whole statements where they are short, within its function."""
-    nodes = _nodes_around(text, line)
+    nodes = _nodes_around(tree, line)
     functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     statements = [node for node in nodes if not hasattr(node, "body")]
     first, last = line - _LINES_BEFORE, line + _LINES_AFTER
@@ -40,13 +50,17 @@ def _extent(text: str, line: int, line_count: int) -> tuple[int, int]:
     return max(1, first), min(last, line_count)
 
 
-def _nodes_around(text: str, line: int) -> list[ast.stmt]:
+def _nodes_around(tree: ast.Module, line: int) -> list[ast.stmt]:
     """Every statement that holds `line`, outermost first."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError):
-        return []
-    around = [node for node in ast.walk(tree) if isinstance(node, ast.stmt) and _first(node) <= line <= _last(node)]
+    around: list[ast.stmt] = []
+    waiting: list[ast.AST] = list(tree.body)
+    while waiting:
+        node = waiting.pop()
+        if not isinstance(node, ast.stmt):
+            waiting += ast.iter_child_nodes(node)
+        elif _first(node) <= line <= _last(node):
+            around.append(node)
+            waiting += ast.iter_child_nodes(node)
     return sorted(around, key=_first)
 
 

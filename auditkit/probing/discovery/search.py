@@ -22,7 +22,7 @@ from auditkit.probing.discovery.source_index import (
 )
 
 # Parsing costs a hundred times what a search does, and few files of a checkout touch gradients.
-_TOUCHES_GRADIENTS = re.compile(
+TOUCHES_GRADIENTS = re.compile(
     rb"\.grad\b|['\"]grad['\"]|(grads|gradients)(_list)?\s*[:,)=]|get_total_norm|clip_grad_norm|def materiali[sz]e"
 )
 
@@ -47,12 +47,12 @@ def discover(path: Path, configured_roots: Sequence[str | Path] = ()) -> Discove
     Hints, not verdicts: whether a candidate works is found out by trying it. Raises BadInputError where
     a configured import root does not exist.
     """
-    with _garbage_collection_paused():
+    with garbage_collection_paused():
         return _discover(_Reader(path, import_roots(path, configured_roots)))
 
 
 @contextlib.contextmanager
-def _garbage_collection_paused() -> Iterator[None]:
+def garbage_collection_paused() -> Iterator[None]:
     """Parsing makes millions of nodes, all of them kept: looking for garbage among them took 2.6 of 6.4 s on torch."""
     was_enabled = gc.isenabled()
     gc.disable()
@@ -64,7 +64,7 @@ def _garbage_collection_paused() -> Iterator[None]:
 
 
 def _discover(reader: _Reader) -> Discovery:
-    reader.parse(_TOUCHES_GRADIENTS)
+    reader.parse(TOUCHES_GRADIENTS)
     while True:
         calls = CollectorCalls(reader.checkout)
         calls.find()

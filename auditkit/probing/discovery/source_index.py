@@ -16,12 +16,13 @@ from pathlib import Path
 MAX_FILE_BYTES = 2_000_000
 """Larger files are generated; none of them is a collector that somebody wrote."""
 
-_SKIPPED_FOLDERS = frozenset({
-    "tests", "test", "build", "dist", "node_modules", "site-packages", "dist-packages", "__pycache__",
-    "__pypackages__", "third_party", "thirdparty", "3rdparty", "vendor", "vendored", "_vendor", "extern",
-    "external", "venv", "env", "virtualenv",
+TEST_FOLDERS = frozenset({"tests", "test"})
+_FOREIGN_FOLDERS = frozenset({
+    "build", "dist", "node_modules", "site-packages", "dist-packages", "__pycache__", "__pypackages__",
+    "third_party", "thirdparty", "3rdparty", "vendor", "vendored", "_vendor", "extern", "external", "venv",
+    "env", "virtualenv",
 })  # fmt: skip
-_TEST_FILE = re.compile(r"(test_.*|.*_tests?|conftest)\.py")
+TEST_FILE = re.compile(r"(test_.*|.*_tests?|conftest)\.py")
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -133,16 +134,18 @@ def source_files(root: Path) -> Iterator[Path]:
     outside is not part of it. So a loop of links ends nothing.
     """
     for folder, subfolders, files in os.walk(root):
-        subfolders[:] = sorted(name for name in subfolders if not _is_skipped(Path(folder, name)))
+        kept = (name for name in subfolders if name not in TEST_FOLDERS and not is_foreign(Path(folder, name)))
+        subfolders[:] = sorted(kept)
         for name in sorted(files):
             path = Path(folder, name)
-            if name.endswith(".py") and not _TEST_FILE.fullmatch(name) and not path.is_symlink():
+            if name.endswith(".py") and not TEST_FILE.fullmatch(name) and not path.is_symlink():
                 yield path
 
 
-def _is_skipped(folder: Path) -> bool:
+def is_foreign(folder: Path) -> bool:
+    """Whether a folder holds what others wrote or a tool made: vendored, built, hidden, a virtual environment."""
     return (
-        folder.name in _SKIPPED_FOLDERS
+        folder.name in _FOREIGN_FOLDERS
         or folder.name.startswith(".")
         or folder.name.endswith(".egg-info")
         or (folder / "pyvenv.cfg").is_file()
@@ -174,33 +177,42 @@ def parse_module(path: Path, source: bytes, root: Path, name: str) -> Module | S
             lines = source.decode(encoding).splitlines()
             tree = ast.parse(source, filename=file)
     except SyntaxError as error:
-        return SourceProblem(file, error.lineno or 1, error.msg)
-    except (ValueError, RecursionError, MemoryError) as error:
-        return SourceProblem(file, 1, f"cannot be parsed: {error or type(error).__name__}")
+        return SourceProblem(file, error.lineno or _line_of_null(source), error.msg)
+    except UnicodeDecodeError as error:
+        return SourceProblem(file, source.count(b"\n", 0, error.start) + 1, f"not {error.encoding}: {error.reason}")
+    except (RecursionError, MemoryError):
+        return SourceProblem(file, 1, "nested too deeply to be parsed")
+    except ValueError as error:
+        return SourceProblem(file, _line_of_null(source), f"cannot be parsed: {error}")
     module = Module(file, name, tree, lines)
     _index(module, path.name == "__init__.py")
     return module
 
 
+def _line_of_null(source: bytes) -> int:
+    """The line of the first null byte, which Python's error does not name; 1 without one."""
+    return source.count(b"\n", 0, max(source.find(b"\0"), 0)) + 1
+
+
 def _index(module: Module, is_package: bool) -> None:
-    for node in _top_level(module.tree.body):
+    for node in top_level(module.tree.body):
         if isinstance(node, FunctionNode):
             module.functions[node.name] = Function(module, node.name, node)
         elif isinstance(node, ast.ClassDef):
             _index_class(module, node, "")
-    for item in _statements(module.tree.body):
+    for item in statements(module.tree.body):
         if isinstance(item, ast.Import):
             for alias in item.names:
                 module.imports[alias.asname or alias.name.partition(".")[0]] = (
                     alias.name if alias.asname else alias.name.partition(".")[0]
                 )
         elif isinstance(item, ast.ImportFrom):
-            origin = _absolute_origin(module.name, item, is_package)
+            origin = absolute_origin(module.name, item, is_package)
             for alias in item.names:
                 module.imports[alias.asname or alias.name] = f"{origin}:{alias.name}"
 
 
-def _top_level(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+def top_level(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
     """Statements that run on import, looking into `if` and `try` around definitions."""
     for statement in body:
         yield statement
@@ -209,29 +221,44 @@ def _top_level(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
             if isinstance(statement, ast.Try):
                 blocks += [statement.finalbody, *(handler.body for handler in statement.handlers)]
             for block in blocks:
-                yield from _top_level(block)
+                yield from top_level(block)
 
 
-def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+def statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
     """All statements at any depth: functions import, too. Expressions hold none, so they are not walked."""
-    for statement in body:
-        yield statement
-        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
-            inner = getattr(statement, name, ())
-            yield from _statements(inner if isinstance(inner, list) else ())
+    waiting: list[ast.AST] = [*body]
+    waiting.reverse()
+    while waiting:
+        statement = waiting.pop()
+        if isinstance(statement, ast.stmt):
+            yield statement
+        blocks = [getattr(statement, name) for name in _BLOCKS.get(type(statement), ())]
+        for block in reversed(blocks):
+            waiting.extend(reversed(block))
+
+
+# The lists of statements, handlers and cases in each node that has one.
+_BLOCKS: dict[type[ast.AST], tuple[str, ...]] = {
+    kind: tuple(name for name in ("body", "handlers", "orelse", "finalbody", "cases") if name in kind._fields)
+    for kind in (
+        ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.For, ast.AsyncFor, ast.While, ast.If, ast.With,
+        ast.AsyncWith, ast.Try, ast.TryStar, ast.Match, ast.ExceptHandler, ast.match_case,
+    )
+}  # fmt: skip
 
 
 def _index_class(module: Module, node: ast.ClassDef, prefix: str) -> None:
     owner = Class(module, prefix + node.name, node)
     module.classes[owner.qualified_name] = owner
-    for item in _top_level(node.body):
+    for item in top_level(node.body):
         if isinstance(item, FunctionNode):
             owner.methods[item.name] = Function(module, f"{owner.qualified_name}.{item.name}", item, owner)
         elif isinstance(item, ast.ClassDef):
             _index_class(module, item, owner.qualified_name + ".")
 
 
-def _absolute_origin(importer: str, item: ast.ImportFrom, is_package: bool) -> str:
+def absolute_origin(importer: str, item: ast.ImportFrom, is_package: bool) -> str:
+    """The module that `from ... import` in the module `importer` names, its leading dots resolved."""
     if not item.level:
         return item.module or ""
     parts = importer.split(".")

@@ -1,0 +1,197 @@
+"""Find uses of torch's private names, and whether something guards them against a torch that lacks them.
+
+Private is `torch._x`, `torch.x._y`, `from torch._x import y` and `from torch.x import _y`. A guard is a
+test of the version or of the name's presence (`hasattr`, `getattr` with a default), in an `if` around the
+use, in one before it that leaves, or kept in a name; or a `try` that catches what its absence raises.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from auditkit.probing.discovery.source_index import Module, dotted_name
+from auditkit.probing.source.walking import walk
+
+MAY_BE_PRIVATE = re.compile(rb"(?<!self)(?<!cls)\.\s*_[A-Za-z]")
+"""Found in every file with an attribute of torch that is private; most files hold only their own."""
+
+_VERSION = re.compile(
+    r"torch.*version|version.*torch|TORCH_(GE|GT|GREATER|LE|LESS|LT|VERSION|AT_LEAST|\d)", re.IGNORECASE
+)
+_PRESENCE = frozenset(("hasattr", "getattr", "find_spec"))
+_ABSENCE = frozenset((
+    "ImportError", "ModuleNotFoundError", "AttributeError", "Exception", "BaseException", "RuntimeError",
+    "NotImplementedError",
+))  # fmt: skip
+_FLOW_ENDS = ast.Return | ast.Raise | ast.Continue | ast.Break
+
+
+@dataclass(frozen=True, order=True)
+class PrivateUse:
+    """One unguarded use: its line, the private name as a reader knows it, and the function around it."""
+
+    line: int
+    name: str
+    function: str
+
+
+def unguarded_uses(module: Module) -> list[PrivateUse]:
+    """Every use of a private name of torch that nothing guards, one for each name and line."""
+    reader = _Reader(module)
+    reader.block(module.tree.body, False, "")
+    return sorted(set(reader.found))
+
+
+class _Reader:
+    def __init__(self, module: Module) -> None:
+        self.imports = _torch_names(module)
+        self.flags: set[str] = set()
+        self.found: list[PrivateUse] = []
+
+    def block(self, statements: Sequence[ast.stmt], is_guarded: bool, function: str) -> None:
+        """Follow statements; a guard that leaves (`if not hasattr(...): return`) guards the rest."""
+        for statement in statements:
+            self.statement(statement, is_guarded, function)
+            is_guarded = is_guarded or self._leaves_without(statement)
+
+    def statement(self, node: ast.stmt, is_guarded: bool, function: str) -> None:
+        match node:
+            case ast.Import() | ast.ImportFrom():
+                self.imported(node, is_guarded, function)
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                inner = f"{function}.{node.name}" if function else node.name
+                self.expressions([*node.decorator_list, *_defaults(node.args)], is_guarded, inner)
+                self.block(node.body, is_guarded or self._guards_any(node.decorator_list), inner)
+            case ast.ClassDef():
+                inner = f"{function}.{node.name}" if function else node.name
+                self.expressions([*node.decorator_list, *node.bases, *node.keywords], is_guarded, inner)
+                self.block(node.body, is_guarded, inner)
+            case ast.If(test=test):
+                is_about = self._guards(test)
+                types_only = "TYPE_CHECKING" in ast.unparse(test)
+                self.expressions([test], is_guarded or is_about, function)
+                self.block(node.body, is_guarded or is_about or types_only, function)
+                self.block(node.orelse, is_guarded or is_about, function)
+            case ast.Try() | ast.TryStar():
+                self.block(node.body, is_guarded or _catches_absence(node.handlers), function)
+                for handler in node.handlers:
+                    # What runs where a name is missing is the fallback for the torch that has the other.
+                    self.block(handler.body, is_guarded or _catches_absence([handler]), function)
+                self.block(node.orelse, is_guarded or _catches_absence(node.handlers), function)
+                self.block(node.finalbody, is_guarded, function)
+            case ast.Match(subject=subject, cases=cases):
+                self.expressions([subject], is_guarded, function)
+                for case in cases:
+                    self.block(case.body, is_guarded, function)
+            case ast.AnnAssign(value=value):
+                self.note_flag(node, value)
+                self.expressions([value] if value is not None else [], is_guarded, function)
+            case _:
+                self.note_flag(node, getattr(node, "value", None))
+                blocks = [getattr(node, name) for name in ("body", "orelse") if hasattr(node, name)]
+                inner_nodes = {id(item) for block in blocks for item in block}
+                parts = [item for item in ast.iter_child_nodes(node) if id(item) not in inner_nodes]
+                self.expressions(parts, is_guarded, function)
+                for block in blocks:
+                    self.block(block, is_guarded, function)
+
+    # --- uses ---
+
+    def imported(self, node: ast.Import | ast.ImportFrom, is_guarded: bool, function: str) -> None:
+        names = [alias.name for alias in node.names]
+        if isinstance(node, ast.ImportFrom):
+            if node.level or not node.module or node.module.partition(".")[0] != "torch":
+                return
+            names = [f"{node.module}.{name}" for name in names]
+        for name in names:
+            if name.partition(".")[0] == "torch":
+                self.note(name, node.lineno, is_guarded, function)
+
+    def expressions(self, nodes: Iterable[ast.AST], is_guarded: bool, function: str) -> None:
+        """Uses in expressions; `a if hasattr(torch, "_x") else b` and `hasattr(...) and ...` guard their parts."""
+        waiting = [(node, is_guarded) for node in nodes]
+        while waiting:
+            node, guarded = waiting.pop()
+            if isinstance(node, ast.IfExp | ast.BoolOp):
+                tests = [node.test] if isinstance(node, ast.IfExp) else node.values[:-1]
+                guarded = guarded or self._guards_any(tests)
+            elif isinstance(node, ast.Attribute) and (name := self.torch_name(node)):
+                self.note(name, node.lineno, guarded, function)
+                continue
+            waiting += [(child, guarded) for child in ast.iter_child_nodes(node)]
+
+    def torch_name(self, node: ast.Attribute) -> str:
+        """`torch.nn.utils._x` for an attribute of torch however it was imported; "" for others."""
+        head, _, rest = dotted_name(node).partition(".")
+        return f"{self.imports[head]}.{rest}" if head in self.imports else ""
+
+    def note(self, name: str, line: int, is_guarded: bool, function: str) -> None:
+        private = private_part(name)
+        if private and not is_guarded:
+            self.found.append(PrivateUse(line, private, function))
+
+    # --- guards ---
+
+    def note_flag(self, node: ast.stmt, value: ast.expr | None) -> None:
+        """`HAS_FOREACH = hasattr(torch, "_foreach_norm")`: a later test of the name is a guard."""
+        if value is None or not self._guards(value):
+            return
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        self.flags |= {target.id for target in targets if isinstance(target, ast.Name)}
+
+    def _guards_any(self, nodes: Iterable[ast.AST]) -> bool:
+        return any(self._guards(node) for node in nodes)
+
+    def _guards(self, test: ast.AST) -> bool:
+        """Whether an expression asks for torch's version or for the presence of a name."""
+        for node in walk([test]):
+            if isinstance(node, ast.Call) and dotted_name(node.func).rpartition(".")[2] in _PRESENCE:
+                return True
+            if isinstance(node, ast.Name | ast.Attribute):
+                written = dotted_name(node)
+                if written in self.flags or _VERSION.search(written):
+                    return True
+        return False
+
+    def _leaves_without(self, node: ast.stmt) -> bool:
+        """`if not hasattr(torch, "_x"): return fallback()`, and a `try` import whose handler leaves."""
+        if isinstance(node, ast.If):
+            return bool(node.body) and isinstance(node.body[-1], _FLOW_ENDS) and self._guards(node.test)
+        return isinstance(node, ast.Assert) and self._guards(node.test)
+
+
+def private_part(name: str) -> str:
+    """`torch.nn.utils._x` up to its first private part, "" without one; `__version__` and the like are public."""
+    parts = name.split(".")
+    for place, part in enumerate(parts):
+        if part.startswith("_") and not (part.startswith("__") and part.endswith("__")):
+            return ".".join(parts[: place + 1] if place else parts)
+    return ""
+
+
+def _torch_names(module: Module) -> dict[str, str]:
+    """Local names of torch and of its modules: `torch`, `nn`, `F`, `dist`."""
+    found = {}
+    for local, origin in module.imports.items():
+        full = origin.replace(":", ".")
+        if full == "torch" or (full.startswith("torch.") and not full.rpartition(".")[2][:1].isupper()):
+            found[local] = full
+    return found
+
+
+def _catches_absence(handlers: Iterable[ast.ExceptHandler]) -> bool:
+    """Whether a handler takes a missing name, and does more than raise again."""
+    for handler in handlers:
+        types = walk([handler.type]) if handler.type is not None else ()
+        caught = [dotted_name(node).rpartition(".")[2] for node in types if isinstance(node, ast.expr)]
+        if not _ABSENCE.isdisjoint(caught) or handler.type is None:
+            return True
+    return False
+
+
+def _defaults(arguments: ast.arguments) -> Iterator[ast.expr]:
+    yield from arguments.defaults
+    yield from (item for item in arguments.kw_defaults if item is not None)

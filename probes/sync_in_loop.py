@@ -1,0 +1,101 @@
+"""Does a loop over tensors read each of them back, and wait for the device every time?"""
+
+PROBE = {
+    "id": "sync_in_loop",
+    "version": 1,
+    "title": "A loop over tensors waits for the device at every turn",
+    "scope": "source",
+    "contracts": [],
+    "categories": ["Performance bottleneck"],
+    "agent": "PT",
+    "severity": "P2",
+    "lifecycle": "stable",
+    "instrument": "syntax",
+    "motivation": "On a GPU .item(), .tolist(), .cpu(), float(), bool() and 'if' of a tensor make the host wait "
+    "until all queued work is done. In a loop over parameters or gradients that is one wait for each of them: "
+    "hundreds of stalls from one line, with the device idle in between.",
+    "method": "The syntax tree of every function is followed: what comes from parameters(), .grad, a tensor "
+    "annotation or an operator of torch is a tensor, and so is what is computed from it. Reported are reads of "
+    "tensors in loops and comprehensions over tensors, those of helpers in the same module too. After one .cpu() or "
+    ".tolist() the copy is free to read. syncs_grow_with_tensors counts the same by running it.",
+    "limits": "Nothing is run: a loop over tensors that lie on the CPU is reported as well, unless a name or a test "
+    "of the device says so. Not seen: tensors kept in other objects, helpers of other modules, reads inside "
+    "libraries. Not reported: copies of a state_dict, and what runs once because its block leaves the loop.",
+    "remediation": "Keep every result on the device, stack the results, and read the stack once after the loop. "
+    "torch._foreach_norm is private: the code asks for it first.",
+    "remediation_code": """import torch
+
+
+def tensor_norms(grads):
+    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
+    if hasattr(torch, "_foreach_norm"):
+        return torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float64))
+    return torch.stack([torch.linalg.vector_norm(g, dtype=torch.float64) for g in grads])
+
+
+def layer_norms(parameters):
+    grads = [p.grad for p in parameters if p.grad is not None]
+    if not grads:
+        return {"grad_norm": 0.0, "max_norm": 0.0}
+    norms = tensor_norms(grads)
+    values = torch.stack([torch.linalg.vector_norm(norms), norms.max()]).tolist()
+    return {"grad_norm": values[0], "max_norm": values[1]}
+""",
+    "verification": ["no line of the function reads a tensor back inside a loop over tensors"],
+    "measurements": {"host_read": "line", "files_examined": "count", "functions_examined": "count"},
+}
+
+_COPIES = (".cpu()", ".numpy()")
+_MOST_IN_MESSAGE = 4
+
+
+def measure(ctx):
+    """Yield the line of every read in a loop over tensors, with what is read, how, and in which loop."""
+    functions = 0
+    for module in ctx.modules:
+        functions += module.count("function", "method")
+        for found in ctx.reads_in_loops(module):
+            subject = found.function.call
+            for read in found.reads:
+                case = {"how": read.what, "value": read.value, "loop": read.loop_line, "over": read.over}
+                if read.helper:
+                    case["helper"] = read.helper
+                yield ctx.measurement(subject, "host_read", read.line, "line", **case)
+            yield ctx.location(subject, module, found.reads[0].line, found.function.qualified_name)
+    yield from ctx.examined(functions=functions)
+
+
+def judge(measurements, policy):
+    """Reproduced where there is a read; whole copies alone, which may be what the loop is for, are P3."""
+    reads = [m for m in measurements if m.name == "host_read"]
+    if not reads:
+        counts = {m.name: m.value for m in measurements}
+        message = "no tensor is read back in a loop over tensors in {:,} functions of {:,} files".format(
+            counts["functions_examined"], counts["files_examined"]
+        )
+        return {"outcome": "not_reproduced", "message": message}
+    lines = sorted({m.value for m in reads})
+    listed = "; ".join(_in_words(m) for m in reads[:_MOST_IN_MESSAGE])
+    more = "; and {} more".format(len(reads) - _MOST_IN_MESSAGE) if len(reads) > _MOST_IN_MESSAGE else ""
+    message = "{} inside a loop over tensors: {}{}".format(
+        "1 line waits for the device" if len(lines) == 1 else "{} lines wait for the device".format(len(lines)),
+        listed,
+        more,
+    )
+    verdict = {"outcome": "reproduced", "message": message}
+    if all(m.case["how"] in _COPIES for m in reads):
+        verdict["severity"] = "P3"
+    return verdict
+
+
+def _in_words(read):
+    helper = " in {}".format(read.case["helper"]) if "helper" in read.case else ""
+    return "line {}, {} of {}{} (loop over {})".format(
+        read.value, read.case["how"], read.case["value"], helper, read.case["over"]
+    )
+
+
+if __name__ == "__main__":
+    from _alone import run_alone
+
+    run_alone(__file__)

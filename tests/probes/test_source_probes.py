@@ -1,0 +1,274 @@
+"""What every source probe promises, over a checkout that is read and never run: `training_telemetry`."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from auditkit.model.enums import Evidence, Outcome
+from auditkit.model.run import ProbeResult
+from auditkit.probing.catalog import load_catalog, load_module
+from tests.probing_helpers import HEALTH, LAUNCHES, OVERFLOW, SYNCS, UNDERFLOW, outcomes, run_probes
+from tests.project_files import ROOT, run_program
+from tests.source_helpers import (
+    COLLECT,
+    DEFAULT,
+    EXPORT,
+    LOOP,
+    PRIVATE,
+    SOURCE_PROBES,
+    UNTESTED,
+    UNUSED,
+    findings,
+    read,
+    write,
+)
+
+SPECIMEN = ROOT / "probes" / "specimens" / "training_telemetry"
+MAIN_SPECIMEN = ROOT / "probes" / "specimens" / "gradient_monitoring"
+CATALOG = {name: probe for name, probe in load_catalog().items() if probe.scope == "source"}
+
+# Subject, severity, file:line and message of every finding in `unwired`.
+UNWIRED = {
+    COLLECT: {
+        "unwired.dual:materialize_dual_norms": (
+            "P2",
+            "unwired/dual.py:23",
+            "no public function returns what it asks for (the keys host_size, host_squared, seed_size, "
+            "seed_squared); written by hand at unwired/loop.py:16 in train_step",
+        )
+    },
+    EXPORT: {
+        "unwired.collector": (
+            "P3",
+            "unwired/__init__.py:3",
+            "unwired exports GradientHealth of this module, and lacks GradientCollector (imported by 1 file)",
+        )
+    },
+    UNUSED: {
+        "unwired.norms": (
+            "P4",
+            "unwired/norms.py:16",
+            "1 public function is referred to by nothing in the checkout: norm_histogram (line 16)",
+        )
+    },
+    DEFAULT: {
+        f"unwired:{parameter}={number}": (
+            "P4",
+            "unwired/collector.py:24",
+            "2 signatures repeat the same default: GradientCollector.__init__ (collector.py:24), "
+            "collect_gradients (collector.py:39)",
+        )
+        for parameter, number in (("vanishing_norm", "1e-07"), ("exploding_norm", "100"))
+    },
+    UNTESTED: {"unwired.norms": ("P3", "unwired/norms.py:16", "no test names norm_histogram (line 16)")},
+    LOOP: {
+        "unwired.norms:layer_norms": (
+            "P2",
+            "unwired/norms.py:8",
+            "1 line waits for the device inside a loop over tensors: line 8, .item() of parameter.grad.norm() "
+            "(loop over named_parameters)",
+        )
+    },
+    PRIVATE: {
+        "unwired.norms": (
+            "P4",
+            "unwired/norms.py:13",
+            "1 private name of torch without version guard or fallback: torch._foreach_norm (line 13)",
+        )
+    },
+}
+# The functions that the advice is about, as targets; None where it writes no collector.
+ADVISED = {
+    COLLECT: "advice:gradient_norms",
+    EXPORT: "telemetry.gradients:total_norm",
+    UNUSED: None,
+    DEFAULT: "advice:gradient_summary",
+    UNTESTED: "telemetry.ratio:total_norm",
+    LOOP: "advice:layer_norms",
+    PRIVATE: "advice:total_norm",
+}
+
+
+@cache
+def results() -> tuple[ProbeResult, ...]:
+    return tuple(read(SPECIMEN))
+
+
+def test_every_source_probe_that_exists_is_tested_here() -> None:
+    assert set(CATALOG) == set(SOURCE_PROBES) == set(UNWIRED) == set(ADVISED)
+
+
+@pytest.mark.parametrize("probe_id", SOURCE_PROBES)
+def test_a_definition_is_complete(probe_id: str) -> None:
+    """All texts, no contract (it needs no target), and what it cannot see."""
+    probe = CATALOG[probe_id]
+    texts = (probe.title, probe.motivation, probe.method, probe.limits, probe.remediation)
+    assert all(len(text) > 20 for text in texts)
+    assert (probe.contracts, probe.instrument, probe.lifecycle) == ((), "syntax", "stable")
+    assert probe.categories
+    assert probe.verification
+    assert re.search(r"\b(not|nor|no|may be|is not)\b", probe.limits, re.IGNORECASE)
+
+
+@pytest.mark.parametrize("probe_id", SOURCE_PROBES)
+def test_the_unwired_package_reproduces(probe_id: str) -> None:
+    """Each finding with its subject, severity, line, and the sentence that the ticket will hold."""
+    found = findings([result for result in results() if result.probe == probe_id])
+    shown = {
+        name: (str(result.severity), f"{result.location.file}:{result.location.line}", result.message)
+        for name, result in found.items()
+    }
+    assert shown == UNWIRED[probe_id]
+    for result in found.values():
+        line = (SPECIMEN / result.location.file).read_text(encoding="utf-8").splitlines()[result.location.line - 1]
+        assert line in result.excerpt.lines
+        assert result.evidence is Evidence.MEASURED
+
+
+@pytest.mark.parametrize("probe_id", SOURCE_PROBES)
+def test_the_wired_package_does_not(probe_id: str, tmp_path: Path) -> None:
+    """Alone, with its tests: one answer, which says what was examined."""
+    for part in ("wired", "tests"):
+        for path in (SPECIMEN / part).rglob("*.py"):
+            text = path.read_text(encoding="utf-8")
+            write(tmp_path, {path.relative_to(SPECIMEN).as_posix(): text})
+    (result,) = read(tmp_path, probe_id)
+    assert (result.outcome, result.target) == (Outcome.NOT_REPRODUCED, "wired")
+    assert any(m.name == "files_examined" and m.value == 5 for m in result.measurements)
+
+
+@pytest.mark.parametrize("probe_id", SOURCE_PROBES)
+def test_every_measurement_has_its_unit_in_the_definition(probe_id: str) -> None:
+    units = CATALOG[probe_id].units
+    measured = [m for result in results() if result.probe == probe_id for m in result.measurements]
+    assert measured
+    assert {(m.name, m.unit) for m in measured} <= set(units.items())
+
+
+def test_nothing_is_found_in_the_sound_specimens_of_the_other_probes() -> None:
+    """One line repairs what one probe reports: the sound collectors are sound for readers of their source too."""
+    files = {result.location.file for result in read(MAIN_SPECIMEN, *SOURCE_PROBES) if result.location is not None}
+    assert "gradmon/defective.py" in files
+    assert [file for file in files if "sound" in file] == []
+
+
+@pytest.mark.parametrize("probe_id", SOURCE_PROBES)
+def test_an_empty_checkout_has_one_answer(probe_id: str, tmp_path: Path) -> None:
+    (result,) = read(tmp_path, probe_id)
+    assert (result.outcome, result.target) == (Outcome.NOT_APPLICABLE, "source")
+    assert result.message == "the checkout has no module that it asks about"
+
+
+def test_a_checkout_without_tests_has_no_finding_for_each_module(tmp_path: Path) -> None:
+    (result,) = read(write(tmp_path, {"a.py": "def f():\n    pass\n", "b.py": "def g():\n    pass\n"}), UNTESTED)
+    expected = "the checkout has no test file (test_*.py, *_test.py, tests/)"
+    assert (result.outcome, result.message) == (Outcome.NOT_APPLICABLE, expected)
+
+
+def test_judging_needs_neither_torch_nor_anything_of_ours() -> None:
+    """In a process of its own, every `judge` judges what was read; a stored run can be judged again."""
+    code = (
+        "import json, runpy, sys, types\n"
+        "for path, policy, stored in json.load(sys.stdin):\n"
+        "    named = [types.SimpleNamespace(**m) for m in stored]\n"
+        "    assert runpy.run_path(path)['judge'](named, policy)['outcome'] == 'reproduced', path\n"
+        "assert not {'torch', 'auditkit'} & set(sys.modules), 'imported'\n"
+    )
+    jobs = [
+        (
+            str(CATALOG[result.probe].path),
+            dict(CATALOG[result.probe].policy),
+            [m.to_json() for m in result.measurements],
+        )
+        for result in results()
+        if result.outcome is Outcome.REPRODUCED
+    ]
+    assert len(jobs) == sum(map(len, UNWIRED.values()))
+    subprocess.run([sys.executable, "-I", "-c", code], input=json.dumps(jobs), text=True, check=True)
+
+
+def test_exports_and_tests_alone_are_judged_where_the_policy_asks() -> None:
+    """The same measurements under another policy: more is reproduced, and nothing is read again."""
+    (result,) = findings([result for result in results() if result.probe == UNUSED]).values()
+    judge = load_module(CATALOG[UNUSED]).judge
+    strict = judge(result.measurements, {"judge_test_only": 1, "judge_exported": 1})
+    assert strict["message"].startswith("1 public function is not used by any code: norm_histogram (line 16)")
+
+
+# --- the advice ------------------------------------------------------------------------------------
+
+
+def advice(probe_id: str, folder: Path) -> Path:
+    """The recommended code written out: by its `# file:` lines, else as `advice.py`."""
+    code = CATALOG[probe_id].remediation_code
+    parts = re.split(r"^# file: (\S+)\n", code, flags=re.MULTILINE)
+    files = dict(zip(parts[1::2], parts[2::2], strict=True)) or {"advice.py": code}
+    return write(folder, files)
+
+
+@pytest.mark.parametrize("probe_id", [name for name in SOURCE_PROBES if ADVISED[name]])
+def test_the_recommended_code_passes_its_own_probe(probe_id: str, tmp_path: Path) -> None:
+    """And the others: what it leaves are functions that its reader is meant to call."""
+    by_probe: dict[str, set[Outcome]] = {}
+    for result in read(advice(probe_id, tmp_path)):
+        by_probe.setdefault(result.probe, set()).add(result.outcome)
+    assert by_probe.pop(probe_id) == {Outcome.NOT_REPRODUCED}
+    by_probe.pop(UNUSED, None)
+    assert set().union(*by_probe.values()) <= {Outcome.NOT_REPRODUCED, Outcome.NOT_APPLICABLE}
+
+
+@pytest.mark.parametrize("probe_id", [name for name in SOURCE_PROBES if ADVISED[name]])
+def test_the_recommended_code_passes_target_probes(probe_id: str, tmp_path: Path) -> None:
+    """No advice on the source trades its finding for one of another kind; the probes that take minutes left out."""
+    quick = (OVERFLOW, UNDERFLOW, HEALTH, SYNCS, LAUNCHES)
+    answers = outcomes(run_probes(advice(probe_id, tmp_path), ADVISED[probe_id], quick))
+    assert set(answers.values()) <= {"not_reproduced", "not_applicable"}, answers
+    assert "not_reproduced" in answers.values()
+
+
+def test_the_recommended_test_runs(tmp_path: Path) -> None:
+    """The advice on tests is a test that passes, and that is red for a sum of norms."""
+    folder = advice(UNTESTED, tmp_path)
+    write(folder, {"conftest.py": ""})
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
+    assert run_program(command, cwd=folder).code == 0
+    sound = (folder / "telemetry" / "ratio.py").read_text(encoding="utf-8")
+    broken = sound.replace("torch.linalg.vector_norm(_tensor_norms(grads))", "_tensor_norms(grads).sum()")
+    assert broken != sound
+    write(folder, {"telemetry/ratio.py": broken})
+    ended = run_program(command, cwd=folder)
+    assert (ended.code, "1 failed, 2 passed" in ended.stdout) == (1, True), ended.stdout
+
+
+# --- files -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("probe_id", SOURCE_PROBES)
+def test_a_probe_imports_nothing_of_ours(probe_id: str) -> None:
+    tree = ast.parse(Path(CATALOG[probe_id].path).read_text(encoding="utf-8"))
+    outside_tail = [node for node in tree.body if not isinstance(node, ast.If)]
+    assert not [node for top in outside_tail for node in ast.walk(top) if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
+@pytest.mark.parametrize("probe_id", SOURCE_PROBES)
+def test_a_probe_file_runs_alone(probe_id: str, tmp_path: Path) -> None:
+    """From any folder, without a target; 1 is the exit code of a finding, and the document is valid."""
+    ended = run_program(
+        [sys.executable, str(CATALOG[probe_id].path), "--checkout", str(SPECIMEN), "--json"], cwd=tmp_path
+    )
+    assert (ended.code, ended.stderr) == (1, "")
+    document = json.loads(ended.stdout)
+    schema = json.loads((ROOT / "docs" / "schema" / "run.schema.json").read_text(encoding="utf-8"))
+    Draft202012Validator(schema).validate(document)
+    assert {result["target"] for result in document["results"]} == set(UNWIRED[probe_id])
+    assert document["run"]["device"] == "source"
+    assert list(tmp_path.iterdir()) == []

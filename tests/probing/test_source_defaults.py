@@ -1,0 +1,70 @@
+"""Repeated defaults: which signatures belong together, and which numbers are settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.source_helpers import DEFAULT, found
+
+TWO = "def first(grads, limit={value}):\n    pass\n\n\ndef second(grads, limit={value}):\n    pass\n"
+
+
+def test_two_signatures_of_one_module_repeat_a_number(tmp_path: Path) -> None:
+    """Named after the parameter and the number; the location is the first default's line."""
+    (result,) = found(tmp_path, {"pkg/norms.py": TWO.format(value="1e-7")}, DEFAULT).values()
+    assert (result.target, result.severity) == ("pkg:limit=1e-07", "P4")
+    assert (result.location.file, result.location.line, result.location.function) == ("pkg/norms.py", 1, "first")
+    assert result.message == "2 signatures repeat the same default: first (norms.py:1), second (norms.py:5)"
+
+
+@pytest.mark.parametrize("value", ["0", "1.0", "-1", "2", "None", "True", "'text'", "LIMIT", "()"])
+def test_plain_numbers_and_other_values_are_none(value: str, tmp_path: Path) -> None:
+    assert found(tmp_path, {"norms.py": TWO.format(value=value)}, DEFAULT) == {}
+
+
+@pytest.mark.parametrize("parameter", ["dim", "seed", "kernel_size", "norm_type"])
+def test_conventional_parameters_are_none(parameter: str, tmp_path: Path) -> None:
+    source = TWO.format(value="42").replace("limit", parameter)
+    assert found(tmp_path, {"norms.py": source}, DEFAULT) == {}
+
+
+def test_another_number_is_another_setting(tmp_path: Path) -> None:
+    source = "def first(limit=10):\n    pass\n\n\ndef second(limit=20):\n    pass\n"
+    assert found(tmp_path, {"norms.py": source}, DEFAULT) == {}
+
+
+def test_signatures_of_two_modules_belong_together_where_one_calls_the_other(tmp_path: Path) -> None:
+    norms = "def collect(grads, limit=100.0):\n    pass\n"
+    loop = "from pkg.norms import collect\n\n\ndef step(model, limit=100.0):\n    collect(model, {given})\n"
+    for number, given in enumerate(("limit=limit", "limit")):
+        files = {"pkg/norms.py": norms, "pkg/loop.py": loop.format(given=given)}
+        assert list(found(tmp_path / str(number), files, DEFAULT)) == ["pkg:limit=100"]
+    apart = {"pkg/norms.py": norms, "pkg/loop.py": loop.format(given="limit=3")}
+    assert found(tmp_path / "apart", apart, DEFAULT) == {}
+
+
+def test_a_class_counts_as_its_constructor(tmp_path: Path) -> None:
+    """A dataclass's fields are defaults of its `__init__`; one method in two classes is an interface."""
+    source = (
+        "from dataclasses import dataclass\n\n\n@dataclass\nclass Bounds:\n    limit: float = 100.0\n\n\n"
+        "def collect(grads, limit=100.0):\n    return Bounds(limit)\n"
+    )
+    (result,) = found(tmp_path / "data", {"norms.py": source}, DEFAULT).values()
+    assert "Bounds (norms.py:6), collect (norms.py:9)" in result.message
+    interface = (
+        "class A:\n    def step(self, limit=100.0):\n        pass\n\n\n"
+        "class B:\n    def step(self, limit=100.0):\n        pass\n"
+    )
+    assert found(tmp_path / "interface", {"norms.py": interface}, DEFAULT) == {}
+
+
+def test_overloads_and_tests_do_not_count(tmp_path: Path) -> None:
+    stubs = "@overload\ndef f(limit=100.0): ...\n@overload\ndef f(limit=100.0, x=None): ...\n"
+    source = f"from typing import overload\n{stubs}def f(limit=100.0, x=None):\n    pass\n"
+    assert found(tmp_path, {"norms.py": source, "tests/test_norms.py": TWO.format(value="100.0")}, DEFAULT) == {}
+
+
+def test_the_policy_says_how_many_are_too_many(tmp_path: Path) -> None:
+    assert found(tmp_path, {"norms.py": TWO.format(value="7")}, DEFAULT, signatures=3) == {}

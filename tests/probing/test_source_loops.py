@@ -1,0 +1,140 @@
+"""Reads of tensors in loops, from the source alone: what is one, what is none, and at which line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import indent
+
+import pytest
+
+from tests.source_helpers import LOOP, context_of, found
+
+HEAD = "import torch\nimport torch.nn.functional as F\n"
+FIRST = 4
+"""The line of a body's first statement below `HEAD` and the `def` line."""
+
+
+def lines(folder: Path, body: str, signature: str = "f(self, model, parameters, grads, device)") -> list[int]:
+    """The lines of a function's body that wait in a loop over tensors, the first being 1."""
+    source = f"{HEAD}def {signature}:\n{indent(body, '    ')}\n"
+    context = context_of(folder, {"norms.py": source})
+    (module,) = context.modules
+    return [read.line - FIRST + 1 for each in context.reads_in_loops(module) for read in each.reads]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return [g.norm(2).item() for g in grads]",
+        "return [float(p.grad.norm()) for p in model.parameters()]",
+        "return {n: p.grad.abs().max().tolist() for n, p in model.named_parameters()}",
+        "return sum(p.grad.norm().item() ** 2 for p in parameters)",
+        "return [g.cpu() for g in grads]",
+        "return [g.to('cpu') for g in grads]",
+        "return any(torch.isnan(p.grad).any() for p in parameters)",
+        "return max(g.norm() for g in grads)",
+        "return sorted(torch._foreach_norm(grads, 2))",
+        "return list(map(float, torch._foreach_norm(grads, 2)))",
+        "return list(map(lambda g: g.norm().item(), grads))",
+        "return [torch.equal(g, g.T) for g in grads]",
+        "return torch.tensor([g.norm() for g in grads])",
+        "return [f'{p.grad.norm():.3f}' for p in parameters]",
+        "return [g for g in grads if torch.isfinite(g).all()]",
+        "return [bool((g == 0).all()) for g in grads]",
+        "return [n.item() for n in torch.stack([g.norm() for g in grads])]",
+        "return [p.grad.norm().item() for group in self.optimizer.param_groups for p in group['params']]",
+    ],
+)
+def test_one_line_reads_once_for_each_tensor(body: str, tmp_path: Path) -> None:
+    assert lines(tmp_path, body) == [1]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return torch.stack([g.norm() for g in grads]).tolist()",
+        "return [n for n in torch.stack([g.norm() for g in grads]).tolist()]",
+        "return [float(n) for n in torch.stack([g.norm() for g in grads]).cpu()]",
+        "return sum(p.grad.numel() for p in parameters)",
+        "return [p.shape[0] if p.requires_grad else 0 for p in parameters]",
+        "return [p.grad for p in parameters if p.grad is not None]",
+        "return [p for p in parameters if p.grad.is_sparse and p.grad.dtype == torch.float32]",
+        "return [g.to('cpu', non_blocking=True) for g in grads]",
+        "return [g.to(torch.float64) for g in grads]",
+        "return [x.item() for x in self.metrics]",
+        "return {k: v.cpu() for k, v in model.state_dict().items()}",
+        "return [n.item() for n in torch.zeros(4)]",
+        "return [float(x) for x in range(10)]",
+        "return grads[0].norm().item()",
+        "return len([g for g in grads])",
+        "return isinstance(grads, list) and all(isinstance(g, torch.Tensor) for g in grads)",
+    ],
+)
+def test_one_line_waits_for_nothing_or_once(body: str, tmp_path: Path) -> None:
+    assert lines(tmp_path, body) == []
+
+
+def test_every_line_of_a_loop_is_named(tmp_path: Path) -> None:
+    body = (
+        "total = torch.zeros((), device=device)\n"
+        "for name, p in model.named_parameters():\n"
+        "    if p.grad is None:\n"
+        "        continue\n"
+        "    norm = p.grad.norm()\n"
+        "    if norm > 100:\n"
+        "        print(name, norm)\n"
+        "    total += norm\n"
+        "    self.log(name, norm.item())\n"
+        "return total.item()\n"
+    )
+    assert lines(tmp_path, body) == [6, 7, 9]
+
+
+def test_what_leaves_the_loop_runs_once(tmp_path: Path) -> None:
+    """The condition is asked each time; the message of the error that ends the loop is written once."""
+    body = (
+        "for p in parameters:\n"
+        "    if not torch.isfinite(p.grad).all():\n"
+        "        raise ValueError(p.grad.norm().item())\n"
+    )
+    assert lines(tmp_path, body) == [2]
+
+
+def test_a_copy_on_the_host_is_free(tmp_path: Path) -> None:
+    """After one .cpu() or .tolist(), as with counted synchronisations."""
+    body = "norms = torch.stack([g.norm() for g in grads]).cpu()\nfor n in norms:\n    self.log(n.item())\n"
+    assert lines(tmp_path, body) == []
+    again = body.replace(".cpu()", "")
+    assert lines(tmp_path, again) == [3]
+
+
+def test_a_helper_reads_for_its_caller(tmp_path: Path) -> None:
+    """The loop's line is reported, and the message names the helper with its own line."""
+    files = {
+        "norms.py": (
+            "import torch\n\n\ndef _value(grad):\n    return grad.norm().item()\n\n\n"
+            "def norms(model):\n    return [_value(p.grad) for p in model.parameters()]\n"
+        )
+    }
+    (result,) = found(tmp_path, files, LOOP).values()
+    assert (result.target, result.location.line) == ("norms:norms", 9)
+    assert "_value(), line 5" in result.message
+
+
+def test_helpers_that_call_each_other_end(tmp_path: Path) -> None:
+    body = "def odd(g):\n    return even(g)\n\n\ndef even(g):\n    return odd(g)\n\n\n"
+    source = f"import torch\n\n\n{body}def f(grads):\n    return [odd(g).item() for g in grads]\n"
+    context = context_of(tmp_path, {"norms.py": source})
+    assert context.reads_in_loops(context.modules[0]) == []
+
+
+def test_a_module_without_torch_is_not_followed(tmp_path: Path) -> None:
+    body = "def f(grads):\n    return [g.norm().item() for g in grads]\n"
+    for head, count in (("", 0), ("import torch\n", 1), ("import os, torch\n", 1), ("\ufefffrom torch import nn\n", 1)):
+        context = context_of(tmp_path, {"norms.py": head + body})
+        assert len(context.reads_in_loops(context.modules[0])) == count, head
+
+
+def test_a_name_that_says_host_is_believed(tmp_path: Path) -> None:
+    assert lines(tmp_path, "return [g.norm().item() for g in cpu_grads]", "f(cpu_grads)") == []
+    assert lines(tmp_path, "return [g.norm().item() for g in gpu_grads]", "f(gpu_grads: list[torch.Tensor])") == [1]

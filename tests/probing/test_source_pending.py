@@ -1,0 +1,117 @@
+"""Pairs of collecting and finishing functions: who produces a finisher's input, and results nobody makes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.source_helpers import COLLECT, context_of, found
+
+FINISH = (
+    "def materialize_norms(pending):\n"
+    "    return {'norm': pending['_squared'].item() ** 0.5, 'count': int(pending['_count'])}\n"
+)
+COLLECTING = {
+    "returns a mapping": "def collect(grads):\n    return {'_squared': f(grads), '_count': len(grads)}\n",
+    "fills a mapping": (
+        "def collect(grads):\n    made = {'_squared': f(grads)}\n    made['_count'] = len(grads)\n    return made\n"
+    ),
+    "calls another": (
+        "def collect(grads):\n    return _both(grads)\n\n\n"
+        "def _both(grads):\n    return {'_squared': f(grads), '_count': len(grads)}\n"
+    ),
+    "is a method": (
+        "class Collector:\n    def collect(self, grads):\n        return {'_squared': f(grads), '_count': len(grads)}\n"
+    ),
+    "keeps more": "def collect(grads):\n    return {'_squared': f(grads), '_count': len(grads), '_max': 0}\n",
+}
+LACKING = {
+    "one key": "def collect(grads):\n    return {'_squared': f(grads)}\n",
+    "a step of training": ("def train(model):\n    loss.backward()\n    return {'_squared': f(model), '_count': 1}\n"),
+    "nothing": "",
+}
+
+
+@pytest.mark.parametrize("source", COLLECTING.values(), ids=COLLECTING)
+def test_a_function_that_returns_what_is_asked_for_collects(source: str, tmp_path: Path) -> None:
+    assert found(tmp_path, {"norms.py": FINISH, "collecting.py": source}, COLLECT) == {}
+
+
+@pytest.mark.parametrize("source", LACKING.values(), ids=LACKING)
+def test_what_lacks_a_key_or_trains_does_not_collect(source: str, tmp_path: Path) -> None:
+    (result,) = found(tmp_path, {"norms.py": FINISH, "collecting.py": source}, COLLECT).values()
+    assert (result.target, result.location.line, result.severity) == ("norms:materialize_norms", 1, "P2")
+    assert "no public function returns what it asks for (the keys _count, _squared)" in result.message
+
+
+def test_a_collection_written_by_hand_is_named_with_its_line(tmp_path: Path) -> None:
+    train = (
+        "from norms import materialize_norms\n\n\ndef step(model):\n    loss.backward()\n"
+        "    pending = {'_squared': f(model), '_count': 4}\n    return materialize_norms(pending)\n"
+    )
+    (result,) = found(tmp_path, {"norms.py": FINISH, "train.py": train}, COLLECT).values()
+    assert result.message.endswith("; written by hand at train.py:6 in step")
+    assert [m.value for m in result.measurements if m.name == "written_by_hand"] == [6]
+
+
+def test_a_producer_in_a_test_is_none(tmp_path: Path) -> None:
+    files = {"norms.py": FINISH, "tests/test_norms.py": COLLECTING["returns a mapping"]}
+    assert list(found(tmp_path, files, COLLECT)) == ["norms:materialize_norms"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def materialize_norms(pending):\n    return pending.item()\n",
+        "def finish(path: str):\n    return int(path)\n",
+        "def materialize_norms(pending):\n    return pending['_squared']\n",
+        "def wait_for(seconds):\n    return float(seconds)\n",
+        "def describe(pending):\n    return pending['_squared'].item()\n",
+    ],
+)
+def test_what_demands_nothing_or_reads_nothing_back_is_not_judged(source: str, tmp_path: Path) -> None:
+    context = context_of(tmp_path, {"norms.py": f"import torch\n{source}"})
+    assert list(context.finishers()) == []
+
+
+def test_a_record_is_produced_by_who_makes_it(tmp_path: Path) -> None:
+    finish = "class Pending:\n    pass\n\n\ndef materialize(pending: Pending):\n    return pending.total.item()\n"
+    assert list(found(tmp_path / "bad", {"norms.py": finish}, COLLECT)) == ["norms:materialize"]
+    collect = "from norms import Pending\n\n\ndef collect(grads):\n    return Pending()\n"
+    assert found(tmp_path / "good", {"norms.py": finish, "collecting.py": collect}, COLLECT) == {}
+
+
+RESULT = "from dataclasses import dataclass\n\n\n@dataclass\nclass GradStats:\n    norm: float\n"
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "def f(x):\n    return GradStats(x)\n",
+        "def f(x):\n    return make(GradStats, x)\n",
+        "class More(GradStats):\n    pass\n",
+        "f = field(default_factory=GradStats)\n",
+    ],
+)
+def test_a_result_that_something_makes(use: str, tmp_path: Path) -> None:
+    assert found(tmp_path, {"norms.py": f"{RESULT}\n\n{use}"}, COLLECT) == {}
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "",
+        "def f(x: GradStats) -> GradStats:\n    return x\n",
+        "def f(x):\n    return isinstance(x, GradStats)\n",
+        "x: GradStats | None = None\n",
+    ],
+)
+def test_a_result_that_nothing_makes(use: str, tmp_path: Path) -> None:
+    """Types and questions of type make none; a plain class, or another name, is no result."""
+    files = {"norms.py": f"{RESULT}\n\n{use}", "tests/test_norms.py": "from norms import GradStats\nGradStats(1)\n"}
+    (result,) = found(tmp_path, files, COLLECT).values()
+    assert (result.target, result.severity) == ("norms:GradStats", "P3")
+    assert result.message == "nothing in the checkout makes an instance of GradStats"
+    assert found(tmp_path, {"norms.py": RESULT.replace("@dataclass\n", "")}, COLLECT) == {}
+    assert found(tmp_path, {"norms.py": RESULT.replace("GradStats", "Settings")}, COLLECT) == {}

@@ -1,0 +1,124 @@
+"""Private names of torch: which uses count, and what guards them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import indent
+
+import pytest
+
+from auditkit.probing.source.private_api import private_part
+from tests.source_helpers import PRIVATE, context_of, found
+
+USE = "norms = torch._foreach_norm(grads)\n"
+
+
+def names(folder: Path, source: str) -> list[tuple[int, str]]:
+    """The unguarded uses: line and name."""
+    context = context_of(folder, {"norms.py": source})
+    return [(use.line, use.name) for use in context.private_uses(context.modules[0])]
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("import torch\nx = torch._foreach_norm(g)\n", "torch._foreach_norm"),
+        ("import torch as t\nx = t._foreach_norm(g)\n", "torch._foreach_norm"),
+        ("from torch.nn import utils\nx = utils._clip(g)\n", "torch.nn.utils._clip"),
+        ("import torch\nfrom torch import _foreach_norm\n", "torch._foreach_norm"),
+        ("import torch\nfrom torch._utils import flatten\n", "torch._utils"),
+        ("import torch\nimport torch._dynamo\n", "torch._dynamo"),
+        ("import torch\n@torch._dynamo.disable\ndef f(): pass\n", "torch._dynamo"),
+        ("import torch\ndef f(): return torch.utils._pytree.tree_map(g)\n", "torch.utils._pytree"),
+    ],
+)
+def test_a_private_name_is_found_however_it_was_imported(source: str, name: str, tmp_path: Path) -> None:
+    assert names(tmp_path, source) == [(2, name)]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import torch\nx = torch.__version__\n",
+        "import torch\nx = torch.nn.utils.clip_grad_norm_(g)\n",
+        "import torchvision\nx = torchvision._x\n",
+        "import torch\nx = model._modules\n",
+        "from . import _torch\nx = _torch.f\n",
+        "import torch\ntext = 'torch._foreach_norm'  # torch._foreach_norm\n",
+    ],
+)
+def test_public_names_and_those_of_others_are_not(source: str, tmp_path: Path) -> None:
+    assert names(tmp_path, source) == []
+
+
+GUARDED = [
+    'if hasattr(torch, "_foreach_norm"):\n    {use}else:\n    norms = slow(grads)\n',
+    'if not hasattr(torch, "_foreach_norm"):\n    return slow(grads)\n{use}',
+    "if Version(torch.__version__) >= Version('2.0'):\n    {use}",
+    "try:\n    {use}except AttributeError:\n    norms = slow(grads)\n",
+    "if TORCH_GE_2:\n    {use}",
+    'norms = torch._foreach_norm(grads) if hasattr(torch, "_foreach_norm") else slow(grads)\n',
+    'norms = hasattr(torch, "_foreach_norm") and torch._foreach_norm(grads)\n',
+    'assert hasattr(torch, "_foreach_norm")\n{use}',
+    'fused = hasattr(torch, "_foreach_norm")\nif fused:\n    {use}',
+]
+UNGUARDED = [
+    "{use}",
+    "if grads:\n    {use}",
+    "try:\n    {use}except ZeroDivisionError:\n    norms = slow(grads)\n",
+    "try:\n    {use}finally:\n    done()\n",
+    'if hasattr(torch, "_foreach_norm"):\n    pass\n{use}',
+    "fused = bool(grads)\nif fused:\n    {use}",
+]
+
+
+def in_function(text: str) -> str:
+    """`text` as the body of a function, with the use at the depth at which `{use}` stands."""
+    return "import torch\n\n\ndef f(grads):\n" + indent(text.replace("{use}", USE), "    ")
+
+
+@pytest.mark.parametrize("text", GUARDED)
+def test_a_guard_is_believed(text: str, tmp_path: Path) -> None:
+    assert names(tmp_path, in_function(text)) == []
+
+
+@pytest.mark.parametrize("text", UNGUARDED)
+def test_what_is_no_guard_is_not(text: str, tmp_path: Path) -> None:
+    assert [name for _, name in names(tmp_path, in_function(text))] == ["torch._foreach_norm"]
+
+
+def test_an_import_that_is_tried_is_guarded(tmp_path: Path) -> None:
+    """The fallback in the handler may be private too: it is for the torch that has the other name."""
+    tried = "try:\n    from torch import _x as f\nexcept ImportError:\n    from torch import _y as f\n"
+    assert names(tmp_path, tried) == []
+    assert names(tmp_path, tried.replace("ImportError", "KeyError")) == [(2, "torch._x"), (4, "torch._y")]
+
+
+def test_types_alone_need_no_guard(tmp_path: Path) -> None:
+    source = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from torch._ops import OpOverload\n"
+    assert names(tmp_path, source) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "requirement", "pin"),
+    [
+        ("pyproject.toml", 'dependencies = ["torch==2.9.1"]', "torch==2.9.1"),
+        ("requirements.txt", "torch~=2.9.0\n", "torch~=2.9.0"),
+        ("requirements.txt", "torch>=2.9,<2.10\n", "torch>=2.9,<2.10"),
+        ("requirements/train.txt", "torch==2.9.1\n", "torch==2.9.1"),
+        ("archive/requirements.txt", "torch==2.9.1\n", ""),
+        ("examples/old/pyproject.toml", 'dependencies = ["torch==2.9.1"]\n', ""),
+        ("requirements.txt", "torch>=2.9\n", ""),
+        ("requirements.txt", "torchvision==0.20\n", ""),
+        ("notes.txt", "torch==2.9.1\n", ""),
+    ],
+)
+def test_a_pin_to_one_release_guards_everything(file: str, requirement: str, pin: str, tmp_path: Path) -> None:
+    files = {file: requirement, "norms.py": f"import torch\n\n{USE}"}
+    assert context_of(tmp_path, files).pin("torch") == pin
+    assert bool(found(tmp_path, files, PRIVATE)) is not bool(pin)
+
+
+def test_the_private_part_of_a_name() -> None:
+    assert private_part("torch.nn.utils._x.y") == "torch.nn.utils._x"
+    assert private_part("torch.__version__") == ""

@@ -1,0 +1,169 @@
+"""Who names a definition: what counts as a use, what does not, and what a package exports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.source_helpers import EXPORT, UNTESTED, UNUSED, context_of, found
+
+NORMS = "def total_norm(grads):\n    return 0.0\n"
+PACKAGE = {"pkg/__init__.py": "", "pkg/norms.py": NORMS}
+
+
+def named_by(folder: Path, files: dict[str, str], name: str = "total_norm", module: str = "pkg.norms") -> str:
+    """The strongest word for who names a definition of a module."""
+    context = context_of(folder, files)
+    facts = context.index.by_name[module]
+    return context.use_of(next(item for item in facts.definitions if item.qualified_name == name)).named_by()
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "by"),
+    [
+        ("pkg/loop.py", "from pkg.norms import total_norm\ntotal_norm([])\n", "code"),
+        ("pkg/loop.py", "from .norms import total_norm as norm\nnorm([])\n", "code"),
+        ("pkg/loop.py", "from . import norms\nnorms.total_norm([])\n", "code"),
+        ("pkg/loop.py", "import pkg.norms\npkg.norms.total_norm([])\n", "code"),
+        ("pkg/loop.py", "from pkg.norms import *\ntotal_norm([])\n", "code"),
+        ("pkg/loop.py", "def f(module):\n    return module.total_norm([])\n", "code"),
+        ("pkg/loop.py", "def f(module):\n    return getattr(module, 'total_norm')\n", "code"),
+        ("pkg/loop.py", "HANDLERS = ['pkg.norms:total_norm']\n", "code"),
+        ("pkg/loop.py", "def f():\n    from pkg.norms import total_norm\n    return total_norm\n", "code"),
+        ("scripts/train.py", "from norms import total_norm\ntotal_norm([])\n", "code"),
+        ("pkg/norms.py", NORMS + "\n\ndef mean_norm(grads):\n    return total_norm(grads)\n", "code"),
+        ("pkg/norms.py", "@app.command()\n" + NORMS, "decorator"),
+        ("pkg/__init__.py", "from pkg.norms import total_norm\n", "exports"),
+        ("pkg/__init__.py", "from pkg.norms import *\n", "exports"),
+        ("pkg/norms.py", "__all__ = ['total_norm']\n" + NORMS, "exports"),
+        ("tests/test_norms.py", "from pkg.norms import total_norm\n\ndef test_it():\n    total_norm([])\n", "tests"),
+        ("pyproject.toml", "[project.scripts]\nnorm = 'pkg.norms:total_norm'\n", "settings"),
+        ("README.md", "Call `total_norm`.\n", "prose"),
+    ],
+)
+def test_one_file_names_it(file: str, text: str, by: str, tmp_path: Path) -> None:
+    assert named_by(tmp_path, {**PACKAGE, file: text}) == by
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("pkg/loop.py", "from other.norms import total_norm\ntotal_norm([])\n"),
+        ("pkg/loop.py", "def total_norm():\n    return total_norm()\n"),
+        ("pkg/loop.py", "log['total_norm'] = 1\n"),
+        ("pkg/loop.py", "x = {'total_norm': 1}.get('total_norm')\n"),
+        ("pkg/loop.py", '"""The total_norm of all."""\n# total_norm\n'),
+        ("pkg/norms.py", "def total_norm(grads):\n    return total_norm(grads[1:]) if grads else 0.0\n"),
+        ("pkg/norms.py", "@torch.no_grad()\n" + NORMS),
+    ],
+)
+def test_these_do_not_name_it(file: str, text: str, tmp_path: Path) -> None:
+    """Another function of that name, a key of a mapping, a comment, and its own recursion."""
+    assert named_by(tmp_path, {**PACKAGE, file: text}) == "nothing"
+
+
+def test_a_method_is_used_by_its_own_class_and_by_any_attribute(tmp_path: Path) -> None:
+    source = "class Monitor:\n    def run(self):\n        self.step()\n\n    def step(self):\n        pass\n"
+    assert named_by(tmp_path, {**PACKAGE, "pkg/m.py": source}, "Monitor.step", "pkg.m") == "code"
+    assert named_by(tmp_path, {**PACKAGE, "pkg/m.py": source}, "Monitor.run", "pkg.m") == "nothing"
+
+
+def test_hooks_of_frameworks_are_not_asked_about(tmp_path: Path) -> None:
+    """A method of a class with a base outside the checkout may be called by that base."""
+    outside = "from torch import nn\n\n\nclass Layer(nn.Module):\n    def forward(self, x):\n        return x\n"
+    own = "class Base:\n    pass\n\n\nclass Layer(Base):\n    def forward(self, x):\n        return x\n"
+    assert found(tmp_path / "outside", {"layers.py": outside}, UNUSED) == {}
+    (result,) = found(tmp_path / "own", {"layers.py": own}, UNUSED).values()
+    assert "Layer.forward (line 6)" in result.message
+
+
+def test_what_tests_alone_name_is_judged_where_the_policy_asks(tmp_path: Path) -> None:
+    files = {**PACKAGE, "tests/test_norms.py": "from pkg.norms import total_norm\ntotal_norm([])\n"}
+    assert found(tmp_path, files, UNUSED) == {}
+    (result,) = found(tmp_path, files, UNUSED, judge_test_only=1).values()
+    assert result.message == "1 public function is not used by any code: total_norm (line 1, by tests)"
+
+
+# --- exports -------------------------------------------------------------------------------------
+
+EXPORTING = {
+    "pkg/__init__.py": "from pkg.norms import total_norm\n\n__all__ = ['total_norm']\n",
+    "pkg/norms.py": NORMS + "\n\ndef max_norm(grads):\n    return 0.0\n\n\nLIMIT = 3\nlogger = None\n",
+}
+TRAIN = "from pkg.norms import {name}\n"
+
+
+def test_a_name_that_code_outside_imports_is_missing(tmp_path: Path) -> None:
+    """The finding stands at the package's import of the module, and names what others import."""
+    (result,) = found(tmp_path, {**EXPORTING, "train.py": TRAIN.format(name="max_norm")}, EXPORT).values()
+    assert (result.target, result.location.file, result.location.line) == ("pkg.norms", "pkg/__init__.py", 1)
+    assert result.message == "pkg exports total_norm of this module, and lacks max_norm (imported by 1 file)"
+    assert result.severity == "P3"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"train.py": TRAIN.format(name="total_norm")},
+        {"train.py": TRAIN.format(name="logger")},
+        {"pkg/loop.py": TRAIN.format(name="max_norm")},
+        {"tests/test_norms.py": TRAIN.format(name="max_norm")},
+        {"pkg/__init__.py": "", "train.py": TRAIN.format(name="max_norm")},
+        {"pkg/__init__.py": "from pkg.norms import *\n", "train.py": TRAIN.format(name="max_norm")},
+        {
+            "pkg/__init__.py": "from pkg.norms import total_norm\n\n\ndef __getattr__(name):\n    return 1\n",
+            "train.py": TRAIN.format(name="max_norm"),
+        },
+        {
+            "pkg/__init__.py": "from pkg.norms import total_norm\n__all__ = ['total_norm', 'max_norm']\n",
+            "train.py": TRAIN.format(name="max_norm"),
+        },
+    ],
+    ids=["exported", "logger", "inside", "one test", "exports nothing", "star", "open", "listed"],
+)
+def test_these_imports_need_no_export(changes: dict[str, str], tmp_path: Path) -> None:
+    assert found(tmp_path, {**EXPORTING, **changes}, EXPORT) == {}
+
+
+def test_what_several_tests_import_is_a_small_finding(tmp_path: Path) -> None:
+    tests = {f"tests/test_{number}.py": TRAIN.format(name="LIMIT") for number in range(2)}
+    (result,) = found(tmp_path, {**EXPORTING, **tests}, EXPORT).values()
+    assert (result.severity, "LIMIT (imported by 2 test files)" in result.message) == ("P4", True)
+    assert found(tmp_path, {**EXPORTING, **tests}, EXPORT, test_files=3) == {}
+
+
+# --- tests ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from pkg.norms import total_norm\n\n\ndef test_it():\n    assert total_norm([]) == 0.0\n",
+        "import pkg\n\n\ndef test_it():\n    assert pkg.norms.total_norm([]) == 0.0\n",
+        "def test_total_norm_of_nothing():\n    pass\n",
+        "class TestTotalNorm:\n    pass\n\n\n# total_norm is tested through the command line\n",
+        "def test_it(monkeypatch):\n    monkeypatch.setattr('pkg.norms.total_norm', None)\n",
+    ],
+)
+def test_a_test_that_names_it_is_one(text: str, tmp_path: Path) -> None:
+    assert found(tmp_path, {**PACKAGE, "tests/test_it.py": text}, UNTESTED) == {}
+
+
+def test_what_no_test_names_is_listed_by_module(tmp_path: Path) -> None:
+    """Public functions and classes with methods; no private ones, no `main`, no plain records, no scripts."""
+    norms = NORMS + (
+        "\n\ndef _private():\n    pass\n\n\ndef main():\n    pass\n\n\n"
+        "class Record:\n    value: int\n\n\nclass Monitor:\n    def step(self):\n        pass\n"
+    )
+    files = {"pkg/__init__.py": "", "pkg/norms.py": norms, "scripts/run.py": "def helper():\n    pass\n"}
+    (result,) = found(tmp_path, {**files, "tests/test_other.py": "x = 1\n"}, UNTESTED).values()
+    assert result.message == "no test names total_norm (line 1), Monitor (line 17)"
+    assert (result.target, result.location.line, result.severity) == ("pkg.norms", 1, "P3")
+
+
+def test_an_example_in_a_docstring_is_a_test(tmp_path: Path) -> None:
+    example = 'def total_norm(grads):\n    """The norm.\n\n    >>> total_norm([])\n    0.0\n    """\n    return 0.0\n'
+    files = {"norms.py": example, "tests/test_other.py": "x = 1\n"}
+    assert found(tmp_path, files, UNTESTED) == {}
+    assert found(tmp_path, {"norms.py": example.replace(">>>", "...")}, UNTESTED) != {}

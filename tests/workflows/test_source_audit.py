@@ -1,0 +1,134 @@
+"""Source probes in an audit: which modules they ask about, what they file, and how a run of them ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from tests.project_files import ROOT, auditkit
+from tests.source_helpers import DEFAULT, LOOP, PRIVATE, UNUSED, write
+
+OK, FINDINGS, BAD_INPUT, NOTHING = 0, 1, 2, 3
+SPECIMEN = ROOT / "probes" / "specimens" / "training_telemetry"
+NORMS = "import torch\n\n\ndef norms(grads: list[torch.Tensor]):\n    return [g.norm().item() for g in grads]\n"
+PLAIN = "def first(width=33):\n    return width\n\n\ndef second(width=33):\n    return first(width)\n"
+
+
+def run_json(*words: object) -> tuple[int, dict]:
+    """A run's exit code and its document, which holds to the published schema."""
+    ended = auditkit(*words, "--json")
+    document = json.loads(ended.stdout)
+    schema = json.loads((ROOT / "docs" / "schema" / "run.schema.json").read_text(encoding="utf-8"))
+    Draft202012Validator(schema).validate(document)
+    return ended.code, document
+
+
+def found_in(document: dict) -> set[tuple[str, str]]:
+    return {(each["probe"], each["target"]) for each in document["results"] if each["outcome"] == "reproduced"}
+
+
+def test_a_probe_that_reads_needs_no_target_and_asks_about_everything(tmp_path: Path) -> None:
+    write(tmp_path, {"pkg/__init__.py": "", "pkg/norms.py": NORMS, "pkg/plain.py": PLAIN})
+    code, document = run_json("probe", "run", LOOP, DEFAULT, "--checkout", tmp_path)
+    assert (code, found_in(document)) == (FINDINGS, {(LOOP, "pkg.norms:norms"), (DEFAULT, "pkg:width=33")})
+    run = document["run"]
+    assert (run["device"], run["torch"], run["python"]) == ("source", "", "")
+
+
+def test_with_a_target_it_asks_about_that_module(tmp_path: Path) -> None:
+    write(tmp_path, {"norms.py": NORMS, "plain.py": PLAIN})
+    _, document = run_json("probe", "run", LOOP, DEFAULT, "--checkout", tmp_path, "--target", "norms:norms")
+    assert found_in(document) == {(LOOP, "norms:norms")}
+
+
+def test_an_audit_asks_about_modules_that_deal_with_gradients(tmp_path: Path) -> None:
+    """No collector is found here, and reading answers all the same."""
+    touching = PLAIN + "\n\ndef zero(parameter):\n    parameter.grad = None\n"
+    write(tmp_path, {"plain.py": PLAIN, "touching.py": touching.replace("33", "44")})
+    ended = auditkit("audit", tmp_path, "--probe", DEFAULT, "--json")
+    assert found_in(json.loads(ended.stdout)) == {(DEFAULT, "touching:width=44")}
+
+
+def test_nothing_found_is_a_pass(tmp_path: Path) -> None:
+    write(tmp_path, {"plain.py": "x = 1\n"})
+    code, document = run_json("probe", "run", LOOP, "--checkout", tmp_path)
+    (result,) = document["results"]
+    assert (code, result["outcome"], result["target"]) == (OK, "not_reproduced", "source")
+
+
+def test_a_file_that_does_not_parse_is_no_pass(tmp_path: Path) -> None:
+    """Exit 3 without a finding, 1 with one; the file and its line are on the page."""
+    write(tmp_path, {"plain.py": "x = 1\n", "broken.py": "x = 1\ndef f(:\n"})
+    ended = auditkit("probe", "run", LOOP, "--checkout", tmp_path)
+    assert (ended.code, "broken.py:2: invalid syntax" in ended.stdout) == (NOTHING, True)
+    write(tmp_path, {"norms.py": NORMS})
+    assert auditkit("probe", "run", LOOP, "--checkout", tmp_path).code == FINDINGS
+
+
+@pytest.mark.parametrize(("severity", "code"), [("P4", FINDINGS), ("P1", OK)])
+def test_the_lowest_severity_that_fails_counts(severity: str, code: int, tmp_path: Path) -> None:
+    write(tmp_path, {"norms.py": NORMS})
+    words = ("probe", "run", LOOP, "--checkout", tmp_path, "--fail-on", severity)
+    assert auditkit(*words).code == code
+
+
+def test_findings_are_filed_once(tmp_path: Path) -> None:
+    """A ticket holds the line, the sentence and the command; the second run refreshes it."""
+    write(tmp_path / "code", {"norms.py": NORMS})
+    words = ("probe", "run", LOOP, "--checkout", tmp_path / "code", "--tickets", tmp_path / "tickets")
+    actions = [run_json(*words)[1]["results"][0]["ticket_action"] for _ in range(2)]
+    (ticket,) = (tmp_path / "tickets").rglob("*.md")
+    text = ticket.read_text(encoding="utf-8")
+    assert actions[0] == "created"
+    assert actions[1] != "created"
+    assert "line 5, .item() of g.norm() (loop over grads)" in text
+    assert "norms.py" in text
+    assert "sync_in_loop/1/norms:norms" in text
+
+
+def test_the_policy_of_the_configuration_is_judged_with(tmp_path: Path) -> None:
+    write(tmp_path, {"norms.py": "def total_norm(grads):\n    return 0\n", "tests/test_norms.py": "x.total_norm\n"})
+    assert auditkit("probe", "run", UNUSED, "--checkout", tmp_path).code == OK
+    write(tmp_path, {"auditkit.yaml": "policy:\n  judge_test_only: 1\n"})
+    assert auditkit("probe", "run", UNUSED, "--checkout", tmp_path).code == FINDINGS
+
+
+def test_specimens_beside_probes_are_left_out(tmp_path: Path) -> None:
+    """They are defects on purpose; where the specimen is the checkout they are the question."""
+    probe = (ROOT / "probes" / f"{PRIVATE}.py").read_text(encoding="utf-8")
+    place = write(tmp_path, {"probes/mine.py": probe, "probes/specimens/any/norms.py": NORMS})
+    assert auditkit("probe", "run", LOOP, "--checkout", place).code == OK
+    assert auditkit("probe", "run", LOOP, "--checkout", place / "probes" / "specimens" / "any").code == FINDINGS
+    (place / "probes" / "mine.py").unlink()
+    assert auditkit("probe", "run", LOOP, "--checkout", place).code == FINDINGS
+
+
+@pytest.mark.parametrize(
+    ("body", "reason", "message"),
+    [
+        ("while True:\n        pass\n    yield", "timeout", "no answer within 3 s"),
+        ("raise SystemExit(7)\n    yield", "exit", "without an answer"),
+        ("raise ValueError('mine')\n    yield", "exception", "ValueError: mine"),
+        ("print('text')\n    yield from ()", "protocol", "the probe examined nothing"),
+    ],
+    ids=["hangs", "ends", "raises", "prints"],
+)
+def test_a_probe_of_somebody_else_may_misbehave(body: str, reason: str, message: str, tmp_path: Path) -> None:
+    """It runs in a process of its own; our own probe beside it answers."""
+    probe = (ROOT / "probes" / f"{LOOP}.py").read_text(encoding="utf-8")
+    head, _, rest = probe.partition("def measure(ctx):")
+    judge = "def judge" + rest.partition("\ndef judge")[2]
+    text = (
+        head.replace('"id": "sync_in_loop"', '"id": "mine_is_broken"') + f"def measure(ctx):\n    {body}\n\n\n{judge}"
+    )
+    write(tmp_path, {"mine_is_broken.py": text, "code/norms.py": NORMS})
+    words = ("--checkout", tmp_path / "code", "--time-limit", "3")
+    code, document = run_json("probe", "run", tmp_path / "mine_is_broken.py", LOOP, *words)
+    assert code == FINDINGS
+    (broken,) = (each for each in document["results"] if each["probe"] == "mine_is_broken")
+    assert (broken["outcome"], broken["reason"]) == ("error", reason)
+    assert message in broken["message"]
+    assert (LOOP, "norms:norms") in found_in(document)

@@ -8,11 +8,13 @@ from datetime import date
 from pathlib import Path, PurePath
 from typing import Any
 
+from auditkit.errors import BadInputError
 from auditkit.model.enums import Contract, Evidence, Outcome, Severity
 from auditkit.model.measurement import CodeExcerpt, Location, Measurement
 from auditkit.model.probe import ProbeInfo
 from auditkit.model.run import Environment, Finding, ProbeResult, fingerprint
-from auditkit.store.filing import Filed, Filing, file_finding
+from auditkit.rendering.evidence import render_banner
+from auditkit.store.filing import Case, Filed, Filing, file_case
 from auditkit.store.repository import Repository
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -126,25 +128,39 @@ def with_history(block: str, history: Sequence[str]) -> bytes:
     return block.replace(end, f"\n**History**\n\n{lines}{end}").encode()
 
 
+def plain_case(
+    *fingerprints: str,
+    row: str = MEASURED,
+    revision: str = NEW_REVISION,
+    severity: Severity = Severity.P2,
+) -> Case:
+    """Findings of one cause, whose ticket is `ticket_text` with a block for each, without templates."""
+
+    def filing(fingerprint: str) -> Filing:
+        block = evidence_block(fingerprint, row)
+        return Filing(fingerprint, severity, lambda history, _: with_history(block, history))
+
+    def create(ticket_id: str, wanted: Sequence[str]) -> bytes:
+        first, *others = wanted
+        text = ticket_text(ticket_id, fingerprint=first, row=row)
+        blocks = "\n\n".join(evidence_block(fingerprint, row) for fingerprint in wanted)
+        return (text.replace(evidence_block(first, row), blocks) if others else text).encode()
+
+    filings = tuple(map(filing, fingerprints))
+    return Case(filings, 7, "PT", revision, TODAY, create, render_banner)
+
+
 def file_plain(
     repository: Repository,
     fingerprint: str,
     row: str = MEASURED,
     revision: str = NEW_REVISION,
 ) -> Filed:
-    """File a finding whose ticket is `ticket_text`, without templates."""
-    return file_finding(
-        repository,
-        Filing(
-            fingerprint=fingerprint,
-            batch=7,
-            agent="PT",
-            revision=revision,
-            today=TODAY,
-            create=lambda ticket_id: ticket_text(ticket_id, fingerprint=fingerprint, row=row).encode(),
-            evidence=lambda history: with_history(evidence_block(fingerprint, row), history),
-        ),
-    )
+    """File a finding of its own cause. Raises BadInputError where its ticket cannot be read."""
+    filed = file_case(repository, plain_case(fingerprint, row=row, revision=revision))[fingerprint]
+    if isinstance(filed, BadInputError):
+        raise filed
+    return filed
 
 
 def put(folder: Path, name: str, text: str | bytes) -> Path:

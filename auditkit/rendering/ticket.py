@@ -3,53 +3,43 @@
 from __future__ import annotations
 
 import datetime
+import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import PurePath
-from typing import Any
 
-from auditkit.model.enums import Evidence
 from auditkit.model.ids import TicketId, agent_name, id_parts
-from auditkit.model.measurement import Location, Measurement
+from auditkit.model.measurement import Location
 from auditkit.model.probe import CATEGORIES
 from auditkit.model.run import BUNDLED, Finding
 from auditkit.model.text import inert, inert_line
 from auditkit.model.ticket import LineRange, Status, Ticket
-from auditkit.model.units import format_value
 from auditkit.rendering import markdown
 from auditkit.rendering.environment import render
+from auditkit.rendering.evidence import device_of, render_banner, render_evidence, short_target
 
 REVIEWERS = ("DRL Specialist", "PyTorch Specialist", "Code Review Specialist")
 """Whose cross-reviews a new ticket asks for."""
 
-
-@dataclass(frozen=True)
-class MeasuredRow:
-    """One row of the measured table, its texts not yet escaped."""
-
-    name: str
-    value: str
-    unit: str
-    case: str
-    evidence: str
+_LOCAL_PARTS = re.compile(r"(\.?<locals>\.)?<(listcomp|genexpr|setcomp|dictcomp|lambda)>$")
 
 
 def ticket_of(
-    finding: Finding,
+    findings: Sequence[Finding],
     ticket_id: TicketId,
     today: datetime.date,
     domain: str = "",
 ) -> Ticket:
     """What `render_ticket` with the same arguments will say, as a reader of tickets reads it."""
-    result = finding.result
-    severity = result.severity or finding.probe.severity
-    location = _location(finding)
-    first, last = _line_range(finding)
+    leader = findings[0]
+    severity = leader.result.severity or leader.probe.severity
+    location = _location(leader)
+    first, last = _line_range(leader)
     batch, code, _ = id_parts(ticket_id)
+    categories = {box for finding in findings for box in finding.probe.categories}
     return Ticket(
         id=ticket_id,
-        title=markdown.line(f"{_short_target(result.target)}: {finding.probe.title}"),
+        title=markdown.line(f"{_subject(findings)}: {leader.probe.title}"),
         severity=severity,
         severity_written=severity.value,
         status=Status.OPEN,
@@ -63,16 +53,16 @@ def ticket_of(
         files=(inert_line(location.file),) if inert_line(location.file) else (),
         lines_written=f"`{_lines_text(first, last)}`" if first else "",
         lines=(LineRange("", first, last),) if first else (),
-        function=markdown.code(_function(finding)).replace("\\|", "|"),
-        summary=markdown.line(result.message),
-        categories=tuple(box for box in CATEGORIES if box in finding.probe.categories),
-        fingerprints=(result.fingerprint,),
+        function=markdown.code(_function(leader)).replace("\\|", "|"),
+        summary=_summary(findings),
+        categories=tuple(box for box in CATEGORIES if box in categories),
+        fingerprints=tuple(finding.result.fingerprint for finding in _in_block_order(findings)),
         path=PurePath(f"batch{batch}") / f"{ticket_id}.md",
     )
 
 
 def render_ticket(
-    finding: Finding,
+    findings: Sequence[Finding],
     ticket_id: TicketId,
     today: datetime.date,
     domain: str = "",
@@ -81,104 +71,110 @@ def render_ticket(
 ) -> bytes:
     """The whole file of a new ticket, in the look of `templates/ticket.md.j2`.
 
-    `command` is what the user ran, for the appendix; `related` are lines such as `B7-PT-02: same code`.
+    `findings` have one cause; the first one, which is the worst, gives the title and the code of the
+    recommended fix. `command` is what the user ran, for the appendix; `related` are lines such as
+    `B7-PT-02: same function`.
     """
+    leader = findings[0]
+    firsts = _one_of_each_probe(findings)
+    targets = list(dict.fromkeys(finding.result.target for finding in findings))
     return render(
         "ticket.md.j2",
-        ticket=ticket_of(finding, ticket_id, today, domain),
-        probe=finding.probe,
-        result=finding.result,
+        ticket=ticket_of(findings, ticket_id, today, domain),
+        probe=leader.probe,
+        result=leader.result,
+        others=firsts[1:],
+        targets=targets if len(targets) > 1 else (),
+        is_of_modules=leader.is_of_module,
         boxes=CATEGORIES,
-        excerpt=_excerpt_text(finding),
-        evidence_block=render_evidence(finding).decode().rstrip("\n"),
-        check_command=check_command(finding),
+        excerpt=_excerpt_text(leader),
+        banner=render_banner([device_of(finding) for finding in findings]).decode().rstrip("\n"),
+        evidence_blocks=_evidence_blocks(findings),
+        fix_mends_all=len(firsts) > 1 and all(finding.probe.scope == "target" for finding in firsts),
+        checks=list(dict.fromkeys((check_command(finding), finding.probe.id) for finding in findings)),
+        verifications=[(item, finding.probe.id) for finding in firsts for item in finding.probe.verification],
         command=inert_line(command),
-        run_id=finding.run_id,
+        run_id=leader.run_id,
         reviewers=REVIEWERS,
         related=tuple(related),
     )
 
 
-def render_evidence(finding: Finding, history: Iterable[str] = ()) -> bytes:
-    """The machine-written block with both its markers; `history` keeps lines of earlier blocks."""
-    return render(
-        "evidence.md.j2",
-        probe=finding.probe,
-        result=finding.result,
-        environment=finding.environment,
-        caveats=_caveats(finding),
-        severity=finding.result.severity or finding.probe.severity,
-        evidence=_evidence(finding),
-        location=_location_text(finding.result.location),
-        rows=measured_rows(finding.result.measurements),
-        history=tuple(inert_line(entry) for entry in history),
-    )
+def _evidence_blocks(findings: Sequence[Finding]) -> list[str]:
+    blocks: list[str] = []
+    above: list[str] = []
+    for finding in _in_block_order(findings):
+        blocks.append(render_evidence(finding, above=above).decode().rstrip("\n"))
+        above.append(finding.result.fingerprint)
+    return blocks
+
+
+def _in_block_order(findings: Sequence[Finding]) -> list[Finding]:
+    """Those of one probe together, the probes in the order of their first finding."""
+    probes = [finding.probe.id for finding in _one_of_each_probe(findings)]
+    return sorted(findings, key=lambda finding: probes.index(finding.probe.id))
+
+
+def _one_of_each_probe(findings: Sequence[Finding]) -> list[Finding]:
+    firsts: dict[str, Finding] = {}
+    for finding in findings:
+        firsts.setdefault(finding.probe.id, finding)
+    return list(firsts.values())
 
 
 def check_command(finding: Finding) -> str:
     """The command that asks the same question again, of the checkout as it is then: without the revision."""
     target = finding.target.command_words() if finding.target else ["--target", finding.result.target]
+    if finding.probe.scope == "source":
+        target = []  # it asks about the whole checkout
+    probe = finding.asked_as or finding.result.probe
     if finding.environment.checkout == BUNDLED:
-        words = ["auditkit", "audit", "--probe", finding.result.probe, *target[:2]]
+        words = ["auditkit", "audit", "--probe", probe, *target[:2], *finding.options]
     else:
         checkout = finding.source or finding.environment.checkout or "."
-        words = ["auditkit", "probe", "run", finding.result.probe, "--checkout", checkout, *target]
+        words = ["auditkit", "probe", "run", probe, "--checkout", checkout, *target, *finding.options]
     return " ".join(shlex.quote(inert_line(word)) for word in words)
 
 
-def measured_rows(measurements: Iterable[Measurement]) -> tuple[MeasuredRow, ...]:
-    """The measurements as texts for a table."""
-    return tuple(
-        MeasuredRow(
-            measurement.name,
-            _value_text(measurement.value, measurement.unit),
-            measurement.unit,
-            case_text(measurement.case),
-            measurement.evidence.value,
-        )
-        for measurement in measurements
-    )
+def _subject(findings: Sequence[Finding]) -> str:
+    """What a title is about: the target, or where several lead to one statement its function."""
+    leader = findings[0]
+    targets = {finding.result.target for finding in findings}
+    if len(targets) == 1:
+        return short_target(leader.result.target)
+    if leader.is_of_module:
+        return f"{len(targets)} modules"
+    return _function(leader).removesuffix("()")
 
 
-def case_text(case: Mapping[str, Any]) -> str:
-    """A measurement's case as `dtype=float32, tensors=64`."""
-    return ", ".join(f"{name}={_value_text(value, '')}" for name, value in case.items())
+def _summary(findings: Sequence[Finding]) -> str:
+    """The worst finding as a sentence, and the names of the other probes that have the same cause."""
+    others = [f"{finding.probe.id} ({finding.result.severity})" for finding in _one_of_each_probe(findings)[1:]]
+    text = _sentence(findings[0].result.message)
+    if findings[0].is_of_module and len(findings) > 1:
+        text = f"{inert_line(findings[0].result.target)}: {text} Other modules with it: {len(findings) - 1}."
+    if others:
+        named = " and ".join([*filter(None, [", ".join(others[:-1])]), others[-1]])
+        text += f" The same statement makes {named} reproduce."
+    return markdown.line(text)
 
 
-def _value_text(value: Any, unit: str) -> str:
-    # A worker's answer may hold a list or a mapping where a number is expected; it is shown, not hidden.
-    if value is None or isinstance(value, bool | int | float | str):
-        return format_value(value, unit)
-    return str(value)
-
-
-def _caveats(finding: Finding) -> tuple[str, ...]:
-    """What a reader must know before believing a number, first lines of the evidence."""
-    result = finding.result
-    caveats = []
-    if _evidence(finding) is Evidence.SIMULATED or result.device == "simulated":
-        caveats.append("**Simulated:** CPU values behind a pretended CUDA device; no GPU ran this.")
-    elif (result.device or finding.environment.device) == "cpu":
-        caveats.append("**Reproduced on CPU only:** no number here comes from a GPU.")
-    if any(measurement.evidence is Evidence.EXTRAPOLATED for measurement in result.measurements):
-        caveats.append("**Partly extrapolated:** rows marked so come from a fit, not from a measurement.")
-    return tuple(caveats)
-
-
-def _evidence(finding: Finding) -> Evidence:
-    return finding.result.evidence or Evidence.MEASURED
-
-
-def _short_target(target: str) -> str:
-    """`collect_seed_gradients` of `package.module:collect_seed_gradients`."""
-    return target.rpartition(":")[2] or target
+def _sentence(text: str) -> str:
+    """`text` with a capital and a full stop, unless it starts with a name or ends with another mark."""
+    line = inert_line(text)
+    if re.match(r"[a-z]+[ ,]", line):
+        line = line[0].upper() + line[1:]
+    return line if not line or line.endswith((".", "!", "?")) else f"{line}."
 
 
 def _function(finding: Finding) -> str:
     location = finding.result.location
-    name = (location.function if location else "") or _short_target(finding.result.target)
-    name = inert_line(name)
-    return f"{name}()" if name and not name.endswith(")") else name
+    name = (location.function if location else "") or short_target(finding.result.target)
+    name = _LOCAL_PARTS.sub("", inert_line(name)).replace(".<locals>", "")
+    if not (location and location.function) and ":" not in finding.result.target:
+        return name  # a module
+    is_called = name and not name.endswith(")") and not name.rpartition(".")[2][:1].isupper()
+    return f"{name}()" if is_called else name
 
 
 def _location(finding: Finding) -> Location:
@@ -191,22 +187,16 @@ def _location(finding: Finding) -> Location:
 
 
 def _line_range(finding: Finding) -> tuple[int, int]:
-    excerpt = finding.result.excerpt
-    if excerpt is not None and excerpt.lines:
-        return excerpt.first_line, excerpt.last_line
+    """The statement's lines, or the one line that is known; the lines around it are code evidence."""
+    statement = finding.result.statement
+    if statement is not None:
+        return statement.first, statement.last
     line = _location(finding).line
     return line, line
 
 
 def _lines_text(first: int, last: int) -> str:
     return f"{first}-{last}" if last > first else str(first)
-
-
-def _location_text(location: Location | None) -> str:
-    if location is None:
-        return ""
-    place = markdown.code(f"{location.file}:{location.line}")
-    return f"{place} in {markdown.code(location.function)}" if inert_line(location.function) else place
 
 
 def _excerpt_text(finding: Finding) -> str:

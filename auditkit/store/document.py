@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePath
@@ -18,6 +19,7 @@ _RULE = re.compile(rb" {0,3}([-*_])(?:[ \t]*\1){2,}[ \t]*\r?")
 _FINGERPRINT = re.compile(rb"^\|[ *]*Fingerprint[ *]*\|", re.MULTILINE)
 _HISTORY = re.compile(rb"^\*\*History\*\*[ \t]*\r?$", re.MULTILINE)
 _HISTORY_ITEM = re.compile(rb"^- ([^\r\n]+)", re.MULTILINE)
+_DEVICE = re.compile(rb"^\|[ *]*Device[ *]*\|.*\((\w+)\)[ \t]*\|[ \t]*\r?$", re.MULTILINE)
 
 
 class BrokenFileError(Exception):
@@ -30,11 +32,16 @@ class BrokenFileError(Exception):
 
 @dataclass(frozen=True)
 class EvidenceBlock:
-    """One machine-written block, both markers included; `history` are the lines under **History**."""
+    """One machine-written block, both markers included; `history` are the lines under **History**.
+
+    `device` is what is in brackets behind its Device: `cpu`, `simulated`, `cuda` or `source`. The banner
+    of a ticket is a block without a fingerprint.
+    """
 
     span: Span
     fingerprint: str
     history: tuple[str, ...]
+    device: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,6 +88,14 @@ class Document:
         markers = self.scan.markers
         pairs = zip(markers[::2], markers[1::2], strict=True)
         return tuple(self._evidence_block(Span(start.line.start, end.line.end)) for start, end in pairs)
+
+    @property
+    def banner(self) -> EvidenceBlock | None:
+        """The block that says where the ticket's numbers come from, above its first section."""
+        first = next(iter(self.evidence), None)
+        sections = (heading.line.start for heading in self.scan.headings if heading.level == 2)
+        is_banner = first is not None and not first.fingerprint and first.span.end < next(sections, 0)
+        return first if is_banner else None
 
     def section(self, title: str, level: int = 2) -> Heading | None:
         """The first heading of that level and title, whatever the case."""
@@ -129,10 +144,23 @@ class Document:
         """The document with the evidence block `old` replaced by `block`, in this file's line ends."""
         return self.replace(old.span, self.in_own_newlines(block))
 
+    def insert_evidence(self, above: EvidenceBlock, block: bytes) -> Document:
+        """The document with one more evidence block below the block `above`, a blank line between them."""
+        end = above.span.end
+        return self.replace(Span(end, end), 2 * self.newline + self.in_own_newlines(block))
+
     def in_own_newlines(self, text: bytes) -> bytes:
         """`text` without its last line end, its other line ends as this file has them."""
         lines = text.replace(b"\r\n", b"\n").rstrip(b"\n")
         return lines.replace(b"\n", self.newline)
+
+    def append_to_section(self, section: str, lines: Sequence[str]) -> Document:
+        """The document with more lines at the end of `## section`; as it is where that is missing."""
+        heading = self.section(section)
+        if heading is None or not lines:
+            return self
+        is_empty = not self.data[heading.line.end : self._content_end(heading.section_end)].strip()
+        return self._insert_after(heading.section_end, ("\n\n" if is_empty else "\n") + "\n".join(lines))
 
     def append_to_subsection(self, section: str, subsection: str, line: str) -> Document:
         """The document with one more line at the end of `### subsection` of `## section`.
@@ -183,7 +211,13 @@ class Document:
         text = self.data[span.start : span.end]
         history = _HISTORY.search(text)
         items = _HISTORY_ITEM.findall(text, history.end()) if history else []
-        return EvidenceBlock(span, fingerprint, tuple(item.decode("utf-8", "replace") for item in items))
+        device = _DEVICE.search(text)
+        return EvidenceBlock(
+            span,
+            fingerprint,
+            tuple(item.decode("utf-8", "replace") for item in items),
+            device[1].decode() if device else "",
+        )
 
     def _check_markers(self) -> None:
         expects_start = True

@@ -1,18 +1,23 @@
-"""From a judged run to its tickets: one for each finding, the worst first."""
+"""From a judged run to its tickets: one for each cause, the worst first, linked where they are about the same code."""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from auditkit.errors import BadInputError
 from auditkit.model.enums import Outcome
-from auditkit.model.ids import agent_code
+from auditkit.model.ids import TicketId, agent_code, id_parts
 from auditkit.model.probe import ProbeInfo
-from auditkit.model.run import Finding, Run
-from auditkit.rendering.ticket import render_evidence, render_ticket
-from auditkit.store.filing import Filing, file_finding
+from auditkit.model.run import Finding, ProbeResult, Run
+from auditkit.model.target import Target
+from auditkit.rendering.evidence import render_banner, render_evidence
+from auditkit.rendering.markdown import line
+from auditkit.rendering.ticket import render_ticket
+from auditkit.rules.grouping import group_by_cause, relation
+from auditkit.store.filing import Case, Filed, Filing, FilingAction, file_case, note_absence, relate
 from auditkit.store.repository import Repository
 
 
@@ -20,7 +25,8 @@ from auditkit.store.repository import Repository
 class Paperwork:
     """What new tickets say beside the finding: batch, agent (None: the probe's), and how it was asked.
 
-    `source` is the checkout's directory without a revision, `command` what the user typed.
+    `source` is the checkout's directory without a revision, `command` what the user typed. `asked_as`
+    names the probes that were given as files, `options` are words that ask the same way again.
     """
 
     probes: Mapping[str, ProbeInfo]
@@ -28,46 +34,124 @@ class Paperwork:
     agent: str | None
     source: str
     command: str
+    asked_as: Mapping[str, str] = field(default_factory=dict)
+    options: tuple[str, ...] = ()
 
 
 def file_run(run: Run, repository: Repository, paperwork: Paperwork) -> Run:
-    """The run with a ticket for each finding; nothing is closed because the run does not mention it.
+    """The run with a ticket for each finding; nothing is closed, whatever the run says or does not mention.
 
-    A finding whose ticket cannot be read stays without one, with a note. Raises StoreConflictError where
-    the folder is locked or cannot be written.
+    Findings of one cause share a ticket, and new tickets name those about the same function or target;
+    see docs/design/grouping.md. What was asked and is not reproduced any more is said in its block, and in
+    a note. A finding whose ticket cannot be read stays without one, with a note.
+    Raises StoreConflictError where the folder is locked or cannot be written.
     """
-    results, notes = list(run.results), list(run.notes)
-    found = [index for index, result in enumerate(results) if result.outcome is Outcome.REPRODUCED]
-    for index in sorted(found, key=lambda index: str(results[index].severity)):
-        finding = _finding(run, index, paperwork)
-        try:
-            filed = file_finding(repository, _filing(finding, paperwork))
-        except BadInputError as error:
-            notes.append(f"no ticket for {results[index].fingerprint}: {error.message}")
-            continue
-        results[index] = replace(results[index], ticket=str(filed.id), ticket_action=filed.action.value)
-    return replace(run, results=tuple(results), notes=tuple(notes))
+    found = [result for result in run.results if result.outcome is Outcome.REPRODUCED]
+    groups = group_by_cause(_finding(run, result, paperwork) for result in found)
+    done: dict[str, Filed | BadInputError] = {}
+    for group in groups:
+        done |= file_case(repository, _case(group, paperwork))
+    _relate(repository, [finding for group in groups for finding in group], done)
+    notes = [
+        f"no ticket for {fingerprint}: {outcome.message}"
+        for fingerprint, outcome in done.items()
+        if isinstance(outcome, BadInputError)
+    ]
+    notes += _note_absences(run, repository)
+    results = tuple(_with_ticket(result, done.get(result.fingerprint)) for result in run.results)
+    return replace(run, results=results, notes=(*run.notes, *notes))
 
 
-def _finding(run: Run, index: int, paperwork: Paperwork) -> Finding:
-    """The finding at `index`: results stand in the order of the targets, each with one for every probe."""
-    result = run.results[index]
-    target = run.targets[index // len(paperwork.probes)].target
-    return Finding(paperwork.probes[result.probe], result, run.environment, run.id, target, paperwork.source)
+def _with_ticket(result: ProbeResult, outcome: Filed | BadInputError | None) -> ProbeResult:
+    if result.outcome is not Outcome.REPRODUCED or not isinstance(outcome, Filed):
+        return result
+    return replace(result, ticket=str(outcome.id), ticket_action=outcome.action.value)
 
 
-def _filing(finding: Finding, paperwork: Paperwork) -> Filing:
+def _note_absences(run: Run, repository: Repository) -> list[str]:
+    """Say in the tickets what this run asked again and did not reproduce, and name those that changed."""
+    absent = [result.fingerprint for result in run.results if result.outcome is Outcome.NOT_REPRODUCED]
+    noted = note_absence(repository, absent, run.environment.revision, datetime.date.today())
+    return [f"{ticket_id}: {fingerprint} is not reproduced any more" for fingerprint, ticket_id in noted.items()]
+
+
+def _relate(repository: Repository, findings: Sequence[Finding], done: Mapping[str, Filed | BadInputError]) -> None:
+    """Name in every ticket that this run made the run's other tickets about the same code."""
+    tickets: dict[TicketId, list[Finding]] = {}
+    created = set()
+    for finding in findings:
+        filed = done[finding.result.fingerprint]
+        if isinstance(filed, Filed):
+            tickets.setdefault(filed.id, []).append(finding)
+            created |= {filed.id} if filed.action is FilingAction.CREATED else set()
+    notes = {
+        ticket_id: [
+            f"- {other}: {line(words)}"
+            for other in sorted(tickets.keys() - {ticket_id}, key=id_parts)
+            if (words := relation(tickets[ticket_id], tickets[other]))
+        ]
+        for ticket_id in created
+    }
+    relate(repository, {ticket_id: lines for ticket_id, lines in notes.items() if lines})
+
+
+def _finding(run: Run, result: ProbeResult, paperwork: Paperwork) -> Finding:
+    return Finding(
+        probe=paperwork.probes[result.probe],
+        result=result,
+        environment=run.environment_of(result),
+        run_id=run.id,
+        target=_target(run, result),
+        source=paperwork.source,
+        asked_as=paperwork.asked_as.get(result.probe, ""),
+        options=(*paperwork.options, *_arm_words(run, result)),
+    )
+
+
+def _arm_words(run: Run, result: ProbeResult) -> list[str]:
+    """The options that ask in the arm whose figures the ticket shows, where there are several."""
+    words = []
+    if len({arm.environment.interpreter for arm in result.arms}) > 1:
+        words += ["--python", run.environment_of(result).interpreter]
+    if len({arm.device for arm in result.arms}) > 1:
+        words += ["--device", result.device]
+    return words
+
+
+def _target(run: Run, result: ProbeResult) -> Target | None:
+    """The target that was asked; where one function is several of them, the fingerprint says which."""
+    same = [reading.target for reading in run.targets if reading.target.call == result.target]
+    ordinal = re.search(r"#(\d+)$", result.fingerprint)
+    number = int(ordinal[1]) if ordinal else 0
+    return same[number] if number < len(same) else None
+
+
+def _case(group: Sequence[Finding], paperwork: Paperwork) -> Case:
+    leader = group[0]
     today = datetime.date.today()
-    location = finding.result.location
+    location = leader.result.location
     domain = _domain(location.file) if location else ""
+
+    def create(ticket_id: TicketId, fingerprints: Sequence[str]) -> bytes:
+        wanted = [finding for finding in group if finding.result.fingerprint in fingerprints]
+        return render_ticket(wanted, ticket_id, today, domain, paperwork.command)
+
+    return Case(
+        filings=tuple(map(_filing, group)),
+        batch=paperwork.batch,
+        agent=agent_code(paperwork.agent) if paperwork.agent else leader.probe.agent,
+        revision=leader.environment.revision,
+        today=today,
+        create=create,
+        banner=render_banner,
+    )
+
+
+def _filing(finding: Finding) -> Filing:
     return Filing(
         fingerprint=finding.result.fingerprint,
-        batch=paperwork.batch,
-        agent=agent_code(paperwork.agent) if paperwork.agent else finding.probe.agent,
-        revision=finding.environment.revision,
-        today=today,
-        create=lambda ticket_id: render_ticket(finding, ticket_id, today, domain, paperwork.command),
-        evidence=lambda history: render_evidence(finding, history),
+        severity=finding.result.severity or finding.probe.severity,
+        evidence=lambda history, above: render_evidence(finding, history, above),
     )
 
 

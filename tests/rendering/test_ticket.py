@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
@@ -11,27 +13,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from auditkit.model.enums import Evidence, Severity
-from auditkit.model.ids import format_ticket_id, parse_ticket_id
-from auditkit.model.measurement import CodeExcerpt, Location, Measurement
+from auditkit.model.enums import Severity
+from auditkit.model.ids import TicketId, format_ticket_id, parse_ticket_id
 from auditkit.model.probe import CATEGORIES
 from auditkit.model.run import Finding
-from auditkit.rendering.ticket import check_command, render_evidence, render_ticket, ticket_of
+from auditkit.rendering.evidence import render_banner, render_evidence
+from auditkit.rendering.ticket import check_command, render_ticket, ticket_of
 from auditkit.store.document import Document
-from auditkit.store.filing import Filed, Filing, FilingAction, file_finding
+from auditkit.store.filing import Case, Filed, Filing, FilingAction, file_case
 from auditkit.store.reader import read_ticket
 from auditkit.store.repository import Repository
 from tests.filing_helpers import NEW_REVISION, PATH, TODAY, make_finding
+from tests.rendering.hostile import HOSTILE, groups
 
 ID = parse_ticket_id("B7-PT-01")
 
 
-def rendered(finding: Finding) -> str:
-    return render_ticket(finding, ID, TODAY, "train/telemetry", "auditkit audit ../trainer").decode()
-
-
-def evidence(finding: Finding) -> str:
-    return render_evidence(finding).decode()
+def rendered(*findings: Finding) -> str:
+    return render_ticket(findings, ID, TODAY, "train/telemetry", "auditkit audit ../trainer").decode()
 
 
 def test_the_sections_are_those_of_a_finding_ticket() -> None:
@@ -43,7 +42,7 @@ def test_the_sections_are_those_of_a_finding_ticket() -> None:
         (2, "Summary"),
         (2, "Detailed Description"),
         (3, "What's Wrong"),
-        (2, "Evidence"),
+        (2, "Evidence: norm overflows on finite gradients"),
         (2, "Recommended Fix"),
         (2, "Verification"),
         (3, "How to Verify the Fix"),
@@ -72,7 +71,7 @@ def test_the_metadata_and_location_rows_are_the_seeds() -> None:
         "| **Updated** | 2026-03-04 |\n"
     ) in text
     assert (
-        "| **File(s)** | `src/train/norms.py` |\n| **Line(s)** | `10-11` |\n| **Function/Class** | `total_norm()` |\n"
+        "| **File(s)** | `src/train/norms.py` |\n| **Line(s)** | `10` |\n| **Function/Class** | `total_norm()` |\n"
     ) in text
     assert "```python\n# Lines 10-11\ndef total_norm(grads):\n    return 0\n```\n" in text
 
@@ -105,117 +104,18 @@ def test_reviews_and_resolution_are_empty_and_hold_no_placeholder() -> None:
     assert text.endswith("**Run:** `run-2026-03-04`\n**Command:** `auditkit audit ../trainer`\n")
 
 
-def test_the_evidence_block_says_how_where_and_what_was_measured() -> None:
-    assert evidence(make_finding()) == (
-        "<!-- auditkit:evidence -->\n"
-        "## Evidence\n\n"
-        "**Reproduced on CPU only:** no number here comes from a GPU.\n\n"
-        "**Partly extrapolated:** rows marked so come from a fit, not from a measurement.\n\n"
-        "| Field | Value |\n|-------|-------|\n"
-        "| **Fingerprint** | `norm_overflows_on_finite_grads/1/train.norms:total_norm` |\n"
-        "| **Probe** | `norm_overflows_on_finite_grads` (version 3) |\n"
-        "| **Target** | `train.norms:total_norm` |\n"
-        "| **Outcome** | `reproduced` |\n"
-        "| **Proposed severity** | `P0` |\n"
-        "| **Evidence** | `measured` |\n"
-        "| **Message** | reads inf from 1e19 on |\n"
-        "| **Law** | `3n+1` |\n"
-        "| **Location** | `src/train/norms.py:10` in `total_norm` |\n"
-        f"| **Revision** | `{'a' * 40}` with uncommitted changes |\n"
-        "| **Device** | A 64-core CPU (cpu) |\n"
-        "| **Python** | 3.11.7 |\n"
-        "| **torch** | 2.13.0 |\n\n"
-        "| Measurement | Value | Unit | Case | Evidence |\n"
-        "|-------------|-------|------|------|----------|\n"
-        "| `norm` | inf | value | dtype=float32, tensors=64 | measured |\n"
-        "| `peak` | 3 MiB | bytes | | extrapolated |\n"
-        "<!-- /auditkit:evidence -->\n"
-    )
-
-
-def test_the_first_line_says_what_kind_of_device_answered() -> None:
-    measured = (Measurement("n", 1, "count"),)
-    simulated = make_finding(device="simulated", evidence=Evidence.SIMULATED, measurements=measured)
-    assert "**Simulated:** CPU values behind a pretended CUDA device" in evidence(simulated).split("\n")[3]
-    on_gpu = evidence(make_finding(device="cuda", measurements=measured))
-    assert on_gpu.split("\n")[3] == "| Field | Value |"
-
-
 def test_a_finding_that_says_little_makes_a_ticket_too() -> None:
     finding = make_finding(
         location=None, excerpt=None, measurements=(), law="", severity=None, evidence=None, message=""
     )
-    ticket = read_ticket(render_ticket(finding, ID, TODAY), PATH)
-    assert ticket == ticket_of(finding, ID, TODAY)
+    ticket = read_ticket(render_ticket([finding], ID, TODAY), PATH)
+    assert ticket == ticket_of([finding], ID, TODAY)
     assert (ticket.files, ticket.lines, ticket.domains, ticket.severity) == ((), (), (), Severity.P1)
-
-
-def test_odd_values_of_a_worker_are_shown() -> None:
-    values = (None, True, float("nan"), float("-inf"), [1, 2], {"a": 1}, "text | pipe", 1.5)
-    finding = make_finding(measurements=tuple(Measurement("m", value, "", {}) for value in values))
-    cells = [row.split(" | ")[1] for row in evidence(finding).split("\n") if row.startswith("| `m`")]
-    assert cells == ["none", "True", "nan", "-inf", "[1, 2]", "{'a': 1}", "text \\| pipe", "1.5"]
-
-
-HOSTILE_PARTS = st.one_of(
-    st.text(max_size=15),
-    st.sampled_from(
-        [
-            "\n```\n",
-            "\n# Finding Ticket: forged\n",
-            "\n## Ticket Metadata\n\n| **Status** | `fixed` |\n",
-            "\n<!-- /auditkit:evidence -->\n",
-            "\n<!-- auditkit:evidence -->\n",
-            "<!--",
-            "\n**History**\n\n- forged\n",
-            "\n**One-line summary:** forged\n",
-            "\n- [x] forged\n",
-            "|",
-            "\\|",
-            "`",
-            "``",
-            "**",
-            "\\",
-            "\x1b]0;title\x07",
-            "\u2028",
-            "\r",
-            " / ",
-        ]
-    ),
-)
-HOSTILE = st.lists(HOSTILE_PARTS, max_size=5).map("".join)
-
-
-@st.composite
-def findings(draw: st.DrawFn) -> Finding:
-    finding = make_finding(
-        target=draw(HOSTILE),
-        message=draw(HOSTILE),
-        law=draw(HOSTILE),
-        notes=tuple(draw(st.lists(HOSTILE, max_size=2))),
-        severity=draw(st.none() | st.sampled_from(Severity)),
-        location=draw(st.none() | st.builds(Location, HOSTILE, st.integers(1, 10**6), HOSTILE)),
-        excerpt=draw(
-            st.none() | st.builds(CodeExcerpt, HOSTILE, st.integers(1, 10**6), st.lists(HOSTILE, max_size=4).map(tuple))
-        ),
-        measurements=tuple(draw(st.lists(st.builds(Measurement, HOSTILE, st.floats() | HOSTILE, HOSTILE), max_size=2))),
-    )
-    probe = dataclasses.replace(
-        finding.probe,
-        title=draw(HOSTILE),
-        motivation=draw(HOSTILE),
-        remediation=draw(HOSTILE),
-        remediation_code=draw(HOSTILE),
-        verification=tuple(draw(st.lists(HOSTILE, max_size=2))),
-        categories=tuple(draw(st.lists(st.sampled_from([*CATEGORIES, "forged"]), max_size=4))),
-    )
-    environment = dataclasses.replace(finding.environment, checkout=draw(HOSTILE), device_name=draw(HOSTILE))
-    return dataclasses.replace(finding, probe=probe, environment=environment, run_id=draw(HOSTILE))
 
 
 @settings(max_examples=300, deadline=None)
 @given(
-    findings(),
+    groups(),
     st.integers(0, 99),
     st.sampled_from(["PT", "CR", "DRL", "XY"]),
     st.integers(1, 120),
@@ -224,44 +124,38 @@ def findings(draw: st.DrawFn) -> Finding:
     HOSTILE,
 )
 def test_what_is_rendered_is_read_back(
-    finding: Finding, batch: int, agent: str, number: int, today: date, domain: str, command: str
+    group: list[Finding], batch: int, agent: str, number: int, today: date, domain: str, command: str
 ) -> None:
+    """Whatever the findings say, and however many share the ticket."""
     ticket_id = format_ticket_id(batch, agent, number)
-    expected = ticket_of(finding, ticket_id, today, domain)
-    data = render_ticket(finding, ticket_id, today, domain, command, related=(domain,))
+    expected = ticket_of(group, ticket_id, today, domain)
+    data = render_ticket(group, ticket_id, today, domain, command, related=(domain,))
     assert read_ticket(data, expected.path) == expected
     document = Document.parse(data, expected.path)
-    assert [len(block.history) for block in document.evidence] == [0]
+    assert document.banner is not None
+    assert [len(block.history) for block in document.evidence] == [0] * (1 + len(group))
     headings = [heading for heading in document.scan.headings if heading.level == 2]
-    assert len(headings) == 13
+    assert len(headings) == 12 + len({finding.probe.id for finding in group})
     assert b"\x1b" not in data
     assert document.set_field("Status", "fixed").set_field("Status", "open").data == data
 
 
-@settings(max_examples=100, deadline=None)
-@given(findings(), st.lists(HOSTILE.filter(str.strip), max_size=3))
-def test_a_block_keeps_its_history_whatever_the_finding_says(finding: Finding, history: list[str]) -> None:
-    block = render_evidence(finding, history)
-    (read,) = Document.parse(block, PATH).evidence
-    (again,) = Document.parse(render_evidence(finding, read.history), PATH).evidence
-    assert len(read.history) == len(history)
-    assert again.history == read.history
-    assert read.fingerprint == finding.result.fingerprint
+def file(repository: Repository, *findings: Finding) -> Filed:
+    """File findings of one cause; what was done for the first of them."""
 
+    def filing(finding: Finding) -> Filing:
+        evidence = functools.partial(render_evidence, finding)
+        return Filing(finding.result.fingerprint, finding.result.severity or Severity.P4, evidence)
 
-def file(repository: Repository, finding: Finding) -> Filed:
-    return file_finding(
-        repository,
-        Filing(
-            fingerprint=finding.result.fingerprint,
-            batch=7,
-            agent=finding.probe.agent,
-            revision=finding.environment.revision,
-            today=TODAY,
-            create=lambda ticket_id: render_ticket(finding, ticket_id, TODAY),
-            evidence=lambda history: render_evidence(finding, history),
-        ),
-    )
+    def create(ticket_id: TicketId, fingerprints: Sequence[str]) -> bytes:
+        return render_ticket([f for f in findings if f.result.fingerprint in fingerprints], ticket_id, TODAY)
+
+    first = findings[0]
+    revision = first.environment.revision
+    case = Case(tuple(map(filing, findings)), 7, first.probe.agent, revision, TODAY, create, render_banner)
+    filed = file_case(repository, case)[first.result.fingerprint]
+    assert isinstance(filed, Filed)
+    return filed
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
@@ -283,3 +177,54 @@ def test_a_finding_is_filed_refreshed_left_alone_and_reopened(tmp_path: Path, ne
         f"**History**\n\n- 2026-03-04: returned at revision {NEW_REVISION}; the status was fixed and is open again\n"
     ).replace("\n", newline)
     assert filed.path.read_bytes().replace(newline.encode() + returned.encode(), b"") == refreshed
+
+
+def of_probe(probe: str, target: str = "train.norms:total_norm", severity: Severity = Severity.P0) -> Finding:
+    finding = make_finding(
+        probe=probe, target=target, fingerprint=f"{probe}/1/{target}", severity=severity, message=f"{probe} said so"
+    )
+    changed = dataclasses.replace(
+        finding.probe, id=probe, title=f"Title of {probe}", remediation=f"Mend {probe}.", categories=(CATEGORIES[3],)
+    )
+    return dataclasses.replace(finding, probe=changed)
+
+
+def test_findings_of_one_cause_share_a_ticket() -> None:
+    """The worst gives title and severity; every probe has its reason, its fix and its check."""
+    text = rendered(of_probe("one"), of_probe("two", severity=Severity.P3), of_probe("six", severity=Severity.P4))
+    assert text.startswith(
+        "# Finding Ticket: total_norm: Title of one\n\n<!-- auditkit:evidence -->\n**Reproduced on CPU only:** "
+    )
+    assert "**One-line summary:** One said so. The same statement makes two (P3) and six (P4) reproduce.\n" in text
+    assert "- **Title of two** (`P3`). Squaring in float32 overflows from 1.84e19 on. What the probe found: two" in text
+    assert "\n- `two`: Mend two.\n- `six`: Mend six.\n\nWith this code none of the probes above reproduces:\n" in text
+    assert re.findall(r"no longer reproduces <!-- probe: (\w+) -->", text) == ["one", "two", "six"]
+    assert re.findall(r"^## Evidence: (.*)$", text, re.MULTILINE) == ["Title of one", "Title of two", "Title of six"]
+
+
+def test_targets_that_lead_to_one_statement_are_listed_and_stand_together() -> None:
+    """Blocks of one probe follow each other, the second one short."""
+    text = rendered(of_probe("one"), of_probe("two"), of_probe("one", "train.norms:other"))
+    assert text.startswith("# Finding Ticket: total_norm: Title of one\n")
+    assert "2 targets lead to it: `train.norms:total_norm`, `train.norms:other`.\n" in text
+    headings = re.findall(r"^(?:## Evidence|### The same).*$", text, re.MULTILINE)
+    assert headings == ["## Evidence: Title of one", "### The same through `other`", "## Evidence: Title of two"]
+
+
+def test_modules_of_one_reading_share_a_ticket() -> None:
+    """The title counts them, the summary names the first; the one command that asks again is written once."""
+
+    def read(module: str) -> Finding:
+        finding = of_probe("one", module, Severity.P4)
+        result = dataclasses.replace(finding.result, device="source")
+        return dataclasses.replace(finding, probe=dataclasses.replace(finding.probe, scope="source"), result=result)
+
+    text = rendered(read("train.a"), read("train.b"), read("train.c"))
+    assert text.startswith(
+        "# Finding Ticket: 3 modules: Title of one\n\n<!-- auditkit:evidence -->\n**Read from the source:** nothing"
+    )
+    assert "**One-line summary:** train.a: One said so. Other modules with it: 2.\n" in text
+    assert "3 modules have it: `train.a`, `train.b`, `train.c`.\n" in text
+    assert text.count("`auditkit probe run one --checkout ../trainer` no longer reproduces") == 1
+    assert text.count("\n### The same in `train.") == 2
+    assert "With this code none of the probes above" not in text

@@ -5,16 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
-from datetime import date
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from auditkit.errors import BadInputError
 from auditkit.model.ticket import Status
-from auditkit.store.filing import Filing, FilingAction, file_finding
+from auditkit.store.filing import FilingAction, file_case
 from auditkit.store.repository import Repository
-from tests.filing_helpers import NEW_REVISION, ROOT, file_plain, put, ticket_text
+from tests.filing_helpers import NEW_REVISION, ROOT, file_plain, plain_case, put, ticket_text
 
 PRINT = "norm_overflows/1/train.norms:total_norm"
 OTHER_ROW = "| `norm` | nan | value | n=4 | measured |"
@@ -133,9 +133,9 @@ def test_a_fingerprint_that_no_cell_can_hold_is_refused(tmp_path: Path, fingerpr
 
 
 def test_a_rendered_ticket_without_its_fingerprint_is_not_written(tmp_path: Path) -> None:
-    filing = Filing(PRINT, 7, "PT", "", date(2026, 3, 4), lambda new: ticket_text(new).encode(), lambda _: b"")
+    case = replace(plain_case(PRINT), create=lambda new, _: ticket_text(new).encode())
     with pytest.raises(ValueError, match="does not hold the fingerprint"):
-        file_finding(Repository(tmp_path), filing)
+        file_case(Repository(tmp_path), case)
     assert Repository(tmp_path).listing().tickets == ()
 
 

@@ -1,0 +1,165 @@
+"""The machine-written parts of a ticket: the block of each finding, and the banner above all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from auditkit.model.cause import Siblings
+from auditkit.model.enums import Evidence
+from auditkit.model.measurement import Location, Measurement
+from auditkit.model.run import Finding
+from auditkit.model.text import inert_line
+from auditkit.model.units import format_value
+from auditkit.rendering import markdown
+from auditkit.rendering.environment import render
+
+MOST_SIBLINGS = 20
+"""Candidates that a ticket lists; how many more there are is said."""
+
+
+@dataclass(frozen=True)
+class MeasuredRow:
+    """One row of the measured table, its texts not yet escaped."""
+
+    name: str
+    value: str
+    unit: str
+    case: str
+    evidence: str
+
+
+def render_evidence(finding: Finding, history: Iterable[str] = (), above: Sequence[str] = ()) -> bytes:
+    """The block of one finding with both its markers.
+
+    `history` keeps lines of earlier blocks, `above` are the fingerprints of the blocks that stand above in
+    the file. Where one of them is the same probe's, this block only says that another target has the same
+    answer, or of a module what was read there; where there is none, it also lists the same pattern elsewhere.
+    """
+    result = finding.result
+    is_repeated = any(fingerprint.partition("/")[0] == result.probe for fingerprint in above)
+    return render(
+        "evidence.md.j2",
+        probe=finding.probe,
+        result=result,
+        environment=finding.environment,
+        caveats=_caveats(finding),
+        severity=result.severity or finding.probe.severity,
+        evidence=_evidence(finding),
+        location=_location_text(result.location),
+        rows=() if is_repeated and not finding.is_of_module else measured_rows(result.measurements),
+        siblings=() if above or result.siblings is None else sibling_lines(result.siblings),
+        is_repeated=is_repeated,
+        is_of_module=finding.is_of_module,
+        short_target=short_target(result.target),
+        device=device_of(finding),
+        history=tuple(inert_line(entry) for entry in history),
+    )
+
+
+def render_banner(devices: Sequence[str]) -> bytes:
+    """The block above a ticket's first section: where its numbers come from.
+
+    `devices` are those of its evidence blocks: `cpu`, `simulated`, `cuda` or `source`.
+    """
+    return render("banner.md.j2", text=_origin(frozenset(devices)))
+
+
+def _origin(devices: frozenset[str]) -> str:
+    elsewhere = devices - {"source"}
+    if "cuda" in elsewhere:
+        if elsewhere == {"cuda"}:
+            return "**Reproduced on a GPU:** its numbers were measured there."
+        return "**Reproduced on a GPU and on CPU:** each evidence block names its device."
+    if "simulated" in elsewhere:
+        return (
+            "**Reproduced on CPU only:** device traffic was counted behind a pretended CUDA device; "
+            "no number in this ticket comes from a GPU."
+        )
+    if elsewhere or not devices:
+        return "**Reproduced on CPU only:** no number in this ticket comes from a GPU."
+    return "**Read from the source:** nothing was run."
+
+
+def sibling_lines(siblings: Siblings) -> tuple[str, ...]:
+    """What is said of the same pattern elsewhere, line by line, as Markdown."""
+    head = "**Same pattern elsewhere:**"
+    pattern = markdown.code(siblings.pattern)
+    if siblings.reason:
+        return (f"{head} none is listed{f' for {pattern}' if pattern else ''}: {markdown.line(siblings.reason)}.",)
+    code = [place.location for place in siblings.places if not place.is_test]
+    tests = [place.location for place in siblings.places if place.is_test]
+    places = [f"- {_location_text(place)}" for place in code[:MOST_SIBLINGS]]
+    places += [f"- and {len(code) - MOST_SIBLINGS} more"] if len(code) > MOST_SIBLINGS else []
+    places += [f"- in tests {len(tests)} times, first at {_place(tests[0])}"] if tests else []
+    lines = [f"{head} {pattern}; candidates, unproven until probed.", "", *places]
+    if not places:
+        lines = [f"{head} none; {pattern} stands nowhere else{' unprobed' if siblings.probed else ''}."]
+    if siblings.probed:
+        lines += ["", f"Findings of their own in this run: {', '.join(map(_place, siblings.probed))}."]
+    return tuple(lines)
+
+
+def measured_rows(measurements: Iterable[Measurement]) -> tuple[MeasuredRow, ...]:
+    """The measurements as texts for a table."""
+    return tuple(
+        MeasuredRow(
+            measurement.name,
+            _value_text(measurement.value, measurement.unit),
+            measurement.unit,
+            case_text(measurement.case),
+            measurement.evidence.value,
+        )
+        for measurement in measurements
+    )
+
+
+def case_text(case: Mapping[str, Any]) -> str:
+    """A measurement's case as `dtype=float32, tensors=64`."""
+    return ", ".join(f"{name}={_value_text(value, '')}" for name, value in case.items())
+
+
+def device_of(finding: Finding) -> str:
+    """Where the numbers of a finding come from: `cpu`, `simulated`, `cuda` or `source`."""
+    return finding.result.device or finding.environment.device
+
+
+def short_target(target: str) -> str:
+    """`collect_seed_gradients` of `package.module:collect_seed_gradients`."""
+    return target.rpartition(":")[2] or target
+
+
+def _value_text(value: Any, unit: str) -> str:
+    # A worker's answer may hold a list or a mapping where a number is expected; it is shown, not hidden.
+    if value is None or isinstance(value, bool | int | float | str):
+        return format_value(value, unit)
+    return str(value)
+
+
+def _caveats(finding: Finding) -> tuple[str, ...]:
+    """What a reader must know before believing a number of this block."""
+    result = finding.result
+    caveats = []
+    if _evidence(finding) is Evidence.SIMULATED or result.device == "simulated":
+        caveats.append("**Simulated:** CPU values behind a pretended CUDA device; no GPU ran this.")
+    elif device_of(finding) == "cpu":
+        caveats.append("**Reproduced on CPU only:** no number here comes from a GPU.")
+    if any(measurement.evidence is Evidence.EXTRAPOLATED for measurement in result.measurements):
+        caveats.append("**Partly extrapolated:** rows marked so come from a fit, not from a measurement.")
+    return tuple(caveats)
+
+
+def _evidence(finding: Finding) -> Evidence:
+    return finding.result.evidence or Evidence.MEASURED
+
+
+def _location_text(location: Location | None) -> str:
+    if location is None:
+        return ""
+    function = inert_line(location.function)
+    return f"{_place(location)} in {markdown.code(function)}" if function else _place(location)
+
+
+def _place(location: Location) -> str:
+    return markdown.code(f"{location.file}:{location.line}")

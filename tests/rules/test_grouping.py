@@ -1,0 +1,116 @@
+"""Which findings share a ticket, and which tickets are about the same code: as tables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from auditkit.model.cause import Statement
+from auditkit.model.enums import Severity
+from auditkit.model.measurement import Location
+from auditkit.model.run import Finding
+from auditkit.rules.grouping import group_by_cause, relation
+from tests.filing_helpers import make_finding
+
+LINE, NEXT, ELSEWHERE = Statement("norms.py", 7, 7), Statement("norms.py", 8, 9), Statement("other.py", 7, 7)
+NUMERICAL, SPEED, NAMING = "Numerical stability", "Performance bottleneck", "Documentation / naming"
+
+
+def found(
+    probe: str,
+    statement: Statement | None = LINE,
+    target: str = "norms:total",
+    severity: Severity = Severity.P2,
+    category: str = NUMERICAL,
+    scope: str = "target",
+    function: str = "total",
+) -> Finding:
+    finding = make_finding(
+        probe=probe,
+        target=target,
+        fingerprint=f"{probe}/1/{target}",
+        severity=severity,
+        statement=statement,
+        location=Location(statement.file, statement.first, function)
+        if statement
+        else Location("norms.py", 5, function),
+    )
+    return replace(finding, probe=replace(finding.probe, id=probe, categories=(category,), scope=scope))
+
+
+def prints(groups: list[tuple[Finding, ...]]) -> list[list[str]]:
+    return [[finding.result.fingerprint.replace("/1/norms:total", "") for finding in group] for group in groups]
+
+
+def read(
+    probe: str, category: str = NUMERICAL, statement: Statement | None = LINE, target: str = "norms:total"
+) -> Finding:
+    return found(probe, statement, target, category=category, scope="source")
+
+
+@pytest.mark.parametrize(
+    ("findings", "expected"),
+    [
+        ([], []),
+        ([found("a"), found("b")], [["a", "b"]]),
+        ([found("a"), found("b", NEXT)], [["a"], ["b"]]),
+        ([found("a"), found("b", ELSEWHERE)], [["a"], ["b"]]),
+        ([found("a", category=SPEED), found("b")], [["a", "b"]]),
+        ([found("a", target="m:f"), found("a", target="m:g")], [["a/1/m:f", "a/1/m:g"]]),
+        ([found("a", None), found("b", None)], [["a"], ["b"]]),
+        ([found("a", None), found("b")], [["a"], ["b"]]),
+        ([found("a"), found("a")], [["a"]]),
+        ([found("a"), read("b")], [["a", "b"]]),
+        ([found("a"), read("b", NAMING)], [["a"], ["b"]]),
+        ([read("a"), read("b")], [["a"], ["b"]]),
+        ([read("a", target="m:f"), read("a", target="m:g")], [["a/1/m:f", "a/1/m:g"]]),
+        ([read("a", target="m"), read("a", NAMING, ELSEWHERE, "n"), read("b", target="m")],
+         [["a/1/m", "a/1/n"], ["b/1/m"]]),
+        ([found("a"), read("b", target="m")], [["a"], ["b/1/m"]]),
+        ([read("a", statement=None, target="m"), read("a", statement=None, target="n")], [["a/1/m", "a/1/n"]]),
+    ],
+    ids=[
+        "nothing", "one statement", "the next statement", "the same line of another file", "another category",
+        "two targets", "two definitions", "a definition and a line", "a fingerprint twice",
+        "read from the source", "read, but another kind of defect", "two readings", "one reading of two functions",
+        "whole modules", "a whole module beside a statement", "whole modules by their definitions",
+    ],
+)  # fmt: skip
+def test_groups(findings: list[Finding], expected: list[list[str]]) -> None:
+    """One statement is one cause; a definition is none; what is read joins its own kind; modules by probe."""
+    assert prints(group_by_cause(findings)) == expected
+
+
+def test_the_worst_comes_first() -> None:
+    """Of the groups, and in each; the order of equals is that of the run."""
+    groups = group_by_cause([
+        found("mild", severity=Severity.P4),
+        found("alone", NEXT, severity=Severity.P1),
+        found("bad", severity=Severity.P2),
+        found("worst", ELSEWHERE, severity=Severity.P0),
+        found("also_bad", severity=Severity.P2),
+    ])  # fmt: skip
+    assert prints(groups) == [["worst"], ["alone"], ["bad", "also_bad", "mild"]]
+
+
+@pytest.mark.parametrize(
+    ("some", "other", "words"),
+    [
+        (found("a"), read("b", NAMING), "same statement"),
+        (found("a"), found("b", NEXT), "same function, total()"),
+        (found("a"), found("b", NEXT, function="total.<locals>.step"), "same function, total()"),
+        (found("a"), found("b", NEXT, function="helper"), "same target, norms:total"),
+        (found("a"), found("b", ELSEWHERE, "m:g"), ""),
+        (found("a"), found("b", NEXT, "m:g", function="helper"), ""),
+        (found("a"), read("b", NAMING, NEXT, "norms"), ""),
+        (found("a"), read("b", NAMING, LINE, "norms"), ""),
+    ],
+    ids=[
+        "another kind at the statement", "function", "a function inside it", "target", "nothing", "only the file",
+        "a whole module", "a whole module whose example is the statement",
+    ],
+)  # fmt: skip
+def test_related(some: Finding, other: Finding, words: str) -> None:
+    """The closest relation is named, the same way from both sides; code that only shares a file is not related."""
+    assert (relation([some], [other]), relation([other], [some])) == (words, words)

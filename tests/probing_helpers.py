@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from auditkit.model.run import ProbeResult
@@ -18,6 +20,15 @@ TARGETS = Path(__file__).parent / "targets"
 OVERFLOW, UNDERFLOW = "norm_overflows_on_finite_grads", "norm_underflows_to_zero"
 HEALTH, SYNCS, LAUNCHES = "nonfinite_grads_look_healthy", "syncs_grow_with_tensors", "launches_grow_with_tensors"
 MEMORY, COUNTS, ASYNC = "peak_memory_grows_with_params", "counts_are_rounded", "async_collect_synchronizes"
+GRAPHS = "graph_breaks_under_compile"
+TWO_DEVICES, MIXED_DTYPES = "fails_on_gradients_of_two_devices", "fails_on_mixed_dtypes"
+OFF_DEVICE, CAPTURE = "work_runs_off_the_inputs_device", "breaks_cuda_graph_capture"
+EMPTY, GENERATOR = "empty_input_changes_result_type", "fails_on_generator_input"
+MISSING, RATIO = "fails_on_missing_grads", "ratio_divides_by_zero"
+NONCONTIGUOUS, SPARSE = "fails_on_noncontiguous_grads", "fails_on_sparse_grads"
+NO_ELEMENTS, MUTATES = "fails_on_zero_element_grads", "mutates_gradients"
+ACCURACY, GROUPING = "norm_loses_accuracy", "norm_depends_on_grouping"
+CLIPPING, RETAINED = "clip_destroys_gradients", "memory_is_retained_after_call"
 SMALL_MEMORY = {"memory_sizes": [1_000_000, 10_000_000]}
 
 
@@ -28,6 +39,18 @@ def run_probes(checkout: Path, target: Target | str, probes: Sequence[str], **se
     interpreter = setting.pop("interpreter", sys.executable)
     setting.setdefault("options", SMALL_MEMORY)
     return run_target(named, chosen, Setting(checkout, interpreter, (checkout,), **setting))
+
+
+def load_target(path: Path) -> ModuleType:
+    """A file of a checkout under tests/targets as a module of this process."""
+    name = f"{path.parent.name}_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
 
 
 def by_probe(run: TargetRun) -> dict[str, ProbeResult]:

@@ -17,7 +17,7 @@ from tests.filing_helpers import put, ticket_text
 from tests.project_files import ROOT, Ended, auditkit
 
 SCHEMAS = ROOT / "docs" / "schema"
-NAMES = ("run", "tickets", "probes", "doctor", "init")
+NAMES = ("run", "tickets", "probes", "probe_new", "doctor", "init")
 
 COLLECTORS = '''
 import torch
@@ -196,10 +196,17 @@ def test_probes_are_valid() -> None:
     assert shown["probe"] == listed[0]
 
 
+def test_a_new_probe_is_valid(tmp_path: Path) -> None:
+    """The files that were written are named, the probe first."""
+    document = document_of("probe_new", auditkit("probe", "new", "norm_is_cut_off", "--json", cwd=tmp_path))
+    assert all((tmp_path / name).is_file() for name in document["files"])
+    assert (document["probe"], document["files"][0]) == ("norm_is_cut_off", "probes/norm_is_cut_off.py")
+
+
 def test_doctor_is_valid(tmp_path: Path) -> None:
-    """Every instrument on every device has a line, with the reason where it does not work."""
+    """Every instrument on every device has a line (four on three, torch.compile's on two), or the reason why not."""
     instruments = document_of("doctor", auditkit("doctor", "--json", cwd=tmp_path))["instruments"]
-    assert len({(state["instrument"], state["device"]) for state in instruments}) == 9
+    assert len({(state["instrument"], state["device"]) for state in instruments}) == 14
     assert all(state["works"] or state["message"] for state in instruments)
 
 

@@ -14,10 +14,10 @@ from auditkit.cli.options import (
     BatchOption,
     ConfigOption,
     ContractOption,
-    DeviceOption,
+    DevicesOption,
     FailOnOption,
     FinishOption,
-    PythonOption,
+    PythonsOption,
     ReturnsOption,
     SetupOption,
     TakesOption,
@@ -49,8 +49,8 @@ def audit(
     probe: Annotated[
         list[str] | None, typer.Option("--probe", metavar="ID", help="Only this probe (may be repeated).")
     ] = None,
-    python: PythonOption = None,
-    device: DeviceOption = "auto",
+    python: PythonsOption = None,
+    device: DevicesOption = None,
     config: ConfigOption = None,
     tickets: TicketsOption = None,
     batch: BatchOption = None,
@@ -70,7 +70,7 @@ def audit(
     from auditkit.workflows.configuration import read_configuration
 
     named = checkout or checkout_option
-    chosen, lowest = parse_choices(device, fail_on, batch, agent)
+    arms, lowest = parse_choices(python, device, fail_on, batch, agent)
     demo = named is None and config is None
     configuration = read_configuration(config, specimen_dir() if demo else named)
     beside = configuration.path.parent if configuration.path else Path()
@@ -78,10 +78,9 @@ def audit(
     request = AuditRequest(
         checkout=where,
         config=configuration,
-        python=python,
         targets=make_targets(target, configuration, contract, takes, finish, setup, argument, returns),
         probes=tuple(probe or ()),
-        device=chosen,
+        arms=arms,
         time_limit_s=time_limit,
         tickets=tickets or configuration.tickets or (DEMO_FOLDER / "tickets" if demo else Path("tickets")),
         batch=batch,

@@ -10,17 +10,32 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from auditkit.model.enums import DeviceChoice, Severity
+    from auditkit.model.enums import Severity
     from auditkit.model.target import Target
     from auditkit.store.config import Config
+    from auditkit.workflows.matrix import ArmRequest
 
 PythonOption = Annotated[
     str | None,
     typer.Option("--python", metavar="PATH", help="Interpreter of the checkout; default: its .venv, venv, this one."),
 ]
+PythonsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--python",
+        metavar="PATH",
+        help="Interpreter of the checkout; default: its .venv, venv, this one. Several: one column each.",
+    ),
+]
 ConfigOption = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="An auditkit.yaml to read.")]
-DeviceOption = Annotated[
-    str, typer.Option("--device", metavar="auto|cuda|cpu|simulated", help="Where probes run.", show_default=True)
+DevicesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--device",
+        metavar="auto|cuda|cpu|simulated",
+        help="Where probes run. Several: one column each.",
+        show_default="auto",
+    ),
 ]
 TargetOption = Annotated[
     list[str] | None,
@@ -56,14 +71,23 @@ VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Name the p
 FailOnOption = Annotated[str, typer.Option("--fail-on", metavar="P0..P4", help="Exit 1 from this severity on.")]
 
 
-def parse_choices(device: str, fail_on: str, batch: int | None, agent: str | None) -> tuple[DeviceChoice, Severity]:
+def parse_choices(
+    pythons: list[str] | None,
+    devices: list[str] | None,
+    fail_on: str,
+    batch: int | None,
+    agent: str | None,
+) -> tuple[tuple[ArmRequest, ...], Severity]:
     """The options that every run parses before anything is measured. Raises BadInputError."""
     from auditkit.cli.common import choose
     from auditkit.model.enums import DeviceChoice, Severity
+    from auditkit.workflows.matrix import arms_of
 
     check_ticket_ids(batch, agent)
     lowest = choose(Severity, fail_on.upper(), [severity.value for severity in Severity], "severity")
-    return choose(DeviceChoice, device, [choice.value for choice in DeviceChoice], "device"), lowest
+    known = [choice.value for choice in DeviceChoice]
+    chosen = [choose(DeviceChoice, device, known, "device") for device in devices or ()]
+    return arms_of(pythons or (), chosen), lowest
 
 
 def check_ticket_ids(batch: int | None, agent: str | None) -> None:

@@ -14,10 +14,10 @@ from auditkit.cli.options import (
     BatchOption,
     ConfigOption,
     ContractOption,
-    DeviceOption,
+    DevicesOption,
     FailOnOption,
     FinishOption,
-    PythonOption,
+    PythonsOption,
     ReturnsOption,
     SetupOption,
     TakesOption,
@@ -53,7 +53,8 @@ def list_probes(config: ConfigOption = None, as_json: JsonOption = False) -> Non
         return
     width = max(len(probe.id) for probe in probes)
     for probe in probes:
-        say(f"{probe.severity.value}  {probe.id:<{width}}  {probe.title}")
+        when = "" if probe.lifecycle == "stable" else f" ({probe.lifecycle}: runs only when named)"
+        say(f"{probe.severity.value}  {probe.id:<{width}}  {probe.title}{when}")
 
 
 @app.command("show", epilog="Example: auditkit probe show norm_overflows_on_finite_grads")
@@ -71,7 +72,8 @@ def show_probe(
         say_json({"schema_version": 1, "probe": _as_json(info)})
         return
     say(f"{info.id}, version {info.version}, {info.severity.value}, {info.lifecycle}\n{info.title}\n")
-    say(f"Contracts: {', '.join(contract.value for contract in info.contracts)}")
+    contracts = ", ".join(contract.value for contract in info.contracts)
+    say(f"Contracts: {contracts}" if contracts else "Reads the checkout's source; needs no target and runs nothing")
     for title, text in (
         ("Why", info.motivation),
         ("How", info.method),
@@ -102,8 +104,8 @@ def run_probes(
     setup: SetupOption = None,
     argument: ArgumentOption = None,
     returns: ReturnsOption = None,
-    python: PythonOption = None,
-    device: DeviceOption = "auto",
+    python: PythonsOption = None,
+    device: DevicesOption = None,
     config: ConfigOption = None,
     tickets: Annotated[
         Path | None, typer.Option("--tickets", metavar="DIR", help="File what reproduces there.")
@@ -115,29 +117,57 @@ def run_probes(
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run the named probes. Files tickets only with --tickets."""
+    """Run the named probes. Files tickets only with --tickets.
+
+    Probes that read source need no --target: they ask about the whole checkout, or, with one, its module.
+    """
     from auditkit.cli.report import run_and_finish
     from auditkit.workflows.audit import AuditRequest
     from auditkit.workflows.configuration import read_configuration
 
-    chosen, lowest = parse_choices(device, fail_on, batch, agent)
+    arms, lowest = parse_choices(python, device, fail_on, batch, agent)
     configuration = read_configuration(config, checkout or ".")
     beside = str(configuration.path.parent) if configuration.path else "."
     where = checkout or configuration.checkout or beside
     request = AuditRequest(
         checkout=where,
         config=configuration,
-        python=python,
         targets=make_targets(target, configuration, contract, takes, finish, setup, argument, returns),
         probes=tuple(probes),
-        device=chosen,
+        arms=arms,
         time_limit_s=time_limit,
         tickets=tickets,
         batch=batch,
         agent=agent,
         command=typed_command(),
+        whole_source=True,
     )
-    run_and_finish(request, lowest, as_json, verbose)
+    run_and_finish(request, lowest, as_json, verbose, tables=True)
+
+
+@app.command("new", epilog="Example: auditkit probe new norm_is_cut_off --dir probes")
+@run_or_exit
+def write_probe(
+    claim: Annotated[str, typer.Argument(metavar="CLAIM", help="The defect that it would prove: norm_is_cut_off.")],
+    folder: Annotated[
+        Path | None,
+        typer.Option("--dir", metavar="DIR", help="Default: the configuration's probes_dir, else probes."),
+    ] = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a probe of your own that runs at once, with a defective and a sound specimen, and its test."""
+    from auditkit.workflows.new_probe import new_probe
+
+    made = new_probe(claim, folder, config)
+    if as_json:
+        files = [str(path) for path in made.files]
+        say_json({"schema_version": 1, "probe": made.claim, "files": files, "next": list(made.next_steps)})
+        return
+    for path in made.files:
+        say(f"wrote {path}")
+    for number, step in enumerate(made.next_steps, start=1):
+        say(f"{number}. {step}")
 
 
 def _as_json(probe: ProbeInfo) -> dict[str, object]:
@@ -145,6 +175,7 @@ def _as_json(probe: ProbeInfo) -> dict[str, object]:
         "id": probe.id,
         "version": probe.version,
         "title": probe.title,
+        "scope": probe.scope,
         "contracts": [contract.value for contract in probe.contracts],
         "categories": list(probe.categories),
         "agent": probe.agent,

@@ -6,77 +6,125 @@ import contextlib
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from auditkit.cli.common import complain, say, say_json, wants_colour
+from auditkit.cli.lines import how_it_is_read, measured_tables, without_answer
+from auditkit.cli.matrix_report import print_differences, print_matrix
+from auditkit.cli.source_report import print_source
 
 if TYPE_CHECKING:
     from auditkit.model.enums import Severity
-    from auditkit.model.run import ProbeResult, Run, TargetReading
-    from auditkit.workflows.audit import AuditRequest, Progress
+    from auditkit.model.run import ProbeResult, Run
+    from auditkit.workflows.audit import AuditRequest
+    from auditkit.workflows.measuring import Progress
 
 _COLOURS = {"P0": "bright_red", "P1": "red", "P2": "yellow", "P3": "cyan", "P4": "bright_black"}
 
 
-def run_and_finish(request: AuditRequest, fail_on: Severity, as_json: bool, verbose: bool) -> None:
-    """Run the audit with progress, print it, and end with its exit code."""
-    from auditkit.workflows.audit import audit, exit_code, load_failure
+def run_and_finish(
+    request: AuditRequest, fail_on: Severity, as_json: bool, verbose: bool, tables: bool = False
+) -> None:
+    """Run the audit with progress, print it, and end with its exit code.
+
+    `tables` shows what was measured where only one target was asked.
+    """
+    from auditkit.workflows.audit import audit, exit_code, load_failures
 
     with progress_on_terminal() as progress:
         run = audit(request, progress)
     if as_json:
         say_json(run.to_json())
     else:
-        print_run(run, request.tickets, verbose)
+        one_target = len({result.target for result in run.results}) == 1
+        print_run(run, request.tickets, verbose, verbose or (tables and one_target))
     for note in run.notes:
         complain(f"note: {note}")
-    failure = load_failure(run)
-    if failure is not None:
+    for failure in load_failures(run):
         complain(f"error: {failure.message}")
     raise typer.Exit(int(exit_code(run, fail_on)))
 
 
-def print_run(run: Run, tickets: Path | None, verbose: bool = False) -> None:
+def print_run(run: Run, tickets: Path | None, verbose: bool = False, tables: bool = False) -> None:
     """The run as text: a block for each target, its findings first, and a summary.
 
-    `verbose` names the probes that reproduced nothing, and how each target was fed and read.
+    `verbose` names the probes that reproduced nothing, and how each target was fed and read; `tables`
+    adds what was measured over two values of a case, such as dtype and elements.
     """
+    _print_heading(run)
+    read = [result for result in run.results if result.is_of_source]
+    asked = replace(run, results=tuple(result for result in run.results if not result.is_of_source))
+    if run.matrix:
+        print_matrix(asked, verbose)
+    else:
+        _print_targets(asked, verbose, tables)
+    if read:
+        print_source(read, say_severity, verbose)
+    say("")
+    if run.matrix:
+        print_differences(asked)
+    _print_summary(run, tickets)
+
+
+def _print_heading(run: Run) -> None:
     environment = run.environment
     revision = f" at {environment.revision[:12]}" if environment.revision else ""
     dirty = " with uncommitted changes" if environment.dirty else ""
     torch = f"torch {environment.torch}, " if environment.torch else ""
+    if run.matrix:
+        torch = " and ".join(arm.label for arm in run.matrix) + ", "
     say(f"{environment.checkout}{revision}{dirty}: {torch}{_devices(run)}")
+
+
+def _print_targets(run: Run, verbose: bool, tables: bool) -> None:
+    """A block for each target, a line for one of which there is nothing to say; then what has no device here."""
+    was_line = False
     for target in dict.fromkeys(result.target for result in run.results):
-        say("")
+        results = [result for result in run.results if result.target == target and not _lacks_device(result)]
+        readings = [each for each in run.targets if each.target.call == target and (each.found or verbose)]
+        is_line = not verbose and not tables and not readings and all(_is_quiet(result) for result in results)
+        if not (is_line and was_line):
+            say("")
+        was_line = is_line
+        if is_line:
+            say(f"{target}: {', '.join(_without_finding(results, verbose)) or 'nothing measured'}")
+            continue
         say(target)
-        for reading in run.targets:
-            if reading.target.call == target and (reading.found or verbose):
-                say(f"  {_how_it_is_read(reading)}")
-        _print_target([result for result in run.results if result.target == target], verbose)
-    say("")
-    _print_summary(run, tickets)
+        for reading in readings:
+            say(f"  {how_it_is_read(reading)}")
+        _print_target(results, verbose)
+        for line in (line for result in results if tables for line in measured_tables(result)):
+            say(line)
+    absent = without_answer([result for result in run.results if _lacks_device(result)])
+    if absent:
+        say("")
+    for line in absent:
+        say(line)
 
 
-def _how_it_is_read(reading: TargetReading) -> str:
-    """What trying the target showed: how it is fed, what it returns, which field is which."""
-    target = reading.target
-    takes = target.takes.value if target.takes else "nothing known"
-    parts = [target.contract.value if target.contract else "no contract", f"takes {takes}"]
-    parts += [f"set up by {target.setup}"] if target.setup else []
-    parts += [f"finished by {target.finish}"] if target.finish else []
-    parts += [f"{name}={value}" for name, value in target.arguments.items()]
-    roles = ", ".join(f"{role}: {path or 'the answer'}" for role, path in reading.roles.items())
-    return ", ".join(parts) + f"; returns {reading.answer or 'nothing'}" + (f" ({roles})" if roles else "")
+def _is_quiet(result: ProbeResult) -> bool:
+    return result.outcome.value in ("not_reproduced", "not_applicable")
+
+
+def _lacks_device(result: ProbeResult) -> bool:
+    return result.outcome.value == "unavailable"
 
 
 def _devices(run: Run) -> str:
     """Where the numbers come from, in one phrase."""
-    used = {result.device for result in run.results if result.measurements}
-    words = {"cuda": run.environment.device_name, "cpu": "measured on the CPU", "simulated": "device traffic simulated"}
-    return ", ".join(words[device] for device in ("cuda", "cpu", "simulated") if device in used) or "nothing measured"
+    runs = [arm.run for arm in run.matrix] + [run]
+    used = {result.device for each in runs for result in each.results if result.measurements}
+    words = {
+        "cuda": run.environment.device_name,
+        "cpu": "measured on the CPU",
+        "simulated": "device traffic simulated",
+        "source": "source read",
+    }
+    return ", ".join(said for device, said in words.items() if device in used) or "nothing measured"
 
 
 def _print_target(results: list[ProbeResult], verbose: bool) -> None:
@@ -87,26 +135,10 @@ def _print_target(results: list[ProbeResult], verbose: bool) -> None:
         evidence = result.evidence.value if result.evidence else ""
         say_severity(str(result.severity), f"{result.probe}  {where}  {evidence}{ticket}")
         say(f"      {result.message}")
-    for line in _without_answer(results):
+    for line in without_answer(results):
         say(f"  {line}")
     for line in _without_finding(results, verbose):
         say(f"  {line}")
-
-
-def _without_answer(results: list[ProbeResult]) -> list[str]:
-    """Errors and missing devices, each reason once with the probes that it stopped."""
-    stopped: dict[str, list[str]] = {}
-    causes: dict[str, str] = {}
-    for result in results:
-        if result.outcome.value in ("error", "unavailable"):
-            reason = f" ({result.reason.value})" if result.reason else ""
-            stopped.setdefault(result.message, []).append(result.probe)
-            causes[result.message] = f"{result.outcome.value}{reason}"
-    lines = []
-    for message, probes in stopped.items():
-        named = probes[0] if len(probes) == 1 else f"{len(probes)} probes"
-        lines.append(f"{causes[message]}  {named}: {message}")
-    return lines
 
 
 def _without_finding(results: list[ProbeResult], verbose: bool) -> list[str]:
@@ -133,13 +165,29 @@ def say_severity(severity: str, text: str) -> None:
 
 def _print_summary(run: Run, tickets: Path | None) -> None:
     counts = Counter(result.outcome.value for result in run.results)
-    targets = len({result.target for result in run.results})
+    targets = len({result.target for result in run.results if not result.is_of_source})
+    about = [_counted(targets, "target")] if targets else []
+    about += ["the source"] if any(result.is_of_source for result in run.results) else []
     listed = ", ".join(f"{count} {outcome.replace('_', ' ')}" for outcome, count in sorted(counts.items()))
-    say(f"{_counted(targets, 'target')}, {_counted(len(run.results), 'result')}: {listed}")
-    actions = Counter(result.ticket_action for result in run.results if result.ticket)
-    if tickets is not None and actions:
-        done = ", ".join(f"{count} {action}" for action, count in sorted(actions.items()))
-        say(f"tickets in {tickets}: {done}")
+    arms = f" over {len(run.matrix)} arms" if run.matrix else ""
+    say(f"{' and '.join(about) or 'no target'}, {_counted(len(run.results), 'result')}{arms}: {listed}")
+    filed = [result for result in run.results if result.ticket]
+    if tickets is not None and filed:
+        kinds = Counter(_done_to_tickets(filed).values())
+        done = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+        say(f"{_counted(len(filed), 'finding')} in {_counted(kinds.total(), 'ticket')} in {tickets}: {done}")
+
+
+def _done_to_tickets(filed: list[ProbeResult]) -> dict[str, str]:
+    """For each ticket the most that was done to it; one that took further findings was extended."""
+    names = {"created": "created", "reopened": "reopened", "joined": "extended", "refreshed": "refreshed"}
+    actions: dict[str, set[str]] = {}
+    for result in filed:
+        actions.setdefault(result.ticket or "", set()).add(result.ticket_action)
+    return {
+        ticket: next((name for action, name in names.items() if action in done), "unchanged")
+        for ticket, done in actions.items()
+    }
 
 
 def _counted(count: int, noun: str) -> str:
@@ -149,7 +197,7 @@ def _counted(count: int, noun: str) -> str:
 @contextlib.contextmanager
 def progress_on_terminal() -> Iterator[Progress]:
     """Progress on stderr while the block runs, where stderr is a terminal; silence elsewhere."""
-    from auditkit.workflows.audit import Progress
+    from auditkit.workflows.measuring import Progress
 
     if not sys.stderr.isatty():
         yield Progress()
@@ -166,4 +214,5 @@ def progress_on_terminal() -> Iterator[Progress]:
             targets_known=lambda targets, probes: bar.update(task, total=len(targets) * probes, completed=0),
             trying=lambda call: bar.update(task, description=f"trying {escape(call)}"),
             probe_started=lambda call, probe: bar.update(task, advance=1, description=f"{escape(call)} {probe}"),
+            reading=lambda probe: bar.update(task, description=f"reading the source: {probe}"),
         )

@@ -53,6 +53,7 @@ class Reason(StrEnum):
     PROTOCOL = "protocol"
     NO_DEVICE = "no_device"
     NO_MEMORY = "no_memory"
+    NOT_PARSED = "not_parsed"
 
 
 class Contract(StrEnum):

@@ -27,9 +27,16 @@ CATEGORIES = (
 """The twelve boxes of a ticket's category list, in their order."""
 
 
+DEVICES = ("cuda", "simulated", "cpu")
+"""Where a question can be asked: a real device, a pretended one, plain CPU tensors."""
+
+SCOPES = ("target", "source")
+"""What a probe is about: one collector that it calls, or the checkout's source, of which it runs nothing."""
+
+
 @dataclass(frozen=True)
 class ProbeInfo:
-    """What a probe asks, of which contracts, and what a ticket says when it reproduces."""
+    """What a probe asks, of which contracts, on which devices, and what a ticket says when it reproduces."""
 
     id: str
     version: int
@@ -49,3 +56,5 @@ class ProbeInfo:
     units: Mapping[str, str] = field(default_factory=dict)
     policy: Mapping[str, float] = field(default_factory=dict)
     path: PurePath = _NO_PATH
+    devices: tuple[str, ...] = DEVICES
+    scope: str = "target"

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from auditkit.model.cause import Siblings, Statement
 from auditkit.model.enums import Evidence, Outcome, Reason, Severity
 from auditkit.model.measurement import CodeExcerpt, Location, Measurement
 from auditkit.model.probe import ProbeInfo
@@ -16,6 +17,8 @@ SCHEMA_VERSION = 1
 FINGERPRINT_SCHEME = 1
 BUNDLED = "bundled specimen"
 """What stands for the checkout where auditkit's own specimen was audited."""
+SOURCE_DEVICE = "source"
+"""What stands for a device where the checkout's source was read and nothing was run."""
 
 
 def fingerprint(probe_id: str, target: str, ordinal: int = 0) -> str:
@@ -58,12 +61,54 @@ class Environment:
 
 
 @dataclass(frozen=True)
+class ArmOutcome:
+    """What the same probe said of the same target in one arm: under one interpreter on one device.
+
+    `arm` is the arm's label, such as `torch 2.9.1 on cpu`; `environment` where it ran.
+    """
+
+    arm: str
+    environment: Environment
+    outcome: Outcome
+    severity: Severity | None
+    message: str
+    law: str = ""
+    device: str = ""
+
+    @property
+    def answer(self) -> str:
+        """What is compared between arms, as the cell of a table: `P3 reproduced (3n+1)`.
+
+        The message is left out, and the law of what did not reproduce: measured figures may differ a
+        little without meaning anything.
+        """
+        severity = f"{self.severity.value} " if self.severity else ""
+        law = f" ({self.law})" if self.law and self.outcome is Outcome.REPRODUCED else ""
+        return f"{severity}{self.outcome.value.replace('_', ' ')}{law}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "arm": self.arm,
+            "python": self.environment.python,
+            "torch": self.environment.torch,
+            "device": self.device,
+            "outcome": self.outcome.value,
+            "severity": self.severity.value if self.severity else None,
+            "law": self.law,
+            "message": self.message,
+        }
+
+
+@dataclass(frozen=True)
 class ProbeResult:
     """What one probe said of one target.
 
-    `device` is where this probe's numbers come from (`cpu`, `cuda`, `simulated`); `law` the fitted
+    `device` is where this probe's numbers come from (`cpu`, `cuda`, `simulated`, `source`); `law` the fitted
     growth law ("3n+1"), where the probe fits one; `reason` why there is no answer, where there is none;
-    `loaded` whether the target's interpreter, torch and module could be loaded at all.
+    `loaded` whether the target's interpreter, torch and module could be loaded at all. `arms` holds
+    every arm's outcome where several interpreters or devices were asked; the other fields are then those
+    of the arm that `arm` names. `statement` is what a finding's line belongs to, None where that line only
+    defines a function; `siblings` are places like it, None where none were looked for.
     """
 
     probe: str
@@ -85,9 +130,30 @@ class ProbeResult:
     ticket: str | None = None
     ticket_action: str = ""
     loaded: bool = True
+    arm: str = ""
+    arms: tuple[ArmOutcome, ...] = ()
+    statement: Statement | None = None
+    siblings: Siblings | None = None
+
+    @property
+    def is_of_source(self) -> bool:
+        """Whether it comes from reading the source: about a function, a module or a file, not a target."""
+        return self.device == SOURCE_DEVICE
+
+    @property
+    def arms_differ(self) -> bool:
+        """Whether some arm's outcome, severity or law is not the others'."""
+        return len({arm.answer for arm in self.arms}) > 1
+
+    def arms_in_words(self) -> str:
+        """`P1 reproduced with torch 2.9.1; not reproduced with torch 2.15.0`, this result's own arm first."""
+        groups: dict[str, list[str]] = {arm.answer: [] for arm in self.arms if arm.arm == self.arm}
+        for arm in self.arms:
+            groups.setdefault(arm.answer, []).append(arm.arm)
+        return "; ".join(f"{answer} with {' and '.join(labels)}" for answer, labels in groups.items())
 
     def to_json(self) -> dict[str, Any]:
-        return {
+        document = {
             "probe": self.probe,
             "probe_version": self.probe_version,
             "target": self.target,
@@ -106,6 +172,11 @@ class ProbeResult:
             "notes": list(self.notes),
             "duration_s": round(self.duration_s, 3),
         }
+        if self.siblings is not None:
+            document["siblings"] = [place.location.to_json() for place in self.siblings.places]
+        if not self.arms:
+            return document
+        return {**document, "arm": self.arm, "arms": [arm.to_json() for arm in self.arms]}
 
 
 @dataclass(frozen=True)
@@ -113,6 +184,8 @@ class Finding:
     """A reproduced result with everything a ticket says about it.
 
     `source` is the checkout's directory without a revision: where the question can be asked again.
+    `asked_as` is what names the probe on the command line where its id does not (a file); `options` are
+    further words of that command, such as `--config FILE`.
     """
 
     probe: ProbeInfo
@@ -121,6 +194,13 @@ class Finding:
     run_id: str
     target: Target | None = None
     source: str = ""
+    asked_as: str = ""
+    options: tuple[str, ...] = ()
+
+    @property
+    def is_of_module(self) -> bool:
+        """Whether it is what reading the source found in a whole module, of which its location is an example."""
+        return self.probe.scope == "source" and ":" not in self.result.target
 
 
 @dataclass(frozen=True)
@@ -148,23 +228,47 @@ class TargetReading:
 
 @dataclass(frozen=True)
 class Run:
-    """The whole of one invocation, as `--json` prints it."""
+    """The whole of one invocation, as `--json` prints it.
+
+    With several arms, `matrix` holds the run of each one; `results` then has one entry for each target and
+    probe over all arms (see docs/design/matrix.md) and `environment` is the first arm's.
+    """
 
     id: str
     environment: Environment
     results: tuple[ProbeResult, ...]
     targets: tuple[TargetReading, ...] = ()
     notes: tuple[str, ...] = ()
+    matrix: tuple[Arm, ...] = ()
+
+    def environment_of(self, result: ProbeResult) -> Environment:
+        """Where the figures of `result` were taken: its own arm's environment, where there are several."""
+        return next((arm.environment for arm in result.arms if arm.arm == result.arm), self.environment)
 
     def to_json(self) -> dict[str, Any]:
+        document = {"schema_version": SCHEMA_VERSION, **self.body_to_json()}
+        return {**document, "matrix": [arm.to_json() for arm in self.matrix]} if self.matrix else document
+
+    def body_to_json(self) -> dict[str, Any]:
+        """What one run and one arm of a matrix have in common."""
         return {
-            "schema_version": SCHEMA_VERSION,
             "run": {"id": self.id, **self.environment.to_json()},
             "targets": [reading.to_json() for reading in self.targets],
             "results": [result.to_json() for result in self.results],
             "summary": count_outcomes(self.results),
             "notes": list(self.notes),
         }
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One column of a matrix: the run under one interpreter on one device, and what tells it from the others."""
+
+    label: str
+    run: Run
+
+    def to_json(self) -> dict[str, Any]:
+        return {"arm": self.label, **self.run.body_to_json()}
 
 
 def count_outcomes(results: Iterable[ProbeResult]) -> dict[str, int]:

@@ -11,9 +11,15 @@ from typing import Any
 from auditkit.assets import bundled_dir
 from auditkit.errors import BadInputError, nearest_names
 from auditkit.model.enums import Contract, Severity
-from auditkit.model.probe import CATEGORIES, ProbeInfo
+from auditkit.model.probe import CATEGORIES, DEVICES, SCOPES, ProbeInfo
 
-INSTRUMENTS = ("numerics", "memory", "syncs", "launches")
+INSTRUMENTS = (
+    "numerics", "memory", "syncs", "launches", "mutation", "graphs", "devices", "transfers", "graph_capture", "syntax",
+)  # fmt: skip
+SOURCE_INSTRUMENT = "syntax"
+"""The instrument of the probes that read source; they run in no worker."""
+LIFECYCLES = ("stable", "experimental")
+"""An experimental probe runs only when it is named."""
 _TEXT_KEYS = (
     "id",
     "title",
@@ -30,10 +36,13 @@ _TEXT_KEYS = (
 def load_catalog(folders: Iterable[Path] = ()) -> dict[str, ProbeInfo]:
     """Every probe of ours and of `folders`, by id.
 
-    Raises BadInputError for a file without a valid literal `PROBE` and for two probes of one id.
+    Raises BadInputError for a folder that is not there, a file without a valid literal `PROBE`, and two
+    probes of one id: a question that silently is not asked would look like a pass.
     """
     found: dict[str, ProbeInfo] = {}
     for folder in (bundled_dir("probes"), *folders):
+        if not folder.is_dir():
+            raise BadInputError(f"no folder of probes: {folder}", "probes_dir names it in auditkit.yaml")
         for path in sorted(folder.glob("*.py")):
             if path.name.startswith("_"):
                 continue
@@ -62,6 +71,10 @@ def select(catalog: dict[str, ProbeInfo], names: Sequence[str]) -> list[ProbeInf
             near = nearest_names(name, catalog)
             hint = f"did you mean {', '.join(near)}?" if near else "auditkit probe list shows all"
             raise BadInputError(f"no probe is called '{name}'", hint)
+    first = {probe.id: probe for probe in reversed(selected)}
+    for probe in selected:
+        if first[probe.id] is not probe:
+            raise BadInputError(f"two probes are called {probe.id}: {first[probe.id].path} and {probe.path}")
     return selected
 
 
@@ -71,13 +84,15 @@ def read_probe(path: Path) -> ProbeInfo:
         tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
     except OSError as error:
         raise BadInputError(f"{path}: {error.strerror}") from error
-    except (SyntaxError, UnicodeDecodeError) as error:
-        raise BadInputError(f"{path}:{getattr(error, 'lineno', 1)}: not valid Python: {error}") from error
+    except SyntaxError as error:
+        raise BadInputError(f"{path}:{error.lineno or 1}: not valid Python: {error.msg}") from error
+    except ValueError as error:  # not UTF-8, or a null byte
+        raise BadInputError(f"{path}:1: not valid Python: {error}") from error
     for node in tree.body:
         if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "PROBE" for t in node.targets):
             try:
                 literal = ast.literal_eval(node.value)
-            except ValueError as error:
+            except (ValueError, TypeError) as error:
                 raise BadInputError(f"{path}:{node.lineno}: PROBE must be a literal: {error}") from error
             return _to_info(literal, path, node.lineno)
     raise BadInputError(f"{path}: no `PROBE = {{...}}` at the top level")
@@ -94,11 +109,23 @@ def _to_info(literal: Any, path: Path, line: int) -> ProbeInfo:
             raise refuse(f"lacks the text '{key}'")
     if literal["id"] != path.stem:
         raise refuse(f"is called {literal['id']}, its file {path.stem}")
+    if literal["lifecycle"] not in LIFECYCLES:
+        raise refuse(f"has the lifecycle '{literal['lifecycle']}', known: {', '.join(LIFECYCLES)}")
     if literal["instrument"] not in INSTRUMENTS:
         raise refuse(f"names the instrument '{literal['instrument']}', known: {', '.join(INSTRUMENTS)}")
     unknown = [name for name in literal.get("categories", ()) if name not in CATEGORIES]
     if unknown:
         raise refuse(f"names an unknown category '{unknown[0]}'")
+    devices = tuple(literal.get("devices", DEVICES))
+    if not devices or not set(devices) <= set(DEVICES):
+        raise refuse(f"names no device, or one that is not known: {', '.join(DEVICES)}")
+    scope = literal.get("scope", "target")
+    if scope not in SCOPES:
+        raise refuse(f"has the scope '{scope}', known: {', '.join(SCOPES)}")
+    if (scope == "source") != (literal["instrument"] == SOURCE_INSTRUMENT):
+        raise refuse(f"reads source with '{SOURCE_INSTRUMENT}' and nothing else: scope source, that instrument")
+    if scope == "source" and literal.get("contracts"):
+        raise refuse("reads source: only a target has contracts")
     try:
         return ProbeInfo(
             version=int(literal["version"]),
@@ -110,6 +137,8 @@ def _to_info(literal: Any, path: Path, line: int) -> ProbeInfo:
             units=dict(literal["measurements"]),
             policy=dict(literal.get("policy", {})),
             path=path,
+            devices=devices,
+            scope=scope,
             **{key: literal[key] for key in _TEXT_KEYS},
         )
     except (KeyError, ValueError, TypeError) as error:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from auditkit.model.enums import DeviceChoice, Evidence, Outcome, Reason, Severity
+from auditkit.model.enums import DeviceChoice, Evidence, Outcome, Reason
 from auditkit.model.measurement import Location, Measurement
 from auditkit.model.probe import ProbeInfo
 from auditkit.model.run import ProbeResult, fingerprint
 from auditkit.model.target import Target
-from auditkit.probing.catalog import load_module
 from auditkit.probing.excerpts import cut_excerpt
+from auditkit.probing.judging import JudgingFailedError, judge
 
 DEFAULT_TIME_LIMIT_S = 120.0
 
@@ -80,6 +80,13 @@ def make_result(
     def without_answer(outcome: Outcome, reason: Reason | None, message: str, **more: Any) -> ProbeResult:
         return ProbeResult(outcome=outcome, reason=reason, message=message, **common, **more)
 
+    contract = run.plan["contract"] if run.plan is not None else None
+    if contract is not None and contract not in [known.value for known in probe.contracts]:
+        text = f"the probe does not cover the contract {contract}"
+        return without_answer(Outcome.NOT_APPLICABLE, None, text)
+    if device not in probe.devices:
+        text = f"it can be answered on {' or '.join(probe.devices)} alone; asked on {device}"
+        return without_answer(Outcome.UNAVAILABLE, Reason.NO_DEVICE, text)
     if device == "cuda" and run.environment and not run.environment.get("cuda"):
         return without_answer(Outcome.UNAVAILABLE, Reason.NO_DEVICE, "there is no CUDA device on this machine")
     if run.load_failure:
@@ -88,10 +95,6 @@ def make_result(
     if run.plan is None or job is None:
         reason, text = run.plan_failure or (Reason.PROTOCOL, "the worker ended before this probe ran")
         return without_answer(Outcome.ERROR, reason, text)
-    contract = run.plan["contract"]
-    if contract not in [known.value for known in probe.contracts]:
-        text = f"the probe does not cover the contract {contract}"
-        return without_answer(Outcome.NOT_APPLICABLE, None, text)
     return _judged(probe, job, common, without_answer, setting)
 
 
@@ -124,19 +127,17 @@ def _judged(
         return without_answer(Outcome.ERROR, Reason.PROTOCOL, "the probe measured nothing", **more)
     policy = {**probe.policy, **setting.policy.get(probe.id, {})}
     try:
-        verdict = load_module(probe).judge(measurements, policy)
-        outcome = Outcome(verdict["outcome"])
-    except Exception as error:
-        text = f"judging failed: {type(error).__name__}: {error}"
-        return without_answer(Outcome.ERROR, Reason.EXCEPTION, text, **more)
-    reproduced = outcome is Outcome.REPRODUCED
+        verdict = judge(probe, measurements, policy)
+    except JudgingFailedError as error:
+        return without_answer(Outcome.ERROR, Reason.EXCEPTION, f"judging failed: {error}", **more)
+    reproduced = verdict.outcome is Outcome.REPRODUCED
     if not reproduced:
         more.update(location=None, excerpt=None)
     return ProbeResult(
-        outcome=outcome,
-        message=verdict["message"],
-        severity=Severity(verdict.get("severity") or probe.severity) if reproduced else None,
-        law=verdict.get("law", ""),
+        outcome=verdict.outcome,
+        message=verdict.message,
+        severity=(verdict.severity or probe.severity) if reproduced else None,
+        law=verdict.law,
         evidence=_evidence(measurements),
         **common,
         **more,

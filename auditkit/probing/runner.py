@@ -17,7 +17,7 @@ from auditkit.probing.sandbox import Worker, WorkerEnd, make_request
 from auditkit.probing.worker.families import signal_name
 
 PLAN_JOB = "plan"
-_TRAFFIC = ("syncs", "launches")
+_TRAFFIC = ("syncs", "launches", "devices", "transfers")
 
 
 Progress = Callable[[str, str], None]
@@ -31,7 +31,7 @@ def run_target(
     `progress(target, probe)` is called as each probe starts.
     """
     run = TargetRun()
-    devices = {probe.id: _device_for(probe, setting.device) for probe in probes}
+    devices = {probe.id: device_for(probe, setting.device) for probe in probes}
     jobs = _collect(target, probes, devices, setting, run, progress)
     _again_on_cpu(target, probes, devices, jobs, setting, run)
     for probe in probes:
@@ -39,11 +39,13 @@ def run_target(
     return run
 
 
-def _device_for(probe: ProbeInfo, choice: DeviceChoice) -> str:
+def device_for(probe: ProbeInfo, choice: DeviceChoice) -> str:
     """Without a GPU, traffic is simulated and everything else runs on the CPU; `cuda` is settled at `hello`."""
-    if choice is DeviceChoice.AUTO:
-        return "simulated" if probe.instrument in _TRAFFIC else "cpu"
-    return choice.value
+    if choice is not DeviceChoice.AUTO:
+        return choice.value
+    if probe.instrument in _TRAFFIC or "cpu" not in probe.devices:
+        return "simulated" if "simulated" in probe.devices else "cuda"
+    return "cpu"
 
 
 def _collect(
@@ -57,7 +59,8 @@ def _collect(
     """Run the plan and the probes in forks of one import, or, where that may not fork, each with its own import."""
     jobs = {PLAN_JOB: {"id": PLAN_JOB, "kind": "plan"}}
     for probe in probes:
-        jobs[probe.id] = _job(probe, devices[probe.id], setting)
+        if devices[probe.id] in probe.devices:
+            jobs[probe.id] = _job(probe, devices[probe.id], setting)
 
     def settle(has_cuda: bool) -> None:
         """`auto` is `cuda` where the worker finds one; the worker decides the same for itself."""
@@ -68,12 +71,14 @@ def _collect(
     if fork_refusal:
         run.notes.append(f"{target.call}: {fork_refusal}; each probe ran in a fresh process")
         collected, _ = _one_worker(target, list(jobs.values()), setting, run, True, progress, settle)
-    _note_plan(run, collected.get(PLAN_JOB))
+    _note_plan(target.call, run, collected.get(PLAN_JOB))
     return collected
 
 
-def _note_plan(run: TargetRun, job: Job | None) -> None:
-    """Why there is no plan: what the search said, or how its process ended."""
+def _note_plan(call: str, run: TargetRun, job: Job | None) -> None:
+    """What the plan filled in by itself; or why there is none: what the search said, or how its process ended."""
+    for name, value in (run.plan or {}).get("filled", {}).items():
+        run.notes.append(f"{call}: {name} was given as {value}; another value: --argument {name}=VALUE")
     failure = job.failure if job is not None else None
     if run.plan is None and failure is not None:
         run.plan_failure = (Reason(failure["reason"]), str(failure["message"]))
@@ -198,7 +203,8 @@ def _again_on_cpu(
     if setting.device is not DeviceChoice.AUTO or run.plan is None:
         return
     failed = {probe.id: _simulation_failure(devices[probe.id], jobs.get(probe.id)) for probe in probes}
-    again = [dict(_job(probe, "cpu", setting), plan=run.plan) for probe in probes if failed[probe.id]]
+    on_cpu = [probe for probe in probes if failed[probe.id] and "cpu" in probe.devices]
+    again = [dict(_job(probe, "cpu", setting), plan=run.plan) for probe in on_cpu]
     if not again:
         return
     collected, _ = _one_worker(target, again, setting, run, True, None, _keep_devices)

@@ -2,40 +2,36 @@
 
 from __future__ import annotations
 
-import contextlib
-import datetime
-import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import repeat
 from pathlib import Path
 
-import auditkit
 from auditkit.assets import bundled_dir
 from auditkit.errors import AuditkitError, ExitCode, NothingMeasuredError, TargetNotLoadedError
-from auditkit.model.enums import Contract, DeviceChoice, Outcome, Severity, Takes
+from auditkit.model.enums import DeviceChoice, Outcome, Severity
 from auditkit.model.probe import ProbeInfo
-from auditkit.model.run import Environment, ProbeResult, Run, TargetReading, fingerprint
+from auditkit.model.run import ProbeResult, Run
 from auditkit.model.target import Target
-from auditkit.probing.catalog import load_catalog, select
-from auditkit.probing.checkout import OpenCheckout, import_roots, open_checkout, parse_checkout
-from auditkit.probing.results import DEFAULT_TIME_LIMIT_S, Setting, TargetRun
-from auditkit.probing.runner import run_target
-from auditkit.rules.severity import judge_severity
-from auditkit.store.config import Config
+from auditkit.probing.catalog import load_catalog, read_probe, select
+from auditkit.probing.causes import with_causes
+from auditkit.probing.checkout import OpenCheckout, choose_interpreter, import_roots, open_checkout, parse_checkout
+from auditkit.probing.results import DEFAULT_TIME_LIMIT_S, Setting
+from auditkit.store.config import Config, find_config
 from auditkit.store.repository import Repository
 from auditkit.workflows.filing import Paperwork, file_run
-from auditkit.workflows.targets import find_targets
-
-PARALLEL_TARGETS = 2
+from auditkit.workflows.matrix import ArmRequest, combine
+from auditkit.workflows.measuring import Progress, Questions, measure, run_id
+from auditkit.workflows.source_audit import SourceQuestions, SourceScope, read_source, source_environment
+from auditkit.workflows.targets import find_targets, first_candidate
 
 
 @dataclass(frozen=True)
 class AuditRequest:
     """What to audit and where findings go; None takes the configuration's word, then the default.
 
-    `tickets` of None files nothing. `command` is what the user typed, for the tickets' appendix.
+    `tickets` of None files nothing. `command` is what the user typed, for the tickets' appendix. `arms`
+    are the interpreters and devices to run on, in the place of `python` and `device`. `whole_source` lets
+    source probes ask about every module, not only about those that deal with gradients.
     """
 
     checkout: str
@@ -50,15 +46,8 @@ class AuditRequest:
     agent: str | None = None
     command: str = ""
     label: str | None = None
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Told what is going on; every call may come from another thread."""
-
-    targets_known: Callable[[Sequence[Target], int], None] = lambda *_: None
-    trying: Callable[[str], None] = lambda *_: None
-    probe_started: Callable[[str, str], None] = lambda *_: None
+    arms: tuple[ArmRequest, ...] = ()
+    whole_source: bool = False
 
 
 def specimen_dir() -> Path:
@@ -69,8 +58,9 @@ def specimen_dir() -> Path:
 def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
     """Run the probes on every target of the checkout, judge them, and file a ticket for each finding.
 
-    Raises BadInputError, NothingMeasuredError or StoreConflictError before anything is measured, where
-    that can be known. A target that cannot be loaded is an `error` result, not an exception.
+    Source probes read the checkout after that, and answer where it has no target, too. Raises
+    BadInputError, NothingMeasuredError or StoreConflictError before anything is measured, where that can
+    be known. A target that cannot be loaded is an `error` result, not an exception.
     """
     progress = progress or Progress()
     catalog = load_catalog(request.config.probes_dir)
@@ -78,16 +68,65 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
     repository = Repository(request.tickets) if request.tickets is not None else None
     if repository is not None:
         repository.ensure_writable()
-    with open_checkout(request.checkout, request.python or request.config.python) as opened:
-        setting = _setting(request, opened, probes)
-        targets, notes = _targets(request, opened, setting, progress)
-        progress.targets_known(targets, len(probes))
-        runs = list(_run_all(targets, probes, setting, progress))
-    environment = _environment(request, opened, setting, runs)
-    results = _judged(runs, targets, request.config.severity, {probe.id: probe for probe in probes})
-    readings = tuple(map(_reading, targets, runs, repeat(not (request.targets or request.config.targets))))
-    run = Run(_run_id(), environment, results, readings, (*opened.notes, *notes, *_run_notes(runs)))
+    arms = request.arms or (ArmRequest(request.python, request.device),)
+    asked = [probe for probe in probes if probe.scope == "target"]
+    python = (arms[0].python or request.config.python) if asked else None
+    with open_checkout(request.checkout, python) as opened:
+        run, failure = _measured(request, arms, opened, asked, progress)
+        questions = _source_questions(request, [probe for probe in probes if probe.scope == "source"], run)
+        answers = read_source(questions, opened, progress.reading)
+        if failure is not None and not answers.are_any:
+            raise failure
+        run = replace(run, results=with_causes((*run.results, *answers.results), opened.path))
+    run = replace(run, notes=(*opened.notes, *run.notes, *answers.notes))
     return run if repository is None else file_run(run, repository, _paperwork(request, probes))
+
+
+def _measured(
+    request: AuditRequest,
+    arms: Sequence[ArmRequest],
+    opened: OpenCheckout,
+    probes: Sequence[ProbeInfo],
+    progress: Progress,
+) -> tuple[Run, AuditkitError | None]:
+    """What the probes said of the targets; and, where no target can be fed, the error that says so.
+
+    The likeliest candidate is then asked all the same: every probe has a result that says why there is no
+    answer. A run without probes is of the source alone: it starts no interpreter.
+    """
+    label = request.label or request.checkout
+    if not probes:
+        return Run(run_id(), source_environment(label, opened), ()), None
+    settings = _settings(request, arms, opened, probes)
+    failure = None
+    try:
+        targets, notes = _targets(request, opened, settings, progress)
+    except (NothingMeasuredError, TargetNotLoadedError) as error:
+        failure, notes = error, (error.message,)
+        candidate = first_candidate(opened, request.config.import_roots)
+        if candidate is None:
+            return Run(run_id(), source_environment(label, opened), (), notes=notes), failure
+        targets = (candidate,)
+    progress.targets_known(targets, len(probes) * len(settings))
+    found = not (request.targets or request.config.targets)
+    questions = Questions(targets, probes, request.config.severity, label, found)
+    runs = [measure(questions, opened, setting, progress) for setting in settings]
+    run = runs[0] if len(runs) == 1 else combine(runs, [setting.device for setting in settings])
+    return replace(run, notes=(*notes, *run.notes)), failure
+
+
+def _source_questions(request: AuditRequest, probes: Sequence[ProbeInfo], run: Run) -> SourceQuestions:
+    """Targets named on the command line are the question; else the whole checkout or what deals with gradients."""
+    scope = SourceScope.WHOLE if request.whole_source else SourceScope.GRADIENTS
+    return SourceQuestions(
+        probes=probes,
+        scope=SourceScope.TARGETS if request.targets else scope,
+        targets=request.targets or [*request.config.targets, *(reading.target for reading in run.targets)],
+        import_roots=request.config.import_roots,
+        policy=request.config.policy,
+        severity=request.config.severity,
+        time_limit_s=request.time_limit_s,
+    )
 
 
 def _paperwork(request: AuditRequest, probes: Sequence[ProbeInfo]) -> Paperwork:
@@ -98,145 +137,93 @@ def _paperwork(request: AuditRequest, probes: Sequence[ProbeInfo]) -> Paperwork:
         agent=request.agent or request.config.agent,
         source=spec.text.removesuffix(f"@{spec.revision}") if spec.revision else spec.text,
         command=request.command,
+        asked_as={read_probe(Path(name)).id: name for name in request.probes if name.endswith(".py")},
+        options=_config_words(request.config, spec.directory),
     )
+
+
+def _config_words(config: Config, directory: Path) -> tuple[str, ...]:
+    """The option that names the configuration, unless it is the checkout's own, which is read anyway."""
+    own = find_config(directory)
+    if config.path is None or (own is not None and own.samefile(config.path)):
+        return ()
+    return ("--config", str(config.path))
+
+
+_EXIT_ORDER = (ExitCode.FINDINGS, ExitCode.TARGET_NOT_LOADED, ExitCode.NOTHING_MEASURED, ExitCode.OK)
 
 
 def exit_code(run: Run, fail_on: Severity = Severity.P4) -> ExitCode:
     """What a finished run says to the shell. An error or a missing device is never a pass.
 
     Findings at or above `fail_on` come first; then a target that could not be loaded; then any probe that
-    ended in an error, or a run in which nothing was measured.
+    ended in an error, or a run in which nothing was measured. Reading the source is no measuring of
+    targets. Of several arms, the one counts whose code comes first in that order.
     """
-    outcomes = {result.outcome for result in run.results}
+    if run.matrix:
+        read = tuple(result for result in run.results if result.is_of_source)
+        arms = [replace(arm.run, results=(*arm.run.results, *read)) for arm in run.matrix]
+        return min((exit_code(arm, fail_on) for arm in arms), key=_EXIT_ORDER.index)
     if any(result.severity and result.severity.at_least(fail_on) for result in run.results):
         return ExitCode.FINDINGS
     if not all(result.loaded for result in run.results):
         return ExitCode.TARGET_NOT_LOADED
-    if Outcome.ERROR in outcomes or not outcomes & {Outcome.REPRODUCED, Outcome.NOT_REPRODUCED}:
+    if any(result.outcome is Outcome.ERROR for result in run.results) or not _has_answer(run):
         return ExitCode.NOTHING_MEASURED
     return ExitCode.OK
 
 
-def _setting(request: AuditRequest, opened: OpenCheckout, probes: Sequence[ProbeInfo]) -> Setting:
+def _about_targets(run: Run) -> list[ProbeResult]:
+    """The results of probes that were asked about targets; those of the source where none were."""
+    return [result for result in run.results if not result.is_of_source] or list(run.results)
+
+
+def _has_answer(run: Run) -> bool:
+    return any(result.outcome in (Outcome.REPRODUCED, Outcome.NOT_REPRODUCED) for result in _about_targets(run))
+
+
+def _settings(
+    request: AuditRequest, arms: Sequence[ArmRequest], opened: OpenCheckout, probes: Sequence[ProbeInfo]
+) -> list[Setting]:
+    """One for each arm. Raises BadInputError for an interpreter that is not there."""
     policy = {probe.id: {k: v for k, v in request.config.policy.items() if k in probe.policy} for probe in probes}
-    return Setting(
-        checkout=opened.path,
-        interpreter=str(opened.interpreter),
-        import_roots=import_roots(opened.path, request.config.import_roots),
-        device=request.device,
-        time_limit_s=request.time_limit_s,
-        policy=policy,
-    )
+    settings = {}
+    for arm in arms:
+        interpreter, _ = choose_interpreter(opened.source, arm.python or request.config.python)
+        settings[interpreter, arm.device] = Setting(
+            checkout=opened.path,
+            interpreter=str(interpreter),
+            import_roots=import_roots(opened.path, request.config.import_roots),
+            device=arm.device,
+            time_limit_s=request.time_limit_s,
+            policy=policy,
+        )
+    return list(settings.values())
 
 
 def _targets(
-    request: AuditRequest, opened: OpenCheckout, setting: Setting, progress: Progress
+    request: AuditRequest, opened: OpenCheckout, settings: Sequence[Setting], progress: Progress
 ) -> tuple[tuple[Target, ...], tuple[str, ...]]:
     named = request.targets or request.config.targets
     if named:
         return tuple(named), ()
-    found = find_targets(opened, setting, request.config.import_roots, progress.trying)
+    found = find_targets(opened, settings[0], request.config.import_roots, progress.trying, settings[1:])
     return found.targets, found.notes
 
 
-def _run_all(
-    targets: Sequence[Target], probes: Sequence[ProbeInfo], setting: Setting, progress: Progress
-) -> Iterator[TargetRun]:
-    """Two targets at a time: counts do not change under load, and no time is measured."""
-
-    def one(target: Target) -> TargetRun:
-        return run_target(target, probes, setting, progress.probe_started)
-
-    pool = ThreadPoolExecutor(max_workers=PARALLEL_TARGETS)
-    try:
-        yield from pool.map(one, targets)
-    except BaseException:
-        setting.cancelled.set()  # Ctrl-C: the workers are ended now, not at their time limit
-        raise
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+def load_failures(run: Run) -> list[AuditkitError]:
+    """What to complain of: of a run, and of each arm, in which nothing could be loaded or measured."""
+    if run.matrix:
+        failures = [(arm.label, _load_failure(arm.run)) for arm in run.matrix]
+        return [type(failure)(f"{label}: {failure.message}") for label, failure in failures if failure]
+    failure = _load_failure(run)
+    return [failure] if failure else []
 
 
-def _reading(target: Target, run: TargetRun, found: bool) -> TargetReading:
-    """The target with what its plan found out, where there is one."""
-    if run.plan is None:
-        return TargetReading(target, found=found)
-    plan = run.plan
-    learnt = replace(
-        target,
-        contract=Contract(plan["contract"]),
-        takes=Takes(plan["feed"]["takes"]),
-        setup=plan["feed"]["setup"] or target.setup,
-    )
-    roles = {role: entry["path"] for role, entry in plan["roles"].items()}
-    return TargetReading(learnt, roles, plan["answer_kind"], found)
-
-
-def _environment(
-    request: AuditRequest, opened: OpenCheckout, setting: Setting, runs: Sequence[TargetRun]
-) -> Environment:
-    said = next((run.environment for run in runs if run.environment), {})
-    devices = {result.device for run in runs for result in run.results if result.measurements}
-    device = "cuda" if "cuda" in devices else "cpu"
-    if devices == {"simulated"}:
-        device = "simulated"
-    return Environment(
-        checkout=request.label or request.checkout,
-        # The bundled specimen is part of auditkit: its version says which one it is.
-        revision="" if request.label else opened.revision,
-        dirty=False if request.label else opened.dirty,
-        python=str(said.get("python", "")),
-        torch=str(said.get("torch", "")),
-        device=device,
-        device_name=str(said.get("device_name") or _processor_name()),
-        interpreter=setting.interpreter,
-        platform=str(said.get("platform", "")),
-        auditkit=auditkit.__version__,
-    )
-
-
-def _processor_name() -> str:
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return "CPU"
-
-
-def _judged(
-    runs: Sequence[TargetRun],
-    targets: Sequence[Target],
-    overrides: Mapping[str, Severity],
-    probes: Mapping[str, ProbeInfo],
-) -> tuple[ProbeResult, ...]:
-    """All results, with the policy's severity and, where one function is two targets, an ordinal."""
-    judged = []
-    seen: dict[str, int] = {}
-    for run, target in zip(runs, targets, strict=True):
-        ordinal = seen.get(target.call, 0)
-        seen[target.call] = ordinal + 1
-        for result in run.results:
-            severity = judge_severity(probes[result.probe].severity, overrides, result)
-            print_ = fingerprint(result.probe, target.call, ordinal)
-            judged.append(replace(result, severity=severity, fingerprint=print_))
-    return tuple(judged)
-
-
-def _run_notes(runs: Sequence[TargetRun]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(note for run in runs for note in run.notes))
-
-
-def _run_id() -> str:
-    now = datetime.datetime.now(datetime.UTC)
-    return f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
-
-
-def load_failure(run: Run) -> AuditkitError | None:
-    """The error to show where no target could be loaded at all, or nothing could be measured."""
-    if not run.results:
+def _load_failure(run: Run) -> AuditkitError | None:
+    results = _about_targets(run)
+    if not results:
         return NothingMeasuredError("no probe ran")
-    if not any(result.loaded for result in run.results):
-        return TargetNotLoadedError(run.results[0].message)
-    if not any(result.outcome in (Outcome.REPRODUCED, Outcome.NOT_REPRODUCED) for result in run.results):
-        return NothingMeasuredError(f"nothing was measured: {run.results[0].message}")
-    return None
+    if not any(result.loaded for result in results):
+        return TargetNotLoadedError(results[0].message)
+    return None if _has_answer(run) else NothingMeasuredError(f"nothing was measured: {results[0].message}")

@@ -28,7 +28,8 @@ def read_configuration(explicit: Path | None, checkout: str | Path | None) -> Co
 def find_probes(config: Path | None, names: Sequence[str] = ()) -> list[ProbeInfo]:
     """The named probes, of ours and of the configuration's folders; all of them where none is named.
 
-    Raises BadInputError with the nearest names for one that is not known.
+    Without `config` the current folder's auditkit.yaml is read, if it has one. Raises BadInputError with
+    the nearest names for one that is not known.
     """
-    catalog = load_catalog(read_configuration(config, None).probes_dir)
+    catalog = load_catalog(read_configuration(config, ".").probes_dir)
     return select(catalog, names) if names else list(catalog.values())

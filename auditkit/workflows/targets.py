@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
 
 from auditkit.errors import NothingMeasuredError, TargetNotLoadedError
 from auditkit.model.enums import Reason
@@ -31,15 +33,20 @@ def find_targets(
     setting: Setting,
     configured_roots: Sequence[str] = (),
     progress: Callable[[str], None] | None = None,
+    others: Sequence[Setting] = (),
 ) -> FoundTargets:
-    """Read the checkout for collectors and try each of them.
+    """Read the checkout for collectors and try each of them, also in the interpreters of `others`.
 
-    Of several ways to call one function (a flag that returns more) the one with the richest answer is
-    audited. Raises NothingMeasuredError where no candidate can be fed, with the
-    reasons, and TargetNotLoadedError where none can even be imported.
+    A candidate that can be fed in one interpreter is a target in all. Of several ways to call one
+    function (a flag that returns more) the one with the richest answer is audited. Raises
+    NothingMeasuredError where no candidate can be fed, with the reasons, and TargetNotLoadedError where
+    none can even be imported.
     """
     found = discover(opened.path, configured_roots)
-    trials = tuple(try_candidates(found.candidates, setting, progress))
+    candidates = [each for each in found.candidates if not is_specimen(opened.path, each.file)]
+    interpreters = {each.interpreter: each for each in (setting, *others)}
+    everywhere = [try_candidates(candidates, each, progress) for each in interpreters.values()]
+    trials = tuple(_best_of(tried) for tried in zip(*everywhere, strict=True))
     best: dict[str, Trial] = {}
     for trial in trials:
         if trial.works and _richness(trial) > _richness(best.get(trial.target.call)):
@@ -53,6 +60,32 @@ def find_targets(
         raise error(_nothing_found(found, notes), "name one: --target package.module:function")
     targets = tuple(name_target(trial.target, best) for trial in best.values())
     return FoundTargets(targets, trials, found, tuple(notes))
+
+
+def first_candidate(opened: OpenCheckout, configured_roots: Sequence[str] = ()) -> Target | None:
+    """The likeliest collector of a checkout, whether or not it can be fed; None where there is none."""
+    candidates = discover(opened.path, configured_roots).candidates
+    return next((each.as_target() for each in candidates if not is_specimen(opened.path, each.file)), None)
+
+
+def is_specimen(checkout: Path, file: str) -> bool:
+    """Whether a file lies in a folder `specimens` beside probes: a defect that is there on purpose.
+
+    Not where the checkout itself is a specimen: then it is what was asked about.
+    """
+    folders = PurePosixPath(file).parts[:-1]
+    places = (checkout.joinpath(*folders[:depth]) for depth, name in enumerate(folders) if name == "specimens")
+    return any(map(_holds_probes, places))
+
+
+def _holds_probes(folder: Path) -> bool:
+    files = (path for path in folder.glob("*.py") if path.is_file())
+    return any(re.search(rb"^PROBE = \{", path.read_bytes(), re.MULTILINE) for path in files)
+
+
+def _best_of(tried: Sequence[Trial]) -> Trial:
+    """Of one candidate's trials in several interpreters: the first that works, else the first."""
+    return next((trial for trial in tried if trial.works), tried[0])
 
 
 def _richness(trial: Trial | None) -> tuple[int, int]:

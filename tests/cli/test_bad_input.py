@@ -84,7 +84,11 @@ REFUSED = {
         "no probe is called 'syncs_grow_with_tensor'",
         "did you mean syncs_grow_with_tensors",
     ),
-    "unknown probe, a part of its name": ("probe show syncs", BAD_INPUT, "did you mean syncs_grow_with_tensors"),
+    "unknown probe, a part of its name": (
+        "probe show syncs",
+        BAD_INPUT,
+        "did you mean sync_in_loop, syncs_grow_with_tensors",
+    ),
     "no such probe file": ("probe run mine.py --checkout plain", BAD_INPUT, "mine.py: No such file or directory"),
     "unknown device": ("audit plain --device cpux", BAD_INPUT, "no such device: 'cpux'", "did you mean cpu, cuda?"),
     "hopeless device": ("audit plain --device 7", BAD_INPUT, "hint: one of auto, cuda, cpu, simulated"),
@@ -215,10 +219,22 @@ def test_an_interpreter_without_torch_is_named(workspace: Path) -> None:
         assert ended.code == NOT_LOADED
         assert "torch" in ended.stderr.partition("error: ")[2]
         assert str(python) in ended.stderr
-    for line in (f"audit plain --python {python}", f"init plain --python {python}"):
-        ended = run_in(workspace, line)
-        assert (ended.code, ended.stdout) == (NOT_LOADED, "")
-        assert "torch" in ended.stderr
+    ended = run_in(workspace, f"init plain --python {python}")
+    assert (ended.code, ended.stdout) == (NOT_LOADED, "")
+    assert "torch" in ended.stderr
+
+
+def test_without_torch_the_source_is_read_and_the_rest_is_an_error(workspace: Path) -> None:
+    """An audit that finds its targets by reading: what source probes found counts, and what could not run is named."""
+    venv.create(workspace / "bare", with_pip=False)
+    ended = auditkit("audit", "plain", "--python", workspace / "bare" / "bin" / "python", "--json", cwd=workspace)
+    results = json.loads(ended.stdout)["results"]
+    assert {(result["outcome"], result["reason"]) for result in results if result["device"] != "source"} == {
+        ("error", "no_torch")
+    }
+    assert "reproduced" in {result["outcome"] for result in results if result["device"] == "source"}
+    assert ended.code == 1
+    assert "torch" in ended.stderr.partition("error: ")[2]
 
 
 def test_an_empty_folder_is_told_from_a_checkout(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_tickets_are_numbered_worst_first_and_found_again(tmp_path: Path):
 
 
 def test_one_function_as_two_targets_has_two_fingerprints(tmp_path: Path):
-    """The second gets an ordinal, and a ticket of its own."""
+    """The second gets an ordinal; one statement is one cause, so they share a ticket."""
     target = Target("gradmon.defective:squared_sum_norm", name="a")
     probes = ("norm_overflows_on_finite_grads",)
     run = audit(_request(tmp_path / "tickets", targets=(target, replace(target, name="b")), probes=probes))
@@ -81,7 +81,10 @@ def test_one_function_as_two_targets_has_two_fingerprints(tmp_path: Path):
         "norm_overflows_on_finite_grads/1/gradmon.defective:squared_sum_norm",
         "norm_overflows_on_finite_grads/1/gradmon.defective:squared_sum_norm#1",
     ]
-    assert [result.ticket for result in run.results] == ["B1-PT-01", "B1-PT-02"]
+    assert [(result.ticket, result.ticket_action) for result in run.results] == [
+        ("B1-PT-01", "created"),
+        ("B1-PT-01", "joined"),
+    ]
 
 
 def test_the_configurations_severity_wins(tmp_path: Path):

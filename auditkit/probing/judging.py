@@ -1,0 +1,114 @@
+"""A probe's verdict on its measurements: ours judge in this process, anybody else's in one of their own.
+
+Judging runs the probe's file. One that comes with an audited checkout may hang, end its process, print, or
+reach for our modules; apart from this process it can spoil its own results and no others.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from auditkit.assets import bundled_dir
+from auditkit.model.enums import Outcome, Severity
+from auditkit.model.measurement import Measurement
+from auditkit.model.probe import ProbeInfo
+from auditkit.probing.catalog import load_module
+
+_ENTRY = Path(__file__).parent / "judge_apart.py"
+# Arithmetic over at most some hundred numbers; starting Python takes most of the time.
+_TIME_LIMIT_S = 20.0
+_ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ")
+
+
+class JudgingFailedError(Exception):
+    """`judge` raised, did not answer, or gave something that is no verdict."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a probe's `judge` says; a severity of None leaves the probe's own."""
+
+    outcome: Outcome
+    message: str
+    severity: Severity | None = None
+    law: str = ""
+
+
+def judge(
+    probe: ProbeInfo,
+    measurements: Sequence[Measurement],
+    policy: Mapping[str, Any],
+    time_limit_s: float = _TIME_LIMIT_S,
+) -> Verdict:
+    """The probe's verdict; the limit is for probes that are not ours. Raises JudgingFailedError."""
+    if is_bundled(probe):
+        try:
+            said = load_module(probe).judge(measurements, policy)
+        except Exception as error:
+            raise JudgingFailedError(f"{type(error).__name__}: {error}") from error
+        return _verdict(said)
+    return _verdict(_judge_apart(probe, measurements, policy, time_limit_s))
+
+
+def is_bundled(probe: ProbeInfo) -> bool:
+    """Whether the probe's file came with auditkit."""
+    return _is_ours(Path(probe.path))
+
+
+@functools.cache
+def _is_ours(path: Path) -> bool:
+    return path.resolve().is_relative_to(bundled_dir("probes").resolve())
+
+
+def _judge_apart(
+    probe: ProbeInfo, measurements: Sequence[Measurement], policy: Mapping[str, Any], time_limit_s: float
+) -> Any:
+    request = {
+        "path": str(Path(probe.path).resolve()),
+        "measurements": [measurement.to_json() for measurement in measurements],
+        "policy": dict(policy),
+    }
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-B", str(_ENTRY)],
+            input=json.dumps(request).encode("utf-8"),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
+            timeout=time_limit_s,
+            start_new_session=True,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise JudgingFailedError(f"no verdict within {time_limit_s:g} s") from None
+    try:
+        answer = json.loads(done.stdout)
+    except ValueError:
+        raise JudgingFailedError(f"the process ended with status {done.returncode} and without a verdict") from None
+    if "error" in answer:
+        raise JudgingFailedError(str(answer["error"]))
+    return answer["verdict"]
+
+
+def _verdict(said: Any) -> Verdict:
+    try:
+        severity = said.get("severity")
+        verdict = Verdict(
+            outcome=Outcome(said["outcome"]),
+            message=said["message"],
+            severity=Severity(severity) if severity else None,
+            law=said.get("law", ""),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise JudgingFailedError(f"no verdict, but {said!r}: {type(error).__name__}: {error}") from error
+    if not isinstance(verdict.message, str) or not verdict.message or not isinstance(verdict.law, str):
+        raise JudgingFailedError(f"a verdict needs a message as text: {said!r}")
+    return verdict

@@ -1,0 +1,197 @@
+"""Where the time of an audit goes: the whole catalogue on one target, and the bundled specimen.
+
+    python benchmarks/catalogue.py
+    python benchmarks/catalogue.py --page       # only rewrite the page from the results
+
+Writes benchmarks/results/catalogue.json and docs/evidence/speed.md. Each command runs in a child of its own,
+so that its processor time is its own; the worker's phases are read off the times at which its messages come.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results" / "catalogue.json"
+PAGE = ROOT / "docs" / "evidence" / "speed.md"
+SPECIMEN = ROOT / "probes" / "specimens" / "gradient_monitoring"
+TARGETS = ("squared-sum-norm", "concatenated-quality", "sound-quality", "sound-health-async")
+"""One target for each of: a norm, the most memory, the most fields, and two steps with the most counting."""
+
+_COMMAND_LIMIT_S, _SPECIMEN_LIMIT_S = 60.0, 300.0
+
+
+def audit_cost(words: Sequence[str]) -> dict[str, Any]:
+    """Run one audit in a child: wall and processor seconds, and the seconds of every probe."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "auditkit", *words, "--json"]
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        load, started = os.getloadavg()[0], time.monotonic()
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        wall_s = time.monotonic() - started
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if not done.stdout:
+        raise SystemExit(f"{words}: exit {done.returncode}\n{done.stderr}")
+    document = json.loads(done.stdout)
+    probes: dict[str, list[float]] = {}
+    for result in document["results"]:
+        probes.setdefault(result["probe"], []).append(result["duration_s"])
+    return {
+        "command": " ".join(["auditkit", *words]).replace(str(SPECIMEN), "SPECIMEN"),
+        "wall_s": round(wall_s, 1),
+        "cpu_s": round(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 1),
+        "load_average_before": round(load, 2),
+        "targets": len({result["target"] for result in document["results"]}),
+        "probes": len(probes),
+        "summary": document["summary"],
+        "run": {key: document["run"][key] for key in ("torch", "python", "device", "device_name")},
+        "probe_s": {probe: round(sum(seconds), 2) for probe, seconds in sorted(probes.items())},
+        "slowest_s": {probe: round(max(seconds), 2) for probe, seconds in sorted(probes.items())},
+    }
+
+
+def worker_phases(target_name: str) -> dict[str, float]:
+    """The seconds of one worker before its first probe: start, torch and what the probes share, target, plan."""
+    from auditkit.probing.sandbox import Worker, make_request
+    from auditkit.store.config import read_config
+
+    (target,) = (target for target in read_config(SPECIMEN / "auditkit.yaml").targets if target.name == target_name)
+    jobs = [{"id": "plan", "kind": "plan"}]
+    request = make_request(target, SPECIMEN, (SPECIMEN,), jobs, 60.0, auto_device=True)
+    last = time.monotonic()
+    phases: dict[str, float] = {}
+    names = {"begun": "start Python", "hello": "import torch", "loaded": "import the target", "end": "find the plan"}
+    for message in Worker(sys.executable, request, 60.0).messages():
+        now = time.monotonic()
+        if message["type"] in names:
+            phases[names[message["type"]]] = round(now - last, 2)
+            last = now
+    return phases
+
+
+def selfchecks() -> dict[str, float]:
+    """The seconds that each instrument's check on its toy takes, on each device, in a fork of one worker."""
+    from auditkit.probing.examine import DEVICES
+    from auditkit.probing.sandbox import Worker, make_request
+
+    instruments = _instruments()
+    jobs = [
+        {"id": f"{instrument}/{device}", "kind": "selfcheck", "instrument": instrument, "device": device}
+        for instrument in instruments
+        for device in DEVICES
+        if device != "cuda"
+    ]
+    started, job = 0.0, ""
+    seconds: dict[str, float] = {}
+    failed: set[str] = set()
+    with tempfile.TemporaryDirectory() as nowhere:
+        request = make_request(None, Path(nowhere), (), jobs, 60.0)
+        for message in Worker(sys.executable, request, 60.0).messages():
+            if message["type"] == "start":
+                started, job = time.monotonic(), message["job"]
+            elif message["type"] == "failed":
+                failed.add(job)
+            elif message["type"] == "end" and message["status"] == "ok" and job not in failed:
+                seconds[job] = round(time.monotonic() - started, 2)
+    return seconds
+
+
+def _instruments() -> list[str]:
+    from auditkit.probing.catalog import load_catalog
+
+    return sorted({probe.instrument for probe in load_catalog().values() if probe.instrument not in ("syntax",)})
+
+
+def measure() -> dict[str, Any]:
+    """Every figure of the page, the workers' phases first, while nothing of ours runs."""
+    words = ["audit", str(SPECIMEN), "--tickets", "tickets"]
+    return {
+        "machine": {"cpus": os.cpu_count(), "platform": platform.platform()},
+        "phases": worker_phases(TARGETS[0]),
+        "selfchecks": selfchecks(),
+        "targets": [audit_cost([*words, "--target", name]) for name in TARGETS],
+        "specimen": audit_cost(words),
+    }
+
+
+def page(results: dict[str, Any]) -> str:
+    """docs/evidence/speed.md."""
+    specimen, machine = results["specimen"], results["machine"]
+    run = specimen["run"]
+    lines = [
+        "# What an audit costs",
+        "",
+        "Written by `python benchmarks/catalogue.py`; the figures are in `benchmarks/results/catalogue.json`.",
+        f"{run['device_name']}, {machine['cpus']} cores, no GPU, Python {run['python']}, torch {run['torch']}. Wall "
+        "seconds grow with whatever else the machine does: the load average before each command is shown.",
+        "",
+        f"The catalogue holds {specimen['probes']} probes. SPECIMEN is `probes/specimens/gradient_monitoring`.",
+        "",
+        "| command | targets | wall s | processor s | limit s | load before |",
+        "|---|---|---|---|---|---|",
+        *(_command_row(cost, _COMMAND_LIMIT_S) for cost in results["targets"]),
+        _command_row(specimen, _SPECIMEN_LIMIT_S),
+        "",
+        "## Before the first probe",
+        "",
+        "One worker for each target; torch is imported once in it, and every probe runs in a fork of it "
+        "(`tests/workflows/test_imports_once.py` counts the imports).",
+        "",
+        "| phase | s |",
+        "|---|---|",
+        *(f"| {phase} | {seconds} |" for phase, seconds in results["phases"].items()),
+        "",
+        "## Self-checks",
+        "",
+        "Each probe's instrument reads a known toy in the probe's own process first. Each time is that of one fork.",
+        "",
+        "| instrument / device | s |",
+        "|---|---|",
+        *(f"| {name} | {seconds} |" for name, seconds in results["selfchecks"].items()),
+        "",
+        "## The probes, slowest first",
+        "",
+        f"Seconds over all {specimen['targets']} targets of the specimen, and on the slowest one of them. Two targets "
+        "run side by side.",
+        "",
+        "| probe | all targets s | slowest target s |",
+        "|---|---|---|",
+        *_probe_rows(specimen),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _command_row(cost: dict[str, Any], limit_s: float) -> str:
+    words = cost["command"].replace(" --tickets tickets", "")
+    return (
+        f"| `{words}` | {cost['targets']} | {cost['wall_s']} | {cost['cpu_s']} | {limit_s:g} | "
+        f"{cost['load_average_before']} |"
+    )
+
+
+def _probe_rows(cost: dict[str, Any]) -> list[str]:
+    ordered = sorted(cost["probe_s"].items(), key=lambda item: -item[1])
+    return [f"| `{probe}` | {seconds} | {cost['slowest_s'][probe]} |" for probe, seconds in ordered]
+
+
+def main() -> None:
+    """Measure, unless only the page is asked for, and write it."""
+    if "--page" not in sys.argv:
+        RESULTS.write_text(json.dumps(measure(), indent=1) + "\n", encoding="utf-8")
+    PAGE.write_text(page(json.loads(RESULTS.read_text(encoding="utf-8"))), encoding="utf-8")
+    print(PAGE.read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+"""`--python` and `--device` given several times: one table for people, one document for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from tests.project_files import ROOT, Ended, auditkit
+from tests.second_interpreter import make_interpreter
+
+FINDINGS, NOT_LOADED = 1, 5
+OVERFLOW, LAUNCHES, ASYNC = (
+    "norm_overflows_on_finite_grads", "launches_grow_with_tensors", "async_collect_synchronizes",
+)  # fmt: skip
+COLLECTORS = """
+import sys
+
+import torch
+
+
+def grad_norm(parameters):
+    grads = [p.grad for p in parameters if p.grad is not None]
+    if not grads:
+        return 0.0
+    if "older" in sys.prefix:
+        return sum((g * g).sum() for g in grads).sqrt().item()
+    return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float64))).item()
+"""
+NORM = ("--target", "stats:grad_norm", "--contract", "grad_norm", "--takes", "parameters")
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("checkout")
+    (folder / "stats.py").write_text(COLLECTORS, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pythons(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Two interpreters in which the checkout's collector behaves differently."""
+    folder = tmp_path_factory.mktemp("p")
+    return make_interpreter(folder / "older"), make_interpreter(folder / "newer")
+
+
+def run(checkout: Path, *words: object) -> Ended:
+    probes = [word for probe in (OVERFLOW, LAUNCHES, ASYNC) for word in ("--probe", probe)]
+    return auditkit("audit", checkout, *NORM, *probes, "--tickets", checkout.parent / "tickets", *words)
+
+
+def named(pythons: tuple[Path, Path]) -> list[object]:
+    return [word for python in pythons for word in ("--python", python)]
+
+
+@pytest.fixture(scope="module")
+def for_people(checkout: Path, pythons: tuple[Path, Path]) -> Ended:
+    return run(checkout, *named(pythons))
+
+
+@pytest.fixture(scope="module")
+def document(checkout: Path, pythons: tuple[Path, Path]) -> dict[str, Any]:
+    ended = run(checkout, *named(pythons), "--json")
+    assert (ended.code, ended.stderr) == (FINDINGS, "")
+    loaded: dict[str, Any] = json.loads(ended.stdout)
+    return loaded
+
+
+def test_one_table_shows_what_differs(for_people: Ended, pythons: tuple[Path, Path]) -> None:
+    """A line for each arm of each probe, the differences named once more, nothing cut off by the pipe."""
+    older, newer = (f"torch {arm}" for arm in _labels(for_people))
+    lines = for_people.stdout.splitlines()
+    assert for_people.code == FINDINGS
+    assert (older.endswith(str(pythons[0])), newer.endswith(str(pythons[1]))) == (True, True)
+    row = lines.index(f"  {OVERFLOW}  differs")
+    assert [" ".join(line.split()) for line in lines[row + 1 : row + 3]] == [
+        f"{older} P1 reproduced",
+        f"{newer} not reproduced",
+    ]
+    assert any(line.startswith(f"      {older}: the norm breaks at 1.84e+19") for line in lines)
+    told = " ".join(for_people.stdout.partition("2 of 3 results differ between the arms:")[2].split())
+    assert f"{OVERFLOW} on stats:grad_norm: P1 reproduced with {older}; not reproduced with {newer}" in told
+    assert "  1 not applicable in every arm" in lines
+    assert "1 target, 3 results over 2 arms: 1 not applicable, 2 reproduced" in lines
+    assert "\x1b" not in for_people.stdout
+
+
+def _labels(ended: Ended) -> list[str]:
+    """The arms' names in the first line, without their common `torch `."""
+    heading = ended.stdout.splitlines()[0].partition(": torch ")[2]
+    return heading.partition(", measured on the CPU")[0].split(" and torch ")
+
+
+def test_arms_stand_side_by_side_where_they_fit(checkout: Path) -> None:
+    """Two devices: a heading with a column each, the cells below their heads, within 100 columns."""
+    ended = run(checkout, "--python", sys.executable, "--device", "cpu", "--device", "simulated", "--verbose")
+    lines = ended.stdout.splitlines()
+    (heading,) = (line for line in lines if line.strip().startswith("torch ") and "on simulated" in line)
+    (row,) = (line for line in lines if line.startswith(f"  {LAUNCHES} "))
+    columns = [heading.index("torch "), heading.rindex("torch ")]
+    assert [row[column:].split("  ")[0] for column in columns] == ["not reproduced", "not reproduced"]
+    assert max(len(heading), len(row)) <= 100
+
+
+def test_the_document_holds_every_arm(document: dict[str, Any], pythons: tuple[Path, Path]) -> None:
+    """The old keys speak of all arms, `matrix` holds each one's own run, and the schema knows it all."""
+    schema = json.loads((ROOT / "docs" / "schema" / "run.schema.json").read_text("utf-8"))
+    Draft202012Validator(schema).validate(document)
+    assert [arm["run"]["interpreter"] for arm in document["matrix"]] == [str(python) for python in pythons]
+    assert [[result["outcome"] for result in arm["results"]] for arm in document["matrix"]] == [
+        ["reproduced", "reproduced", "not_applicable"],
+        ["not_reproduced", "not_reproduced", "not_applicable"],
+    ]
+    assert document["summary"] == {
+        "reproduced": 2, "not_reproduced": 0, "not_applicable": 1, "unavailable": 0, "error": 0,
+    }  # fmt: skip
+    overflow = document["results"][0]
+    assert [arm["outcome"] for arm in overflow["arms"]] == ["reproduced", "not_reproduced"]
+    assert overflow["arm"] == document["matrix"][0]["arm"]
+    assert len({result["fingerprint"] for result in document["results"]}) == 3
+
+
+def test_a_program_that_knows_only_the_old_keys_reads_the_truth(document: dict[str, Any]) -> None:
+    """Findings with one ticket each; the message of one that not all arms have names its arm."""
+    overflow = document["results"][0]
+    assert overflow["ticket"]
+    assert f"(P1 reproduced with {overflow['arm']}; not reproduced with " in overflow["message"]
+    assert {"schema_version", "run", "results", "summary"} <= document.keys()
+
+
+def test_one_interpreter_named_twice_changes_nothing(checkout: Path, pythons: tuple[Path, Path]) -> None:
+    """No matrix, and the same text as with the option given once."""
+    words = ["probe", "run", LAUNCHES, "--checkout", checkout, *NORM]
+    once = auditkit(*words, "--python", pythons[0], "--device", "cpu")
+    twice = auditkit(*words, *["--python", pythons[0], "--device", "cpu"] * 2)
+    assert (once.code, once.stdout) == (twice.code, twice.stdout)
+    assert "torch" in once.stdout
+    assert "arms" not in once.stdout
+
+
+def test_an_arm_without_torch_is_said_once(checkout: Path, pythons: tuple[Path, Path]) -> None:
+    """Its column says so, its reason stands once for all probes, and the exit code is the load failure's."""
+    ended = run(checkout, "--python", pythons[1], "--python", "/bin/true")
+    assert ended.code == NOT_LOADED
+    assert ended.stdout.count("is no Python") == 1
+    assert "/bin/true: error (no_interpreter)  3 probes: /bin/true is no Python" in ended.stdout
+    assert ended.stderr.startswith("error: /bin/true: ")
+
+
+def test_measurements_are_a_table_of_dtypes_and_elements(checkout: Path, pythons: tuple[Path, Path]) -> None:
+    """One target: `probe run` shows them; `audit` with --verbose. A boundary that is none is none."""
+    words = ["--checkout", checkout, *NORM, "--python", pythons[0]]
+    shown = auditkit("probe", "run", OVERFLOW, *words)
+    lines = shown.stdout.splitlines()
+    head = lines.index(f"  {OVERFLOW}: breaking_norm by dtype and elements")
+    assert [line.split() for line in lines[head + 1 : head + 5]] == [
+        ["4,096", "1,048,576"],
+        ["float32", "1.845e+19", "1.845e+19"],
+        ["bfloat16", "1.845e+19", "1.845e+19"],
+        ["float16", "256", "256"],
+    ]
+    quiet = auditkit("audit", checkout, *NORM, "--probe", OVERFLOW, "--python", pythons[1])
+    assert "by dtype and elements" not in quiet.stdout
+    verbose = auditkit("audit", checkout, *NORM, "--probe", OVERFLOW, "--python", pythons[1], "--verbose")
+    assert "breaking_norm by dtype and elements" in verbose.stdout

@@ -1,0 +1,81 @@
+"""`auditkit probe new`: what it writes runs at once, through the command line, in a real worker."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from auditkit.probing.catalog import read_probe
+from tests.project_files import auditkit, run_program
+
+OK, FINDINGS, BAD_INPUT = 0, 1, 2
+CLAIM = "norm_is_cut_off"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("mine")
+    ended = auditkit("probe", "new", CLAIM, cwd=folder)
+    assert (ended.code, ended.stderr) == (OK, "")
+    lines = ended.stdout.splitlines()
+    assert [line.partition(" ")[0] for line in lines] == ["wrote"] * 4 + ["1.", "2.", "3."]
+    assert all((folder / line.removeprefix("wrote ")).is_file() for line in lines[:4])
+    return folder
+
+
+def test_its_own_test_passes(place: Path) -> None:
+    """The command of the second step, as it is printed: both specimens, each in a worker of its own."""
+    ended = run_program([sys.executable, "-m", "pytest", "-q", f"probes/tests/test_{CLAIM}.py"], cwd=place)
+    assert (ended.code, ended.stdout.splitlines()[-1].partition(" in ")[0]) == (0, "2 passed"), ended.stdout
+
+
+def test_its_test_can_fail(place: Path, tmp_path: Path) -> None:
+    """With the sound specimen in the defective one's place the same test is red: it judges, and does not nod."""
+    shutil.copytree(place / "probes", tmp_path / "probes")
+    specimens = tmp_path / "probes" / "specimens" / CLAIM
+    (specimens / "defective.py").write_text((specimens / "sound.py").read_text("utf-8"), encoding="utf-8")
+    ended = run_program([sys.executable, "-m", "pytest", "-q", "probes/tests"], cwd=tmp_path)
+    assert ended.code == 1
+    assert "1 failed, 1 passed" in ended.stdout
+
+
+def test_it_runs_alone(place: Path) -> None:
+    """As `python probes/CLAIM.py`, like every probe; the finding's line is in the specimen."""
+    words = ["--checkout", f"probes/specimens/{CLAIM}", "--target", "defective:grad_norm"]
+    ended = run_program([sys.executable, f"probes/{CLAIM}.py", *words], cwd=place)
+    assert (ended.code, ended.stderr) == (FINDINGS, "")
+    assert f"P3  {CLAIM}  defective.py:6  measured" in ended.stdout
+    assert "gradients of 16 have the norm 1000, not 1024" in ended.stdout
+
+
+def test_its_recommended_code_passes_it(place: Path, tmp_path: Path) -> None:
+    """No probe recommends what it would itself reproduce on; the same code stands in the sound specimen."""
+    code = read_probe(place / "probes" / f"{CLAIM}.py").remediation_code
+    (tmp_path / "fixed.py").write_text(code, encoding="utf-8")
+    words = ["--checkout", tmp_path, "--target", "fixed:total_norm"]
+    assert auditkit("probe", "run", f"probes/{CLAIM}.py", *words, cwd=place).code == OK
+
+
+def test_its_specimens_are_no_findings_of_the_checkout_around_it(place: Path, tmp_path: Path) -> None:
+    """An audit that looks for collectors leaves out the defect that is there on purpose, and only that."""
+    checkout = tmp_path / "checkout"
+    shutil.copytree(place, checkout)
+    ended = auditkit("init", checkout, "--output", tmp_path / "auditkit.yaml", cwd=tmp_path)
+    assert (ended.code, "no gradient collector" in ended.stderr) == (3, True), ended.stderr
+    (checkout / "probes" / f"{CLAIM}.py").unlink()
+    ended = auditkit("init", checkout, "--output", tmp_path / "auditkit.yaml", cwd=tmp_path)
+    assert "defective" in ended.stdout
+
+
+def test_a_name_is_refused_with_a_suggestion(tmp_path: Path) -> None:
+    """Exit 2, one message and one hint, and an empty folder."""
+    ended = auditkit("probe", "new", "NormIsCutOff", cwd=tmp_path)
+    assert (ended.code, ended.stdout) == (BAD_INPUT, "")
+    assert ended.stderr.splitlines() == [
+        "error: 'NormIsCutOff' is no name for a probe: lower-case words joined by underscores",
+        "hint: did you mean norm_is_cut_off?",
+    ]
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,172 @@
+"""Probes of the user's own: a folder that auditkit.yaml names holds probes like ours, in every command."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.project_files import Ended, auditkit
+
+OK, FINDINGS, BAD_INPUT = 0, 1, 2
+CLAIM = "norm_is_cut_off"
+STATS = """
+import torch
+
+
+def grad_norm(parameters):
+    grads = [p.grad for p in parameters if p.grad is not None]
+    if not grads:
+        return 0.0
+    return min(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float64))).item(), 1e3)
+"""
+CONFIG = """\
+probes_dir: checks
+targets:
+  - {name: norm, call: "stats:grad_norm", contract: grad_norm, takes: parameters}
+"""
+
+
+@pytest.fixture
+def trainer(tmp_path: Path) -> Path:
+    """A git checkout with a target, a configuration, and a probe of its own in `checks`."""
+    folder = tmp_path / "trainer"
+    folder.mkdir()
+    (folder / "stats.py").write_text(STATS, encoding="utf-8")
+    (folder / "auditkit.yaml").write_text(CONFIG, encoding="utf-8")
+    assert auditkit("probe", "new", CLAIM, cwd=folder).code == OK
+    git = ["git", "-C", str(folder), "-c", "user.name=A", "-c", "user.email=a@example.org"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
+        subprocess.run([*git, *words], check=True)
+    return folder
+
+
+def rewrite(trainer: Path, old: str, new: str) -> None:
+    """Change the trainer's own probe."""
+    path = trainer / "checks" / f"{CLAIM}.py"
+    text = path.read_text("utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def make_stable(trainer: Path) -> None:
+    rewrite(trainer, '"lifecycle": "experimental"', '"lifecycle": "stable"')
+
+
+def results(ended: Ended) -> list[tuple[str, str]]:
+    return [(result["probe"], result["outcome"]) for result in json.loads(ended.stdout)["results"]]
+
+
+def test_an_experimental_probe_runs_only_when_it_is_named(trainer: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A whole audit leaves it out; by name it runs; stable, it is asked with the others."""
+    named = auditkit("audit", ".", "--probe", CLAIM, "--device", "cpu", "--json", cwd=trainer)
+    assert (named.code, results(named)) == (FINDINGS, [(CLAIM, "reproduced")])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # asked, and answered at once
+
+    def asked() -> set[str]:
+        return {probe for probe, _ in results(auditkit("audit", ".", "--device", "cuda", "--json", cwd=trainer))}
+
+    before = asked()
+    assert CLAIM not in before
+    assert len(before) > 20
+    make_stable(trainer)
+    assert asked() == before | {CLAIM}
+
+
+def test_list_and_show_know_the_folder_and_the_lifecycle(trainer: Path, tmp_path: Path) -> None:
+    """From the folder of auditkit.yaml without an option, from anywhere with --config."""
+    listed = auditkit("probe", "list", cwd=trainer).stdout
+    assert f"P3  {CLAIM}" in listed
+    (line,) = (line for line in listed.splitlines() if CLAIM in line)
+    assert line.endswith("Norm is cut off (experimental: runs only when named)")
+    assert listed.count("experimental") == 1
+    assert CLAIM not in auditkit("probe", "list", cwd=tmp_path).stdout
+    words = ["--config", trainer / "auditkit.yaml"]
+    shown = auditkit("probe", "show", CLAIM, *words, cwd=tmp_path)
+    assert shown.stdout.startswith(f"{CLAIM}, version 1, P3, experimental\n")
+    document = json.loads(auditkit("probe", "list", *words, "--json", cwd=tmp_path).stdout)
+    assert {probe["id"]: probe["lifecycle"] for probe in document["probes"]}[CLAIM] == "experimental"
+
+
+def test_the_tickets_command_asks_again(trainer: Path, tmp_path: Path) -> None:
+    """With the configuration that holds the probe, where it is not the checkout's own; as a file, by its path."""
+    elsewhere = tmp_path / "audits"
+    elsewhere.mkdir()
+    (elsewhere / "auditkit.yaml").write_text(
+        CONFIG.replace("checks", "../trainer/checks") + "checkout: ../trainer\n", encoding="utf-8"
+    )
+    (trainer / "auditkit.yaml").unlink()
+    asked = {
+        "--config": ["audit", "--config", "auditkit.yaml", "--probe", CLAIM, "--tickets", "by-name"],
+        f"../trainer/checks/{CLAIM}.py": [
+            "probe", "run", f"../trainer/checks/{CLAIM}.py", "--checkout", "../trainer",
+            "--target", "stats:grad_norm", "--tickets", "by-file",
+        ],
+    }  # fmt: skip
+    for needed, words in asked.items():
+        assert auditkit(*words, cwd=elsewhere).code == FINDINGS
+        (ticket,) = (elsewhere / words[-1]).rglob("*.md")
+        (line,) = (line for line in ticket.read_text("utf-8").splitlines() if "no longer reproduces" in line)
+        command = shlex.split(line.split("`")[1])
+        assert needed in command
+        again = auditkit(*command[1:], "--json", cwd=elsewhere)
+        assert (again.code, results(again)) == (FINDINGS, [(CLAIM, "reproduced")]), again.stderr
+
+
+def test_the_probe_is_read_from_the_folder_and_not_at_the_revision(trainer: Path) -> None:
+    """One question asked of every revision: the configuration and its probes are those on disk."""
+    rewrite(trainer, "not {:.4g}", "instead of {:.4g}")
+    ended = auditkit("probe", "run", CLAIM, "--checkout", ".@HEAD", "--target", "stats:grad_norm", cwd=trainer)
+    assert (ended.code, "instead of 1024" in ended.stdout) == (FINDINGS, True), ended.stderr
+
+
+BROKEN = {
+    "not Python": ("PROBE = {\n    'id': 'half'\n", "half.py:1: not valid Python: '{' was never closed"),
+    "no definition": ("def measure(ctx):\n    yield\n", "half.py: no `PROBE = {...}` at the top level"),
+    "no literal": ("\nPROBE = {[]: 1}\n", "half.py:2: PROBE must be a literal"),
+    "a null byte": ("PROBE = {}\0\n", "half.py:1: not valid Python"),
+    "an unknown lifecycle": ("", "PROBE has the lifecycle 'stabel', known: stable, experimental"),
+    "another's name": ("", f"PROBE is called {CLAIM}, its file half"),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_broken_probe_is_one_clear_line(trainer: Path, kind: str) -> None:
+    """It stops the run before anything is measured: a question that is not asked would look like a pass."""
+    text, told = BROKEN[kind]
+    if not text:
+        text = (trainer / "checks" / f"{CLAIM}.py").read_text("utf-8")
+        if kind == "an unknown lifecycle":
+            text = text.replace("experimental", "stabel").replace(f'"id": "{CLAIM}"', '"id": "half"')
+    (trainer / "checks" / "half.py").write_text(text, encoding="utf-8")
+    for words in (["probe", "list"], ["audit", "."]):
+        ended = auditkit(*words, cwd=trainer)
+        assert (ended.code, ended.stdout) == (BAD_INPUT, "")
+        assert told in ended.stderr.splitlines()[0]
+        assert str(Path("checks", "half.py")) in ended.stderr.splitlines()[0]
+        assert "Traceback" not in ended.stderr
+
+
+def test_a_folder_that_is_not_there_and_a_name_that_is_taken_are_refused(trainer: Path) -> None:
+    """Neither is passed over in silence."""
+    other = trainer / "checks" / "counts_are_rounded.py"
+    text = (trainer / "checks" / f"{CLAIM}.py").read_text("utf-8")
+    other.write_text(text.replace(f'"id": "{CLAIM}"', '"id": "counts_are_rounded"'), encoding="utf-8")
+    ended = auditkit("probe", "list", cwd=trainer)
+    assert (ended.code, "two probes are called counts_are_rounded: " in ended.stderr) == (BAD_INPUT, True)
+    assert str(other) in ended.stderr
+    (trainer / "auditkit.yaml").write_text(CONFIG.replace("checks", "cheks"), encoding="utf-8")
+    ended = auditkit("audit", ".", cwd=trainer)
+    assert (ended.code, ended.stderr.splitlines()[0]) == (BAD_INPUT, f"error: no folder of probes: {trainer}/cheks")
+
+
+def test_a_judge_that_misbehaves_costs_one_result(trainer: Path) -> None:
+    """It prints into a JSON document and ends the process: the document stays whole, our own probe's result too."""
+    rewrite(trainer, "    first, *others = measurements\n", "    print('noise', flush=True); os._exit(0)\n")
+    words = ["probe", "run", CLAIM, "launches_grow_with_tensors", "--target", "norm", "--device", "cpu", "--json"]
+    ended = auditkit(*words, cwd=trainer)
+    assert results(ended) == [(CLAIM, "error"), ("launches_grow_with_tensors", "not_reproduced")]
+    assert "without a verdict" in json.loads(ended.stdout)["results"][0]["message"]

@@ -1,0 +1,56 @@
+"""Measurements as tables of two values of their cases."""
+
+from __future__ import annotations
+
+import math
+
+from auditkit.model.enums import Evidence
+from auditkit.model.measurement import Measurement
+from auditkit.model.pivot import pivots
+
+
+def boundary(value: float | None, **case: object) -> Measurement:
+    return Measurement("breaking_norm", value, "norm", {**case, "device": "cpu"})
+
+
+def test_dtype_stands_at_the_side_and_elements_along_the_top() -> None:
+    """Whatever else tells the cases apart too (tensors); a case that was not taken is a dash, not a value."""
+    (pivot,) = pivots(
+        [
+            boundary(1.84e19, tensors=4, elements=4096, dtype="float32"),
+            boundary(None, tensors=1, elements=1 << 20, dtype="float32"),
+            boundary(math.inf, tensors=4, elements=4096, dtype="mixed"),
+        ]
+    )
+    assert (pivot.name, pivot.side, pivot.top) == ("breaking_norm", "dtype", "elements")
+    assert pivot.columns == ("4,096", "1,048,576")
+    assert pivot.rows == (("float32", ("1.84e+19", "none")), ("mixed", ("inf", "-")))
+
+
+def test_the_case_alone_decides() -> None:
+    """Any two values that tell the cases apart make a table, whatever the probe."""
+    measurements = [
+        Measurement("peak", 4 * params, "bytes", {"params": params, "tensors": tensors})
+        for params, tensors in ((10, 1), (10, 5), (20, 5))
+    ]
+    (pivot,) = pivots(measurements)
+    assert (pivot.side, pivot.top, pivot.rows) == (
+        "params", "tensors", (("10", ("40 B", "40 B")), ("20", ("-", "80 B"))),
+    )  # fmt: skip
+
+
+def test_what_has_no_two_values_has_no_table() -> None:
+    """One value of the case that differs is a list; two that do not tell the cases apart would hide some."""
+    one = [boundary(1.0, dtype=dtype, elements=4) for dtype in ("float32", "float16")]
+    hidden = [boundary(1.0, dtype=dtype, elements=elements, seed=seed)
+              for dtype in ("float32", "float16") for elements in (1, 2) for seed in (0, 1)]  # fmt: skip
+    partial = [boundary(1.0, dtype="float32", elements=1), boundary(1.0, dtype="mixed")]
+    assert [pivots(one), pivots(hidden), pivots(partial), pivots([])] == [[], [], [], []]
+
+
+def test_a_fitted_value_is_not_shown_as_a_measured_one() -> None:
+    """Values from a fit carry the word."""
+    measured = Measurement("peak", 8, "bytes", {"params": 2, "tensors": 1})
+    fitted = Measurement("peak", 16, "bytes", {"params": 4, "tensors": 2}, Evidence.EXTRAPOLATED)
+    (pivot,) = pivots([measured, fitted])
+    assert pivot.rows == (("2", ("8 B", "-")), ("4", ("-", "16 B extrapolated")))

@@ -1,0 +1,111 @@
+"""torch is imported once for each target and not once for each probe: counted in the interpreter, not timed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from auditkit.model.enums import DeviceChoice, Outcome
+from auditkit.model.run import Run
+from auditkit.model.target import Target
+from auditkit.workflows.audit import AuditRequest, audit
+from tests.second_interpreter import make_interpreter
+
+PROBES = (
+    "norm_overflows_on_finite_grads",
+    "norm_underflows_to_zero",
+    "nonfinite_grads_look_healthy",
+    "syncs_grow_with_tensors",
+    "launches_grow_with_tensors",
+)
+
+# A real `import torch` is an audit event of the interpreter; one that finds it loaded is none.
+COUNTER = """
+import os
+import sys
+
+
+def note(event, arguments):
+    if event == "import" and arguments[0] == "torch":
+        with open(LOG, "a", encoding="utf-8") as log:
+            log.write("torch {}\\n".format(os.getpid()))
+
+
+sys.addaudithook(note)
+"""
+STATS = """
+import os
+import threading
+
+import torch
+
+with open(LOG, "a", encoding="utf-8") as log:
+    log.write("stats {}\\n".format(os.getpid()))
+
+WAITING = threading.Event()
+if THREADED:
+    threading.Thread(target=WAITING.wait, daemon=True).start()
+
+
+def grad_norm(parameters):
+    grads = [p.grad for p in parameters if p.grad is not None]
+    if not grads:
+        return 0.0
+    return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float64))).item()
+
+
+def largest_norm(parameters):
+    grads = [p.grad for p in parameters if p.grad is not None]
+    return max((g.double().norm().item() for g in grads), default=0.0)
+"""
+
+
+@pytest.fixture
+def counted(tmp_path: Path) -> tuple[Path, Path]:
+    """An interpreter that notes what it imports, and the file in which it does."""
+    log = tmp_path / "imports.log"
+    log.touch()
+    return make_interpreter(tmp_path / "python", COUNTER.replace("LOG", repr(str(log)))), log
+
+
+def run(tmp_path: Path, python: Path, functions: tuple[str, ...], threaded: bool = False) -> Run:
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    log = repr(str(tmp_path / "imports.log"))
+    (checkout / "stats.py").write_text(STATS.replace("THREADED", str(threaded)).replace("LOG", log), encoding="utf-8")
+    targets = tuple(Target(f"stats:{name}") for name in functions)
+    request = AuditRequest(str(checkout), python=str(python), targets=targets, probes=PROBES, device=DeviceChoice.CPU)
+    done = audit(request)
+    assert len(done.results) == len(PROBES) * len(functions)
+    assert Outcome.ERROR not in {result.outcome for result in done.results}
+    return done
+
+
+def imports(log: Path, name: str) -> list[str]:
+    """The processes that imported the module `name`."""
+    return [pid for module, pid in map(str.split, log.read_text("utf-8").splitlines()) if module == name]
+
+
+def test_one_target_costs_one_import_however_many_probes_run(tmp_path: Path, counted: tuple[Path, Path]) -> None:
+    """Five probes and the plan in forks of one process: it alone imported torch and the target."""
+    python, log = counted
+    run(tmp_path, python, ("grad_norm",))
+    assert len(imports(log, "torch")) == 1
+    assert imports(log, "stats") == imports(log, "torch")
+
+
+def test_two_targets_cost_two(tmp_path: Path, counted: tuple[Path, Path]) -> None:
+    """A worker of its own for each: what one target does to its process the other does not see."""
+    python, log = counted
+    run(tmp_path, python, ("grad_norm", "largest_norm"))
+    assert len(set(imports(log, "torch"))) == len(imports(log, "torch")) == 2
+
+
+def test_the_count_sees_more_imports(tmp_path: Path, counted: tuple[Path, Path]) -> None:
+    """A target that starts a thread cannot be forked: it is imported anew for each probe, torch still is not."""
+    python, log = counted
+    done = run(tmp_path, python, ("grad_norm",), threaded=True)
+    assert any("each probe ran in a fresh process" in note for note in done.notes)
+    assert len(imports(log, "torch")) == 2
+    assert len(imports(log, "stats")) == 1 + 1 + len(PROBES)

@@ -23,10 +23,11 @@ PROBE = {
 
 def total_norm(parameters):
     grads = [p.grad for p in parameters if p.grad is not None]
+    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
     if not grads:
         return 0.0
     norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
-    return torch.linalg.vector_norm(torch.stack(norms)).item()
+    return torch.linalg.vector_norm(torch.stack([norm.to(norms[0].device) for norm in norms])).item()
 """,
     "verification": ["the number of launches does not grow from 4 to 256 tensors"],
     "measurements": {"launch_count": "count", "launch_count_law": "per tensor"},

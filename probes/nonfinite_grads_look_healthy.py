@@ -15,8 +15,8 @@ PROBE = {
     "motivation": "Every comparison with NaN is false: a health score made from 'norm < low' and 'norm > high' stays "
     "perfect when all gradients are NaN, and an alarm that watches it never rings.",
     "method": "One NaN, and one Inf, is planted among small gradients. It is visible where a NaN or Inf count rises, "
-    "a flag changes, a health value drops, or the target raises. Without a health value in the answer, a "
-    "non-finite number in it is enough.",
+    "a flag changes, a health value drops, the norm turns negative, or the target raises. Without a health value "
+    "in the answer, a non-finite number in it is enough.",
     "limits": "A flag is any truth value that differs from its value for sound gradients. A health value is told by "
     "its name. A warning that the target only logs is not seen.",
     "remediation": "Count non-finite elements, or test the accumulated norm with isfinite, and let health depend on it "
@@ -26,9 +26,11 @@ PROBE = {
 
 def gradient_health(parameters):
     grads = [p.grad for p in parameters if p.grad is not None]
+    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
     if not grads:
         return {"grad_norm": 0.0, "health": 1.0, "is_finite": True}
-    norms = torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float64))
+    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
+    norms = torch.stack([norm.to(norms[0].device) for norm in norms])
     norm = torch.linalg.vector_norm(norms).item()
     is_finite = norm - norm == 0.0
     return {"grad_norm": norm, "health": 1.0 if is_finite else 0.0, "is_finite": is_finite}
@@ -68,7 +70,7 @@ def measure(ctx):
 
 
 def explicit_signals(ctx, sound, answer):
-    """The fields that say so: a changed flag, a risen count, a dropped health value."""
+    """What says so: a changed flag, a risen count, a dropped health value, a negative norm."""
     found = []
     for path, value in answer.items():
         before = sound.get(path)
@@ -80,6 +82,9 @@ def explicit_signals(ctx, sound, answer):
             changed = isinstance(value, int) and isinstance(before, int) and value != before
         if changed:
             found.append(path or "answer")
+    norm = answer.get(ctx.role("norm").path) if "norm" in ctx.roles else None
+    if isinstance(norm, float) and norm < 0:  # no norm is negative: a code for "not finite"
+        found.append("the impossible norm {:g}".format(norm))
     counts = [ctx.role(kind).path for kind in ("nan", "inf") if kind in ctx.roles]
     found += [path for path in counts if answer.get(path) != sound.get(path) and path not in found]
     return found

@@ -27,7 +27,7 @@ def packs(grads, elements=1 << 20):
     pieces, room = [], elements
     for grad in grads:
         for piece in grad.reshape(-1).split(elements):
-            if piece.numel() > room:
+            if piece.numel() > room or (pieces and piece.device != pieces[0].device):
                 yield torch.cat(pieces)
                 pieces, room = [], elements
             pieces.append(piece)
@@ -38,13 +38,15 @@ def packs(grads, elements=1 << 20):
 
 def gradient_statistics(parameters):
     grads = [p.grad for p in parameters if p.grad is not None]
+    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
     if not grads:
         return {"grad_norm": 0.0, "nan_count": 0, "zero_count": 0}
-    norms = torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float64))
-    zeros = nans = 0
+    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
+    norms = torch.stack([norm.to(norms[0].device) for norm in norms])
+    home, zeros, nans = grads[0].device, 0, 0
     for pack in packs(grads):
-        zeros = zeros + (pack.numel() - torch.count_nonzero(pack))
-        nans = nans + torch.count_nonzero(torch.isnan(pack))
+        zeros = zeros + (pack.numel() - torch.count_nonzero(pack)).to(home)
+        nans = nans + torch.count_nonzero(torch.isnan(pack)).to(home)
     # float64 holds counts exactly up to 2**53.
     norm, zero_count, nan_count = torch.stack([torch.linalg.vector_norm(norms), zeros, nans]).tolist()
     return {"grad_norm": norm, "nan_count": int(nan_count), "zero_count": int(zero_count)}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.probes.specimens import SHARED_FOLDER
 
 # Small checkouts of ours, with tests of their own in them: read by tests, never run as tests.
 collect_ignore = ["targets"]
@@ -20,6 +23,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="Rewrite golden files instead of comparing.")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _shared_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Where the processes of one test run (`-n`) share what is dear to make."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = tmp_path_factory.getbasetemp().parent / "shared"
+        folder.mkdir(exist_ok=True)
+        os.environ[SHARED_FOLDER] = str(folder)
 
 
 @pytest.fixture

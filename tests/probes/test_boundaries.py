@@ -83,7 +83,7 @@ def test_float32_counts_are_wrong_from_two_to_the_24_plus_one() -> None:
         ("defective", "IsolationMonitor.check_isolation", "1", "3n+1"),
         ("sound", "foreach_norm", "1", "3"),
         ("sound", "stacked_layer_norms", "1", "6"),
-        ("sound", "counted_quality", "1", "14"),
+        ("sound", "counted_quality", "1", "13"),
         ("sound", "collect_health_async", "1", "8"),
         ("sound", "IsolationMonitor.check_isolation", "1", "3"),
     ],

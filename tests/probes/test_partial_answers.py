@@ -6,7 +6,7 @@ import pytest
 
 from auditkit.model.enums import Outcome, Reason
 from auditkit.model.target import Target
-from tests.probing_helpers import MEMORY, OVERFLOW, TARGETS, UNDERFLOW, by_probe, run_probes, values
+from tests.probing_helpers import HEALTH, MEMORY, OVERFLOW, TARGETS, UNDERFLOW, by_probe, run_probes, values
 
 PARTIAL = TARGETS / "partial"
 
@@ -46,3 +46,11 @@ def test_a_role_that_does_not_exist_is_refused():
     result = by_probe(run)[OVERFLOW]
     assert (result.outcome, result.reason) == (Outcome.ERROR, Reason.CANNOT_READ)
     assert "no role is called 'nrom'; there are: norm" in result.message
+
+
+@pytest.mark.parametrize(
+    ("function", "outcome"), [("minus_one_when_nonfinite", "not_reproduced"), ("one_when_nonfinite", "reproduced")]
+)
+def test_a_norm_that_cannot_be_says_that_the_gradients_are_not_finite(function: str, outcome: str):
+    """-1 is a code that a reader notices; 1 is a norm like any other."""
+    assert by_probe(run_probes(PARTIAL, f"norms:{function}", [HEALTH]))[HEALTH].outcome == outcome

@@ -25,7 +25,7 @@ def double_copies_norm(module: nn.Module) -> float:
     grads = [p.grad for p in module.parameters() if p.grad is not None]
     if not grads:
         return 0.0
-    doubles = [grad.double() for grad in grads]
+    doubles = [grad.to_dense().double() for grad in grads]
     norms = torch._foreach_norm(doubles, ord=2)
     return float(torch.linalg.vector_norm(torch.stack(norms)).item())
 
@@ -70,7 +70,7 @@ def concatenated_quality(parameters) -> GradientQuality:
 def collect_health_async(parameters) -> dict:
     """Gradient health as device tensors: no synchronisation until `materialize_health`."""
     grads = [p.grad for p in parameters if p.grad is not None]
-    norms = torch.stack(torch._foreach_norm(grads, ord=2))
+    norms = torch.stack(torch._foreach_norm([grad.to_dense() for grad in grads], ord=2))
     vanishing = (norms < VANISHING_NORM).sum()
     exploding = (norms > EXPLODING_NORM).sum()
     if exploding > 0:

@@ -10,15 +10,30 @@ EXPLODING_NORM = 100.0
 PACK_ELEMENTS = 1 << 20
 
 
-def _norms(grads: list) -> torch.Tensor:
-    """One float64 norm for each tensor, in one operator; the squares are accumulated in float64."""
-    return torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float64))
+def stored_values(grads: list) -> list:
+    """Sparse gradients as the values of their distinct elements, which are dense; others as they are."""
+    return [grad.coalesce().values() if grad.is_sparse else grad for grad in grads]
+
+
+def layer_norms(grads: list) -> torch.Tensor:
+    """One float64 norm for each tensor, in one operator, on its own device and then together on the first one's."""
+    if not grads:
+        return torch.zeros(0, dtype=torch.float64)
+    norms = _foreach_norms(stored_values(grads))
+    return torch.stack([norm.to(norms[0].device) for norm in norms])
+
+
+def _foreach_norms(grads: list) -> list:
+    """The private operator where torch has it, else one public call for each tensor."""
+    if hasattr(torch, "_foreach_norm"):
+        return list(torch._foreach_norm(grads, 2, dtype=torch.float64))
+    return [torch.linalg.vector_norm(grad, 2, dtype=torch.float64) for grad in grads]
 
 
 def foreach_norm(module: nn.Module) -> float:
     """Total gradient norm of a module: overflow-safe, no copy on CUDA, one read."""
     grads = [p.grad for p in module.parameters() if p.grad is not None]
-    return torch.linalg.vector_norm(_norms(grads)).item() if grads else 0.0
+    return torch.linalg.vector_norm(layer_norms(grads)).item() if grads else 0.0
 
 
 def stacked_layer_norms(parameters) -> dict:
@@ -26,7 +41,7 @@ def stacked_layer_norms(parameters) -> dict:
     grads = [p.grad for p in parameters if p.grad is not None]
     if not grads:
         return {"grad_norm": 0.0, "min_layer_norm": 0.0, "max_layer_norm": 0.0}
-    norms = _norms(grads)
+    norms = layer_norms(grads)
     total, smallest, largest = torch.stack([torch.linalg.vector_norm(norms), norms.min(), norms.max()]).tolist()
     return {"grad_norm": total, "min_layer_norm": smallest, "max_layer_norm": largest}
 
@@ -47,25 +62,25 @@ def counted_quality(parameters) -> GradientQuality:
     Counts travel as float64, exact up to 2**53.
     """
     grads = [p.grad for p in parameters if p.grad is not None]
-    if not grads:
-        return GradientQuality(0.0, 0.0, 0, 0)
-    norm = torch.linalg.vector_norm(_norms(grads))
-    zeros = nans = infs = 0
-    for pack in _packs(grads):
-        zeros = zeros + (pack.numel() - torch.count_nonzero(pack))
-        nans = nans + torch.count_nonzero(torch.isnan(pack))
-        infs = infs + torch.count_nonzero(torch.isinf(pack))
-    total_norm, zero_count, nan_count, inf_count = torch.stack([norm, zeros, nans, infs]).tolist()
     elements = sum(grad.numel() for grad in grads)
-    return GradientQuality(total_norm, zero_count / elements, int(nan_count), int(inf_count))
+    if not elements:
+        return GradientQuality(0.0, 0.0, 0, 0)
+    norm = torch.linalg.vector_norm(layer_norms(grads))
+    nonzeros = nans = infs = 0
+    for pack in _packs(stored_values(grads)):
+        nonzeros = nonzeros + torch.count_nonzero(pack).to(norm.device)
+        nans = nans + torch.count_nonzero(torch.isnan(pack)).to(norm.device)
+        infs = infs + torch.count_nonzero(torch.isinf(pack)).to(norm.device)
+    total_norm, nonzero_count, nan_count, inf_count = torch.stack([norm, nonzeros, nans, infs]).tolist()
+    return GradientQuality(total_norm, (elements - nonzero_count) / elements, int(nan_count), int(inf_count))
 
 
 def _packs(grads: list):
     """The gradients as buffers of at most PACK_ELEMENTS: launches grow with elements, not with tensors."""
     pieces, room = [], PACK_ELEMENTS
-    for grad in grads:
+    for grad in sorted(grads, key=lambda grad: str(grad.device)):
         for piece in grad.reshape(-1).split(PACK_ELEMENTS):
-            if piece.numel() > room:
+            if piece.numel() > room or (pieces and pieces[0].device != piece.device):
                 yield torch.cat(pieces)
                 pieces, room = [], PACK_ELEMENTS
             pieces.append(piece)
@@ -77,7 +92,7 @@ def _packs(grads: list):
 def collect_health_async(parameters) -> dict:
     """Gradient health as device tensors: no synchronisation until `materialize_health`."""
     grads = [p.grad for p in parameters if p.grad is not None]
-    norms = _norms(grads)
+    norms = layer_norms(grads)
     total = torch.linalg.vector_norm(norms)
     vanishing = (norms < VANISHING_NORM).sum()
     exploding = (norms > EXPLODING_NORM).sum()
@@ -88,7 +103,8 @@ def materialize_health(pending: dict) -> dict:
     """The numbers of `collect_health_async`, read in one copy; a non-finite norm has no health."""
     total, vanishing, exploding = pending["_stacked"].tolist()
     is_finite = total - total == 0.0
-    health = 1.0 - 0.5 * vanishing / pending["_layers"] - 0.8 * exploding / pending["_layers"]
+    layers = max(1, pending["_layers"])
+    health = 1.0 - 0.5 * vanishing / layers - 0.8 * exploding / layers
     return {
         "grad_norm": total,
         "health": max(0.0, health) if is_finite else 0.0,
@@ -118,4 +134,4 @@ class IsolationMonitor:
 
     @staticmethod
     def _norm(grads: list) -> float:
-        return torch.linalg.vector_norm(_norms(grads)).item() if grads else 0.0
+        return torch.linalg.vector_norm(layer_norms(grads)).item() if grads else 0.0

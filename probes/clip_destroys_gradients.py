@@ -1,0 +1,212 @@
+"""Does clipping turn finite gradients into zeros, NaN or next to nothing once their norm overflows?"""
+
+import math
+
+PROBE = {
+    "id": "clip_destroys_gradients",
+    "version": 1,
+    "title": "Clipping destroys finite gradients",
+    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
+    "categories": ["Correctness bug", "Numerical stability"],
+    "agent": "PT",
+    "severity": "P1",
+    "lifecycle": "stable",
+    "instrument": "numerics",
+    "motivation": "Clipping exists for exploding gradients, and there it fails: the norm overflows to inf (above "
+    "1.84e19 in float32, above 65,504 in float16), the coefficient limit / inf is 0, and a step that should have been "
+    "made small is lost without a word. inf * 0 or inf / inf makes NaN of every weight at the next step.",
+    "method": "Gradients of one magnitude, scaled by powers of two, are given to the target, and read afterwards. The "
+    "smallest norm at which they are zero, NaN, infinite, or have less than half the norm that ordinary ones are "
+    "clipped to, is found by bisection on the exponent, for each dtype. Raising, leaving them as they are and removing "
+    "them are shown, not judged: they lose nothing without a word.",
+    "limits": "Magnitudes are uniform: a small element beside a huge one may rightly become zero. The true norm stays "
+    "below 1.7e38, what float32 holds. A norm that is reduced over ranks is seen on one rank only. The float64 "
+    "boundary is shown and judged only where the policy sets judge_float64.",
+    "remediation": "Form the norm in float64, inside the reduction, and the coefficient from that; for float16, "
+    "multiply by its root twice. Otherwise refuse to clip by a norm that is not finite (error_if_nonfinite=True), so "
+    "that the step is skipped knowingly.",
+    "remediation_code": """import torch
+
+
+def clip_gradients(parameters, max_norm=1.0):
+    grads = [p.grad for p in parameters if p.grad is not None]
+    values = [g.detach().coalesce().values() if g.is_sparse else g.detach() for g in grads]
+    if not values:
+        return torch.zeros((), dtype=torch.float64)
+    norms = torch._foreach_norm(values, 2, dtype=torch.float64)
+    norm = torch.linalg.vector_norm(torch.stack([norm.to(norms[0].device) for norm in norms]))
+    # In two steps: a coefficient below 6e-8 is zero in float16, where _foreach_mul_ rounds it to.
+    root = (max_norm / norm).clamp(max=1.0).sqrt()
+    for device in dict.fromkeys(g.device for g in grads):
+        own = [g for g in grads if g.device == device]
+        torch._foreach_mul_(own, root.to(device))
+        torch._foreach_mul_(own, root.to(device))
+    return norm
+""",
+    "verification": [
+        "no finite gradient is zero, NaN or far below the limit after clipping, at any norm float32 holds"
+    ],
+    "measurements": {
+        "destroying_norm": "norm",
+        "destroying_magnitude": "magnitude",
+        "norm_after": "norm",
+        "expected_norm_after": "norm",
+        "refused": "truth",
+        "unclipped": "truth",
+    },
+    "policy": {"judge_float64": 0},
+}
+
+# (dtype, tensors, elements of each, largest exponent an element may have)
+_CASES = (
+    ("float32", 4, 1024, 126),
+    ("float32", 1, 1 << 20, 126),
+    ("bfloat16", 4, 1024, 126),
+    ("float16", 4, 1024, 15),
+    ("float16", 1, 1 << 20, 15),
+    ("mixed", 4, 1024, 126),
+    ("float64", 4, 1024, 1022),
+)
+_LARGE_MAGNITUDE = 1e20
+# Exponents of two ordinary magnitudes at which a limit is read. The second pair meets a limit of a million too.
+_ORDINARY = ((2, 4), (30, 32))
+# A clipped gradient below half the limit is not clipped, but gone: the limit is met to within rounding otherwise.
+_GONE = 0.5
+
+
+def measure(ctx):
+    """Yield the boundary of every case (None: there is none), and what is left of gradients of 1e20."""
+    if not ctx.plan.clips:
+        raise ctx.NotApplicable("it does not clip: it leaves ordinary gradients as they are")
+    limit = _limit(ctx, "float32", 4, 1024, 126)
+    if limit is None and not _state(ctx, "float32", 4, 1024, 2.0 ** _ORDINARY[0][0], None)[1]:
+        raise ctx.NotApplicable("it does not clip: what it leaves of ordinary gradients grows with them")
+    yield from _at_large_magnitude(ctx, limit)
+    located = False
+    for dtype, tensors, elements, largest in _CASES:
+        # The true norm must stay below 2**127 (float32 holds it); float64 has its own range.
+        root = math.sqrt(tensors * elements)
+        highest = min(largest, (1022 if dtype == "float64" else 126) - math.ceil(math.log2(root)))
+        try:
+            limit = _limit(ctx, dtype, tensors, elements, highest)
+            destroyed = _boundary(ctx, dtype, tensors, elements, highest, limit)
+        except ctx.TargetRaised as error:
+            if dtype == "float32":
+                raise
+            yield ctx.note("{} gradients were not judged: the target does not take them: {}".format(dtype, error))
+            continue
+        case = {"dtype": dtype, "tensors": tensors, "elements": tensors * elements}
+        magnitude = None if destroyed is None else 2.0**destroyed
+        how = "" if destroyed is None else _state(ctx, dtype, tensors, elements, magnitude, limit)[0]
+        norm = None if magnitude is None else magnitude * root
+        yield ctx.measurement("destroying_magnitude", magnitude, "magnitude", **case)
+        yield ctx.measurement("destroying_norm", norm, "norm", how=how, **case)
+        state, _ = _state(ctx, dtype, tensors, elements, 2.0**highest, limit)
+        yield ctx.measurement("refused", state in ("refused", "removed"), "truth", how=state, **case)
+        yield ctx.measurement("unclipped", state == "unclipped", "truth", **case)
+        if destroyed is not None and not located and dtype != "float64":
+            located = True
+            yield ctx.location(ctx.where_nonfinite(ctx.gradients(tensors, elements, dtype, magnitude)))
+
+
+def _at_large_magnitude(ctx, limit):
+    case = {"dtype": "float32", "tensors": 4, "elements": 4096, "magnitude": _LARGE_MAGNITUDE}
+    try:
+        norm = _norm_of(ctx.left_by(ctx.gradients(4, 1024, "float32", _LARGE_MAGNITUDE)))
+    except ctx.TargetRaised:
+        norm = None
+    yield ctx.measurement("norm_after", norm, "norm", **case)
+    yield ctx.measurement("expected_norm_after", limit, "norm", **case)
+
+
+def _limit(ctx, dtype, tensors, elements, highest):
+    """The norm to which ordinary gradients are clipped; None where it grows with them."""
+    for pair in _ORDINARY:
+        if max(pair) > highest:
+            continue
+        norms = [_norm_of(ctx.left_by(ctx.gradients(tensors, elements, dtype, 2.0**exponent))) for exponent in pair]
+        if all(norm is not None and 0 < norm < math.inf for norm in norms) and abs(norms[1] / norms[0] - 1) < 0.02:
+            return norms[0]
+    return None
+
+
+def _norm_of(grads):
+    """The 2-norm of what is left; None where gradients were removed."""
+    if any(grad is None for grad in grads):
+        return None
+    return math.sqrt(math.fsum(float((grad.double() ** 2).sum()) for grad in grads))
+
+
+def _state(ctx, dtype, tensors, elements, magnitude, limit):
+    """(what became of the gradients in a word, whether that destroys them)."""
+    grads = ctx.gradients(tensors, elements, dtype, magnitude)
+    try:
+        left = ctx.left_by(grads)
+    except ctx.TargetRaised:
+        return "refused", False
+    norm = _norm_of(left)
+    if norm is None:
+        return "removed", False
+    if math.isnan(norm) or any(bool(grad.isnan().any()) for grad in left):
+        return "NaN", True
+    if math.isinf(norm):
+        return "infinite", dtype != "float64"
+    if any(not bool(grad.any()) for grad in left if grad.numel() and not _is_padding(grad, dtype)):
+        return "zero", True
+    if limit is not None and norm < _GONE * min(limit, magnitude * math.sqrt(tensors * elements)):
+        return "next to nothing", True
+    return ("clipped", False) if limit is None or norm < 2 * limit else ("unclipped", False)
+
+
+def _is_padding(grad, dtype):
+    """The all-zero float16 tensor of mixed gradients."""
+    return dtype == "mixed" and str(grad.dtype) == "torch.float16"
+
+
+def _boundary(ctx, dtype, tensors, elements, highest, limit):
+    """The smallest exponent that destroys gradients, or None; 2 where ordinary ones are destroyed already."""
+
+    def destroys(exponent):
+        return _state(ctx, dtype, tensors, elements, 2.0**exponent, limit)[1]
+
+    if not destroys(highest):
+        return None
+    sound, broken = _ORDINARY[0][0], highest
+    if destroys(sound):
+        return sound
+    while broken - sound > 1:
+        middle = (sound + broken) // 2
+        sound, broken = (sound, middle) if destroys(middle) else (middle, broken)
+    return broken
+
+
+def judge(measurements, policy):
+    """Reproduced where a dtype that training uses loses its gradients; P2 where only float16 does."""
+    destroyed = [m for m in measurements if m.name == "destroying_norm" and m.value is not None]
+    if not policy.get("judge_float64"):
+        destroyed = [m for m in destroyed if m.case["dtype"] != "float64"]
+    if not destroyed:
+        return {"outcome": "not_reproduced", "message": _what_happens(measurements)}
+    wide = [m for m in destroyed if m.case["dtype"] != "float16"]
+    worst = min(wide or destroyed, key=lambda m: m.value)
+    message = "from a norm of {:.3g} on, finite {} gradients are {} after clipping; destroyed for {}".format(
+        worst.value, worst.case["dtype"], worst.case["how"], ", ".join(sorted({m.case["dtype"] for m in destroyed}))
+    )
+    return {"outcome": "reproduced", "severity": "P1" if wide else "P2", "message": message}
+
+
+def _what_happens(measurements):
+    refused = sorted({m.case["dtype"] for m in measurements if m.name == "refused" and m.value})
+    unclipped = sorted({m.case["dtype"] for m in measurements if m.name == "unclipped" and m.value})
+    parts = ["no finite gradients are destroyed up to the largest norm that float32 holds"]
+    if refused:
+        parts.append("it refuses the largest ones in " + ", ".join(refused))
+    if unclipped:
+        parts.append("it leaves the largest ones unclipped in " + ", ".join(unclipped))
+    return "; ".join(parts)
+
+
+if __name__ == "__main__":
+    from _alone import run_alone
+
+    run_alone(__file__)

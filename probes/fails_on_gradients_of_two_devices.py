@@ -1,0 +1,166 @@
+"""Do gradients that lie on two devices raise without saying so, or change the answer?"""
+
+import math
+
+PROBE = {
+    "id": "fails_on_gradients_of_two_devices",
+    "version": 1,
+    "title": "Gradients on two devices raise or change the answer",
+    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
+    "categories": ["Correctness bug", "API design / contract violation"],
+    "agent": "PT",
+    "severity": "P3",
+    "lifecycle": "stable",
+    "instrument": "devices",
+    "devices": ["cuda", "simulated"],
+    "motivation": "Pipeline stages, a model that is spread over devices, and layers that are offloaded to the host "
+    "leave gradients on several devices. A collector written for one raises deep in torch, in words that name no "
+    "parameter, or leaves a device's gradients out and reports too small a norm.",
+    "method": "Four gradients are laid alternately on two devices (host and device, and two devices where there are or "
+    "are pretended to be), either device first; of two groups also one on each. The norm and the counts must be those "
+    "of the same values on one device. The values are powers of two, so that only the last rounding may differ.",
+    "limits": "Fields that are neither norm nor count are not compared. A refusal is clear where its text speaks of "
+    "devices and the checkout itself raised it, or where it is a ValueError. On a machine with one GPU the pair of two "
+    "devices is not measured; in simulation device checks are those of torch's operators, not of kernels from "
+    "elsewhere.",
+    "remediation": "Reduce every gradient where it lies and bring only the results to one device, as "
+    "torch.nn.utils.get_total_norm does: torch.stack takes tensors of one device alone. Or look at the devices first "
+    "and raise a ValueError that names them.",
+    "remediation_code": """import torch
+
+
+def total_norm(parameters):
+    grads = [p.grad for p in parameters if p.grad is not None]
+    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
+    if not grads:
+        return 0.0
+    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
+    home = norms[0].device
+    return torch.linalg.vector_norm(torch.stack([norm.to(home) for norm in norms])).item()
+""",
+    "verification": [
+        "gradients on host and device, and on two devices, give the norm and the counts of the same values on one",
+    ],
+    "measurements": {"raises": "truth", "relative_difference": "ratio"},
+    "policy": {"tolerance": 1e-5},
+}
+
+_HOME = ("cuda:0",)
+_MAGNITUDES = (1.0, 2.0, 4.0, 8.0)
+_ELEMENTS = 64
+_PLANTED = {"zero": {"zeros": 5}, "nan": {"nans": 5}, "inf": {"infs": 5}}
+
+
+def measure(ctx):
+    """Yield for every arrangement whether it raises, and how far norm and counts are from those on one device."""
+    located = False
+    for role, make in _cases(ctx):
+        references = {}
+        for pair, name, first, second in _arrangements(ctx, role):
+            if second not in references:
+                references[second] = _reference(ctx, role, make, second)
+            case = {"devices": " and ".join(pair), "arrangement": name}
+            try:
+                value = _ask(ctx, role, make, first, second)
+            except ctx.TargetRaised as error:
+                case.update(error=str(error), deliberate=error.deliberate)
+                yield ctx.measurement("raises", True, "truth", **case)
+                if not located and not _is_clear(case):
+                    located = True
+                    yield ctx.location(error.site or ctx.definition())
+                continue
+            yield ctx.measurement("raises", False, "truth", **case)
+            expected, is_stable = references[second]
+            if role is None or not is_stable:
+                continue
+            difference = _difference(value, expected)
+            case.update(field=ctx.role(role).path or role, answer=_text(value), expected=_text(expected))
+            yield ctx.measurement("relative_difference", difference, "ratio", **case)
+            if difference > PROBE["policy"]["tolerance"] and not located:
+                located = True
+                given, home = (_laid_out(ctx, make(), devices) for devices in (first, _HOME))
+                yield ctx.location(ctx.definition() if second else ctx.where_different(given, home))
+
+
+def _cases(ctx):
+    """The roles that are compared, each with gradients that show it; the norm's also show whether anything raises."""
+    yield ("norm" if "norm" in ctx.roles else None), lambda: _powers_of_two(ctx)
+    for role, planted in _PLANTED.items():
+        if role in ctx.roles:
+            yield role, lambda planted=planted: ctx.benign(**planted)
+
+
+def _powers_of_two(ctx):
+    return [grad for magnitude in _MAGNITUDES for grad in ctx.gradients(1, _ELEMENTS, magnitude=magnitude)]
+
+
+def _arrangements(ctx, role):
+    """Pair, name, devices of the first group by turns, and of the second (None: as the plan found it)."""
+    for pair in ctx.device_pairs:
+        yield pair, "alternating, {} first".format(pair[0]), pair, None
+        if role in _PLANTED:  # counts are taken in the same way whichever device comes first
+            continue
+        yield pair, "alternating, {} first".format(pair[1]), pair[::-1], None
+        if ctx.plan.groups > 1:
+            yield pair, "the first group on {}, the second on {}".format(*pair), pair[:1], pair[1:]
+
+
+def _reference(ctx, role, make, second):
+    """The number on one device, and whether a second call gives the same."""
+    home = None if second is None else _HOME
+    value, again = (_ask(ctx, role, make, _HOME, home) for _ in range(2))
+    return value, not _difference(value, again)
+
+
+def _ask(ctx, role, make, first, second):
+    """The role's number, None where there is none. Raises TargetRaised."""
+    second_group = None if second is None else _laid_out(ctx, ctx.benign(seed=1), second)
+    answer = ctx.answer(_laid_out(ctx, make(), first), second_group)
+    return None if role is None else answer.get(ctx.role(role).path)
+
+
+def _laid_out(ctx, grads, devices):
+    return ctx.on_devices(grads, [devices[index % len(devices)] for index in range(len(grads))])
+
+
+def _text(value):
+    return "missing" if value is None else "{:.6g}".format(value)
+
+
+def _difference(value, expected):
+    """Relative, 0 for two NaN; infinite where only one of the two is a finite number."""
+    if value is None or expected is None or not (math.isfinite(value) and math.isfinite(expected)):
+        return 0.0 if repr(value) == repr(expected) else math.inf
+    return abs(value - expected) / max(abs(expected), abs(value)) if value != expected else 0.0
+
+
+def judge(measurements, policy):
+    """Reproduced where the answer changes, or where it raises in words that are not clear."""
+    wrong = [m for m in measurements if m.name == "relative_difference" and m.value > policy["tolerance"]]
+    raised = [m for m in measurements if m.name == "raises" and m.value]
+    unclear = [m for m in raised if not _is_clear(m.case)]
+    if wrong:
+        worst = max(wrong, key=lambda m: m.value)
+        message = "gradients on {devices} ({arrangement}): {field} is {answer} instead of {expected}"
+        return {"outcome": "reproduced", "severity": "P1", "message": message.format(**worst.case)}
+    if unclear:
+        pairs = ", ".join(dict.fromkeys(m.case["devices"] for m in unclear))
+        message = "raises for gradients on {}: {}".format(pairs, unclear[0].case["error"])
+        return {"outcome": "reproduced", "severity": "P3", "message": message}
+    if raised:
+        return {"outcome": "not_reproduced", "message": "refuses clearly: {}".format(raised[0].case["error"])}
+    pairs = ", ".join(dict.fromkeys(m.case["devices"] for m in measurements))
+    compared = sorted({m.case["field"] for m in measurements if m.name == "relative_difference"})
+    what = "the same {}".format(", ".join(compared)) if compared else "an answer, without a norm or count to compare"
+    return {"outcome": "not_reproduced", "message": "gradients on {} give {}".format(pairs, what)}
+
+
+def _is_clear(case):
+    """Whether the refusal speaks of devices, in words of the checkout or as the ValueError that Python has for it."""
+    return "device" in case["error"].lower() and (case["deliberate"] or case["error"].startswith("ValueError"))
+
+
+if __name__ == "__main__":
+    from _alone import run_alone
+
+    run_alone(__file__)

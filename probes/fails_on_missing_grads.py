@@ -1,0 +1,147 @@
+"""Do parameters without a gradient break the answer, or count in it?"""
+
+PROBE = {
+    "id": "fails_on_missing_grads",
+    "version": 1,
+    "title": "Parameters without a gradient are counted",
+    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
+    "categories": ["Correctness bug", "Defensive programming violation"],
+    "agent": "PT",
+    "severity": "P2",
+    "lifecycle": "stable",
+    "instrument": "numerics",
+    "motivation": "A frozen layer, an unused branch and a parameter before its first backward pass have grad None. "
+    "Reading it unguarded stops the run. Taken as a layer of norm 0 it becomes a vanishing gradient, pulls every mean "
+    "and fraction down, and moves the statistics when layers are frozen while no gradient has changed.",
+    "method": "Parameters without a gradient are put before, between and after three with gradients. Every field of "
+    "the answer that depends on the gradients' values must stay as it is without them, to six digits.",
+    "limits": "A field that no change of the values moves, a number of parameters for example, is not judged, nor are "
+    "entries for single tensors and the position of a parameter. A mean that is meant to go over frozen parameters "
+    "too is reported: it changes with them. A refusal in the target's own words is not. Targets that take gradients "
+    "are not asked: whoever calls them has left out what has none.",
+    "remediation": "Leave out the parameters whose grad is None before anything is counted or divided.",
+    "remediation_code": """import torch
+
+
+def mean_layer_norm(parameters):
+    grads = [p.grad for p in parameters if p.grad is not None]
+    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
+    if not grads:
+        return {"grad_norm": 0.0, "mean_norm": 0.0}
+    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
+    norms = torch.stack([norm.to(norms[0].device) for norm in norms])
+    total, mean = torch.stack([torch.linalg.vector_norm(norms), norms.mean()]).tolist()
+    return {"grad_norm": total, "mean_norm": mean}
+""",
+    "verification": ["parameters without a gradient change no field that depends on the gradients"],
+    "measurements": {"raises": "truth", "changed_fields": "count", "value_without": "value", "value_with": "value"},
+}
+
+_OTHER_VALUES = ({"scale": 4.0}, {"scale": 0.0}, {"zeros": 5}, {"nans": 1}, {"infs": 1})
+_NONE_ADDED = 4
+_FIRST, _SECOND = "first group", "second group"
+
+
+def measure(ctx):
+    """Yield for every group: whether missing gradients raise, and the fields that they change."""
+    if ctx.plan.feed.takes == "gradients":
+        raise ctx.NotApplicable("it takes gradients: parameters without one never reach it")
+    expected = ctx.ask(ctx.benign(), ctx.benign(seed=1))
+    judged = _fields_that_depend_on_values(ctx, expected)
+    sites = []
+    for name, first, second in _cases(ctx):
+        case = {"among": name, "groups": ctx.plan.groups, "missing": _NONE_ADDED}
+        try:
+            answer = ctx.ask(first, second)
+        except ctx.TargetRaised as error:
+            sites.append(error.site)
+            yield ctx.measurement("raises", True, "truth", error=str(error), deliberate=error.deliberate, **case)
+            continue
+        changed = [path for path in ctx.differences(expected.fields, answer.fields) if path in judged]
+        changed = [path for path in changed if not _is_position(ctx, path, expected.fields[path], name)]
+        yield ctx.measurement("changed_fields", len(changed), "count", judged=len(judged), **case)
+        for path in changed:
+            yield ctx.measurement("value_without", expected.fields[path], "value", field=path, **case)
+            yield ctx.measurement("value_with", answer.fields.get(path), "value", field=path, **case)
+        if changed:
+            sites.append(answer.site)
+    if sites:
+        yield ctx.location(sites[0] or ctx.definition())
+
+
+def _cases(ctx):
+    """Name, first and second group; gradients are made anew for each call, which may change them."""
+    yield _FIRST, ctx.interleaved(ctx.benign()), ctx.benign(seed=1)
+    if ctx.plan.groups > 1:
+        yield _SECOND, ctx.benign(), ctx.interleaved(ctx.benign(seed=1))
+
+
+def _is_position(ctx, path, expected, among):
+    """Whether an integer changes only where the missing gradients come first: it says where a parameter stands."""
+    if type(expected) is not int:
+        return False
+    missing = [None] * _NONE_ADDED
+    first = ctx.benign() + (missing if among == _FIRST else [])
+    second = ctx.benign(seed=1) + (missing if among == _SECOND else [])
+    try:
+        return ctx.ask(first, second).fields.get(path) == expected
+    except ctx.TargetRaised:
+        return False
+
+
+def _fields_that_depend_on_values(ctx, expected):
+    """The fields that other values in either group move, without those for single tensors and without clocks."""
+    fewer = ctx.ask(ctx.benign()[:2], ctx.benign(seed=1)[:2])
+    common = ctx.common_structure([expected, fewer])
+    clocks = set(ctx.unequal_fields(expected.fields, ctx.ask(ctx.benign(), ctx.benign(seed=1)).fields))
+    moved = set()
+    for planted in _OTHER_VALUES:
+        for first, second in ((planted, {}), ({}, planted)):
+            try:
+                answer = ctx.ask(ctx.benign(**first), ctx.benign(seed=1, **second))
+            except ctx.TargetRaised:
+                continue
+            moved.update(ctx.differences(expected.fields, answer.fields))
+    return {path for path in moved if path in common and path not in clocks}
+
+
+def judge(measurements, policy):
+    """Reproduced where a field changes, and where an exception is not the target's own refusal."""
+    texts, refusals = [], []
+    for m in measurements:
+        among = m.case["among"]
+        where = " in the " + among if m.case["groups"] > 1 else ""
+        if m.name == "raises" and m.case["deliberate"]:
+            refusals.append("it refuses parameters without a gradient: " + m.case["error"])
+        elif m.name == "raises":
+            texts.append("a parameter without a gradient{} raises {}".format(where, m.case["error"]))
+        elif m.name == "changed_fields" and m.value:
+            texts.append("{} parameters without a gradient{} change ".format(m.case["missing"], where))
+            texts[-1] += ", ".join(_change(measurements, path, among) for path in _fields(measurements, among))
+    if texts:
+        return {"outcome": "reproduced", "message": "; ".join(texts)}
+    sound = "parameters without a gradient change nothing that depends on gradients"
+    return {"outcome": "not_reproduced", "message": "; ".join(dict.fromkeys(refusals)) or sound}
+
+
+def _fields(measurements, among):
+    return [m.case["field"] for m in measurements if m.name == "value_without" and m.case["among"] == among]
+
+
+def _change(measurements, path, among):
+    values = {m.name: m.value for m in measurements if (m.case.get("field"), m.case["among"]) == (path, among)}
+    return "{} from {} to {}".format(
+        path or "the answer", _shown(values["value_without"]), _shown(values["value_with"])
+    )
+
+
+def _shown(value):
+    if value is None:
+        return "nothing"
+    return "{:.4g}".format(value) if isinstance(value, float) else str(value)
+
+
+if __name__ == "__main__":
+    from _alone import run_alone
+
+    run_alone(__file__)

@@ -1,0 +1,187 @@
+"""Do gradients of several dtypes raise, or change the answer?"""
+
+import math
+
+PROBE = {
+    "id": "fails_on_mixed_dtypes",
+    "version": 1,
+    "title": "Gradients of several dtypes raise or change the answer",
+    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
+    "categories": ["Correctness bug", "Numerical stability"],
+    "agent": "PT",
+    "severity": "P2",
+    "lifecycle": "stable",
+    "instrument": "numerics",
+    "motivation": "Norm layers and heads are kept in float32 while the rest trains in bfloat16, and adapters bring a "
+    "dtype of their own. A collector that assumes the first gradient's dtype for all raises in the first step, or "
+    "drops the others and reports too small a norm.",
+    "method": "Four gradients are given in two dtypes by turns (float32 with bfloat16, float16 and float64; bfloat16 "
+    "with float16) and in all four; either dtype first; of two groups also one in each. The norm must be that of the "
+    "same values all in float32, within the rounding of the narrowest dtype, and the counts exactly those. All "
+    "values, their norms and every sum of their squares are held exactly by every dtype.",
+    "limits": "Fields that are neither norm nor count are not compared. A norm that is only rounded to 16 bits is not "
+    "reported here, nor one that overflows for larger values. Integer, complex and 8-bit gradients are not tried.",
+    "remediation": "Let an operator with a dtype argument convert: torch._foreach_norm(grads, 2, dtype=torch.float64) "
+    "takes lists of several dtypes. Allocate accumulators in a dtype of your own choice, never in that of the first "
+    "gradient; torch.dot and torch.mm take one dtype alone, torch.cat and torch.stack promote.",
+    "remediation_code": """import torch
+
+
+def total_norm(parameters):
+    grads = [p.grad for p in parameters if p.grad is not None]
+    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
+    if not grads:
+        return 0.0
+    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
+    home = norms[0].device
+    return torch.linalg.vector_norm(torch.stack([norm.to(home) for norm in norms])).item()
+""",
+    "verification": ["five mixes of dtypes give the norm and the counts of the same values in float32"],
+    "measurements": {"raises": "truth", "relative_difference": "ratio"},
+    # Two roundings to bfloat16, which has 8 significant bits.
+    "policy": {"tolerance": 0.0078125},
+}
+
+_MIXES = (
+    ("float32", "bfloat16"),
+    ("float32", "float16"),
+    ("float32", "float64"),
+    ("bfloat16", "float16"),
+    ("float32", "bfloat16", "float16", "float64"),
+)
+_WIDE = ("float32",)
+_MAGNITUDES = (1.0, 2.0, 4.0, 8.0)
+_ELEMENTS = 64
+_PLANTED = {"zero": {"zeros": 5}, "nan": {"nans": 5}, "inf": {"infs": 5}}
+
+
+def measure(ctx):
+    """Yield for every mix whether it raises, and how far norm and counts are from those of float32."""
+    located = False
+    for role, make in _cases(ctx):
+        references = {}
+        for mix, name, first, second in _arrangements(ctx, role):
+            if second not in references:
+                references[second] = _reference(ctx, role, make, second)
+            case = {"dtype": "+".join(mix), "arrangement": name}
+            try:
+                value = _ask(ctx, role, make, first, second)
+            except ctx.TargetRaised as error:
+                case.update(error=str(error), deliberate=error.deliberate, alone=_raise_alone(ctx, mix))
+                yield ctx.measurement("raises", True, "truth", **case)
+                if not located:
+                    located = True
+                    yield ctx.location(error.site or ctx.definition())
+                continue
+            yield ctx.measurement("raises", False, "truth", **case)
+            expected, is_stable = references[second]
+            if role is None or not is_stable:
+                continue
+            difference = _difference(value, expected)
+            case.update(field=ctx.role(role).path or role, role=role, answer=_text(value), expected=_text(expected))
+            yield ctx.measurement("relative_difference", difference, "ratio", **case)
+            if _is_wrong(role, difference, PROBE["policy"]) and not located:
+                located = True
+                mixed, wide = (_converted(ctx, make(), dtypes) for dtypes in (first, _WIDE))
+                yield ctx.location(ctx.definition() if second else ctx.where_different(mixed, wide))
+
+
+def _cases(ctx):
+    """The roles that are compared, each with gradients that show it; the norm's also show whether anything raises."""
+    yield ("norm" if "norm" in ctx.roles else None), lambda: _powers_of_two(ctx)
+    for role, planted in _PLANTED.items():
+        if role in ctx.roles:
+            yield role, lambda planted=planted: ctx.benign(**planted)
+
+
+def _powers_of_two(ctx):
+    return [grad for magnitude in _MAGNITUDES for grad in ctx.gradients(1, _ELEMENTS, magnitude=magnitude)]
+
+
+def _arrangements(ctx, role):
+    """Mix, name, the dtypes of the first group by turns, and those of the second (None: as the plan found it)."""
+    if role in _PLANTED:  # three gradients show the first three dtypes of all four
+        yield _MIXES[-1], "{} first".format(_MIXES[-1][0]), _MIXES[-1], None
+        return
+    for mix in _MIXES:
+        yield mix, "{} first".format(mix[0]), mix, None
+        yield mix, "{} first".format(mix[-1]), mix[::-1], None
+        if ctx.plan.groups > 1 and len(mix) == 2:
+            yield mix, "the first group {}, the second {}".format(*mix), mix[:1], mix[1:]
+
+
+def _reference(ctx, role, make, second):
+    """The number in float32, and whether a second call gives the same."""
+    wide = None if second is None else _WIDE
+    value, again = (_ask(ctx, role, make, _WIDE, wide) for _ in range(2))
+    return value, not _difference(value, again)
+
+
+def _ask(ctx, role, make, first, second):
+    """The role's number, None where there is none. Raises TargetRaised."""
+    second_group = None if second is None else _converted(ctx, ctx.benign(seed=1), second)
+    answer = ctx.answer(_converted(ctx, make(), first), second_group)
+    return None if role is None else answer.get(ctx.role(role).path)
+
+
+def _converted(ctx, grads, dtypes):
+    return ctx.as_dtypes(grads, [dtypes[index % len(dtypes)] for index in range(len(grads))])
+
+
+def _raise_alone(ctx, mix):
+    """The dtypes of the mix that raise without any other."""
+    found = []
+    for dtype in mix:
+        try:
+            ctx.answer(ctx.as_dtypes(_powers_of_two(ctx), [dtype] * len(_MAGNITUDES)))
+        except ctx.TargetRaised:
+            found.append(dtype)
+    return ", ".join(found)
+
+
+def _text(value):
+    return "missing" if value is None else "{:.6g}".format(value)
+
+
+def _difference(value, expected):
+    """Relative, 0 for two NaN; infinite where only one of the two is a finite number."""
+    if value is None or expected is None or not (math.isfinite(value) and math.isfinite(expected)):
+        return 0.0 if repr(value) == repr(expected) else math.inf
+    return abs(value - expected) / max(abs(expected), abs(value)) if value != expected else 0.0
+
+
+def _is_wrong(role, difference, policy):
+    """A count is exact; a fraction of it is one float32 division away."""
+    return difference > (policy["tolerance"] if role == "norm" else 1e-6)
+
+
+def judge(measurements, policy):
+    """Reproduced where a mix changes the answer or raises; least grave where the checkout refuses in its own words."""
+    compared = [m for m in measurements if m.name == "relative_difference"]
+    wrong = [m for m in compared if _is_wrong(m.case["role"], m.value, policy)]
+    raised = [m for m in measurements if m.name == "raises" and m.value]
+    if wrong:
+        worst = max(wrong, key=lambda m: m.value)
+        message = "{dtype} ({arrangement}): {field} is {answer} instead of {expected}, the answer in float32".format(
+            **worst.case
+        )
+        return {"outcome": "reproduced", "severity": "P1", "message": message}
+    if raised:
+        first = raised[0].case
+        mixes = ", ".join(dict.fromkeys(m.case["dtype"] for m in raised))
+        alone = ", ".join(dict.fromkeys(m.case["alone"] for m in raised if m.case["alone"]))
+        message = "raises for gradients of {}: {}{}".format(
+            mixes, first["error"], " ({} alone raises too)".format(alone) if alone else ""
+        )
+        severity = "P3" if all(m.case["deliberate"] for m in raised) else "P2"
+        return {"outcome": "reproduced", "severity": severity, "message": message}
+    mixes = ", ".join(dict.fromkeys(m.case["dtype"] for m in measurements))
+    fields = sorted({m.case["field"] for m in compared})
+    what = "the {} of float32".format(", ".join(fields)) if fields else "an answer, without a norm or count to compare"
+    return {"outcome": "not_reproduced", "message": "gradients of {} give {}".format(mixes, what)}
+
+
+if __name__ == "__main__":
+    from _alone import run_alone
+
+    run_alone(__file__)

@@ -1,0 +1,137 @@
+"""Do gradients in another memory layout raise, or change the answer?"""
+
+import math
+
+PROBE = {
+    "id": "fails_on_noncontiguous_grads",
+    "version": 1,
+    "title": "Non-contiguous gradients raise or change the answer",
+    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
+    "categories": ["Correctness bug", "API design / contract violation"],
+    "agent": "PT",
+    "severity": "P2",
+    "lifecycle": "stable",
+    "instrument": "numerics",
+    "motivation": "Autograd gives a gradient the strides of its parameter: convolutions in channels_last and weights "
+    "stored transposed have gradients that are not contiguous, and view(-1) raises on each of them. A monitor that "
+    "works on a small model then ends the training of another one.",
+    "method": "One gradient of three is laid out in memory in another way: channels_last, transposed, permuted, a view "
+    "of a flat bucket, a slice with steps, without dimensions, expanded (stride 0), overlapping. Every field of the "
+    "answer must read what it reads for the same values contiguous. The values are small whole numbers, whose sums and "
+    "sums of squares float32 holds exactly in any order; what may differ is the rounding after them, far below the "
+    "1e-4 that is allowed. Of a target that writes gradients, their norm afterwards is compared as well.",
+    "limits": "Fields whose names speak of layout are left out, as are fields that differ between two calls on the "
+    "same gradients. backward() copies expanded and sliced gradients before it stores them: those reach a collector "
+    "only from torch.autograd.grad, from hooks or by hand. Targets that write into the gradients are not given "
+    "expanded or overlapping ones, which torch cannot write to.",
+    "remediation": "Let operators that take any strides do the work: torch.linalg.vector_norm, torch._foreach_norm, "
+    "torch.count_nonzero and isnan need no flattening. Where a flat tensor is needed, reshape(-1) copies only where it "
+    "must; view(-1) raises there.",
+    "remediation_code": """import torch
+
+
+def gradient_statistics(parameters):
+    grads = [p.grad for p in parameters if p.grad is not None]
+    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
+    if not grads:
+        return {"grad_norm": 0.0, "max_layer_norm": 0.0}
+    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
+    norms = torch.stack([norm.to(norms[0].device) for norm in norms])
+    total, largest = torch.stack([torch.linalg.vector_norm(norms), norms.max()]).tolist()
+    return {"grad_norm": total, "max_layer_norm": largest}
+""",
+    "verification": ["gradients in each of eight memory layouts give the answer of the same values contiguous"],
+    "measurements": {"sound": "truth"},
+}
+
+# backward() leaves gradients laid out like these, after their parameters.
+_FROM_BACKWARD = ("channels_last", "transposed", "permuted")
+_NOT_WRITABLE = ("expanded", "overlapping")
+_LAYOUT_WORDS = ("contig", "stride", "layout", "offset")
+_TOLERANCE = 1e-4
+_AFTERWARDS = "the gradients' norm afterwards"
+
+
+def measure(ctx):
+    """Yield for every layout whether the answer is the contiguous one, and what happened where it is not."""
+    located, refused = False, []
+    for layout in ctx.layouts:
+        if layout in _NOT_WRITABLE and ctx.writes_gradients:
+            continue
+        try:
+            expected, again = (_ask(ctx, ctx.laid_out(layout, contiguous=True)) for _ in range(2))
+        except ctx.TargetRaised as error:
+            refused.append(error)
+            yield ctx.note("{} was not judged: the same values contiguous raise {}".format(layout, error))
+            continue
+        ignored = ctx.unequal_fields(expected, again)
+        how, error = _difference(ctx, layout, expected, ignored)
+        yield ctx.measurement("sound", not how, "truth", layout=layout, how=how or "as contiguous")
+        if how and not located:
+            located = True
+            grads = ctx.laid_out(layout), ctx.laid_out(layout, contiguous=True)
+            yield ctx.location(ctx.where_different(*grads) if error is None else error.site)
+    if len(refused) == len(ctx.layouts):
+        raise refused[0]
+
+
+def _ask(ctx, grads):
+    """The answer, and for a target that writes what it made of the gradients: a copy of them may have been written."""
+    answer = ctx.answer(grads)
+    if ctx.writes_gradients:
+        answer[_AFTERWARDS] = ctx.exact_norm(grads)
+    return answer
+
+
+def _difference(ctx, layout, expected, ignored):
+    """What is wrong with the answer for `layout`, "" for nothing, and the error where it raised."""
+    try:
+        answer = _ask(ctx, ctx.laid_out(layout))
+    except ctx.TargetRaised as error:
+        return ("refuses: " if error.deliberate else "raises ") + str(error).split(" (")[0].split(". ")[0][:160], error
+    wrong = [
+        "{} {} instead of {}".format(path or "the answer", _text(answer.get(path, "missing")), _text(expected[path]))
+        for path in ctx.differences(expected, answer)
+        if path not in ignored and not _speaks_of_layout(path) and _far(answer.get(path), expected[path])
+    ]
+    return ", ".join(wrong[:3]), None
+
+
+def _text(value):
+    return "{:.6g}".format(value) if isinstance(value, float) else str(value)
+
+
+def _speaks_of_layout(path):
+    return any(word in path.lower() for word in _LAYOUT_WORDS)
+
+
+def _far(value, expected):
+    if value is None or isinstance(expected, bool) or not (math.isfinite(value) and math.isfinite(expected)):
+        return True
+    if isinstance(expected, int) and isinstance(value, int):
+        return True
+    return abs(value - expected) > _TOLERANCE * max(abs(value), abs(expected)) + 1e-6
+
+
+def judge(measurements, policy):
+    """Reproduced where any layout raised or changed the answer; graver where backward() makes such gradients."""
+    broken = [m for m in measurements if not m.value]
+    if not broken:
+        return {
+            "outcome": "not_reproduced",
+            "message": "{} gradients give the answer of contiguous ones".format(
+                ", ".join(m.case["layout"] for m in measurements)
+            ),
+        }
+    grouped = {}
+    for m in broken:
+        grouped.setdefault(m.case["how"], []).append(m.case["layout"])
+    message = "; ".join("{}: {}".format(", ".join(layouts), how) for how, layouts in list(grouped.items())[:4])
+    grave = any(m.case["layout"] in _FROM_BACKWARD and not m.case["how"].startswith("refuses") for m in broken)
+    return {"outcome": "reproduced", "severity": "P2" if grave else "P3", "message": message}
+
+
+if __name__ == "__main__":
+    from _alone import run_alone
+
+    run_alone(__file__)

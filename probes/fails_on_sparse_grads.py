@@ -1,0 +1,163 @@
+"""Do sparse gradients raise, or count an element twice?"""
+
+import math
+
+PROBE = {
+    "id": "fails_on_sparse_grads",
+    "version": 1,
+    "title": "Sparse gradients raise or are counted twice",
+    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
+    "categories": ["Correctness bug", "Defensive programming violation"],
+    "agent": "PT",
+    "severity": "P3",
+    "lifecycle": "stable",
+    "instrument": "numerics",
+    "motivation": "nn.Embedding(sparse=True) leaves a sparse gradient that is not coalesced: a row that was looked up "
+    "twice is stored twice. view(), comparisons and norms with a dtype raise on it (up to torch 2.13 all foreach and "
+    "linalg norms do), and a norm of its stored values is another one: the square of a sum is not the sum of squares.",
+    "method": "The gradient of a small embedding is given dense, coalesced, and uncoalesced with one row stored twice, "
+    "between two ordinary gradients. The norm and the NaN and Inf counts must read the same; nothing else may turn "
+    "non-finite. An exception of the target's own that names sparse gradients is a clear refusal, and passes.",
+    "limits": "Zero counts and fractions are shown, not judged: whether an element that is not stored is a zero is for "
+    "the collector to say. So are norms that are neither the total nor the total divided by the number of tensors, "
+    "which are only compared between coalesced and uncoalesced. Compressed layouts (CSR, CSC) are not tried.",
+    "remediation": "Take the stored values of the coalesced gradient and go on with those: they are dense, and "
+    "elements that are not stored are zeros. Or refuse sparse gradients in words. torch.nn.utils.clip_grad_norm_ "
+    "takes them in torch 2.15 and raises from inside torch in 2.13. coalesce() of an uncoalesced CUDA gradient "
+    "synchronizes.",
+    "remediation_code": """import torch
+
+
+def total_norm(parameters):
+    grads = [p.grad for p in parameters if p.grad is not None]
+    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
+    if not grads:
+        return 0.0
+    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
+    return torch.linalg.vector_norm(torch.stack([norm.to(norms[0].device) for norm in norms])).item()
+""",
+    "verification": ["coalesced and uncoalesced gradients give the norm and the counts of the dense one"],
+    "measurements": {"sound": "truth", "norm": "norm", "zeros": "count or fraction"},
+}
+
+_TOLERANCE = 1e-4
+_AFTERWARDS = "the gradients' norm afterwards"
+_PLANTED = {"nan": float("nan"), "inf": float("inf")}
+
+
+def measure(ctx):
+    """Yield for each form whether it is answered rightly, and the norm and the zeros that each reads."""
+    dense = _ask(ctx, "dense")
+    answers = {"dense": dense}
+    yield from _shown(ctx, "dense", dense)
+    located = False
+    for form in ("coalesced", "uncoalesced"):
+        how, kind, site = _what_is_wrong(ctx, form, answers)
+        yield ctx.measurement("sound", kind in ("", "refuses"), "truth", form=form, kind=kind, how=how)
+        if form in answers:
+            yield from _shown(ctx, form, answers[form])
+        if kind not in ("", "refuses") and not located:
+            located = True
+            yield ctx.location(site)
+
+
+def _ask(ctx, form):
+    """The answer, and for a target that writes what it made of the gradients: their values may be a copy."""
+    grads = ctx.sparse(form)
+    answer = ctx.answer(grads)
+    if ctx.writes_gradients:
+        answer[_AFTERWARDS] = ctx.exact_norm(grads)
+    return answer
+
+
+def _what_is_wrong(ctx, form, answers):
+    """(words, kind, site) of what `form` breaks: it raises, refuses, or differs; empty words for nothing."""
+    try:
+        answers[form] = _ask(ctx, form)
+        wrong = _wrong_fields(ctx, form, answers) + _wrong_counts(ctx, form)
+    except ctx.TargetRaised as error:
+        refuses = error.deliberate and "sparse" in str(error).lower()
+        return str(error).split(". ")[0][:160], "refuses" if refuses else "raises", error.site
+    if not wrong:
+        return "", "", None
+    both = ctx.sparse("uncoalesced"), ctx.sparse("coalesced")
+    site = ctx.where_different(*both) if form == "uncoalesced" else ctx.definition()
+    return ", ".join(wrong), "differs", site
+
+
+def _wrong_fields(ctx, form, answers):
+    answer, dense = answers[form], answers["dense"]
+    wrong = [
+        "{} turns {}".format(path or "the answer", value)
+        for path, value in answer.items()
+        if isinstance(value, float) and not math.isfinite(value) and math.isfinite(dense.get(path, math.nan))
+    ]
+    known = answers.get("coalesced", dense) if form == "uncoalesced" else dense
+    judged = [ctx.role("norm").path] if "norm" in ctx.roles else []
+    if form == "coalesced" and judged and not _ignores_elements(ctx, dense[judged[0]]):
+        return wrong
+    judged += [_AFTERWARDS] if _AFTERWARDS in dense else []
+    for path in judged:
+        if not wrong and _far(answer.get(path), known.get(path)):
+            wrong.append("{} {:.6g} instead of {:.6g}".format(path or "the norm", answer.get(path), known[path]))
+    return wrong
+
+
+def _ignores_elements(ctx, norm):
+    """Whether the norm is the total, or the total for each tensor: not divided by a number of elements."""
+    grads = ctx.sparse("dense")
+    exact, degree = ctx.exact_norm(grads), ctx.role("norm").degree
+    return any(not _far(norm, known) for known in (exact**degree, exact**degree / len(grads)))
+
+
+def _wrong_counts(ctx, form):
+    """NaN and Inf counts that differ from the dense gradient's; fractions depend on what counts as an element."""
+    wrong = []
+    for kind, special in _PLANTED.items():
+        role = ctx.roles.get(kind)
+        if role is None or role.kind != "count":
+            continue
+        expected = ctx.answer(ctx.sparse("dense", special)).get(role.path)
+        read = ctx.answer(ctx.sparse(form, special)).get(role.path)
+        if read != expected:
+            wrong.append("{} {} instead of {}".format(role.path, read, expected))
+    return wrong
+
+
+def _far(value, expected):
+    if value is None or expected is None:
+        return value is not expected
+    return abs(value - expected) > _TOLERANCE * max(abs(value), abs(expected))
+
+
+def _shown(ctx, form, answer):
+    for name, role in (("norm", "norm"), ("zeros", "zero")):
+        if role in ctx.roles:
+            unit = PROBE["measurements"][name]
+            yield ctx.measurement(name, answer.get(ctx.role(role).path), unit, form=form)
+
+
+def judge(measurements, policy):
+    """Reproduced where a form raised or differed. A wrong number is graver than an exception."""
+    forms = [m for m in measurements if m.name == "sound"]
+    broken = [m for m in forms if not m.value]
+    if not broken:
+        refused = next((m.case["how"] for m in forms if m.case["kind"] == "refuses"), "")
+        message = "it refuses sparse gradients in words: " + refused
+        return {
+            "outcome": "not_reproduced",
+            "message": message if refused else "coalesced and uncoalesced gradients read as their dense values",
+        }
+    silent = [m for m in broken if m.case["kind"] == "differs"]
+    message = "; ".join(
+        "{} gradients: {}{}".format(m.case["form"], "" if m in silent else "raises ", m.case["how"]) for m in broken
+    )
+    if len(broken) == 2 and len({m.case["how"] for m in broken}) == 1:
+        message = "sparse gradients: {}{}".format("" if silent else "raises ", broken[0].case["how"])
+    return {"outcome": "reproduced", "severity": "P3" if silent else "P4", "message": message}
+
+
+if __name__ == "__main__":
+    from _alone import run_alone
+
+    run_alone(__file__)

@@ -1,0 +1,125 @@
+"""Does a collector that should only read change what it was given?"""
+
+PROBE = {
+    "id": "mutates_gradients",
+    "version": 1,
+    "title": "The collector changes the gradients it should only read",
+    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
+    "categories": ["Correctness bug", "API design / contract violation"],
+    "agent": "PT",
+    "severity": "P1",
+    "lifecycle": "stable",
+    "instrument": "mutation",
+    "motivation": "A statistic is taken between backward() and step(): whatever it changes is what the optimizer "
+    "steps on. nan_to_num_() hides the NaN that it should report, detach_() ends a second-order method, and nothing "
+    "in the log says so.",
+    "method": "The state of everything that the target is given is compared before and after one call: each gradient's "
+    "elements bit by bit, its address, strides, dtype, device, version counter, requires_grad and graph; each "
+    "parameter and its .grad; the caller's list. Inputs: ordinary gradients, with NaN and Inf, all zero, large, one "
+    "missing, and with a graph, as create_graph=True leaves them. The line is the first one after which the state "
+    "differs.",
+    "limits": "Targets that clip, or whose names say that they change gradients (a verb like clip, scale, normalize, "
+    "zero, or torch's trailing underscore), are left out. A change that is undone before the call ends shows only in "
+    "the version counter. Module buffers, hooks and training mode are not compared.",
+    "remediation": "Read only: use the operators without underscore, take norms and counts of the gradients as they "
+    "are, and detach() a reference rather than detach_() the gradient. Copy the list, not the tensors.",
+    "remediation_code": """import torch
+
+
+def gradient_statistics(parameters):
+    grads = [p.grad.detach() for p in parameters if p.grad is not None]
+    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
+    if not grads:
+        return {"grad_norm": 0.0, "is_finite": True}
+    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
+    norms = torch.stack([norm.to(norms[0].device) for norm in norms])
+    norm = torch.linalg.vector_norm(norms).item()
+    return {"grad_norm": norm, "is_finite": norm - norm == 0.0}
+""",
+    "verification": ["after a call every gradient, parameter, graph and list is bit for bit what it was"],
+    "measurements": {"changed": "count"},
+}
+
+# Gravest first: what the optimizer steps on, then what autograd needs, then what only looks the same.
+_WORDS = {
+    "values": "the values of {}",
+    "removed": "{} to None",
+    "parameter": "parameters ({})",
+    "added": "{} from None",
+    "graph": "the graph of {}",
+    "requires_grad": "requires_grad of {}",
+    "replaced": "{} to another tensor of equal values",
+    "memory": "the memory of {}",
+    "version": "the version counter of {} (written in place with the values that were there)",
+    "list": "{}",
+}
+_GRAVE = ("values", "removed", "parameter")
+_MIDDLE = ("added", "graph", "requires_grad")
+
+
+def measure(ctx):
+    """Yield for every input and kind of change how many things changed, and where the first change was made."""
+    if ctx.writes_gradients:
+        raise ctx.NotApplicable("changing gradients is what it is for: it clips, or its name says so")
+    located, refused, inputs = False, [], dict(_inputs(ctx))
+    for name, make in inputs.items():
+        try:
+            changes = ctx.changes(*make())
+        except ctx.TargetRaised as error:
+            refused.append(error)
+            yield ctx.note("gradients {} were not judged: the target raises {}".format(name, error))
+            continue
+        kinds = {}
+        for change in changes:
+            kinds.setdefault(change.kind, []).append(change.what)
+        for kind, things in kinds.items():
+            what = things[0] if len(things) == 1 else "{} and {} more".format(things[0], len(things) - 1)
+            yield ctx.measurement("changed", len(things), "count", input=name, kind=kind, what=what)
+        if not kinds:
+            yield ctx.measurement("changed", 0, "count", input=name, kind="any", what="nothing")
+        elif not located:
+            located = True
+            yield ctx.location(ctx.where_changed(*make()))
+    if ctx.device == "simulated":
+        yield ctx.note("gradients with a graph were not tried: the simulated device has no autograd")
+    if len(refused) == len(inputs):
+        raise refused[0]
+
+
+def _inputs(ctx):
+    """(name, how to make new arguments for `changes`): nothing may be left over from the call before."""
+    yield "of ordinary size", lambda: (ctx.benign(),)
+    yield "with NaN and Inf", lambda: (ctx.benign(nans=1, infs=1),)
+    yield "of zeros", lambda: (ctx.gradients(3, 64, magnitude=0.0),)
+    yield "of 1e6", lambda: (ctx.gradients(3, 64, magnitude=1e6),)
+    if ctx.plan.feed.takes != "gradients":
+        yield "with one missing", lambda: ([None, *ctx.benign()],)
+    if ctx.device != "simulated":
+        yield "with a graph", ctx.with_graph
+
+
+def judge(measurements, policy):
+    """Reproduced where anything changed; the severity is that of the gravest change."""
+    changed = [m for m in measurements if m.value]
+    if not changed:
+        return {
+            "outcome": "not_reproduced",
+            "message": "nothing changes: gradients {}".format(", ".join(m.case["input"] for m in measurements)),
+        }
+    inputs = list(dict.fromkeys(m.case["input"] for m in measurements))
+    parts = []
+    for kind in _WORDS:
+        rows = [m for m in changed if m.case["kind"] == kind]
+        if rows:
+            given = [m.case["input"] for m in rows]
+            when = "" if given == inputs else " for gradients " + ", ".join(given)
+            parts.append(_WORDS[kind].format(rows[0].case["what"]) + when)
+    kinds = {m.case["kind"] for m in changed}
+    severity = "P1" if kinds.intersection(_GRAVE) else "P2" if kinds.intersection(_MIDDLE) else "P3"
+    return {"outcome": "reproduced", "severity": severity, "message": "it changes " + "; ".join(parts)}
+
+
+if __name__ == "__main__":
+    from _alone import run_alone
+
+    run_alone(__file__)

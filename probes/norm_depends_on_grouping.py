@@ -1,0 +1,209 @@
+"""Do the same gradients, split into other tensors or listed in another order, give another norm?"""
+
+import functools
+import math
+
+PROBE = {
+    "id": "norm_depends_on_grouping",
+    "version": 1,
+    "title": "The norm depends on how the gradients are grouped",
+    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
+    "categories": ["Numerical stability", "Correctness bug"],
+    "agent": "PT",
+    "severity": "P3",
+    "lifecycle": "stable",
+    "instrument": "numerics",
+    "motivation": "A norm of norms that are kept in 16 bits is rounded once for each tensor: two runs with the same "
+    "gradients, but with layers fused or split over other ranks, log different norms and clip differently "
+    "(pytorch/pytorch PR 194033). A sum in 16 bits also depends on which tensor comes first.",
+    "method": "The same elements as one tensor, as equal pieces, and as pieces of different sizes; and the same "
+    "tensors forwards, backwards and shuffled, with one that outweighs the rest, in every dtype. Judged "
+    "where the answer is the total 2-norm on ordinary float32 gradients, or where float32 shows that the formula does "
+    "not depend on the split (or the order); a mean over tensors does, rightly. What float32 sums in another order may "
+    "differ by is allowed, and nothing more: rounding an accurate total once gives one answer for every grouping.",
+    "limits": "A formula that depends on the split is judged on the order only, one that singles out tensors (the "
+    "first layer's norm) on neither. A total that lies by chance on the border of two 16-bit numbers may round either "
+    "way.",
+    "remediation": "Keep the norms of single tensors in float32 or wider until the total is formed, and round once, at "
+    "the end, if at all: torch._foreach_norm(grads, 2, dtype=torch.float32), or get_total_norm of float32 copies.",
+    "remediation_code": """import torch
+
+
+def total_norm(parameters):
+    grads = [p.grad.detach() for p in parameters if p.grad is not None]
+    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
+    if not grads:
+        return 0.0
+    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
+    return torch.linalg.vector_norm(torch.stack([norm.to(norms[0].device) for norm in norms])).item()
+""",
+    "verification": ["splitting, joining and shuffling change the norm in no dtype by more than float32 sums allow"],
+    "measurements": {"split_difference": "ratio", "order_difference": "ratio", "allowed_difference": "ratio"},
+    "policy": {"accumulators": 4, "roundings": 0},
+}
+
+_DTYPES = ("float32", "bfloat16", "float16", "float64")
+# 258 ones have the norm 16.0624, just below the middle of two bfloat16 numbers (16 and 16.125): rounding it is off
+# by 0.39 %. 1,025 have 32.0156, in the middle of two float16 numbers (32 and 32.03125): off by 0.049 %.
+_PIECES = ((258, 3), (258, 5), (1025, 6), (1025, 10))
+_ORDERED_TENSORS, _ORDERED_ELEMENTS = 384, 64
+# A mean over tensors or a largest tensor differs by a third at least, rounding every step to bfloat16 by 1.6 % at most:
+# a larger difference in float32 is the formula's own.
+_BY_FORMULA = 2.0**-6
+_ORDINARY = ((4, 1024), (16, 64), (3, 500))
+
+
+def measure(ctx):
+    """Yield the largest difference between groupings and between orders, for every dtype."""
+    ctx.role("norm")
+    worst = [None]
+    judged = set()
+    is_total = _is_total(ctx)
+    for kind, compare in (("split_difference", _over_splits), ("order_difference", _over_orders)):
+        by_formula, _ = compare(ctx, "float32")
+        if not is_total and not by_formula <= _BY_FORMULA:
+            yield ctx.note(_NOTES[kind].format(_percent(by_formula)))
+            continue
+        judged.add(kind)
+        for dtype in _DTYPES:
+            yield from _row(ctx, kind, compare, dtype, worst)
+    if not judged:
+        raise ctx.NotApplicable("its norm depends on the split and on the order by its formula, also in float32")
+    if worst[0] is not None:
+        _, difference, make = worst[0]
+        yield ctx.location(ctx.where_imprecise(make(), difference / 4))
+
+
+def _is_total(ctx):
+    """Whether the answer is the total 2-norm on ordinary float32 gradients, split in three ways."""
+    made = [ctx.known_norm("random", tensors, elements) for tensors, elements in _ORDINARY]
+    return all(abs(ctx.norm(grads) / exact - 1) <= _BY_FORMULA for grads, exact in made)
+
+
+_NOTES = {
+    "split_difference": "its formula depends on the split ({}): only the order was judged",
+    "order_difference": "its formula depends on the order ({}): the order was not judged",
+}
+
+
+def _percent(by_formula):
+    return "{:.3g} % in float32".format(100 * by_formula) if math.isfinite(by_formula) else "it is 0 for equal elements"
+
+
+def _row(ctx, kind, compare, dtype, worst):
+    try:
+        difference, make = compare(ctx, dtype)
+    except ctx.TargetRaised as error:
+        if dtype == "float32":
+            raise
+        yield ctx.note("{} gradients were not judged: {}".format(dtype, error))
+        return
+    if not math.isfinite(difference):
+        yield ctx.note("{} gradients were not judged: their norm is not finite".format(dtype))
+        return
+    allowed = _allowed(dtype, PROBE["policy"])
+    yield ctx.measurement(kind, difference, "ratio", dtype=dtype)
+    yield ctx.measurement("allowed_difference", allowed, "ratio", dtype=dtype, of=kind)
+    if difference > allowed and (worst[0] is None or difference / allowed > worst[0][0]):
+        worst[0] = (difference / allowed, difference, make)
+
+
+def _over_splits(ctx, dtype):
+    """(the largest relative difference to the whole, what makes the gradients split so) over several splits of ones."""
+    largest = (0.0, None)
+    for size, count in _PIECES:
+        expected = ctx.norm(_ones(ctx, [size * count], dtype))
+        for sizes in _splits(size, count):
+            make = functools.partial(_ones, ctx, sizes, dtype)
+            largest = _larger(largest, ctx.norm(make()), expected, make)
+    return largest
+
+
+def _ones(ctx, sizes, dtype):
+    """Made anew for every call, as every gradient here: a clipping target changes them."""
+    return ctx.regrouped(ctx.known_norm("equal", 1, sum(sizes), dtype)[0], sizes)
+
+
+def _splits(size, count):
+    """Sizes of the pieces: all equal; half as many and then ever smaller ones."""
+    total, uneven = size * count, []
+    while total > 1:
+        uneven.append((total + 1) // 2)
+        total -= uneven[-1]
+    return [size] * count, [*uneven, total]
+
+
+def _over_orders(ctx, dtype):
+    """(the largest relative difference, what makes the worst order) over several orders of the same tensors."""
+    largest = (0.0, None)
+    for pattern in ("random", "outlier_tensor"):
+        expected = None
+        grads, _ = ctx.known_norm(pattern, _ORDERED_TENSORS, _ORDERED_ELEMENTS, dtype)
+        for order in _ORDERS:
+            make = functools.partial(_ordered, grads, order)
+            value = ctx.norm(make())
+            expected = value if expected is None else expected
+            largest = _larger(largest, value, expected, make)
+    return largest
+
+
+def _ordered(grads, order):
+    return [grads[index].clone() for index in order(len(grads))]
+
+
+_ORDERS = (
+    lambda n: range(n),
+    lambda n: range(n - 1, -1, -1),
+    lambda n: [(index * 125 + 7) % n for index in range(n)],  # 125 and 384 have no common factor
+)
+
+
+def _larger(largest, value, expected, make):
+    if not (math.isfinite(value) and math.isfinite(expected) and expected):
+        return math.inf, make
+    difference = abs(value / expected - 1)
+    return (difference, make) if difference > largest[0] else largest
+
+
+def _allowed(dtype, policy):
+    """What two accurate answers may differ by: twice the error of a float32 sum of the largest case.
+
+    The largest split case is one tensor of 10,250 elements, added in four accumulators (see norm_loses_accuracy);
+    each step is off by at most 2**-24 of the sum, half of that in the root. `roundings` to the 16-bit type (2**-8
+    in bfloat16, 2**-11 in float16) are allowed on each side where the policy accepts norms of norms in 16 bits.
+    """
+    steps = max(size * count for size, count in _PIECES) / policy["accumulators"] + _ORDERED_TENSORS + 16
+    unit = {"bfloat16": 2.0**-8, "float16": 2.0**-11}.get(dtype, 0.0)
+    return 2 * (steps * 2.0**-25 + policy["roundings"] * unit)
+
+
+def judge(measurements, policy):
+    """Reproduced where a difference is above the allowed one; P2 where it is above 1 % or in float32."""
+    kinds = ("split_difference", "order_difference")
+    differences = [m for m in measurements if m.name in kinds]
+    broken = [m for m in differences if m.value > _allowed(m.case["dtype"], policy)]
+    if not broken:
+        largest = max((m.value for m in differences), default=0.0)
+        words = " and ".join(_WORDS[kind] for kind in kinds if any(m.name == kind for m in differences))
+        message = "{} changes the norm by {:.2g} at most: rounding".format(words, largest)
+        return {"outcome": "not_reproduced", "message": message}
+    parts = []
+    for kind in kinds:
+        found = [m for m in broken if m.name == kind]
+        if found:
+            listed = ", ".join("{:.2g} % in {}".format(100 * m.value, m.case["dtype"]) for m in found)
+            parts.append("{} changes the norm by {}".format(_WORDS[kind], listed))
+    is_grave = any(m.value > 0.01 or m.case["dtype"] in ("float32", "float64") for m in broken)
+    return {"outcome": "reproduced", "severity": "P2" if is_grave else "P3", "message": "; ".join(parts)}
+
+
+_WORDS = {
+    "split_difference": "splitting the same gradients into other tensors",
+    "order_difference": "listing them in another order",
+}
+
+
+if __name__ == "__main__":
+    from _alone import run_alone
+
+    run_alone(__file__)

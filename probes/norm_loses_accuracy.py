@@ -1,0 +1,215 @@
+"""How far is the reported norm from the exact one, and is that more than rounding can explain?"""
+
+import functools
+import math
+
+PROBE = {
+    "id": "norm_loses_accuracy",
+    "version": 1,
+    "title": "The norm loses accuracy",
+    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
+    "categories": ["Numerical stability", "Correctness bug"],
+    "agent": "PT",
+    "severity": "P3",
+    "lifecycle": "stable",
+    "instrument": "numerics",
+    "motivation": "Adding in 16 bits stops where the sum is 256 (bfloat16) or 2,048 (float16) times the next term: "
+    "a thousand equal layers are logged as a norm of half its size, and clipping by it lets through twice the limit. "
+    "Squares of float16 gradients below 0.008 are subnormal and lose their digits. Nothing is infinite or "
+    "NaN, so nothing warns.",
+    "method": "Gradients whose exact norm is known as a fraction: random, equal elements, one element as heavy as all "
+    "the rest, one tensor as heavy as all the rest; float32, bfloat16, float16, mixed and float64; up to 16,777,216 "
+    "elements. Where the answer is the total 2-norm, or a fixed multiple of it, on ordinary float32 gradients, it is "
+    "compared with the exact value; otherwise with the target's own answer to the same values as float64. The allowed "
+    "error is derived from float32 sums in four accumulators and three roundings to a 16-bit type.",
+    "limits": "A target whose formula is not the total 2-norm and that rounds float64 gradients before it computes "
+    "is compared with its own rounded answer: what it loses there stays unseen. Such a formula is judged only on "
+    "gradients with an outlier: a spread of nearly equal layers is lost in anybody's rounding. A norm "
+    "that is returned in the gradients' own 16-bit type is accepted as such (0.4 % in bfloat16). float64 gradients are "
+    "judged by what float32 achieves, unless the policy sets judge_float64. Where the norm reads inf, NaN or 0 other "
+    "probes judge.",
+    "remediation": "Take norms of 16-bit gradients with a wider dtype inside the reduction, and add their squares in "
+    "float64 (or as Python floats): torch._foreach_norm(grads, 2, dtype=torch.float64).",
+    "remediation_code": """import torch
+
+
+def total_norm(parameters):
+    grads = [p.grad.detach() for p in parameters if p.grad is not None]
+    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
+    if not grads:
+        return 0.0
+    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
+    return torch.linalg.vector_norm(torch.stack([norm.to(norms[0].device) for norm in norms])).item()
+""",
+    "verification": ["the relative error of every case is within what rounding allows for its dtype and size"],
+    "measurements": {"relative_error": "ratio", "allowed_error": "ratio", "largest_error": "ratio"},
+    "policy": {"accumulators": 4, "roundings": 3, "judge_float64": 0},
+}
+
+# (dtype, pattern, tensors, elements of each, magnitude). 16-bit norms stay below float16's largest, 65,504.
+_CASES = (
+    ("float32", "random", 4, 1024, 1.0),
+    ("float32", "random", 256, 256, 1.0),
+    ("float32", "outlier_tensor", 1024, 256, 1.1),
+    ("float32", "equal", 1, 1 << 20, 1.1),
+    ("float32", "outlier_element", 1, 1 << 22, 1.0),
+    ("float32", "outlier_element", 1, 1 << 24, 1.0),
+    ("bfloat16", "random", 4, 1024, 1.0),
+    ("bfloat16", "random", 256, 256, 1.0),
+    ("bfloat16", "outlier_tensor", 1024, 256, 1.1),
+    ("bfloat16", "equal", 1, 1 << 20, 1.1),
+    ("bfloat16", "outlier_element", 1, 1 << 22, 1.0),
+    ("float16", "random", 4, 1024, 1e-3),
+    ("float16", "random", 256, 256, 1.0),
+    ("float16", "outlier_tensor", 1024, 256, 1.1),
+    ("float16", "equal", 1, 1 << 20, 1.1e-3),
+    ("float16", "outlier_element", 1, 1 << 22, 1.0),
+    ("mixed", "random", 4, 1024, 1.0),
+    ("mixed", "outlier_tensor", 1024, 256, 1.1),
+    ("float64", "random", 4, 1024, 1.0),
+    ("float64", "outlier_element", 1, 1 << 20, 1.0),
+)
+# Shapes on which the formula is told: the total 2-norm, or a fixed multiple of it, has one ratio for all three. A
+# mean over tensors or elements differs by a third at least, rounding every step to bfloat16 by 1.6 % at most.
+_ORDINARY = ((4, 1024), (16, 64), (3, 500))
+_SAME_FORMULA = 2.0**-6
+# What an unknown formula is judged on. The spread of layers that are nearly equal is their difference: it loses more
+# than the bound allows however it is computed.
+_UNEVEN = ("outlier_element", "outlier_tensor")
+
+
+def measure(ctx):
+    """Yield error and allowed error of every case, the largest error of every dtype, and where the worst arises."""
+    ctx.role("norm")
+    multiple = _multiple_of_the_total(ctx)
+    if multiple is None:
+        yield ctx.note("its norm is not the total 2-norm: compared with its own answer to the same values as float64")
+    worst, refused = {}, set()
+    for dtype, pattern, tensors, elements, magnitude in _CASES:
+        if dtype in refused or (multiple is None and pattern not in _UNEVEN):
+            continue
+        case = {"dtype": dtype, "pattern": pattern, "tensors": tensors, "elements": tensors * elements}
+        make = functools.partial(ctx.known_norm, pattern, tensors, elements, dtype, magnitude)
+        try:
+            grads, exact = make()
+            value = ctx.norm(grads)
+            expected = multiple * exact if multiple is not None else _own_answer(ctx, make()[0])
+        except ctx.TargetRaised as error:
+            if dtype == "float32":
+                raise
+            refused.add(dtype)
+            yield ctx.note("{} gradients were not judged: {}".format(dtype, error))
+            continue
+        error = value / expected - 1 if expected and math.isfinite(expected) else math.nan
+        allowed = _allowed(dtype, tensors, elements, PROBE["policy"])
+        yield ctx.measurement("relative_error", error, "ratio", **case)
+        yield ctx.measurement("allowed_error", allowed, "ratio", **case)
+        if _is_judged(value, error):
+            worst.setdefault(dtype, []).append((abs(error) / allowed, abs(error), make))
+    for dtype, errors in worst.items():
+        yield ctx.measurement("largest_error", max(error for _, error, _ in errors), "ratio", dtype=dtype)
+    yield from _where(ctx, worst)
+
+
+def _multiple_of_the_total(ctx):
+    """What the answer is a multiple of the exact 2-norm by; None where the ratio is not the same for all shapes."""
+    ratios = []
+    for tensors, elements in _ORDINARY:
+        grads, exact = ctx.known_norm("random", tensors, elements)
+        ratios.append(ctx.norm(grads) / exact)
+    low, high = min(ratios), max(ratios)
+    if not (low > 0 and math.isfinite(high) and high / low - 1 <= _SAME_FORMULA):
+        return None
+    is_total = abs(low - 1) <= _SAME_FORMULA and abs(high - 1) <= _SAME_FORMULA
+    return 1.0 if is_total else sum(ratios) / len(ratios)
+
+
+def _own_answer(ctx, grads):
+    """The target's answer to the same values as float64."""
+    try:
+        return ctx.norm([grad.double() for grad in grads])
+    except ctx.TargetRaised as error:
+        reason = "its norm is not the total 2-norm, and it takes no float64 gradients to compare with: {}"
+        raise ctx.NotApplicable(reason.format(error)) from error
+
+
+def _is_judged(value, error):
+    """Whether this probe has to say something: inf and NaN are overflows, 0 is an underflow."""
+    return math.isfinite(value) and value > 0 and math.isfinite(error)
+
+
+def _allowed(dtype, tensors, elements, policy):
+    """The largest relative error of a careful norm.
+
+    Adding m positive terms one after another in float32, rounded to nearest, is off by at most m * 2**-24 of their
+    sum (Jeannerod and Rump, 2013: without terms of higher order), so the root by 1 - sqrt(1 - m * 2**-24).
+    torch adds the squares of a contiguous tensor on the CPU in one vector register: 16 lanes with AVX-512, 8 with
+    AVX2, 4 with NEON. The fewest are allowed for: elements / 4 additions each, then one for each tensor. 16 more
+    steps are squares, roots and the joining of the lanes. CUDA adds in a tree and stays far below. So torch's own
+    float32 norms are inside the bound on each of them, as are those of several threads, which add less each:
+    16,777,216 elements, one of which outweighs the rest, read 3.2 % too little with 8 lanes (torch 2.13, AVX2, one
+    thread) and would read 6.5 % too little with 4; 13.4 % is allowed, and a single accumulator loses 29 %.
+
+    A 16-bit result adds one rounding for each norm that is stored in 16 bits: of a tensor, of the total, and half
+    of one for each of square and sum between them; 2**-8 each in bfloat16, 2**-11 in float16. So
+    torch.nn.utils.clip_grad_norm_, whose norms of bfloat16 gradients are bfloat16, is accepted.
+    """
+    steps = elements / policy["accumulators"] + tensors + 16
+    if dtype == "float64" and policy["judge_float64"]:
+        return steps * 2.0**-54
+    summing = 1.0 - math.sqrt(max(0.0, 1.0 - steps * 2.0**-24))
+    unit = {"bfloat16": 2.0**-8, "mixed": 2.0**-8, "float16": 2.0**-11}.get(dtype, 0.0)
+    return summing + policy["roundings"] * unit
+
+
+def _where(ctx, worst):
+    """The line of the worst judged case of a dtype that training uses, found where half of its error has arisen."""
+    cases = [case for dtype, errors in worst.items() if dtype != "float64" for case in errors if case[0] > 1]
+    if cases:
+        _, error, make = max(cases, key=lambda case: case[0])
+        yield ctx.location(ctx.where_imprecise(make()[0], error / 2))
+
+
+def judge(measurements, policy):
+    """Reproduced where an error is above the allowed one; P2 where it is above 1 %."""
+    errors = [m for m in measurements if m.name == "relative_error" and math.isfinite(m.value) and m.value > -1]
+    rated = [(abs(m.value) / _of_case(m.case, policy), m) for m in errors]
+    broken = [(excess, m) for excess, m in rated if excess > 1]
+    if not broken:
+        _, largest = max(rated, key=lambda rating: abs(rating[1].value))
+        message = "the norm is within rounding of the exact one: off by {:.2g} at most, where {:.2g} is allowed".format(
+            abs(largest.value), _of_case(largest.case, policy)
+        )
+        return {"outcome": "not_reproduced", "message": message}
+    _, worst = max(broken, key=lambda rating: abs(rating[1].value))
+    message = (
+        "the norm is off by {:.3g} % in {} ({:,} elements in {:,} tensors, {}); {:.2g} % is allowed; broken for {}"
+    )
+    message = message.format(
+        100 * worst.value,
+        worst.case["dtype"],
+        worst.case["elements"],
+        worst.case["tensors"],
+        _WORDS[worst.case["pattern"]],
+        100 * _of_case(worst.case, policy),
+        ", ".join(sorted({m.case["dtype"] for _, m in broken})),
+    )
+    return {"outcome": "reproduced", "severity": "P2" if abs(worst.value) > 0.01 else "P3", "message": message}
+
+
+_WORDS = {
+    "random": "random",
+    "equal": "all equal",
+    "outlier_element": "one element as heavy as the rest",
+    "outlier_tensor": "one tensor as heavy as the rest",
+}
+
+
+def _of_case(case, policy):
+    return _allowed(case["dtype"], case["tensors"], case["elements"] // case["tensors"], policy)
+
+
+if __name__ == "__main__":
+    from _alone import run_alone
+
+    run_alone(__file__)

@@ -1,0 +1,93 @@
+"""How many bytes of the gradients leave their device to be worked on elsewhere?"""
+
+PROBE = {
+    "id": "work_runs_off_the_inputs_device",
+    "version": 1,
+    "title": "Work runs on another device than the gradients",
+    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
+    "categories": ["Performance bottleneck"],
+    "agent": "PT",
+    "severity": "P2",
+    "lifecycle": "stable",
+    "instrument": "transfers",
+    "devices": ["cuda", "simulated"],
+    "motivation": "A copy of every gradient to the host moves gigabytes over a bus that is many times slower than the "
+    "device's memory, and the device waits while the host does the sums. .cpu() and NumPy in a "
+    "collector, or an SVD that runs on the CPU because its input was brought there, do that in one quiet word.",
+    "method": "Bytes that one whole call moves off the gradients' device, beyond what the answer itself holds, at four "
+    "gradients of 1,024 and of 65,536 elements each. The slope between both is the bytes moved for each byte of "
+    "gradients; what does not grow (scalars, norms of layers, small samples) is free. What was copied is followed: the "
+    "operator that works on most of it on the host is named.",
+    "limits": "Gradients that are given on the host are at home there; work on them is not reported, nor is work that "
+    "the device does on copies of host data. What NumPy computes on a copied array is not seen, the copy is. Bytes "
+    "that an extension moves without torch's operators are not counted.",
+    "remediation": "Reduce on the device that holds the gradients and read the results alone. Where a library needs "
+    "NumPy, give it the reduced numbers.",
+    "remediation_code": """import torch
+
+
+def gradient_statistics(parameters):
+    grads = [p.grad for p in parameters if p.grad is not None]
+    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
+    if not grads:
+        return {"grad_norm": 0.0, "max_layer_norm": 0.0}
+    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
+    norms = torch.stack([norm.to(norms[0].device) for norm in norms])
+    total, largest = torch.stack([torch.linalg.vector_norm(norms), norms.max()]).tolist()
+    return {"grad_norm": total, "max_layer_norm": largest}
+""",
+    "verification": ["the bytes that leave the device do not grow with the gradients"],
+    "measurements": {
+        "off_device_bytes": "bytes",
+        "uploaded_bytes": "bytes",
+        "host_elements": "count",
+        "off_device_bytes_per_gradient_byte": "ratio",
+    },
+    "policy": {"share": 0.01},
+}
+
+_TENSORS = 4
+_ELEMENTS = (1024, 65536)
+_BYTES = 4
+
+
+def measure(ctx):
+    """Yield what leaves the device at both sizes, the growth between them, and the line that moves most."""
+    moved = {}
+    for elements in _ELEMENTS:
+        moved[elements] = found = ctx.transfers(ctx.gradients(_TENSORS, elements))
+        case = {"gradient_bytes": _TENSORS * elements * _BYTES, "tensors": _TENSORS}
+        yield ctx.measurement("off_device_bytes", found.off_device_bytes, "bytes", answer=found.answer_bytes, **case)
+        yield ctx.measurement("uploaded_bytes", found.to_device_bytes, "bytes", **case)
+        yield ctx.measurement("host_elements", found.host_elements, "count", operator=found.host_operator, **case)
+    small, large = _ELEMENTS
+    growth = moved[large].off_device_bytes - moved[small].off_device_bytes
+    share = growth / (_TENSORS * (large - small) * _BYTES)
+    yield ctx.measurement("off_device_bytes_per_gradient_byte", share, "ratio", tensors=_TENSORS)
+    if moved[large].to_host_bytes or moved[large].between_devices_bytes:
+        yield ctx.location(moved[large].site or ctx.definition())
+
+
+def judge(measurements, policy):
+    """Reproduced where the moved bytes grow with the gradients by more than the policy's share."""
+    share = next(m for m in measurements if m.name == "off_device_bytes_per_gradient_byte").value
+    largest = {m.name: m for m in measurements if m.case.get("gradient_bytes") == _TENSORS * _ELEMENTS[-1] * _BYTES}
+    moved, work = largest["off_device_bytes"], largest["host_elements"]
+    law = "{:.3g} bytes per gradient byte".format(share)
+    if share <= policy["share"]:
+        message = "{:,} bytes leave the device for {:,} bytes of gradients, beyond the answer".format(
+            moved.value, moved.case["gradient_bytes"]
+        )
+        return {"outcome": "not_reproduced", "message": message, "law": law}
+    message = "{:,} bytes leave the device for {:,} bytes of gradients, {:.3g} for each".format(
+        moved.value, moved.case["gradient_bytes"], share
+    )
+    if work.value:
+        message += "; the host then runs {} on {:,} elements at once".format(work.case["operator"], work.value)
+    return {"outcome": "reproduced", "message": message, "law": law}
+
+
+if __name__ == "__main__":
+    from _alone import run_alone
+
+    run_alone(__file__)

@@ -1,0 +1,459 @@
+"""Accuracy, grouping, clipping and retained memory: boundaries, laws and what is none of their business."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tests.probes.in_process import ask
+from tests.probes.specimens import audited
+from tests.probing_helpers import ACCURACY, CLIPPING, GROUPING, RETAINED, by_probe, values
+
+MILLION = 1 << 20
+
+
+def _norms(grads: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
+    return torch.stack([torch.linalg.vector_norm(grad, dtype=dtype) for grad in grads])
+
+
+def exact(grads: Any) -> float:
+    return torch.linalg.vector_norm(_norms(grads, torch.float64)).item()
+
+
+def torch_norm(grads: Any) -> float:
+    """As torch computes it: the norm of norms, each in its gradient's own type."""
+    return nn.utils.get_total_norm(grads).item()
+
+
+def one_accumulator(grads: Any) -> float:
+    """float32 squares, added one after another."""
+    sums = [np.cumsum(grad.float().square().reshape(-1).numpy(), dtype=np.float32)[-1] for grad in grads]
+    return math.sqrt(math.fsum(sums))
+
+
+def sum_in_own_type(grads: Any) -> float:
+    return sum(grad.square().sum() for grad in grads).sqrt().item()
+
+
+def rounded_total(grads: Any) -> float:
+    """Accurate, then rounded once to the gradients' type."""
+    return torch.tensor(exact(grads)).to(grads[0].dtype).item()
+
+
+def rounded_layers(grads: Any) -> float:
+    return torch.linalg.vector_norm(_norms(grads, torch.float64).bfloat16().double()).item()
+
+
+# Correct answers whose formula is not the total 2-norm, or is one in disguise.
+def mean_norm(grads: Any) -> float:
+    return _norms(grads, torch.float64).mean().item()
+
+
+def max_norm(grads: Any) -> float:
+    return max(grad.abs().max().item() for grad in grads)
+
+
+def squared_norm(grads: Any) -> float:
+    return exact(grads) ** 2
+
+
+def per_layer_norms(grads: Any) -> list[float]:
+    return _norms(grads, torch.float64).tolist()
+
+
+def spread_of_layers(grads: Any) -> float:
+    """In float32, as it is usually written; the spread of nearly equal layers is all rounding."""
+    return _norms([grad.float() for grad in grads]).std(correction=0).item()
+
+
+def norm_over_count(grads: Any) -> float:
+    return exact(grads) / len(grads)
+
+
+def root_mean_square(grads: Any) -> float:
+    return exact(grads) / math.sqrt(sum(grad.numel() for grad in grads))
+
+
+CORRECT = [
+    exact, mean_norm, max_norm, squared_norm, per_layer_norms, spread_of_layers, norm_over_count, root_mean_square,
+]  # fmt: skip
+
+
+# --- accuracy --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("function", [*CORRECT, torch_norm, rounded_total])
+def test_rounding_is_no_loss_of_accuracy(function: Callable) -> None:
+    """Neither another formula, nor float32 sums as torch makes them, nor norms in the gradients' own 16-bit type."""
+    assert ask(ACCURACY, function).outcome == "not_reproduced"
+
+
+def test_torch_itself_needs_the_room_that_is_allowed() -> None:
+    """Eight lanes: one holds 2**24 and adds 2**21 ones in vain, 1/16 of the sum; four would lose 1/8, 6.5 % of it."""
+    answer = ask(ACCURACY, torch_norm)
+    case = {"dtype": "float32", "elements": 1 << 24}
+    (error,), (allowed,) = answer.values("relative_error", **case), answer.values("allowed_error", **case)
+    lost = {1 - math.sqrt(1 - 1 / lanes / 2) for lanes in (4, 8, 16)}
+    assert any(error == pytest.approx(-each, rel=0.01) for each in lost)
+    assert allowed == pytest.approx(1 - math.sqrt(1 - 0.25), rel=1e-4)
+    assert max(lost) < allowed < 1 - math.sqrt(0.5)
+
+
+def test_one_float32_accumulator_loses_half_of_sixteen_million_squares() -> None:
+    """2**24 + 1 is 2**24 in float32: the root of a half is 0.707."""
+    answer = ask(ACCURACY, one_accumulator)
+    assert (answer.outcome, answer.severity) == ("reproduced", "P2")
+    (error,) = answer.values("relative_error", dtype="float32", pattern="outlier_element", elements=1 << 24)
+    assert error == pytest.approx(math.sqrt(0.5) - 1, rel=1e-4)
+    assert answer.message.startswith(
+        "the norm is off by -29.3 % in float32 (16,777,216 elements in 1 tensors, one element as heavy as the rest); "
+        "13 % is allowed; broken for "
+    )
+    # NumPy's operators are not seen: the definition stands for them.
+    assert answer.line == one_accumulator.__code__.co_firstlineno
+
+
+def test_a_sum_in_bfloat16_stops_at_256_times_the_next_term() -> None:
+    """The first of 1,024 tensors weighs as much as the rest: the rest is not added at all."""
+    answer = ask(ACCURACY, sum_in_own_type)
+    (error,) = answer.values("relative_error", dtype="bfloat16", pattern="outlier_tensor")
+    assert error == pytest.approx(math.sqrt(0.5) - 1, rel=0.01)
+    assert (answer.severity, answer.message.rpartition("broken for ")[2]) == ("P2", "bfloat16")
+    assert answer.line == sum_in_own_type.__code__.co_firstlineno + 1
+
+
+def test_layers_rounded_to_bfloat16_are_inaccurate_for_wider_gradients_only() -> None:
+    """Off by 0.17 %: within what bfloat16 gradients are allowed, far above float32's 3.3e-5."""
+    result = by_probe(audited("defective", "numerics:packed_norms"))[ACCURACY]
+    (error,) = values(result, "relative_error", dtype="float32", pattern="outlier_tensor")
+    (allowed,) = values(result, "allowed_error", dtype="float32", pattern="outlier_tensor")
+    assert error == pytest.approx(1.665e-3, rel=0.01)
+    assert allowed == pytest.approx((256 / 4 + 1024 + 16) * 2.0**-25, rel=1e-3)
+    assert result.message.endswith("; 0.15 % is allowed; broken for float16, float32, float64")
+
+
+def test_float64_is_judged_by_its_own_bound_only_where_the_policy_asks() -> None:
+    def in_float32(grads: Any) -> float:
+        return exact([grad.float() for grad in grads])
+
+    assert ask(ACCURACY, in_float32).outcome == "not_reproduced"
+    strict = ask(ACCURACY, in_float32, policy={"judge_float64": 1})
+    assert (strict.outcome, strict.severity, strict.message.rpartition("broken for ")[2]) == (
+        "reproduced", "P3", "float64",
+    )  # fmt: skip
+    assert ask(ACCURACY, exact, policy={"judge_float64": 1}).outcome == "not_reproduced"
+
+
+def test_an_unknown_formula_is_compared_with_its_own_float64_answer() -> None:
+    answer = ask(ACCURACY, mean_norm)
+    assert answer.notes == [
+        "its norm is not the total 2-norm: compared with its own answer to the same values as float64"
+    ]
+    assert {row.case["pattern"] for row in answer.rows if row.name == "relative_error"} == {
+        "outlier_element", "outlier_tensor",
+    }  # fmt: skip
+
+
+def test_an_unknown_formula_that_loses_is_seen_too() -> None:
+    def mean_in_own_type(grads: Any) -> float:
+        total: Any = 0
+        for grad in grads:
+            total = total + grad.norm()
+        return (total / len(grads)).item()
+
+    answer = ask(ACCURACY, mean_in_own_type)
+    assert (answer.outcome, answer.severity) == ("reproduced", "P2")
+    assert answer.message.rpartition("broken for ")[2] == "bfloat16, float16"
+
+
+def test_a_dtype_that_is_refused_is_not_judged_and_the_result_says_so() -> None:
+    def only_float32(grads: Any) -> float:
+        if any(grad.dtype != torch.float32 for grad in grads):
+            raise TypeError("only float32")
+        return exact(grads)
+
+    for probe in (ACCURACY, GROUPING):
+        answer = ask(probe, only_float32)
+        assert answer.outcome == "not_reproduced"
+        assert "float16 gradients were not judged: TypeError: only float32" in answer.notes
+
+
+def test_a_formula_without_an_answer_in_float64_has_nothing_to_be_compared_with() -> None:
+    def mean_of_float32(grads: Any) -> float:
+        if grads[0].dtype == torch.float64:
+            raise TypeError("no float64")
+        return mean_norm(grads)
+
+    answer = ask(ACCURACY, mean_of_float32)
+    assert answer.outcome == "not_applicable"
+    assert answer.message.endswith("it takes no float64 gradients to compare with: TypeError: no float64")
+
+
+# --- grouping --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("function", [*(each for each in CORRECT if each is not per_layer_norms), rounded_total])
+def test_a_formula_is_no_dependence_on_grouping(function: Callable) -> None:
+    """A mean over tensors depends on the split, rightly; rounding an accurate total once gives one answer."""
+    assert ask(GROUPING, function).outcome == "not_reproduced"
+
+
+def test_a_mean_is_judged_on_the_order_only() -> None:
+    answer = ask(GROUPING, mean_norm)
+    assert answer.notes == ["its formula depends on the split (82.9 % in float32): only the order was judged"]
+    assert {row.name for row in answer.rows} == {"order_difference", "allowed_difference"}
+
+
+def test_a_spread_has_no_value_for_equal_layers() -> None:
+    (note,) = ask(GROUPING, spread_of_layers).notes
+    assert note == "its formula depends on the split (it is 0 for equal elements): only the order was judged"
+
+
+def test_one_layers_norm_is_not_applicable() -> None:
+    """The first entry of a list of norms is the first layer's: another layer's when the order changes."""
+    answer = ask(GROUPING, per_layer_norms)
+    reason = "its norm depends on the split and on the order by its formula, also in float32"
+    assert (answer.outcome, answer.message) == ("not_applicable", reason)
+
+
+def test_norms_in_16_bits_depend_on_the_split_by_one_rounding_each() -> None:
+    """258 ones have the norm 16.062, stored as 16 in bfloat16: 0.39 %; a second rounding brings 0.69 %."""
+    answer = ask(GROUPING, torch_norm)
+    assert (answer.outcome, answer.severity) == ("reproduced", "P3")
+    assert answer.values("split_difference", dtype="bfloat16") == [pytest.approx(0.0069, rel=0.01)]
+    assert answer.values("split_difference", dtype="float16") == [pytest.approx(0.0008, rel=0.03)]
+    assert answer.values("split_difference", dtype="float64") == [pytest.approx(0.0, abs=1e-15)]
+    message = (
+        "splitting the same gradients into other tensors changes the norm by 0.69 % in bfloat16, 0.08 % in float16"
+    )
+    assert answer.message == message
+    assert answer.line == torch_norm.__code__.co_firstlineno + 2
+    assert answer.values("allowed_difference", of="split_difference", dtype="float16") == [
+        pytest.approx(2 * (10250 / 4 + 384 + 16) * 2.0**-25)
+    ]
+
+
+def test_norms_of_norms_in_16_bits_pass_where_the_policy_accepts_them() -> None:
+    assert ask(GROUPING, torch_norm, policy={"roundings": 3}).outcome == "not_reproduced"
+    assert ask(GROUPING, sum_in_own_type, policy={"roundings": 3}).outcome == "reproduced"
+
+
+def test_a_sum_in_16_bits_depends_on_the_order() -> None:
+    answer = ask(GROUPING, sum_in_own_type)
+    (difference,) = answer.values("order_difference", dtype="bfloat16")
+    assert difference > 0.2
+    assert answer.values("order_difference", dtype="float32") == [pytest.approx(0.0, abs=1e-6)]
+    assert (answer.severity, answer.line) == ("P2", sum_in_own_type.__code__.co_firstlineno + 1)
+    assert "; listing them in another order changes the norm by " in answer.message
+
+
+def test_layers_rounded_to_bfloat16_are_as_grave_in_float32() -> None:
+    answer = ask(GROUPING, rounded_layers)
+    assert (answer.outcome, answer.severity) == ("reproduced", "P2")
+    assert answer.values("split_difference") == [pytest.approx(0.0062, rel=0.01)] * 4
+
+
+# --- clipping --------------------------------------------------------------------------------------
+
+
+def _factor(grads: Any, max_norm: float) -> float:
+    norm = exact(grads)
+    return max_norm / norm if norm > max_norm else 1.0
+
+
+def clip_exactly(grads: Any, max_norm: float) -> None:
+    for grad, factor in [(grad, _factor(grads, max_norm)) for grad in grads]:
+        grad.mul_(factor)
+
+
+def clip_by_value(grads: Any, clip_value: float) -> None:
+    for grad in grads:
+        grad.clamp_(-clip_value, clip_value)
+
+
+def clip_only_by_finite_norms(grads: Any, max_norm: float) -> None:
+    norm = _norms(grads).norm().item()
+    if max_norm < norm < math.inf:
+        for grad in grads:
+            grad.mul_(max_norm / norm)
+
+
+def clip_or_remove(parameters: Any, max_norm: float) -> None:
+    norm = _norms([p.grad for p in parameters]).norm().item()
+    for parameter in parameters:
+        parameter.grad = parameter.grad.mul_(min(1.0, max_norm / norm)) if norm < math.inf else None
+
+
+def clip_by_squares(grads: Any, max_norm: float) -> None:
+    """inf / inf where the squares overflow."""
+    squares = sum(grad.float().square().sum() for grad in grads)
+    for grad in grads:
+        grad.div_(squares).mul_(squares.sqrt() * max_norm)
+
+
+def scale_for_loss(grads: Any) -> None:
+    for grad in grads:
+        grad.mul_(1024.0)
+
+
+def test_torchs_clipping_zeroes_finite_gradients_from_a_norm_of_two_to_the_64() -> None:
+    """1.84e19; in float16 from 2**16. At 4,096 elements of 1e20 nothing is left."""
+    answer = ask(CLIPPING, nn.utils.clip_grad_norm_)
+    assert (answer.outcome, answer.severity) == ("reproduced", "P1")
+    assert answer.message == (
+        "from a norm of 1.84e+19 on, finite float32 gradients are zero after clipping; "
+        "destroyed for bfloat16, float16, float32, mixed"
+    )
+    assert answer.values("destroying_norm", dtype="float32") == [2.0**64, 2.0**64]
+    assert answer.values("destroying_magnitude", dtype="float32", elements=MILLION) == [2.0**54]
+    assert answer.values("destroying_norm", dtype="float16", elements=MILLION) == [2.0**16]
+    assert answer.values("norm_after", magnitude=1e20) == [0.0]
+    assert answer.values("expected_norm_after") == [pytest.approx(1.0, rel=1e-5)]
+    assert {row.case["how"] for row in answer.rows if row.name == "destroying_norm"} == {"zero"}
+
+
+@pytest.mark.parametrize("function", [clip_exactly, clip_by_value])
+def test_clipping_that_holds_has_no_boundary(function: Callable) -> None:
+    answer = ask(CLIPPING, function)
+    assert answer.outcome == "not_reproduced"
+    assert set(answer.values("destroying_norm", dtype="float32")) == {None}
+    assert answer.message == "no finite gradients are destroyed up to the largest norm that float32 holds"
+
+
+@pytest.mark.parametrize("function", [nn.utils.clip_grad_norm_, clip_exactly])
+def test_gradients_below_a_large_limit_are_not_destroyed(function: Callable) -> None:
+    """A limit of a million: what is below it stays, and only the overflow counts."""
+    answer = ask(CLIPPING, function, {"max_norm": 1e6})
+    assert answer.values("expected_norm_after") == [pytest.approx(1e6, rel=1e-5)]
+    boundary = 2.0**64 if function is nn.utils.clip_grad_norm_ else None
+    assert answer.values("destroying_norm", dtype="float32", elements=4096) == [boundary]
+
+
+def test_nan_is_named() -> None:
+    answer = ask(CLIPPING, clip_by_squares)
+    assert answer.message.startswith("from a norm of 1.84e+19 on, finite float32 gradients are NaN after clipping")
+    assert answer.line == clip_by_squares.__code__.co_firstlineno + 2
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "said"),
+    [
+        (clip_only_by_finite_norms, {}, "it leaves the largest ones unclipped in bfloat16, float16, float32, mixed"),
+        (clip_or_remove, {}, "it refuses the largest ones in bfloat16, float16, float32, float64, mixed"),
+        (nn.utils.clip_grad_norm_, {"error_if_nonfinite": True}, "it refuses the largest ones in bfloat16"),
+    ],
+    ids=["left", "removed", "raises"],
+)
+def test_leaving_removing_and_raising_lose_nothing_without_a_word(
+    function: Callable, arguments: dict, said: str
+) -> None:
+    answer = ask(CLIPPING, function, arguments)
+    assert answer.outcome == "not_reproduced"
+    assert said in answer.message
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (exact, "it does not clip: it leaves ordinary gradients as they are"),
+        (scale_for_loss, "it does not clip: what it leaves of ordinary gradients grows with them"),
+    ],
+)
+def test_what_has_no_limit_does_not_clip(function: Callable, reason: str) -> None:
+    """A loss scale that overflows at 2**118 is not this probe's business."""
+    answer = ask(CLIPPING, function)
+    assert (answer.outcome, answer.message) == ("not_applicable", reason)
+
+
+def test_float16_alone_is_p2_and_float64_is_judged_where_the_policy_asks() -> None:
+    def clip_in_one_step(grads: Any, max_norm: float) -> None:
+        """The coefficient is rounded to the gradients' type: below 2**-25 it is zero in float16."""
+        for grad, factor in [(grad, _factor(grads, max_norm)) for grad in grads]:
+            grad.mul_(torch.tensor(factor).to(grad.dtype))
+
+    answer = ask(CLIPPING, clip_in_one_step)
+    assert (answer.outcome, answer.severity) == ("reproduced", "P2")
+    assert answer.values("destroying_norm", dtype="float16", elements=MILLION) == [2.0**25]
+    assert answer.message.endswith("destroyed for float16")
+    assert ask(CLIPPING, clip_exactly, policy={"judge_float64": 1}).severity == "P1"
+
+
+def test_what_is_next_to_nothing_is_called_so() -> None:
+    def clip_twice_when_large(grads: Any, max_norm: float) -> None:
+        factor = _factor(grads, max_norm)
+        for grad in grads:
+            grad.mul_(factor if factor > 2.0**-30 else factor * 0.01)
+
+    answer = ask(CLIPPING, clip_twice_when_large)
+    assert "gradients are next to nothing after clipping" in answer.message
+    assert answer.values("destroying_norm", dtype="float32", elements=4096) == [2.0**30]
+
+
+# --- retained memory -------------------------------------------------------------------------------
+
+
+class History:
+    def __init__(self, length: int = 0) -> None:
+        self.steps: list = []
+        self.length = length
+
+    def record(self, grads: Any) -> float:
+        self.steps.append([grad.clone() for grad in grads])
+        del self.steps[: max(0, len(self.steps) - self.length) if self.length else 0]
+        return exact([grad.detach() for grad in grads])
+
+
+def test_a_history_is_a_law_in_the_number_of_calls() -> None:
+    answer = ask(RETAINED, History.record, owner=History)
+    assert (answer.outcome, answer.severity) == ("reproduced", "P2")
+    assert answer.values("held_bytes", memory="tensors") == [1 << 20, 4 << 20, 16 << 20, 64 << 20]
+    assert answer.values("growth_per_call", memory="tensors") == [1 << 20]
+    assert answer.values("constant_share", memory="tensors") == [0.0]
+    assert answer.message == "every call leaves 1x the gradients' bytes in tensors"
+    assert answer.line == History.record.__code__.co_firstlineno + 1
+
+
+def test_a_history_of_fixed_length_is_a_store() -> None:
+    answer = ask(RETAINED, History.record, {"length": 3}, owner=History)
+    assert (answer.outcome, answer.severity) == ("reproduced", "P3")
+    assert answer.message == "3x the gradients' bytes stay in tensors for good"
+    assert answer.values("growth_share", memory="tensors") == [0.0]
+
+
+def test_the_last_gradients_may_be_kept() -> None:
+    answer = ask(RETAINED, History.record, {"length": 1}, owner=History)
+    assert (answer.outcome, answer.values("constant_share", memory="tensors")) == ("not_reproduced", [1.0])
+
+
+class NumpyHistory:
+    def __init__(self) -> None:
+        self.steps: list = []
+
+    def record(self, grads: Any) -> float:
+        self.steps.append([grad.detach().numpy().copy() for grad in grads])
+        return exact([grad.detach() for grad in grads])
+
+
+def test_memory_of_numpy_is_seen() -> None:
+    answer = ask(RETAINED, NumpyHistory.record, owner=NumpyHistory)
+    assert answer.message == "every call leaves 1x the gradients' bytes in NumPy and Python"
+    assert answer.values("growth_share", memory="tensors") == [0.0]
+
+
+def test_an_answer_with_a_graph_keeps_gradients_and_leaves() -> None:
+    result = by_probe(audited("defective", "numerics:norm_on_device"))[RETAINED]
+    assert values(result, "graph_tensors") == [0, 1]
+    (kept,) = values(result, "kept_by_answer", gradients="with graph")
+    assert kept == pytest.approx(2.0, abs=0.01)
+    assert result.message == "the answer keeps the autograd graph alive (the answer): 2x the gradients' bytes"
+
+
+@pytest.mark.parametrize("function", [exact, torch_norm, per_layer_norms])
+def test_numbers_hold_nothing(function: Callable) -> None:
+    assert ask(RETAINED, lambda grads: function([grad.detach() for grad in grads])).outcome == "not_reproduced"

@@ -1,0 +1,153 @@
+"""500 random well-behaved collectors: none of the probes that look at their answers may reproduce.
+
+A cheap probe takes 10 to 90 ms of CPU for a case, all sixteen 0.3 s: each case is asked four of them by turns, so
+each sees 125. The others (0.4 to 5 s) see only the first few cases: `SHARES` says how many. Probes that need
+a GPU and probes of the source are not asked; a probe for memory, launches or reads is not asked of a case that pays
+for what the probe counts (`Case.costs`). Everything runs in this process, on one thread.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from auditkit.probing.catalog import load_catalog, load_module
+from auditkit.probing.worker.context import Context, NotApplicable, TargetRaised
+from auditkit.probing.worker.feeding import Caller
+from auditkit.probing.worker.frames import SourceRoots
+from auditkit.probing.worker.plan import find_plan
+from tests.probing_helpers import (
+    ACCURACY,
+    ASYNC,
+    CLIPPING,
+    COUNTS,
+    EMPTY,
+    GENERATOR,
+    GRAPHS,
+    GROUPING,
+    HEALTH,
+    LAUNCHES,
+    MEMORY,
+    MISSING,
+    MIXED_DTYPES,
+    MUTATES,
+    NO_ELEMENTS,
+    NONCONTIGUOUS,
+    OFF_DEVICE,
+    OVERFLOW,
+    RATIO,
+    RETAINED,
+    SPARSE,
+    SYNCS,
+    TWO_DEVICES,
+    UNDERFLOW,
+)
+from tests.property.generated import Case, make_case
+
+CASES = 500
+CHEAP = (
+    *(TWO_DEVICES, MIXED_DTYPES, OFF_DEVICE, EMPTY, GENERATOR, MISSING, NONCONTIGUOUS, SPARSE),
+    *(NO_ELEMENTS, MUTATES, HEALTH, OVERFLOW, UNDERFLOW, RATIO, CLIPPING, ASYNC),
+)
+SHARES = {COUNTS: 16, ACCURACY: 4, GROUPING: 4, SYNCS: 4, LAUNCHES: 4, MEMORY: 4, RETAINED: 4, GRAPHS: 1}
+SIMULATED = (TWO_DEVICES, OFF_DEVICE, SYNCS, LAUNCHES, ASYNC)
+CATALOG = load_catalog()
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def load(case: Case, name: str, folder: Path) -> Any:
+    """The case as a module of its own file, so that a failure can be read and run again."""
+    path = folder / f"{name}.py"
+    path.write_text(case.text)
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        del sys.modules[name]
+    return module
+
+
+def said(caller: Caller, plan: Any, probe: str, roots: SourceRoots) -> str:
+    """What a probe says of a collector in this process, judged under its own policy."""
+    device = "simulated" if probe in SIMULATED else "cpu"
+    context = Context(plan, caller, device, roots, {"memory_sizes": [1_000_000]})
+    module = load_module(CATALOG[probe])
+    try:
+        messages = list(module.measure(context))
+    except NotApplicable:
+        return "not_applicable"
+    except TargetRaised as error:
+        return f"error: {error}"
+    measured = [types.SimpleNamespace(**m) for m in messages if m["type"] == "measurement"]
+    verdict = module.judge(measured, CATALOG[probe].policy)
+    return verdict["outcome"] if verdict["outcome"] != "reproduced" else f"reproduced: {verdict['message']}"
+
+
+def answers(case: Case, name: str, probes: list[str], folder: Path) -> dict[str, str]:
+    module = load(case, name, folder)
+    caller = Caller(module.collect, None, "", {}, getattr(module, "materialize", None))
+    plan, roots = find_plan(caller, {}), SourceRoots(str(folder))
+    return {probe: said(caller, plan, probe, roots) for probe in probes if probe not in case.costs}
+
+
+def probes_for(number: int) -> list[str]:
+    """Every fourth cheap probe, beginning with another one for each case, and the dear ones for the first cases."""
+    turn = list(CHEAP[number % 4 :: 4])
+    return turn + [probe for probe, share in SHARES.items() if number < share]
+
+
+@pytest.mark.parametrize("first", range(0, CASES, 50))
+def test_no_probe_reproduces_on_a_well_behaved_collector(first: int, tmp_path: Path) -> None:
+    wrong: dict[str, dict[str, str]] = {}
+    asked = 0
+    for seed in range(first, first + 50):
+        found = answers(make_case(seed), f"generated_{seed}", probes_for(seed), tmp_path)
+        asked += len(found)
+        bad = {probe: text for probe, text in found.items() if text not in ("not_reproduced", "not_applicable")}
+        wrong.update({f"seed {seed}": bad} if bad else {})
+    assert wrong == {}
+    assert asked >= 50
+
+
+@pytest.mark.parametrize(
+    ("defect", "probe"),
+    [
+        ("float32 squares", OVERFLOW),
+        ("NaN dropped", HEALTH),
+        ("first device alone", TWO_DEVICES),
+        ("first dtype alone", MIXED_DTYPES),
+        ("sparse raises", SPARSE),
+        ("scaled in place", MUTATES),
+    ],
+)
+def test_the_same_generator_with_one_defect_is_caught(defect: str, probe: str, tmp_path: Path) -> None:
+    """The control, on the first five cases that hold the defect's place and no early reading of another kind."""
+    caught = 0
+    for seed in range(40):
+        case = make_case(seed, defect)
+        if case.text == make_case(seed).text or "torch._foreach_norm(_stored(grads), 2" not in case.text:
+            continue
+        name = f"defective_{seed}"
+        assert answers(case, name, [probe], tmp_path)[probe].startswith("reproduced"), case.text
+        caught += 1
+        if caught == 5:
+            break
+    assert caught >= 2

@@ -1,4 +1,7 @@
-"""The README shows what the commands print: the bundled audit's whole output, and one ticket of it."""
+"""The README shows what the commands print: how the bundled audit begins and ends, and one ticket of it.
+
+docs/demo.md holds the audit's whole output.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,16 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
+DEMO = ROOT / "docs" / "demo.md"
+LEFT_OUT = "\n[...]\n"
 TICKET = "B1-PT-01"
 
 
-def _block(text: str, marker: str) -> str:
+def _block(page: Path, marker: str) -> str:
     """The fenced block behind `<!-- marker -->`."""
+    text = page.read_text(encoding="utf-8")
     found = re.search(rf"<!-- {re.escape(marker)} -->\n(`{{3,}})\w*\n(.*?)\n\1\n", text, re.DOTALL)
-    assert found is not None, f"README.md has no block marked {marker}"
+    assert found is not None, f"{page.name} has no block marked {marker}"
     return found[2]
 
 
@@ -41,26 +47,33 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     return done.stdout.rstrip("\n"), ticket.rstrip("\n")
 
 
-def test_the_readme_shows_the_whole_output_of_the_bundled_audit(demo: tuple[str, str], request: pytest.FixtureRequest):
-    """A reader sees in the README what the command prints, to the last line."""
-    _compare("output: auditkit audit", demo[0], request)
+def test_the_page_shows_the_whole_output_of_the_bundled_audit(demo: tuple[str, str], request: pytest.FixtureRequest):
+    """docs/demo.md is what the command prints, to the last line."""
+    _compare(DEMO, "output: auditkit audit", demo[0], request)
+
+
+def test_the_readme_shows_how_the_bundled_audit_begins_and_ends(demo: tuple[str, str], request: pytest.FixtureRequest):
+    """As many lines as the README has before and after the mark of what is left out."""
+    begin, end = _block(README, "output: auditkit audit").split(LEFT_OUT)
+    printed = demo[0].split("\n")
+    kept = printed[: len(begin.split("\n"))], printed[-len(end.split("\n")) :]
+    _compare(README, "output: auditkit audit", LEFT_OUT.join("\n".join(lines) for lines in kept), request)
 
 
 def test_the_readme_shows_a_rendered_ticket(demo: tuple[str, str], request: pytest.FixtureRequest):
     """The ticket in the README is one that the bundled audit files."""
-    _compare("output: ticket", demo[1], request)
+    _compare(README, "output: ticket", demo[1], request)
 
 
 def test_a_changed_line_is_noticed(demo: tuple[str, str]):
     """The comparison above can fail: one changed figure is enough."""
-    shown = _block(README.read_text(encoding="utf-8"), "output: auditkit audit")
+    shown = _block(DEMO, "output: auditkit audit")
     assert _without_what_differs(shown.replace("3.25x", "3.26x")) != _without_what_differs(demo[0])
 
 
-def _compare(marker: str, printed: str, request: pytest.FixtureRequest) -> None:
-    text = README.read_text(encoding="utf-8")
-    shown = _block(text, marker)
+def _compare(page: Path, marker: str, printed: str, request: pytest.FixtureRequest) -> None:
+    shown = _block(page, marker)
     if request.config.getoption("--update-golden", default=False):
-        README.write_text(text.replace(shown, printed), encoding="utf-8")
+        page.write_text(page.read_text(encoding="utf-8").replace(shown, printed), encoding="utf-8")
         return
     assert _without_what_differs(shown) == _without_what_differs(printed)

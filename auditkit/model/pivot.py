@@ -14,6 +14,9 @@ NOT_MEASURED = "-"
 _FIRST_CHOICE = ("dtype", "elements")
 """What a reader looks for at the side and at the top, where a probe's cases have both."""
 
+_LONGEST_HEAD = 24
+"""A case may hold a sentence, such as what was raised: that heads no column."""
+
 
 @dataclass(frozen=True)
 class Pivot:
@@ -53,7 +56,10 @@ def _pivot(name: str, taken: Sequence[Measurement]) -> Pivot | None:
 
 
 def _differs(key: str, taken: Sequence[Measurement]) -> bool:
-    return all(key in m.case for m in taken) and len({_text(m, key) for m in taken}) > 1
+    if not all(key in m.case for m in taken):
+        return False
+    texts = {_text(m, key) for m in taken}
+    return len(texts) > 1 and max(map(len, texts)) <= _LONGEST_HEAD
 
 
 def _cell(measurement: Measurement) -> str:

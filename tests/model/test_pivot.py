@@ -54,3 +54,13 @@ def test_a_fitted_value_is_not_shown_as_a_measured_one() -> None:
     fitted = Measurement("peak", 16, "bytes", {"params": 4, "tensors": 2}, Evidence.EXTRAPOLATED)
     (pivot,) = pivots([measured, fitted])
     assert pivot.rows == (("2", ("8 B", "-")), ("4", ("-", "16 B extrapolated")))
+
+
+def test_a_sentence_heads_no_column() -> None:
+    """What was raised is part of a case, and no column of a table; a short word in its place is."""
+
+    def tables(raised: str) -> int:
+        return len(pivots([boundary(1.0, layout="sliced", how=raised), boundary(1.0, layout="whole", how="read")]))
+
+    assert tables("RuntimeError: view size is not compatible") == 0
+    assert tables("raised") == 1

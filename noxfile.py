@@ -28,7 +28,7 @@ def types(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """The default tests: no GPU, no network, within 15 minutes on two cores."""
     session.install("-c", str(CONSTRAINTS), "-e", ".[dev]")
-    session.run("pytest", "-n", "2", *session.posargs)
+    session.run("pytest", "-n", "3", *session.posargs)
 
 
 @nox.session
@@ -49,7 +49,7 @@ def gpu(session: nox.Session) -> None:
 def newest_torch(session: nox.Session) -> None:
     """The default tests with the newest release of every dependency: does the next torch break us?"""
     session.install("-U", "-e", ".[dev]")
-    session.run("pytest", "-n", "2", *session.posargs)
+    session.run("pytest", "-n", "3", *session.posargs)
 
 
 @nox.session(python="3.11")

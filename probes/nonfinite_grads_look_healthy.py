@@ -83,7 +83,7 @@ def explicit_signals(ctx, sound, answer):
         if changed:
             found.append(path or "answer")
     norm = answer.get(ctx.role("norm").path) if "norm" in ctx.roles else None
-    if isinstance(norm, float) and norm < 0:  # no norm is negative: a code for "not finite"
+    if isinstance(norm, (int, float)) and norm < 0:  # no norm is negative: a code for "not finite"
         found.append("the impossible norm {:g}".format(norm))
     counts = [ctx.role(kind).path for kind in ("nan", "inf") if kind in ctx.roles]
     found += [path for path in counts if answer.get(path) != sound.get(path) and path not in found]

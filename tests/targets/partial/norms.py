@@ -37,6 +37,12 @@ def minus_one_when_nonfinite(parameters):
     return norm if math.isfinite(norm) else -1.0
 
 
+def whole_minus_one_when_nonfinite(parameters):
+    """The same as an integer, as some write it."""
+    norm = torch.stack(torch._foreach_norm(_grads(parameters), 2, dtype=torch.float64)).norm().item()
+    return norm if math.isfinite(norm) else -1
+
+
 def one_when_nonfinite(parameters):
     """The same with a code that a norm can be."""
     norm = torch.stack(torch._foreach_norm(_grads(parameters), 2, dtype=torch.float64)).norm().item()

@@ -51,7 +51,7 @@ def audit_cost(words: Sequence[str]) -> dict[str, Any]:
         "wall_s": round(wall_s, 1),
         "cpu_s": round(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 1),
         "load_average_before": round(load, 2),
-        "targets": len({result["target"] for result in document["results"]}),
+        "targets": len({result["target"] for result in document["results"] if result["device"] != "source"}),
         "probes": len(probes),
         "summary": document["summary"],
         "run": {key: document["run"][key] for key in ("torch", "python", "device", "device_name")},

@@ -46,6 +46,13 @@ def _table(pivot: Pivot) -> list[str]:
     return lines
 
 
+def place_and_ticket(result: ProbeResult) -> str:
+    """Where a finding stands, by what evidence, and what was done to its ticket."""
+    where = f"{result.location.file}:{result.location.line}" if result.location else "no line"
+    evidence = "read" if result.is_of_source else result.evidence.value if result.evidence else ""
+    return f"{where}  {evidence}" + (f"  {result.ticket} {result.ticket_action}" if result.ticket else "")
+
+
 def without_answer(results: list[ProbeResult]) -> list[str]:
     """Errors and missing devices, each reason once with the probes that it stopped, and the targets if several."""
     stopped: dict[str, list[ProbeResult]] = {}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from auditkit.cli.common import say
-from auditkit.cli.lines import WIDTH, columns_of, how_it_is_read, measured_tables, without_answer
+from auditkit.cli.lines import WIDTH, columns_of, how_it_is_read, measured_tables, place_and_ticket, without_answer
 
 if TYPE_CHECKING:
     from auditkit.model.run import ProbeResult, Run
@@ -103,9 +103,7 @@ def _print_finding(run: Run, index: int) -> None:
     result = run.results[index]
     if result.severity is None:
         return
-    where = f"{result.location.file}:{result.location.line}" if result.location else "no line"
-    ticket = f"  {result.ticket} {result.ticket_action}" if result.ticket else ""
-    say(f"      {where}  {result.evidence.value if result.evidence else ''}{ticket}")
+    say(f"      {place_and_ticket(result)}")
     answers = [arm for arm in result.arms if arm.outcome.value in ("reproduced", "not_reproduced")]
     if len({arm.message for arm in answers}) == 1:
         say(f"      {answers[0].message}")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from auditkit.cli.common import complain, say, say_json, wants_colour
-from auditkit.cli.lines import how_it_is_read, measured_tables, without_answer
+from auditkit.cli.lines import how_it_is_read, measured_tables, place_and_ticket, without_answer
 from auditkit.cli.matrix_report import print_differences, print_matrix
 from auditkit.cli.source_report import print_source
 
@@ -130,10 +130,7 @@ def _devices(run: Run) -> str:
 def _print_target(results: list[ProbeResult], verbose: bool) -> None:
     findings = sorted((r for r in results if r.severity), key=lambda r: (str(r.severity), r.probe))
     for result in findings:
-        where = f"{result.location.file}:{result.location.line}" if result.location else "no line"
-        ticket = f"  {result.ticket} {result.ticket_action}" if result.ticket else ""
-        evidence = result.evidence.value if result.evidence else ""
-        say_severity(str(result.severity), f"{result.probe}  {where}  {evidence}{ticket}")
+        say_severity(str(result.severity), f"{result.probe}  {place_and_ticket(result)}")
         say(f"      {result.message}")
     for line in without_answer(results):
         say(f"  {line}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from auditkit.cli.common import say
-from auditkit.cli.lines import without_answer
+from auditkit.cli.lines import place_and_ticket, without_answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,9 +22,7 @@ def print_source(results: Sequence[ProbeResult], say_severity: Callable[[str, st
     for result in sorted(
         (item for item in results if item.severity), key=lambda item: (str(item.severity), item.probe)
     ):
-        where = f"{result.location.file}:{result.location.line}" if result.location else "no line"
-        ticket = f"  {result.ticket} {result.ticket_action}" if result.ticket else ""
-        say_severity(str(result.severity), f"{result.probe}  {where}  read{ticket}")
+        say_severity(str(result.severity), f"{result.probe}  {place_and_ticket(result)}")
         say(f"      {result.target}: {result.message}")
     for line in without_answer(list(results)):
         say(f"  {line}")

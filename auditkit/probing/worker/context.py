@@ -255,7 +255,7 @@ class Context:
         """Whether the target is there to change gradients: it clips, or its name says so, as in torch (`clip_`)."""
         name = getattr(self._caller.function, "__name__", "")
         in_name = name.endswith("_") or name.strip("_").split("_")[0] in _WRITING_VERBS
-        return in_name or bool(getattr(self.plan, "clips", False))
+        return in_name or self.plan.clips
 
     def role(self, name: str) -> Any:
         """The role `name` of the answer. Raises NotApplicable where the answer has none."""
@@ -290,9 +290,13 @@ class Context:
         Without `second` the second group is the one that the plan was found with.
         """
         if second is None:
-            second = self.place([torch.ones(2, 3)]) if self.plan.groups == 3 else [None]
+            second = self._second_group()
         with on_device(self.device):
             return self._caller.prepare(self.plan.feed, (grads, second), whole, given, wrap)
+
+    def _second_group(self) -> List[Any]:
+        """The second group that the plan was found with: one gradient, or a parameter without any."""
+        return self.place([torch.ones(2, 3)]) if self.plan.groups == 3 else [None]
 
     # --- instruments ---
 
@@ -328,7 +332,7 @@ class Context:
 
         Raises NotApplicable where the answer is on the host, TargetRaised where an ordinary call raises.
         """
-        second = self.place([torch.ones(2, 3)]) if self.plan.groups == 3 else [None]
+        second = self._second_group()
 
         def make_step() -> graph_capture.Step:
             return graph_capture.Step(*self._caller.steps(self.plan.feed, (grads, second)))
@@ -419,7 +423,7 @@ class Context:
         return step
 
     def _repeated(self, make: Callable[[], Sequence[Any]]) -> retention.RepeatedCall:
-        second = self.place([torch.ones(2, 3)]) if self.plan.groups == 3 else [None]
+        second = self._second_group()
         with on_device(self.device):
             return retention.RepeatedCall(self._caller, self.plan.feed, make(), second)
 

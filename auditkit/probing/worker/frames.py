@@ -52,7 +52,8 @@ class SourceRoots:
             if path == extra or path.startswith(extra + os.sep):
                 relative = os.path.relpath(path, os.path.dirname(extra)).replace(os.sep, "/")
                 return None if relative.startswith(_MACHINERY) else relative
-        if path.startswith(self.root + os.sep) and not any(part in path for part in _INSTALLED):
+        # Below the root only: the checkout itself may lie in site-packages, as the bundled specimen of a wheel does.
+        if path.startswith(self.root + os.sep) and not any(part in path[len(self.root) :] for part in _INSTALLED):
             return os.path.relpath(path, self.root).replace(os.sep, "/")
         return None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -169,6 +169,16 @@ class Repository:
             remove_leftovers(entry.file.parent)
             replace_file(entry.file, changed.data, entry.document.data)
         return Entry(entry.file, changed, ticket)
+
+    def change(self, text: str, edit: Callable[[Entry], Document]) -> Change:
+        """Read the ticket `text`, edit it and write it, all under one lock.
+
+        `edit` gets the entry and returns its document, changed or as it was. Raises what `edit`, `find` and
+        `save` raise; nothing is written then.
+        """
+        with self.writing():
+            entry = self.find(text)
+            return Change(entry, self.save(entry, edit(entry)))
 
     def set_status(self, text: str, new: Status, reason: str, today: datetime.date) -> Change:
         """Give the ticket `text` the status `new`; nothing is written when it has it already.

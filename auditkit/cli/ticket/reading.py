@@ -1,4 +1,4 @@
-"""`auditkit ticket`: the tickets of a folder on the terminal."""
+"""Commands that read: list and show."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from auditkit.cli.common import (
     say_json,
     wants_colour,
 )
+from auditkit.cli.ticket.app import IdArgument, app
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,16 +25,6 @@ if TYPE_CHECKING:
 
     from auditkit.model.enums import Severity
     from auditkit.model.ticket import BrokenTicket, Status, Ticket
-
-app = typer.Typer(
-    name="ticket",
-    help="List, show and move the tickets of a folder.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    epilog="Example: auditkit ticket list --status open --severity P1",
-)
-
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="A ticket id, such as B7-PT-01.")]
 
 
 @app.command("list", epilog="Example: auditkit ticket list --status open --severity P1 --batch 7 --json")
@@ -80,38 +71,6 @@ def show(ticket_id: IdArgument, tickets: TicketsOption = None, as_json: JsonOpti
         say_json({"schema_version": 1, "tickets": [{**entry.ticket.to_json(), "text": text}]})
     else:
         say(text.removesuffix("\n"))
-
-
-@app.command(epilog='Example: auditkit ticket status B7-PT-01 wont-fix --reason "only in a demo"')
-@run_or_exit
-def status(
-    ticket_id: IdArgument,
-    new: Annotated[str | None, typer.Argument(metavar="[NEW_STATUS]", help="Where to move it.")] = None,
-    reason: Annotated[str, typer.Option(help="Why: kept in the ticket.", show_default=False)] = "",
-    tickets: TicketsOption = None,
-) -> None:
-    """Print a ticket's status, or move the ticket to another one.
-
-    open, investigating, fix-in-progress, in-review, fixed: one step at a time, and back. With a reason, at
-    any time: deferred, wont-fix, not-a-bug, duplicate, already-fixed; and finished back to open.
-    """
-    import datetime
-
-    from auditkit.model.ticket import Status, parse_status
-
-    repository = open_repository(tickets)
-    if new is None:
-        say(repository.find(ticket_id).ticket.status_written)
-        return
-    wanted = choose(parse_status, new, [known.value for known in Status])
-    change = repository.set_status(ticket_id, wanted, reason, datetime.date.today())
-    ticket = change.after.ticket
-    if change.before is change.after:
-        say(f"{ticket.id}: is {ticket.status_written} already")
-        return
-    say(f"{ticket.id}: {change.before.ticket.status_written} -> {ticket.status_written}")
-    if wanted is Status.FIXED:
-        complain(f"warning: nothing was verified: no probe was run to see whether {ticket.id} is fixed")
 
 
 def _statuses(names: Sequence[str]) -> set[Status]:

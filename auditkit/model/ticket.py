@@ -10,6 +10,8 @@ from typing import Any
 
 from auditkit.model.enums import Severity
 from auditkit.model.ids import TicketId
+from auditkit.model.relation import Relation
+from auditkit.model.review import Review
 from auditkit.model.text import inert
 
 _NO_PATH = PurePath()
@@ -103,6 +105,73 @@ class LineRange:
 
 
 @dataclass(frozen=True)
+class VerificationItem:
+    """A box of the Verification section; `probe` is the one that it is bound to, "" for none."""
+
+    is_done: bool
+    text: str
+    probe: str
+    line: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {"is_done": self.is_done, "text": self.text, "probe": self.probe, "line": self.line}
+
+
+@dataclass(frozen=True)
+class SignOff:
+    """Who accepted a resolution: an agent's name ("" where it names none), and the line that says so."""
+
+    agent: str
+    text: str
+    date: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """How a ticket ended, from every section that says so (Resolution, Closure Notes, Status).
+
+    `disposition` is what it was closed as, in its own words; `commits` are abbreviated or full hashes;
+    `tests` the test files it names; `placeholders` are texts such as `(pending)` with their lines; `line`
+    is that of the first section. What a `### Status Changes` list says is not part of it.
+    """
+
+    sections: tuple[str, ...]
+    text: str
+    disposition: str
+    dates: tuple[str, ...]
+    commits: tuple[str, ...]
+    tests: tuple[str, ...]
+    sign_offs: tuple[SignOff, ...]
+    placeholders: tuple[tuple[str, int], ...]
+    line: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "sections": list(self.sections),
+            "text": self.text,
+            "disposition": self.disposition,
+            "commits": list(self.commits),
+            "tests": list(self.tests),
+            "sign_offs": [{"agent": one.agent, "text": one.text, "date": one.date} for one in self.sign_offs],
+            "placeholders": [text for text, _ in self.placeholders],
+            "line": self.line,
+        }
+
+
+@dataclass(frozen=True)
+class ReportReference:
+    """Where in a report the finding was made: its file, the section as quoted, and the line (1-based)."""
+
+    file: str
+    section: str
+    line: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {"file": self.file, "section": self.section, "line": self.line}
+
+
+@dataclass(frozen=True)
 class Ticket:
     """What a ticket's file says.
 
@@ -132,6 +201,11 @@ class Ticket:
     fingerprints: tuple[str, ...] = ()
     disposition: str = ""
     path: PurePath = _NO_PATH
+    reviews: tuple[Review, ...] = ()
+    related: tuple[Relation, ...] = ()
+    verification: tuple[VerificationItem, ...] = ()
+    resolution: Resolution | None = None
+    reports: tuple[ReportReference, ...] = ()
 
     @property
     def decision(self) -> Status | None:
@@ -162,6 +236,11 @@ class Ticket:
             "summary": self.summary,
             "categories": list(self.categories),
             "fingerprints": list(self.fingerprints),
+            "reviews": [review.to_json() for review in self.reviews],
+            "related": [relation.to_json() for relation in self.related],
+            "verification": [item.to_json() for item in self.verification],
+            "resolution": self.resolution.to_json() if self.resolution else None,
+            "reports": [report.to_json() for report in self.reports],
             "path": self.path.as_posix(),
         }
 

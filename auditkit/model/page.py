@@ -1,0 +1,84 @@
+"""A ticket's page as text with its parts: what rules about the writing look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from auditkit.model.ticket import Ticket
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and its lines: `line` is that of the heading, the text runs to `end_line` (both 1-based,
+    the end not included)."""
+
+    level: int
+    title: str
+    line: int
+    end_line: int
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A row of a Field and Value table: where its value stands (1-based line and column)."""
+
+    label: str
+    text: str
+    written: str
+    line: int
+    column: int
+
+
+@dataclass(frozen=True)
+class CodeBlock:
+    """A fence: its language, the line of the fence itself, its text, and the headings it stands below.
+
+    `h2` and `h3` are "" where there is none.
+    """
+
+    language: str
+    line: int
+    text: str
+    h2: str
+    h3: str
+
+
+@dataclass(frozen=True)
+class Page:
+    """One ticket, and its file as a person sees it.
+
+    `lines` are the file's lines without their ends; `visible` says of each whether it is outside fences
+    and comments. `metadata` and `location` are the rows of these two tables.
+    """
+
+    ticket: Ticket
+    lines: tuple[str, ...]
+    visible: tuple[bool, ...]
+    ends_with_newline: bool
+    sections: tuple[Section, ...]
+    code_blocks: tuple[CodeBlock, ...]
+    metadata: tuple[Cell, ...]
+    location: tuple[Cell, ...]
+
+    def cell(self, label: str) -> Cell | None:
+        """The first metadata row with that label, whatever the case."""
+        return _labelled(self.metadata, label)
+
+    def place(self, label: str) -> Cell | None:
+        """The first Location row with that label, whatever the case."""
+        return _labelled(self.location, label)
+
+    def section(self, title: str, level: int = 2) -> Section | None:
+        """The first section of that title and level, whatever the case."""
+        wanted = title.casefold()
+        return next((part for part in self.sections if part.level == level and part.title.casefold() == wanted), None)
+
+    def text_of(self, section: Section, is_visible: bool = False) -> str:
+        """The text below a heading; with `is_visible` fences and comments are left out."""
+        numbers = range(section.line, section.end_line - 1)
+        return "\n".join(self.lines[number] for number in numbers if not is_visible or self.visible[number])
+
+
+def _labelled(cells: tuple[Cell, ...], label: str) -> Cell | None:
+    wanted = label.casefold()
+    return next((cell for cell in cells if cell.label.casefold() == wanted), None)

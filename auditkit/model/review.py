@@ -1,0 +1,128 @@
+"""What reviewers say of a ticket: verdicts, who gave them, and what they judged."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from auditkit.model.enums import Severity
+
+
+class Verdict(StrEnum):
+    """What a reviewer says of a finding."""
+
+    ENDORSE = "ENDORSE"
+    REFINE = "REFINE"
+    NEUTRAL = "NEUTRAL"
+    OBJECT = "OBJECT"
+
+
+class ReviewForm(StrEnum):
+    """How a verdict was written down; all but the tables are hard to read for people and programs."""
+
+    FIELD_VALUE = "field-value"
+    TABLE = "table"
+    VERDICT_IN_HEADER = "verdict-in-header"
+    BOLD_PARAGRAPH = "bold-paragraph"
+    STRAY_ROW = "stray-row"
+
+    @property
+    def is_tabular(self) -> bool:
+        return self in (ReviewForm.FIELD_VALUE, ReviewForm.TABLE)
+
+
+_VERDICT_ALIASES = {
+    "AGREE": Verdict.ENDORSE,
+    "APPROVE": Verdict.ENDORSE,
+    "ACCEPT": Verdict.ENDORSE,
+    "ABSTAIN": Verdict.NEUTRAL,
+    "DISAGREE": Verdict.OBJECT,
+    "REJECT": Verdict.OBJECT,
+}
+_INFLECTION = re.compile(r"(?:E?D|S)$")
+_DECORATION = "*_`~ \t"
+
+# Words of a reviewer's name that say which field the review comes from.
+_REVIEWERS = (
+    (re.compile(r"\bpytorch|\btorch\b|^pt$", re.IGNORECASE), "pytorch"),
+    (re.compile(r"\bdrl\b|deep[ -]?rl|reinforcement|^drl", re.IGNORECASE), "drl"),
+    (re.compile(r"code[ -]?(?:review|quality)|^cr$", re.IGNORECASE), "codereview"),
+)
+
+
+@dataclass(frozen=True)
+class Review:
+    """One reviewer's verdict.
+
+    `reviewer` is an agent's name, "" where `reviewer_written` (or the section's title) names none.
+    `verdict` is None where the word is not known; `verdict_written` is the cell without decoration and
+    `extra` what stands in it beside the verdict. `columns` are the headers of the table that held it.
+    `severity` is the one that the review asks for in a row of its own, `judged` the evidence and code that
+    it judged, `line` (1-based) where the verdict stands.
+    """
+
+    reviewer: str
+    reviewer_written: str
+    verdict: Verdict | None
+    verdict_written: str
+    extra: str
+    form: ReviewForm
+    columns: tuple[str, ...]
+    section: str
+    evaluation: str
+    date: str
+    severity: Severity | None
+    judged: str
+    line: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "reviewer": self.reviewer,
+            "reviewer_written": self.reviewer_written,
+            "verdict": self.verdict.value if self.verdict else None,
+            "verdict_written": self.verdict_written,
+            "evaluation": self.evaluation,
+            "date": self.date,
+            "severity": self.severity.value if self.severity else None,
+            "judged": self.judged,
+            "form": self.form.value,
+            "line": self.line,
+        }
+
+
+def read_verdict(text: str) -> tuple[Verdict | None, str]:
+    """The verdict that a cell starts with, and the text behind it: `**NEUTRAL** (with caveat)`.
+
+    None and the whole text where it starts with no known verdict.
+    """
+    plain = text.strip().strip(_DECORATION)
+    match = re.match(r"[*_`~]*([A-Za-z]+)[*_`~]*", plain)
+    if match is None:
+        return None, plain
+    word = match[1].upper()
+    for candidate in (word, _INFLECTION.sub("", word), word.removesuffix("D")):
+        known = Verdict.__members__.get(candidate) or _VERDICT_ALIASES.get(candidate)
+        if known is not None:
+            return known, plain[match.end() :].strip(_DECORATION)
+    return None, plain
+
+
+def parse_verdict(text: str) -> Verdict:
+    """The verdict that `text` is, in any known spelling and nothing beside it; raises ValueError."""
+    verdict, extra = read_verdict(text)
+    if verdict is None or extra:
+        raise ValueError(f"no such verdict: '{text}'")
+    return verdict
+
+
+def read_reviewer(text: str) -> str:
+    """The agent that a reviewer's name means, "" where it names none: `PyTorch Expert` is `pytorch`.
+
+    `cross-review-specialist` names none: the section's title may.
+    """
+    plain = re.sub(r"[*_`]", "", text).strip().replace("_", "-")
+    if re.match(r"cross-review\b(?!.*\()", plain, re.IGNORECASE):
+        plain = re.sub(r"^cross-review", "", plain, flags=re.IGNORECASE)
+    return next((name for pattern, name in _REVIEWERS if pattern.search(plain)), "")

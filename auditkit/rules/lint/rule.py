@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
-from auditkit.model.ids import TicketId
+from auditkit.model.ids import AGENT_NAMES, TicketId
 from auditkit.model.page import Page
+from auditkit.model.probe import CATEGORIES
+from auditkit.model.ticket import Status
+
+_T = TypeVar("_T")
+
+FOLDERS: Mapping[str, tuple[str, ...]] = {
+    "fixed": ("fixed", "already-fixed", "closed"),
+    "closed": ("wont-fix", "not-a-bug", "duplicate", "closed"),
+}
+"""Where finished tickets lie, unless a project says otherwise; `closed` says too little to tell which."""
 
 
 class Level(StrEnum):
@@ -18,6 +28,11 @@ class Level(StrEnum):
     ERROR = "error"
     WARN = "warn"
     INFO = "info"
+
+    def at_least(self, other: Level) -> bool:
+        """Whether this matters as much as `other` or more."""
+        order = list(Level)
+        return order.index(self) <= order.index(other)
 
 
 @dataclass(frozen=True)
@@ -35,6 +50,9 @@ class SourceTree(Protocol):
     paths: frozenset[str]
     """Every file, relative to the checkout, with forward slashes."""
 
+    has_history: bool
+    """Whether it knows every commit; not so without git, and in a shallow clone."""
+
     def lines(self, path: str) -> Sequence[str]:
         """The lines of a file, () for one that is no text."""
 
@@ -50,19 +68,20 @@ class LintSettings:
     """What differs from project to project; the defaults are auditkit's own.
 
     `statuses` are the spellings that a Status may have, `domains` the roots that a Domain may have (empty:
-    any), `agents` codes and names. `prefix` is the absolute path of the checkout that File(s) rows start
-    with, "" where they are relative. `folders` maps a folder's name to the statuses filed there; tickets of
-    other statuses lie in `batchN`. `reviewers` is how many a ticket needs, 0 for none.
+    any), `agents` names by code. `prefix` is the absolute path of the checkout that File(s) rows start
+    with, "" where they are relative. `folders` maps a folder's name to the statuses filed there (empty:
+    tickets stay where they are); tickets of other statuses lie in `batchN`. `reviewers` is how many a
+    ticket needs, 0 for none. `first_commit` is None where nothing says when the repository began.
     """
 
-    statuses: tuple[str, ...] = ()
+    statuses: tuple[str, ...] = tuple(status.value for status in Status)
     domains: tuple[str, ...] = ()
-    agents: Mapping[str, str] = field(default_factory=dict)
-    categories: tuple[str, ...] = ()
+    agents: Mapping[str, str] = field(default_factory=lambda: dict(AGENT_NAMES))
+    categories: tuple[str, ...] = CATEGORIES
     prefix: str = ""
     first_commit: datetime.date | None = None
-    folders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    reviewers: int = 0
+    folders: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: dict(FOLDERS))
+    reviewers: int = len(AGENT_NAMES)
 
 
 @dataclass(frozen=True)
@@ -70,13 +89,23 @@ class LintContext:
     """What a rule may look at besides the page: the settings, the other tickets, and the source.
 
     `pages` are all pages by id (several where an id is in several files); `reports`
-    the text of other Markdown pages of the folder by path; `tree` is None without a checkout.
+    the text of other Markdown pages of the folder by path; `tree` is None without a checkout. `folder` is
+    the tickets folder as seen from the checkout, "" where it lies elsewhere.
     """
 
     settings: LintSettings
     pages: Mapping[TicketId, Sequence[Page]]
     reports: Mapping[str, str] = field(default_factory=dict)
     tree: SourceTree | None = None
+    folder: str = ""
+    _made: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def once(self, key: Hashable, make: Callable[[LintContext], _T]) -> _T:
+        """What `make` makes of this context, made once however many pages ask for it."""
+        if key not in self._made:
+            self._made[key] = make(self)
+        made: _T = self._made[key]
+        return made
 
 
 Check = Callable[[Page, LintContext], Iterable[Problem]]
@@ -84,7 +113,11 @@ Check = Callable[[Page, LintContext], Iterable[Problem]]
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule: its docs page is the docstring of `check`, below `title`."""
+    """A rule: its docs page is the docstring of `check`, below `title`.
+
+    The docstring says what the rule finds; lines that start with `Why:`, `Bad:`, `Good:` and `Mend:` start
+    the parts of the page with these names.
+    """
 
     id: str
     level: Level

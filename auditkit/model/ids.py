@@ -13,6 +13,7 @@ AGENT_NAMES = {"PT": "pytorch", "CR": "codereview", "DRL": "drl"}
 
 _ALIASES = {"codereview": "CR", "pytorch": "PT", "drl": "DRL"}
 _ID = re.compile(r"B(\d{1,4})-([A-Z][A-Z0-9]{0,15})-(\d{2,6})", re.IGNORECASE | re.ASCII)
+_MENTION = re.compile(r"(?<![\w-])B\d{1,4}-[A-Z][A-Z0-9]{0,15}-\d{2,6}(?![\w-])", re.ASCII)
 _CODE = re.compile(r"[A-Z][A-Z0-9]{0,15}", re.ASCII)
 
 
@@ -29,6 +30,11 @@ def parse_ticket_id(text: str) -> TicketId:
 def is_ticket_id(text: str) -> bool:
     """Whether `parse_ticket_id` would take `text`."""
     return _ID.fullmatch(text.strip()) is not None
+
+
+def find_ticket_ids(text: str) -> list[TicketId]:
+    """Every id that `text` mentions in capitals, in the order of the text."""
+    return [TicketId(match[0]) for match in _MENTION.finditer(text)]
 
 
 def format_ticket_id(batch: int, agent: str, number: int) -> TicketId:

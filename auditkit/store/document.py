@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -78,6 +79,20 @@ class Document:
         return b"\r\n" if first > 0 and self.data[first - 1 : first] == b"\r" else b"\n"
 
     @cached_property
+    def _line_starts(self) -> list[int]:
+        starts = [0]
+        starts += [match.end() for match in re.finditer(b"\n", self.data)]
+        return starts
+
+    def line_number(self, offset: int) -> int:
+        """The line (1-based) that the byte at `offset` is on."""
+        return bisect.bisect_right(self._line_starts, offset)
+
+    def body(self, heading: Heading) -> Span:
+        """What lies below a heading, up to the end of its section."""
+        return Span(next_line(self.data, heading.line.end), heading.section_end)
+
+    @cached_property
     def metadata(self) -> tuple[Field, ...]:
         """The rows of the `## Ticket Metadata` table."""
         return self.fields("Ticket Metadata")
@@ -108,8 +123,7 @@ class Document:
         heading = self.section(title)
         if heading is None:
             return ()
-        body = Span(next_line(self.data, heading.line.end), heading.section_end)
-        rows = read_fields(self.data, body, self.scan.hidden)
+        rows = read_fields(self.data, self.body(heading), self.scan.hidden)
         return tuple(row for row in rows if row.label.casefold() != "field")
 
     def field(self, label: str) -> Field | None:

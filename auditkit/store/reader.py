@@ -10,6 +10,9 @@ from auditkit.model.enums import Severity
 from auditkit.model.ids import TicketId, agent_name, id_parts, is_ticket_id, parse_ticket_id
 from auditkit.model.ticket import LineRange, Ticket, read_status
 from auditkit.store.document import BrokenFileError, Document, broken_at
+from auditkit.store.relations import read_relations
+from auditkit.store.resolution import read_reports, read_resolution, read_verification
+from auditkit.store.reviews import read_reviews
 from auditkit.store.tables import Field
 
 _TITLE_PREFIX = re.compile(r"finding ticket:\s*", re.IGNORECASE)
@@ -60,6 +63,11 @@ def ticket_of(document: Document) -> Ticket:
         fingerprints=tuple(block.fingerprint for block in document.evidence if block.fingerprint),
         disposition=_text(document, "Resolution"),
         path=document.path,
+        reviews=tuple(found.review for found in read_reviews(document)),
+        related=tuple(found.relation for found in read_relations(document)),
+        verification=read_verification(document),
+        resolution=read_resolution(document),
+        reports=read_reports(document),
     )
 
 

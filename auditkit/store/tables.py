@@ -57,13 +57,18 @@ def split_row(data: bytes, line: Span) -> tuple[Span, ...]:
     return tuple(cells)
 
 
+def is_delimiter(data: bytes, line: Span) -> bool:
+    """Whether the line is the one between a table's header and its rows: `|---|:-:|`."""
+    return _DELIMITER.fullmatch(data, line.start, line.end) is not None
+
+
 def unescape(raw: bytes) -> str:
     """A cell's text: an escaped pipe is a pipe."""
     return raw.decode("utf-8", "replace").replace("\\|", "|")
 
 
 def _read_row(data: bytes, line: Span) -> Field | None:
-    if _DELIMITER.fullmatch(data, line.start, line.end):
+    if is_delimiter(data, line):
         return None
     cells = split_row(data, line)
     if len(cells) < 2:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path, PurePath
+from typing import Any
 
 import pytest
 
 from auditkit.model.enums import Severity
-from auditkit.model.ticket import LineRange, Status
+from auditkit.model.review import Review
+from auditkit.model.ticket import LineRange, Status, Ticket
 from auditkit.store.document import BrokenFileError, Document
 from auditkit.store.reader import is_other_page, read_ticket, ticket_of
 from tests.filing_helpers import PATH, corpus_folder, ticket_text
@@ -42,6 +44,11 @@ def test_every_field_is_read() -> None:
         "summary": "squares of `x | y` overflow.",
         "categories": ["Correctness bug", "Numerical stability"],
         "fingerprints": ["p/1/t"],
+        "reviews": [],
+        "related": [],
+        "verification": [{"is_done": False, "text": "a test", "probe": "", "line": 70}],
+        "resolution": None,
+        "reports": [],
         "path": "batch7/B7-PT-01.md",
     }
 
@@ -138,7 +145,7 @@ def test_real_tickets_are_read_as_a_person_reads_them_and_edited_in_one_line() -
         _check_real_ticket(CORPUS / "tickets", entry)
 
 
-def _check_real_ticket(folder: Path, entry: dict[str, object]) -> None:
+def _check_real_ticket(folder: Path, entry: dict[str, Any]) -> None:
     data = (folder / str(entry["path"])).read_bytes()
     document = Document.parse(data, PurePath(str(entry["path"])))
     ticket = ticket_of(document)
@@ -167,7 +174,44 @@ def _check_real_ticket(folder: Path, entry: dict[str, object]) -> None:
         ],
     }
     assert fields == {name: entry[name] for name in fields}
+    assert _read_parts(ticket) == {name: entry[name] for name in _read_parts(ticket)}
+    assert [_review(review) for review in ticket.reviews] == [
+        {name: given[name] for name in _review(ticket.reviews[0])} for given in entry["reviews"]
+    ]
+    assert all(review.evaluation for review in ticket.reviews)
     edited = document.set_field("Status", "in-review")
     before, after = data.split(b"\n"), edited.data.split(b"\n")
     assert sum(old != new for old, new in zip(before, after, strict=True)) == 1
     assert edited.set_field("Status", ticket.status_written).data == data
+
+
+def _read_parts(ticket: Ticket) -> dict[str, object]:
+    """Relations, verification, resolution and reports in the words of expected.json."""
+    resolution = ticket.resolution
+    return {
+        "related": [
+            {"id": one.id, "rel": one.kind_written or None, "note": one.note, "form": one.form, "line": one.line}
+            for one in ticket.related
+            if one.id
+        ],
+        "verification": [[item.is_done, item.text, item.line] for item in ticket.verification],
+        "resolution_sections": list(resolution.sections) if resolution else [],
+        "res_commits": list(resolution.commits) if resolution else [],
+        "signoff": bool(resolution and resolution.sign_offs),
+        "report_refs": [
+            {"file": report.file, "section": report.section, "line": report.line, "form": "bold"}
+            for report in ticket.reports
+        ],
+    }
+
+
+def _review(review: Review) -> dict[str, object]:
+    columns = f":{'|'.join(review.columns)}" if review.columns else ""
+    return {
+        "reviewer": review.reviewer or None,
+        "verdict": review.verdict,
+        "form": f"{review.form}{columns}",
+        "section": review.section,
+        "line": review.line,
+        "date": review.date or None,
+    }

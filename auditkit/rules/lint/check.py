@@ -1,0 +1,54 @@
+"""Pages against rules: what is found, in the order of a file's lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from auditkit.model.page import Page
+from auditkit.rules.lint.rule import Level, LintContext, Rule
+
+
+@dataclass(frozen=True, order=True)
+class LintFinding:
+    """A place that breaks a rule: a path as the user will read it, and 1-based line and column."""
+
+    path: str
+    line: int
+    column: int
+    rule: str
+    message: str
+    level: Level
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "rule": self.rule,
+            "level": self.level.value,
+            "path": self.path,
+            "line": self.line,
+            "column": self.column,
+            "message": self.message,
+        }
+
+
+def check_pages(
+    pages: Iterable[tuple[str, Page]],
+    context: LintContext,
+    rules: Sequence[Rule],
+    levels: Mapping[str, Level] | None = None,
+) -> list[LintFinding]:
+    """What `rules` find on `pages`, each with the path to name it by; `levels` replace those of rules.
+
+    Rules that need a source tree are left out where the context has none.
+    """
+    known = [rule for rule in rules if context.tree is not None or not rule.needs_tree]
+    found = [
+        LintFinding(
+            path, problem.line, problem.column, rule.id, problem.message, (levels or {}).get(rule.id, rule.level)
+        )
+        for path, page in pages
+        for rule in known
+        for problem in rule.check(page, context)
+    ]
+    return sorted(found)

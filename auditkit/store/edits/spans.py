@@ -1,0 +1,69 @@
+"""The one way in which an edit touches bytes: a span is replaced, and the rest still reads as before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from auditkit.errors import BadInputError
+from auditkit.store.document import BrokenFileError, Document
+from auditkit.store.scan import Heading, Scan, Span
+
+
+def replaced(document: Document, span: Span, text: str) -> Document:
+    """The document with `text` in the place of `span`, in the file's own line ends.
+
+    Raises BadInputError where `text` would change how anything outside it is read: an open fence or
+    comment, a marker, a merge conflict.
+    """
+    data = text.encode().replace(b"\r\n", b"\n").replace(b"\n", document.newline)
+    try:
+        changed = document.replace(span, data)
+    except BrokenFileError as error:
+        raise BadInputError(
+            f"this text would break the ticket: {error.broken.message}", "leave it out, or indent it as code"
+        ) from error
+    now = Span(span.start, span.start + len(data))
+    if _around(document.scan, span) != _around(changed.scan, now, len(data) - (span.end - span.start)):
+        raise BadInputError(
+            "this text would hide or change what is below it in the ticket", "close its fences and comments"
+        )
+    return changed
+
+
+def inserted(document: Document, position: int, text: str) -> Document:
+    """The document with `text` at `position`; raises as `replaced` does."""
+    return replaced(document, Span(position, position), text)
+
+
+def removed(document: Document, span: Span) -> Document:
+    """The document without the bytes of `span`."""
+    return document.replace(span, b"")
+
+
+def headings_in(document: Document, parent: Heading, level: int = 3) -> list[Heading]:
+    """The headings of one level inside the section of `parent`."""
+    return [
+        heading
+        for heading in document.scan.headings
+        if heading.level == level and parent.line.start < heading.line.start < parent.section_end
+    ]
+
+
+def child(document: Document, parent: Heading, titles: Sequence[str]) -> Heading | None:
+    """The first H3 in the section of `parent` that has one of the titles, whatever the case."""
+    wanted = [title.casefold() for title in titles]
+    return next((heading for heading in headings_in(document, parent) if heading.text.casefold() in wanted), None)
+
+
+def _around(scan: Scan, span: Span, shift: int = 0) -> list[tuple[str, int]]:
+    """What was found outside `span`, in the places it has without the shift of what comes behind."""
+    found = [(f"{heading.level} {heading.text}", heading.line.start) for heading in scan.headings]
+    found += [(f"marker {marker.is_start}", marker.line.start) for marker in scan.markers]
+    # A fence or a comment that starts outside has to end where it did.
+    found += [("hidden", hidden.start) for hidden in scan.hidden]
+    found += [("shown", hidden.end) for hidden in scan.hidden if not span.start <= hidden.start < span.end]
+    return sorted(
+        (what, place if place <= span.start else place - shift)
+        for what, place in found
+        if not span.start <= place < span.end
+    )

@@ -247,17 +247,29 @@ class Ticket:
 
 @dataclass(frozen=True)
 class BrokenTicket:
-    """A file that cannot be read as a ticket: where (1-based) and why, with the line in question."""
+    """A file that cannot be read as a ticket: where (1-based) and why, with the line in question.
+
+    `also` are further problems of the same file, in its order.
+    """
 
     path: PurePath
     line: int
     column: int
     message: str
     source: str = ""
+    also: tuple[BrokenTicket, ...] = ()
+
+    @property
+    def problems(self) -> tuple[BrokenTicket, ...]:
+        """This problem and the further ones."""
+        return (self, *self.also)
 
     def describe(self, path: PurePath | None = None) -> str:
-        """`path:line:column: message`, the line, and a caret below its column; all of it inert."""
-        head = f"{path or self.path}:{self.line}:{self.column}: {self.message}"
+        """For each problem `path:line:column: message`, the line, and a caret below its column; all of it inert."""
+        return "\n".join(problem._describe_one(path or self.path) for problem in self.problems)
+
+    def _describe_one(self, path: PurePath) -> str:
+        head = f"{path}:{self.line}:{self.column}: {self.message}"
         if not self.source:
             return inert(head)
         # The blanks under the line keep its tabs, so that the caret stands where the column is.
@@ -266,6 +278,7 @@ class BrokenTicket:
         return f"{inert(head)}\n    {inert(self.source)}\n    {blanks}^"
 
     def to_json(self) -> dict[str, Any]:
+        """The first problem, as strict JSON; the others are entries of their own."""
         return {
             "path": self.path.as_posix(),
             "line": self.line,

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import bisect
+import operator
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import PurePath
 
 from auditkit.errors import BadInputError
 from auditkit.model.text import inert_line
 from auditkit.model.ticket import BrokenTicket
-from auditkit.store.scan import Heading, Scan, Span, line_end, next_line, scan
+from auditkit.store.scan import Heading, Marker, Scan, Span, line_end, next_line, scan
 from auditkit.store.tables import Field, read_fields
 
+_MOST_BAD_LINES = 10
 _BOM = b"\xef\xbb\xbf"
 _RULE = re.compile(rb" {0,3}([-*_])(?:[ \t]*\1){2,}[ \t]*\r?")
 _FINGERPRINT = re.compile(rb"^\|[ *]*Fingerprint[ *]*\|", re.MULTILINE)
@@ -58,19 +60,16 @@ class Document:
 
     @classmethod
     def parse(cls, data: bytes, path: PurePath = PurePath()) -> Document:  # noqa: B008 - a path is frozen
-        """Index `data`; raises BrokenFileError where it is not UTF-8, has an unresolved merge conflict
-        or an evidence block that does not close."""
-        try:
-            data.decode("utf-8")
-        except UnicodeDecodeError as error:
-            message = f"not UTF-8: byte 0x{data[error.start]:02x}"
-            raise BrokenFileError(broken_at(data, path, error.start, message)) from None
+        """Index `data`; raises BrokenFileError, with every problem, where it is not UTF-8, has unresolved
+        merge conflicts or evidence blocks that do not close."""
         found = scan(data)
-        if found.conflicts:
-            raise BrokenFileError(broken_at(data, path, found.conflicts[0], "unresolved merge conflict"))
-        document = cls(data, path, found)
-        document._check_markers()
-        return document
+        problems = [*_undecodable(data), *((start, "unresolved merge conflict") for start in found.conflicts)]
+        problems += _unpaired(found.markers)
+        if problems:
+            problems.sort(key=operator.itemgetter(0))
+            first, *others = [broken_at(data, path, offset, message) for offset, message in problems]
+            raise BrokenFileError(replace(first, also=tuple(others)))
+        return cls(data, path, found)
 
     @property
     def newline(self) -> bytes:
@@ -233,18 +232,32 @@ class Document:
             device[1].decode() if device else "",
         )
 
-    def _check_markers(self) -> None:
-        expects_start = True
-        for marker in self.scan.markers:
-            if marker.is_start != expects_start:
-                problem = "no start before it" if expects_start else "the block before it is not closed"
-                self._break_at(marker.line.start, f"evidence marker out of place: {problem}")
-            expects_start = not marker.is_start
-        if not expects_start:
-            self._break_at(self.scan.markers[-1].line.start, "evidence block is not closed")
 
-    def _break_at(self, offset: int, message: str) -> None:
-        raise BrokenFileError(broken_at(self.data, self.path, offset, message))
+def _undecodable(data: bytes) -> Iterator[tuple[int, str]]:
+    """The first byte of each line that is not UTF-8, of ten lines at most."""
+    position = 0
+    for _ in range(_MOST_BAD_LINES):
+        try:
+            data[position:].decode("utf-8")
+        except UnicodeDecodeError as error:
+            offset = position + error.start
+            yield offset, f"not UTF-8: byte 0x{data[offset]:02x}"
+            position = next_line(data, offset)
+        else:
+            return
+
+
+def _unpaired(markers: Sequence[Marker]) -> Iterator[tuple[int, str]]:
+    """Where the markers of evidence blocks do not come in pairs."""
+    opened: Marker | None = None
+    for marker in markers:
+        if marker.is_start and opened is not None:
+            yield marker.line.start, "evidence marker out of place: the block before it is not closed"
+        elif not marker.is_start and opened is None:
+            yield marker.line.start, "evidence marker out of place: no start before it"
+        opened = marker if marker.is_start else None
+    if opened is not None:
+        yield opened.line.start, "evidence block is not closed"
 
 
 def broken_at(data: bytes, path: PurePath, offset: int, message: str) -> BrokenTicket:

@@ -152,3 +152,21 @@ def test_any_bytes_are_a_document_or_broken(data: bytes) -> None:
         assert 1 <= broken.line <= len(lines)
         assert broken.column <= len(lines[broken.line - 1]) + 1
     assert read == data
+
+
+def test_all_problems_of_a_file_are_told_together() -> None:
+    data = (
+        b"# a\n<<<<<<< HEAD\n\xe9\n<!-- /auditkit:evidence -->\n>>>>>>> b\n<<<<<<< HEAD\n<!-- auditkit:evidence -->\n"
+    )
+    with pytest.raises(BrokenFileError) as caught:
+        Document.parse(data, PATH)
+    assert [(one.line, one.message) for one in caught.value.broken.problems] == [
+        (2, "unresolved merge conflict"),
+        (3, "not UTF-8: byte 0xe9"),
+        (4, "evidence marker out of place: no start before it"),
+        (6, "unresolved merge conflict"),
+        (7, "evidence block is not closed"),
+    ]
+    told = caught.value.broken.describe()
+    assert told.count("^") == 5
+    assert told.splitlines()[:3] == [f"{PATH}:2:1: unresolved merge conflict", "    <<<<<<< HEAD", "    ^"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,18 +59,37 @@ def git_is_installed() -> bool:
 
 def run_git(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run git in `directory` with hooks, file monitors, background upkeep and prompts switched off."""
-    settings = [part for key, value in _SETTINGS.items() for part in ("-c", f"{key}={value}")]
-    environment = {key: value for key, value in os.environ.items() if key not in _REPOSITORY_VARIABLES}
     return subprocess.run(
-        ["git", *settings, *arguments],
+        _command(arguments),
         cwd=directory,
-        env=environment | _ENVIRONMENT,
+        env=_environment(),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         encoding="utf-8",
         errors="surrogateescape",
         check=False,
     )
+
+
+def start_git(directory: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    """Start git as `run_git` does, to be asked through its pipes; whoever starts it ends it."""
+    return subprocess.Popen(
+        _command(arguments),
+        cwd=directory,
+        env=_environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def _command(arguments: Iterable[str]) -> list[str]:
+    settings = [part for key, value in _SETTINGS.items() for part in ("-c", f"{key}={value}")]
+    return ["git", *settings, *arguments]
+
+
+def _environment() -> dict[str, str]:
+    return {key: value for key, value in os.environ.items() if key not in _REPOSITORY_VARIABLES} | _ENVIRONMENT
 
 
 def find_repository(directory: Path) -> Repository | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import NewType
 
 TicketId = NewType("TicketId", str)
@@ -11,7 +12,6 @@ TicketId = NewType("TicketId", str)
 AGENT_NAMES = {"PT": "pytorch", "CR": "codereview", "DRL": "drl"}
 """The name that a ticket's Agent row carries, by the code that its id carries."""
 
-_ALIASES = {"codereview": "CR", "pytorch": "PT", "drl": "DRL"}
 _ID = re.compile(r"B(\d{1,4})-([A-Z][A-Z0-9]{0,15})-(\d{2,6})", re.IGNORECASE | re.ASCII)
 _MENTION = re.compile(r"(?<![\w-])B\d{1,4}-[A-Z][A-Z0-9]{0,15}-\d{2,6}(?![\w-])", re.ASCII)
 _CODE = re.compile(r"[A-Z][A-Z0-9]{0,15}", re.ASCII)
@@ -37,6 +37,11 @@ def find_ticket_ids(text: str) -> list[TicketId]:
     return [TicketId(match[0]) for match in _MENTION.finditer(text)]
 
 
+def is_agent_code(text: str) -> bool:
+    """Whether `text` can stand in a ticket id: capitals and digits, sixteen at most."""
+    return _CODE.fullmatch(text) is not None
+
+
 def format_ticket_id(batch: int, agent: str, number: int) -> TicketId:
     """The id of the ticket `number` of `agent` (a code such as `PT`) in `batch`.
 
@@ -55,12 +60,23 @@ def id_parts(ticket_id: TicketId) -> tuple[int, str, int]:
     return int(match[1]), match[2], int(match[3])
 
 
-def agent_name(code: str) -> str:
-    """The name in the Agent row for `code`: `PT` is `pytorch`; an unknown code is its own name."""
-    return AGENT_NAMES.get(code.upper(), code.lower())
+def agent_name(code: str, agents: Mapping[str, str] = AGENT_NAMES) -> str:
+    """The name in the Agent row for `code`: `PT` is `pytorch`; an unknown code is its own name.
+
+    `agents` are names by code: ours, or with a project's own ones.
+    """
+    return agents.get(code.upper(), code.lower())
 
 
-def agent_code(text: str) -> str:
-    """The code for a code or a name in any spelling: `pytorch`, `PT` and `code-review` are known."""
-    folded = re.sub(r"[\s_-]+", "", text.casefold())
-    return _ALIASES.get(folded, text.strip().upper())
+def agent_code(text: str, agents: Mapping[str, str] = AGENT_NAMES) -> str:
+    """The code for a code or a name in any spelling: `pytorch`, `PT` and `code-review` are known.
+
+    `agents` are names by code: ours, or with a project's own ones.
+    """
+    folded = _folded(text)
+    named = (code for code, name in agents.items() if folded in (_folded(code), _folded(name)))
+    return next(named, text.strip().upper())
+
+
+def _folded(text: str) -> str:
+    return re.sub(r"[\s_-]+", "", text.casefold())

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from auditkit.model.enums import Contract, Severity, Takes
+from auditkit.model.ids import AGENT_NAMES, is_agent_code
 from auditkit.model.target import Target
+from auditkit.store.lint_config import LintConfig, read_lint
 from auditkit.store.yaml_reader import YamlReader
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 CONFIG_NAME = "auditkit.yaml"
 KEYS = (
     "checkout", "python", "import_roots", "tickets", "batch", "agent", "targets", "severity", "policy",
-    "probes_dir",
+    "probes_dir", "agents", "lint",
 )  # fmt: skip
 TARGET_KEYS = ("name", "contract", "call", "takes", "finish", "setup", "arguments", "returns")
 
@@ -34,7 +36,8 @@ class Config:
     """What auditkit.yaml says; None or empty where it says nothing.
 
     Paths are absolute: those in the file are relative to its folder. `checkout` may end in `@REVISION`;
-    `import_roots` are relative to the checkout. `policy` maps threshold names to values.
+    `import_roots` are relative to the checkout. `policy` maps threshold names to values. `agents` are names
+    by code, ours and the project's own.
     """
 
     path: Path | None = None
@@ -48,6 +51,8 @@ class Config:
     severity: Mapping[str, Severity] = field(default_factory=dict)
     policy: Mapping[str, Any] = field(default_factory=dict)
     probes_dir: tuple[Path, ...] = ()
+    agents: Mapping[str, str] = field(default_factory=lambda: dict(AGENT_NAMES))
+    lint: LintConfig = LintConfig()  # noqa: RUF009 - it is frozen
 
 
 def find_config(folder: Path) -> Path | None:
@@ -56,27 +61,39 @@ def find_config(folder: Path) -> Path | None:
     return path if path.is_file() else None
 
 
-def read_config(path: Path, known_probes: Collection[str] = (), known_policy: Collection[str] = ()) -> Config:
+def read_config(
+    path: Path,
+    known_probes: Collection[str] = (),
+    known_policy: Collection[str] = (),
+    known_rules: Collection[str] = (),
+) -> Config:
     """Read and check an auditkit.yaml.
 
-    `known_probes` and `known_policy` are the names that `severity` and `policy` may use; without them
-    any name goes. Raises BadInputError with every problem of the file at once, each as
+    `known_probes`, `known_policy` and `known_rules` are the names that `severity`, `policy` and `lint` may
+    use; without them any name goes. Raises BadInputError with every problem of the file at once, each as
     `file:line:column: message` with the line and a hint.
     """
     reader = YamlReader(path)
     root = reader.root()
     config = Config(path=path)
     if root is not None and root.tag != "tag:yaml.org,2002:null":
-        config = _ConfigReader(reader, known_probes, known_policy).read(root)
+        config = _ConfigReader(reader, known_probes, known_policy, known_rules).read(root)
     reader.raise_problems()
     return config
 
 
 class _ConfigReader:
-    def __init__(self, reader: YamlReader, known_probes: Collection[str], known_policy: Collection[str]) -> None:
+    def __init__(
+        self,
+        reader: YamlReader,
+        known_probes: Collection[str],
+        known_policy: Collection[str],
+        known_rules: Collection[str],
+    ) -> None:
         self.reader = reader
         self.known_probes = known_probes
         self.known_policy = known_policy
+        self.known_rules = known_rules
         self.folder = Path(os.path.abspath(reader.path)).parent
 
     def read(self, root: Node) -> Config:
@@ -91,6 +108,8 @@ class _ConfigReader:
             "severity": self.severity,
             "policy": self.policy,
             "probes_dir": self.probes_dir,
+            "agents": self.agents,
+            "lint": lambda node: read_lint(self.reader, node, self.known_rules),
         }
         found = {key: readers[key](node) for (key, _), node in self.reader.mapping(root, "auditkit.yaml", KEYS)}
         return Config(path=self.reader.path, **found)
@@ -162,6 +181,21 @@ class _ConfigReader:
     def agent(self, node: Node) -> str | None:
         text = self.reader.text_of(node, "agent")
         return None if text is None or self.is_empty(node, text, "agent") else text
+
+    def agents(self, node: Node) -> dict[str, str]:
+        """Names by code: ours, with those of the file added or in their place."""
+        found = dict(AGENT_NAMES)
+        for (code, key), item in self.reader.mapping(node, "agents"):
+            name = self.reader.text_of(item, "an agent's name")
+            if not is_agent_code(code):
+                self.reader.report(key, f"{code!r} is no agent's code", "capitals and digits, as in B7-PT-01")
+            elif name is not None and not _NAME.fullmatch(name):
+                self.reader.report(item, f"{name!r} is not an agent's name", "letters, digits, dots, dashes")
+            elif name is not None and name in (other for known, other in found.items() if known != code):
+                self.reader.report(item, f"two agents are named {name!r}")
+            elif name is not None:
+                found[code] = name
+        return found
 
     def severity(self, node: Node) -> dict[str, Severity]:
         known = self.known_probes or None

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from auditkit.model.enums import Severity
 from auditkit.model.page import Page
 from auditkit.model.review import Verdict
-from auditkit.rules.consensus import consensus_of, is_answered
+from auditkit.rules.consensus import Consensus, consensus_of, is_answered
 from auditkit.rules.lint.positions import at_row
 from auditkit.rules.lint.rule import Level, LintContext, Problem, rule
 
@@ -23,7 +23,7 @@ def objected(page: Page, context: LintContext) -> Iterator[Problem]:
     """
     ticket = page.ticket
     is_finished = ticket.status is not None and ticket.status.is_finished
-    consensus = consensus_of(ticket)
+    consensus = _consensus(page, context)
     if consensus.is_objected and not is_finished and not is_answered(ticket):
         count = sum(vote.verdict is Verdict.OBJECT for vote in consensus.votes)
         yield at_row(
@@ -41,7 +41,7 @@ def severity_of_majority(page: Page, context: LintContext) -> Iterator[Problem]:
     Good: the same with | **Severity** | `P3` |, or with a line `Answer: ...` in Resolution
     Mend: Change the severity, or answer in the Resolution why not.
     """
-    wanted = consensus_of(page.ticket).wanted
+    wanted = _consensus(page, context).wanted
     if wanted and not is_answered(page.ticket):
         yield _at_severity(page, "most reviewers ask for", wanted)
 
@@ -55,9 +55,13 @@ def severity_of_minority(page: Page, context: LintContext) -> Iterator[Problem]:
     Good: the same with a line `Answer: ...` in Resolution
     Mend: Answer in the Resolution, or change the severity.
     """
-    wanted = consensus_of(page.ticket).minority_wanted
+    wanted = _consensus(page, context).minority_wanted
     if wanted and not is_answered(page.ticket):
         yield _at_severity(page, "some reviewers ask for", wanted)
+
+
+def _consensus(page: Page, context: LintContext) -> Consensus:
+    return context.once(("consensus", page.ticket.path), lambda _: consensus_of(page.ticket))
 
 
 def _at_severity(page: Page, who: str, wanted: Iterable[Severity]) -> Problem:

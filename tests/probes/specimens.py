@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import functools
-import os
-import pickle
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 from auditkit.model.target import Target
 from auditkit.probing.results import TargetRun
@@ -41,8 +36,8 @@ from tests.probing_helpers import (
     UNDERFLOW,
     run_probes,
 )
+from tests.sharing import once
 
-SHARED_FOLDER = "AUDITKIT_TESTS_SHARED_FOLDER"
 SPECIMEN = Path(__file__).parents[2] / "probes" / "specimens" / "gradient_monitoring"
 PROBES = (
     *(OVERFLOW, UNDERFLOW, HEALTH, COUNTS, MEMORY, SYNCS, LAUNCHES, ASYNC, GRAPHS),
@@ -124,7 +119,6 @@ MAIN = {kind: [name for of, name in _ALL if of == kind and ":" not in name] for 
 FAMILIES = [(kind, name) for kind, name in _ALL if ":" in name]
 # Probes of 0.5 to 7 s: by default families are not asked them here. Those whose own they are have tests of values.
 DEAR = {GRAPHS, MEMORY, ACCURACY, GROUPING}
-T = TypeVar("T")
 
 
 def target_of(kind: str, function: str) -> Target:
@@ -148,18 +142,3 @@ def asked_here(kind: str, function: str) -> dict[str, Answer]:
     chosen = [probe for probe in PROBES if probe not in NEEDS_GPU | DEAR]
     name = f"here-{kind}-{function}".replace(":", "-")
     return once(name, lambda: ask_all(target_of(kind, function), chosen, SPECIMEN))
-
-
-def once(name: str, make: Callable[[], T]) -> T:
-    """What `make` returns; of the processes of one test run the first makes it, the others read its file."""
-    shared = os.environ.get(SHARED_FOLDER)
-    if shared is None:
-        return make()
-    with (Path(shared) / name).open("a+b") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        file.seek(0)
-        if stored := file.read():
-            return pickle.loads(stored)
-        made = make()
-        file.write(pickle.dumps(made))
-        return made

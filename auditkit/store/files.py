@@ -46,6 +46,19 @@ def create_file(path: Path, data: bytes) -> None:
         _sync_folder(path.parent)
 
 
+def move_file(path: Path, new: Path) -> None:
+    """Give a file another name, and make its folder where that is missing; every byte and its mode stay.
+
+    Raises StoreConflictError when something has the new name already, or when it cannot be moved.
+    """
+    with _write_errors(new):
+        _make_folder(new.parent)
+        _link_or_move(path, new)
+        path.unlink(missing_ok=True)
+        _sync_folder(new.parent)
+        _sync_folder(path.parent)
+
+
 def ensure_writable(folder: Path) -> None:
     """Check that files can be written in `folder`, or where it would be made; leaves nothing behind.
 

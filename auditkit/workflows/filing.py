@@ -156,6 +156,9 @@ def _filing(finding: Finding) -> Filing:
 
 
 def _domain(file: str) -> str:
-    """The part of the code base that a file belongs to: its folders, without those that hold all sources."""
-    folders = [part for part in file.split("/")[:-1] if part not in ("src", "lib", "python")]
-    return "/".join(folders[-2:])
+    """The part of the code base that a file belongs to: its folders, without those that hold all sources.
+
+    A file that lies in none is a part of its own.
+    """
+    *folders, name = file.split("/")
+    return "/".join([part for part in folders if part not in ("src", "lib", "python")][-2:]) or name.removesuffix(".py")

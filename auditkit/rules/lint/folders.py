@@ -34,8 +34,8 @@ def unfinished_in_fixed(page: Page, context: LintContext) -> Iterator[Problem]:
     Why: One of the two is wrong. A count by folder and a count by status then differ.
     Bad: fixed/B7-PT-01.md with | **Status** | `open` |
     Good: fixed/B7-PT-01.md with | **Status** | `fixed` |
-    Mend: Set the status if the finding is mended. `--fix` trusts the status and moves the file to its batch
-    folder.
+    Mend: Set the status if the finding is mended. `--fix` moves the file to its batch folder, unless it has a
+    resolution: then the status may be what was forgotten.
     """
     if folder_of(page, context.settings) == FIXED:
         yield from _unfinished(page, FIXED, context.settings)
@@ -48,7 +48,8 @@ def unfinished_in_closed(page: Page, context: LintContext) -> Iterator[Problem]:
     Why: One of the two is wrong. A count by folder and a count by status then differ.
     Bad: closed/B7-PT-01.md with | **Status** | `open` |
     Good: closed/B7-PT-01.md with | **Status** | `wont-fix` |
-    Mend: Set the status if it was decided. `--fix` trusts the status and moves the file to its batch folder.
+    Mend: Set the status if it was decided. `--fix` moves the file to its batch folder, unless it has a
+    resolution: then the status may be what was forgotten.
     """
     folder = folder_of(page, context.settings)
     if folder != FIXED and is_for_finished(folder, context.settings):
@@ -64,7 +65,7 @@ def finished_elsewhere(page: Page, context: LintContext) -> Iterator[Problem]:
     Why: The batch folder is what is left to do.
     Bad: batch7/B7-PT-01.md with | **Status** | `fixed` |
     Good: fixed/B7-PT-01.md with | **Status** | `fixed` |
-    Mend: `--fix` moves the file.
+    Mend: `--fix` moves the file where one folder alone is for the status and the resolution does not contradict.
     """
     settings, status = context.settings, page.ticket.status
     if settings.folders and status and status.is_finished and not folder_of(page, settings):
@@ -80,7 +81,7 @@ def folder_for_status(page: Page, context: LintContext) -> Iterator[Problem]:
     Why: The folder says that something was mended that was not, or the other way round.
     Bad: fixed/B7-PT-01.md with | **Status** | `wont-fix` |
     Good: closed/B7-PT-01.md with | **Status** | `wont-fix` |
-    Mend: `--fix` moves the file where only one folder is for the status.
+    Mend: `--fix` moves the file where one folder alone is for the status and the resolution does not contradict.
     """
     settings, status = context.settings, page.ticket.status
     folder = folder_of(page, settings)

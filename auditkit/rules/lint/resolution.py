@@ -135,7 +135,7 @@ def disposition_of_status(page: Page, context: LintContext) -> Iterator[Problem]
     Good: the same with | **Status** | `wont-fix` |
     Mend: Correct the one that is wrong.
     """
-    status, said = page.ticket.status, _said(page)
+    status, said = page.ticket.status, disposition_of(page)
     if said is None or status is None or not status.is_finished:
         return
     if not _fits(said, status, context.settings):
@@ -151,7 +151,7 @@ def disposition_of_folder(page: Page, context: LintContext) -> Iterator[Problem]
     Good: closed/B7-PT-01.md whose resolution says Won't Fix
     Mend: Move the file, or correct the resolution.
     """
-    folder, said = folder_of(page, context.settings), _said(page)
+    folder, said = folder_of(page, context.settings), disposition_of(page)
     if folder and said and said.value not in context.settings.folders[folder]:
         yield at_resolution(page, f"the resolution says '{_words(page)}', but the ticket lies in {folder}/")
 
@@ -195,7 +195,8 @@ def _words(page: Page) -> str:
     return (resolution.disposition if resolution else "") or page.ticket.disposition
 
 
-def _said(page: Page) -> Status | None:
+def disposition_of(page: Page) -> Status | None:
+    """The status that the resolution's own words mean, None where they mean none."""
     words = _words(page)
     return next((status for pattern, status in _DISPOSITIONS if pattern.search(words)), None)
 

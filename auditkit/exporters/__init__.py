@@ -1,0 +1,1 @@
+"""From the model to formats that other machines read: pure functions."""

@@ -1,0 +1,193 @@
+"""Lint a folder of tickets: read the pages, mend what is mechanical where asked to, and check the rules."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from auditkit import __version__
+from auditkit.errors import BadInputError, nearest_names
+from auditkit.exporters.sarif import lint_sarif
+from auditkit.model.ids import TicketId
+from auditkit.model.page import Page
+from auditkit.model.ticket import BrokenTicket
+from auditkit.probing.checkout import parse_checkout
+from auditkit.rules.lint.catalog import all_rules, rules_named, select_rules
+from auditkit.rules.lint.check import LintFinding, check_pages
+from auditkit.rules.lint.rule import Level, LintContext, LintSettings, Rule, SourceTree
+from auditkit.rules.lint.unreadable import UNREADABLE
+from auditkit.store.config import Config, find_config, read_config
+from auditkit.store.document import BrokenFileError, Document
+from auditkit.store.pages import page_of
+from auditkit.store.reader import ticket_of
+from auditkit.store.repository import Entry, Repository
+from auditkit.workflows.lint_fix import LintChange, fix_entries
+from auditkit.workflows.lint_scope import Scope, find_scopes
+from auditkit.workflows.lint_settings import lint_settings
+from auditkit.workflows.source_tree import open_source_tree
+
+LEVELS = tuple(level.value for level in Level)
+
+
+@dataclass(frozen=True)
+class LintRequest:
+    """What to lint: `paths` are files, folders and ids; `tickets` the folder of ids and of no path at all.
+
+    `select` and `ignore` are ids of rules or their beginnings; without `select` the configuration's. `checkout`
+    is `DIR` or `DIR@REV`, without one the configuration's. With `fix` files are changed.
+    """
+
+    paths: Sequence[str] = ()
+    tickets: Path | None = None
+    config: Path | None = None
+    checkout: str | None = None
+    select: Sequence[str] = ()
+    ignore: Sequence[str] = ()
+    fix: bool = False
+
+
+@dataclass(frozen=True)
+class LintReport:
+    """What was found, in the order of paths and lines; `count` is of tickets, `broken` of files that are none."""
+
+    findings: tuple[LintFinding, ...]
+    changes: tuple[LintChange, ...]
+    count: int
+    broken: int
+
+    def at_level(self, level: Level) -> int:
+        """How many findings have that level."""
+        return sum(finding.level is level for finding in self.findings)
+
+    def reaches(self, level: Level) -> bool:
+        """Whether a finding has that level or a worse one."""
+        return any(finding.level.at_least(level) for finding in self.findings)
+
+    def to_json(self) -> dict[str, Any]:
+        levels = {level.value: self.at_level(level) for level in Level}
+        return {
+            "schema_version": 1,
+            "findings": [finding.to_json() for finding in self.findings],
+            "changes": [change.to_json() for change in self.changes],
+            "summary": {"tickets": self.count, "broken": self.broken, **levels},
+        }
+
+
+def lint(request: LintRequest) -> LintReport:
+    """Lint what `request` names.
+
+    Raises BadInputError for unknown rules, paths that are not there and a wrong configuration, and
+    StoreConflictError where a fix cannot be written.
+    """
+    config = _read_config(request.config)
+    rules = _select(request, config)
+    checkout = request.checkout or config.checkout
+    spec = parse_checkout(checkout) if checkout else None
+    reports = []
+    with contextlib.ExitStack() as stack:
+        tree = open_source_tree(spec.directory, spec.revision) if spec else None
+        if tree is not None:
+            stack.callback(tree.close)
+        folders = lint_settings(config, request.tickets or Path(), spec.directory if spec else None).folders
+        for scope in find_scopes(request.paths, request.tickets, folders):
+            settings = lint_settings(config, scope.folder, spec.directory if spec else None)
+            reports.append(_lint_folder(scope, settings, tree, rules, config, request.fix))
+    return LintReport(
+        tuple(sorted(finding for report in reports for finding in report.findings)),
+        tuple(change for report in reports for change in report.changes),
+        sum(report.count for report in reports),
+        sum(report.broken for report in reports),
+    )
+
+
+def parse_level(text: str) -> Level:
+    """The level that `text` is; raises ValueError."""
+    return Level(text.strip().lower())
+
+
+def sarif_of(report: LintReport) -> dict[str, Any]:
+    """The report as one SARIF log, with every rule in it."""
+    return lint_sarif(report.findings, list(all_rules().values()), __version__)
+
+
+def _read_config(path: Path | None) -> Config:
+    path = path or find_config(Path())
+    return read_config(path, known_rules=tuple(all_rules())) if path else Config()
+
+
+def _select(request: LintRequest, config: Config) -> tuple[Rule, ...]:
+    for name in (*request.select, *request.ignore):
+        if not rules_named(name):
+            near = nearest_names(name.upper(), all_rules())
+            hint = f"did you mean {', '.join(near)}?" if near else "docs/lint/README.md lists them"
+            raise BadInputError(f"no rule is named '{name}'", hint)
+    return select_rules(request.select or config.lint.select, (*config.lint.ignore, *request.ignore))
+
+
+def _lint_folder(
+    scope: Scope, settings: LintSettings, tree: SourceTree | None, rules: Sequence[Rule], config: Config, fix: bool
+) -> LintReport:
+    repository = Repository(scope.folder)
+    changes: tuple[LintChange, ...] = ()
+    if fix:
+        entries = [read for read in _read_all(repository, scope) if isinstance(read, Entry) and scope.holds(read.file)]
+        changes = fix_entries(repository, entries, settings, {rule.id for rule in rules})
+        scope = _after(scope, changes)
+    reads = list(_read_all(repository, scope))
+    pages = [(read.file, page_of(read.document, read.ticket)) for read in reads if isinstance(read, Entry)]
+    context = LintContext(settings, _by_id(page for _, page in pages), _other_pages(repository, reads), tree)
+    chosen = [(str(file), page) for file, page in pages if scope.holds(file)]
+    broken = [read for read in reads if isinstance(read, BrokenTicket) and scope.holds(scope.folder / read.path)]
+    found = check_pages(chosen, context, rules, config.lint.levels)
+    found += [_unreadable(scope.folder, read) for read in broken]
+    return LintReport(tuple(found), changes, len(chosen), len(broken))
+
+
+def _read_all(repository: Repository, scope: Scope) -> Iterator[Entry | BrokenTicket]:
+    for file in repository.files():
+        read = repository.read(file)
+        if read is None and file in scope.named:
+            read = _read_as_ticket(file, repository.folder)
+        if read is not None:
+            yield read
+
+
+def _read_as_ticket(file: Path, folder: Path) -> Entry | BrokenTicket:
+    """A page that looks like none, as a ticket all the same: it was named."""
+    try:
+        document = Document.parse(file.read_bytes(), file.relative_to(folder))
+        return Entry(file, document, ticket_of(document))
+    except BrokenFileError as error:
+        return error.broken
+
+
+def _by_id(pages: Iterator[Page]) -> dict[TicketId, list[Page]]:
+    found: dict[TicketId, list[Page]] = {}
+    for page in pages:
+        found.setdefault(page.ticket.id, []).append(page)
+    return found
+
+
+def _other_pages(repository: Repository, reads: Sequence[Entry | BrokenTicket]) -> dict[str, str]:
+    """The text of every Markdown file that is no ticket: reports, processes, summaries."""
+    tickets = {read.file if isinstance(read, Entry) else repository.folder / read.path for read in reads}
+    others = [file for file in repository.files() if file not in tickets]
+    return {
+        file.relative_to(repository.folder).as_posix(): file.read_bytes().decode("utf-8", "replace") for file in others
+    }
+
+
+def _unreadable(folder: Path, broken: BrokenTicket) -> LintFinding:
+    path = str(folder / broken.path)
+    return LintFinding(path, broken.line, broken.column, UNREADABLE, broken.message, Level.ERROR)
+
+
+def _after(scope: Scope, changes: Sequence[LintChange]) -> Scope:
+    """The scope with the new names of files that were moved."""
+    if scope.files is None:
+        return scope
+    moved = {change.file: change.moved_to for change in changes if change.moved_to}
+    return replace(scope, files=frozenset(moved.get(file, file) for file in scope.files))

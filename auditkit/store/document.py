@@ -172,7 +172,7 @@ class Document:
         heading = self.section(section)
         if heading is None or not lines:
             return self
-        is_empty = not self.data[heading.line.end : self._content_end(heading.section_end)].strip()
+        is_empty = not self.data[heading.line.end : self.content_end(heading.section_end)].strip()
         return self._insert_after(heading.section_end, ("\n\n" if is_empty else "\n") + "\n".join(lines))
 
     def append_to_subsection(self, section: str, subsection: str, line: str) -> Document:
@@ -197,14 +197,14 @@ class Document:
         )
         if child is None:
             return self._insert_after(parent.section_end, f"\n\n### {subsection}\n\n{line}")
-        is_empty = not self.data[child.line.end : self._content_end(child.section_end)].strip()
+        is_empty = not self.data[child.line.end : self.content_end(child.section_end)].strip()
         return self._insert_after(child.section_end, f"\n\n{line}" if is_empty else f"\n{line}")
 
     def _insert_after(self, end: int, text: str) -> Document:
-        position = self._content_end(end)
+        position = self.content_end(end)
         return self.replace(Span(position, position), text.replace("\n", self.newline.decode()).encode())
 
-    def _content_end(self, end: int) -> int:
+    def content_end(self, end: int) -> int:
         """Where the last line before `end` that is neither blank nor a rule ends."""
         position = end
         while position > 0:

@@ -29,7 +29,12 @@ def say_the_same(old: bytes, new: bytes) -> bool:
 
     Times differ from run to run, and which places of a pattern count as probed depends on what was asked.
     """
-    return _stable_lines(old) == _stable_lines(new)
+    return stable_lines(old) == stable_lines(new)
+
+
+def says_reproduced(block: bytes) -> bool:
+    """Whether the block's outcome is that the finding is there."""
+    return _OUTCOME.search(block) is not None
 
 
 def without_finding(block: bytes, line: str) -> bytes:
@@ -45,7 +50,8 @@ def without_finding(block: bytes, line: str) -> bytes:
     return changed[: end.start()] + head + f"- {line}\n".encode() + changed[end.start() :]
 
 
-def _stable_lines(block: bytes) -> list[bytes]:
+def stable_lines(block: bytes) -> list[bytes]:
+    """The lines of a block that come out the same again from the same checkout, without their line ends."""
     siblings = _SIBLINGS.search(block)
     lines: list[bytes] = sorted(set(_PLACE.findall(siblings[0]))) if siblings else []
     block = _SIBLINGS.sub(b"", block, count=1)

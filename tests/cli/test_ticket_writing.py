@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -144,5 +145,62 @@ def test_an_editor_that_fails_changes_nothing(
     monkeypatch.setenv("VISUAL", editor)
     monkeypatch.setenv("EDITOR", editor)
     result = run(folder, "edit", "B7-PT-01")
+    assert (result.exit_code, message in result.stderr) == (2, True)
+    assert contents(folder) == before
+
+
+def test_a_review_is_written_and_read_back(folder: Path) -> None:
+    before = text_of(folder)
+    arguments = ("review", "B7-PT-01", "--verdict", "refine", "--reviewer", "DRL", "--severity", "p3")
+    result = run(folder, *arguments, "--date", "2026-03-04", "--note", "-", stdin="| a row\n## a heading\n")
+    assert (result.exit_code, result.stdout) == (0, "B7-PT-01: REFINE written\n")
+    added = text_of(folder).removeprefix(before.rstrip("\n"))
+    assert re.sub("`[0-9a-f]{12}`", "`X`", added) == (
+        "\n\n---\n\n## Cross-Review (DRL Specialist)\n\n| Field | Value |\n|-------|-------|\n"
+        "| **Verdict** | `REFINE` |\n| **Reviewer** | DRL Specialist |\n| **Severity** | `P3` |\n"
+        "| **Date** | 2026-03-04 |\n| **Judged** | `X` |\n\n**Evaluation:** \\| a row\n\\## a heading\n"
+    )
+    again = run(folder, "review", "B7-PT-01", "--verdict", "object", "--reviewer", "drl")
+    assert (again.exit_code, "--replace" in again.stderr) == (2, True)
+    replaced = run(folder, "review", "B7-PT-01", "--verdict", "object", "--reviewer", "drl", "--replace", "--json")
+    (review,) = json.loads(replaced.stdout)["ticket"]["reviews"]
+    assert (review["verdict"], review["severity"], review["evaluation"]) == (
+        "OBJECT", None, "\\| a row\n\\## a heading",
+    )  # fmt: skip
+
+
+def test_a_review_records_the_code_that_was_looked_at(folder: Path, tmp_path: Path) -> None:
+    source = put(tmp_path, "checkout/src/train/norms.py", "def total_norm(grads):\n    return 1\n")
+    review = ("review", "B7-PT-01", "--verdict", "endorse", "--reviewer", "drl", "--replace", "--json")
+
+    def judged() -> str:
+        document = json.loads(run(folder, *review, "--checkout", tmp_path / "checkout").stdout)
+        return str(document["ticket"]["reviews"][0]["judged"])
+
+    first = judged()
+    assert re.fullmatch("[0-9a-f]{12} code:[0-9a-f]{12}", first)
+    source.write_text("# why\ndef total_norm(grads):\n    return 1\n")
+    assert judged() == first
+    source.write_text("def total_norm(grads):\n    return 2\n")
+    assert judged().split(" ")[0] == first.split(" ")[0]
+    assert judged() != first
+    source.unlink()
+    lost = run(folder, *review, "--checkout", tmp_path / "checkout")
+    assert (lost.exit_code, "has none of the files that B7-PT-01 cites" in lost.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--verdict", "endrose", "--reviewer", "drl"], "did you mean endorse"),
+        (["--verdict", "endorse"], "who reviews it?"),
+        (["--verdict", "endorse", "--reviewer", "drl", "--severity", "P7"], "no such severity: 'P7'"),
+        (["--verdict", "endorse", "--reviewer", "drl", "--date", "today"], "not a date: 'today'"),
+        (["--verdict", "endorse", "--reviewer", "drl", "--note", "x\n\n**Verdict:** OBJECT"], "a review of its own"),
+    ],
+)
+def test_a_review_that_says_nothing_clear_is_refused(folder: Path, options: list[str], message: str) -> None:
+    before = contents(folder)
+    result = run(folder, "review", "B7-PT-01", *options)
     assert (result.exit_code, message in result.stderr) == (2, True)
     assert contents(folder) == before

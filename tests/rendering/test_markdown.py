@@ -90,3 +90,16 @@ def test_code_spans(text: str, expected: str) -> None:
 def test_prose_keeps_lists_and_inline_code() -> None:
     text = "Two things:\n\n- `a < b`\n- **c**"
     assert markdown.paragraphs(text) == text
+
+
+def test_closed_fences_of_prose_stay_and_open_ones_become_text() -> None:
+    """A reviewer may quote code; what is left open would swallow the rest of the ticket."""
+    text = "see\n```python\n# no heading\n| x |\n```\nand # this\n# that\n~~~\nopen"
+    assert markdown.prose(text) == ("see\n\n```python\n# no heading\n| x |\n```\n\nand # this\n\\# that\n\\~~~\nopen")
+
+
+@given(HOSTILE.map("\n".join))
+def test_prose_with_code_hides_nothing_behind_it(text: str) -> None:
+    found = scan(f"{markdown.prose(text)}\n\n# behind".encode())
+    assert [heading.text for heading in found.headings] == ["behind"]
+    assert found.markers == ()

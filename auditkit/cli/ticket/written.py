@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from auditkit.cli.common import say, say_json
 
 if TYPE_CHECKING:
+    import datetime
+
     from auditkit.store.repository import Change
 
 
@@ -21,6 +23,18 @@ def text_of(value: str) -> str:
         return sys.stdin.buffer.read().decode("utf-8").removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError as error:
         raise BadInputError(f"stdin is not UTF-8: byte {error.start}") from None
+
+
+def date_of(text: str | None) -> datetime.date | None:
+    """The date that an option says, None without one. Raises BadInputError."""
+    import datetime
+
+    from auditkit.errors import BadInputError
+
+    try:
+        return datetime.date.fromisoformat(text) if text else None
+    except ValueError:
+        raise BadInputError(f"not a date: '{text}'", "dates look like 2026-03-04") from None
 
 
 def say_change(change: Change, as_json: bool, told: str, **more: Any) -> None:

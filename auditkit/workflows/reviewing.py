@@ -1,0 +1,85 @@
+"""A reviewer's verdict on a ticket, with what it judged: the ticket's case, and the code where it was looked at."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+from pathlib import Path
+
+from auditkit.errors import BadInputError
+from auditkit.model.enums import Severity
+from auditkit.model.review import Verdict
+from auditkit.model.ticket import Ticket
+from auditkit.probing.checkout import open_checkout
+from auditkit.rendering.markdown import line, prose
+from auditkit.rules.code_digest import code_digest
+from auditkit.rules.staleness import judged_text
+from auditkit.store.config import find_config, read_config
+from auditkit.store.document import Document
+from auditkit.store.edits.reviews import NewReview, set_review
+from auditkit.store.judged import ticket_digest
+from auditkit.store.repository import Change, Entry, Repository
+
+
+@dataclass(frozen=True)
+class ReviewRequest:
+    """What a reviewer says; `reviewer` of None is the configuration's agent, `checkout` the code looked at."""
+
+    verdict: Verdict
+    reviewer: str | None = None
+    severity: Severity | None = None
+    note: str = ""
+    date: datetime.date | None = None
+    checkout: str | None = None
+    replace: bool = False
+
+
+def review_ticket(repository: Repository, ticket_id: str, request: ReviewRequest) -> Change:
+    """Write the review into the ticket. Raises BadInputError where nobody is named as its reviewer, or as
+    `set_review` and `Repository.change` do."""
+    reviewer = line(request.reviewer if request.reviewer is not None else _configured_agent())
+    if not reviewer:
+        raise BadInputError("who reviews it?", "--reviewer pytorch, or `agent: pytorch` in auditkit.yaml")
+    ticket = repository.find(ticket_id).ticket
+    code = cited_code(ticket, request.checkout) if request.checkout else ""
+
+    def edit(entry: Entry) -> Document:
+        review = NewReview(
+            reviewer=reviewer,
+            verdict=request.verdict,
+            evaluation=prose(request.note),
+            severity=request.severity,
+            date=(request.date or datetime.date.today()).isoformat(),
+            judged=judged_text(ticket_digest(entry.document), code),
+        )
+        return set_review(entry.document, review, request.replace)
+
+    return repository.change(ticket_id, edit)
+
+
+def cited_code(ticket: Ticket, checkout: str) -> str:
+    """The digest of the code that the ticket cites in `checkout` (`DIR` or `DIR@REV`).
+
+    Raises BadInputError where none of its files is there or the place cannot be found.
+    """
+    with open_checkout(checkout) as opened:
+        files = [path for name in ticket.files if (path := _in_tree(opened.path, name)) is not None]
+        for file in files:
+            digest = code_digest(file.read_text("utf-8", errors="replace"), ticket.function, ticket.lines)
+            if digest:
+                return digest
+    if not files:
+        raise BadInputError(f"{checkout} has none of the files that {ticket.id} cites", "see its File(s) row")
+    raise BadInputError(f"{checkout}: {ticket.id} cites neither a function nor lines that are there")
+
+
+def _in_tree(root: Path, name: str) -> Path | None:
+    """The file that `name` means: as it is, or without the folders of another machine at its start."""
+    parts = [part for part in Path(name).parts if part not in ("/", "..")]
+    candidates = (root.joinpath(*parts[start:]) for start in range(len(parts)))
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _configured_agent() -> str:
+    config = find_config(Path())
+    return (read_config(config).agent or "") if config else ""

@@ -1,0 +1,220 @@
+"""A review in a ticket: where it goes, what it replaces, and when it is stale."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from auditkit.errors import BadInputError
+from auditkit.model.enums import Severity
+from auditkit.model.review import ReviewForm, Verdict
+from auditkit.model.ticket import LineRange
+from auditkit.rendering.markdown import prose
+from auditkit.rules.code_digest import code_digest
+from auditkit.rules.staleness import is_stale, judged_text
+from auditkit.store.document import Document
+from auditkit.store.edits.fields import edit_field
+from auditkit.store.edits.reviews import NewReview, set_review
+from auditkit.store.judged import ticket_digest
+from auditkit.store.reader import ticket_of
+from tests.filing_helpers import PATH, ticket_text
+from tests.rendering.hostile import HOSTILE
+
+REVIEW = NewReview("pytorch", Verdict.REFINE, "It is P3.", Severity.P3, "2026-03-04", "a" * 12)
+WRITTEN = f"""## Cross-Review (PyTorch Specialist)
+
+| Field | Value |
+|-------|-------|
+| **Verdict** | `REFINE` |
+| **Reviewer** | PyTorch Specialist |
+| **Severity** | `P3` |
+| **Date** | 2026-03-04 |
+| **Judged** | `{"a" * 12}` |
+
+**Evaluation:** It is P3."""
+WAITING = """
+## Cross-Review (DRL Specialist)
+
+| Field | Value |
+|-------|-------|
+| **Verdict** | |
+| **Reviewer** | |
+
+**Evaluation:**
+
+---
+
+## Cross-Review (PyTorch Specialist)
+
+| Field | Value |
+|-------|-------|
+| **Verdict** | |
+| **Reviewer** | |
+
+**Evaluation:**
+
+---
+
+## Resolution
+"""
+TABLE = """
+## Cross-Review
+
+| Reviewer | Verdict | Evaluation |
+|----------|---------|------------|
+| `drl` | **OBJECT** | no |
+
+---
+
+## Appendix
+"""
+
+
+def parse(text: str) -> Document:
+    return Document.parse(text.encode(), PATH)
+
+
+def text_of(document: Document) -> str:
+    return document.data.decode()
+
+
+@pytest.mark.parametrize(
+    ("extra", "before", "after"),
+    [
+        ("", "- [ ] a test", "\n"),
+        ("\n---\n\n## Appendix\n\nx", "- [ ] a test", "\n\n---\n\n## Appendix\n\nx"),
+        (TABLE, "| `drl` | **OBJECT** | no |", "\n\n---\n\n## Appendix\n"),
+        (
+            "\n## Resolution\n\n**Sign-off:** x\n\n## Appendix\n",
+            "- [ ] a test",
+            "\n\n## Resolution\n\n**Sign-off:** x\n\n## Appendix\n",
+        ),
+    ],
+)
+def test_a_new_section_goes_behind_the_last_review_or_before_the_end(extra: str, before: str, after: str) -> None:
+    text = ticket_text(extra=extra)
+    edited = text_of(set_review(parse(text), REVIEW))
+    assert edited.endswith(f"{before}\n\n---\n\n{WRITTEN}{after}")
+    assert edited.replace(f"\n\n---\n\n{WRITTEN}", "") == text
+
+
+def test_it_is_read_as_what_was_given() -> None:
+    (review,) = ticket_of(set_review(parse(ticket_text()), REVIEW)).reviews
+    assert (review.reviewer, review.verdict, review.severity) == ("pytorch", Verdict.REFINE, Severity.P3)
+    assert (review.evaluation, review.date, review.judged) == ("It is P3.", "2026-03-04", "a" * 12)
+    assert (review.form, review.section) == (ReviewForm.FIELD_VALUE, "Cross-Review (PyTorch Specialist)")
+
+
+def test_a_section_that_waits_for_the_reviewer_is_filled_in() -> None:
+    text = ticket_text(extra=WAITING)
+    edited = text_of(set_review(parse(text), REVIEW))
+    head, _, _ = text.partition("## Cross-Review (PyTorch")
+    assert edited == f"{head}{WRITTEN}\n\n---\n\n## Resolution\n"
+    with pytest.raises(BadInputError, match="PyTorch Specialist has reviewed it already: REFINE, line"):
+        set_review(parse(edited), dataclasses.replace(REVIEW, reviewer="PT"))
+
+
+def test_a_second_verdict_replaces_the_first_where_that_is_asked_for() -> None:
+    first = set_review(parse(ticket_text(extra=TABLE)), REVIEW)
+    second = NewReview("PyTorch Expert", Verdict.ENDORSE, "It is\n\nP2.", None, "2026-04-01", "b" * 12)
+    edited = set_review(first, second, replace=True)
+    reviews = ticket_of(edited).reviews
+    assert [(review.reviewer, review.verdict) for review in reviews] == [
+        ("drl", Verdict.OBJECT),
+        ("pytorch", Verdict.ENDORSE),
+    ]
+    assert (reviews[1].severity, reviews[1].evaluation, reviews[1].judged) == (None, "It is\nP2.", "b" * 12)
+    assert set_review(edited, REVIEW, replace=True).data == first.data
+
+
+def test_a_review_in_somebody_elses_table_is_not_replaced() -> None:
+    with pytest.raises(BadInputError, match="not a Field and Value table"):
+        set_review(parse(ticket_text(extra=TABLE)), NewReview("drl", Verdict.ENDORSE), replace=True)
+
+
+def test_a_note_cannot_forge_a_verdict() -> None:
+    with pytest.raises(BadInputError, match="read as a review of its own"):
+        set_review(parse(ticket_text()), dataclasses.replace(REVIEW, evaluation="x\n\n**Verdict:** OBJECT"))
+
+
+@given(HOSTILE, HOSTILE, st.sampled_from(["", TABLE, WAITING]), st.sampled_from(["\n", "\r\n"]))
+def test_a_hostile_note_stays_a_note(note: str, who: str, extra: str, newline: str) -> None:
+    """It is refused, or one review more is read, and nothing else of the ticket is read in another way."""
+    document = parse(ticket_text(extra=extra).replace("\n", newline))
+    before = ticket_of(document)
+    try:
+        edited = set_review(document, NewReview(who, Verdict.OBJECT, prose(note)))
+    except BadInputError:
+        return
+    after = ticket_of(edited)
+    assert len(after.reviews) == len(before.reviews) + 1
+    assert [heading.text for heading in edited.scan.headings if heading.text.startswith("Finding")] == [
+        heading.text for heading in document.scan.headings if heading.text.startswith("Finding")
+    ]
+    assert dataclasses.replace(after, reviews=()) == dataclasses.replace(
+        before,
+        reviews=(),
+        resolution=dataclasses.replace(before.resolution, line=after.resolution.line)
+        if before.resolution and after.resolution
+        else None,
+    )
+    assert re.sub(rb"\r\n", b"", edited.data).count(b"\n") == (0 if newline == "\r\n" else edited.data.count(b"\n"))
+
+
+def review_of(document: Document, code: str = "") -> Document:
+    return set_review(document, dataclasses.replace(REVIEW, judged=judged_text(ticket_digest(document), code)))
+
+
+def stale(document: Document, code: str = "") -> bool:
+    return is_stale(ticket_of(document).reviews[0], ticket_digest(document), code)
+
+
+def test_a_review_is_stale_when_the_evidence_changes() -> None:
+    reviewed = review_of(parse(ticket_text(fingerprint="p/1/t")))
+    assert not stale(reviewed)
+    assert not stale(edit_field(reviewed, "assignee", "ada"))
+    assert not stale(edit_field(reviewed, "lines", "1-2"))
+    assert stale(parse(text_of(reviewed).replace("| `norm` | inf |", "| `norm` | 7 |")))
+    # Of a row with measurements below it, the message only retells them, times among them.
+    assert not stale(parse(text_of(reviewed).replace("| told |", "| told in 3 s |")))
+
+
+def test_without_evidence_what_is_claimed_and_where_is_judged() -> None:
+    reviewed = review_of(parse(ticket_text()))
+    assert not stale(edit_field(reviewed, "severity", "P0"))
+    assert not stale(parse(text_of(reviewed).replace("\n", "\r\n")))
+    assert stale(edit_field(reviewed, "lines", "1-2"))
+    assert stale(parse(text_of(reviewed).replace("- a list item", "- another item")))
+
+
+def test_a_review_is_stale_when_the_code_changes() -> None:
+    reviewed = review_of(parse(ticket_text()), "c" * 12)
+    assert ticket_of(reviewed).reviews[0].judged.endswith(f" code:{'c' * 12}")
+    assert not stale(reviewed)
+    assert not stale(reviewed, "c" * 12)
+    assert stale(reviewed, "d" * 12)
+
+
+def test_a_review_that_says_nothing_of_what_it_judged_is_not_stale() -> None:
+    bare = set_review(parse(ticket_text()), NewReview("drl", Verdict.ENDORSE))
+    assert not stale(bare)
+
+
+SOURCE = "import x\n\nclass A:\n    def f(self, n):\n        # why\n        return n + 1\n\ndef f():\n    return 2\n"
+
+
+def test_the_code_is_the_body_of_the_cited_function() -> None:
+    digest = code_digest(SOURCE, "`A.f()`", ())
+    assert len(digest) == 12
+    assert digest == code_digest("\n\n" + SOURCE.replace("        # why\n", ""), "A.f", ())
+    assert digest == code_digest(SOURCE, "f()", ())  # the first of that name
+    assert digest != code_digest(SOURCE.replace("n + 1", "n + 2"), "A.f()", ())
+    lines = code_digest(SOURCE, "gone()", (LineRange("", 9, 9),))
+    assert lines == code_digest("\n" + SOURCE, "", (LineRange("", 10, 10),))
+    assert lines not in ("", digest)
+    assert code_digest("def f(:", "f", ()) == ""
+    assert code_digest(SOURCE, "words", ()) == ""

@@ -117,7 +117,7 @@ def severity(page: Page, context: LintContext) -> Iterator[Problem]:
 def status(page: Page, context: LintContext) -> Iterator[Problem]:
     """The Status is spelled as the project spells it: auditkit's own words, or those of its configuration.
 
-    Why: auditkit reads other spellings (`wontfix`, `resolved`), but a search for a status does not.
+    Why: Other spellings (`wontfix`, `resolved`) are read, but a search for a status does not find them.
     Bad: | **Status** | `wontfix` |
     Good: | **Status** | `wont-fix` |
     Mend: `--fix` writes the canonical spelling where the word means a status that the project has.

@@ -1,7 +1,5 @@
 """Do gradients that lie on two devices raise without saying so, or change the answer?"""
 
-import math
-
 PROBE = {
     "id": "fails_on_gradients_of_two_devices",
     "version": 1,
@@ -46,15 +44,12 @@ def total_norm(parameters):
 }
 
 _HOME = ("cuda:0",)
-_MAGNITUDES = (1.0, 2.0, 4.0, 8.0)
-_ELEMENTS = 64
-_PLANTED = {"zero": {"zeros": 5}, "nan": {"nans": 5}, "inf": {"infs": 5}}
 
 
 def measure(ctx):
     """Yield for every arrangement whether it raises, and how far norm and counts are from those on one device."""
     located = False
-    for role, make in _cases(ctx):
+    for role, make in ctx.compared_roles():
         references = {}
         for pair, name, first, second in _arrangements(ctx, role):
             if second not in references:
@@ -73,7 +68,7 @@ def measure(ctx):
             expected, is_stable = references[second]
             if role is None or not is_stable:
                 continue
-            difference = _difference(value, expected)
+            difference = ctx.relative_difference(value, expected)
             case.update(field=ctx.role(role).path or role, answer=_text(value), expected=_text(expected))
             yield ctx.measurement("relative_difference", difference, "ratio", **case)
             if difference > PROBE["policy"]["tolerance"] and not located:
@@ -82,23 +77,11 @@ def measure(ctx):
                 yield ctx.location(ctx.definition() if second else ctx.where_different(given, home))
 
 
-def _cases(ctx):
-    """The roles that are compared, each with gradients that show it; the norm's also show whether anything raises."""
-    yield ("norm" if "norm" in ctx.roles else None), lambda: _powers_of_two(ctx)
-    for role, planted in _PLANTED.items():
-        if role in ctx.roles:
-            yield role, lambda planted=planted: ctx.benign(**planted)
-
-
-def _powers_of_two(ctx):
-    return [grad for magnitude in _MAGNITUDES for grad in ctx.gradients(1, _ELEMENTS, magnitude=magnitude)]
-
-
 def _arrangements(ctx, role):
     """Pair, name, devices of the first group by turns, and of the second (None: as the plan found it)."""
     for pair in ctx.device_pairs:
         yield pair, "alternating, {} first".format(pair[0]), pair, None
-        if role in _PLANTED:  # counts are taken in the same way whichever device comes first
+        if role not in ("norm", None):  # counts are taken in the same way whichever device comes first
             continue
         yield pair, "alternating, {} first".format(pair[1]), pair[::-1], None
         if ctx.plan.groups > 1:
@@ -109,14 +92,13 @@ def _reference(ctx, role, make, second):
     """The number on one device, and whether a second call gives the same."""
     home = None if second is None else _HOME
     value, again = (_ask(ctx, role, make, _HOME, home) for _ in range(2))
-    return value, not _difference(value, again)
+    return value, not ctx.relative_difference(value, again)
 
 
 def _ask(ctx, role, make, first, second):
     """The role's number, None where there is none. Raises TargetRaised."""
     second_group = None if second is None else _laid_out(ctx, ctx.benign(seed=1), second)
-    answer = ctx.answer(_laid_out(ctx, make(), first), second_group)
-    return None if role is None else answer.get(ctx.role(role).path)
+    return ctx.number(role, _laid_out(ctx, make(), first), second_group)
 
 
 def _laid_out(ctx, grads, devices):
@@ -125,13 +107,6 @@ def _laid_out(ctx, grads, devices):
 
 def _text(value):
     return "missing" if value is None else "{:.6g}".format(value)
-
-
-def _difference(value, expected):
-    """Relative, 0 for two NaN; infinite where only one of the two is a finite number."""
-    if value is None or expected is None or not (math.isfinite(value) and math.isfinite(expected)):
-        return 0.0 if repr(value) == repr(expected) else math.inf
-    return abs(value - expected) / max(abs(expected), abs(value)) if value != expected else 0.0
 
 
 def judge(measurements, policy):

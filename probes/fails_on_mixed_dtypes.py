@@ -1,7 +1,5 @@
 """Do gradients of several dtypes raise, or change the answer?"""
 
-import math
-
 PROBE = {
     "id": "fails_on_mixed_dtypes",
     "version": 1,
@@ -50,15 +48,12 @@ _MIXES = (
     ("float32", "bfloat16", "float16", "float64"),
 )
 _WIDE = ("float32",)
-_MAGNITUDES = (1.0, 2.0, 4.0, 8.0)
-_ELEMENTS = 64
-_PLANTED = {"zero": {"zeros": 5}, "nan": {"nans": 5}, "inf": {"infs": 5}}
 
 
 def measure(ctx):
     """Yield for every mix whether it raises, and how far norm and counts are from those of float32."""
     located = False
-    for role, make in _cases(ctx):
+    for role, make in ctx.compared_roles():
         references = {}
         for mix, name, first, second in _arrangements(ctx, role):
             if second not in references:
@@ -77,7 +72,7 @@ def measure(ctx):
             expected, is_stable = references[second]
             if role is None or not is_stable:
                 continue
-            difference = _difference(value, expected)
+            difference = ctx.relative_difference(value, expected)
             case.update(field=ctx.role(role).path or role, role=role, answer=_text(value), expected=_text(expected))
             yield ctx.measurement("relative_difference", difference, "ratio", **case)
             if _is_wrong(role, difference, PROBE["policy"]) and not located:
@@ -86,21 +81,9 @@ def measure(ctx):
                 yield ctx.location(ctx.definition() if second else ctx.where_different(mixed, wide))
 
 
-def _cases(ctx):
-    """The roles that are compared, each with gradients that show it; the norm's also show whether anything raises."""
-    yield ("norm" if "norm" in ctx.roles else None), lambda: _powers_of_two(ctx)
-    for role, planted in _PLANTED.items():
-        if role in ctx.roles:
-            yield role, lambda planted=planted: ctx.benign(**planted)
-
-
-def _powers_of_two(ctx):
-    return [grad for magnitude in _MAGNITUDES for grad in ctx.gradients(1, _ELEMENTS, magnitude=magnitude)]
-
-
 def _arrangements(ctx, role):
     """Mix, name, the dtypes of the first group by turns, and those of the second (None: as the plan found it)."""
-    if role in _PLANTED:  # three gradients show the first three dtypes of all four
+    if role not in ("norm", None):  # three gradients show the first three dtypes of all four
         yield _MIXES[-1], "{} first".format(_MIXES[-1][0]), _MIXES[-1], None
         return
     for mix in _MIXES:
@@ -114,14 +97,13 @@ def _reference(ctx, role, make, second):
     """The number in float32, and whether a second call gives the same."""
     wide = None if second is None else _WIDE
     value, again = (_ask(ctx, role, make, _WIDE, wide) for _ in range(2))
-    return value, not _difference(value, again)
+    return value, not ctx.relative_difference(value, again)
 
 
 def _ask(ctx, role, make, first, second):
     """The role's number, None where there is none. Raises TargetRaised."""
     second_group = None if second is None else _converted(ctx, ctx.benign(seed=1), second)
-    answer = ctx.answer(_converted(ctx, make(), first), second_group)
-    return None if role is None else answer.get(ctx.role(role).path)
+    return ctx.number(role, _converted(ctx, make(), first), second_group)
 
 
 def _converted(ctx, grads, dtypes):
@@ -133,7 +115,7 @@ def _raise_alone(ctx, mix):
     found = []
     for dtype in mix:
         try:
-            ctx.answer(ctx.as_dtypes(_powers_of_two(ctx), [dtype] * len(_MAGNITUDES)))
+            ctx.answer(_converted(ctx, ctx.powers_of_two(), [dtype]))
         except ctx.TargetRaised:
             found.append(dtype)
     return ", ".join(found)
@@ -141,13 +123,6 @@ def _raise_alone(ctx, mix):
 
 def _text(value):
     return "missing" if value is None else "{:.6g}".format(value)
-
-
-def _difference(value, expected):
-    """Relative, 0 for two NaN; infinite where only one of the two is a finite number."""
-    if value is None or expected is None or not (math.isfinite(value) and math.isfinite(expected)):
-        return 0.0 if repr(value) == repr(expected) else math.inf
-    return abs(value - expected) / max(abs(expected), abs(value)) if value != expected else 0.0
 
 
 def _is_wrong(role, difference, policy):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -11,12 +14,15 @@ from auditkit.model.enums import DeviceChoice
 from auditkit.model.probe import ProbeInfo
 from auditkit.model.target import Target
 from auditkit.probing.catalog import load_catalog, load_module
+from auditkit.probing.results import Job, Setting, TargetRun, make_result
 from auditkit.probing.runner import device_for
-from auditkit.probing.worker.context import Context, NotApplicable, TargetRaised
+from auditkit.probing.worker.context import Context
 from auditkit.probing.worker.feeding import Caller
 from auditkit.probing.worker.frames import SourceRoots
+from auditkit.probing.worker.jsonlines import Reader, Writer, new_token
 from auditkit.probing.worker.loading import load, owner_class
 from auditkit.probing.worker.plan import find_plan
+from auditkit.probing.worker.refusals import NotApplicable, TargetRaised
 from tests.probing_helpers import SMALL_MEMORY
 
 ROOTS = SourceRoots(str(Path(__file__).parent))
@@ -52,9 +58,7 @@ def ask(
 
 def ask_all(target: Target, probes: Sequence[str], folder: Path) -> dict[str, Answer]:
     """Each of `probes` on one target of the checkout `folder`, on the device that `auto` means without a GPU."""
-    function, (owner, method) = load(target.call, [str(folder)]), owner_class(target.call)
-    finish = load(target.finish, [str(folder)]) if target.finish else None
-    caller = Caller(function, owner, method, dict(target.arguments), finish)
+    caller = _caller_of(target, folder)
     plan, roots = find_plan(caller, {}), SourceRoots(str(folder))
     answers = {}
     for probe in (CATALOG[probe_id] for probe_id in probes):
@@ -64,6 +68,65 @@ def ask_all(target: Target, probes: Sequence[str], folder: Path) -> dict[str, An
         device = device_for(probe, DeviceChoice.AUTO)
         answers[probe.id] = _ask(probe, Context(plan, caller, device, roots, SMALL_MEMORY), {})
     return answers
+
+
+def run_here(checkout: Path, target: Target | str, probes: Sequence[str]) -> TargetRun:
+    """The results of `probing_helpers.run_probes`, without a worker: what it sends, and what the host makes of it."""
+    named = target if isinstance(target, Target) else Target(target)
+    setting = Setting(checkout, sys.executable, (checkout,), options=SMALL_MEMORY)
+    with _imports_from(checkout):
+        caller = _caller_of(named, checkout)
+        plan = find_plan(caller, named.to_json())
+        run = TargetRun(plan=plan.to_json())
+        for probe in (CATALOG[probe_id] for probe_id in probes):
+            device = device_for(probe, DeviceChoice.AUTO)
+            job = Job()
+            if plan.contract in probe.contracts:
+                context = Context(plan, caller, device, SourceRoots(str(checkout)), SMALL_MEMORY)
+                job.messages = _received(_messages(probe, context))
+            run.results.append(make_result(probe, named, device, job, run, setting))
+    return run
+
+
+@contextlib.contextmanager
+def _imports_from(checkout: Path) -> Iterator[None]:
+    """Checkouts have modules of one name: what is imported from this one is forgotten at the end."""
+    before = set(sys.modules)
+    sys.path.insert(0, str(checkout))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(checkout))
+        for name in set(sys.modules) - before:
+            if (getattr(sys.modules[name], "__file__", None) or "").startswith(f"{checkout}/"):
+                del sys.modules[name]
+
+
+def _messages(probe: ProbeInfo, context: Context) -> Iterator[dict[str, Any]]:
+    """What the worker sends of one probe."""
+    try:
+        yield from load_module(probe).measure(context)
+    except NotApplicable as reason:
+        yield {"type": "not_applicable", "message": str(reason)}
+    except TargetRaised as error:
+        yield context.location(error.site)
+        yield {"type": "failed", "reason": "exception", "message": f"the target raises {error}"}
+
+
+def _received(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The messages as the host reads them, with infinities and NaN as words."""
+    with tempfile.TemporaryFile() as file:
+        token = new_token()
+        for message in messages:
+            Writer(file.fileno(), token).send(message)
+        file.seek(0)
+        return Reader(token).feed(file.read())
+
+
+def _caller_of(target: Target, folder: Path) -> Caller:
+    function, (owner, method) = load(target.call, [str(folder)]), owner_class(target.call)
+    finish = load(target.finish, [str(folder)]) if target.finish else None
+    return Caller(function, owner, method, dict(target.arguments), finish)
 
 
 def _ask(probe: ProbeInfo, context: Context, policy: Mapping[str, Any]) -> Answer:

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import inspect
 import math
-from typing import Any, Callable, Dict, List, Mapping, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import torch
 
@@ -143,3 +143,10 @@ def _needs_no_arguments(function: Any) -> bool:
     parameters = list(inspect.signature(function).parameters.values())[1:]
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return all(p.default is not p.empty or p.kind in kinds for p in parameters)
+
+
+def relative_difference(value: Optional[float], expected: Optional[float]) -> float:
+    """How far `value` is from `expected`; 0 for two NaN, infinite where only one of the two is a finite number."""
+    if value is None or expected is None or not (math.isfinite(value) and math.isfinite(expected)):
+        return 0.0 if repr(value) == repr(expected) else math.inf
+    return abs(value - expected) / max(abs(expected), abs(value)) if value != expected else 0.0

@@ -262,8 +262,9 @@ def _send_plan(results: Writer, request: Dict[str, Any], loaded: Loaded) -> None
 
 
 def _send_probe(results: Writer, job: Dict[str, Any], request: Dict[str, Any], loaded: Loaded) -> None:
-    from .context import Context, NotApplicable, TargetRaised, Unavailable
+    from .context import Context
     from .plan import Plan
+    from .refusals import NotApplicable, TargetRaised, Unavailable
     from .selfcheck import SelfCheckError, check
 
     device = "cuda" if request["auto_device"] and _cuda_was_found() else job["device"]

@@ -17,7 +17,7 @@ from tests.filing_helpers import put, ticket_text
 from tests.project_files import ROOT, Ended, auditkit
 
 SCHEMAS = ROOT / "docs" / "schema"
-NAMES = ("run", "tickets", "probes", "probe_new", "doctor", "init")
+NAMES = ("run", "tickets", "ticket_stats", "lint", "probes", "probe_new", "doctor", "init")
 
 COLLECTORS = '''
 import torch

@@ -11,6 +11,7 @@ from auditkit.model.enums import Severity
 from auditkit.model.ids import agent_code, agent_name
 from auditkit.model.probe import CATEGORIES
 from auditkit.model.review import Verdict
+from auditkit.model.text import inert_line
 from auditkit.model.ticket import Status, Ticket
 from auditkit.rules.consensus import Agreement
 from auditkit.rules.statistics import Facet, values_of
@@ -149,7 +150,7 @@ class Vocabulary:
 
     @cached_property
     def _category_names(self) -> dict[str, str]:
-        return {_fold(value): value for value in self.categories}
+        return {_fold(inert_line(value)): value for value in self.categories}
 
     @cached_property
     def _names(self) -> dict[str, list[tuple[Facet, str]]]:
@@ -159,7 +160,7 @@ class Vocabulary:
         pairs += [(Facet.DOMAIN, value) for value in self.domains]
         pairs += [(Facet.CATEGORY, value) for value in self.categories]
         for facet, value in pairs:
-            names.setdefault(_fold(value), []).append((facet, value))
+            names.setdefault(_fold(inert_line(value)), []).append((facet, value))
         return names
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import PurePath
 
 import pytest
 from hypothesis import given
@@ -13,9 +14,12 @@ from auditkit.model.enums import Severity
 from auditkit.model.review import Review, Verdict
 from auditkit.model.ticket import Status
 from auditkit.rules.consensus import Agreement, consensus_of
+from auditkit.store.reader import read_ticket
+from tests.filing_helpers import corpus_folder
 from tests.rules.reviews import resolution, review, ticket
 
 E, R, N, O = Verdict.ENDORSE, Verdict.REFINE, Verdict.NEUTRAL, Verdict.OBJECT  # noqa: E741
+CORPUS = corpus_folder()
 _ORDER = [Agreement.NONE, Agreement.SPLIT, Agreement.MAJORITY, Agreement.UNANIMOUS]
 NAMES = ("drl", "pytorch", "codereview", "security")
 
@@ -177,3 +181,21 @@ def test_what_always_holds(reviews: list[Review], severity: Severity | None, nee
     agreeing = [vote for vote in consensus.votes if vote not in consensus.dissent]
     assert all(vote.verdict is consensus.verdict for vote in agreeing)
     assert json.dumps(consensus.to_json(), allow_nan=False)
+
+
+@pytest.mark.skipif(CORPUS is None, reason="no corpus on this machine")
+def test_the_corpus_as_people_read_it() -> None:
+    """Whose majority objects, and whose reviewers name another severity, in 152 real tickets read by hand."""
+    assert CORPUS is not None
+    expected = json.loads((CORPUS / "expected.json").read_text("utf-8"))
+    rules = ("TK067", "TK068", "TK069")
+    by_hand = {(one["rule"], one["path"]) for one in expected["lint"] if one["rule"] in rules}
+    found = set()
+    for known in expected["tickets"]:
+        path = PurePath(known["path"])
+        real = read_ticket((CORPUS / "tickets" / path).read_bytes(), path)
+        consensus = consensus_of(real)
+        says = (consensus.is_objected and real.status is Status.OPEN, consensus.wanted, consensus.minority_wanted)
+        found |= {(rule, known["path"]) for rule, holds in zip(rules, says, strict=True) if holds}
+    assert len(by_hand) == 28
+    assert found == by_hand

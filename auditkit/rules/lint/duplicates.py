@@ -10,6 +10,7 @@ from auditkit.model.ids import id_parts
 from auditkit.model.page import Page
 from auditkit.rules.lint.relations import mentions
 from auditkit.rules.lint.rule import Level, LintContext, Problem, rule
+from auditkit.rules.lint.source import is_path, locate, without_prefix
 from auditkit.rules.lint.wording import Words, jaccard, telling_words, words_in
 
 _DUPLICATE_TITLE = 0.34
@@ -109,9 +110,10 @@ def _pairs_by_path(context: LintContext) -> Mapping[PurePath, Sequence[_Pair]]:
     files: dict[str, list[_Place]] = {}
     for ticket_id in sorted(context.pages, key=id_parts):
         for page in context.pages[ticket_id]:
-            if len(page.ticket.files) == 1:
-                place = _Place(page, _merged(page), words_in(page.ticket.title))
-                files.setdefault(page.ticket.files[0], []).append(place)
+            paths = page.ticket.files
+            if len(paths) == 1 and is_path(paths[0]):
+                path = locate(paths[0], context) or without_prefix(paths[0], context.settings.prefix)
+                files.setdefault(path, []).append(_Place(page, _merged(page), words_in(page.ticket.title)))
     pairs: dict[PurePath, list[_Pair]] = {}
     for places in files.values():
         for one, other in sorted(_overlapping(places) | _alike(places)):

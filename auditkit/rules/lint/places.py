@@ -97,7 +97,7 @@ def text_line_beyond_end(page: Page, context: LintContext) -> Iterator[Problem]:
     if context.tree is None:
         return
     cited = cited_files(page, context)
-    for number, line in _body(page):
+    for number, line in _body(page, ":"):
         for match in _PATH_AND_LINE.finditer(line):
             path = _text_path(match[1], cited, context)
             last = max(int(match[2]), int(match[3] or 0))
@@ -114,10 +114,11 @@ def _text_path(written: str, cited: list[str], context: LintContext) -> str | No
     return found if context.tree and found in context.tree.paths else None
 
 
-def _body(page: Page) -> Iterator[tuple[int, str]]:
-    """Every line but those of the Location table, with its number."""
+def _body(page: Page, part: str) -> Iterator[tuple[int, str]]:
+    """Every line that holds `part` but those of the Location table, with its number."""
     rows = {cell.line for cell in page.location}
-    return ((number, line) for number, line in enumerate(page.lines, start=1) if number not in rows)
+    numbered = enumerate(page.lines, start=1)
+    return ((number, line) for number, line in numbered if part in line and number not in rows)
 
 
 @rule("TK032", Level.INFO, "Line(s) has no number")
@@ -226,7 +227,7 @@ def missing_text_path(page: Page, context: LintContext) -> Iterator[Problem]:
     if context.tree is None:
         return
     root = f"{context.settings.prefix.rstrip('/')}/" if context.settings.prefix else ""
-    for number, line in _body(page):
+    for number, line in _body(page, ".py"):
         # Blanks keep the columns where they were.
         text = line.replace(root, " " * len(root)) if root else line
         for match in _SOURCE_PATH.finditer(text):

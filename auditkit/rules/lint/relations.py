@@ -157,10 +157,11 @@ def mentions(page: Page, context: LintContext) -> Mapping[TicketId, tuple[int, i
     """The ids that a page names besides its own, with the line and column where each stands first."""
 
     def read(_: LintContext) -> Mapping[TicketId, tuple[int, int]]:
+        named = set(find_ticket_ids("\n".join(page.lines))) - {page.ticket.id}
         found: dict[TicketId, tuple[int, int]] = {}
-        for number, line in enumerate(page.lines, start=1):
-            for ticket_id in find_ticket_ids(line):
-                if ticket_id != page.ticket.id:
+        for number, line in enumerate(page.lines, start=1) if named else ():
+            for ticket_id in find_ticket_ids(line) if "-" in line else ():
+                if ticket_id in named:
                     found.setdefault(ticket_id, (number, line.find(ticket_id) + 1))
         return found
 

@@ -9,6 +9,7 @@ import pytest
 
 from auditkit.model.run import ProbeResult
 from auditkit.probing.catalog import load_catalog, load_module
+from tests.probes.in_process import run_here
 from tests.probes.specimens import SPECIMEN, target_of
 from tests.probing_helpers import (
     CAPTURE,
@@ -16,18 +17,16 @@ from tests.probing_helpers import (
     OFF_DEVICE,
     TARGETS,
     TWO_DEVICES,
-    by_probe,
-    run_probes,
     values,
 )
 
 
 def specimen(kind: str, function: str, probe: str) -> ProbeResult:
-    return by_probe(run_probes(SPECIMEN, target_of(kind, f"devices:{function}"), [probe]))[probe]
+    return run_here(SPECIMEN, target_of(kind, f"devices:{function}"), [probe]).results[0]
 
 
 def small(module: str, function: str, probe: str) -> ProbeResult:
-    return by_probe(run_probes(TARGETS / "devices", f"{module}:{function}", [probe]))[probe]
+    return run_here(TARGETS / "devices", f"{module}:{function}", [probe]).results[0]
 
 
 def test_gradients_left_out_are_reported_with_both_numbers() -> None:

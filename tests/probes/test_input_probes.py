@@ -9,9 +9,9 @@ import pytest
 
 from auditkit.model.run import ProbeResult
 from auditkit.probing.worker.frames import SourceRoots
-from tests.probes.in_process import Answer, ask
+from tests.probes.in_process import Answer, ask, run_here
 from tests.probes.specimens import SPECIMEN, target_of
-from tests.probing_helpers import EMPTY, GENERATOR, MISSING, RATIO, TARGETS, load_target, run_probes, values
+from tests.probing_helpers import EMPTY, GENERATOR, MISSING, RATIO, TARGETS, load_target, values
 
 INPUTS = TARGETS / "inputs"
 ROOTS = SourceRoots(str(INPUTS))
@@ -28,8 +28,8 @@ def asked(probe: str, kind: str, function: str) -> Answer:
 
 @functools.cache
 def on_specimen(probe: str, kind: str, function: str) -> ProbeResult:
-    """One probe on a target of the bundled specimen, in a worker."""
-    return run_probes(SPECIMEN, target_of(kind, function), [probe]).results[0]
+    """One probe on a target of the bundled specimen, in this process."""
+    return run_here(SPECIMEN, target_of(kind, function), [probe]).results[0]
 
 
 EMPTIES = "(no tensors, no gradients yet)"

@@ -9,7 +9,7 @@ import pytest
 
 from auditkit.model.run import ProbeResult
 from auditkit.probing.worker.frames import SourceRoots
-from tests.probes.in_process import Answer, ask
+from tests.probes.in_process import Answer, ask, run_here
 from tests.probes.specimens import SPECIMEN, target_of
 from tests.probing_helpers import (
     MUTATES,
@@ -18,7 +18,6 @@ from tests.probing_helpers import (
     SPARSE,
     TARGETS,
     load_target,
-    run_probes,
     values,
 )
 
@@ -42,8 +41,8 @@ def asked(probe: str, kind: str, function: str) -> Answer:
 
 @functools.cache
 def on_specimen(probe: str, kind: str, function: str) -> ProbeResult:
-    """One probe on a target of the bundled specimen, in a worker."""
-    return run_probes(SPECIMEN, target_of(kind, function), [probe]).results[0]
+    """One probe on a target of the bundled specimen, in this process."""
+    return run_here(SPECIMEN, target_of(kind, function), [probe]).results[0]
 
 
 FIRST = "layer0_weight.grad and 2 more"

@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import nn
 
-from tests.probes.in_process import ask
-from tests.probes.specimens import audited
-from tests.probing_helpers import ACCURACY, CLIPPING, GROUPING, RETAINED, by_probe, values
+from tests.probes.in_process import ask, run_here
+from tests.probes.specimens import SPECIMEN, target_of
+from tests.probing_helpers import ACCURACY, CLIPPING, GROUPING, RETAINED, values
 
 MILLION = 1 << 20
 
@@ -130,7 +130,7 @@ def test_a_sum_in_bfloat16_stops_at_256_times_the_next_term() -> None:
 
 def test_layers_rounded_to_bfloat16_are_inaccurate_for_wider_gradients_only() -> None:
     """Off by 0.17 %: within what bfloat16 gradients are allowed, far above float32's 3.3e-5."""
-    result = by_probe(audited("defective", "numerics:packed_norms"))[ACCURACY]
+    result = run_here(SPECIMEN, target_of("defective", "numerics:packed_norms"), [ACCURACY]).results[0]
     (error,) = values(result, "relative_error", dtype="float32", pattern="outlier_tensor")
     (allowed,) = values(result, "allowed_error", dtype="float32", pattern="outlier_tensor")
     assert error == pytest.approx(1.665e-3, rel=0.01)
@@ -447,7 +447,7 @@ def test_memory_of_numpy_is_seen() -> None:
 
 
 def test_an_answer_with_a_graph_keeps_gradients_and_leaves() -> None:
-    result = by_probe(audited("defective", "numerics:norm_on_device"))[RETAINED]
+    result = run_here(SPECIMEN, target_of("defective", "numerics:norm_on_device"), [RETAINED]).results[0]
     assert values(result, "graph_tensors") == [0, 1]
     (kept,) = values(result, "kept_by_answer", gradients="with graph")
     assert kept == pytest.approx(2.0, abs=0.01)

@@ -6,6 +6,7 @@ import pytest
 
 from auditkit.model.enums import Outcome, Reason
 from auditkit.model.target import Target
+from tests.probes.in_process import run_here
 from tests.probing_helpers import HEALTH, MEMORY, OVERFLOW, TARGETS, UNDERFLOW, by_probe, run_probes, values
 
 PARTIAL = TARGETS / "partial"
@@ -14,7 +15,7 @@ PARTIAL = TARGETS / "partial"
 @pytest.mark.parametrize("probe", [OVERFLOW, UNDERFLOW])
 def test_a_refused_dtype_is_noted_and_not_called_a_broken_norm(probe: str):
     """float32 is judged and sound; the others are named as not judged, with what the target said."""
-    result = by_probe(run_probes(PARTIAL, "norms:float32_only", [probe]))[probe]
+    result = run_here(PARTIAL, "norms:float32_only", [probe]).results[0]
     assert result.outcome is Outcome.NOT_REPRODUCED
     assert {m.case["dtype"] for m in result.measurements} == {"float32"}
     refused = {note.split(" ")[0] for note in result.notes if "only float32 gradients" in note}
@@ -23,7 +24,7 @@ def test_a_refused_dtype_is_noted_and_not_called_a_broken_norm(probe: str):
 
 def test_a_norm_that_turns_nan_for_tiny_gradients_is_found():
     """NaN compares false with everything; the probe must not be fooled by that."""
-    result = by_probe(run_probes(PARTIAL, "norms:nan_when_tiny", [UNDERFLOW]))[UNDERFLOW]
+    result = run_here(PARTIAL, "norms:nan_when_tiny", [UNDERFLOW]).results[0]
     assert result.outcome is Outcome.REPRODUCED
     assert values(result, "vanishing_magnitude", dtype="float32") == [2.0**-73]
 
@@ -58,4 +59,4 @@ def test_a_role_that_does_not_exist_is_refused():
 )
 def test_a_norm_that_cannot_be_says_that_the_gradients_are_not_finite(function: str, outcome: str):
     """-1 is a code that a reader notices; 1 is a norm like any other."""
-    assert by_probe(run_probes(PARTIAL, f"norms:{function}", [HEALTH]))[HEALTH].outcome == outcome
+    assert run_here(PARTIAL, f"norms:{function}", [HEALTH]).results[0].outcome == outcome

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from auditkit.model.ticket import Status
+from auditkit.model.ids import agent_code
+from auditkit.model.ticket import Resolution, Status, Ticket
 
 CHAIN = (
     Status.OPEN,
@@ -63,6 +66,80 @@ def check_transition(old: Status, new: Status, reason: str = "") -> Verdict:
 def reopens(decision: Status | None) -> bool:
     """Whether a ticket with this decision opens again when its finding reproduces."""
     return decision in RETURNS
+
+
+def steps_to(old: Status, new: Status) -> tuple[Status, ...]:
+    """The statuses on the way from `old` to `new`, the last one included; () where there is no way.
+
+    Only the chain of a finding that gets mended has steps in between; a deferred or finished ticket has to
+    be opened first, by somebody who says why.
+    """
+    if old in CHAIN and new in CHAIN and CHAIN.index(new) > CHAIN.index(old):
+        return CHAIN[CHAIN.index(old) + 1 : CHAIN.index(new) + 1]
+    return (new,) if _is_known_step(old, new) else ()
+
+
+@dataclass(frozen=True)
+class Missing:
+    """One thing that a ticket lacks for a status: `problem` says what, `hint` which command gives it."""
+
+    problem: str
+    hint: str
+
+
+def missing_for_fixed(
+    ticket: Ticket, commit_problems: Sequence[str], reproducing: Sequence[str]
+) -> tuple[Missing, ...]:
+    """What `fixed` needs and the ticket lacks; () when it may be fixed.
+
+    `commit_problems` are what git says against the commits of its resolution, `reproducing` the
+    fingerprints of evidence that says `reproduced`.
+    """
+    return tuple(_missing(ticket, commit_problems, reproducing))
+
+
+def _missing(ticket: Ticket, commit_problems: Sequence[str], reproducing: Sequence[str]) -> Iterator[Missing]:
+    resolve = f'auditkit ticket resolve {ticket.id} --as fixed --text "..." --commit HASH'
+    resolution = ticket.resolution
+    if resolution is None or not says_something(resolution):
+        yield Missing("the Resolution does not say what was done", resolve)
+    if resolution is None or not resolution.commits:
+        yield Missing("the Resolution names no commit", "--commit HASH")
+    for text, line in resolution.placeholders if resolution else ():
+        yield Missing(f"the Resolution still says {text} (line {line})", resolve)
+    for problem in commit_problems:
+        yield Missing(problem, "--checkout DIR names another repository")
+    for item in ticket.verification:
+        if not item.is_done:
+            yield Missing(f"not verified: {item.text} (line {item.line})", f"auditkit ticket edit {ticket.id}")
+    if not is_signed_off(ticket):
+        yield Missing(f"no sign-off by {ticket.agent}", f"auditkit ticket sign-off {ticket.id}")
+    for fingerprint in reproducing:
+        yield Missing(f"the evidence still says reproduced: {fingerprint}", "run the audit again on the fixed code")
+
+
+def is_signed_off(ticket: Ticket) -> bool:
+    """Whether the agent that reported the finding accepted its resolution."""
+    agent = ticket.agent.casefold()
+    return any(
+        agent_code(one.agent) == agent_code(agent) if one.agent else f"`{agent}`" in one.text.casefold()
+        for one in (ticket.resolution.sign_offs if ticket.resolution else ())
+    )
+
+
+def says_something(resolution: Resolution) -> bool:
+    """Whether anything beside headings, empty rows, templates' words and sign-offs stands in it."""
+    signed = {one.text for one in resolution.sign_offs}
+    return any(line not in signed and _FORM.fullmatch(line) is None for line in resolution.text.split("\n"))
+
+
+# A heading, a rule, a table's header, a row without a value, words in brackets, an unticked box, a commit.
+_FORM = re.compile(
+    r"\s*|#.*|[-*_ ]{3,}|\|[\s|:-]*\||\|\s*Field\s*\|\s*Value\s*\||\|[^|]*\|\s*(?:\(pending\))?\s*\|"
+    r"|(?:[-*+]\s+)?(?:`[^`]*`\s*-\s*)?\[[^\]]*\]|[-*+] \[ \] .*"
+    r"|[-*+]\s+`[0-9a-f]{7,40}`|\|[ *]*Commits?[ *]*\|.*",
+    re.IGNORECASE,
+)
 
 
 def _is_known_step(old: Status, new: Status) -> bool:

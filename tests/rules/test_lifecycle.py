@@ -7,7 +7,20 @@ import itertools
 import pytest
 
 from auditkit.model.ticket import FINISHED, Status
-from auditkit.rules.lifecycle import CHAIN, DECISIONS, check_transition, needs_reason, next_statuses, reopens
+from auditkit.rules.lifecycle import (
+    CHAIN,
+    DECISIONS,
+    check_transition,
+    is_signed_off,
+    missing_for_fixed,
+    needs_reason,
+    next_statuses,
+    reopens,
+    says_something,
+    steps_to,
+)
+from auditkit.store.reader import read_ticket
+from tests.filing_helpers import PATH, ticket_text
 
 
 def test_a_finding_is_mended_one_step_at_a_time() -> None:
@@ -59,3 +72,70 @@ def test_next_statuses_are_those_that_the_table_allows() -> None:
 def test_only_what_was_mended_opens_again_by_itself() -> None:
     assert [status.value for status in Status if reopens(status)] == ["fixed", "closed", "already-fixed"]
     assert not reopens(None)
+
+
+def test_the_steps_before_fixed_are_known() -> None:
+    assert steps_to(Status.OPEN, Status.FIXED) == CHAIN[1:]
+    assert steps_to(Status.IN_REVIEW, Status.FIXED) == (Status.FIXED,)
+    assert steps_to(Status.IN_REVIEW, Status.WONT_FIX) == (Status.WONT_FIX,)
+    assert steps_to(Status.DEFERRED, Status.FIXED) == ()
+    assert steps_to(Status.WONT_FIX, Status.FIXED) == ()
+
+
+READY = """
+## Resolution
+
+### Final Fix Description
+
+Scaled the sum, see `3f2a9c1`.
+
+**Sign-off:** Approved by `pytorch` on 2026-03-04
+"""
+
+
+def problems(text: str, *, git: tuple[str, ...] = (), reproducing: tuple[str, ...] = ()) -> list[str]:
+    ticket = read_ticket(text.encode(), PATH)
+    return [item.problem for item in missing_for_fixed(ticket, git, reproducing)]
+
+
+def test_fixed_needs_all_of_it() -> None:
+    ready = ticket_text(extra=READY).replace("- [ ] a test", "- [x] a test")
+    assert problems(ready) == []
+    assert problems(ready, git=("commit 3f2a9c1 is not here",), reproducing=("p/1/t",)) == [
+        "commit 3f2a9c1 is not here",
+        "the evidence still says reproduced: p/1/t",
+    ]
+    assert problems(ticket_text()) == [
+        "the Resolution does not say what was done",
+        "the Resolution names no commit",
+        "not verified: a test (line 58)",
+        "no sign-off by pytorch",
+    ]
+    assert problems(ready.replace("`pytorch` on", "`drl` on")) == ["no sign-off by pytorch"]
+    assert problems(ready.replace("Scaled the sum", "Scaled (pending)")) == [
+        "the Resolution still says (pending) (line 64)"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("", False),
+        ("| Field | Value |\n|---|---|\n| **Commit** | |\n| **Commit** | (pending) |", False),
+        ("### Final Fix Description\n\n[What was done]\n\n- `abc` - [message]\n- [ ] box\n---", False),
+        ("**Sign-off:** Approved by `pytorch`", False),
+        ("### Commits\n\n- `3f2a9c1`\n\n| **Commit** | `3f2a9c1` |", False),
+        ("Scaled.", True),
+        ("| **Fixed By** | ada |", True),
+    ],
+)
+def test_a_resolution_says_something_beside_its_form(body: str, says: bool) -> None:
+    ticket = read_ticket(ticket_text(extra=f"\n## Resolution\n\n{body}\n").encode(), PATH)
+    assert ticket.resolution is not None
+    assert says_something(ticket.resolution) is says
+
+
+def test_an_agent_of_the_projects_own_signs_by_name() -> None:
+    text = ticket_text("B7-AUD-01", extra=READY.replace("`pytorch`", "`aud`")).replace("| `pytorch` |", "| `aud` |")
+    assert is_signed_off(read_ticket(text.encode(), PATH))
+    assert not is_signed_off(read_ticket(text.replace("by `aud`", "by `audrey`").encode(), PATH))

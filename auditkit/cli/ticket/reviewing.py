@@ -49,3 +49,25 @@ def review(
     )
     change = review_ticket(open_repository(tickets), ticket_id, request)
     say_change(change, as_json, f"{request.verdict.value} written")
+
+
+@app.command("sign-off", epilog='Example: auditkit ticket sign-off B7-PT-01 --note "the probe no longer reproduces"')
+@run_or_exit
+def sign_off(
+    ticket_id: IdArgument,
+    agent: Annotated[
+        str | None, typer.Option(metavar="AGENT", help="Who signs.", show_default="who reported the finding")
+    ] = None,
+    note: Annotated[str, typer.Option(help="One line; - reads stdin.", show_default=False)] = "",
+    tickets: TicketsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Accept a ticket's resolution: a line in its Resolution says who did and when."""
+    import datetime
+
+    from auditkit.workflows.closing import sign_off as sign
+
+    change = sign(open_repository(tickets), ticket_id, agent, text_of(note), datetime.date.today())
+    told = change.after.ticket.resolution
+    signed = told.sign_offs[-1].text if told and told.sign_offs else ""
+    say_change(change, as_json, f"signed off: {signed.removeprefix('**Sign-off:** ')}")

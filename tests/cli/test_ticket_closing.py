@@ -1,0 +1,168 @@
+"""From open to fixed on the command line: resolve, sign-off and status, with a real git repository."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from auditkit.cli.ticket import app
+from tests.filing_helpers import put, ticket_text
+
+REPRODUCED = "| **Outcome** | `reproduced` |\n| **Message** |"
+
+
+def git(folder: Path, *arguments: str) -> str:
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    done = subprocess.run(["git", *identity, *arguments], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    put(tmp_path / "tickets", "batch7/B7-PT-01.md", ticket_text("B7-PT-01"))
+    git(tmp_path, "init", "--quiet")
+    git(tmp_path, "commit", "--quiet", "--allow-empty", "-m", "the fix")
+    return tmp_path / "tickets"
+
+
+@pytest.fixture
+def commit(folder: Path) -> str:
+    return git(folder, "rev-parse", "--short=10", "HEAD")
+
+
+def run(folder: Path, *arguments: object) -> Any:
+    return CliRunner().invoke(app, [*map(str, arguments), "--tickets", str(folder)])
+
+
+def file_of(folder: Path) -> Path:
+    return folder / "batch7/B7-PT-01.md"
+
+
+def resolve(folder: Path, commit: str, *more: object) -> Any:
+    words = ("--as", "fixed", "--text", "Scaled the sum.", "--commit", commit, "--test", "tests/test_norms.py")
+    return run(folder, "resolve", "B7-PT-01", *words, *more)
+
+
+def tick(folder: Path) -> None:
+    file_of(folder).write_text(file_of(folder).read_text().replace("- [ ] a test", "- [x] a test"))
+
+
+def test_resolved_signed_and_fixed(folder: Path, commit: str) -> None:
+    """The steps in between are taken, up to in-review while the sign-off is missing; then fixed."""
+    tick(folder)
+    result = resolve(folder, commit)
+    assert (result.exit_code, result.stdout) == (1, "B7-PT-01: open -> in-review\n")
+    assert result.stderr == ("B7-PT-01: not fixed yet: no sign-off by pytorch\n  auditkit ticket sign-off B7-PT-01\n")
+    assert file_of(folder).read_text().split("- [x] a test\n")[1] == (
+        "\n---\n\n## Resolution\n\n### Final Fix Description\n\nScaled the sum.\n\n"
+        f"### Commits\n\n- `{commit}`\n\n### Tests Added/Modified\n\n- `tests/test_norms.py`\n"
+    )
+    assert run(folder, "sign-off", "B7-PT-01", "--note", "seen").exit_code == 0
+    result = run(folder, "status", "B7-PT-01", "fixed")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "B7-PT-01: in-review -> fixed\n", "")
+    assert f"in-review to fixed: commit {commit}\n" in file_of(folder).read_text()
+
+
+def test_resolve_moves_to_fixed_when_nothing_is_missing(folder: Path, commit: str) -> None:
+    tick(folder)
+    assert run(folder, "sign-off", "B7-PT-01").exit_code == 0
+    result = resolve(folder, commit, "--json")
+    document = json.loads(result.stdout)
+    assert (result.exit_code, document["ticket"]["status"], document["missing"]) == (0, "fixed", [])
+    assert "open to fixed: Scaled the sum.\n" in file_of(folder).read_text()
+
+
+def test_everything_that_fixed_lacks_is_named_and_nothing_written(folder: Path) -> None:
+    text = ticket_text("B7-PT-01", status="`in-review`", fingerprint="p/1/t").replace("| **Message** |", REPRODUCED)
+    put(folder, "batch7/B7-PT-01.md", text)
+    result = run(folder, "status", "B7-PT-01", "fixed", "--commit", "abcdef1")
+    assert (result.exit_code, result.stdout) == (2, "")
+    *lines, hint = result.stderr.splitlines()
+    assert lines == [
+        "error: B7-PT-01 is not ready for fixed:",
+        "  - the Resolution does not say what was done",
+        f"  - commit abcdef1 is not in {folder}",
+        "  - not verified: a test (line 71)",
+        "  - no sign-off by pytorch",
+        "  - the evidence still says reproduced: p/1/t",
+    ]
+    assert hint.endswith("--force writes these down")
+    assert file_of(folder).read_text() == text
+
+
+def test_force_writes_what_is_missing(folder: Path, commit: str) -> None:
+    put(folder, "batch7/B7-PT-01.md", ticket_text("B7-PT-01", status="`in-review`"))
+    result = run(folder, "status", "B7-PT-01", "fixed", "--commit", commit, "--force", "--reason", "urgent")
+    assert (result.exit_code, result.stdout) == (0, "B7-PT-01: in-review -> fixed\n")
+    assert result.stderr.count("warning: forced: ") == 3
+    *_, title, _, line = file_of(folder).read_text().splitlines()
+    assert (title, line) == (
+        "### Status Changes",
+        f"- {today()}: in-review to fixed: urgent; forced, missing: the Resolution does not say what was done; "
+        "not verified: a test (line 58); no sign-off by pytorch",
+    )
+
+
+def today() -> str:
+    import datetime
+
+    return datetime.date.today().isoformat()
+
+
+def test_force_skips_no_step(folder: Path, commit: str) -> None:
+    result = run(folder, "status", "B7-PT-01", "fixed", "--commit", commit, "--force")
+    assert (result.exit_code, "does not go from open to fixed" in result.stderr) == (2, True)
+
+
+def test_a_commit_has_to_be_in_the_history(folder: Path, commit: str, tmp_path: Path) -> None:
+    """A commit on another branch counts, one that no branch holds does not, and @REV narrows it."""
+    git(tmp_path, "checkout", "--quiet", "-b", "other")
+    git(tmp_path, "commit", "--quiet", "--allow-empty", "-m", "elsewhere")
+    there = git(tmp_path, "rev-parse", "--short=10", "HEAD")
+    git(tmp_path, "checkout", "--quiet", "-")
+    assert "commit" not in resolve(folder, there).stderr
+    narrowed = resolve(folder, there, "--checkout", f"{tmp_path}@{commit}")
+    assert f"commit {there} is not in the history of {commit}" in narrowed.stderr
+    git(tmp_path, "branch", "--quiet", "-D", "other")
+    assert f"commit {there} is not in the history of any branch" in resolve(folder, there).stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--as", "open", "--text", "x"], "open resolves nothing"),
+        (["--as", "fixd", "--text", "x"], "did you mean fixed"),
+        (["--as", "fixed", "--text", " "], "a resolution says something"),
+        (["--as", "fixed", "--text", "x", "--commit", "HEAD"], "not a commit hash: 'HEAD'"),
+    ],
+)
+def test_a_resolution_that_cannot_be_is_refused(folder: Path, arguments: list[str], message: str) -> None:
+    before = file_of(folder).read_bytes()
+    result = run(folder, "resolve", "B7-PT-01", *arguments)
+    assert (result.exit_code, message in result.stderr) == (2, True)
+    assert file_of(folder).read_bytes() == before
+
+
+def test_a_decision_is_resolved_from_any_state(folder: Path) -> None:
+    result = run(folder, "resolve", "B7-PT-01", "--as", "wont-fix", "--text", "A demo.\n\nOnly.")
+    assert (result.exit_code, result.stdout) == (0, "B7-PT-01: open -> wont-fix\n")
+    text = file_of(folder).read_text()
+    assert (
+        f"### Rationale\n\nA demo.\n\nOnly.\n\n### Status Changes\n\n- {today()}: open to wont-fix: A demo. Only.\n"
+        in text
+    )
+    again = resolve(folder, "abcdef1")
+    assert (again.exit_code, "does not go from wont-fix to fixed" in again.stderr) == (2, True)
+    assert file_of(folder).read_text() == text
+
+
+def test_a_sign_off_names_who_and_when(folder: Path) -> None:
+    result = run(folder, "sign-off", "B7-PT-01", "--agent", "PT", "--json")
+    (signed,) = json.loads(result.stdout)["ticket"]["resolution"]["sign_offs"]
+    assert (signed["agent"], signed["date"]) == ("pytorch", today())
+    assert run(folder, "sign-off", "B7-PT-01", "--agent", "`").exit_code == 2

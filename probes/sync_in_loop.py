@@ -55,13 +55,13 @@ def measure(ctx):
     for module in ctx.modules:
         functions += module.count("function", "method")
         for found in ctx.reads_in_loops(module):
-            subject = found.function.call
+            subject = found.call
             for read in found.reads:
                 case = {"how": read.what, "value": read.value, "loop": read.loop_line, "over": read.over}
                 if read.helper:
                     case["helper"] = read.helper
                 yield ctx.measurement(subject, "host_read", read.line, "line", **case)
-            yield ctx.location(subject, module, found.reads[0].line, found.function.qualified_name)
+            yield ctx.location(subject, module, found.reads[0].line, found.qualified_name)
     yield from ctx.examined(functions=functions)
 
 

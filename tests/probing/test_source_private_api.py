@@ -30,6 +30,9 @@ def names(folder: Path, source: str) -> list[tuple[int, str]]:
         ("import torch\nimport torch._dynamo\n", "torch._dynamo"),
         ("import torch\n@torch._dynamo.disable\ndef f(): pass\n", "torch._dynamo"),
         ("import torch\ndef f(): return torch.utils._pytree.tree_map(g)\n", "torch.utils._pytree"),
+        ("import torch\nx = (torch)._foreach_norm(g)\n", "torch._foreach_norm"),
+        ("import torch\nx = torch.utils \\\n    ._pytree.tree_map(g)\n", "torch.utils._pytree"),
+        ("import torch\nx = (torch.  # why\n    utils\n    . _pytree.tree_map(g))\n", "torch.utils._pytree"),
     ],
 )
 def test_a_private_name_is_found_however_it_was_imported(source: str, name: str, tmp_path: Path) -> None:

@@ -136,3 +136,18 @@ def test_a_test_file_that_does_not_parse_names_every_word_in_it(tmp_path: Path) 
     write(tmp_path, {"tests/test_norms.py": "other(\n"})
     again = read(tmp_path, "public_function_unused", "public_function_untested")
     assert {result.outcome for result in again} == {Outcome.REPRODUCED}
+
+
+def test_trees_that_are_not_kept_give_the_same_findings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large checkout's trees are parsed again and let go of: every answer is as it is with all of them kept."""
+    files = {
+        "pkg/norms.py": BAD + "\n\ndef fast(g):\n    return torch._foreach_norm(g)\n",
+        "pkg/work.py": "def materialize_norms(pending):\n    return pending['pair'].tolist()\n\n\n"
+        "def _collect(g):\n    return {'pair': g}\n",
+        "pkg/stats.py": "from dataclasses import dataclass\n\n\n@dataclass\nclass NormStats:\n    norm: float\n",
+    }
+    write(tmp_path, files)
+    kept = [(item.probe, item.target, item.message) for item in read(tmp_path)]
+    monkeypatch.setattr("auditkit.probing.source.index.KEPT_TREE_SOURCE_BYTES", 0)
+    assert [(item.probe, item.target, item.message) for item in read(tmp_path)] == kept
+    assert {"pkg.norms:norms", "pkg.norms", "pkg.stats:NormStats"} <= {target for _, target, _ in kept}

@@ -329,7 +329,8 @@ def dotted_name(node: ast.expr) -> str:
     """`a.b.c` for names and attributes of names, "" for anything else."""
     if isinstance(node, ast.Name):
         return node.id
-    if isinstance(node, ast.Attribute):
-        head = dotted_name(node.value)
-        return f"{head}.{node.attr}" if head else ""
-    return ""
+    parts = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(parts)]) if parts and isinstance(node, ast.Name) else ""

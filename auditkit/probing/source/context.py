@@ -13,9 +13,9 @@ from auditkit.probing.source.exports import PartialExport, partial_export
 from auditkit.probing.source.facts import Definition, ModuleFacts
 from auditkit.probing.source.host_reads import MAY_READ, USES_TORCH, FunctionReads, ModuleReader
 from auditkit.probing.source.index import SourceIndex
-from auditkit.probing.source.instances import is_result_class, may_make
+from auditkit.probing.source.instances import is_result_class, made_names
 from auditkit.probing.source.pending import MAY_FINISH, Collection, collection_of, finishers_of
-from auditkit.probing.source.private_api import MAY_BE_PRIVATE, PrivateUse, unguarded_uses
+from auditkit.probing.source.private_api import PrivateUse, imports_private, may_read_private, unguarded_uses
 from auditkit.probing.source.uses import Use, Uses
 
 _T = TypeVar("_T")
@@ -97,7 +97,7 @@ class SourceContext:
         tests = [module for module in self.index.modules if module.is_test]
         names = [item.name for module in tests for item in module.definitions]
         names += [module.file.rpartition("/")[2].removesuffix(".py") for module in tests]
-        return " ".join(f"_{name.lower().replace('test', '_test_')}_" for name in names)
+        return " ".join({f"_{name.lower().replace('test', '_test_')}_" for name in names})
 
     # --- instruments ---
 
@@ -118,13 +118,10 @@ class SourceContext:
 
     def private_uses(self, module: ModuleFacts) -> list[PrivateUse]:
         """The unguarded uses of torch's private names."""
-        source = self.index.source_of(module)
-        private = any(
-            item.module.startswith("torch") and "._" in f".{item.module}.{item.name}" for item in module.imports
-        )
-        if not private and not (b"torch" in source and MAY_BE_PRIVATE.search(source)):
+        reads_attributes = may_read_private(self.index.source_of(module), module.imports)
+        if not reads_attributes and not imports_private(module.imports):
             return []
-        return self._followed(module, unguarded_uses)
+        return self._followed(module, lambda tree: unguarded_uses(tree, reads_attributes))
 
     def finishers(self) -> Iterator[Collection]:
         """Every function that finishes what others collect, with who collects it and where that is done by hand."""
@@ -133,7 +130,10 @@ class SourceContext:
                 for finisher in self._followed(module, finishers_of):
                     if finisher.keys or self._is_own_class(module, finisher.record):
                         text = min(finisher.keys) if finisher.keys else finisher.record.rpartition(".")[2]
-                        yield collection_of(finisher, module, map(self.tree, self._own_code_with(text)))
+                        holding = [self.tree(other) for other in self._own_code_with(text)]
+                        yield collection_of(finisher, module, holding)
+                        for other in holding:
+                            self.index.let_go(other)
 
     def _is_own_class(self, module: ModuleFacts, written: str) -> bool:
         """Whether a name in an annotation is a class of the checkout."""
@@ -152,8 +152,12 @@ class SourceContext:
             (module, item) for module in self.modules for item in filter(is_result_class, module.public("class"))
         ]
         holding = self.index.own_code_by_word({item.name for _, item in results})
+        used = {
+            other.file: self.index.read_tree(other, made_names)
+            for other in {user.file: user for users in holding.values() for user in users}.values()
+        }
         for module, item in results:
-            if not any(may_make(self.tree(other), item.name) for other in holding[item.name]):
+            if not any(item.name in used[other.file] for other in holding[item.name]):
                 yield module, item
 
     def partial_exports(self) -> Iterator[PartialExport]:
@@ -184,7 +188,7 @@ class SourceContext:
     def _followed(self, module: ModuleFacts, read: Callable[[Module], Iterable[_T]]) -> list[_T]:
         """What an instrument finds in a module; code nested too deeply becomes a problem of its file."""
         try:
-            return list(read(self.tree(module)))
+            return self.index.read_tree(module, lambda tree: list(read(tree)))
         except RecursionError:
             self.problems.append(SourceProblem(module.file, 1, "nested too deeply to be followed"))
             return []

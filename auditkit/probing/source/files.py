@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from auditkit.probing import git
@@ -34,12 +35,12 @@ class SourceFile:
     name: str
     kind: str
 
-    @property
+    @cached_property
     def is_test(self) -> bool:
         parts = PurePosixPath(self.name).parts
         return not TEST_FOLDERS.isdisjoint(parts[:-1]) or TEST_FILE.fullmatch(parts[-1]) is not None
 
-    @property
+    @cached_property
     def is_side(self) -> bool:
         parts = PurePosixPath(self.name).parts
         return not _SIDE_FOLDERS.isdisjoint(parts[:-1]) or parts[-1] in _TOOL_FILES

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from auditkit.probing.discovery.source_index import Function, FunctionNode, dotted_name
 from auditkit.probing.source.evidence import element_in
-from auditkit.probing.source.host_expressions import Expressions, names_in, text_of
+from auditkit.probing.source.host_expressions import Expressions, names_in
 from auditkit.probing.source.kinds import (
     NONE,
     Kind,
@@ -31,7 +32,7 @@ class Flow(Expressions):
         super().__init__(helpers, function, known, depth)
         self.returned: Kind = NONE
         if as_helper:
-            self.loops.append(Loop(0, "", True))
+            self.loops.append(Loop(0, None, True))
         self.outer_loops = len(self.loops)
 
     def block(self, statements: Iterable[ast.stmt]) -> bool:
@@ -52,44 +53,43 @@ class Flow(Expressions):
         return isinstance(last, ast.Return | ast.Raise | ast.Break | ast.Continue)
 
     def statement(self, node: ast.stmt) -> None:
-        match node:
-            case ast.Assign(targets=targets, value=value):
-                kind = self.kind(value)
-                for target in targets:
-                    self.assign(target, kind)
-            case ast.AnnAssign(target=target, value=value) if value is not None:
-                self.assign(target, self.kind(value))
-            case ast.AugAssign(target=target, value=value):
-                self.add_to(target, self.kind(value))
-            case ast.For() | ast.AsyncFor():
-                self.follow_loop(node)
-            case ast.While(test=test, body=body, orelse=orelse):
-                self.test(test, "while")
-                self.block(body)
-                self.block(orelse)
-            case ast.If():
-                self.follow_branches(node)
-            case ast.With(items=managers, body=body) | ast.AsyncWith(items=managers, body=body):
-                for manager in managers:
-                    kind = self.kind(manager.context_expr)
-                    if manager.optional_vars is not None:
-                        self.assign(manager.optional_vars, kind)
-                self.block(body)
-            case ast.Try() | ast.TryStar():
-                for part in (node.body, *(handler.body for handler in node.handlers), node.orelse, node.finalbody):
-                    self.block(part)
-            case ast.Match(subject=subject, cases=cases):
-                self.kind(subject)
-                for case in cases:
-                    self.block(case.body)
-            case ast.Return(value=value) if value is not None:
-                self.returned = join(self.returned, self.kind(value))
-            case ast.Assert(test=test):
-                self.test(test, "assert")
-            case ast.Expr(value=value):
-                self.kind(value)
-            case ast.FunctionDef() | ast.AsyncFunctionDef():
-                self.follow_inner(node)
+        follow = _FOLLOWERS.get(type(node))
+        if follow is not None:
+            follow(self, node)
+
+    def follow_assignment(self, node: ast.Assign) -> None:
+        kind = self.kind(node.value)
+        for target in node.targets:
+            self.assign(target, kind)
+
+    def follow_annotated(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self.assign(node.target, self.kind(node.value))
+
+    def follow_while(self, node: ast.While) -> None:
+        self.test(node.test, "while")
+        self.block(node.body)
+        self.block(node.orelse)
+
+    def follow_with(self, node: ast.With | ast.AsyncWith) -> None:
+        for manager in node.items:
+            kind = self.kind(manager.context_expr)
+            if manager.optional_vars is not None:
+                self.assign(manager.optional_vars, kind)
+        self.block(node.body)
+
+    def follow_try(self, node: ast.Try | ast.TryStar) -> None:
+        for part in (node.body, *(handler.body for handler in node.handlers), node.orelse, node.finalbody):
+            self.block(part)
+
+    def follow_match(self, node: ast.Match) -> None:
+        self.kind(node.subject)
+        for case in node.cases:
+            self.block(case.body)
+
+    def follow_return(self, node: ast.Return) -> None:
+        if node.value is not None:
+            self.returned = join(self.returned, self.kind(node.value))
 
     def add_to(self, target: ast.expr, kind: Kind) -> None:
         """`total += norm` and `grads += [grad]`."""
@@ -104,7 +104,7 @@ class Flow(Expressions):
         source = self.kind(node.iter)
         given = element_in(node.target, source, node)
         over = holds_tensors(source) or holds_tensors(given) or self.counts_tensors(node.iter)
-        self.loops.append(Loop(node.lineno, text_of(node.iter), over, names_in(node.target)))
+        self.loops.append(Loop(node.lineno, node.iter, over, names_in(node.target)))
         for _ in range(2):
             self.assign(node.target, given)
             self.block(node.body)
@@ -143,3 +143,20 @@ class Flow(Expressions):
         self.outer_loops = 0
         self.block(node.body)
         self.known, self.loops, self.returned, self.outer_loops = known, loops, returned, outer
+
+
+_FOLLOWERS: dict[type[ast.stmt], Callable[[Flow, Any], object]] = {
+    ast.Assign: Flow.follow_assignment,
+    ast.AnnAssign: Flow.follow_annotated,
+    ast.AugAssign: lambda flow, node: flow.add_to(node.target, flow.kind(node.value)),
+    **dict.fromkeys((ast.For, ast.AsyncFor), Flow.follow_loop),
+    ast.While: Flow.follow_while,
+    ast.If: Flow.follow_branches,
+    **dict.fromkeys((ast.With, ast.AsyncWith), Flow.follow_with),
+    **dict.fromkeys((ast.Try, ast.TryStar), Flow.follow_try),
+    ast.Match: Flow.follow_match,
+    ast.Return: Flow.follow_return,
+    ast.Assert: lambda flow, node: flow.test(node.test, "assert"),
+    ast.Expr: lambda flow, node: flow.kind(node.value),
+    **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef), Flow.follow_inner),
+}

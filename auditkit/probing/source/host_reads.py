@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditkit.probing.discovery.source_index import Class, Function, Module, dotted_name
+from auditkit.probing.discovery.source_index import Class, Function, Module, dotted_name, statements
 from auditkit.probing.source.host_flow import Flow
 from auditkit.probing.source.kinds import HOST, NONE, Kind, join, lies_on_host, of_parameter
 from auditkit.probing.source.reads import HostRead, Summary
@@ -27,9 +27,13 @@ USES_TORCH = re.compile(rb"\b(import|from)\b[^\n#]*\btorch\b")
 
 @dataclass(frozen=True)
 class FunctionReads:
-    """The reads in loops of one function, those of functions inside it included."""
+    """The reads in loops of one function, those of functions inside it included.
 
-    function: Function
+    `call` is `package.module:Qualified.name`.
+    """
+
+    call: str
+    qualified_name: str
     reads: tuple[HostRead, ...]
 
 
@@ -50,7 +54,7 @@ class ModuleReader:
         for function in sorted(listed, key=lambda item: item.node.lineno):
             reads = self._follow(function, (), 0, False).reads
             if reads:
-                yield FunctionReads(function, tuple(sorted(reads.values())))
+                yield FunctionReads(function.call, function.qualified_name, tuple(sorted(reads.values())))
 
     # --- what a flow asks for ---
 
@@ -103,7 +107,7 @@ class ModuleReader:
         if owner.qualified_name not in self._instances:
             found = self._instances[owner.qualified_name] = {}
             for method in sorted(owner.methods.values(), key=lambda item: item.name != "__init__"):
-                if any(map(_sets_self, method.nodes)):
+                if any(map(_sets_self, statements(method.node.body))):
                     flow = self._follow(method, (), MOST_HELPERS_DEEP, False)
                     for name, kind in flow.known.items():
                         if name.startswith("self."):
@@ -111,7 +115,7 @@ class ModuleReader:
         return self._instances[owner.qualified_name]
 
 
-def _sets_self(node: ast.AST) -> bool:
+def _sets_self(node: ast.stmt) -> bool:
     targets: list[ast.expr] = []
     if isinstance(node, ast.Assign):
         targets = node.targets

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 from auditkit.probing.checkout import import_roots
 from auditkit.probing.discovery.search import garbage_collection_paused
@@ -17,6 +18,7 @@ from auditkit.probing.source.reading import facts_of, load, parse
 KEPT_TREE_SOURCE_BYTES = 12_000_000
 """Trees take about 33 times their source: 400 MB are kept, and the rest is parsed again where it is asked for."""
 
+_T = TypeVar("_T")
 _WORD = re.compile(rb"[A-Za-z_]\w*")
 _LARGEST_TEXT_BYTES = 1_000_000
 
@@ -88,6 +90,22 @@ class SourceIndex:
         again = parse(module.source, self._sources[module.file], self.root, self.import_roots)
         assert isinstance(again, Module), "it parsed before, from the same bytes"
         return again
+
+    def read_tree(self, module: ModuleFacts, read: Callable[[Module], _T]) -> _T:
+        """What `read` says of the module's tree, which is let go of where it is not kept.
+
+        The answer must not hold the tree, its functions or its classes.
+        """
+        tree = self.tree_of(module)
+        try:
+            return read(tree)
+        finally:
+            self.let_go(tree)
+
+    def let_go(self, tree: Module) -> None:
+        """Release a tree that is not kept: the collector of garbage is paused."""
+        if self._trees.get(tree.file) is not tree:
+            _release(tree)
 
     def text_of(self, source: SourceFile) -> str:
         """The text of a settings or prose file, "" for one that is large or cannot be read."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable
 
 from auditkit.probing.discovery.source_index import Module, dotted_name
 from auditkit.probing.source.facts import Definition
@@ -11,6 +12,7 @@ from auditkit.probing.source.walking import FIELDS
 
 RESULT_CLASS = re.compile(r"\w*(Stats|Statistics|Metrics|Health|Report|Quality)")
 _DATACLASSES = frozenset(("dataclass", "define", "frozen"))
+_TYPES_ONLY = ("annotation", "returns")
 _ONLY_ASK = frozenset(("isinstance", "issubclass", "cast", "TypeVar"))
 
 
@@ -20,27 +22,41 @@ def is_result_class(item: Definition) -> bool:
     return item.kind == "class" and RESULT_CLASS.fullmatch(item.name) is not None and bool(decorators & _DATACLASSES)
 
 
-def may_make(module: Module, name: str) -> bool:
-    """Whether code of `module` uses the class `name` for more than types: a call, a factory, a base class.
+def made_names(module: Module) -> frozenset[str]:
+    """The last words of what a module's code uses for more than types: calls, factories, base classes.
 
-    In the class itself `cls` is its name.
+    In a class `cls` is its name.
     """
-    waiting: list[tuple[ast.AST, bool]] = [(module.tree, False)]
+    found: set[str] = set()
+    _collect(module.tree.body, (), found)
+    return frozenset(found)
+
+
+def _collect(roots: Iterable[ast.AST], classes: tuple[str, ...], found: set[str]) -> None:
+    waiting = list(roots)
     while waiting:
-        node, in_class = waiting.pop()
-        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
-            last = dotted_name(node).rpartition(".")[2]
-            if last == name or (in_class and last == "cls" and isinstance(node, ast.Name)):
-                return True
-        in_class = in_class or (isinstance(node, ast.ClassDef) and node.name == name)
-        for field in _fields(node):
-            value = getattr(node, field)
-            waiting += [(item, in_class) for item in (value if isinstance(value, list) else [value])]
-    return False
+        node = waiting.pop()
+        if isinstance(node, ast.Name):
+            if isinstance(node.ctx, ast.Load):
+                found.add(node.id)
+                found.update(classes if node.id == "cls" else ())
+        elif isinstance(node, ast.ClassDef) and node.name not in classes:
+            _collect(_inner(node), (*classes, node.name), found)
+        else:
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and dotted_name(node):
+                found.add(node.attr)
+            waiting += _inner(node)
 
 
-def _fields(node: ast.AST) -> tuple[str, ...]:
-    """The fields of a node in which a class may be used, not only named."""
+def _inner(node: ast.AST) -> list[ast.AST]:
+    """The nodes directly inside one in which a class may be used, not only named."""
     if isinstance(node, ast.Call) and dotted_name(node.func).rpartition(".")[2] in _ONLY_ASK:
-        return ()
-    return tuple(name for name in FIELDS.get(type(node), ()) if name not in ("annotation", "returns"))
+        return []
+    inner: list[ast.AST] = []
+    for name in FIELDS.get(type(node), ()):
+        value = getattr(node, name)
+        if type(value) is list:
+            inner += value
+        elif value is not None and name not in _TYPES_ONLY:
+            inner.append(value)
+    return inner

@@ -7,6 +7,7 @@ Reading a HOST value is free: numbers, sizes, and tensors that were copied to th
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -120,6 +121,7 @@ _NAMED = (
 )
 
 
+@functools.lru_cache(maxsize=100_000)
 def lies_on_host(name: str) -> bool:
     """Whether a name says that its tensors lie in host memory (`measure_on_cpu`, `cpu_grads`).
 

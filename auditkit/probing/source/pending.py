@@ -151,7 +151,7 @@ def _may_be_called(function: Function, finisher: Finisher) -> bool:
     if function.qualified_name == finisher.function.qualified_name:
         return False
     is_public = not any(part.startswith("_") for part in function.qualified_name.split("."))
-    return is_public or function.module is finisher.function.module
+    return is_public or function.module.file == finisher.function.module.file
 
 
 def _functions(module: Module) -> Iterator[Function]:

@@ -8,15 +8,17 @@ use, in one before it that leaves, or kept in a name; or a `try` that catches wh
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from auditkit.probing.discovery.source_index import Module, dotted_name
-from auditkit.probing.source.walking import walk
+from auditkit.probing.source.facts import Import
+from auditkit.probing.source.walking import FIELDS, walk
 
-MAY_BE_PRIVATE = re.compile(rb"(?<!self)(?<!cls)\.\s*_[A-Za-z]")
-"""Found in every file with an attribute of torch that is private; most files hold only their own."""
+# What may stand between the parts of `torch . _x`: white space, line ends, parentheses, comments.
+_GAP = rb"(?:[\s\\()]|#[^\r\n]*)*"
 
 _VERSION = re.compile(
     r"torch.*version|version.*torch|TORCH_(GE|GT|GREATER|LE|LESS|LT|VERSION|AT_LEAST|\d)", re.IGNORECASE
@@ -38,16 +40,41 @@ class PrivateUse:
     function: str
 
 
-def unguarded_uses(module: Module) -> list[PrivateUse]:
-    """Every use of a private name of torch that nothing guards, one for each name and line."""
-    reader = _Reader(module)
+def imports_private(imports: Iterable[Import]) -> bool:
+    """Whether an import names something private of torch."""
+    return any(item.module.startswith("torch") and "._" in f".{item.module}.{item.name}" for item in imports)
+
+
+def may_read_private(source: bytes, imports: Iterable[Import]) -> bool:
+    """Whether a file's text may hold a private attribute of torch; never no where it does."""
+    fulls = {(item.local, f"{item.module}.{item.name}".rstrip(".")) for item in imports if item.local}
+    of_torch = {(local, private_part(full) != "") for local, full in fulls if full.partition(".")[0] == "torch"}
+    return any(_attributes_of(local, is_private).search(source) for local, is_private in of_torch)
+
+
+@functools.cache
+def _attributes_of(local: str, is_private: bool) -> re.Pattern[bytes]:
+    """Private attributes of the torch module that is called `local`; all of them where it is private itself."""
+    name = rb"\b" + re.escape(local.encode()) + rb"\b" + _GAP + rb"\."
+    part = rb"[\w\x80-\xff]+" + _GAP + rb"\."
+    return re.compile(name if is_private else name + rb"(?:" + _GAP + part + rb")*?" + _GAP + rb"_\w")
+
+
+def unguarded_uses(module: Module, reads_attributes: bool) -> list[PrivateUse]:
+    """Every use of a private name of torch that nothing guards, one for each name and line.
+
+    Without `reads_attributes` only imports are looked at; see `may_read_private`.
+    """
+    reader = _Reader(module, reads_attributes)
     reader.block(module.tree.body, False, "")
     return sorted(set(reader.found))
 
 
 class _Reader:
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, reads_attributes: bool) -> None:
         self.imports = _torch_names(module)
+        self.reads_attributes = reads_attributes
+        self.asks_for_types = any("TYPE_CHECKING" in line for line in module.lines)
         self.flags: set[str] = set()
         self.found: list[PrivateUse] = []
 
@@ -71,7 +98,7 @@ class _Reader:
                 self.block(node.body, is_guarded, inner)
             case ast.If(test=test):
                 is_about = self._guards(test)
-                types_only = "TYPE_CHECKING" in ast.unparse(test)
+                types_only = self.asks_for_types and "TYPE_CHECKING" in ast.unparse(test)
                 self.expressions([test], is_guarded or is_about, function)
                 self.block(node.body, is_guarded or is_about or types_only, function)
                 self.block(node.orelse, is_guarded or is_about, function)
@@ -92,9 +119,7 @@ class _Reader:
             case _:
                 self.note_flag(node, getattr(node, "value", None))
                 blocks = [getattr(node, name) for name in ("body", "orelse") if hasattr(node, name)]
-                inner_nodes = {id(item) for block in blocks for item in block}
-                parts = [item for item in ast.iter_child_nodes(node) if id(item) not in inner_nodes]
-                self.expressions(parts, is_guarded, function)
+                self.expressions(_children(node, ("body", "orelse")), is_guarded, function)
                 for block in blocks:
                     self.block(block, is_guarded, function)
 
@@ -112,16 +137,19 @@ class _Reader:
 
     def expressions(self, nodes: Iterable[ast.AST], is_guarded: bool, function: str) -> None:
         """Uses in expressions; `a if hasattr(torch, "_x") else b` and `hasattr(...) and ...` guard their parts."""
-        waiting = [(node, is_guarded) for node in nodes]
+        if is_guarded or not self.reads_attributes:
+            return
+        waiting = list(nodes)
         while waiting:
-            node, guarded = waiting.pop()
+            node = waiting.pop()
             if isinstance(node, ast.IfExp | ast.BoolOp):
                 tests = [node.test] if isinstance(node, ast.IfExp) else node.values[:-1]
-                guarded = guarded or self._guards_any(tests)
+                if self._guards_any(tests):
+                    continue
             elif isinstance(node, ast.Attribute) and (name := self.torch_name(node)):
-                self.note(name, node.lineno, guarded, function)
+                self.note(name, node.lineno, False, function)
                 continue
-            waiting += [(child, guarded) for child in ast.iter_child_nodes(node)]
+            waiting += _children(node)
 
     def torch_name(self, node: ast.Attribute) -> str:
         """`torch.nn.utils._x` for an attribute of torch however it was imported; "" for others."""
@@ -152,7 +180,7 @@ class _Reader:
                 return True
             if isinstance(node, ast.Name | ast.Attribute):
                 written = dotted_name(node)
-                if written in self.flags or _VERSION.search(written):
+                if written in self.flags or _is_version(written):
                     return True
         return False
 
@@ -161,6 +189,25 @@ class _Reader:
         if isinstance(node, ast.If):
             return bool(node.body) and isinstance(node.body[-1], _FLOW_ENDS) and self._guards(node.test)
         return isinstance(node, ast.Assert) and self._guards(node.test)
+
+
+def _children(node: ast.AST, left_out: tuple[str, ...] = ()) -> list[ast.AST]:
+    """The nodes directly inside one that may hold code, those of some fields left out."""
+    found: list[ast.AST] = []
+    for name in FIELDS.get(type(node), ()):
+        value = getattr(node, name)
+        if name in left_out or value is None:
+            continue
+        if type(value) is list:
+            found += value
+        else:
+            found.append(value)
+    return found
+
+
+@functools.lru_cache(maxsize=100_000)
+def _is_version(written: str) -> bool:
+    return _VERSION.search(written) is not None
 
 
 def private_part(name: str) -> str:

@@ -49,6 +49,7 @@ def facts_of(source: SourceFile, module: Module) -> ModuleFacts | SourceProblem:
     try:
         imports = tuple(_imports(module, source.path.name == "__init__.py"))
         exports, is_open = _exports(module)
+        references, calls = collect_references(module.tree, frozenset(item.local for item in imports))
         return ModuleFacts(
             source=source,
             name=module.name,
@@ -57,9 +58,9 @@ def facts_of(source: SourceFile, module: Module) -> ModuleFacts | SourceProblem:
             imports=imports,
             exports=exports,
             is_open=is_open,
-            references=collect_references(module.tree, frozenset(item.local for item in imports)),
+            references=references,
             bound=frozenset(_bound(module.tree)),
-            signatures=tuple(signatures_of(module)),
+            signatures=tuple(signatures_of(module, calls)),
         )
     except RecursionError:
         return SourceProblem(source.name, 1, "nested too deeply to be followed")

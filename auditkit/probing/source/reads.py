@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -42,7 +43,7 @@ class Loop:
     """
 
     line: int
-    over: str
+    over: ast.expr | None
     is_over_tensors: bool
     names: frozenset[str] = frozenset()
 

@@ -17,6 +17,10 @@ _KEY_METHODS = frozenset(("get", "pop", "setdefault"))
 _WITH_KEYS = frozenset((ast.Dict, ast.Subscript, ast.Compare, ast.Call))
 
 
+Calls = dict[FunctionNode, list[ast.Call]]
+"""The calls in the body of each function and method that others can name."""
+
+
 class _Collected:
     def __init__(self, imported: frozenset[str]) -> None:
         self.imported = imported
@@ -25,6 +29,8 @@ class _Collected:
         self.own: set[str] = set()
         self.dotted: set[str] = set()
         self.strings: set[str] = set()
+        self.calls: list[ast.Call] = []
+        self.calls_of: Calls = {}
 
     def add(self, other: _Collected, own_name: str) -> None:
         """Take over what a definition uses, its own name left out."""
@@ -33,19 +39,21 @@ class _Collected:
         self.attributes |= other.attributes
         self.dotted |= other.dotted
         self.strings |= other.strings
+        self.calls_of |= other.calls_of
 
 
-def collect_references(tree: ast.Module, imported: frozenset[str]) -> References:
-    """Everything that `tree` refers to; `imported` are the local names that its imports bind."""
+def collect_references(tree: ast.Module, imported: frozenset[str]) -> tuple[References, Calls]:
+    """Everything that `tree` refers to, and its calls; `imported` are the local names that its imports bind."""
     found = _Collected(imported)
     _collect_body(tree.body, found)
-    return References(
+    references = References(
         frozenset(found.names),
         frozenset(found.attributes),
         frozenset(found.own),
         frozenset(found.dotted),
         frozenset(found.strings),
     )
+    return references, found.calls_of
 
 
 def _collect_body(body: Iterable[ast.stmt], found: _Collected) -> None:
@@ -54,7 +62,10 @@ def _collect_body(body: Iterable[ast.stmt], found: _Collected) -> None:
     for statement in body:
         if isinstance(statement, FunctionNode):
             inner = _Collected(found.imported)
-            _walk([statement], inner)
+            _walk(_header(statement), inner)
+            inner.calls.clear()
+            _walk(statement.body, inner)
+            inner.calls_of[statement] = inner.calls
             found.add(inner, statement.name)
         elif isinstance(statement, ast.ClassDef):
             inner = _Collected(found.imported)
@@ -67,6 +78,12 @@ def _collect_body(body: Iterable[ast.stmt], found: _Collected) -> None:
         elif not _sets_exports(statement):
             rest.append(statement)
     _walk(rest, found)
+
+
+def _header(function: FunctionNode) -> list[ast.AST]:
+    """What stands before a function's body."""
+    returns = [] if function.returns is None else [function.returns]
+    return [*function.decorator_list, function.args, *returns, *getattr(function, "type_params", ())]
 
 
 def _inner(statement: ast.If | ast.Try) -> list[ast.stmt]:
@@ -118,6 +135,8 @@ def _walk(roots: Iterable[ast.AST], found: _Collected) -> None:
                     waiting += child
                 elif child is not None:
                     waiting.append(child)
+            if kind is ast.Call:
+                found.calls.append(node)  # type: ignore[arg-type]
             if kind in _WITH_KEYS:
                 waiting[before:] = _without_keys(node, waiting[before:])
 

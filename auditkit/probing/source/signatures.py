@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from auditkit.probing.discovery.source_index import Class, Function, Module, dotted_name
 from auditkit.probing.source.facts import Forward, Signature
-from auditkit.probing.source.walking import walk
+from auditkit.probing.source.references import Calls
 
 
-def signatures_of(module: Module) -> Iterator[Signature]:
+def signatures_of(module: Module, calls: Calls) -> Iterator[Signature]:
     """The functions, methods and dataclasses of a module with a literal number as a default."""
     functions = [*module.functions.values()]
     for owner in module.classes.values():
@@ -19,12 +19,12 @@ def signatures_of(module: Module) -> Iterator[Signature]:
         if signature is not None:
             yield signature
     for function in functions:
-        signature = _of_function(function)
+        signature = _of_function(function, calls.get(function.node, ()))
         if signature is not None:
             yield signature
 
 
-def _of_function(function: Function) -> Signature | None:
+def _of_function(function: Function, calls: Iterable[ast.Call]) -> Signature | None:
     if function.decorators & {"overload", "abstractmethod"}:
         return None
     defaults = tuple(
@@ -35,7 +35,7 @@ def _of_function(function: Function) -> Signature | None:
     if not defaults:
         return None
     owner = function.owner.qualified_name if function.owner is not None else ""
-    forwards = tuple(_forwards(function, {name for name, _, _ in defaults}))
+    forwards = tuple(_forwards(calls, {name for name, _, _ in defaults}))
     return Signature(function.qualified_name, function.name, owner, function.node.lineno, defaults, forwards)
 
 
@@ -67,10 +67,8 @@ def literal_number(node: ast.expr) -> float | None:
     return None
 
 
-def _forwards(function: Function, parameters: set[str]) -> Iterator[Forward]:
-    for node in walk(function.node.body):
-        if not isinstance(node, ast.Call):
-            continue
+def _forwards(calls: Iterable[ast.Call], parameters: set[str]) -> Iterator[Forward]:
+    for node in calls:
         callee = dotted_name(node.func)
         if not callee:
             continue

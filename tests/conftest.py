@@ -35,6 +35,11 @@ def _hear_ctrl_c() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest first: most of a run would otherwise wait for the bundled audit at its end."""
+    items.sort(key=lambda item: item.path.name != "test_readme.py")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="Rewrite golden files instead of comparing.")
 

@@ -187,6 +187,17 @@ def test_tickets_are_valid(audited: dict[str, Any], tmp_path: Path) -> None:
     assert shown["tickets"][0]["text"].startswith("# Finding Ticket: ")
 
 
+def test_lint_is_valid(tmp_path: Path) -> None:
+    """Findings of a page and of a file that is none, and what --fix changed."""
+    put(tmp_path, "batch7/B7-PT-01.md", ticket_text("B7-PT-01", status="`Wont fix`"))
+    put(tmp_path, "batch7/B7-PT-02.md", b"# Finding Ticket: caf\xe9\n")
+    ended = auditkit("ticket", "lint", "--tickets", tmp_path, "--fix", "--json")
+    document = document_of("lint", ended)
+    assert (ended.code, document["summary"]["tickets"], document["summary"]["broken"]) == (2, 1, 1)
+    assert [change["rule"] for change in document["changes"]] == ["TK011", "TK042"]
+    assert {"TK000", "TK006", "TK060"} <= {finding["rule"] for finding in document["findings"]}
+
+
 def test_probes_are_valid() -> None:
     listed = document_of("probes", auditkit("probe", "list", "--json"))["probes"]
     assert {probe["id"] for probe in listed} == {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from auditkit import __version__
@@ -21,6 +21,7 @@ from auditkit.rules.lint.rule import Level, LintContext, LintSettings, Rule, Sou
 from auditkit.rules.lint.unreadable import UNREADABLE
 from auditkit.store.config import Config, find_config, read_config
 from auditkit.store.document import BrokenFileError, Document
+from auditkit.store.judged import ticket_digest
 from auditkit.store.pages import page_of
 from auditkit.store.reader import ticket_of
 from auditkit.store.repository import Entry, Repository
@@ -36,8 +37,9 @@ LEVELS = tuple(level.value for level in Level)
 class LintRequest:
     """What to lint: `paths` are files, folders and ids; `tickets` the folder of ids and of no path at all.
 
-    `select` and `ignore` are ids of rules or their beginnings; without `select` the configuration's. `checkout`
-    is `DIR` or `DIR@REV`, without one the configuration's. With `fix` files are changed.
+    `select` and `ignore` are ids of rules or their beginnings; `select` replaces what the configuration selects
+    and ignores, `ignore` adds to it. `checkout` is `DIR` or `DIR@REV`, without one the configuration's. With
+    `fix` files are changed.
     """
 
     paths: Sequence[str] = ()
@@ -76,25 +78,38 @@ class LintReport:
         }
 
 
+@dataclass(frozen=True)
+class _Task:
+    """What every folder of a request is linted with."""
+
+    request: LintRequest
+    config: Config
+    rules: Sequence[Rule]
+    checkout: Path | None
+    tree: SourceTree | None
+
+    def settings_of(self, folder: Path) -> LintSettings:
+        return lint_settings(self.config, folder, self.checkout)
+
+
 def lint(request: LintRequest) -> LintReport:
     """Lint what `request` names.
 
     Raises BadInputError for unknown rules, paths that are not there and a wrong configuration, and
     StoreConflictError where a fix cannot be written.
     """
+    if request.tickets is not None and not request.tickets.is_dir():
+        raise BadInputError(f"no tickets folder: {request.tickets}", "name the folder: --tickets DIR")
     config = _read_config(request.config)
     rules = _select(request, config)
     checkout = request.checkout or config.checkout
     spec = parse_checkout(checkout) if checkout else None
-    reports = []
     with contextlib.ExitStack() as stack:
         tree = open_source_tree(spec.directory, spec.revision) if spec else None
         if tree is not None:
             stack.callback(tree.close)
-        folders = lint_settings(config, request.tickets or Path(), spec.directory if spec else None).folders
-        for scope in find_scopes(request.paths, request.tickets, folders):
-            settings = lint_settings(config, scope.folder, spec.directory if spec else None)
-            reports.append(_lint_folder(scope, settings, tree, rules, config, request.fix))
+        task = _Task(request, config, rules, spec.directory if spec else None, tree)
+        reports = [_lint_folder(scope, task) for scope in _scopes(task)]
     return LintReport(
         tuple(sorted(finding for report in reports for finding in report.findings)),
         tuple(change for report in reports for change in report.changes),
@@ -124,26 +139,46 @@ def _select(request: LintRequest, config: Config) -> tuple[Rule, ...]:
             near = nearest_names(name.upper(), all_rules())
             hint = f"did you mean {', '.join(near)}?" if near else "docs/lint/README.md lists them"
             raise BadInputError(f"no rule is named '{name}'", hint)
-    return select_rules(request.select or config.lint.select, (*config.lint.ignore, *request.ignore))
+    if request.select:
+        return select_rules(request.select, request.ignore)
+    return select_rules(config.lint.select, (*config.lint.ignore, *request.ignore))
 
 
-def _lint_folder(
-    scope: Scope, settings: LintSettings, tree: SourceTree | None, rules: Sequence[Rule], config: Config, fix: bool
-) -> LintReport:
-    repository = Repository(scope.folder)
+def _scopes(task: _Task) -> list[Scope]:
+    tickets = task.request.tickets
+    return find_scopes(task.request.paths, tickets, task.settings_of(tickets or Path()).folders)
+
+
+def _lint_folder(scope: Scope, task: _Task) -> LintReport:
+    repository, settings = Repository(scope.folder), task.settings_of(scope.folder)
     changes: tuple[LintChange, ...] = ()
-    if fix:
+    if task.request.fix:
         entries = [read for read in _read_all(repository, scope) if isinstance(read, Entry) and scope.holds(read.file)]
-        changes = fix_entries(repository, entries, settings, {rule.id for rule in rules})
+        changes = fix_entries(repository, entries, settings, {rule.id for rule in task.rules})
         scope = _after(scope, changes)
     reads = list(_read_all(repository, scope))
     pages = [(read.file, page_of(read.document, read.ticket)) for read in reads if isinstance(read, Entry)]
-    context = LintContext(settings, _by_id(page for _, page in pages), _other_pages(repository, reads), tree)
+    context = LintContext(
+        settings,
+        pages=_by_id(page for _, page in pages),
+        reports=_other_pages(repository, reads),
+        tree=task.tree,
+        folder=_as_seen_from(task.checkout, scope.folder),
+        digests=_digests(reads),
+    )
     chosen = [(str(file), page) for file, page in pages if scope.holds(file)]
     broken = [read for read in reads if isinstance(read, BrokenTicket) and scope.holds(scope.folder / read.path)]
-    found = check_pages(chosen, context, rules, config.lint.levels)
+    found = check_pages(chosen, context, task.rules, task.config.lint.levels)
     found += [_unreadable(scope.folder, read) for read in broken]
     return LintReport(tuple(found), changes, len(chosen), len(broken))
+
+
+def _as_seen_from(checkout: Path | None, folder: Path) -> str:
+    """The path of the tickets folder in the checkout, "" where it lies elsewhere."""
+    if checkout is None or not folder.resolve().is_relative_to(checkout.resolve()):
+        return ""
+    relative = folder.resolve().relative_to(checkout.resolve()).as_posix()
+    return "" if relative == "." else relative
 
 
 def _read_all(repository: Repository, scope: Scope) -> Iterator[Entry | BrokenTicket]:
@@ -162,6 +197,16 @@ def _read_as_ticket(file: Path, folder: Path) -> Entry | BrokenTicket:
         return Entry(file, document, ticket_of(document))
     except BrokenFileError as error:
         return error.broken
+
+
+def _digests(reads: Sequence[Entry | BrokenTicket]) -> dict[PurePath, str]:
+    """What a review would judge now, of the tickets whose reviews say what they judged."""
+    entries = (read for read in reads if isinstance(read, Entry))
+    return {
+        entry.ticket.path: ticket_digest(entry.document)
+        for entry in entries
+        if any(review.judged for review in entry.ticket.reviews)
+    }
 
 
 def _by_id(pages: Iterator[Page]) -> dict[TicketId, list[Page]]:

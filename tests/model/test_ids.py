@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from auditkit.model.ids import (
+    AGENT_NAMES,
     agent_code,
     agent_name,
     format_ticket_id,
     id_parts,
+    is_agent_code,
     is_ticket_id,
     parse_ticket_id,
 )
@@ -50,3 +52,14 @@ def test_agents_have_a_code_and_a_name_in_any_spelling() -> None:
         "PT",
         "XY",
     ]
+
+
+def test_a_project_may_have_agents_of_its_own() -> None:
+    """Their codes and names are known wherever they are given."""
+    agents = {**AGENT_NAMES, "SEC": "security-team"}
+    assert [agent_code(text, agents) for text in ("security-team", "Security Team", "sec", "pt")] == [
+        "SEC", "SEC", "SEC", "PT",
+    ]  # fmt: skip
+    assert (agent_name("SEC", agents), agent_name("SEC")) == ("security-team", "sec")
+    assert agent_code("security-team") == "SECURITY-TEAM"
+    assert [is_agent_code(text) for text in ("SEC", "X2", "sec", "2X", "")] == [True, True, False, False, False]

@@ -1,4 +1,4 @@
-"""Rules about the form of cross-reviews: TK060 to TK066."""
+"""Rules about the form of cross-reviews, and whether they are out of date: TK058, TK060 to TK066."""
 
 from __future__ import annotations
 
@@ -6,9 +6,33 @@ from collections.abc import Iterator
 
 from auditkit.model.page import Page
 from auditkit.model.review import Review
+from auditkit.rules.code_digest import code_digest
 from auditkit.rules.lint.origin import read_date
 from auditkit.rules.lint.positions import at_text
 from auditkit.rules.lint.rule import Level, LintContext, Problem, rule
+from auditkit.rules.lint.source import locate
+from auditkit.rules.staleness import is_stale
+
+
+@rule("TK058", Level.WARN, "A review of what has changed since")
+def review_up_to_date(page: Page, context: LintContext) -> Iterator[Problem]:
+    """What a review of an unfinished ticket judged is what the ticket says now.
+
+    `auditkit ticket review` records a digest of the evidence, and of the code where it was looked at; with
+    `--checkout` both are compared, otherwise the evidence alone. Reviews without a digest are left out.
+    Why: The reviewer endorsed other numbers, or other code.
+    Bad: | **Judged** | 0123456789ab | above evidence that a later run has changed
+    Good: the same after a review of the new evidence
+    Mend: Ask the reviewer to look again: `auditkit ticket review --replace`.
+    """
+    digest, status = context.digests.get(page.ticket.path, ""), page.ticket.status
+    judging = [review for review in page.ticket.reviews if review.judged]
+    if not digest or not judging or (status is not None and status.is_finished):
+        return
+    code = _code_now(page, context)
+    for review in judging:
+        if is_stale(review, digest, code):
+            yield _at_verdict(page, review, "what this review judged has changed since")
 
 
 @rule("TK060", Level.WARN, "No cross-review")
@@ -116,6 +140,14 @@ def review_after_first_commit(page: Page, context: LintContext) -> Iterator[Prob
         date = read_date(review.date)
         if date and first and date < first:
             yield _at_verdict(page, review, f"reviewed {date}, before the first commit of the repository {first}")
+
+
+def _code_now(page: Page, context: LintContext) -> str:
+    """The digest of the code that the ticket cites, as it is in the checkout; "" without one."""
+    paths = (path for file in page.ticket.files if (path := locate(file, context)))
+    lines = (context.tree.lines(path) for path in paths if context.tree)
+    digests = (code_digest("\n".join(text), page.ticket.function, page.ticket.lines) for text in lines)
+    return next(filter(None, digests), "")
 
 
 def _at_verdict(page: Page, review: Review, message: str) -> Problem:

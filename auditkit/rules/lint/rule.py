@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import PurePath
 from typing import Any, Protocol, TypeVar
 
 from auditkit.model.ids import AGENT_NAMES, TicketId
@@ -90,7 +91,8 @@ class LintContext:
 
     `pages` are all pages by id (several where an id is in several files); `reports`
     the text of other Markdown pages of the folder by path; `tree` is None without a checkout. `folder` is
-    the tickets folder as seen from the checkout, "" where it lies elsewhere.
+    the tickets folder as seen from the checkout, "" where it lies elsewhere. `digests` are those of what a
+    review of a page would judge now, by the ticket's path.
     """
 
     settings: LintSettings
@@ -98,6 +100,7 @@ class LintContext:
     reports: Mapping[str, str] = field(default_factory=dict)
     tree: SourceTree | None = None
     folder: str = ""
+    digests: Mapping[PurePath, str] = field(default_factory=dict)
     _made: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def once(self, key: Hashable, make: Callable[[LintContext], _T]) -> _T:

@@ -6,11 +6,11 @@ docs/demo.md holds the audit's whole output.
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.bundled_audit import bundled_audit
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
@@ -37,14 +37,11 @@ def _without_what_differs(text: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+def demo() -> tuple[str, str]:
     """What `auditkit audit` prints in an empty folder, and the ticket that the README shows."""
-    folder = tmp_path_factory.mktemp("demo")
-    command = [sys.executable, "-m", "auditkit", "audit"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
-    assert (done.returncode, done.stderr) == (1, "")
-    ticket = (folder / "auditkit-demo" / "tickets" / "batch1" / f"{TICKET}.md").read_text(encoding="utf-8")
-    return done.stdout.rstrip("\n"), ticket.rstrip("\n")
+    audit = bundled_audit()
+    assert (audit.ended.code, audit.ended.stderr) == (1, "")
+    return audit.ended.stdout.rstrip("\n"), audit.tickets[TICKET].rstrip("\n")
 
 
 def test_the_page_shows_the_whole_output_of_the_bundled_audit(demo: tuple[str, str], request: pytest.FixtureRequest):

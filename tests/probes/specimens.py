@@ -7,6 +7,7 @@ from pathlib import Path
 
 from auditkit.model.target import Target
 from auditkit.probing.results import TargetRun
+from tests.bundled_audit import bundled_audit
 from tests.probes.in_process import Answer, ask_all
 from tests.probing_helpers import (
     ACCURACY,
@@ -131,9 +132,13 @@ def target_of(kind: str, function: str) -> Target:
 
 @functools.cache
 def audited(kind: str, function: str) -> TargetRun:
-    """All probes on one target in a real worker, once for all processes of a test run: about 10 s."""
+    """All probes on one target in a real worker: of the bundled audit, or, for a target of a family, 10 s."""
+    target = target_of(kind, function)
+    if function in MAIN[kind]:
+        results = [result for result in bundled_audit().run.results if result.target == target.call]
+        return TargetRun(results=[result for result in results if result.probe in PROBES])
     name = f"{kind}-{function}".replace(":", "-")
-    return once(name, lambda: run_probes(SPECIMEN, target_of(kind, function), PROBES))
+    return once(name, lambda: run_probes(SPECIMEN, target, PROBES))
 
 
 @functools.cache

@@ -125,3 +125,8 @@ def test_a_pin_to_one_release_guards_everything(file: str, requirement: str, pin
 def test_the_private_part_of_a_name() -> None:
     assert private_part("torch.nn.utils._x.y") == "torch.nn.utils._x"
     assert private_part("torch.__version__") == ""
+
+
+def test_a_long_comment_beside_torch_is_searched_at_once(tmp_path: Path) -> None:
+    """A search that tried every division of the comment would not end: 2 ** 200 of them."""
+    assert names(tmp_path, "import torch\n\n# torch " + "#" * 200 + " (" * 200 + "\nx = torch.ones(1)\n") == []

@@ -17,8 +17,9 @@ from auditkit.probing.discovery.source_index import Module, dotted_name
 from auditkit.probing.source.facts import Import
 from auditkit.probing.source.walking import FIELDS, walk
 
-# What may stand between the parts of `torch . _x`: white space, line ends, parentheses, comments.
-_GAP = rb"(?:[\s\\()]|#[^\r\n]*)*"
+# What may stand between the parts of `torch . _x`: white space, line ends, parentheses, comments. A comment
+# reaches to the end of its line: `torch ####` could be divided in 2 ** 4 ways otherwise, and each would be tried.
+_GAP = rb"(?:[\s\\()]|#[^\r\n]*[\r\n])*"
 
 _VERSION = re.compile(
     r"torch.*version|version.*torch|TORCH_(GE|GT|GREATER|LE|LESS|LT|VERSION|AT_LEAST|\d)", re.IGNORECASE

@@ -55,10 +55,10 @@ def likely_duplicate(page: Page, context: LintContext) -> Iterator[Problem]:
     """Two tickets name the same single file, share half the lines of the smaller one, and their titles
     share a third of their words. Found in the ticket that comes first by id.
 
-    Why: one defect is judged, mended and counted twice.
-    Bad: B3-CR-08 and B3-PT-11, both "Unused channels parameter", both open
-    Good: B3-PT-11 closed as `duplicate` of B3-CR-08
-    Mend: link the two, agree on one severity, close one as `duplicate`; or give them titles that differ.
+    Why: One defect is judged, mended and counted twice.
+    Bad: B3-CR-08 and B3-PT-11, both `cnn.py`, line 24, both "Unused channels parameter", both open
+    Good: B3-PT-11 with | **Status** | `duplicate` | and - B3-CR-08: duplicate finding
+    Mend: Link the two, agree on one severity, close one as `duplicate`; or give them titles that differ.
     """
     for pair in _pairs_of(page, context):
         if pair.is_duplicate:
@@ -73,10 +73,10 @@ def unlinked_overlap(page: Page, context: LintContext) -> Iterator[Problem]:
 
     Pairs that TK090 finds are left out. Found in the ticket that comes first by id.
 
-    Why: a mend of one changes the lines of the other, and two people may work on them at once.
-    Bad: `58, 139-145` and `139`, with no word of each other
-    Good: each lists the other as `related`
-    Mend: link them in Related Findings.
+    Why: A mend of one changes the lines of the other, and two people may work on them at once.
+    Bad: | **Line(s)** | `58, 139-145` | and, in another ticket, | **Line(s)** | `139` |
+    Good: The same, and each has the other in Related Findings
+    Mend: Link them in Related Findings.
     """
     for pair in _pairs_of(page, context):
         if pair.shared and not pair.is_duplicate and not pair.is_linked(context):
@@ -90,10 +90,10 @@ def similar_title(page: Page, context: LintContext) -> Iterator[Problem]:
 
     Found in the ticket that comes first by id.
 
-    Why: the same mistake in two places is often mended in one place only.
-    Bad: "Division by zero in mean" for `20` and "Division by zero in mean of squares" for `80`, both alone
-    Good: one ticket with both places, or two that list each other
-    Mend: link them, or merge them into one ticket with several ranges.
+    Why: The same mistake in two places is often mended in one place only.
+    Bad: "Division by zero in mean" for line 20 and "Division by zero in mean of squares" for line 80
+    Good: | **Line(s)** | `20`, `80` | in one ticket, or two that name each other
+    Mend: Link them, or merge them into one ticket with several ranges.
     """
     for pair in _pairs_of(page, context):
         if not pair.shared and pair.likeness >= _SIMILAR_TITLE:

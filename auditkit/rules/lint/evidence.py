@@ -33,10 +33,10 @@ def unmatched_evidence(page: Page, context: LintContext) -> Iterator[Problem]:
     lines or more that count. Blanks and comments are left out of the comparison, and so are lines with
     fewer than six characters or abbreviated with `...`.
 
-    Why: the ticket may be about code that is gone, or was never there.
-    Bad: code rewritten from memory
-    Good: the lines as the file has them, with `...` for what is left out
-    Mend: copy the lines from the file at the revision that the ticket speaks of; if they are gone, say so.
+    Why: The ticket may be about code that is gone, or was never there.
+    Bad: total = gather(everything) where the file says total = collect(parameters)
+    Good: total = collect(parameters)
+    Mend: Copy the lines from the file at the revision that the ticket speaks of; if they are gone, say so.
     """
     files = cited_files(page, context)
     for block in _evidence(page, files, context):
@@ -52,10 +52,10 @@ def moved_evidence(page: Page, context: LintContext) -> Iterator[Problem]:
     Counted are lines that the file holds once; none of them lies within three lines of a cited range. Only
     tickets with one file and a number in Line(s) are compared.
 
-    Why: a reader opens the wrong lines; after some edits nobody knows what was meant.
-    Bad: `167-180` for a function that now starts in line 197
-    Good: `197-204`
-    Mend: write the lines where the code is now.
+    Why: A reader opens the wrong lines; after some edits nobody knows what was meant.
+    Bad: | **Line(s)** | `167-180` | for a function that starts in line 197
+    Good: | **Line(s)** | `197-204` |
+    Mend: Write the lines where the code is now.
     """
     files, ranges = cited_files(page, context), page.ticket.lines
     if len(page.ticket.files) != 1 or len(files) != 1 or not ranges:
@@ -101,10 +101,10 @@ def unknown_commit(page: Page, context: LintContext) -> Iterator[Problem]:
 
     Without git, and in a shallow clone, the rule is silent.
 
-    Why: nobody can read what was done; the hash is a slip, or the commit was rewritten and is gone.
-    Bad: a hash from before a rebase
-    Good: the hash that `git log` shows for the fix
-    Mend: find the fix with `git log --grep` or `git log -S` and write its hash.
+    Why: Nobody can read what was done; the hash is a slip, or the commit was rewritten and is gone.
+    Bad: - `0123abc` - a hash from before a rebase
+    Good: - `89ef456` - the hash that `git log` shows for the fix
+    Mend: Find the fix with `git log --grep` or `git log -S` and write its hash.
     """
     for commit in _commits(page, context):
         if context.tree and not context.tree.has_commit(commit):
@@ -115,10 +115,10 @@ def unknown_commit(page: Page, context: LintContext) -> Iterator[Problem]:
 def unmerged_commit(page: Page, context: LintContext) -> Iterator[Problem]:
     """The resolution names a commit that the checked revision does not contain.
 
-    Why: the ticket counts as fixed, but this code does not have the fix, or no longer has it.
-    Bad: a commit of a branch that was never merged
-    Good: a commit that `git merge-base --is-ancestor COMMIT HEAD` accepts
-    Mend: merge the fix, or write the commit by which it came in (after a squash or a cherry-pick).
+    Why: The ticket counts as fixed, but this code does not have the fix, or no longer has it.
+    Bad: - `0123abc` - a commit of a branch that was never merged
+    Good: - `89ef456` - a commit that `git merge-base --is-ancestor 89ef456 HEAD` accepts
+    Mend: Merge the fix, or write the commit by which it came in (after a squash or a cherry-pick).
     """
     for commit in _commits(page, context):
         if context.tree and context.tree.has_commit(commit) and not context.tree.is_ancestor(commit):

@@ -26,10 +26,10 @@ def missing_file(page: Page, context: LintContext) -> Iterator[Problem]:
 
     The absolute path of the checkout in front of it is left out first (`prefix` in the configuration).
 
-    Why: nobody can open the place, and no rule can compare the evidence with it.
-    Bad: `src/pkg/colector.py`
-    Good: `src/pkg/collector.py`
-    Mend: write the path that the file has at the revision the ticket speaks of; after a rename, the new one.
+    Why: Nobody can open the place, and no rule can compare the evidence with it.
+    Bad: | **File(s)** | `src/pkg/colector.py` |
+    Good: | **File(s)** | `src/pkg/collector.py` |
+    Mend: Write the path that the file has at the revision the ticket speaks of; after a rename, the new one.
     """
     for path in page.ticket.files:
         if is_path(path) and locate(path, context) is None:
@@ -43,10 +43,10 @@ def line_beyond_end(page: Page, context: LintContext) -> Iterator[Problem]:
 
     A range that names no file is compared with the longest of those in File(s).
 
-    Why: the code has moved or the number is a slip; a reader finds nothing there.
-    Bad: `980-990` for a file of 640 lines
-    Good: `580-590`
-    Mend: look the code up again and write its lines.
+    Why: The code has moved or the number is a slip; a reader finds nothing there.
+    Bad: | **Line(s)** | `980-990` | where the file has 640 lines
+    Good: | **Line(s)** | `580-590` |
+    Mend: Look the code up again and write its lines.
     """
     files = cited_files(page, context)
     for span in page.ticket.lines:
@@ -73,10 +73,10 @@ def _is_same_file(path: str, named: str) -> bool:
 def reversed_range(page: Page, context: LintContext) -> Iterator[Problem]:
     """A range in the Line(s) row has a last line before its first one.
 
-    Why: it holds no line at all; one of the numbers is wrong.
-    Bad: `320-25`
-    Good: `320-325`
-    Mend: write both numbers in full, the smaller one first.
+    Why: It holds no line at all; one of the numbers is wrong.
+    Bad: | **Line(s)** | `320-25` |
+    Good: | **Line(s)** | `320-325` |
+    Mend: Write both numbers in full, the smaller one first.
     """
     for span in page.ticket.lines:
         if span.last < span.first:
@@ -89,10 +89,10 @@ def text_line_beyond_end(page: Page, context: LintContext) -> Iterator[Problem]:
 
     A bare file name means the file of that name in File(s); any other path must be in the tree.
 
-    Why: a reader follows such references; one that leads nowhere hides what was meant.
-    Bad: see `collector.py:980`, where the file has 640 lines
-    Good: see `collector.py:580`
-    Mend: look the code up again and write its line.
+    Why: A reader follows such references; one that leads nowhere hides what was meant.
+    Bad: See `collector.py:980`. (The file has 640 lines.)
+    Good: See `collector.py:580`.
+    Mend: Look the code up again and write its line.
     """
     if context.tree is None:
         return
@@ -125,10 +125,10 @@ def _body(page: Page, part: str) -> Iterator[tuple[int, str]]:
 def no_line_number(page: Page, context: LintContext) -> Iterator[Problem]:
     """The Line(s) row says in words where the code is, or nothing.
 
-    Why: without lines a ticket is compared with neither the source nor the other tickets of its file.
-    Bad: Multiple
-    Good: `320-325`, `410`
-    Mend: write the lines, the main place first; separate several with commas.
+    Why: Without lines a ticket is compared with neither the source nor the other tickets of its file.
+    Bad: | **Line(s)** | Multiple |
+    Good: | **Line(s)** | `320-325`, `410` |
+    Mend: Write the lines, the main place first; separate several with commas.
     """
     cell = page.place("Line(s)")
     if cell is not None and not page.ticket.lines:
@@ -141,10 +141,10 @@ def relative_path(page: Page, context: LintContext) -> Iterator[Problem]:
 
     Without a configured prefix the rule is silent.
 
-    Why: people and scripts that look for one form miss the tickets in the other.
-    Bad: `src/pkg/collector.py`
-    Good: `/home/me/project/src/pkg/collector.py`
-    Mend: put the checkout's path in front.
+    Why: People and scripts that look for one form miss the tickets in the other.
+    Bad: | **File(s)** | `src/pkg/collector.py` |
+    Good: | **File(s)** | `/home/me/project/src/pkg/collector.py` |
+    Mend: Put the checkout's path in front.
     """
     prefix = context.settings.prefix
     for path in page.ticket.files:
@@ -156,10 +156,10 @@ def relative_path(page: Page, context: LintContext) -> Iterator[Problem]:
 def no_path(page: Page, context: LintContext) -> Iterator[Problem]:
     """The File(s) row says in words which files are meant, or nothing.
 
-    Why: such a ticket is found by no search for a file, and no rule compares it with the source.
-    Bad: Multiple files
-    Good: `src/pkg/collector.py`, `src/pkg/report.py`
-    Mend: name at least the file where a mend would start.
+    Why: Such a ticket is found by no search for a file, and no rule compares it with the source.
+    Bad: | **File(s)** | Multiple files |
+    Good: | **File(s)** | `src/pkg/collector.py`, `src/pkg/report.py` |
+    Mend: Name at least the file where a mend would start.
     """
     cell = page.place("File(s)")
     if cell is not None and not any(is_path(path) for path in page.ticket.files):
@@ -170,10 +170,10 @@ def no_path(page: Page, context: LintContext) -> Iterator[Problem]:
 def unlisted_file(page: Page, context: LintContext) -> Iterator[Problem]:
     """The Line(s) row gives lines of a file that the File(s) row does not name.
 
-    Why: one of the two rows is wrong, or the ticket is about a file that no search by File(s) finds.
-    Bad: File(s) `src/pkg/a.py`, Line(s) b.py: `12`
-    Good: File(s) `src/pkg/a.py`, `src/pkg/b.py`, Line(s) b.py: `12`
-    Mend: add the file to File(s), or correct its name in Line(s).
+    Why: One of the two rows is wrong, or the ticket is about a file that no search by File(s) finds.
+    Bad: | **File(s)** | `src/pkg/a.py` | with | **Line(s)** | b.py: `12` |
+    Good: | **File(s)** | `src/pkg/a.py`, `src/pkg/b.py` | with | **Line(s)** | b.py: `12` |
+    Mend: Add the file to File(s), or correct its name in Line(s).
     """
     cell = page.place("Line(s)")
     if cell is None or not any(is_path(path) for path in page.ticket.files):
@@ -189,10 +189,10 @@ def missing_symbol(page: Page, context: LintContext) -> Iterator[Problem]:
 
     Arguments are left out, words outside code spans too.
 
-    Why: the code was renamed or moved, or the ticket was written from memory.
-    Bad: `Collector.gather()` where the file says `collect`
-    Good: `Collector.collect()`
-    Mend: write the name as the source has it at the revision that the ticket speaks of.
+    Why: The code was renamed or moved, or the ticket was written from memory.
+    Bad: | **Function/Class** | `Collector.gather()` | where the file says `collect`
+    Good: | **Function/Class** | `Collector.collect()` |
+    Mend: Write the name as the source has it at the revision that the ticket speaks of.
     """
     cell, files = page.place("Function/Class"), cited_files(page, context)
     if cell is None or not files:
@@ -219,10 +219,10 @@ def missing_text_path(page: Page, context: LintContext) -> Iterator[Problem]:
 
     The Location table is left to TK030. A test that is still to be written is found too.
 
-    Why: a reader looks for the file in vain; often it was renamed, or a promised test was never added.
-    Bad: add a case to `tests/test_colector.py`
-    Good: add a case to `tests/test_collector.py`
-    Mend: write the file's path, or say that it is to be made and leave the finding.
+    Why: A reader looks for the file in vain; often it was renamed, or a promised test was never added.
+    Bad: - `tests/test_colector.py` - add a case
+    Good: - `tests/test_collector.py` - add a case
+    Mend: Write the file's path, or say that it is to be made and leave the finding.
     """
     if context.tree is None:
         return

@@ -27,10 +27,10 @@ def missing_related(page: Page, context: LintContext) -> Iterator[Problem]:
 
     When only a part of a folder is linted, tickets of the other part count as missing.
 
-    Why: the reader cannot follow it, and a ticket blocked by it waits for ever.
-    Bad: `B7-PT-99`
-    Good: `B7-PT-09`
-    Mend: correct the id, or remove the entry if the ticket was never filed.
+    Why: The reader cannot follow it, and a ticket blocked by it waits for ever.
+    Bad: - B7-PT-99: overflow in the gradient sum
+    Good: - B7-PT-09: overflow in the gradient sum
+    Mend: Correct the id, or remove the entry if the ticket was never filed.
     """
     for relation in page.ticket.related:
         if relation.id and relation.id not in context.pages:
@@ -41,10 +41,10 @@ def missing_related(page: Page, context: LintContext) -> Iterator[Problem]:
 def related_to_itself(page: Page, context: LintContext) -> Iterator[Problem]:
     """An entry of Related Findings names the ticket that it stands in.
 
-    Why: another ticket was meant, and the link to it is lost.
-    Bad: `B7-PT-01` in B7-PT-01
-    Good: `B7-PT-02` in B7-PT-01
-    Mend: write the id that was meant, or remove the entry.
+    Why: Another ticket was meant, and the link to it is lost.
+    Bad: - B7-PT-01: overflow in the gradient sum, in B7-PT-01
+    Good: - B7-PT-02: overflow in the gradient sum, in B7-PT-01
+    Mend: Write the id that was meant, or remove the entry.
     """
     for relation in page.ticket.related:
         if relation.id == page.ticket.id:
@@ -58,9 +58,9 @@ def unknown_relation(page: Page, context: LintContext) -> Iterator[Problem]:
     A list without such a column has no relationship to get wrong.
 
     Why: `ticket next` cannot tell what waits for what.
-    Bad: `depends`
-    Good: `blocked-by`
-    Mend: write one of the four words; the rest belongs into the note.
+    Bad: | `B7-PT-02` | `depends` | Sums are changed there |
+    Good: | `B7-PT-02` | `blocked-by` | Sums are changed there |
+    Mend: Write one of the four words; the rest belongs into the note.
     """
     for relation in page.ticket.related:
         if relation.kind is None and (relation.form == "table" or relation.kind_written):
@@ -72,10 +72,10 @@ def unknown_relation(page: Page, context: LintContext) -> Iterator[Problem]:
 def no_link_back(page: Page, context: LintContext) -> Iterator[Problem]:
     """An entry of Related Findings names a ticket whose own Related Findings does not name this one.
 
-    Why: who reads the other ticket first does not learn of this one.
-    Bad: B7-PT-01 lists B7-CR-02, which lists nothing
-    Good: each lists the other
-    Mend: add the entry there, or `auditkit ticket link`.
+    Why: Who reads the other ticket first does not learn of this one.
+    Bad: - B7-CR-02: printing, in B7-PT-01; nothing in B7-CR-02
+    Good: - B7-CR-02: printing, in B7-PT-01; - B7-PT-01: sums, in B7-CR-02
+    Mend: Add the entry there, or `auditkit ticket link`.
     """
     for relation, others in _existing(page, context):
         if not any(back.id == page.ticket.id for other in others for back in other.ticket.related):
@@ -88,10 +88,10 @@ def duplicate_severity(page: Page, context: LintContext) -> Iterator[Problem]:
 
     A list entry whose note says "same issue" or "duplicate finding" counts as a duplicate.
 
-    Why: the same defect is taken up early or late, by which of the two a person opens.
-    Bad: P4 and P2
-    Good: P2 and P2
-    Mend: agree on one severity, and close one of the two as `duplicate`.
+    Why: The same defect is taken up early or late, by which of the two a person opens.
+    Bad: | `B7-CR-02` | `duplicate` | The same sum | in a P2, where B7-CR-02 is a P4
+    Good: | `B7-CR-02` | `duplicate` | The same sum | in a P2, where B7-CR-02 is a P2
+    Mend: Agree on one severity, and close one of the two as `duplicate`.
     """
     own = page.ticket.severity
     for relation, others in _duplicates(page, context):
@@ -104,10 +104,10 @@ def duplicate_severity(page: Page, context: LintContext) -> Iterator[Problem]:
 def open_duplicate(page: Page, context: LintContext) -> Iterator[Problem]:
     """The ticket says that it is a duplicate of a finished one, and is still open.
 
-    Why: somebody will look for a defect that is already mended or refused.
-    Bad: status `open`, duplicate of a `fixed` ticket
-    Good: status `duplicate`
-    Mend: close it as `duplicate`; if the defect is still there, reopen the other ticket.
+    Why: Somebody will look for a defect that is already mended or refused.
+    Bad: | **Status** | `open` | with | `B7-CR-02` | `duplicate` | | where B7-CR-02 is fixed
+    Good: | **Status** | `duplicate` | with | `B7-CR-02` | `duplicate` | |
+    Mend: Close it as `duplicate`; if the defect is still there, reopen the other ticket.
     """
     status = page.ticket.status
     for relation, others in _duplicates(page, context):
@@ -120,10 +120,10 @@ def open_duplicate(page: Page, context: LintContext) -> Iterator[Problem]:
 def entry_without_id(page: Page, context: LintContext) -> Iterator[Problem]:
     """An entry of Related Findings has no ticket id.
 
-    Why: a finding of a report is not a ticket; nobody can follow the entry.
+    Why: A finding of a report is not a ticket; nobody can follow the entry.
     Bad: - Duplicated in the review (P-4)
     Good: - B4-DRL-04: duplicated there
-    Mend: write the id of the ticket that was filed for it.
+    Mend: Write the id of the ticket that was filed for it.
     """
     for relation in page.ticket.related:
         if not relation.id:
@@ -136,10 +136,10 @@ def missing_mention(page: Page, context: LintContext) -> Iterator[Problem]:
 
     Ids that Related Findings lists are left to TK070. Only ids with an agent code of the project count.
 
-    Why: the reader cannot follow it.
-    Bad: see B7-PT-99
-    Good: see B7-PT-09
-    Mend: correct the id, or say what was meant without one.
+    Why: The reader cannot follow it.
+    Bad: This is the sum of B7-PT-99.
+    Good: This is the sum of B7-PT-09.
+    Mend: Correct the id, or say what was meant without one.
     """
     known = context.once("agent codes", _agent_codes)
     listed = {relation.id for relation in page.ticket.related}
@@ -203,10 +203,10 @@ def misplaced_note(page: Page, context: LintContext) -> Iterator[Problem]:
 
     Compared are the tickets of the same batch. This is a guess from words of four letters and more.
 
-    Why: an id is easily one off, and the wrong ticket is then linked.
-    Bad: B7-PT-11: overflow in the gradient sum, where B7-PT-12 is about that sum
-    Good: B7-PT-12: overflow in the gradient sum
-    Mend: open both tickets and write the id that is meant.
+    Why: An id is easily one off, and the wrong ticket is then linked.
+    Bad: - B7-PT-11: overflow in the gradient sum, where B7-PT-12 is about that sum
+    Good: - B7-PT-12: overflow in the gradient sum
+    Mend: Open both tickets and write the id that is meant.
     """
     batches = context.once("titles by batch", _titles_by_batch)
     titles = batches[id_parts(page.ticket.id)[0]]

@@ -24,10 +24,10 @@ def missing_report(page: Page, context: LintContext) -> Iterator[Problem]:
     Without a checkout only the tickets folder is looked at. Where one other file has the same name, the
     finding says where it is.
 
-    Why: nobody can read what the ticket was taken from.
-    Bad: `docs/temp/batch3-drl.md` after the report moved to `docs/bugs/`
-    Good: `docs/bugs/batch3-drl.md`
-    Mend: write the path that the report has now.
+    Why: Nobody can read what the ticket was taken from.
+    Bad: **Report file:** `docs/temp/batch3-drl.md`, after it moved to `docs/bugs`
+    Good: **Report file:** `docs/bugs/batch3-drl.md`
+    Mend: Write the path that the report has now.
     """
     for report in page.ticket.reports:
         if not _is_there(_plain(report, context), context):
@@ -42,10 +42,10 @@ def no_report(page: Page, context: LintContext) -> Iterator[Problem]:
 
     Tickets that auditkit filed need none: their evidence block is the report.
 
-    Why: the reasons and the surroundings of a finding stand in the report only.
-    Bad: an Appendix without `**Report file:**`
-    Good: `**Report file:** docs/bugs/batch3-drl.md`
-    Mend: add the line to the Appendix.
+    Why: The reasons and the surroundings of a finding stand in the report only.
+    Bad: ## Appendix without a line that names a report
+    Good: **Report file:** `docs/bugs/batch3-drl.md`
+    Mend: Add the line to the Appendix.
     """
     if not page.ticket.reports and not page.ticket.fingerprints:
         yield Problem("no report reference")
@@ -57,10 +57,10 @@ def foreign_report(page: Page, context: LintContext) -> Iterator[Problem]:
 
     A ticket that names its own report too may name others besides.
 
-    Why: either is a slip, and sign-off is asked of the wrong agent.
-    Bad: `batch3-drl.md` in B3-PT-04
-    Good: `batch3-pytorch.md` in B3-PT-04
-    Mend: correct the report's name; if the finding really was another agent's, say so in the Appendix.
+    Why: Either is a slip, and sign-off is asked of the wrong agent.
+    Bad: **Report file:** `docs/bugs/batch3-drl.md`, in B3-PT-04
+    Good: **Report file:** `docs/bugs/batch3-pytorch.md`, in B3-PT-04
+    Mend: Correct the report's name; if the finding really was another agent's, say so in the Appendix.
     """
     batch, code, _ = id_parts(page.ticket.id)
     named = [(report, _REPORT_NAME.fullmatch(PurePosixPath(report.file).name)) for report in page.ticket.reports]
@@ -77,10 +77,10 @@ def missing_section(page: Page, context: LintContext) -> Iterator[Problem]:
 
     Blanks, `*`, backticks and capitals make no difference. Where the report is not there, TK080 says so.
 
-    Why: the finding cannot be looked up in a report of many pages.
-    Bad: "P3 - Code Quality" where the report says "P3: Code quality"
-    Good: "P3: Code quality"
-    Mend: copy the heading from the report.
+    Why: The finding cannot be looked up in a report of many pages.
+    Bad: **Section:** "P3 - Code Quality", where the report says "P3: Code quality"
+    Good: **Section:** "P3: Code quality"
+    Mend: Copy the heading from the report.
     """
     for report in page.ticket.reports:
         text = _report_text(report, context)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -76,3 +78,97 @@ def test_where_one_of_several_writes_fails_the_others_are_undone(folder: Path) -
     after = contents(folder)
     assert after["batch7/B7-PT-01.md"] == before["batch7/B7-PT-01.md"]
     assert after["batch7/B7-PT-02.md"].endswith("theirs\n")
+
+
+REPORT = "# Report\n\nB7-PT-01, `B7-PT-01`, (B7-PT-01.md) but not B7-PT-011, XB7-PT-01 or B7-PT-01-a.\n"
+
+
+def test_a_number_changes_everywhere(folder: Path) -> None:
+    """File name, rows, mentions in tickets, reports and files that are broken; nothing else."""
+    put(folder, "report.md", REPORT)
+    put(folder, "batch7/B7-PT-05.md", "# Finding Ticket: broken, see B7-PT-01\n")
+    run(folder, "link", "B7-PT-02", "blocks", "B7-PT-01")
+    before = contents(folder)
+    result = run(folder, "renumber", "B7-PT-01", "--json")
+    document = json.loads(result.stdout)
+    assert (result.exit_code, document["old"], document["id"]) == (0, "B7-PT-01", "B7-PT-06")
+    assert document["path"] == str(folder / "batch7/B7-PT-06.md")
+    named = ("batch7/B7-PT-02.md", "batch7/B7-PT-05.md", "report.md")
+    assert sorted(document["references"]) == [str(folder / name) for name in named]
+    after = contents(folder)
+    assert after.pop("report.md") == REPORT.replace("B7-PT-01", "B7-PT-06", 3)
+    del before["report.md"]
+    moved = "B7-PT-01", "B7-PT-06"
+    assert after == {name.replace(*moved): text.replace(*moved) for name, text in before.items()}
+    assert run(folder, "renumber", "B7-PT-06", "B7-PT-01").exit_code == 0
+    assert contents(folder) == {**before, "report.md": REPORT}
+
+
+def test_another_batch_and_agent_change_their_rows_and_the_folder(folder: Path) -> None:
+    result = run(folder, "renumber", "B7-PT-01", "b8-drl-03")
+    assert result.stdout == f"B7-PT-01 -> B8-DRL-03: {folder}/batch8/B8-DRL-03.md\n"
+    assert not (folder / "batch7/B7-PT-01.md").exists()
+    ticket = Repository(folder).find("B8-DRL-03").ticket
+    assert (ticket.batch, ticket.agent) == (8, "drl")
+
+
+def test_of_two_files_with_one_id_the_named_one_changes(folder: Path) -> None:
+    put(folder, "fixed/B7-PT-01.md", ticket_text("B7-PT-01"))
+    put(folder, "report.md", REPORT)
+    assert run(folder, "renumber", "B7-PT-01").exit_code == 4
+    result = run(folder, "renumber", folder / "fixed/B7-PT-01.md")
+    assert (result.exit_code, "mentions elsewhere stay" in result.stdout) == (0, True)
+    assert (folder / "fixed/B7-PT-03.md").is_file()
+    assert (folder / "batch7/B7-PT-01.md").is_file()
+    assert (folder / "report.md").read_text() == REPORT
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["B7-PT-01", "B7-PT-02"], "B7-PT-02 is taken here"),
+        (["B7-PT-01", "B7-PT-01"], "B7-PT-01 is taken here"),
+        (["B7-PT-01", "seven"], "not a ticket id: 'seven'"),
+        (["B7-PT-09"], "no ticket B7-PT-09"),
+        (["nowhere.md"], "not a ticket id: 'nowhere.md'"),
+    ],
+)
+def test_a_number_that_cannot_be_is_refused(folder: Path, arguments: list[str], message: str) -> None:
+    before = contents(folder)
+    result = run(folder, "renumber", *arguments)
+    assert (result.exit_code, message in result.stderr) == (2, True)
+    assert contents(folder) == before
+
+
+def test_a_number_on_another_branch_is_taken(folder: Path) -> None:
+    def git(*arguments: str) -> None:
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments], cwd=folder, check=True)
+
+    git("init", "--quiet")
+    put(folder, "batch7/B7-PT-07.md", ticket_text("B7-PT-07"))
+    git("add", "batch7/B7-PT-07.md")
+    git("commit", "--quiet", "-m", "seven")
+    git("checkout", "--quiet", "--orphan", "other")
+    git("rm", "--quiet", "--cached", "batch7/B7-PT-07.md")
+    (folder / "batch7/B7-PT-07.md").unlink()
+    git("add", "batch7/B7-PT-02.md")
+    git("commit", "--quiet", "-m", "two")
+    result = run(folder, "renumber", "B7-PT-01", "B7-PT-07")
+    assert (result.exit_code, "B7-PT-07 is taken on a local branch" in result.stderr) == (2, True)
+    assert "the next free one: B7-PT-08" in result.stderr
+
+
+def test_where_a_mention_cannot_be_written_nothing_changes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(folder, "batch7/a.md", REPORT)
+    put(folder, "batch7/z.md", REPORT)
+    before = contents(folder)
+    replace = os.replace
+
+    def full_disk(source: str, target: Path) -> None:
+        if Path(target).name == "z.md":
+            raise OSError(28, "No space left on device", str(target))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", full_disk)
+    assert run(folder, "renumber", "B7-PT-01").exit_code == 4
+    assert contents(folder) == before

@@ -39,3 +39,32 @@ def link(
         say(f"{first} and {second}: nothing to change")
     else:
         say(f"{first} and {second}: not linked any more" if remove else f"{first} {wanted} {second}")
+
+
+@app.command(epilog="Example: auditkit ticket renumber B7-PT-01 B7-PT-12")
+@run_or_exit
+def renumber(
+    old: Annotated[str, typer.Argument(metavar="OLD", help="An id; a file where two tickets have one id.")],
+    new: Annotated[
+        str | None, typer.Argument(metavar="[NEW]", help="A free id.", show_default="the next free one")
+    ] = None,
+    tickets: TicketsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Give a ticket another id: its file, its rows, and every mention in the folder's Markdown files.
+
+    Where another file has the old id too, name the file that is meant; mentions in other files then stay.
+    """
+    from auditkit.workflows.renumber import renumber as give_number
+
+    done = give_number(open_repository(tickets), old, new)
+    if as_json:
+        files = [str(path) for path in done.references]
+        document = {"schema_version": 1, "old": done.old, "id": done.new, "path": str(done.path), "references": files}
+        say_json({**document, "shared": done.is_shared})
+        return
+    say(f"{done.old} -> {done.new}: {done.path}")
+    if done.is_shared:
+        say(f"another file is {done.old}, so mentions elsewhere stay")
+    for path in done.references:
+        say(f"also changed: {path}")

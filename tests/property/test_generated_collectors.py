@@ -1,9 +1,10 @@
 """500 random well-behaved collectors: none of the probes that look at their answers may reproduce.
 
 A cheap probe takes 10 to 90 ms of CPU for a case, all sixteen 0.3 s: each case is asked four of them by turns, so
-each sees 125. The others (0.4 to 5 s) see only the first few cases: `SHARES` says how many. Probes that need
-a GPU and probes of the source are not asked; a probe for memory, launches or reads is not asked of a case that pays
-for what the probe counts (`Case.costs`). Everything runs in this process, on one thread.
+each sees 125, half of them in the default run (the others are marked `slow`). The dear ones (0.4 to 5 s) see only
+the first few cases: `SHARES` says how many. Probes that need a GPU and probes of the source are not asked; a probe
+for memory, launches or reads is not asked of a case that pays for what the probe counts (`Case.costs`). Everything
+runs in this process, on one thread.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ from tests.probing_helpers import (
 from tests.property.generated import Case, make_case
 
 CASES = 500
+# 0.1 s of processor time a case.
+DEFAULT_CASES = 250
 CHEAP = (
     *(TWO_DEVICES, MIXED_DTYPES, OFF_DEVICE, EMPTY, GENERATOR, MISSING, NONCONTIGUOUS, SPARSE),
     *(NO_ELEMENTS, MUTATES, HEALTH, OVERFLOW, UNDERFLOW, RATIO, CLIPPING, ASYNC),
@@ -115,7 +118,9 @@ def probes_for(number: int) -> list[str]:
     return turn + [probe for probe, share in SHARES.items() if number < share]
 
 
-@pytest.mark.parametrize("first", range(0, CASES, 50))
+@pytest.mark.parametrize(
+    "first", [pytest.param(n, marks=[] if n < DEFAULT_CASES else pytest.mark.slow) for n in range(0, CASES, 50)]
+)
 def test_no_probe_reproduces_on_a_well_behaved_collector(first: int, tmp_path: Path) -> None:
     wrong: dict[str, dict[str, str]] = {}
     asked = 0

@@ -283,6 +283,28 @@ def test_a_note_that_fits_another_ticket_is_found() -> None:
         assert [message for _, message in problems] == messages
 
 
+def test_a_note_is_compared_with_every_title_that_can_fit() -> None:
+    """The index of word pairs finds the best title as a look at all of them does."""
+    words = ["alpha", "beta_", "gamma", "delta", "omega", "sigma", "kappa"]
+
+    def text(bits: int) -> str:
+        return " ".join(word for index, word in enumerate(words) if (bits >> index) & 1) or "nothing"
+
+    plain = {f"B7-PT-{number:03d}": text(number * 37 % 128) for number in range(1, 60)}
+    titles = [page(ticket_id, title=title) for ticket_id, title in plain.items()]
+    count = 0
+    for bits in range(128):
+        one = page("B7-CR-01", title="Other", related=f"- B7-PT-001: {text(bits)}")
+        got = found("TK078", one, context_of([one, *titles]))
+        note = set(text(bits).split())
+        shares = {t: len(note & set(w.split())) / len(set(w.split())) for t, w in plain.items()}
+        own = shares.pop("B7-PT-001")
+        fits = [s for t, s in shares.items() if len(note & set(plain[t].split())) >= 3 and s >= 0.6 and s - own >= 0.5]
+        assert [f"({max(fits):.2f} vs {own:.2f})" in message for _, message in got] == ([True] if fits else [])
+        count += bool(fits)
+    assert 0 < count < 128
+
+
 def report_page(file: str = "docs/bugs/batch7-pytorch.md", section: str = '"P1 - Correctness of sums"') -> Page:
     return page(appendix=f"**Report file:** `{file}`\n**Section:** {section}")
 

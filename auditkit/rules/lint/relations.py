@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -194,7 +195,7 @@ class _Titles:
 
     ids: Sequence[TicketId]
     words: Mapping[int, Words]
-    index: Mapping[str, Sequence[int]]
+    index: Mapping[tuple[str, ...], Sequence[int]]
 
 
 @rule("TK078", Level.INFO, "A related entry's note fits another ticket better")
@@ -228,12 +229,13 @@ def _titles_by_batch(context: LintContext) -> Mapping[int, _Titles]:
 
 def _titles(titles: Mapping[TicketId, str]) -> _Titles:
     words = {number: words_in(title) for number, title in enumerate(titles.values())}
-    return _Titles(list(titles), words, telling_words(words, _FITS))
+    return _Titles(list(titles), words, telling_words(words, _FITS, together=2))
 
 
 def _best_title(note: Words, titles: _Titles, without: set[TicketId | str]) -> tuple[float, str]:
     """The title of which a note holds the largest part, and that part; (0.0, "") for none."""
-    candidates = {number for word in note for number in titles.index.get(word, ())}
+    pairs = itertools.combinations(sorted(note), 2)
+    candidates = {number for pair in pairs for number in titles.index.get(pair, ())}
     fits = [
         (coverage(note, titles.words[number]), titles.ids[number])
         for number in candidates

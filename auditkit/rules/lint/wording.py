@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections import Counter
@@ -27,17 +28,19 @@ def coverage(text: Words, title: Words) -> float:
     return len(text & title) / len(title) if title else 0.0
 
 
-def telling_words(titles: Mapping[int, Words], share: float) -> Mapping[str, list[int]]:
-    """Which titles to compare with a text that holds one of these words.
+def telling_words(titles: Mapping[int, Words], share: float, together: int = 1) -> Mapping[tuple[str, ...], list[int]]:
+    """Which titles to compare with a text that holds these words, `together` of them, in alphabetical order.
 
-    Whoever shares `share` of a title's words must share one of its rarest few: with n words and k to share,
-    one of any n - k + 1. So common words gather no long lists.
+    Whoever shares `share` of a title's words shares some of its rarest: with n words and k to share, one of
+    any n - k + 1, two of any n - k + 2. So common words gather no long lists. Titles of which fewer than
+    `together` words are to be shared may be missed.
     """
     count = Counter(word for words in titles.values() for word in words)
-    index: dict[str, list[int]] = {}
+    index: dict[tuple[str, ...], list[int]] = {}
     for key, words in titles.items():
-        for word in _rarest(words, len(words) - math.ceil(share * len(words)) + 1, count):
-            index.setdefault(word, []).append(key)
+        rarest = _rarest(words, len(words) - math.ceil(share * len(words)) + together, count)
+        for part in itertools.combinations(sorted(rarest), together):
+            index.setdefault(part, []).append(key)
     return index
 
 

@@ -70,9 +70,9 @@ def audit(
     from auditkit.workflows.configuration import read_configuration
 
     named = checkout or checkout_option
-    arms, lowest = parse_choices(python, device, fail_on, batch, agent)
     demo = named is None and config is None
     configuration = read_configuration(config, specimen_dir() if demo else named)
+    arms, lowest = parse_choices(python, device, fail_on, batch, agent, configuration.agents)
     beside = configuration.path.parent if configuration.path else Path()
     where = named or configuration.checkout or str(specimen_dir() if demo else beside)
     request = AuditRequest(

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from auditkit.model.enums import Severity
     from auditkit.model.target import Target
     from auditkit.store.config import Config
@@ -77,20 +79,24 @@ def parse_choices(
     fail_on: str,
     batch: int | None,
     agent: str | None,
+    agents: Mapping[str, str],
 ) -> tuple[tuple[ArmRequest, ...], Severity]:
-    """The options that every run parses before anything is measured. Raises BadInputError."""
+    """The options that every run parses before anything is measured; `agents` are names by code.
+
+    Raises BadInputError.
+    """
     from auditkit.cli.common import choose
     from auditkit.model.enums import DeviceChoice, Severity
     from auditkit.workflows.matrix import arms_of
 
-    check_ticket_ids(batch, agent)
+    check_ticket_ids(batch, agent, agents)
     lowest = choose(Severity, fail_on.upper(), [severity.value for severity in Severity], "severity")
     known = [choice.value for choice in DeviceChoice]
     chosen = [choose(DeviceChoice, device, known, "device") for device in devices or ()]
     return arms_of(pythons or (), chosen), lowest
 
 
-def check_ticket_ids(batch: int | None, agent: str | None) -> None:
+def check_ticket_ids(batch: int | None, agent: str | None, agents: Mapping[str, str]) -> None:
     """Refuse a batch or an agent that makes no ticket id before anything is measured.
 
     Raises BadInputError.
@@ -99,7 +105,7 @@ def check_ticket_ids(batch: int | None, agent: str | None) -> None:
     from auditkit.model.ids import agent_code, format_ticket_id
 
     try:
-        format_ticket_id(batch or 1, agent_code(agent) if agent else "PT", 1)
+        format_ticket_id(batch or 1, agent_code(agent, agents) if agent else "PT", 1)
     except ValueError:
         wrong = f"--agent {agent}" if batch is None or batch < 10000 else f"--batch {batch}"
         raise BadInputError(f"{wrong}: makes no ticket id", "ids look like B7-PT-01") from None

@@ -125,8 +125,8 @@ def run_probes(
     from auditkit.workflows.audit import AuditRequest
     from auditkit.workflows.configuration import read_configuration
 
-    arms, lowest = parse_choices(python, device, fail_on, batch, agent)
     configuration = read_configuration(config, checkout or ".")
+    arms, lowest = parse_choices(python, device, fail_on, batch, agent, configuration.agents)
     beside = str(configuration.path.parent) if configuration.path else "."
     where = checkout or configuration.checkout or beside
     request = AuditRequest(

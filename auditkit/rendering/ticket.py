@@ -5,10 +5,10 @@ from __future__ import annotations
 import datetime
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
-from auditkit.model.ids import TicketId, agent_name, id_parts
+from auditkit.model.ids import AGENT_NAMES, TicketId, agent_name, id_parts
 from auditkit.model.measurement import Location
 from auditkit.model.probe import CATEGORIES
 from auditkit.model.run import BUNDLED, Finding
@@ -29,6 +29,7 @@ def ticket_of(
     ticket_id: TicketId,
     today: datetime.date,
     domain: str = "",
+    agents: Mapping[str, str] = AGENT_NAMES,
 ) -> Ticket:
     """What `render_ticket` with the same arguments will say, as a reader of tickets reads it."""
     leader = findings[0]
@@ -45,7 +46,7 @@ def ticket_of(
         status=Status.OPEN,
         status_written=Status.OPEN.value,
         batch=batch,
-        agent=agent_name(code),
+        agent=agent_name(code, agents),
         domains=(inert_line(domain),) if inert_line(domain) else (),
         assignee="",
         created=today.isoformat(),
@@ -68,19 +69,20 @@ def render_ticket(
     domain: str = "",
     command: str = "",
     related: Sequence[str] = (),
+    agents: Mapping[str, str] = AGENT_NAMES,
 ) -> bytes:
     """The whole file of a new ticket, in the look of `templates/ticket.md.j2`.
 
     `findings` have one cause; the first one, which is the worst, gives the title and the code of the
     recommended fix. `command` is what the user ran, for the appendix; `related` are lines such as
-    `B7-PT-02: same function`.
+    `B7-PT-02: same function`; `agents` are agents' names by code.
     """
     leader = findings[0]
     firsts = _one_of_each_probe(findings)
     targets = list(dict.fromkeys(finding.result.target for finding in findings))
     return render(
         "ticket.md.j2",
-        ticket=ticket_of(findings, ticket_id, today, domain),
+        ticket=ticket_of(findings, ticket_id, today, domain, agents),
         probe=leader.probe,
         result=leader.result,
         others=firsts[1:],

@@ -139,6 +139,7 @@ def _paperwork(request: AuditRequest, probes: Sequence[ProbeInfo]) -> Paperwork:
         command=request.command,
         asked_as={read_probe(Path(name)).id: name for name in request.probes if name.endswith(".py")},
         options=_config_words(request.config, spec.directory),
+        agents=request.config.agents,
     )
 
 

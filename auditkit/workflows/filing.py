@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from auditkit.errors import BadInputError
 from auditkit.model.enums import Outcome
-from auditkit.model.ids import TicketId, agent_code, id_parts
+from auditkit.model.ids import AGENT_NAMES, TicketId, agent_code, id_parts
 from auditkit.model.probe import ProbeInfo
 from auditkit.model.run import Finding, ProbeResult, Run
 from auditkit.model.target import Target
@@ -26,7 +26,8 @@ class Paperwork:
     """What new tickets say beside the finding: batch, agent (None: the probe's), and how it was asked.
 
     `source` is the checkout's directory without a revision, `command` what the user typed. `asked_as`
-    names the probes that were given as files, `options` are words that ask the same way again.
+    names the probes that were given as files, `options` are words that ask the same way again; `agents` are
+    agents' names by code.
     """
 
     probes: Mapping[str, ProbeInfo]
@@ -36,6 +37,7 @@ class Paperwork:
     command: str
     asked_as: Mapping[str, str] = field(default_factory=dict)
     options: tuple[str, ...] = ()
+    agents: Mapping[str, str] = field(default_factory=lambda: dict(AGENT_NAMES))
 
 
 def file_run(run: Run, repository: Repository, paperwork: Paperwork) -> Run:
@@ -134,12 +136,12 @@ def _case(group: Sequence[Finding], paperwork: Paperwork) -> Case:
 
     def create(ticket_id: TicketId, fingerprints: Sequence[str]) -> bytes:
         wanted = [finding for finding in group if finding.result.fingerprint in fingerprints]
-        return render_ticket(wanted, ticket_id, today, domain, paperwork.command)
+        return render_ticket(wanted, ticket_id, today, domain, paperwork.command, agents=paperwork.agents)
 
     return Case(
         filings=tuple(map(_filing, group)),
         batch=paperwork.batch,
-        agent=agent_code(paperwork.agent) if paperwork.agent else leader.probe.agent,
+        agent=agent_code(paperwork.agent, paperwork.agents) if paperwork.agent else leader.probe.agent,
         revision=leader.environment.revision,
         today=today,
         create=create,

@@ -14,7 +14,11 @@ import pytest
 from auditkit.errors import BadInputError, StoreConflictError
 from auditkit.model.enums import Severity
 from auditkit.model.ids import parse_ticket_id
+from auditkit.model.run import Run
 from auditkit.rendering.ticket import render_ticket
+from auditkit.store.config import read_config
+from auditkit.store.repository import Repository
+from auditkit.workflows.filing import Paperwork, file_run
 from auditkit.workflows.lint import LintReport, LintRequest, lint
 from auditkit.workflows.lint_settings import first_commit
 from tests.filing_helpers import corpus_folder, make_finding, put
@@ -211,6 +215,19 @@ def test_a_new_ticket_lacks_a_review_and_nothing_else(tmp_path: Path) -> None:
     finding = make_finding(severity=Severity.P1)
     put(tmp_path / "tickets", "batch7/B7-PT-01.md", render_ticket([finding], ticket_id, datetime.date.today(), "train"))
     assert found(lint_with(tmp_path / "tickets")) == [("TK060", "B7-PT-01.md")]
+
+
+def test_a_new_ticket_of_a_projects_own_agent_is_known(tmp_path: Path) -> None:
+    """Its id and its Agent row are what `agents` says, and what the filing job writes with these agents."""
+    yaml = "agents: {SEC: security}\n"
+    agents = read_config(put(tmp_path, "auditkit.yaml", yaml)).agents
+    finding = make_finding(severity=Severity.P1)
+    paperwork = Paperwork({finding.probe.id: finding.probe}, 7, "Security", ".", "", agents=agents)
+    run = Run("r", finding.environment, (finding.result,))
+    (filed,) = file_run(run, Repository(tmp_path / "tickets"), paperwork).results
+    assert filed.ticket == "B7-SEC-01"
+    assert found(lint_with(tmp_path / "tickets", yaml)) == [("TK060", "B7-SEC-01.md")]
+    assert {rule for rule, _ in found(lint_with(tmp_path / "tickets"))} == {"TK002", "TK012", "TK060"}
 
 
 @pytest.mark.skipif(CORPUS is None, reason="no folder of real tickets on this machine")

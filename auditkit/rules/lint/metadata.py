@@ -154,7 +154,7 @@ def batch(page: Page, context: LintContext) -> Iterator[Problem]:
 
 @rule("TK014", Level.ERROR, "The Agent differs from the one in the id")
 def agent_of_id(page: Page, context: LintContext) -> Iterator[Problem]:
-    """The Agent row names the agent whose code is in the ticket's id.
+    """The Agent row names the agent whose code is in the ticket's id; a code that nobody has is TK002's.
 
     Why: The one who filed a ticket is the one who has to sign it off.
     Bad: | **Ticket ID** | `B7-PT-01` | with | **Agent** | `drl` |
@@ -163,7 +163,8 @@ def agent_of_id(page: Page, context: LintContext) -> Iterator[Problem]:
     """
     cell = page.cell("Agent")
     code = id_parts(page.ticket.id)[1]
-    if cell is not None and cell.text and _code(cell.text, context.settings) != code:
+    is_known = code in context.settings.agents
+    if cell is not None and cell.text and is_known and _code(cell.text, context.settings) != code:
         yield at_cell(cell, f"agent '{cell.text}' differs from {page.ticket.id}")
 
 

@@ -169,7 +169,7 @@ def _lint_folder(scope: Scope, task: _Task) -> LintReport:
     chosen = [(str(file), page) for file, page in pages if scope.holds(file)]
     broken = [read for read in reads if isinstance(read, BrokenTicket) and scope.holds(scope.folder / read.path)]
     found = check_pages(chosen, context, task.rules, task.config.lint.levels)
-    found += [_unreadable(scope.folder, read) for read in broken]
+    found += [_unreadable(scope.folder, problem) for read in broken for problem in read.problems]
     return LintReport(tuple(found), changes, len(chosen), len(broken))
 
 
@@ -225,9 +225,9 @@ def _other_pages(repository: Repository, reads: Sequence[Entry | BrokenTicket]) 
     }
 
 
-def _unreadable(folder: Path, broken: BrokenTicket) -> LintFinding:
-    path = str(folder / broken.path)
-    return LintFinding(path, broken.line, broken.column, UNREADABLE, broken.message, Level.ERROR)
+def _unreadable(folder: Path, problem: BrokenTicket) -> LintFinding:
+    path = str(folder / problem.path)
+    return LintFinding(path, problem.line, problem.column, UNREADABLE, problem.message, Level.ERROR)
 
 
 def _after(scope: Scope, changes: Sequence[LintChange]) -> Scope:

@@ -87,6 +87,11 @@ def test_a_path_is_a_file_a_folder_or_an_id(folder: Path, monkeypatch: pytest.Mo
 def test_a_file_that_cannot_be_read_is_a_finding_whatever_is_selected(folder: Path) -> None:
     put(folder, "batch7/B7-PT-03.md", b"# Finding Ticket: caf\xe9\n")
     put(folder, "NOTES.md", "# Notes\n")
+    open_twice = 2 * "<!-- auditkit:evidence -->\n"
+    put(folder, "batch7/B7-PT-04.md", another(OPEN, "B7-PT-04") + open_twice)
+    several = lint_with(folder, select=["TK001"], paths=[str(folder / "batch7" / "B7-PT-04.md")])
+    assert (len({finding.message for finding in several.findings}), several.broken) == (2, 1)
+    (folder / "batch7" / "B7-PT-04.md").unlink()
     report = lint_with(folder, select=["TK001"])
     (finding,) = report.findings
     assert (finding.rule, finding.line, finding.column, finding.level) == ("TK000", 1, 22, "error")

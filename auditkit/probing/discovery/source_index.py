@@ -125,6 +125,8 @@ class Module:
     classes: dict[str, Class] = field(default_factory=dict)
     imports: dict[str, str] = field(default_factory=dict)
     """What a name in this module stands for: `package.module` or `package.module:name`."""
+    import_nodes: list[ast.Import | ast.ImportFrom] = field(default_factory=list)
+    """Its import statements at any depth, in the order of the file."""
 
 
 def source_files(root: Path) -> Iterator[Path]:
@@ -200,13 +202,16 @@ def _index(module: Module, is_package: bool) -> None:
             module.functions[node.name] = Function(module, node.name, node)
         elif isinstance(node, ast.ClassDef):
             _index_class(module, node, "")
-    for item in statements(module.tree.body):
+    module.import_nodes = [
+        item for item in statements(module.tree.body) if isinstance(item, ast.Import | ast.ImportFrom)
+    ]
+    for item in module.import_nodes:
         if isinstance(item, ast.Import):
             for alias in item.names:
                 module.imports[alias.asname or alias.name.partition(".")[0]] = (
                     alias.name if alias.asname else alias.name.partition(".")[0]
                 )
-        elif isinstance(item, ast.ImportFrom):
+        else:
             origin = absolute_origin(module.name, item, is_package)
             for alias in item.names:
                 module.imports[alias.asname or alias.name] = f"{origin}:{alias.name}"
@@ -232,14 +237,13 @@ def statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
         statement = waiting.pop()
         if isinstance(statement, ast.stmt):
             yield statement
-        blocks = [getattr(statement, name) for name in _BLOCKS.get(type(statement), ())]
-        for block in reversed(blocks):
-            waiting.extend(reversed(block))
+        for name in _BLOCKS.get(type(statement), ()):
+            waiting += getattr(statement, name)[::-1]
 
 
-# The lists of statements, handlers and cases in each node that has one.
+# The lists of statements, handlers and cases in each node that has one, the last of the file first.
 _BLOCKS: dict[type[ast.AST], tuple[str, ...]] = {
-    kind: tuple(name for name in ("body", "handlers", "orelse", "finalbody", "cases") if name in kind._fields)
+    kind: tuple(name for name in ("cases", "finalbody", "orelse", "handlers", "body") if name in kind._fields)
     for kind in (
         ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.For, ast.AsyncFor, ast.While, ast.If, ast.With,
         ast.AsyncWith, ast.Try, ast.TryStar, ast.Match, ast.ExceptHandler, ast.match_case,

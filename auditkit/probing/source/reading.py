@@ -16,7 +16,6 @@ from auditkit.probing.discovery.source_index import (
     dotted_name,
     module_name,
     parse_module,
-    statements,
     top_level,
 )
 from auditkit.probing.source.facts import Definition, Import, ModuleFacts
@@ -67,7 +66,7 @@ def facts_of(source: SourceFile, module: Module) -> ModuleFacts | SourceProblem:
 
 
 def _imports(module: Module, is_package: bool) -> Iterator[Import]:
-    for item in statements(module.tree.body):
+    for item in module.import_nodes:
         if isinstance(item, ast.Import):
             for alias in item.names:
                 top = alias.name.partition(".")[0]
@@ -75,7 +74,7 @@ def _imports(module: Module, is_package: bool) -> Iterator[Import]:
                 if not alias.asname and top != alias.name:
                     # `import package.module` binds `package`, and makes `package.module` loaded.
                     yield Import(alias.name, "", "", item.lineno)
-        elif isinstance(item, ast.ImportFrom):
+        else:
             origin = absolute_origin(module.name, item, is_package)
             for alias in item.names:
                 yield Import(origin, alias.name, alias.asname or alias.name, item.lineno)

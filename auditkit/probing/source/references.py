@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from auditkit.probing.discovery.source_index import FunctionNode
 from auditkit.probing.source.facts import References
@@ -14,8 +15,6 @@ _NAME_IN_TEXT = re.compile(r"[A-Za-z_]\w*(?:[.:][A-Za-z_]\w*)*")
 _LONGEST_NAME = 200
 # A key of a mapping is data: `stats["grad_norm"]` names no function `grad_norm`.
 _KEY_METHODS = frozenset(("get", "pop", "setdefault"))
-_WITH_KEYS = frozenset((ast.Dict, ast.Subscript, ast.Compare, ast.Call))
-
 
 Calls = dict[FunctionNode, list[ast.Call]]
 """The calls in the body of each function and method that others can name."""
@@ -135,10 +134,13 @@ def _walk(roots: Iterable[ast.AST], found: _Collected) -> None:
                     waiting += child
                 elif child is not None:
                     waiting.append(child)
+            keys = _KEYS_OF.get(kind)
+            if keys is not None:
+                texts = {id(key) for key in keys(node) if type(key) is ast.Constant}
+                if texts:
+                    waiting[before:] = [child for child in waiting[before:] if id(child) not in texts]
             if kind is ast.Call:
                 found.calls.append(node)  # type: ignore[arg-type]
-            if kind in _WITH_KEYS:
-                waiting[before:] = _without_keys(node, waiting[before:])
 
 
 def _attribute(node: ast.Attribute, found: _Collected) -> ast.AST:
@@ -170,17 +172,15 @@ def _imported_path(node: ast.Attribute, imported: frozenset[str]) -> str | None:
     return None
 
 
-def _without_keys(node: ast.AST, children: list[ast.AST]) -> list[ast.AST]:
-    """The children that are not text keys of a mapping."""
-    keys: list[ast.AST] = []
-    match node:
-        case ast.Dict(keys=listed):
-            keys = [key for key in listed if key is not None]
-        case ast.Subscript(slice=key):
-            keys = [key]
-        case ast.Compare(comparators=others):
-            keys = [node.left, *others]
-        case ast.Call(func=ast.Attribute(attr=name), args=[key, *_]) if name in _KEY_METHODS:
-            keys = [key]
-    texts = {id(key) for key in keys if isinstance(key, ast.Constant)}
-    return [child for child in children if id(child) not in texts] if texts else children
+def _keys_of_call(node: ast.Call) -> list[ast.expr]:
+    is_lookup = type(node.func) is ast.Attribute and node.func.attr in _KEY_METHODS
+    return node.args[:1] if is_lookup else []
+
+
+_KEYS_OF: dict[type[ast.AST], Callable[[Any], Iterable[ast.AST | None]]] = {
+    ast.Dict: lambda node: node.keys,
+    ast.Subscript: lambda node: (node.slice,),
+    ast.Compare: lambda node: (node.left, *node.comparators),
+    ast.Call: _keys_of_call,
+}
+"""For each kind of node what of it may be a text key of a mapping."""

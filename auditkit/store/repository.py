@@ -89,8 +89,8 @@ class Repository:
         if not is_ticket_id(text):
             raise BadInputError(f"not a ticket id: '{inert_line(text)}'", self._nearest(text))
         ticket_id = parse_ticket_id(text)
-        named = [file for file in self._files() if file.stem.upper() == ticket_id]
-        found = [read for file in named if (read := self._read(file)) is not None]
+        named = [file for file in self.files() if file.stem.upper() == ticket_id]
+        found = [read for file in named if (read := self.read(file)) is not None]
         if not found:
             found = [read for read in self._reads() if isinstance(read, Entry) and read.ticket.id == ticket_id]
         if not found:
@@ -198,13 +198,13 @@ class Repository:
             return Change(entry, self.save(entry, with_status(entry, new, reason, today)))
 
     def _reads(self) -> list[Entry | BrokenTicket]:
-        return [read for file in self._files() if (read := self._read(file)) is not None]
+        return [read for file in self.files() if (read := self.read(file)) is not None]
 
     def _mentions(self, broken: BrokenTicket, fingerprint: str) -> bool:
         file = self._path_of(broken)
         return file.is_file() and fingerprint.encode() in file.read_bytes()
 
-    def _files(self) -> list[Path]:
+    def files(self) -> list[Path]:
         """Every Markdown file below the folder, hidden folders and links to folders left out."""
         found: list[Path] = []
         for parent, folders, names in os.walk(self.folder, onerror=self._cannot_list):
@@ -217,7 +217,7 @@ class Repository:
             return
         raise BadInputError(f"cannot read the tickets folder {error.filename}: {error.strerror}") from error
 
-    def _read(self, file: Path) -> _Read:
+    def read(self, file: Path) -> _Read:
         """The file as a ticket, as a broken one, or None for another page; read again when it changed."""
         path = file.relative_to(self.folder)
         try:
@@ -239,7 +239,7 @@ class Repository:
 
     def _used_ids(self) -> frozenset[TicketId]:
         """Ids that a file is named by, whatever it holds, and ids that a ticket says it has."""
-        named = {parse_ticket_id(file.stem) for file in self._files() if is_ticket_id(file.stem)}
+        named = {parse_ticket_id(file.stem) for file in self.files() if is_ticket_id(file.stem)}
         return frozenset(named | {read.ticket.id for read in self._reads() if isinstance(read, Entry)})
 
     @cached_property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from auditkit.model.ids import TicketId, is_ticket_id, parse_ticket_id
@@ -20,9 +21,43 @@ def ids_on_branches(folder: Path) -> frozenset[TicketId]:
     in the working tree only.
     """
     branches = _git(folder, "for-each-ref", "--format=%(refname)", "refs/heads")
-    return frozenset(
-        ticket_id for branch in branches for ticket_id in _ids(_git(folder, "ls-tree", "-rz", "--name-only", branch))
-    )
+    return frozenset(ticket_id for branch in branches for ticket_id in _ids(_listed(folder, branch)))
+
+
+@dataclass(frozen=True)
+class BranchFile:
+    """A file named by a ticket id that a branch has added: the branch's name and the path below the folder."""
+
+    branch: str
+    path: str
+
+
+def added_on_branches(folder: Path) -> dict[TicketId, list[BranchFile]]:
+    """Files below `folder`, by the id that names them, that other local branches have added on their own.
+
+    Those are ids which a branch has and its common ancestor with HEAD has not. None outside git.
+    """
+    here = _git(folder, "symbolic-ref", "--quiet", "HEAD")
+    found: dict[TicketId, list[BranchFile]] = {}
+    for branch in _git(folder, "for-each-ref", "--format=%(refname)", "refs/heads"):
+        if branch in here:
+            continue
+        base = _git(folder, "merge-base", "HEAD", branch)
+        before = set(_ids(_listed(folder, base[0]))) if base else set()
+        for path in _listed(folder, branch):
+            for ticket_id in _ids([path]):
+                if ticket_id not in before:
+                    found.setdefault(ticket_id, []).append(BranchFile(branch.removeprefix("refs/heads/"), path))
+    return found
+
+
+def read_on_branch(folder: Path, file: BranchFile) -> bytes:
+    """What the file holds on its branch, b"" where it cannot be read."""
+    return _output(folder, "show", f"refs/heads/{file.branch}:./{file.path}")
+
+
+def _listed(folder: Path, revision: str) -> list[str]:
+    return _git(folder, "ls-tree", "-rz", "--name-only", revision)
 
 
 def _ids(paths: Iterable[str]) -> Iterable[TicketId]:
@@ -31,6 +66,11 @@ def _ids(paths: Iterable[str]) -> Iterable[TicketId]:
 
 
 def _git(folder: Path, *arguments: str) -> list[str]:
+    text = _output(folder, *arguments).decode("utf-8", "surrogateescape")
+    return [name for name in re.split("[\0\n]", text) if name]
+
+
+def _output(folder: Path, *arguments: str) -> bytes:
     # Imported here because reading tickets never needs it.
     import subprocess
 
@@ -46,5 +86,5 @@ def _git(folder: Path, *arguments: str) -> list[str]:
             stdin=subprocess.DEVNULL,
         )
     except (OSError, subprocess.SubprocessError):
-        return []
-    return [name for name in re.split("[\0\n]", done.stdout.decode("utf-8", "surrogateescape")) if name]
+        return b""
+    return done.stdout

@@ -19,11 +19,12 @@ from auditkit.rules.lint.catalog import all_rules, rules_named, select_rules
 from auditkit.rules.lint.check import LintFinding, check_pages
 from auditkit.rules.lint.rule import Level, LintContext, LintSettings, Rule, SourceTree
 from auditkit.rules.lint.unreadable import UNREADABLE
+from auditkit.store.branches import BranchFile, added_on_branches, read_on_branch
 from auditkit.store.config import Config, find_config, read_config
 from auditkit.store.document import BrokenFileError, Document
 from auditkit.store.judged import ticket_digest
 from auditkit.store.pages import page_of
-from auditkit.store.reader import ticket_of
+from auditkit.store.reader import read_ticket, ticket_of
 from auditkit.store.repository import Entry, Repository
 from auditkit.workflows.lint_fix import LintChange, fix_entries
 from auditkit.workflows.lint_scope import Scope, find_scopes
@@ -87,6 +88,10 @@ class _Task:
     rules: Sequence[Rule]
     checkout: Path | None
     tree: SourceTree | None
+
+    @property
+    def rule_ids(self) -> frozenset[str]:
+        return frozenset(rule.id for rule in self.rules)
 
     def settings_of(self, folder: Path) -> LintSettings:
         return lint_settings(self.config, folder, self.checkout)
@@ -154,7 +159,7 @@ def _lint_folder(scope: Scope, task: _Task) -> LintReport:
     changes: tuple[LintChange, ...] = ()
     if task.request.fix:
         entries = [read for read in _read_all(repository, scope) if isinstance(read, Entry) and scope.holds(read.file)]
-        changes = fix_entries(repository, entries, settings, {rule.id for rule in task.rules})
+        changes = fix_entries(repository, entries, settings, task.rule_ids)
         scope = _after(scope, changes)
     reads = list(_read_all(repository, scope))
     pages = [(read.file, page_of(read.document, read.ticket)) for read in reads if isinstance(read, Entry)]
@@ -165,6 +170,7 @@ def _lint_folder(scope: Scope, task: _Task) -> LintReport:
         tree=task.tree,
         folder=_as_seen_from(task.checkout, scope.folder),
         digests=_digests(reads),
+        branches=_taken_on_branches(scope.folder, [page for _, page in pages]) if "TK004" in task.rule_ids else {},
     )
     chosen = [(str(file), page) for file, page in pages if scope.holds(file)]
     broken = [read for read in reads if isinstance(read, BrokenTicket) and scope.holds(scope.folder / read.path)]
@@ -207,6 +213,23 @@ def _digests(reads: Sequence[Entry | BrokenTicket]) -> dict[PurePath, str]:
         for entry in entries
         if any(review.judged for review in entry.ticket.reviews)
     }
+
+
+def _taken_on_branches(folder: Path, pages: Sequence[Page]) -> dict[TicketId, list[str]]:
+    """The other local branches that have given the id of one of the pages to a ticket with another title."""
+    added = added_on_branches(folder)
+    return {
+        page.ticket.id: branches
+        for page in pages
+        if (branches := [file.branch for file in added.get(page.ticket.id, ()) if _is_other(folder, file, page)])
+    }
+
+
+def _is_other(folder: Path, file: BranchFile, page: Page) -> bool:
+    try:
+        return read_ticket(read_on_branch(folder, file), PurePath(file.path)).title != page.ticket.title
+    except BrokenFileError:
+        return True
 
 
 def _by_id(pages: Iterator[Page]) -> dict[TicketId, list[Page]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -112,14 +113,42 @@ def test_settings_come_from_the_configuration_then_the_template_then_git(folder:
     assert found(lint_with(folder, said, select=select)) == [("TK019", "B7-PT-01.md"), ("TK019", "B7-PT-02.md")]
 
 
+def git(where: Path, *words: str) -> None:
+    dates = {"GIT_AUTHOR_DATE": "2025-02-03T12:00:00", "GIT_COMMITTER_DATE": "2025-02-03T12:00:00"}
+    name = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    environment = {"PATH": os.environ["PATH"], **dates}
+    subprocess.run(["git", *name, *words], cwd=where, env=environment, check=True, capture_output=True)
+
+
+def test_an_id_that_two_branches_took_is_found(folder: Path) -> None:
+    """Also before it is committed; the same ticket on both, moved or not, is one ticket."""
+
+    def commit(*files: tuple[str, str]) -> None:
+        for name, text in files:
+            put(folder, name, text)
+        git(folder, "add", "-A", ".")
+        git(folder, "commit", "-qm", "tickets")
+
+    git(folder, "init", "-q", "-b", "main")
+    commit()
+    git(folder, "checkout", "-q", "-b", "theirs")
+    (folder / "batch7" / "B7-PT-01.md").unlink()
+    mine, same = another(OPEN, "B7-PT-03"), ("batch7/B7-PT-04.md", another(OPEN, "B7-PT-04"))
+    commit(("fixed/B7-PT-01.md", FIXED), ("batch7/B7-PT-03.md", mine.replace("another", "a third")), same)
+    git(folder, "checkout", "-q", "main")
+    put(folder, "batch7/B7-PT-03.md", mine)
+    put(folder, *same)
+    (finding,) = lint_with(folder, select=["TK004"]).findings
+    assert (Path(finding.path).name, finding.line, finding.column) == ("B7-PT-03.md", 7, 20)
+    assert finding.message == "B7-PT-03 is another ticket on the branch theirs"
+    git(folder, "checkout", "-q", "--orphan", "alone")
+    assert found(lint_with(folder, select=["TK004"])) == [("TK004", "B7-PT-03.md")]
+    git(folder, "branch", "-D", "theirs")
+    assert lint_with(folder, select=["TK004"]).findings == ()
+
+
 def test_the_first_commit_is_the_repositorys(tmp_path: Path) -> None:
     """Not that of a clone which is cut short: its oldest commit is no first one."""
-
-    def git(where: Path, *words: str) -> None:
-        dates = {"GIT_AUTHOR_DATE": "2025-02-03T12:00:00", "GIT_COMMITTER_DATE": "2025-02-03T12:00:00"}
-        name = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
-        subprocess.run(["git", *name, *words], cwd=where, env=dates, check=True, capture_output=True)
-
     whole = tmp_path / "whole"
     whole.mkdir()
     assert first_commit(whole) is None

@@ -72,15 +72,19 @@ def file_name(page: Page, context: LintContext) -> Iterator[Problem]:
 def one_file_for_each_id(page: Page, context: LintContext) -> Iterator[Problem]:
     """No other file has this ticket's id; there is one finding for each of the files.
 
+    Nor has another local branch given the id to another ticket since the two went apart: the merge would
+    bring two tickets with one id, or two texts in one file.
     Why: Nothing that names the id can say which ticket it means. Two branches that filed at once do this.
     Bad: batch7/B7-PT-01.md and fixed/B7-PT-01.md
     Good: fixed/B7-PT-01.md alone
-    Mend: Give all tickets but one a new id, or delete the copy that was left behind when the file moved.
+    Mend: `auditkit ticket renumber` gives one of them another id; a copy that was left behind is deleted.
     """
     others = [other.ticket.path for other in context.pages.get(page.ticket.id, ())]
     elsewhere = ", ".join(path.as_posix() for path in others if path != page.ticket.path)
     if elsewhere:
         yield at_row(page, "Ticket ID", f"{page.ticket.id} is also in {elsewhere}")
+    for branch in context.branches.get(page.ticket.id, ()):
+        yield at_row(page, "Ticket ID", f"{page.ticket.id} is another ticket on the branch {branch}")
 
 
 @rule("TK005", Level.ERROR, "A required metadata field is empty or absent")

@@ -92,7 +92,8 @@ class LintContext:
     `pages` are all pages by id (several where an id is in several files); `reports`
     the text of other Markdown pages of the folder by path; `tree` is None without a checkout. `folder` is
     the tickets folder as seen from the checkout, "" where it lies elsewhere. `digests` are those of what a
-    review of a page would judge now, by the ticket's path.
+    review of a page would judge now, by the ticket's path. `branches` are the other local branches that
+    have given a ticket's id to another ticket.
     """
 
     settings: LintSettings
@@ -101,6 +102,7 @@ class LintContext:
     tree: SourceTree | None = None
     folder: str = ""
     digests: Mapping[PurePath, str] = field(default_factory=dict)
+    branches: Mapping[TicketId, Sequence[str]] = field(default_factory=dict)
     _made: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def once(self, key: Hashable, make: Callable[[LintContext], _T]) -> _T:

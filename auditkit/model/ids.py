@@ -73,9 +73,9 @@ def agent_code(text: str, agents: Mapping[str, str] = AGENT_NAMES) -> str:
 
     `agents` are names by code: ours, or with a project's own ones.
     """
-    folded = _folded(text)
-    named = (code for code, name in agents.items() if folded in (_folded(code), _folded(name)))
-    return next(named, text.strip().upper())
+    written = text.strip().upper()
+    named = (code for code, name in agents.items() if code == written or _folded(name) == _folded(text))
+    return next(named, written)
 
 
 def _folded(text: str) -> str:

@@ -61,5 +61,5 @@ def test_a_project_may_have_agents_of_its_own() -> None:
         "SEC", "SEC", "SEC", "PT",
     ]  # fmt: skip
     assert (agent_name("SEC", agents), agent_name("SEC")) == ("security-team", "sec")
-    assert agent_code("security-team") == "SECURITY-TEAM"
+    assert [agent_code("security-team"), agent_code("P_T", agents)] == ["SECURITY-TEAM", "P_T"]
     assert [is_agent_code(text) for text in ("SEC", "X2", "sec", "2X", "")] == [True, True, False, False, False]

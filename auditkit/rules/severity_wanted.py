@@ -9,7 +9,7 @@ from auditkit.model.review import Review
 
 # `P3`, `P3/P4`, `P3 or P4`, `P2-P3`; `P4-6` is a step of some plan, and `P5` no severity.
 _ONE = r"P[0-4](?![\w]|-\d)"
-_LEVEL = rf"(?P<level>{_ONE}(?:\s*(?:/|-|–|\bor\b|\bto\b)\s*{_ONE})*)"
+_LEVEL = rf"(?P<level>{_ONE}(?:\s*(?:/|-|–|\bor\b|\bto\b)\s*{_ONE}){{0,3}})"
 _CHANGE = (
     r"(?:downgrad|upgrad|elevat|rais|lower|reduc|promot|demot|bump|increas|decreas|mov|chang|drop|escalat|adjust"
     r"|re-?rat|re-?classify|set)(?:e|es|ed|ing|s|ped|ping)?"

@@ -47,7 +47,9 @@ _PERCENT = re.compile(
     re.IGNORECASE,
 )
 _OPENED = re.compile(r"[\s\"'*]*\(~?")
-_HEADING_COUNT = re.compile(rf"{_LEVEL}.*(?:\((?P<number>{_NUMBER})\)|[-–—:]\s*(?P<none>none\b.*))\s*$", re.IGNORECASE)
+_HEADING_COUNT = re.compile(
+    rf"{_LEVEL}.{{0,200}}?(?:\((?P<number>{_NUMBER})\)|[-–—:]\s*(?P<none>none\b.{{0,80}}))\s*$", re.IGNORECASE
+)
 # List numbers, and what is said of the count rather than of the tickets.
 _LEAD = re.compile(r"^(?:\d+[.)]\s+)?(?:(?:and|an?|low|high|only|just|the)\s+)*", re.IGNORECASE)
 _ABOUT_TICKETS = re.compile(rf"{_NOUN}|{_LEVEL}", re.IGNORECASE)

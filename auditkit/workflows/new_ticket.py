@@ -1,0 +1,96 @@
+"""A new ticket: by hand, in the editor, or from a probe that reproduces a finding."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+from auditkit.errors import AuditkitError, BadInputError
+from auditkit.model.enums import Severity
+from auditkit.model.ids import TicketId, agent_code, format_ticket_id
+from auditkit.model.text import inert_line
+from auditkit.rendering.hand_ticket import Draft, render_draft
+from auditkit.store.config import Config, find_config, read_config
+from auditkit.store.document import BrokenFileError, Document
+from auditkit.store.reader import ticket_of
+from auditkit.store.repository import Entry, Repository
+from auditkit.workflows.editing import edit_text, keep
+
+DEFAULT_TICKETS = Path("tickets")
+_SKELETON = Draft("[Title]", Severity.P2, summary="[One line]", verification=["[How to see that it is fixed]"])
+
+
+def repository_of(tickets: Path | None) -> Repository:
+    """The folder that new tickets go to, which need not be there yet: the named, the configured, or `tickets`."""
+    folder = tickets or _config().tickets or DEFAULT_TICKETS
+    if folder.exists() and not folder.is_dir():
+        raise BadInputError(f"{folder} is no folder", "name the folder: --tickets DIR")
+    return Repository(folder)
+
+
+def new_ticket(repository: Repository, draft: Draft, batch: int | None, agent: str | None) -> Entry:
+    """Write the draft as a ticket with the next free id of the batch and agent, else the configuration's.
+
+    Raises BadInputError for a draft without a title, or where nobody is named as its agent.
+    """
+    if not inert_line(draft.title):
+        raise BadInputError("a ticket needs a title", '--title "..."')
+    number, code = _series(batch, agent)
+    agents = _config().agents
+    with repository.writing():
+        ticket_id = repository.next_id(number, code)
+        return repository.create(ticket_id, render_draft(draft, ticket_id, datetime.date.today(), agents))
+
+
+def new_ticket_in_editor(repository: Repository, batch: int | None, agent: str | None) -> Entry | None:
+    """Open an empty ticket in the user's editor and write what comes back; None where it was left as it is.
+
+    Raises BadInputError where the text is no ticket; it is then kept in a recovery file, which the
+    error's hint names.
+    """
+    number, code = _series(batch, agent)
+    ticket_id = repository.next_id(number, code)
+    skeleton = render_draft(_SKELETON, ticket_id, datetime.date.today(), _config().agents)
+    text = edit_text(skeleton, f"{ticket_id}.md")
+    if text == skeleton:
+        return None
+    try:
+        _check(text, ticket_id)
+        with repository.writing():
+            free = repository.next_id(number, code)
+            # Somebody may have taken the number while the editor was open.
+            return repository.create(free, text.replace(ticket_id.encode(), free.encode()))
+    except AuditkitError as error:
+        kept = keep(repository, f"{ticket_id}.md", text)
+        raise type(error)(error.message, f"your text is kept in {kept}") from error
+
+
+def _check(text: bytes, ticket_id: TicketId) -> None:
+    try:
+        ticket = ticket_of(Document.parse(text, Path(f"{ticket_id}.md")))
+    except BrokenFileError as error:
+        raise BadInputError(f"no ticket, so nothing was written:\n{error.broken.describe()}") from error
+    if ticket.id != ticket_id:
+        raise BadInputError(f"{ticket_id} became {ticket.id} in the editor; nothing was written")
+    if ticket.title in ("", _SKELETON.title):
+        raise BadInputError("the ticket still has no title; nothing was written")
+
+
+def _series(batch: int | None, agent: str | None) -> tuple[int, str]:
+    """Batch and agent code of new tickets. Raises BadInputError where they make no id."""
+    config = _config()
+    named = agent or config.agent
+    if named is None:
+        raise BadInputError("who reports it?", "--agent pytorch, codereview, drl or a code")
+    number = next(one for one in (batch, config.batch, 1) if one is not None)
+    code = agent_code(named, config.agents)
+    try:
+        format_ticket_id(number, code, 1)
+    except ValueError:
+        raise BadInputError(f"batch {number} and agent '{inert_line(named)}' make no ticket id", "B7-PT-01") from None
+    return number, code
+
+
+def _config() -> Config:
+    path = find_config(Path())
+    return read_config(path) if path else Config()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from auditkit.cli.main import app
+from auditkit.cli.application import app
 from tests.filing_helpers import put, ticket_text
 from tests.project_files import Ended, auditkit, run_program
 

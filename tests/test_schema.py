@@ -17,7 +17,7 @@ from tests.filing_helpers import put, ticket_text
 from tests.project_files import ROOT, Ended, auditkit
 
 SCHEMAS = ROOT / "docs" / "schema"
-NAMES = ("run", "tickets", "ticket_stats", "lint", "probes", "probe_new", "doctor", "init")
+NAMES = ("run", "tickets", "next", "ticket_stats", "lint", "probes", "probe_new", "doctor", "init")
 
 COLLECTORS = '''
 import torch
@@ -185,6 +185,12 @@ def test_tickets_are_valid(audited: dict[str, Any], tmp_path: Path) -> None:
     assert [broken["path"] for broken in listed["broken"]] == ["B7-PT-02.md"]
     shown = document_of("tickets", auditkit("ticket", "show", "B7-PT-01", "--tickets", tmp_path, "--json"))
     assert shown["tickets"][0]["text"].startswith("# Finding Ticket: ")
+
+
+def test_next_is_valid(tmp_path: Path) -> None:
+    put(tmp_path, "B7-PT-01.md", ticket_text("B7-PT-01", severity="`urgent`"))
+    chosen = document_of("next", auditkit("ticket", "next", "--tickets", tmp_path, "--json"))
+    assert [(ticket["id"], ticket["severity"]) for ticket in chosen["tickets"]] == [("B7-PT-01", None)]
 
 
 def test_lint_is_valid(tmp_path: Path) -> None:

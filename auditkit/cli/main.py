@@ -1,61 +1,21 @@
-"""The `auditkit` command: one Typer application, each command in the file of its name."""
+"""The `auditkit` command: three commands at once, all others through Typer."""
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated
-
-import typer
-
-from auditkit.cli import audit, doctor, init, probe, ticket
-from auditkit.cli.common import wants_colour
-
-app = typer.Typer(
-    name="auditkit",
-    help="Run probes against the gradient collectors of a PyTorch checkout, and track what reproduced.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=False,
-    # Boxes are for a terminal; a pipe gets plain text, and does not wait for Rich to load.
-    rich_markup_mode="rich" if wants_colour() else None,
-    epilog="Example: auditkit audit path/to/checkout@v1.2",
-)
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        from auditkit import __version__
-
-        typer.echo(f"auditkit {__version__}")
-        raise typer.Exit()
-
-
-@app.callback()
-def _options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
-    """Run probes against the gradient collectors of a PyTorch checkout, and track what reproduced."""
-
-
-app.command("audit", epilog=audit.EXAMPLE)(audit.audit)
-app.command("init", epilog=init.EXAMPLE)(init.init)
-app.add_typer(probe.app)
-app.add_typer(ticket.app)
-app.command("doctor", epilog=doctor.EXAMPLE)(doctor.doctor)
 
 
 def main() -> None:
     """Run the command line. A reader that has left (`| head -1`) changes no exit code."""
-    from auditkit.cli.common import complain, discard
-    from auditkit.errors import ExitCode
+    from auditkit.cli.output import complain, discard
 
     try:
-        app()
+        _run()
     except OSError as error:
         # Output that cannot be written (a full disk), or a file that no part of ours expected to fail.
         complain(f"error: {error.filename or 'the output'}: {error.strerror}")
+        from auditkit.errors import ExitCode
+
         raise SystemExit(int(ExitCode.BAD_INPUT)) from None
     finally:
         for stream in (sys.stdout, sys.stderr):
@@ -63,3 +23,14 @@ def main() -> None:
                 stream.flush()
             except OSError:
                 discard(stream)
+
+
+def _run() -> None:
+    from auditkit.cli.reading.at_once import run_at_once
+
+    code = run_at_once(sys.argv[1:])
+    if code is not None:
+        raise SystemExit(code)
+    from auditkit.cli.application import app
+
+    app()

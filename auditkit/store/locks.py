@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from auditkit.errors import StoreConflictError
+from auditkit.store.side_folder import SIDE_FOLDER, make_side_folder
 
-SIDE_FOLDER = ".auditkit"
 DEFAULT_TIMEOUT_S = 30.0
 _POLL_S = 0.005
 
@@ -54,10 +54,7 @@ def _acquire(path: Path, deadline: float, timeout_s: float) -> int:
 
 def _open(path: Path) -> int:
     try:
-        if not path.parent.is_dir():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            # The side folder keeps itself out of git, whatever the repository ignores.
-            (path.parent / ".gitignore").write_text("*\n", encoding="ascii")
+        make_side_folder(str(path.parent))
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
         raise StoreConflictError(

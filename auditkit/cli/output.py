@@ -1,0 +1,83 @@
+"""How text reaches the terminal or a pipe. Nothing here is slow to import: every command starts with it."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import IO
+
+    from auditkit.errors import AuditkitError
+
+INTERRUPTED = 130
+"""What a shell reports for a program that Ctrl-C ended."""
+
+
+def say(text: str) -> None:
+    """One text on stdout, inert and without markup: data for the user or for a pipe."""
+    _write(sys.stdout, text)
+
+
+def complain(text: str) -> None:
+    """One text on stderr, inert: talk, never data."""
+    _write(sys.stderr, text)
+
+
+def complain_of(error: AuditkitError) -> int:
+    """`error:` and `hint:` on stderr; the exit code that the error has."""
+    complain(f"error: {error.message}")
+    if error.hint:
+        complain(f"hint: {error.hint}")
+    return int(error.exit_code)
+
+
+def say_json(document: object) -> None:
+    """One strict JSON document on stdout; in pure ASCII, so that no text in it can reach a terminal raw."""
+    import json
+
+    _put(sys.stdout, json.dumps(document, indent=2, allow_nan=False) + "\n")
+
+
+def say_styled(text: str) -> None:
+    """Text on stdout whose parts are inert already and whose escapes are our own."""
+    _put(sys.stdout, _encodable(sys.stdout, text + "\n"))
+
+
+def wants_colour() -> bool:
+    """Whether stdout is a terminal that may be styled."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def discard(stream: IO[str]) -> None:
+    """Let a stream whose reader has left (`| head -1`) swallow the rest, so that the exit code is kept."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+def is_harmless(text: str) -> bool:
+    """Whether `text` is sure to be inert as it is: printable ASCII, tabs and newlines."""
+    return text.isascii() and text.replace("\n", "").replace("\t", "").isprintable()
+
+
+def _write(stream: IO[str], text: str) -> None:
+    if not is_harmless(text):
+        from auditkit.model.text import inert
+
+        text = inert(text)
+    _put(stream, _encodable(stream, text + "\n"))
+
+
+def _encodable(stream: IO[str], text: str) -> str:
+    """A terminal in an ASCII locale gets escapes rather than a traceback."""
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    return text if text.isascii() else text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def _put(stream: IO[str], text: str) -> None:
+    try:
+        stream.write(text)
+    except BrokenPipeError:
+        discard(stream)

@@ -1,0 +1,37 @@
+"""A ticket's file on a terminal: its headings and fences told apart by colour."""
+
+from __future__ import annotations
+
+from auditkit.cli.reading.pager import page
+from auditkit.cli.reading.styles import BOLD, CYAN, DIM, SEVERITIES, STATUSES, styled
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_WORDS = {**SEVERITIES, **STATUSES}
+
+
+def print_page(text: str) -> None:
+    """Print a ticket's text, inert, through a pager where it is longer than the screen."""
+    from auditkit.model.text import inert
+
+    page("\n".join(_lines(inert(text.removesuffix("\n")))))
+
+
+def _lines(text: str) -> Iterator[str]:
+    is_code = False
+    for line in text.split("\n"):
+        is_fence = line.lstrip().startswith(("```", "~~~"))
+        is_code ^= is_fence
+        yield styled(line, _style(line, is_code or is_fence)) if line else line
+
+
+def _style(line: str, is_code: bool) -> str:
+    if is_code:
+        return DIM
+    if line.startswith("#"):
+        return BOLD + CYAN
+    if line.startswith(("| **Severity** |", "| **Status** |")):
+        return _WORDS.get(line.split("|")[2].strip(" `*"), "")
+    return ""

@@ -1,0 +1,43 @@
+"""Colours of severity and status, and how wide text is on a terminal."""
+
+from __future__ import annotations
+
+import unicodedata
+
+BOLD, DIM, CYAN, OFF = "\x1b[1m", "\x1b[2m", "\x1b[36m", "\x1b[0m"
+WARNING = "\x1b[33m"
+SEVERITIES = {"P0": "\x1b[1;91m", "P1": "\x1b[91m", "P2": WARNING, "P3": CYAN, "P4": DIM}
+STATUSES = {
+    "open": BOLD, "investigating": CYAN, "fix-in-progress": CYAN, "in-review": CYAN, "deferred": DIM,
+    "fixed": "\x1b[32m", "closed": "\x1b[32m", "already-fixed": "\x1b[32m", "wont-fix": DIM, "not-a-bug": DIM,
+    "duplicate": DIM,
+}  # fmt: skip
+
+
+def styled(text: str, style: str) -> str:
+    """`text` between a style and its end; as it is where there is no style."""
+    return f"{style}{text}{OFF}" if style else text
+
+
+def width_of(text: str) -> int:
+    """How many columns inert text takes: wide characters two, marks above others none."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
+    )
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """`text` in lines of at most `width` columns, broken at blanks where there are any."""
+    lines, line = [], ""
+    for word in text.split(" "):
+        if line and width_of(line) + 1 + width_of(word) > width:
+            lines.append(line)
+            line = ""
+        line = f"{line} {word}" if line else word
+        while width_of(line) > width:
+            cut = next(n for n in range(len(line), 0, -1) if width_of(line[:n]) <= width or n == 1)
+            lines.append(line[:cut])
+            line = line[cut:]
+    return [*lines, line] if line or not lines else lines

@@ -1,0 +1,127 @@
+"""What lists need of a ticket, as one plain tuple: cheap to keep, to load and to sort by the thousands.
+
+The tuple, rather than a dataclass, is what `marshal` reads back at once, ten thousand in a few milliseconds.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from auditkit.model.ticket import BrokenTicket, Ticket
+
+    Row = tuple[Any, ...]
+    # Id, severity, status, agent, a mark where reviewers wait for an answer, and title; all inert.
+    Line = tuple[str, ...]
+    # Of a ticket with a word that nobody knows: its id, what the word is of, and the word.
+    Oddity = tuple[str, str, str]
+
+# Places in a row. `ORDER` is batch, agent code and number of the id; `SEVERITY` and `STATUS` are "" where the
+# word is not known; `SHOWN` is what a line of the list says, inert: id, severity, status, agent, title.
+(
+    PATH, ID, ORDER, TITLE, SEVERITY, SEVERITY_WRITTEN, STATUS, STATUS_WRITTEN, IS_FINISHED, BATCH, AGENT, AGENT_CODE,
+    DOMAINS, ASSIGNEE, CREATED, UPDATED, FILES, SUMMARY, CATEGORIES, REVIEWS, BLOCKS, AGREEMENT, VERDICT,
+    ANSWER, SHOWN,
+) = range(25)  # fmt: skip
+
+
+def row_of(ticket: Ticket) -> Row:
+    """The row of a ticket that was read in full.
+
+    REVIEWS are pairs of a reviewer and a verdict ("" where it is not known), BLOCKS pairs of `blocks` or
+    `blocked-by` and an id, AGREEMENT and VERDICT the consensus, ANSWER what waits for an answer, "" for nothing.
+    """
+    from auditkit.model.ids import agent_code, id_parts
+    from auditkit.model.relation import RelationKind
+    from auditkit.rules.consensus import consensus_of
+
+    consensus = consensus_of(ticket)
+    severity = ticket.severity.value if ticket.severity else ""
+    status = ticket.status.value if ticket.status else ""
+    blocking = (RelationKind.BLOCKS, RelationKind.BLOCKED_BY)
+    return (
+        ticket.path.as_posix(),
+        str(ticket.id),
+        id_parts(ticket.id),
+        ticket.title,
+        severity,
+        ticket.severity_written,
+        status,
+        ticket.status_written,
+        ticket.status is not None and ticket.status.is_finished,
+        ticket.batch,
+        ticket.agent,
+        agent_code(ticket.agent),
+        ticket.domains,
+        ticket.assignee,
+        ticket.created,
+        ticket.updated,
+        ticket.files,
+        ticket.summary,
+        ticket.categories,
+        tuple(
+            (review.reviewer or review.reviewer_written, review.verdict.value if review.verdict else "")
+            for review in ticket.reviews
+        ),
+        tuple((one.kind.value, str(one.id)) for one in ticket.related if one.kind in blocking and one.id),
+        consensus.kind.value,
+        consensus.verdict.value if consensus.verdict else "",
+        consensus.needs_answer,
+        shown(
+            ticket.id,
+            severity or ticket.severity_written or "-",
+            status or ticket.status_written or "-",
+            ticket.agent,
+            ticket.title,
+        ),
+    )
+
+
+def shown(*words: str) -> tuple[str, ...]:
+    """Words as they may stand on a terminal; each that is harmless comes back as the same object."""
+    return tuple(word if _is_inert_line(word) else _inert_line(word) for word in words)
+
+
+def line_of(row: Row) -> Line:
+    """What a list says of a ticket."""
+    *words, title = row[SHOWN]
+    return (*words, "!" if row[ANSWER] else "", title)
+
+
+def oddities_of(rows: Sequence[Row]) -> list[Oddity]:
+    """Every status and severity that nobody knows."""
+    found = []
+    for row in rows:
+        if not row[STATUS]:
+            found.append((row[ID], "status", row[STATUS_WRITTEN]))
+        if not row[SEVERITY]:
+            found.append((row[ID], "severity", row[SEVERITY_WRITTEN]))
+    return found
+
+
+def broken_row(broken: BrokenTicket) -> Row:
+    """A file that is no ticket, as a tuple: path, place, message, source, and its further problems."""
+    also = tuple(broken_row(one) for one in broken.also)
+    return (broken.path.as_posix(), broken.line, broken.column, broken.message, broken.source, also)
+
+
+def broken_of(row: Row) -> BrokenTicket:
+    """What `broken_row` was made from."""
+    from pathlib import PurePath
+
+    from auditkit.model.ticket import BrokenTicket
+
+    path, line, column, message, source, also = row
+    return BrokenTicket(PurePath(path), line, column, message, source, tuple(map(broken_of, also)))
+
+
+def _is_inert_line(word: str) -> bool:
+    return word.isascii() and word.isprintable() and "  " not in word and word == word.strip()
+
+
+def _inert_line(word: str) -> str:
+    from auditkit.model.text import inert_line
+
+    return inert_line(word)

@@ -1,0 +1,241 @@
+"""The index says what the files say: after every change, however it is damaged, and without being written."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path, PurePath
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from auditkit.model.ticket import Ticket
+from auditkit.store import index as index_module
+from auditkit.store.document import BrokenFileError
+from auditkit.store.index import INDEX_NAME, is_known_ticket, named_files, read_index
+from auditkit.store.quick_rows import quick_row, read_row_in_full
+from auditkit.store.reader import read_ticket
+from auditkit.store.repository import Repository
+from auditkit.store.rows import ID, PATH, TITLE, row_of
+from benchmarks.tickets import ticket_id, write_tickets
+from benchmarks.tickets import ticket_text as usual_text
+from tests.filing_helpers import ROOT, corpus_folder, put, ticket_text
+
+CORPUS = corpus_folder()
+
+
+def of(folder: Path) -> list[str]:
+    return [row[TITLE] for row in read_index(str(folder)).rows]
+
+
+def settle(folder: Path) -> None:
+    """Make every file older than a clock tick, as it is a moment after it was written."""
+    for path in folder.rglob("*.md"):
+        os.utime(path, ns=(1_000_000_001, 1_000_000_001))
+
+
+@pytest.fixture
+def settled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder whose index was written when no file of it could change unseen."""
+    folder = tmp_path / "tickets"
+    put(folder, "batch7/B7-PT-01.md", ticket_text("B7-PT-01", title="one"))
+    put(folder, "batch7/B7-PT-02.md", ticket_text("B7-PT-02", title="two"))
+    put(folder, "README.md", "# What lies here\n")
+    monkeypatch.setattr(index_module, "_TICK_NS", -(10**18))
+    read_index(str(folder))
+    monkeypatch.undo()
+    return folder
+
+
+def reads(monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[str]:
+    """Which files the next look opens."""
+    from auditkit.store import quick_rows
+
+    opened: list[str] = []
+    original = quick_rows.read_row
+    monkeypatch.setattr(quick_rows, "read_row", lambda *words: opened.append(words[1]) or original(*words))
+    read_index(str(folder))
+    monkeypatch.undo()
+    return opened
+
+
+def test_an_unchanged_folder_is_not_read_again(settled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert reads(monkeypatch, settled) == []
+    assert of(settled) == ["one", "two"]
+
+
+def test_only_what_changed_is_read_again(settled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(settled, "batch7/B7-PT-02.md", ticket_text("B7-PT-02", title="new"))
+    put(settled, "batch7/B7-PT-03.md", ticket_text("B7-PT-03", title="three"))
+    (settled / "batch7/B7-PT-01.md").unlink()
+    assert sorted(reads(monkeypatch, settled)) == ["batch7/B7-PT-02.md", "batch7/B7-PT-03.md"]
+    assert of(settled) == ["new", "three"]
+
+
+def test_a_change_of_the_same_size_within_one_tick_is_seen(tmp_path: Path) -> None:
+    """The file's times and size stay as they were: only its youth when it was indexed gives it away."""
+    path = put(tmp_path, "B7-PT-01.md", ticket_text(title="one"))
+    assert of(tmp_path) == ["one"]
+    stamp = index_module._stamp(path.stat())
+    stored, index = index_module._load(str(tmp_path))
+    assert (stored, index is not None) == ({"B7-PT-01.md": None}, True)
+    assert index_module._may_change_unseen(stamp, stamp[3] + 99_000_000)
+    assert not index_module._may_change_unseen((1, 1, 5, 5), 200_000_000)
+    assert index_module._may_change_unseen((1, 1, 0, 10**9), 3 * 10**9)
+
+
+def test_a_moved_and_an_exchanged_file_are_seen(settled: Path) -> None:
+    (settled / "fixed").mkdir()
+    (settled / "batch7/B7-PT-01.md").rename(settled / "fixed/B7-PT-01.md")
+    assert [row[PATH] for row in read_index(str(settled)).rows] == ["fixed/B7-PT-01.md", "batch7/B7-PT-02.md"]
+
+
+DAMAGES = {
+    "empty": lambda data: b"",
+    "cut": lambda data: data[: len(data) // 2],
+    "other magic": lambda data: b"x" + data[1:],
+    "one bit": lambda data: data[:-9] + bytes([data[-9] ^ 4]) + data[-8:],
+    "no marshal": lambda data: data[:15] + index_module.crc32(b"junk").to_bytes(4) + b"junk",
+    "a folder's worth of nothing": lambda data: data[:15] + index_module.crc32(b"N").to_bytes(4) + b"N",
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_damaged_index_is_built_again(settled: Path, name: str) -> None:
+    path = settled / ".auditkit" / INDEX_NAME
+    path.write_bytes(DAMAGES[name](path.read_bytes()))
+    assert of(settled) == ["one", "two"]
+    assert path.stat().st_size > 100
+
+
+def test_an_index_of_other_code_is_not_trusted(settled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_module, "_writer", lambda: ("another version",))
+    assert index_module._load(str(settled)) == ({}, None)
+    assert of(settled) == ["one", "two"]
+
+
+def test_an_index_of_another_folder_is_not_trusted(settled: Path, tmp_path: Path) -> None:
+    other = put(tmp_path / "other", "batch7/B7-PT-01.md", ticket_text("B7-PT-01", title="elsewhere")).parent.parent
+    (other / ".auditkit").mkdir()
+    (other / ".auditkit" / INDEX_NAME).write_bytes((settled / ".auditkit" / INDEX_NAME).read_bytes())
+    assert of(other) == ["elsewhere"]
+
+
+def test_without_a_place_for_it_everything_works(tmp_path: Path) -> None:
+    put(tmp_path, "B7-PT-01.md", ticket_text(title="one"))
+    put(tmp_path, ".auditkit", "a file where the side folder should be")
+    assert of(tmp_path) == ["one"]
+    assert sorted(os.listdir(tmp_path)) == [".auditkit", "B7-PT-01.md"]
+
+
+def test_it_keeps_out_of_git_and_leaves_nothing_else(settled: Path) -> None:
+    assert sorted(os.listdir(settled / ".auditkit")) == [".gitignore", INDEX_NAME]
+    assert (settled / ".auditkit/.gitignore").read_text() == "*\n"
+
+
+def test_two_builders_at_once_do_no_harm(tmp_path: Path) -> None:
+    write_tickets(tmp_path, 200)
+    code = "import sys\nfrom auditkit.store.index import read_index\nprint(len(read_index(sys.argv[1]).rows))"
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    builders = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) for _ in range(4)]
+    assert [builder.communicate()[0] for builder in builders] == [b"200\n"] * 4
+    assert len(read_index(str(tmp_path)).rows) == 200
+    assert sorted(os.listdir(tmp_path / ".auditkit")) == [".gitignore", INDEX_NAME]
+
+
+def test_what_is_no_regular_file_is_broken_and_does_not_hang(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "B7-PT-01.md")
+    (tmp_path / "B7-PT-02.md").symlink_to("nowhere")
+    for _ in range(2):
+        broken = read_index(str(tmp_path)).broken
+        assert [row[3] for row in broken] == ["not a regular file", "cannot be read: No such file or directory"]
+
+
+def test_a_file_is_known_by_its_name_and_its_times(settled: Path) -> None:
+    assert named_files(str(settled), "b7-pt-01") == ["batch7/B7-PT-01.md"]
+    assert is_known_ticket(str(settled), "batch7/B7-PT-01.md")
+    assert not is_known_ticket(str(settled), "README.md")
+    put(settled, "batch7/B7-PT-01.md", "no ticket\n")
+    assert not is_known_ticket(str(settled), "batch7/B7-PT-01.md")
+
+
+# The quick reader against the full one.
+
+
+def full_row(data: bytes, path: str) -> tuple[Any, ...] | None:
+    try:
+        ticket: Ticket = read_ticket(data, PurePath(path))
+    except BrokenFileError:
+        return None
+    return row_of(ticket)
+
+
+def test_usual_tickets_are_read_quickly_and_as_in_full() -> None:
+    for number in range(200):
+        data, path = usual_text(number, 200).encode(), f"{ticket_id(number)}.md"
+        assert (row := quick_row(data, path)) is not None
+        assert row == full_row(data, path)
+
+
+@pytest.mark.skipif(CORPUS is None, reason="the corpus of real tickets is not on this machine")
+def test_real_tickets_read_quickly_are_as_in_full() -> None:
+    assert CORPUS is not None
+    folder = CORPUS / "tickets"
+    rows = {path: quick_row(path.read_bytes(), path.relative_to(folder).as_posix()) for path in folder.rglob("*.md")}
+    quick = {path: row for path, row in rows.items() if row is not None}
+    assert len(quick) > 50
+    for path, row in quick.items():
+        assert row == read_row_in_full(str(folder), path.relative_to(folder).as_posix())[0]
+
+
+PIECES = (
+    "```", "\n```\n", "````", "~~~", "#", "\n# A\n", "\n## Summary\n", "\n ## Summary\n", "\n##\tSummary\n", "\n##\n",
+    "<!--", "\n<!-- x -->\n", "\n<!-- auditkit:evidence -->\n", "\n<!-- /auditkit:evidence -->\n", "\n<<<<<<< a\n",
+    "\r\n", "\r", "|", "\\|", "`", "``", "**", "__", " ", "  ", "\t", "\n", "\n\n", "---\n", "é", "\xa0", "\u2028",
+    "\x0b",    "\x00", "P2", "should be P1", "should be P1.", "blocks", "Blocks: B1-PT-01", "\n- blocks B1-DRL-02\n",
+    "Answer: yes", "\n## Resolution\n\nAnswer: no\n", "\n### Answer\n\nyes\n", "\n## Status\n", "\n## Cross-Review\n",
+    "\n### x\n", "[x]",
+    "\n## Cross-Review (Code Review Specialist)\n", "| **Verdict** | OBJECT |", "\n| **Severity** | `P0` |\n", "?", '"',
+    "\n**Verdict:** OBJECT\n", "\n## Related Findings\n", "\n## Ticket Metadata\n", "\n## Location\n", "wontfix",
+    "{", "-",
+)  # fmt: skip
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> str:
+    """A usual ticket with a few stretches cut out, doubled, or replaced by what readers trip over."""
+    text = usual_text(draw(st.integers(0, 40)), 60)
+    for _ in range(draw(st.integers(1, 3))):
+        start = draw(st.integers(0, len(text)))
+        end = min(len(text), start + draw(st.sampled_from((0, 0, 0, 1, 2, 5, 40, 400))))
+        kept = draw(st.sampled_from(("", text[start:end] * 2)))
+        text = text[:start] + draw(st.sampled_from(PIECES)) + kept + text[end:]
+    return text
+
+
+@settings(max_examples=400, deadline=None)
+@given(mutated())
+def test_whatever_is_read_quickly_is_as_in_full(text: str) -> None:
+    row = quick_row(text.encode(), "batch1/B1-PT-01.md")
+    assert row is None or row == full_row(text.encode(), "batch1/B1-PT-01.md")
+
+
+def test_a_careless_reader_fails_the_same_comparison() -> None:
+    """The control: taking the first line that looks like the status is wrong where a fence holds one."""
+    text = "```\n| **Status** | `fixed` |\n```\n" + usual_text(3, 10)
+    careless = text.partition("| **Status** | `")[2].partition("`")[0]
+    row = full_row(text.encode(), "batch1/B1-DRL-02.md")
+    assert row is not None
+    assert careless not in row
+    assert quick_row(text.encode(), "x.md") is None
+
+
+def test_rows_are_those_of_the_repository(tmp_path: Path) -> None:
+    write_tickets(tmp_path, 30)
+    put(tmp_path, "fixed/B9-PT-01.md", ticket_text("B9-PT-01"))
+    wanted = [row_of(ticket) for ticket in Repository(tmp_path).listing().tickets]
+    assert read_index(str(tmp_path)).rows == wanted
+    assert [row[ID] for row in read_index(str(tmp_path)).rows][-1] == "B9-PT-01"

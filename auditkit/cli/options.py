@@ -79,9 +79,9 @@ def parse_choices(
     fail_on: str,
     batch: int | None,
     agent: str | None,
-    agents: Mapping[str, str],
+    agents: Mapping[str, str] | None = None,
 ) -> tuple[tuple[ArmRequest, ...], Severity]:
-    """The options that every run parses before anything is measured; `agents` are names by code.
+    """The options that every run parses before anything is measured; `agents` are names by code, None for ours.
 
     Raises BadInputError.
     """
@@ -96,16 +96,16 @@ def parse_choices(
     return arms_of(pythons or (), chosen), lowest
 
 
-def check_ticket_ids(batch: int | None, agent: str | None, agents: Mapping[str, str]) -> None:
+def check_ticket_ids(batch: int | None, agent: str | None, agents: Mapping[str, str] | None = None) -> None:
     """Refuse a batch or an agent that makes no ticket id before anything is measured.
 
     Raises BadInputError.
     """
     from auditkit.errors import BadInputError
-    from auditkit.model.ids import agent_code, format_ticket_id
+    from auditkit.model.ids import AGENT_NAMES, agent_code, format_ticket_id
 
     try:
-        format_ticket_id(batch or 1, agent_code(agent, agents) if agent else "PT", 1)
+        format_ticket_id(batch or 1, agent_code(agent, agents or AGENT_NAMES) if agent else "PT", 1)
     except ValueError:
         wrong = f"--agent {agent}" if batch is None or batch < 10000 else f"--batch {batch}"
         raise BadInputError(f"{wrong}: makes no ticket id", "ids look like B7-PT-01") from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from enum import IntEnum
 
@@ -53,6 +52,9 @@ class TargetNotLoadedError(AuditkitError):
 
 def nearest_names(name: str, known: Iterable[str], most: int = 3) -> list[str]:
     """The known names closest to `name`, best first, for "did you mean" hints; then those that hold it."""
+    # Every command starts with this module; only one that failed needs to compare words.
+    import difflib
+
     names = list(known)
     close = difflib.get_close_matches(name, names, n=most, cutoff=0.4)
     holding = [other for other in names if len(name) > 2 and name.lower() in other.lower() and other not in close]

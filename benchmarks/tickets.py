@@ -26,7 +26,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "tickets.json"
 PAGE = ROOT / "docs" / "evidence" / "tickets-speed.md"
-RUNS = 15
+RUNS = 5
 COUNTS = (1_000, 10_000)
 LIMITS_MS = {1_000: {"warm": 80, "first": 700}, 10_000: {"warm": 150, "first": 700}}
 SETTLED_S = 2.5

@@ -1,0 +1,301 @@
+"""`ticket list`, `show` and `next`: filters, orders, what to take, terminals, and the command lines without Typer."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+from auditkit.cli.reading.at_once import NO, OPTIONS, TEXT, TEXTS, WHOLE, WHOLES, YES, parsed
+from auditkit.cli.ticket import app
+from auditkit.rules.consensus import Agreement
+from auditkit.store.selection import AGREEMENTS
+from benchmarks.tickets import write_tickets
+from tests.filing_helpers import ROOT, put, ticket_text
+
+
+def review(reviewer: str, verdict: str, words: str = "Seen.") -> str:
+    return (
+        f"\n## Cross-Review ({reviewer})\n\n| Field | Value |\n|---|---|\n| **Verdict** | `{verdict}` |\n"
+        f"| **Reviewer** | {reviewer} |\n\n**Evaluation:** {words}\n"
+    )
+
+
+def related(kind: str, other: str) -> str:
+    return (
+        "\n## Related Findings\n\n| Ticket ID | Relationship | Notes |\n|---|---|---|\n"
+        f"| `{other}` | `{kind}` | first |\n"
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """1 is blocked by 2, 3 blocks 4 but is finished; 5 is objected to; 6 is put off."""
+    tickets = tmp_path / "tickets"
+    both = review("PyTorch Specialist", "ENDORSE") + review("DRL Specialist", "ENDORSE")
+    against = review("PyTorch Specialist", "OBJECT") + review("DRL Specialist", "OBJECT")
+    texts = {
+        "B7-PT-01": ticket_text("B7-PT-01", severity="`P0`", extra=related("blocked-by", "B7-PT-02")),
+        "B7-PT-02": ticket_text("B7-PT-02", severity="`P1`", title="a mask drops rows", extra=both),
+        "B7-PT-03": ticket_text("B7-PT-03", status="`fixed`", extra=related("blocks", "B7-PT-04")),
+        "B7-PT-04": ticket_text("B7-PT-04", severity="`P1`").replace("2026-01-02", "2025-06-01"),
+        "B7-PT-05": ticket_text("B7-PT-05", severity="`P1`", extra=against).replace("2026-01-02", "2024-06-01"),
+        "B7-PT-06": ticket_text("B7-PT-06", severity="`P0`", status="`deferred`").replace("ee** | |", "ee** | Kim |"),
+    }
+    texts["B7-PT-04"] = texts["B7-PT-04"].replace("`src/train/norms.py`", "`src/policy/head.py`")
+    texts["B7-PT-04"] = texts["B7-PT-04"].replace("`train/telemetry`", "`policy`")
+    for name, text in texts.items():
+        put(tickets, f"batch7/{name}.md", text)
+    return tickets
+
+
+def run(*arguments: object) -> Any:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def ids(folder: Path, *options: str) -> list[int]:
+    result = run("list", "--tickets", folder, "--json", *options)
+    assert result.exit_code == 0, result.stderr
+    return [int(ticket["id"][-2:]) for ticket in json.loads(result.stdout)["tickets"]]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--domain", "train"], [1, 2, 3, 5, 6]),
+        (["--domain", "tr"], []),
+        (["--category", "numerical"], [1, 2, 3, 4, 5, 6]),
+        (["--category", "leak"], []),
+        (["--assignee", "kim"], [6]),
+        (["--assignee", ""], [1, 2, 3, 4, 5]),
+        (["--file", "policy/"], [4]),
+        (["--file", "head.*"], [4]),
+        (["--file", "train/*.py", "--limit", "1"], [1]),
+        (["--text", "MASK", "--text", "squares"], [2]),
+        (["--reviewer", "PyTorch Expert"], [2, 5]),
+        (["--reviewer", "drl", "--verdict", "object"], [5]),
+        (["--verdict", "REFINE"], []),
+        (["--consensus", "unanimous"], [2, 5]),
+        (["--consensus", "needs-answer"], [5]),
+        (["--blocked"], [1]),
+        (["--unblocked", "--severity", "P1"], [2, 4, 5]),
+        (["--sort", "severity"], [1, 6, 2, 4, 5, 3]),
+        (["--sort", "status"], [1, 2, 4, 5, 6, 3]),
+        (["--sort", "age", "--limit", "2"], [5, 4]),
+        (["--sort", "created", "--reverse", "--limit", "1"], [6]),
+        (["--sort", "updated", "--limit", "1"], [5]),
+        (["--reverse"], [6, 5, 4, 3, 2, 1]),
+    ],
+)
+def test_filters_and_orders(folder: Path, options: list[str], expected: list[int]) -> None:
+    assert ids(folder, *options) == expected
+
+
+def test_a_question_of_the_reviewers_is_marked(folder: Path) -> None:
+    lines = run("list", "--tickets", folder, "--severity", "P1").stdout.splitlines()
+    assert lines == [
+        "B7-PT-02  P1  open  pytorch     a mask drops rows",
+        "B7-PT-04  P1  open  pytorch     sum of squares overflows",
+        "B7-PT-05  P1  open  pytorch  !  sum of squares overflows",
+    ]
+    (ticket,) = json.loads(run("show", "B7-PT-05", "--tickets", folder, "--json").stdout)["tickets"]
+    assert (ticket["consensus"], ticket["needs_answer"]) == ("unanimous", "2 of 2 reviewers object")
+
+
+def test_json_says_who_blocks(folder: Path) -> None:
+    listed = json.loads(run("list", "--tickets", folder, "--json").stdout)["tickets"]
+    assert [ticket["blocked_by"] for ticket in listed] == [["B7-PT-02"], [], [], [], [], []]
+
+
+def test_next_takes_the_worst_that_nothing_blocks(folder: Path) -> None:
+    result = run("next", "--tickets", folder)
+    assert result.exit_code == 0
+    assert result.stdout == (
+        "B7-PT-02  P1  open  pytorch  a mask drops rows\n"
+        "  because: P1, unanimous ENDORSE, created 2026-01-02, nothing unfinished blocks it\n"
+        "  of 3 that can be taken; 1 more are blocked\n"
+    )
+
+
+def test_next_goes_on_by_consensus_and_age(folder: Path) -> None:
+    document = json.loads(run("next", "--tickets", folder, "--limit", "9", "--json").stdout)
+    # Unreviewed goes before one that reviewers object to, though that is older; deferred is not offered.
+    assert [ticket["id"][-2:] for ticket in document["tickets"]] == ["02", "04", "05"]
+    assert (document["unblocked"], document["blocked"]) == (3, 1)
+
+
+def test_a_finished_blocker_sets_free(folder: Path) -> None:
+    put(folder, "batch7/B7-PT-02.md", ticket_text("B7-PT-02", status="`fixed`"))
+    assert run("next", "--tickets", folder).stdout.startswith("B7-PT-01  P0")
+
+
+def test_nothing_to_take_is_said(folder: Path) -> None:
+    result = run("next", "--tickets", folder, "--assignee", "Kim")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "nothing to take: 0 unfinished, 0 of them blocked\n"
+
+
+def test_next_names_broken_files(folder: Path) -> None:
+    put(folder, "B7-PT-09.md", "no ticket\n")
+    result = run("next", "--tickets", folder)
+    assert result.exit_code == 2
+    assert "B7-PT-09.md:1:1: no '## Ticket Metadata' section" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "hint"),
+    [
+        (["--sort", "idd"], "no such order: 'idd'", "did you mean id"),
+        (["--verdict", "ENDRSE"], "no such verdict: 'ENDRSE'", "did you mean ENDORSE"),
+        (["--consensus", "unanimus"], "no such consensus: 'unanimus'", "did you mean unanimous"),
+    ],
+)
+def test_unknown_words_teach(folder: Path, options: list[str], message: str, hint: str) -> None:
+    result = run("list", "--tickets", folder, *options)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+    assert hint in result.stderr
+
+
+# Without Typer.
+
+
+def options_of(command: Any) -> Iterator[tuple[str, tuple[str, str]]]:
+    """What Typer itself knows of a command's options, in the words of the table."""
+    for parameter in command.params:
+        if parameter.param_type_name != "option" or parameter.name == "help":
+            continue
+        kind = (WHOLE, WHOLES) if parameter.type.name.startswith("int") else (TEXT, TEXTS)
+        for name in parameter.opts:
+            yield name, (parameter.name, YES if parameter.is_flag else kind[parameter.multiple])
+        for name in parameter.secondary_opts:
+            yield name, (parameter.name, NO)
+
+
+@pytest.mark.parametrize("command", sorted(OPTIONS))
+def test_the_table_of_options_is_typers(command: str) -> None:
+    known = dict(options_of(typer.main.get_command(app).commands[command]))  # type: ignore[attr-defined]
+    assert known == OPTIONS[command]
+
+
+def test_the_kinds_of_consensus_are_those_of_the_rules() -> None:
+    assert list(AGREEMENTS[:-1]) == [kind.value for kind in Agreement]
+
+
+@pytest.mark.parametrize(
+    ("words", "values"),
+    [
+        ("ticket list", {}),
+        ("ticket list --status open --status fixed --limit 3", {"status": ["open", "fixed"], "limit": 3}),
+        ("ticket list --unblocked --json --batch 7", {"blocked": False, "as_json": True, "batch": [7]}),
+        ("ticket show B7-PT-01 --tickets x", {"ticket_id": "B7-PT-01", "tickets": "x"}),
+        ("ticket next --limit 2", {"limit": 2}),
+        # Anything else is Typer's: help, mistakes, other commands, other spellings.
+        ("ticket list --help", None),
+        ("ticket list --status", None),
+        ("ticket list --status --json", None),
+        ("ticket list --limit 0", None),
+        ("ticket list --batch x", None),
+        ("ticket list --status=open", None),
+        ("ticket list more", None),
+        ("ticket show", None),
+        ("ticket show one two", None),
+        ("ticket status B7-PT-01", None),
+        ("ticket", None),
+        ("", None),
+    ],
+)
+def test_plain_command_lines_are_read_and_others_left_to_typer(words: str, values: dict[str, Any] | None) -> None:
+    assert parsed(words.split()) == values
+
+
+LOADED = """
+import sys
+sys.argv = ["auditkit", *sys.argv[1:]]
+from auditkit.cli.main import main
+try:
+    main()
+finally:
+    names = ("torch", "numpy", "jinja2", "rich", "yaml", "pydantic", "typer", "click", "dataclasses", "re")
+    print([name for name in names if name in sys.modules], file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("words", ["list", "list --status open --text mask", "show B1-PT-01", "next", "next --limit 5"])
+def test_a_warm_command_loads_next_to_nothing(tmp_path: Path, words: str) -> None:
+    write_tickets(tmp_path, 5)
+    for path in tmp_path.rglob("*.md"):
+        os.utime(path)
+    command = [sys.executable, "-c", LOADED, "ticket", *words.split(), "--tickets", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    import time
+
+    # Until the files are older than a tick of their clock, they are read again.
+    time.sleep(0.15)
+    subprocess.run([*command[:4], "list", *command[-2:]], cwd=ROOT, check=True, capture_output=True)
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    assert done.stderr == "[]\n"
+    assert done.stdout
+
+
+def test_both_ways_print_the_same(folder: Path) -> None:
+    for words in (["list"], ["list", "--json"], ["show", "B7-PT-01"], ["next", "--limit", "2"], ["show", "B7-PT-99"]):
+        command = [sys.executable, "-m", "auditkit", "ticket", *words, "--tickets", str(folder)]
+        direct = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        typed = run(*words, "--tickets", folder)
+        assert (direct.returncode, direct.stdout, direct.stderr) == (typed.exit_code, typed.stdout, typed.stderr)
+
+
+# On a terminal.
+
+
+def on_a_terminal(folder: Path, environment: dict[str, str], *words: str) -> str:
+    ours, theirs = pty.openpty()
+    settings = {"TERM": "xterm-256color", "COLUMNS": "60", "LINES": "40", "PATH": os.environ["PATH"]} | environment
+    command = [sys.executable, "-m", "auditkit", "ticket", *words, "--tickets", str(folder)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=theirs, env=settings):
+        os.close(theirs)
+        written = b""
+        # Reading from a terminal that its last writer has closed is an error, not an end.
+        try:
+            while chunk := os.read(ours, 65536):
+                written += chunk
+        except OSError:
+            pass
+    os.close(ours)
+    return written.decode().replace("\r\n", "\n")
+
+
+def test_a_terminal_gets_colours_and_wrapped_titles(tmp_path: Path) -> None:
+    put(tmp_path, "B7-PT-01.md", ticket_text("B7-PT-01", severity="`P0`", title="one two three four five six seven"))
+    shown = on_a_terminal(tmp_path, {}, "list")
+    assert shown.splitlines()[1:] == [
+        "B7-PT-01  \x1b[1;91mP0\x1b[0m   \x1b[1mopen\x1b[0m    pytorch  one two three four five six",
+        "                                seven",
+    ]
+
+
+def test_a_long_list_goes_through_the_pager(tmp_path: Path) -> None:
+    write_tickets(tmp_path, 30)
+    pager = {"PAGER": "sed s/^/paged:/", "LINES": "10", "COLUMNS": "200"}
+    assert on_a_terminal(tmp_path, pager, "list").count("paged:") > 30
+    assert "paged:" not in on_a_terminal(tmp_path, pager, "list", "--limit", "3")
+    assert "paged:" not in on_a_terminal(tmp_path, {"PAGER": "cat", "LINES": "10"}, "list")
+    assert on_a_terminal(tmp_path, {"PAGER": "/no/such/pager", "LINES": "10"}, "list").count("B1-") == 30
+
+
+def test_show_colours_headings_but_not_what_a_fence_holds(folder: Path) -> None:
+    shown = on_a_terminal(folder, {"PAGER": "cat"}, "show", "B7-PT-01")
+    assert "\x1b[1m\x1b[36m## Location\x1b[0m" in shown
+    assert "\x1b[2m# Lines 10-12\x1b[0m" in shown
+    plain = on_a_terminal(folder, {"PAGER": "cat", "NO_COLOR": "1"}, "show", "B7-PT-01")
+    assert plain == (folder / "batch7/B7-PT-01.md").read_text()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from auditkit.errors import AuditkitError, BadInputError
+from auditkit.errors import AuditkitError, BadInputError, nearest_names
 from auditkit.model.enums import Severity
 from auditkit.model.ids import TicketId, agent_code, format_ticket_id
+from auditkit.model.probe import CATEGORIES
 from auditkit.model.text import inert_line
-from auditkit.rendering.hand_ticket import Draft, render_draft
+from auditkit.rendering.hand_ticket import Draft, read_spans, render_draft
 from auditkit.store.config import Config, find_config, read_config
 from auditkit.store.document import BrokenFileError, Document
 from auditkit.store.reader import ticket_of
@@ -26,6 +29,27 @@ def repository_of(tickets: Path | None) -> Repository:
     if folder.exists() and not folder.is_dir():
         raise BadInputError(f"{folder} is no folder", "name the folder: --tickets DIR")
     return Repository(folder)
+
+
+def make_draft(title: str, severity: Severity, lines: str, categories: Sequence[str], **texts: Any) -> Draft:
+    """A draft from what a user types: `lines` such as `10-12,40`, categories in any case.
+
+    `texts` are the other fields of a Draft. Raises BadInputError for lines and categories that are none.
+    """
+    try:
+        spans = read_spans(lines)
+    except ValueError as error:
+        raise BadInputError(str(error), "--lines 10-12,40") from None
+    return Draft(title, severity, lines=spans, categories=[_category(text) for text in categories], **texts)
+
+
+def _category(text: str) -> str:
+    found = next((box for box in CATEGORIES if box.casefold() == text.casefold()), None)
+    if found is None:
+        near = nearest_names(text, CATEGORIES)
+        hint = f"did you mean {', '.join(near)}?" if near else f"one of {', '.join(CATEGORIES)}"
+        raise BadInputError(f"no such category: '{inert_line(text)}'", hint)
+    return found
 
 
 def new_ticket(repository: Repository, draft: Draft, batch: int | None, agent: str | None) -> Entry:

@@ -32,7 +32,6 @@ from auditkit.cli.ticket.written import text_of
 
 if TYPE_CHECKING:
     from auditkit.model.run import Run
-    from auditkit.rendering.hand_ticket import Draft
     from auditkit.store.repository import Entry
     from auditkit.workflows.audit import AuditRequest
 
@@ -79,6 +78,8 @@ def new(
     With --probe it takes the target options of `probe run`; where nothing is reproduced, nothing is filed.
     """
     from auditkit.errors import BadInputError
+    from auditkit.model.enums import Severity
+    from auditkit.model.ticket import parse_severity
     from auditkit.workflows import new_ticket
 
     repository = new_ticket.repository_of(tickets)
@@ -110,11 +111,11 @@ def new(
         made = new_ticket.new_ticket_in_editor(repository, batch, agent)
         say("nothing was written: the text is as it was") if made is None else _say_made(made, as_json)
         return
-    draft = _draft(title, severity, lines, category or [])
-    from dataclasses import replace
-
-    draft = replace(
-        draft,
+    draft = new_ticket.make_draft(
+        title,
+        choose(parse_severity, severity, [one.value for one in Severity]),
+        lines,
+        category or (),
         files=file or (),
         function=function,
         domains=domain or (),
@@ -125,33 +126,6 @@ def new(
         report=report,
     )
     _say_made(new_ticket.new_ticket(repository, draft, batch, agent), as_json)
-
-
-def _draft(title: str, severity: str, lines: str, categories: list[str]) -> Draft:
-    """The parts that have to be parsed."""
-    from auditkit.errors import BadInputError
-    from auditkit.model.enums import Severity
-    from auditkit.model.probe import CATEGORIES
-    from auditkit.model.ticket import parse_severity
-    from auditkit.rendering.hand_ticket import Draft, read_spans
-
-    known = {box.casefold(): box for box in CATEGORIES}
-
-    def category(text: str) -> str:
-        if text.casefold() not in known:
-            raise ValueError(f"no such category: '{text}'")
-        return known[text.casefold()]
-
-    try:
-        spans = read_spans(lines)
-    except ValueError as error:
-        raise BadInputError(str(error), "--lines 10-12,40") from None
-    return Draft(
-        title=title,
-        severity=choose(parse_severity, severity, [one.value for one in Severity]),
-        lines=spans,
-        categories=[choose(category, text, CATEGORIES) for text in categories],
-    )
 
 
 def _say_made(entry: Entry, as_json: bool) -> None:

@@ -11,9 +11,7 @@ from auditkit.cli.ticket.app import IdArgument, app
 from auditkit.cli.ticket.written import say_change, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from auditkit.rules.lifecycle import Missing
+    from auditkit.workflows.closing import Outcome
 
 CommitOption = Annotated[
     list[str] | None, typer.Option("--commit", metavar="HASH", help="A commit of the fix (may be repeated).")
@@ -62,7 +60,7 @@ def status(
     if before.status is wanted and not as_json:
         say(f"{after.id}: is {after.status_written} already")
         return
-    say_change(outcome.change, as_json, told, missing=_problems(outcome.missing))
+    say_change(outcome.change, as_json, told, missing=_problems(outcome))
     for item in outcome.missing:
         complain(f"warning: forced: {item.problem}")
 
@@ -104,12 +102,12 @@ def resolve(
     told = f"{before.status_written} -> {after.status_written}"
     if before.status is after.status:
         told = f"resolution written, still {after.status_written}"
-    say_change(outcome.change, as_json, told, missing=_problems(outcome.missing))
+    say_change(outcome.change, as_json, told, missing=_problems(outcome))
     for item in outcome.missing:
         complain(f"{after.id}: not {wanted} yet: {item.problem}\n  {item.hint}")
     if outcome.missing:
         raise typer.Exit(int(ExitCode.FINDINGS))
 
 
-def _problems(missing: Sequence[Missing]) -> list[str]:
-    return [item.problem for item in missing]
+def _problems(outcome: Outcome) -> list[str]:
+    return [item.problem for item in outcome.missing]

@@ -36,8 +36,10 @@ def _acquire(path: Path, deadline: float, timeout_s: float) -> int:
         handle = _open(path)
         try:
             if _try_lock(handle, path) and _is_still_at(handle, path):
-                os.ftruncate(handle, 0)
-                os.write(handle, f"{os.getpid()}\n".encode())
+                # Who holds it is only for messages: a full disk is told by the write that follows.
+                with contextlib.suppress(OSError):
+                    os.ftruncate(handle, 0)
+                    os.write(handle, f"{os.getpid()}\n".encode())
                 return handle
             holder = os.pread(handle, 32, 0).decode("ascii", "replace").strip()
         except BaseException:

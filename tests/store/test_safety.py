@@ -1,0 +1,210 @@
+"""Writers at once, killed, without room or with a disk that fails; and naive writers that the same checks catch."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from auditkit.errors import ExitCode
+from auditkit.store.repository import Repository
+from tests.filing_helpers import ROOT, put, ticket_text
+
+# Adds lines to one section of a few tickets, one edit at a time, each line once.
+OURS = """
+def edit(repository, ticket_id, line):
+    repository.change(ticket_id, lambda entry: entry.document.append_to_section("Verification", [line]))
+"""
+NAIVE = """
+def edit(repository, ticket_id, line):
+    entry = repository.find(ticket_id)
+    entry.file.write_bytes(entry.document.append_to_section("Verification", [line]).data)
+"""
+WRITER = """
+import sys
+from pathlib import Path
+from auditkit.store.repository import Repository
+{edit}
+folder, writer, edits, tickets = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+repository = Repository(folder, lock_timeout_s=600)
+print("ready", flush=True)
+sys.stdin.readline()
+for number in range(edits):
+    edit(repository, f"B7-PT-{{(writer + number) % tickets + 1:02d}}", f"- [ ] line {{writer}}.{{number}}")
+"""
+
+
+def lost_lines(folder: Path, edit: str, writers: int, edits: int, tickets: int) -> int:
+    """How many edits of several processes at once are not in the files afterwards; files that broke count whole."""
+    for number in range(1, tickets + 1):
+        put(folder, f"B7-PT-{number:02d}.md", ticket_text(f"B7-PT-{number:02d}"))
+    program = WRITER.format(edit=edit)
+    command = [sys.executable, "-c", program, str(folder)]
+    running = [
+        subprocess.Popen(
+            [*command, str(writer), str(edits), str(tickets)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        for writer in range(writers)
+    ]  # fmt: skip
+    for process in running:
+        assert process.stdout is not None
+        process.stdout.readline()
+    for process in running:
+        assert process.stdin is not None
+        process.stdin.write(b"go\n")
+        process.stdin.flush()
+    for process in running:
+        process.communicate()
+    text = "".join(path.read_text() for path in folder.glob("*.md"))
+    return writers * edits - len(set(re.findall(r"line \d+\.\d+", text)))
+
+
+def test_writers_at_once_lose_nothing(tmp_path: Path) -> None:
+    assert lost_lines(tmp_path, OURS, writers=4, edits=15, tickets=3) == 0
+    assert sorted(os.listdir(tmp_path)) == [".auditkit", "B7-PT-01.md", "B7-PT-02.md", "B7-PT-03.md"]
+
+
+def test_a_writer_without_the_lock_loses_lines(tmp_path: Path) -> None:
+    assert lost_lines(tmp_path, NAIVE, writers=4, edits=15, tickets=1) > 0
+
+
+@pytest.mark.slow
+def test_sixteen_writers_lose_none_of_ten_thousand_edits(tmp_path: Path) -> None:
+    assert lost_lines(tmp_path, OURS, writers=16, edits=625, tickets=200) == 0
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from auditkit.store.repository import Repository
+{edit}
+repository = Repository(Path(sys.argv[1]))
+print("ready", flush=True)
+for number in range(1000):
+    edit(repository, "B7-PT-01", f"- [ ] {{number:05d} " + "x" * 2000)
+"""
+
+
+def test_a_writer_killed_among_many_writes_leaves_a_whole_ticket_and_nothing_else(tmp_path: Path) -> None:
+    """The next writer gets the dead one's lock at once and removes what it left."""
+    put(tmp_path, "B7-PT-01.md", ticket_text())
+    program = KILLED.replace("{edit}", OURS).replace("{{number:05d}", "{number:05d}").replace("}}", "}")
+    for kill in range(5):
+        writing = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE)
+        with writing:
+            assert writing.stdout is not None
+            assert writing.stdout.readline() == b"ready\n"
+            time.sleep(0.03 + 0.017 * kill)
+            writing.send_signal(signal.SIGKILL)
+        assert writing.returncode == -signal.SIGKILL
+        text = (tmp_path / "B7-PT-01.md").read_text()
+        assert all(line.endswith("x" * 2000) for line in text.splitlines() if re.match(r"- \[ \] \d{5} ", line))
+        repository = Repository(tmp_path, lock_timeout_s=1)
+        repository.change("B7-PT-01", lambda entry: entry.document.append_to_section("Verification", ["- [ ] after"]))
+        assert sorted(os.listdir(tmp_path)) == [".auditkit", "B7-PT-01.md"]
+
+
+FAILING = """
+import errno, os, sys
+failing = sys.argv[1]
+def refuse(*words):
+    raise OSError(errno.EIO if failing == "fsync" else errno.ENOSPC, os.strerror(errno.EIO))
+setattr(os, failing, refuse)
+sys.argv = ["auditkit", *sys.argv[2:]]
+from auditkit.cli.main import main
+main()
+"""
+
+
+@pytest.mark.parametrize("failing", ["fsync", "replace"])
+def test_a_disk_that_fails_is_reported_and_the_ticket_is_as_it_was(tmp_path: Path, failing: str) -> None:
+    path = put(tmp_path, "B7-PT-01.md", ticket_text())
+    before = path.read_bytes()
+    words = ["ticket", "status", "B7-PT-01", "investigating", "--tickets", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-c", FAILING, failing, *words], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == ExitCode.STORE_CONFLICT
+    assert "nothing was changed" in done.stderr
+    assert done.stdout == ""
+    assert path.read_bytes() == before
+    assert sorted(os.listdir(tmp_path)) == [".auditkit", "B7-PT-01.md"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
+def test_a_full_disk_is_reported_and_the_ticket_is_as_it_was(tmp_path: Path) -> None:
+    """A file system of 64 kB in a mount namespace of its own, filled to the last block."""
+    script = (
+        'mount -t tmpfs -o size=64k none "$1" || exit 77; cp "$2" "$1/B7-PT-01.md"; mkdir "$1/.auditkit";'
+        ' : > "$1/.auditkit/lock"; dd if=/dev/zero of="$1/filler" bs=4k 2>/dev/null;'
+        ' "$3" -m auditkit ticket status B7-PT-01 investigating --tickets "$1"; code=$?;'
+        ' cmp "$1/B7-PT-01.md" "$2" || exit 99; ls -A "$1"; exit $code'
+    )
+    original = put(tmp_path, "original.md", ticket_text())
+    (tmp_path / "disk").mkdir()
+    words = ["unshare", "-m", "sh", "-c", script, "sh", str(tmp_path / "disk"), str(original), sys.executable]
+    try:
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        pytest.skip("unshare is not installed")
+    if done.returncode == 77 or "unshare" in done.stderr:
+        pytest.skip("no mount namespace can be made here")
+    assert done.returncode == ExitCode.STORE_CONFLICT, done.stderr
+    assert "No space left on device" in done.stderr
+    assert done.stdout.split() == [".auditkit", "B7-PT-01.md", "filler"]
+
+
+def git(folder: Path, *words: str) -> int:
+    identity = ["-c", "user.name=Tester", "-c", "user.email=tester@example.org", "-c", "commit.gpgsign=false"]
+    return subprocess.run(["git", "-C", str(folder), *identity, *words], capture_output=True, check=False).returncode
+
+
+def merges(folder: Path, ours: Callable[[Path], None], theirs: Callable[[Path], None]) -> bool:
+    """Whether two branches merge that each edited the same ticket."""
+    path = put(folder, "tickets/B7-PT-01.md", ticket_text())
+    git(folder, "init", "-q", "-b", "main")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "base")
+    git(folder, "branch", "side")
+    for branch, edit in (("main", ours), ("side", theirs)):
+        git(folder, "checkout", "-q", branch)
+        edit(path)
+        assert git(folder, "commit", "-qam", branch) == 0
+    return git(folder, "merge", "-q", "main") == 0
+
+
+def command(words: str) -> Callable[[Path], None]:
+    def run(path: Path) -> None:
+        program = [sys.executable, "-m", "auditkit", "ticket", *words.split(), "--tickets", str(path.parent)]
+        subprocess.run(program, cwd=ROOT, check=True, capture_output=True)
+
+    return run
+
+
+def naive(old: str, new: str, date: str) -> Callable[[Path], None]:
+    """An edit that stamps the ticket with its date, as a tracker would that keeps the time of the last change."""
+
+    def run(path: Path) -> None:
+        text = path.read_text().replace(old, new)
+        path.write_text(text.replace("**Updated** | 2026-01-02", f"**Updated** | {date}"))
+
+    return run
+
+
+def test_two_branches_that_edit_different_fields_merge(tmp_path: Path) -> None:
+    assert merges(tmp_path / "one", command("status B7-PT-01 investigating"), command("assign B7-PT-01 Kim"))
+    assert merges(tmp_path / "two", command("edit B7-PT-01 severity P1"), command("assign B7-PT-01 Kim"))
+
+
+def test_edits_that_both_stamp_the_ticket_do_not_merge(tmp_path: Path) -> None:
+    first = naive("**Severity** | `P2`", "**Severity** | `P1`", "2026-03-04")
+    second = naive("**Assignee** | |", "**Assignee** | Kim |", "2026-03-05")
+    assert not merges(tmp_path, first, second)

@@ -52,6 +52,11 @@ class Repository:
     objects: Path
     has_work_tree: bool
 
+    @property
+    def top(self) -> Path:
+        """The top of the work tree."""
+        return self.directory.resolve().joinpath(*[".."] * len(Path(self.prefix).parts)).resolve()
+
 
 def git_is_installed() -> bool:
     return shutil.which("git") is not None

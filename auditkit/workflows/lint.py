@@ -14,6 +14,7 @@ from auditkit.exporters.sarif import lint_sarif
 from auditkit.model.ids import TicketId
 from auditkit.model.page import Page
 from auditkit.model.ticket import BrokenTicket
+from auditkit.probing import git
 from auditkit.probing.checkout import parse_checkout
 from auditkit.rules.lint.catalog import all_rules, rules_named, select_rules
 from auditkit.rules.lint.check import LintFinding, check_pages
@@ -166,7 +167,7 @@ def _lint_folder(scope: Scope, task: _Task) -> LintReport:
     context = LintContext(
         settings,
         pages=_by_id(page for _, page in pages),
-        reports=_other_pages(repository, reads),
+        reports={**_named_reports(scope.folder, pages), **_other_pages(repository, reads)},
         tree=task.tree,
         folder=_as_seen_from(task.checkout, scope.folder),
         digests=_digests(reads),
@@ -246,6 +247,17 @@ def _other_pages(repository: Repository, reads: Sequence[Entry | BrokenTicket]) 
     return {
         file.relative_to(repository.folder).as_posix(): file.read_bytes().decode("utf-8", "replace") for file in others
     }
+
+
+def _named_reports(folder: Path, pages: Sequence[tuple[Path, Page]]) -> dict[str, str]:
+    """The reports that tickets name and that lie in the repository of the tickets folder, where it has one."""
+    repository = git.find_repository(folder)
+    if repository is None or not repository.has_work_tree:
+        return {}
+    named = {report.file for _, page in pages for report in page.ticket.reports}
+    inside = (path for path in named if not PurePath(path).is_absolute() and ".." not in PurePath(path).parts)
+    files = {path: repository.top / path for path in inside}
+    return {path: file.read_bytes().decode("utf-8", "replace") for path, file in files.items() if file.is_file()}
 
 
 def _unreadable(folder: Path, problem: BrokenTicket) -> LintFinding:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import re
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -64,6 +65,16 @@ def lint_with(folder: Path, yaml: str = "", **request: Any) -> LintReport:
 def test_good_tickets_are_clean(folder: Path) -> None:
     report = lint_with(folder)
     assert (found(report), report.count, report.broken) == ([], 2, 0)
+
+
+def test_a_report_is_looked_for_in_the_repository_of_the_tickets(folder: Path) -> None:
+    report = "audits/march.md"
+    text = re.sub(r"\*\*Report file:\*\* `[^`]*`", f"**Report file:** `{report}`", OPEN)
+    put(folder, "batch7/B7-PT-01.md", text)
+    subprocess.run(["git", "init", "-q", str(folder.parent)], check=True)
+    assert ("TK080", "B7-PT-01.md") in found(lint_with(folder, select=["TK080"]))
+    put(folder.parent, report, "# March\n")
+    assert found(lint_with(folder, select=["TK080"])) == []
 
 
 def test_a_path_is_a_file_a_folder_or_an_id(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditkit.model.page import Page
-from auditkit.model.ticket import Status, read_status
+from auditkit.model.ticket import Status
 from auditkit.rules.lifecycle import check_transition
+from auditkit.rules.lint.changes import changes_of, reason_for_status
 from auditkit.rules.lint.positions import at_row, at_text
 from auditkit.rules.lint.resolution import has_resolution
 from auditkit.rules.lint.rule import Level, LintContext, Problem, rule
 
 _FINGERPRINT = re.compile(r"\|[ *]*Fingerprint[ *]*\|\s*`?([^`|/\s]+)")
 _OUTCOME = re.compile(r"\|[ *]*Outcome[ *]*\|\s*`?(\w+)`?\s*\|\s*")
-_CHANGE = re.compile(r"\s*- (?P<date>\S+): (?P<old>[\w' -]+?) to (?P<new>[\w-]+): (?P<reason>.*)")
 _MENDED = (Status.FIXED, Status.ALREADY_FIXED)
 
 
@@ -28,17 +28,6 @@ class _Reproduced:
 
     probe: str
     line: int
-
-
-@dataclass(frozen=True)
-class _Change:
-    """A line of Status Changes; `old` and `new` are None for words that are no status."""
-
-    old: Status | None
-    new: Status | None
-    reason: str
-    line: int
-    text: str
 
 
 @rule("TK055", Level.ERROR, "Fixed, although its probe still reproduces")
@@ -68,7 +57,7 @@ def allowed_changes(page: Page, context: LintContext) -> Iterator[Problem]:
     Good: - 2026-03-04: in-review to fixed: done in 8e4c59e5
     Mend: Take the step again with the command, or correct the line.
     """
-    for change in _changes(page):
+    for change in changes_of(page):
         if change.old is None or change.new is None or change.old is change.new:
             continue
         verdict = check_transition(change.old, change.new, change.reason or "none given")
@@ -86,10 +75,8 @@ def reason_given(page: Page, context: LintContext) -> Iterator[Problem]:
     Good: - 2026-03-04: open to deferred: waits for torch 2.15
     Mend: Add the reason.
     """
-    if page.ticket.status is Status.DEFERRED and not has_resolution(page):
-        reasons = [change for change in _changes(page) if change.new is Status.DEFERRED and change.reason]
-        if not reasons:
-            yield at_row(page, "Status", "deferred, but nothing says why")
+    if page.ticket.status is Status.DEFERRED and not has_resolution(page) and not reason_for_status(page):
+        yield at_row(page, "Status", "deferred, but nothing says why")
 
 
 @rule("TK059", Level.ERROR, "A box is ticked, although its probe still reproduces")
@@ -120,14 +107,3 @@ def _reproduced(page: Page) -> Iterator[_Reproduced]:
         elif outcome is not None and outcome[1] == "reproduced" and probe:
             yield _Reproduced(probe, number)
             probe = ""
-
-
-def _changes(page: Page) -> Iterator[_Change]:
-    section = page.section("Status Changes", level=3)
-    if section is None:
-        return
-    for number in range(section.line + 1, section.end_line):
-        match = _CHANGE.fullmatch(page.lines[number - 1])
-        if match is not None:
-            old, new = read_status(match["old"]), read_status(match["new"])
-            yield _Change(old, new, match["reason"].strip(), number, f"{match['old']} to {match['new']}")

@@ -21,8 +21,8 @@ _FOLDED = re.compile(r"[\s*`]+")
 def missing_report(page: Page, context: LintContext) -> Iterator[Problem]:
     """The report that a ticket names is neither in the checkout nor among the pages of the tickets folder.
 
-    Without a checkout only the tickets folder is looked at. Where one other file has the same name, the
-    finding says where it is.
+    Without a checkout the repository that holds the tickets is looked at. Where one other file has the same
+    name, the finding says where it is.
 
     Why: Nobody can read what the ticket was taken from.
     Bad: **Report file:** `docs/temp/batch3-drl.md`, after it moved to `docs/bugs`

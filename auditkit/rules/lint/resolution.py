@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 from auditkit.model.page import Page
 from auditkit.model.ticket import Resolution, Status
+from auditkit.rules.lifecycle import DECISIONS
+from auditkit.rules.lint.changes import reason_for_status
 from auditkit.rules.lint.folders import FIXED
 from auditkit.rules.lint.positions import (
     at_resolution,
@@ -37,14 +39,14 @@ _DISPOSITIONS = (
 def resolution_there(page: Page, context: LintContext) -> Iterator[Problem]:
     """A ticket that is finished, by its status or its folder, says how it ended.
 
-    A Resolution or Closure section does, and so does a Resolution row of the metadata. A form that nobody
-    filled in does not.
+    A Resolution or Closure section does, and so do a Resolution row of the metadata and, for a decision, its
+    reason in Status Changes. A form that nobody filled in does not.
     Why: Nobody can check a decision without its reason, and the finding is filed again.
     Bad: fixed/B7-PT-01.md without ## Resolution
     Good: ## Resolution with what was changed, in which commit, and who accepted it
     Mend: Write the section.
     """
-    if is_finished(page, context.settings) and not has_resolution(page) and not page.ticket.disposition:
+    if is_finished(page, context.settings) and not _says_how(page):
         yield at_row(page, "Status", "finished, but no Resolution or Closure section says how")
 
 
@@ -58,8 +60,7 @@ def signed_off(page: Page, context: LintContext) -> Iterator[Problem]:
     Mend: `auditkit ticket sign-off`, or the line by hand.
     """
     resolution = page.ticket.resolution
-    is_told = has_resolution(page) or page.ticket.disposition
-    if is_finished(page, context.settings) and is_told and not (resolution and resolution.sign_offs):
+    if is_finished(page, context.settings) and _says_how(page) and not (resolution and resolution.sign_offs):
         yield at_resolution(page, "finished without a sign-off")
 
 
@@ -173,6 +174,12 @@ def signed_off_by_originator(page: Page, context: LintContext) -> Iterator[Probl
     if page.ticket.agent not in {one.agent for one in signers}:
         names = ", ".join(sorted({one.agent for one in signers}))
         yield Problem(f"signed off by {names}, not by {page.ticket.agent}", signers[0].line)
+
+
+def _says_how(page: Page) -> bool:
+    if has_resolution(page) or page.ticket.disposition:
+        return True
+    return page.ticket.status in DECISIONS and bool(reason_for_status(page))
 
 
 def has_resolution(page: Page) -> bool:

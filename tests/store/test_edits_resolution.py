@@ -125,6 +125,15 @@ def test_a_missing_section_is_made_before_the_appendix(extra: str, before: str, 
     assert text.endswith(f"{before}\n\n### Rationale\n\nA demo.{after}")
 
 
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("end", ["", "\n", "\n\n## Appendix\n"])
+def test_code_at_the_end_of_the_section_above_stays_code(newline: str, end: str) -> None:
+    text = (ticket_text().rstrip() + "\n\n```python\n# code\n```").replace("\n", newline)
+    document = Document.parse((text + end.replace("\n", newline)).encode(), PATH)
+    edited = resolution.tell(document, resolution.FIX, "Done.")
+    assert edited.data.decode().startswith(f"{text}{newline}{newline}---{newline}{newline}## Resolution{newline}")
+
+
 def test_saying_it_again_changes_nothing() -> None:
     once = resolution.sign_off(resolution.tell(parse(""), resolution.FIX, "Done."), "drl", "2026-03-04")
     once = resolution.name_all(once, resolution.TESTS, ["a/test_b.py"])

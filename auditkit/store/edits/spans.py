@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from auditkit.errors import BadInputError
 from auditkit.store.document import BrokenFileError, Document
-from auditkit.store.scan import Heading, Scan, Span
+from auditkit.store.scan import Heading, Span
 
 
 def replaced(document: Document, span: Span, text: str) -> Document:
@@ -23,7 +23,7 @@ def replaced(document: Document, span: Span, text: str) -> Document:
             f"this text would break the ticket: {error.broken.message}", "leave it out, or indent it as code"
         ) from error
     now = Span(span.start, span.start + len(data))
-    if _around(document.scan, span) != _around(changed.scan, now, len(data) - (span.end - span.start)):
+    if _around(document, span) != _around(changed, now, len(data) - (span.end - span.start)):
         raise BadInputError(
             "this text would hide or change what is below it in the ticket", "close its fences and comments"
         )
@@ -55,15 +55,16 @@ def child(document: Document, parent: Heading, titles: Sequence[str]) -> Heading
     return next((heading for heading in headings_in(document, parent) if heading.text.casefold() in wanted), None)
 
 
-def _around(scan: Scan, span: Span, shift: int = 0) -> list[tuple[str, int]]:
+def _around(document: Document, span: Span, shift: int = 0) -> list[tuple[str, int]]:
     """What was found outside `span`, in the places it has without the shift of what comes behind."""
+    scan = document.scan
     found = [(f"{heading.level} {heading.text}", heading.line.start) for heading in scan.headings]
     found += [(f"marker {marker.is_start}", marker.line.start) for marker in scan.markers]
-    # A fence or a comment that starts outside has to end where it did.
     found += [("hidden", hidden.start) for hidden in scan.hidden]
-    found += [("shown", hidden.end) for hidden in scan.hidden if not span.start <= hidden.start < span.end]
-    return sorted(
-        (what, place if place <= span.start else place - shift)
-        for what, place in found
-        if not span.start <= place < span.end
-    )
+    found = [(what, place) for what, place in found if not span.start <= place < span.end]
+    # A fence or a comment that starts outside has to end where it did, whatever line end is behind it now.
+    for hidden in scan.hidden:
+        if not span.start <= hidden.start < span.end:
+            text = document.data[hidden.start : hidden.end].rstrip(b"\r\n")
+            found.append(("shown", hidden.start + len(text)))
+    return sorted((what, place if place <= span.start else place - shift) for what, place in found)

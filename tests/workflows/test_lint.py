@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import json
 import os
-import re
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -69,7 +68,9 @@ def test_good_tickets_are_clean(folder: Path) -> None:
 
 def test_a_report_is_looked_for_in_the_repository_of_the_tickets(folder: Path) -> None:
     report = "audits/march.md"
-    text = re.sub(r"\*\*Report file:\*\* `[^`]*`", f"**Report file:** `{report}`", OPEN)
+    text = OPEN.replace(
+        "### Original Report Reference", f"### Original Report Reference\n\n**Report file:** `{report}`"
+    )
     put(folder, "batch7/B7-PT-01.md", text)
     subprocess.run(["git", "init", "-q", str(folder.parent)], check=True)
     assert ("TK080", "B7-PT-01.md") in found(lint_with(folder, select=["TK080"]))

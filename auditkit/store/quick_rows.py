@@ -167,14 +167,17 @@ def _has_only_whole_evidence(text: str) -> bool:
 
 def _has_only_whole_fences(text: str) -> bool:
     """Whether every fence has three backticks at the left margin, is closed, and holds no line that starts with ##."""
-    pieces = text.split("```")
-    return (
-        len(pieces) % 2 == 1
-        and all(piece[-1:] == "\n" for piece in pieces[:-1])
-        and all(piece[:1] != "`" for piece in pieces)
-        and all(code.find("\n##") < 0 for code in pieces[1::2])
-        and all(rest[:1] in ("", "\n") for rest in pieces[2::2])
-    )
+    *pieces, last = text.split("```")
+    if len(pieces) % 2:
+        return False
+    is_code = False
+    for piece in pieces:
+        # Behind a closing fence the line ends; behind an opening one no fourth backtick stands.
+        is_start = piece[:1] == "\n" if not is_code and piece is not pieces[0] else piece[:1] != "`"
+        if not is_start or piece[-1:] != "\n" or (is_code and "\n##" in piece):
+            return False
+        is_code = not is_code
+    return not pieces or last[:1] in ("", "\n")
 
 
 def _row(text: str, path: str) -> Row:

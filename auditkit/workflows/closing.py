@@ -105,6 +105,10 @@ def resolve(repository: Repository, ticket_id: str, request: ResolveRequest, tod
             target = Status.IN_REVIEW if lacking else target
         if old is target or (old is Status.FIXED and target is Status.IN_REVIEW):
             return changed.document
+        steps = steps_to(old, target) if old is not None else ()
+        if len(steps) > 1:
+            # The steps before the last one need no reason, so only the last one is written down.
+            changed = _entry(changed, changed.document.set_field("Status", steps[-2].value))
         return with_status(changed, target, line(request.text) if target is request.status else "", today)
 
     change = repository.change(ticket_id, edit)

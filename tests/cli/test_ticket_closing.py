@@ -74,7 +74,7 @@ def test_resolve_moves_to_fixed_when_nothing_is_missing(folder: Path, commit: st
     result = resolve(folder, commit, "--json")
     document = json.loads(result.stdout)
     assert (result.exit_code, document["ticket"]["status"], document["missing"]) == (0, "fixed", [])
-    assert "open to fixed: Scaled the sum.\n" in file_of(folder).read_text()
+    assert ": in-review to fixed: Scaled the sum.\n" in file_of(folder).read_text()
 
 
 def test_everything_that_fixed_lacks_is_named_and_nothing_written(folder: Path) -> None:

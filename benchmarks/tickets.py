@@ -310,6 +310,8 @@ def page_of(document: dict[str, Any]) -> str:
             limit = (limits["first"] if "first" in name else limits["warm"]) if is_ours else ""
             shown = f"`{name}`" if is_ours and "first" not in name else name
             lines.append(f"| {shown} | {figure['least']} | {figure['median']} | {figure['to_python']} | {limit} |")
+            if is_ours and figure["least"] > limit:
+                lines[-1] += " missed"
         lines.append(f"\nThe index has {result['index_bytes'] / 1e6:.2f} MB.")
     lines += ["", "## The floor", "", "Imports by `python -X importtime`, milliseconds, the median of 5.", ""]
     lines += ["| imported | ms |", "|---|---|"]

@@ -85,12 +85,18 @@ def _kept(rows: list[Row], wanted: dict[str, Sequence[Any]], blocked: bool | Non
 def _in_order(rows: list[Row], sort: str) -> list[Row]:
     if sort == "id":
         return rows
-    from auditkit.cli.choices import choose
-    from auditkit.model.ticket import Status
     from auditkit.store.selection import ORDERS, ordered
 
-    order = choose(lambda name: ORDERS[ORDERS.index(name)], sort, ORDERS, "order")
-    return ordered(rows, order, [status.value for status in Status])
+    if sort not in ORDERS:
+        from auditkit.cli.choices import choose
+
+        choose(ORDERS.index, sort, ORDERS, "order")
+    statuses: list[str] = []
+    if sort == "status":
+        from auditkit.model.ticket import Status
+
+        statuses = [status.value for status in Status]
+    return ordered(rows, sort, statuses)
 
 
 def _document(folder: str, kept: Sequence[Row], broken: Sequence[Row], rows: Sequence[Row]) -> dict[str, Any]:

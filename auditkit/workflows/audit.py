@@ -21,6 +21,7 @@ from auditkit.store.repository import Repository
 from auditkit.workflows.filing import Paperwork, file_run
 from auditkit.workflows.matrix import ArmRequest, combine
 from auditkit.workflows.measuring import Progress, Questions, measure, run_id
+from auditkit.workflows.placing import folders_of
 from auditkit.workflows.source_audit import SourceQuestions, SourceScope, read_source, source_environment
 from auditkit.workflows.targets import find_targets, first_candidate
 
@@ -140,6 +141,7 @@ def _paperwork(request: AuditRequest, probes: Sequence[ProbeInfo]) -> Paperwork:
         asked_as={read_probe(Path(name)).id: name for name in request.probes if name.endswith(".py")},
         options=_config_words(request.config, spec.directory),
         agents=request.config.agents,
+        folders=folders_of(request.config),
     )
 
 

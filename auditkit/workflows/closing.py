@@ -20,6 +20,7 @@ from auditkit.store.edits import resolution
 from auditkit.store.evidence import says_reproduced
 from auditkit.store.reader import ticket_of
 from auditkit.store.repository import Change, Entry, Repository, with_status
+from auditkit.workflows.placing import configured_folders, placed
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def move(repository: Repository, ticket_id: str, wanted: Move, today: datetime.d
         return with_status(changed, wanted.status, reason, today)
 
     change = repository.change(ticket_id, edit)
-    return Outcome(change, lacking)
+    return Outcome(placed(repository, change, configured_folders(repository)), lacking)
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ def resolve(repository: Repository, ticket_id: str, request: ResolveRequest, tod
         return with_status(changed, target, line(request.text) if target is request.status else "", today)
 
     change = repository.change(ticket_id, edit)
-    return Outcome(change, lacking)
+    return Outcome(placed(repository, change, configured_folders(repository)), lacking)
 
 
 def sign_off(repository: Repository, ticket_id: str, agent: str | None, note: str, today: datetime.date) -> Change:

@@ -17,8 +17,10 @@ from auditkit.rendering.evidence import render_banner, render_evidence
 from auditkit.rendering.markdown import line
 from auditkit.rendering.ticket import render_ticket
 from auditkit.rules.grouping import group_by_cause, relation
+from auditkit.rules.lint.rule import FOLDERS
 from auditkit.store.filing import Case, Filed, Filing, FilingAction, file_case, note_absence, relate
 from auditkit.store.repository import Repository
+from auditkit.workflows.placing import Folders, put_in_place
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Paperwork:
 
     `source` is the checkout's directory without a revision, `command` what the user typed. `asked_as`
     names the probes that were given as files, `options` are words that ask the same way again; `agents` are
-    agents' names by code.
+    agents' names by code; `folders` are those for finished tickets, which one that opens again leaves.
     """
 
     probes: Mapping[str, ProbeInfo]
@@ -38,6 +40,7 @@ class Paperwork:
     asked_as: Mapping[str, str] = field(default_factory=dict)
     options: tuple[str, ...] = ()
     agents: Mapping[str, str] = field(default_factory=lambda: dict(AGENT_NAMES))
+    folders: Folders = field(default_factory=lambda: FOLDERS)
 
 
 def file_run(run: Run, repository: Repository, paperwork: Paperwork) -> Run:
@@ -53,6 +56,9 @@ def file_run(run: Run, repository: Repository, paperwork: Paperwork) -> Run:
     done: dict[str, Filed | BadInputError] = {}
     for group in groups:
         done |= file_case(repository, _case(group, paperwork))
+    for filed in done.values():
+        if isinstance(filed, Filed) and filed.action is FilingAction.REOPENED:
+            put_in_place(repository, filed.id, paperwork.folders)
     _relate(repository, [finding for group in groups for finding in group], done)
     notes = [
         f"no ticket for {fingerprint}: {outcome.message}"

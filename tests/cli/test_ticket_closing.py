@@ -40,7 +40,9 @@ def run(folder: Path, *arguments: object) -> Any:
 
 
 def file_of(folder: Path) -> Path:
-    return folder / "batch7/B7-PT-01.md"
+    """The ticket's file, which lies in the folder for its status."""
+    (file,) = folder.rglob("B7-PT-01.md")
+    return file
 
 
 def resolve(folder: Path, commit: str, *more: object) -> Any:
@@ -64,7 +66,11 @@ def test_resolved_signed_and_fixed(folder: Path, commit: str) -> None:
     )
     assert run(folder, "sign-off", "B7-PT-01", "--note", "seen").exit_code == 0
     result = run(folder, "status", "B7-PT-01", "fixed")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "B7-PT-01: in-review -> fixed\n", "")
+    assert (result.exit_code, result.stdout, result.stderr) == (
+        0,
+        f"B7-PT-01: in-review -> fixed, now {folder}/fixed/B7-PT-01.md\n",
+        "",
+    )
     assert f"in-review to fixed: commit {commit}\n" in file_of(folder).read_text()
 
 
@@ -98,7 +104,7 @@ def test_everything_that_fixed_lacks_is_named_and_nothing_written(folder: Path) 
 def test_force_writes_what_is_missing(folder: Path, commit: str) -> None:
     put(folder, "batch7/B7-PT-01.md", ticket_text("B7-PT-01", status="`in-review`"))
     result = run(folder, "status", "B7-PT-01", "fixed", "--commit", commit, "--force", "--reason", "urgent")
-    assert (result.exit_code, result.stdout) == (0, "B7-PT-01: in-review -> fixed\n")
+    assert (result.exit_code, result.stdout) == (0, f"B7-PT-01: in-review -> fixed, now {file_of(folder)}\n")
     assert result.stderr.count("warning: forced: ") == 3
     *_, title, _, line = file_of(folder).read_text().splitlines()
     assert (title, line) == (
@@ -150,7 +156,7 @@ def test_a_resolution_that_cannot_be_is_refused(folder: Path, arguments: list[st
 
 def test_a_decision_is_resolved_from_any_state(folder: Path) -> None:
     result = run(folder, "resolve", "B7-PT-01", "--as", "wont-fix", "--text", "A demo.\n\nOnly.")
-    assert (result.exit_code, result.stdout) == (0, "B7-PT-01: open -> wont-fix\n")
+    assert (result.exit_code, result.stdout) == (0, f"B7-PT-01: open -> wont-fix, now {file_of(folder)}\n")
     text = file_of(folder).read_text()
     assert (
         f"### Rationale\n\nA demo.\n\nOnly.\n\n### Status Changes\n\n- {today()}: open to wont-fix: A demo. Only.\n"

@@ -31,4 +31,6 @@ def _configured() -> str:
 
     from auditkit.store.config import read_config
 
-    return os.fspath(read_config(Path(_CONFIG)).tickets or "")
+    folder = os.fspath(read_config(Path(_CONFIG)).tickets or "")
+    # What lies below this folder is named from here, as a user would.
+    return os.path.relpath(folder) if folder.startswith(os.getcwd() + os.sep) else folder

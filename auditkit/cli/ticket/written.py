@@ -45,4 +45,5 @@ def say_change(change: Change, as_json: bool, told: str, **more: Any) -> None:
         document = {"schema_version": 1, "id": ticket.id, "path": str(change.after.file), "changed": changed}
         say_json({**document, **more, "ticket": ticket.to_json()})
         return
-    say(f"{ticket.id}: {told if changed else 'nothing to change'}")
+    moved = f", now {change.after.file}" if change.after.file != change.before.file else ""
+    say(f"{ticket.id}: {told if changed else 'nothing to change'}{moved}")

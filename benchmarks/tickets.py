@@ -222,10 +222,11 @@ for folder, _, names in os.walk(sys.argv[1]):
 """
 
 
-def cpu_ms(words: list[str]) -> tuple[float, bytes]:
+def cpu_ms(words: list[str], caches: Path) -> tuple[float, bytes]:
     """Processor milliseconds of one child, and what it wrote to a pipe."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run([sys.executable, *words], capture_output=True, check=True, cwd=ROOT)
+    environment = {**os.environ, "XDG_CACHE_HOME": str(caches)}
+    done = subprocess.run([sys.executable, *words], capture_output=True, check=True, cwd=ROOT, env=environment)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return 1000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime), done.stdout
 
@@ -234,7 +235,7 @@ def measured(count: int, folder: Path) -> dict[str, Any]:
     """Every figure for one folder: floors and commands in turn, `RUNS` times."""
     size = write_tickets(folder, count)
     time.sleep(SETTLED_S)
-    side = folder / ".auditkit"
+    caches = folder.parent / "caches"
     ticket = ["-m", "auditkit", "ticket"]
     listed = [*ticket, "list", "--tickets", str(folder)]
     commands = {
@@ -252,15 +253,15 @@ def measured(count: int, folder: Path) -> dict[str, Any]:
     for _ in range(RUNS):
         for name, words in commands.items():
             if name == "list, first":
-                shutil.rmtree(side, ignore_errors=True)
-            taken, output = cpu_ms(words)
+                shutil.rmtree(caches, ignore_errors=True)
+            taken, output = cpu_ms(words, caches)
             figures[name].append(taken)
             if name.startswith("list") and len(words) == 6 and len(output.splitlines()) != count:
                 raise SystemExit(f"{name}: {len(output.splitlines())} of {count} lines")
     return {
         "tickets": count,
         "bytes": size,
-        "index_bytes": (side / "index").stat().st_size,
+        "index_bytes": sum(path.stat().st_size for path in caches.rglob("*") if path.is_file()),
         "cpu_ms": {name: _summary(taken, figures["python -c pass"]) for name, taken in figures.items()},
     }
 

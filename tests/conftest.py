@@ -53,6 +53,12 @@ def _shared_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
         os.environ[SHARED_FOLDER] = str(folder)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_caches(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No test reads what lies among the user's caches, nor leaves anything there."""
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("caches"))
+
+
 @pytest.fixture
 def compare_golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
     """Compare a text with the file that holds it, or write the file with --update-golden."""

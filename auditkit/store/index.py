@@ -1,7 +1,8 @@
 """A disposable cache of the rows of a tickets folder. Files are the truth; the index only saves reading them.
 
-It lies in the side folder and is read with `marshal`, the fastest reader that Python has. Whoever finds it
-stale, cut short, written by other code or not writable at all does without it, silently.
+It lies among the user's own caches and is read with `marshal`, the fastest reader that Python has, and one for
+trusted bytes only. Whoever finds it stale, cut short, written by other code, in reach of others or not writable
+at all does without it, silently.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import stat
 import sys
 from binascii import crc32
 
-from auditkit.store.side_folder import SIDE_FOLDER, make_side_folder
+from auditkit.store.cache_folder import cache_file, read_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,16 +25,16 @@ if TYPE_CHECKING:
     Stamp = tuple[int, int, int, int]
     Stamps = dict[str, Stamp | None]
 
-INDEX_NAME = "index"
 _MAGIC = b"auditkit index\n"
-_TEMP = ".index."
-_TEMP_SUFFIX = ".auditkit-tmp"
+_TEMP = ".auditkit-tmp."
 
 # A file that changed this long before it was looked at, or later, may change again within the same tick of its
 # clock: kernels advance file times every 10 ms at most, but some file systems keep whole seconds, FAT every two.
+# A file system of its own may also have a clock of its own, a server's.
 _TICK_NS = 100_000_000
 _COARSE_TICK_NS = 2_100_000_000
 _ABANDONED_NS = 60_000_000_000
+_UNUSED_NS = 30 * 24 * 3600 * 1_000_000_000
 
 
 class Index:
@@ -152,7 +153,7 @@ def _refreshed(folder: str, found: Stamps, stored: Stamps, old: Index | None) ->
     from auditkit.store.quick_rows import read_row
     from auditkit.store.rows import line_of, oddities_of
 
-    temporary, now = _temporary(folder)
+    temporary, now, tick = _temporary(folder)
     same = {
         path for path, stamp in found.items() if old is not None and stamp is not None and stored.get(path) == stamp
     }
@@ -173,7 +174,9 @@ def _refreshed(folder: str, found: Stamps, stored: Stamps, old: Index | None) ->
     broken.sort(key=_place)
     index = Index(list(map(line_of, rows)), oddities_of(rows), broken, others, marshal.dumps(rows))
     if temporary:
-        settled = {path: None if stamp and _may_change_unseen(stamp, now) else stamp for path, stamp in found.items()}
+        settled = {
+            path: None if stamp and _may_change_unseen(stamp, now, tick) else stamp for path, stamp in found.items()
+        }
         _save(folder, temporary, settled, index)
     return index
 
@@ -188,11 +191,11 @@ def _place(broken: Row) -> tuple[list[str], str]:
     return folders, name
 
 
-def _may_change_unseen(stamp: Stamp, now: int) -> bool:
+def _may_change_unseen(stamp: Stamp, now: int, tick: int) -> bool:
     """Whether a file was written so shortly before `now` that its next change could leave its times as they are."""
     newest = max(stamp[2], stamp[3])
     is_coarse = newest % 1_000_000_000 == 0
-    return newest >= now - (_COARSE_TICK_NS if is_coarse else _TICK_NS)
+    return newest >= now - (_COARSE_TICK_NS if is_coarse else tick)
 
 
 # The file.
@@ -201,16 +204,16 @@ def _may_change_unseen(stamp: Stamp, now: int) -> bool:
 def _load(folder: str) -> tuple[Stamps, Index | None]:
     """The stamps of the files as they were indexed, None for one that has to be read again, and the index.
 
-    Nothing where there is no index, or none that this code wrote.
+    Nothing where there is no index, or none that this code wrote of this folder.
     """
     try:
-        with open(f"{folder}/{SIDE_FOLDER}/{INDEX_NAME}", "rb") as file:
-            data = memoryview(file.read())
+        data = memoryview(read_private(cache_file(folder)))
         head = len(_MAGIC) + 4
         if data[: len(_MAGIC)] != _MAGIC or crc32(data[head:]) != int.from_bytes(data[head - 4 : head]):
             return {}, None
         written_by, stamps, columns, *others = marshal.loads(data[head:])
-        return (stamps, Index(list(zip(*columns, strict=True)), *others)) if written_by == _writer() else ({}, None)
+        is_ours = written_by == _writer(folder)
+        return (stamps, Index(list(zip(*columns, strict=True)), *others)) if is_ours else ({}, None)
     except (OSError, ValueError, TypeError, EOFError):
         return {}, None
 
@@ -218,41 +221,43 @@ def _load(folder: str) -> tuple[Stamps, Index | None]:
 def _save(folder: str, temporary: str, stamps: Stamps, index: Index) -> None:
     # Six lists load faster than ten thousand tuples.
     columns = [list(column) for column in zip(*index.lines, strict=True)]
-    kept = (_writer(), stamps, columns, index.oddities, index.broken, index.others, index.packed)
+    kept = (_writer(folder), stamps, columns, index.oddities, index.broken, index.others, index.packed)
     payload = marshal.dumps(kept)
     try:
         with open(temporary, "wb") as file:
             file.write(_MAGIC + crc32(payload).to_bytes(4) + payload)
-        os.replace(temporary, f"{folder}/{SIDE_FOLDER}/{INDEX_NAME}")
+        os.replace(temporary, cache_file(folder))
     except OSError:
         _remove(temporary)
 
 
-def _temporary(folder: str) -> tuple[str, int]:
-    """A new file in the side folder and its time, which is the clock that tickets are stamped by; else "" and 0."""
-    side = f"{folder}/{SIDE_FOLDER}"
-    path = f"{side}/{_TEMP}{os.urandom(6).hex()}{_TEMP_SUFFIX}"
+def _temporary(folder: str) -> tuple[str, int, int]:
+    """A new file beside the index, its time, and the tick of the clock that stamps tickets; else "" and 0 twice."""
+    place, _, name = cache_file(folder).rpartition("/")
+    if not place:
+        return "", 0, 0
+    path = f"{place}/{_TEMP}{name}.{os.urandom(6).hex()}"
     try:
-        make_side_folder(side)
-        handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
-        now = os.fstat(handle).st_mtime_ns
+        handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        status = os.fstat(handle)
         os.close(handle)
-        _remove_abandoned(side, now)
+        tick = _TICK_NS if status.st_dev == os.stat(folder).st_dev else _COARSE_TICK_NS
+        _remove_abandoned(place, status.st_mtime_ns)
     except OSError:
-        return "", 0
-    return path, now
+        return "", 0, 0
+    return path, status.st_mtime_ns, tick
 
 
-def _remove_abandoned(side: str, now: int) -> None:
-    """Remove what builders that were killed left behind."""
-    for name in os.listdir(side):
-        if name.startswith(_TEMP):
-            path = f"{side}/{name}"
-            try:
-                if os.stat(path).st_mtime_ns < now - _ABANDONED_NS:
-                    os.unlink(path)
-            except FileNotFoundError:
-                continue
+def _remove_abandoned(place: str, now: int) -> None:
+    """Remove what builders that were killed left behind, and indexes that were not written for a month."""
+    for name in os.listdir(place):
+        age_ns = _ABANDONED_NS if name.startswith(_TEMP) else _UNUSED_NS
+        path = f"{place}/{name}"
+        try:
+            if os.stat(path).st_mtime_ns < now - age_ns:
+                os.unlink(path)
+        except FileNotFoundError:
+            continue
 
 
 def _remove(path: str) -> None:
@@ -260,8 +265,8 @@ def _remove(path: str) -> None:
         os.unlink(path)
 
 
-def _writer() -> tuple[Any, ...]:
-    """What an index was written by: this Python, and every file of the code that reads tickets.
+def _writer(folder: str) -> tuple[Any, ...]:
+    """What an index was written of and by: the folder, this Python, and every file of the code that reads tickets.
 
     An installation or an edit of that code makes new files or times, so nobody has to raise a number.
     """
@@ -270,4 +275,4 @@ def _writer() -> tuple[Any, ...]:
     for part in ("model", "rules", "store"):
         with os.scandir(f"{package}/{part}") as entries:
             parts += sorted((entry.name, *_stamp(entry.stat())) for entry in entries if entry.name.endswith(".py"))
-    return (sys.hexversion, package, tuple(parts))
+    return (os.path.realpath(folder), sys.hexversion, package, tuple(parts))

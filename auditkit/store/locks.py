@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from auditkit.errors import StoreConflictError
-from auditkit.store.side_folder import SIDE_FOLDER, make_side_folder
+from auditkit.store.side_folder import make_side_folder
 
 DEFAULT_TIMEOUT_S = 30.0
 _POLL_S = 0.005
@@ -21,19 +21,19 @@ _POLL_S = 0.005
 def locked(folder: Path, timeout_s: float = DEFAULT_TIMEOUT_S) -> Iterator[None]:
     """Hold the lock of the tickets folder `folder`, which is made where it is missing.
 
-    Raises StoreConflictError when another process still holds it after `timeout_s` seconds, or when the
-    lock file cannot be made.
+    Raises StoreConflictError when another process still holds it after `timeout_s` seconds, when the lock
+    file cannot be made, or when a link stands where it or its folder should be.
     """
-    handle = _acquire(folder / SIDE_FOLDER / "lock", time.monotonic() + timeout_s, timeout_s)
+    handle = _acquire(folder, time.monotonic() + timeout_s, timeout_s)
     try:
         yield
     finally:
         os.close(handle)
 
 
-def _acquire(path: Path, deadline: float, timeout_s: float) -> int:
+def _acquire(folder: Path, deadline: float, timeout_s: float) -> int:
     while True:
-        handle = _open(path)
+        handle, path = _open(folder)
         try:
             if _try_lock(handle, path) and _is_still_at(handle, path):
                 # Who holds it is only for messages: a full disk is told by the write that follows.
@@ -48,19 +48,24 @@ def _acquire(path: Path, deadline: float, timeout_s: float) -> int:
         os.close(handle)
         if time.monotonic() >= deadline:
             raise StoreConflictError(
-                f"{path.parent.parent} is locked by process {holder or '?'} for more than {timeout_s:g} s",
+                f"{folder} is locked by process {holder or '?'} for more than {timeout_s:g} s",
                 "wait until that auditkit is done, or stop it; the lock goes with its holder",
             )
         time.sleep(_POLL_S)
 
 
-def _open(path: Path) -> int:
+def _open(folder: Path) -> tuple[int, Path]:
     try:
-        make_side_folder(str(path.parent))
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        path = make_side_folder(folder) / "lock"
+        # A link here would have any file of the user's made or emptied.
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), path
     except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise StoreConflictError(
+                f"{error.filename} is a link; nothing is written through it", "remove it"
+            ) from None
         raise StoreConflictError(
-            f"cannot lock {path.parent.parent}: {error.strerror} ({path})",
+            f"cannot lock {folder}: {error.strerror} ({error.filename or folder})",
             "check that the tickets folder is yours to write and that the disk has room",
         ) from error
 

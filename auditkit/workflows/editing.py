@@ -13,7 +13,7 @@ from auditkit.store.document import BrokenFileError, Document
 from auditkit.store.files import create_file
 from auditkit.store.reader import ticket_of
 from auditkit.store.repository import Change, Entry, Repository
-from auditkit.store.side_folder import SIDE_FOLDER, make_side_folder
+from auditkit.store.side_folder import make_recovery_folder
 
 _SETTINGS = "see $VISUAL and $EDITOR"
 
@@ -83,8 +83,7 @@ def keep(repository: Repository, name: str, text: bytes) -> Path:
 
 
 def _kept_beside(repository: Repository, name: str, text: bytes) -> Path:
-    make_side_folder(str(repository.folder / SIDE_FOLDER))
-    folder = repository.folder / SIDE_FOLDER / "recovery"
+    folder = make_recovery_folder(repository.folder)
     stem, suffix = os.path.splitext(name)
     number = 1
     while (path := folder / f"{stem}.{number}{suffix}").exists():

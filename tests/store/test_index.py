@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -14,8 +15,9 @@ from hypothesis import strategies as st
 
 from auditkit.model.ticket import Ticket
 from auditkit.store import index as index_module
+from auditkit.store.cache_folder import cache_file
 from auditkit.store.document import BrokenFileError
-from auditkit.store.index import INDEX_NAME, is_known_ticket, named_files, read_index
+from auditkit.store.index import is_known_ticket, named_files, read_index
 from auditkit.store.quick_rows import quick_row, read_row_in_full
 from auditkit.store.reader import read_ticket
 from auditkit.store.repository import Repository
@@ -35,6 +37,16 @@ def settle(folder: Path) -> None:
     """Make every file older than a clock tick, as it is a moment after it was written."""
     for path in folder.rglob("*.md"):
         os.utime(path, ns=(1_000_000_001, 1_000_000_001))
+
+
+@pytest.fixture(autouse=True)
+def caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The user's caches, empty."""
+    folder = tmp_path_factory.mktemp("caches")
+    # Tests undo what they patched themselves.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder))
+        yield folder
 
 
 @pytest.fixture
@@ -82,9 +94,10 @@ def test_a_change_of_the_same_size_within_one_tick_is_seen(tmp_path: Path) -> No
     stamp = index_module._stamp(path.stat())
     stored, index = index_module._load(str(tmp_path))
     assert (stored, index is not None) == ({"B7-PT-01.md": None}, True)
-    assert index_module._may_change_unseen(stamp, stamp[3] + 99_000_000)
-    assert not index_module._may_change_unseen((1, 1, 5, 5), 200_000_000)
-    assert index_module._may_change_unseen((1, 1, 0, 10**9), 3 * 10**9)
+    tick = index_module._TICK_NS
+    assert index_module._may_change_unseen(stamp, stamp[3] + 99_000_000, tick)
+    assert not index_module._may_change_unseen((1, 1, 5, 5), 200_000_000, tick)
+    assert index_module._may_change_unseen((1, 1, 0, 10**9), 3 * 10**9, tick)
 
 
 def test_a_moved_and_an_exchanged_file_are_seen(settled: Path) -> None:
@@ -105,35 +118,128 @@ DAMAGES = {
 
 @pytest.mark.parametrize("name", DAMAGES)
 def test_a_damaged_index_is_built_again(settled: Path, name: str) -> None:
-    path = settled / ".auditkit" / INDEX_NAME
+    path = Path(cache_file(str(settled)))
     path.write_bytes(DAMAGES[name](path.read_bytes()))
     assert of(settled) == ["one", "two"]
     assert path.stat().st_size > 100
 
 
 def test_an_index_of_other_code_is_not_trusted(settled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_module, "_writer", lambda: ("another version",))
+    monkeypatch.setattr(index_module, "_writer", lambda folder: ("another version",))
     assert index_module._load(str(settled)) == ({}, None)
     assert of(settled) == ["one", "two"]
 
 
+# Where it lies.
+
+
+def forge(folder: Path, path: Path) -> None:
+    """Put an index at `path` that has every mark of being ours and of this folder, and says "forged"."""
+    path.write_bytes(Path(cache_file(str(folder))).read_bytes())
+    data = path.read_bytes()
+    payload = data[len(index_module._MAGIC) + 4 :].replace(b"one", b"bad")
+    path.write_bytes(index_module._MAGIC + index_module.crc32(payload).to_bytes(4) + payload)
+
+
+def test_an_index_in_the_tickets_folder_is_never_opened(settled: Path) -> None:
+    """A cloned repository can hold one, and forged rows, or bytes that harm who unmarshals them, with it."""
+    (settled / ".auditkit").mkdir()
+    forge(settled, settled / ".auditkit/index")
+    assert of(settled) == ["one", "two"]
+    # The control: the same bytes are believed where only the user can have put them.
+    os.replace(settled / ".auditkit/index", cache_file(str(settled)))
+    os.chmod(cache_file(str(settled)), 0o600)
+    assert of(settled) == ["bad", "two"]
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602])
+def test_an_index_that_others_can_write_is_not_read(settled: Path, mode: int) -> None:
+    path = Path(cache_file(str(settled)))
+    forge(settled, path)
+    path.chmod(mode)
+    assert of(settled) == ["one", "two"]
+
+
+def test_a_link_in_place_of_an_index_is_not_followed(settled: Path, tmp_path: Path) -> None:
+    path = Path(cache_file(str(settled)))
+    forge(settled, tmp_path / "forged")
+    path.unlink()
+    path.symlink_to(tmp_path / "forged")
+    forged = (tmp_path / "forged").read_bytes()
+    assert of(settled) == ["one", "two"]
+    assert (path.is_symlink(), (tmp_path / "forged").read_bytes()) == (False, forged)
+
+
+@pytest.mark.parametrize("place", ["auditkit", "auditkit/tickets"])
+def test_a_linked_cache_folder_is_not_used(tmp_path: Path, caches: Path, place: str) -> None:
+    (caches / place).parent.mkdir(exist_ok=True)
+    (tmp_path / "elsewhere").mkdir()
+    (caches / place).symlink_to(tmp_path / "elsewhere")
+    put(tmp_path / "tickets", "B7-PT-01.md", ticket_text(title="one"))
+    assert of(tmp_path / "tickets") == ["one"]
+    assert (cache_file(str(tmp_path / "tickets")), os.listdir(tmp_path / "elsewhere")) == ("", [])
+
+
+def test_a_cache_folder_that_others_can_write_is_not_used(settled: Path, caches: Path) -> None:
+    (caches / "auditkit/tickets").chmod(0o770)
+    assert cache_file(str(settled)) == ""
+    assert of(settled) == ["one", "two"]
+
+
+def test_a_cache_folder_of_somebody_else_is_not_used(settled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cache_file(str(settled))
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    assert cache_file(str(settled)) == ""
+    assert of(settled) == ["one", "two"]
+
+
+def test_caches_lie_where_the_user_has_them(settled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for named in ("", "relative/is/ignored"):
+        monkeypatch.setenv("XDG_CACHE_HOME", named)
+        assert cache_file(str(settled)).startswith(f"{tmp_path}/home/.cache/auditkit/tickets/")
+    made = [path.stat().st_mode & 0o777 for path in (tmp_path / "home/.cache").rglob("*")]
+    assert made == [0o700, 0o700]
+
+
+def test_a_folder_named_through_a_link_has_the_same_rows(settled: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(settled)
+    assert cache_file(str(tmp_path / "link")) == cache_file(str(settled))
+    assert of(tmp_path / "link") == ["one", "two"]
+    other = put(tmp_path / "other", "batch7/B7-PT-01.md", ticket_text("B7-PT-01", title="elsewhere")).parent.parent
+    (tmp_path / "link").unlink()
+    (tmp_path / "link").symlink_to(other)
+    assert of(tmp_path / "link") == ["elsewhere"]
+
+
 def test_an_index_of_another_folder_is_not_trusted(settled: Path, tmp_path: Path) -> None:
     other = put(tmp_path / "other", "batch7/B7-PT-01.md", ticket_text("B7-PT-01", title="elsewhere")).parent.parent
-    (other / ".auditkit").mkdir()
-    (other / ".auditkit" / INDEX_NAME).write_bytes((settled / ".auditkit" / INDEX_NAME).read_bytes())
+    forge(settled, Path(cache_file(str(other))))
+    assert index_module._load(str(other)) == ({}, None)
     assert of(other) == ["elsewhere"]
 
 
-def test_without_a_place_for_it_everything_works(tmp_path: Path) -> None:
+def test_without_a_place_for_it_everything_works(tmp_path: Path, caches: Path) -> None:
     put(tmp_path, "B7-PT-01.md", ticket_text(title="one"))
-    put(tmp_path, ".auditkit", "a file where the side folder should be")
+    put(caches, "auditkit", "a file where the folder should be")
     assert of(tmp_path) == ["one"]
-    assert sorted(os.listdir(tmp_path)) == [".auditkit", "B7-PT-01.md"]
+    assert (os.listdir(tmp_path), os.listdir(caches)) == (["B7-PT-01.md"], ["auditkit"])
 
 
-def test_it_keeps_out_of_git_and_leaves_nothing_else(settled: Path) -> None:
-    assert sorted(os.listdir(settled / ".auditkit")) == [".gitignore", INDEX_NAME]
-    assert (settled / ".auditkit/.gitignore").read_text() == "*\n"
+def test_reading_leaves_nothing_among_the_tickets(settled: Path, caches: Path) -> None:
+    assert sorted(os.listdir(settled)) == ["README.md", "batch7"]
+    assert os.listdir(caches / "auditkit/tickets") == [os.path.basename(cache_file(str(settled)))]
+
+
+def test_what_was_left_behind_goes_with_the_next_build(settled: Path, caches: Path, tmp_path: Path) -> None:
+    place = caches / "auditkit/tickets"
+    old = [put(place, name, b"") for name in (".auditkit-tmp.0a.1", "0000000a")]
+    new = [put(place, name, b"") for name in (".auditkit-tmp.0a.2", "0000000b")]
+    os.utime(old[0], ns=(0, old[0].stat().st_mtime_ns - 61 * 10**9))
+    os.utime(old[1], ns=(0, old[1].stat().st_mtime_ns - 31 * 24 * 3600 * 10**9))
+    put(settled, "batch7/B7-PT-03.md", ticket_text("B7-PT-03", title="three"))
+    assert of(settled) == ["one", "two", "three"]
+    assert ([path.exists() for path in old], [path.exists() for path in new]) == ([False] * 2, [True] * 2)
 
 
 def test_two_builders_at_once_do_no_harm(tmp_path: Path) -> None:
@@ -143,7 +249,7 @@ def test_two_builders_at_once_do_no_harm(tmp_path: Path) -> None:
     builders = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) for _ in range(4)]
     assert [builder.communicate()[0] for builder in builders] == [b"200\n"] * 4
     assert len(read_index(str(tmp_path)).rows) == 200
-    assert sorted(os.listdir(tmp_path / ".auditkit")) == [".gitignore", INDEX_NAME]
+    assert os.listdir(os.path.dirname(cache_file(str(tmp_path)))) == [os.path.basename(cache_file(str(tmp_path)))]
 
 
 def test_what_is_no_regular_file_is_broken_and_does_not_hang(tmp_path: Path) -> None:

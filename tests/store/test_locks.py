@@ -13,12 +13,14 @@ import pytest
 
 from auditkit.errors import ExitCode, StoreConflictError
 from auditkit.store.locks import locked
+from auditkit.store.side_folder import make_recovery_folder
 from tests.filing_helpers import ROOT
 
 HOLDER = """
 import sys, time
 from pathlib import Path
 from auditkit.store.locks import locked
+from auditkit.store.side_folder import make_recovery_folder
 with locked(Path(sys.argv[1])):
     print('held', flush=True)
     time.sleep(600)
@@ -65,3 +67,29 @@ def test_a_folder_that_cannot_be_made_is_a_conflict(tmp_path: Path) -> None:
     with pytest.raises(StoreConflictError, match="cannot lock"), locked(tmp_path / "file"):
         pass
     assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("linked", [".auditkit", ".auditkit/lock", ".auditkit/recovery"])
+def test_nothing_is_written_through_a_link(tmp_path: Path, linked: str) -> None:
+    """A cloned repository can hold such a link; without one the same calls write there."""
+    outside, tickets = tmp_path / "outside", tmp_path / "tickets"
+    (tickets / linked).parent.mkdir(parents=True)
+    outside.mkdir()
+    kept = outside / "kept"
+    kept.write_text("mine")
+    (tickets / linked).symlink_to(kept if linked.endswith("lock") else outside)
+
+    def write() -> None:
+        with locked(tickets, 0.0):
+            make_recovery_folder(tickets)
+
+    with pytest.raises(StoreConflictError, match=f"{linked} is a link") as caught:
+        write()
+    assert (caught.value.exit_code, kept.read_text(), os.listdir(outside)) == (
+        ExitCode.STORE_CONFLICT,
+        "mine",
+        ["kept"],
+    )
+    (tickets / linked).unlink()
+    write()
+    assert sorted(os.listdir(tickets / ".auditkit"))[-2:] == ["lock", "recovery"]

@@ -168,7 +168,9 @@ def _finding(probe: ProbeInfo, context: SourceContext, name: str, subject: _Subj
 
 def _excerpt(index: SourceIndex, location: Location) -> CodeExcerpt | None:
     module = index.by_file.get(location.file)
-    return cut_excerpt(index.root, location, index.tree_of(module).tree if module is not None else None)
+    if module is None:
+        return cut_excerpt(index.root, location, None)
+    return index.read_tree(module, lambda tree: cut_excerpt(index.root, location, tree.tree))
 
 
 def _unread(probe: ProbeInfo, problem: SourceProblem) -> ProbeResult:

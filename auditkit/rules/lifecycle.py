@@ -109,9 +109,10 @@ def _missing(ticket: Ticket, commit_problems: Sequence[str], reproducing: Sequen
         yield Missing(f"the Resolution still says {text} (line {line})", resolve)
     for problem in commit_problems:
         yield Missing(problem, "--checkout DIR names another repository")
-    for item in ticket.verification:
+    for number, item in enumerate(ticket.verification, 1):
         if not item.is_done:
-            yield Missing(f"not verified: {item.text} (line {item.line})", f"auditkit ticket edit {ticket.id}")
+            command = f"auditkit ticket edit {ticket.id} verified {number}"
+            yield Missing(f"not verified: {item.text} (line {item.line})", command)
     if not is_signed_off(ticket):
         yield Missing(f"no sign-off by {ticket.agent}", f"auditkit ticket sign-off {ticket.id}")
     for fingerprint in reproducing:

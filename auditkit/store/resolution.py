@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from auditkit.model.review import read_reviewer
 from auditkit.model.ticket import ReportReference, Resolution, SignOff, VerificationItem
@@ -33,8 +34,21 @@ _REPORT = re.compile(
 )
 
 
+@dataclass(frozen=True)
+class BoxAt:
+    """A box of the Verification section and the byte between its brackets."""
+
+    item: VerificationItem
+    mark: Span
+
+
 def read_verification(document: Document) -> tuple[VerificationItem, ...]:
     """Every box of the Verification section, with the probe that a comment behind it binds it to."""
+    return tuple(box.item for box in boxes_of(document))
+
+
+def boxes_of(document: Document) -> tuple[BoxAt, ...]:
+    """What `read_verification` reads, each with its place."""
     heading = document.section("Verification")
     if heading is None:
         return ()
@@ -45,7 +59,9 @@ def read_verification(document: Document) -> tuple[VerificationItem, ...]:
             probe = _PROBE.search(box[2])
             text = _PROBE.sub("", box[2]).strip()
             number = document.line_number(line.span.start)
-            found.append(VerificationItem(box[1] != " ", text, probe[1] if probe else "", number))
+            mark = document.data.index(b"[", line.span.start) + 1
+            item = VerificationItem(box[1] != " ", text, probe[1] if probe else "", number)
+            found.append(BoxAt(item, Span(mark, mark + 1)))
     return tuple(found)
 
 

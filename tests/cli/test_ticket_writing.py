@@ -204,3 +204,15 @@ def test_a_review_that_says_nothing_clear_is_refused(folder: Path, options: list
     result = run(folder, "review", "B7-PT-01", *options)
     assert (result.exit_code, message in result.stderr) == (2, True)
     assert contents(folder) == before
+
+
+def test_boxes_are_ticked_by_edit(folder: Path) -> None:
+    before = text_of(folder)
+    result = run(folder, "edit", "B7-PT-01", "verified", "1")
+    assert (result.exit_code, result.stdout) == (0, "B7-PT-01: verified: 0 of 1 -> 1 of 1\n")
+    assert text_of(folder) == before.replace("- [ ] a test", "- [x] a test")
+    assert run(folder, "edit", "B7-PT-01", "verified", "all").stdout == "B7-PT-01: nothing to change\n"
+    assert run(folder, "edit", "B7-PT-01", "unverified", "a te").exit_code == 0
+    assert text_of(folder) == before
+    refused = run(folder, "edit", "B7-PT-01", "verified", "a rest")
+    assert (refused.exit_code, "did you mean 'a test'?" in refused.stderr) == (2, True)

@@ -16,7 +16,7 @@ from auditkit.cli.ticket.written import say_change, text_of
 def edit(
     ticket_id: IdArgument,
     field: Annotated[
-        str | None, typer.Argument(metavar="[FIELD]", help="severity, domain, files, lines, title, ... or any row.")
+        str | None, typer.Argument(metavar="[FIELD]", help="severity, domain, files, title, verified, ... or any row.")
     ] = None,
     value: Annotated[str | None, typer.Argument(metavar="[VALUE]", help="The new value; - reads stdin.")] = None,
     tickets: TicketsOption = None,
@@ -24,7 +24,8 @@ def edit(
 ) -> None:
     """Set one field of a ticket, or open the ticket in $VISUAL or $EDITOR.
 
-    Nothing else in the file changes. Status and id have commands of their own: status and renumber.
+    verified and unverified tick and untick a box of the Verification section: by its number, a part of its
+    text, or all. Nothing else in the file changes. Status and id have commands of their own: status and renumber.
     """
     from auditkit.errors import BadInputError
     from auditkit.store.edits.fields import edit_field, field_text

@@ -13,6 +13,7 @@ from auditkit.model.ids import TicketId, agent_code, agent_name, id_parts
 from auditkit.model.text import inert_line
 from auditkit.model.ticket import parse_severity
 from auditkit.store.document import Document
+from auditkit.store.edits.boxes import UNVERIFIED, VERIFIED, count_text, tick
 from auditkit.store.edits.cells import add_row, check_line, decorated, rows_of, set_cell
 from auditkit.store.edits.spans import inserted, replaced
 from auditkit.store.reader import ticket_of
@@ -110,7 +111,7 @@ def find_row(document: Document, name: str) -> Row:
     for section, field in present:
         if folded == _folded(field.label):
             return Row(section, field.label, ())
-    names = [TITLE, SUMMARY, *(row.names[0] for row in ROWS if row.label not in _ELSEWHERE)]
+    names = [TITLE, SUMMARY, VERIFIED, UNVERIFIED, *(row.names[0] for row in ROWS if row.label not in _ELSEWHERE)]
     names += [field.label for _, field in present if not any(field.label == row.label for row in ROWS)]
     near = nearest_names(name.casefold(), names)
     hint = f"did you mean {', '.join(near)}?" if near else f"one of {', '.join(names)}"
@@ -118,15 +119,18 @@ def find_row(document: Document, name: str) -> Row:
 
 
 def edit_field(document: Document, name: str, value: str) -> Document:
-    """The document with one field set: a row of the metadata or the location, the title or the summary.
+    """The document with one field set: a row of the metadata or the location, the title, the summary or a box.
 
-    A row that is missing is added where the table's order wants it. Raises BadInputError for a field that
-    is not there, that has a command of its own, or that cannot have this value.
+    `verified` and `unverified` take the boxes that are meant (see `tick`). A row that is missing is added where
+    the table's order wants it. Raises BadInputError for a field that is not there, that has a command of its
+    own, or that cannot have this value.
     """
     if _folded(name) == TITLE:
         return set_title(document, value)
     if _folded(name) in (SUMMARY, "onelinesummary"):
         return set_summary(document, value)
+    if _folded(name) in (VERIFIED, UNVERIFIED):
+        return tick(document, value, _folded(name) == VERIFIED)
     row = find_row(document, name)
     ticket_id = ticket_of(document).id
     if row.label in _ELSEWHERE:
@@ -148,11 +152,16 @@ def set_row(document: Document, row: Row, value: str) -> Document:
 
 
 def field_text(document: Document, name: str) -> str:
-    """What the field says now, with its decoration: setting it again restores the bytes."""
+    """What the field says now, with its decoration: setting it again restores the bytes.
+
+    For boxes it is how many of them are ticked, or are not.
+    """
     if _folded(name) == TITLE:
         return ticket_of(document).title
     if _folded(name) in (SUMMARY, "onelinesummary"):
         return ticket_of(document).summary
+    if _folded(name) in (VERIFIED, UNVERIFIED):
+        return count_text(document, _folded(name) == VERIFIED)
     row = find_row(document, name)
     field = next((one for one in document.fields(row.section) if one.label.casefold() == row.label.casefold()), None)
     return field.written if field else ""

@@ -172,12 +172,36 @@ class ReportReference:
 
 
 @dataclass(frozen=True)
+class EvidenceSummary:
+    """What one machine-written block says, in its own words; "" for a row that it does not have.
+
+    `history` are its lines about runs in which the finding went or returned; `line` is that of its first.
+    """
+
+    fingerprint: str
+    probe: str
+    target: str
+    outcome: str
+    evidence: str
+    message: str
+    revision: str
+    device: str
+    torch: str
+    history: tuple[str, ...]
+    line: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {**vars(self), "history": list(self.history)}
+
+
+@dataclass(frozen=True)
 class Ticket:
     """What a ticket's file says.
 
     `status` and `severity` are None where the word is not known; `status_written`, `severity_written`
     and the dates are kept as people wrote them. `path` is relative to the tickets folder.
-    `disposition` is the metadata's own Resolution row, where a ticket has one.
+    `disposition` is the metadata's own Resolution row, where a ticket has one. `description` and
+    `recommended_fix` are Markdown, as it stands below their headings.
     """
 
     id: TicketId
@@ -206,6 +230,9 @@ class Ticket:
     verification: tuple[VerificationItem, ...] = ()
     resolution: Resolution | None = None
     reports: tuple[ReportReference, ...] = ()
+    description: str = ""
+    recommended_fix: str = ""
+    evidence: tuple[EvidenceSummary, ...] = ()
 
     @property
     def decision(self) -> Status | None:
@@ -235,6 +262,9 @@ class Ticket:
             "function": self.function,
             "summary": self.summary,
             "categories": list(self.categories),
+            "description": self.description,
+            "recommended_fix": self.recommended_fix,
+            "evidence": [block.to_json() for block in self.evidence],
             "fingerprints": list(self.fingerprints),
             "reviews": [review.to_json() for review in self.reviews],
             "related": [relation.to_json() for relation in self.related],

@@ -10,6 +10,7 @@ from auditkit.model.enums import Severity
 from auditkit.model.ids import TicketId, agent_name, id_parts, is_ticket_id, parse_ticket_id
 from auditkit.model.ticket import LineRange, Ticket, read_status
 from auditkit.store.document import BrokenFileError, Document, broken_at
+from auditkit.store.evidence_blocks import read_evidence
 from auditkit.store.relations import read_relations
 from auditkit.store.resolution import read_reports, read_resolution, read_verification
 from auditkit.store.reviews import read_reviews
@@ -68,6 +69,9 @@ def ticket_of(document: Document) -> Ticket:
         verification=read_verification(document),
         resolution=read_resolution(document),
         reports=read_reports(document),
+        description=_prose(document, "Detailed Description"),
+        recommended_fix=_prose(document, "Recommended Fix"),
+        evidence=read_evidence(document),
     )
 
 
@@ -159,6 +163,17 @@ def _section_text(document: Document, title: str) -> str:
     if heading is None:
         return ""
     return document.data[heading.line.end : heading.section_end].decode("utf-8", "replace")
+
+
+def _prose(document: Document, title: str) -> str:
+    """What people wrote below a heading: up to a machine-written block, without the rule that ends it."""
+    heading = document.section(title)
+    if heading is None:
+        return ""
+    body = document.body(heading)
+    blocks = (block.span.start for block in document.evidence if body.start <= block.span.start < body.end)
+    end = max(document.content_end(min(blocks, default=body.end)), body.start)
+    return document.data[body.start : end].decode("utf-8", "replace").replace("\r\n", "\n").strip()
 
 
 def _summary(document: Document) -> str:

@@ -42,7 +42,7 @@ DRAFTS = st.builds(
 
 def comparable(ticket: Ticket) -> Ticket:
     """Without what only a reader knows: places of boxes, and what an empty Resolution is."""
-    return dataclasses.replace(ticket, verification=(), resolution=None, reports=())
+    return dataclasses.replace(ticket, verification=(), resolution=None, reports=(), description="", recommended_fix="")
 
 
 @settings(max_examples=60, deadline=None)

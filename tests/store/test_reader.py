@@ -43,6 +43,19 @@ def test_every_field_is_read() -> None:
         "function": "`total_norm()`",
         "summary": "squares of `x | y` overflow.",
         "categories": ["Correctness bug", "Numerical stability"],
+        "description": "```python\n# Lines 10-12\n## Ticket Metadata\n| **Status** | `fixed` |\n"
+        "<!-- auditkit:evidence -->\n```\n\n- a list item with its own fence:\n\n"
+        "    ```\n    # not a heading\n    ```",
+        "recommended_fix": "",
+        "evidence": [
+            {
+                "fingerprint": "p/1/t",
+                "message": "told",
+                "line": 55,
+                "history": [],
+                **dict.fromkeys(("probe", "target", "outcome", "evidence", "revision", "device", "torch"), ""),
+            }
+        ],
         "fingerprints": ["p/1/t"],
         "reviews": [],
         "related": [],

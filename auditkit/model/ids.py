@@ -78,5 +78,10 @@ def agent_code(text: str, agents: Mapping[str, str] = AGENT_NAMES) -> str:
     return next(named, written)
 
 
+def named_agent(text: str, agents: Mapping[str, str] = AGENT_NAMES) -> str:
+    """The agent's name for a code or a name in any spelling; `text` as it is where no agent is called so."""
+    return agents.get(agent_code(text, agents), text)
+
+
 def _folded(text: str) -> str:
     return re.sub(r"[\s_-]+", "", text.casefold())

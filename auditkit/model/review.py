@@ -52,6 +52,11 @@ _REVIEWERS = (
 )
 
 
+# Names of agents that only a project knows; those of tools that gather several reviews are none.
+_NAME_IN_CODE = re.compile(r"`(?!cross-review)([A-Za-z][\w.-]*)`", re.IGNORECASE)
+_NAME_ALONE = re.compile(r"(?!cross-review)[a-z][a-z0-9_.-]*")
+
+
 @dataclass(frozen=True)
 class Review:
     """One reviewer's verdict.
@@ -126,3 +131,20 @@ def read_reviewer(text: str) -> str:
     if re.match(r"cross-review\b(?!.*\()", plain, re.IGNORECASE):
         plain = re.sub(r"^cross-review", "", plain, flags=re.IGNORECASE)
     return next((name for pattern, name in _REVIEWERS if pattern.search(plain)), "")
+
+
+def reviewer_of(who: str, title: str) -> str:
+    """The agent that gave a review, "" where nothing names one: `who` is its Reviewer cell, `title` its section's.
+
+    Beside the agents that `read_reviewer` knows, one is a name in backticks, or one lower-case word where the
+    title names nobody either: `` `security` ``.
+    """
+    plain = who.strip("* \t")
+    code = _NAME_IN_CODE.fullmatch(plain)
+    alone = _NAME_ALONE.fullmatch(plain)
+    return read_reviewer(who) or (code[1] if code else "") or read_reviewer(title) or (alone[0] if alone else "")
+
+
+def is_agent_name(text: str) -> bool:
+    """Whether `text` in backticks would be read as an agent's name."""
+    return _NAME_IN_CODE.fullmatch(f"`{text}`") is not None

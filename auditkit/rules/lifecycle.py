@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from auditkit.model.ids import agent_code
+from auditkit.model.ids import AGENT_NAMES, agent_code
 from auditkit.model.ticket import Resolution, Status, Ticket
 
 CHAIN = (
@@ -88,17 +88,22 @@ class Missing:
 
 
 def missing_for_fixed(
-    ticket: Ticket, commit_problems: Sequence[str], reproducing: Sequence[str]
+    ticket: Ticket,
+    commit_problems: Sequence[str],
+    reproducing: Sequence[str],
+    agents: Mapping[str, str] = AGENT_NAMES,
 ) -> tuple[Missing, ...]:
     """What `fixed` needs and the ticket lacks; () when it may be fixed.
 
     `commit_problems` are what git says against the commits of its resolution, `reproducing` the
-    fingerprints of evidence that says `reproduced`.
+    fingerprints of evidence that says `reproduced`; `agents` are names by code.
     """
-    return tuple(_missing(ticket, commit_problems, reproducing))
+    return tuple(_missing(ticket, commit_problems, reproducing, agents))
 
 
-def _missing(ticket: Ticket, commit_problems: Sequence[str], reproducing: Sequence[str]) -> Iterator[Missing]:
+def _missing(
+    ticket: Ticket, commit_problems: Sequence[str], reproducing: Sequence[str], agents: Mapping[str, str]
+) -> Iterator[Missing]:
     resolve = f'auditkit ticket resolve {ticket.id} --as fixed --text "..." --commit HASH'
     resolution = ticket.resolution
     if resolution is None or not says_something(resolution):
@@ -113,17 +118,17 @@ def _missing(ticket: Ticket, commit_problems: Sequence[str], reproducing: Sequen
         if not item.is_done:
             command = f"auditkit ticket edit {ticket.id} verified {number}"
             yield Missing(f"not verified: {item.text} (line {item.line})", command)
-    if not is_signed_off(ticket):
+    if not is_signed_off(ticket, agents):
         yield Missing(f"no sign-off by {ticket.agent}", f"auditkit ticket sign-off {ticket.id}")
     for fingerprint in reproducing:
         yield Missing(f"the evidence still says reproduced: {fingerprint}", "run the audit again on the fixed code")
 
 
-def is_signed_off(ticket: Ticket) -> bool:
+def is_signed_off(ticket: Ticket, agents: Mapping[str, str] = AGENT_NAMES) -> bool:
     """Whether the agent that reported the finding accepted its resolution."""
     agent = ticket.agent.casefold()
     return any(
-        agent_code(one.agent) == agent_code(agent) if one.agent else f"`{agent}`" in one.text.casefold()
+        agent_code(one.agent, agents) == agent_code(agent, agents) if one.agent else f"`{agent}`" in one.text.casefold()
         for one in (ticket.resolution.sign_offs if ticket.resolution else ())
     )
 

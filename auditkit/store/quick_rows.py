@@ -369,12 +369,12 @@ def _consensus(severity: str, status: str, votes: tuple[_Vote, ...]) -> _Agreed:
 @cache
 def _vote(said: _Said) -> _Vote:
     """Reviewer, the name as written, verdict, and the evaluation where it asks for a severity."""
-    from auditkit.model.review import read_reviewer, read_verdict
+    from auditkit.model.review import read_verdict, reviewer_of
     from auditkit.rules.severity_wanted import severity_wanted
 
     title, written, who, evaluation = said
     known = read_verdict(written)[0]
-    vote = (read_reviewer(who) or read_reviewer(title), who, known.value if known else "")
+    vote = (reviewer_of(who, title), who, known.value if known else "")
     asks = evaluation and severity_wanted(_review_of(*vote, evaluation, 1))
     return (*vote, evaluation if asks else "")
 

@@ -19,6 +19,7 @@ _DATE = re.compile(r"\b\d{4}-\d{2}-\d{2}\b")
 _HASH = re.compile(r"`([0-9a-f]{7,40})`|\b(?:commit|commits|revision|in)\b[*:\s|]*\b([0-9a-f]{7,40})\b", re.IGNORECASE)
 _TEST = re.compile(r"`([^`\s]*test[^`\s]*\.py(?:::[^`\s]+)?)`")
 _SIGN_OFF = re.compile(r"\bsign(?:ed)?[- ]?off\b|\bapproved\b", re.IGNORECASE)
+_APPROVED_BY = re.compile(r"\*\*Sign-off:\*\* Approved by `([A-Za-z][\w.-]*)`")
 _PLACEHOLDER = re.compile(r"\[To be filled[^\]\n]*\]|\(pending\)|\[pending\]|\(to be determined\)", re.IGNORECASE)
 _DISPOSITION = re.compile(
     r"\*\*(?:status|disposition|resolution|final disposition):?\*\*:?\s*(.+)"
@@ -147,7 +148,8 @@ def _sign_offs(document: Document, lines: list[Line]) -> Iterator[SignOff]:
 def _signer(text: str) -> str:
     """The agent named before the quotation or dash of a sign-off; "" for none."""
     head = re.split(r"—|--|\"", text, maxsplit=1)[0]
-    return read_reviewer(head.replace("feature-dev:code-reviewer", "code review"))
+    approved = _APPROVED_BY.match(head)
+    return read_reviewer(head.replace("feature-dev:code-reviewer", "code review")) or (approved[1] if approved else "")
 
 
 def _placeholders(document: Document, lines: list[Line]) -> Iterator[tuple[str, int]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from auditkit.model.enums import Severity
-from auditkit.model.review import Review, ReviewForm, read_reviewer, read_verdict
+from auditkit.model.review import Review, ReviewForm, read_reviewer, read_verdict, reviewer_of
 from auditkit.model.text import inert_line
 from auditkit.store.document import Document
 from auditkit.store.lines import Line, Row, Table, blocks_of
@@ -48,7 +48,7 @@ class _Draft:
 
     @property
     def reviewer(self) -> str:
-        return read_reviewer(self.who) or read_reviewer(self.title)
+        return reviewer_of(self.who, self.title)
 
 
 def read_reviews(document: Document) -> tuple[ReviewAt, ...]:

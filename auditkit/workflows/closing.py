@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from auditkit.errors import BadInputError
-from auditkit.model.review import read_reviewer
 from auditkit.model.ticket import Status
 from auditkit.probing import git
 from auditkit.probing.checkout import parse_checkout
@@ -20,6 +19,7 @@ from auditkit.store.edits import resolution
 from auditkit.store.evidence import says_reproduced
 from auditkit.store.reader import ticket_of
 from auditkit.store.repository import Change, Entry, Repository, with_status
+from auditkit.workflows.agents import configured_agents, reviewer_name
 from auditkit.workflows.placing import configured_folders, placed
 
 
@@ -123,7 +123,7 @@ def sign_off(repository: Repository, ticket_id: str, agent: str | None, note: st
         who = line(agent if agent is not None else entry.ticket.agent).strip("`")
         if not who or "`" in who:
             raise BadInputError("who signs off?", "--agent pytorch")
-        return resolution.sign_off(entry.document, read_reviewer(who) or who, today.isoformat(), line(note))
+        return resolution.sign_off(entry.document, reviewer_name(who, repository), today.isoformat(), line(note))
 
     return repository.change(ticket_id, edit)
 
@@ -158,7 +158,7 @@ def _lacking(entry: Entry, repository: Repository, checkout: str | None) -> tupl
         block.fingerprint for block in blocks if says_reproduced(document.data[block.span.start : block.span.end])
     ]
     problems = commit_problems(told.commits if told else (), repository.folder, checkout)
-    return missing_for_fixed(entry.ticket, tuple(problems), reproducing)
+    return missing_for_fixed(entry.ticket, tuple(problems), reproducing, configured_agents(repository))
 
 
 def commit_problems(commits: Sequence[str], tickets: Path, checkout: str | None) -> Iterator[str]:

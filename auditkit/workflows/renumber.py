@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from auditkit.store.edits.cells import set_cell
 from auditkit.store.files import create_file, replace_file
 from auditkit.store.reader import ticket_of
 from auditkit.store.repository import Entry, Repository
+from auditkit.workflows.agents import configured_agents
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def renumber(repository: Repository, old: str, new: str | None = None) -> Renumb
             for file in repository.files()
             if file != entry.file and isinstance(read := repository.read(file), Entry)
         )
-        changed = _with_id(entry, wanted)
+        changed = _with_id(entry, wanted, configured_agents(repository))
         target = _new_path(entry, wanted)
         others = [] if shared else list(_references(repository, entry, wanted))
         _write(entry, target, changed.data, others)
@@ -89,7 +90,7 @@ def _free_id(repository: Repository, old: TicketId, new: str | None) -> TicketId
     return wanted
 
 
-def _with_id(entry: Entry, new: TicketId) -> Document:
+def _with_id(entry: Entry, new: TicketId, agents: Mapping[str, str]) -> Document:
     """The ticket with the new id wherever its text names the old one, and the rows that follow from it."""
     old = entry.ticket.id
     document = Document.parse(_mention(old).sub(new.encode(), entry.document.data), entry.document.path)
@@ -98,7 +99,7 @@ def _with_id(entry: Entry, new: TicketId) -> Document:
     if batch != old_batch:
         values["batch"] = str(batch)
     if code != old_code:
-        values["agent"] = agent_name(code)
+        values["agent"] = agent_name(code, agents)
     for label, value in values.items():
         section, row = document.section("Ticket Metadata"), document.field(label)
         if section is not None and row is not None and row.text != value:

@@ -19,6 +19,7 @@ from auditkit.store.document import Document
 from auditkit.store.edits.reviews import NewReview, set_review
 from auditkit.store.judged import ticket_digest
 from auditkit.store.repository import Change, Entry, Repository
+from auditkit.workflows.agents import reviewer_name
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def review_ticket(repository: Repository, ticket_id: str, request: ReviewRequest
 
     def edit(entry: Entry) -> Document:
         review = NewReview(
-            reviewer=reviewer,
+            reviewer=reviewer_name(reviewer, repository),
             verdict=request.verdict,
             evaluation=prose(request.note),
             severity=request.severity,

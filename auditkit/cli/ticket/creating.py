@@ -29,6 +29,7 @@ def edit(
     """
     from auditkit.errors import BadInputError
     from auditkit.store.edits.fields import edit_field, field_text
+    from auditkit.workflows.agents import configured_agents
 
     repository = open_repository(tickets)
     if field is None:
@@ -39,7 +40,8 @@ def edit(
     if value is None:
         raise BadInputError(f"edit {field}: to what?", f'auditkit ticket edit {ticket_id} {field} VALUE; "" empties it')
     text = text_of(value)
-    change = repository.change(ticket_id, lambda entry: edit_field(entry.document, field, text))
+    agents = configured_agents(repository)
+    change = repository.change(ticket_id, lambda entry: edit_field(entry.document, field, text, agents))
     before, after = (field_text(entry.document, field) for entry in (change.before, change.after))
     say_change(change, as_json, f"{field}: {before or 'empty'} -> {after or 'empty'}", before=before, after=after)
 

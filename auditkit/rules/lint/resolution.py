@@ -168,7 +168,7 @@ def signed_off_by_originator(page: Page, context: LintContext) -> Iterator[Probl
     Mend: Have it signed off by its agent.
     """
     resolution = page.ticket.resolution
-    signers = [one for one in resolution.sign_offs if one.agent] if resolution else []
+    signers = [one for one in resolution.sign_offs if context.settings.knows_agent(one.agent)] if resolution else []
     if not signers or not is_finished(page, context.settings):
         return
     if page.ticket.agent not in {one.agent for one in signers}:

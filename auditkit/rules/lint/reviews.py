@@ -60,7 +60,7 @@ def enough_reviewers(page: Page, context: LintContext) -> Iterator[Problem]:
     Mend: Ask the one who is missing.
     """
     needed, reviews = context.settings.reviewers, page.ticket.reviews
-    known = sorted({review.reviewer for review in reviews if review.reviewer})
+    known = sorted({review.reviewer for review in reviews if context.settings.knows_agent(review.reviewer)})
     if reviews and len(known) < needed:
         who = f": {', '.join(known)}" if known else ""
         yield Problem(f"{len(known)} of {needed} reviewers identified{who}", reviews[0].line)
@@ -70,13 +70,14 @@ def enough_reviewers(page: Page, context: LintContext) -> Iterator[Problem]:
 def reviewer_known(page: Page, context: LintContext) -> Iterator[Problem]:
     """Each verdict says which agent gave it, in its Reviewer row or in the heading above it.
 
+    `agents` in auditkit.yaml names the ones that only the project has; write those in backticks.
     Why: A verdict of nobody counts for nobody.
     Bad: ## Cross-Review with | **Reviewer** | cross-review-agent |
     Good: ## Cross-Review (DRL Specialist)
     Mend: Name the agent in the heading.
     """
     for review in page.ticket.reviews:
-        if not review.reviewer:
+        if not context.settings.knows_agent(review.reviewer):
             named = review.reviewer_written or review.section
             yield _at_verdict(page, review, f"no reviewer can be told from '{named}'")
 

@@ -84,6 +84,10 @@ class LintSettings:
     folders: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: dict(FOLDERS))
     reviewers: int = len(AGENT_NAMES)
 
+    def knows_agent(self, name: str) -> bool:
+        """Whether `name` is an agent's: one of ours, or one that the project has added."""
+        return name in AGENT_NAMES.values() or name in self.agents.values()
+
 
 @dataclass(frozen=True)
 class LintContext:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from auditkit.errors import BadInputError, nearest_names
 from auditkit.model.enums import Severity
-from auditkit.model.ids import TicketId, agent_code, agent_name, id_parts
+from auditkit.model.ids import AGENT_NAMES, TicketId, agent_code, agent_name, id_parts
 from auditkit.model.text import inert_line
 from auditkit.model.ticket import parse_severity
 from auditkit.store.document import Document
@@ -26,18 +26,18 @@ _TITLE = re.compile(rb"(?:\xef\xbb\xbf)?[ ]{0,3}#+[ \t]*(?:finding ticket:[ \t]*
 _SUMMARY = re.compile(rb"^(\*\*One-line summary:?\*\*:?)([ \t]*)([^\r\n]*?)[ \t]*\r?$", re.MULTILINE | re.IGNORECASE)
 
 
-def _any(text: str, _: TicketId) -> str:
+def _any(text: str, _: TicketId, __: Mapping[str, str]) -> str:
     return text
 
 
-def _severity(text: str, _: TicketId) -> str:
+def _severity(text: str, _: TicketId, __: Mapping[str, str]) -> str:
     try:
         return parse_severity(text).value
     except ValueError as error:
         raise BadInputError(str(error), f"one of {', '.join(Severity)}") from None
 
 
-def _date(text: str, _: TicketId) -> str:
+def _date(text: str, _: TicketId, __: Mapping[str, str]) -> str:
     try:
         # The standard library also reads 20260304 and week dates, which nobody else's tools do.
         if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
@@ -47,18 +47,19 @@ def _date(text: str, _: TicketId) -> str:
         raise BadInputError(f"not a date: '{inert_line(text)}'", "dates look like 2026-03-04") from None
 
 
-def _batch(text: str, ticket_id: TicketId) -> str:
+def _batch(text: str, ticket_id: TicketId, _: Mapping[str, str]) -> str:
     batch = str(id_parts(ticket_id)[0])
     if text != batch:
         raise BadInputError(f"the batch of {ticket_id} is {batch}", f"another id: auditkit ticket renumber {ticket_id}")
     return text
 
 
-def _agent(text: str, ticket_id: TicketId) -> str:
+def _agent(text: str, ticket_id: TicketId, agents: Mapping[str, str]) -> str:
     code = id_parts(ticket_id)[1]
-    if agent_code(text) != code:
+    if agent_code(text, agents) != code:
         raise BadInputError(
-            f"the agent of {ticket_id} is {agent_name(code)}", f"another id: auditkit ticket renumber {ticket_id}"
+            f"the agent of {ticket_id} is {agent_name(code, agents)}",
+            f"another id: auditkit ticket renumber {ticket_id}",
         )
     return text
 
@@ -72,7 +73,7 @@ class Row:
     names: tuple[str, ...]
     is_code: bool = False
     is_list: bool = False
-    check: Callable[[str, TicketId], str] = _any
+    check: Callable[[str, TicketId, Mapping[str, str]], str] = _any
 
 
 ROWS = (
@@ -118,12 +119,12 @@ def find_row(document: Document, name: str) -> Row:
     raise BadInputError(f"a ticket has no field '{inert_line(name)}'", hint)
 
 
-def edit_field(document: Document, name: str, value: str) -> Document:
+def edit_field(document: Document, name: str, value: str, agents: Mapping[str, str] = AGENT_NAMES) -> Document:
     """The document with one field set: a row of the metadata or the location, the title, the summary or a box.
 
     `verified` and `unverified` take the boxes that are meant (see `tick`). A row that is missing is added where
-    the table's order wants it. Raises BadInputError for a field that is not there, that has a command of its
-    own, or that cannot have this value.
+    the table's order wants it. `agents` are names by code. Raises BadInputError for a field that is not there,
+    that has a command of its own, or that cannot have this value.
     """
     if _folded(name) == TITLE:
         return set_title(document, value)
@@ -135,7 +136,7 @@ def edit_field(document: Document, name: str, value: str) -> Document:
     ticket_id = ticket_of(document).id
     if row.label in _ELSEWHERE:
         raise BadInputError(f"'{row.label}' is not edited", _ELSEWHERE[row.label].format(id=ticket_id))
-    checked = row.check(value, ticket_id) if value or row.check is not _any else value
+    checked = row.check(value, ticket_id, agents) if value or row.check is not _any else value
     return set_row(document, row, checked)
 
 

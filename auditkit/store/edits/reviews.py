@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from auditkit.errors import BadInputError
 from auditkit.model.enums import Severity
-from auditkit.model.review import ReviewForm, Verdict, read_reviewer
+from auditkit.model.review import ReviewForm, Verdict, is_agent_name, read_reviewer
 from auditkit.store.document import Document
 from auditkit.store.edits.cells import add_row, check_line, rows_of, set_cell
 from auditkit.store.edits.spans import inserted, replaced
@@ -41,7 +41,7 @@ class NewReview:
         """Label and Markdown of each cell, in the order of the table."""
         return [
             ("Verdict", f"`{self.verdict.value}`"),
-            ("Reviewer", self.title),
+            ("Reviewer", f"`{self.title}`" if is_agent_name(self.title) else self.title),
             ("Severity", f"`{self.severity.value}`" if self.severity else ""),
             ("Date", self.date),
             ("Judged", f"`{self.judged}`" if self.judged else ""),

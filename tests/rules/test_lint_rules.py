@@ -173,6 +173,12 @@ def test_what_looks_bad_and_is_not(rule: str, changes: list[tuple[str, str]], pa
     assert problems(rule, page(changed(OPEN, *changes), path)) == []
 
 
+@pytest.mark.parametrize(("line", "count"), [("**Sign-off:** pytorch, 2027-03-04", 0), ("Fixed on 2027-03-04.", 1)])
+def test_a_later_sign_off_is_no_forgotten_update(line: str, count: int) -> None:
+    text = changed(FIXED, ("**Sign-off:** pytorch, 2026-03-04", line))
+    assert len(problems("TK020", page(text, FIXED_PATH))) == count
+
+
 def test_a_project_without_values_of_its_own_allows_any_domain_and_date() -> None:
     one = page(changed(OPEN, ("`telemetry`", "`anything/at/all`"), ("2026-03-04", "1999-01-01")))
     for rule in ("TK016a", "TK016c", "TK019", "TK066"):

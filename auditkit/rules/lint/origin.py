@@ -104,6 +104,7 @@ def created_after_first_commit(page: Page, context: LintContext) -> Iterator[Pro
 def updated_after_resolution(page: Page, context: LintContext) -> Iterator[Problem]:
     """No date in the sections that tell how the ticket ended is later than Updated.
 
+    The dates of sign-offs may be: who signs a finished ticket off changes no status.
     Why: Updated is the day of the last change of status; a later resolution says that it was forgotten.
     Bad: Updated 2026-03-04, and below Resolution: Fixed Date 2026-03-09
     Good: Updated 2026-03-09, and below Resolution: Fixed Date 2026-03-09
@@ -112,7 +113,9 @@ def updated_after_resolution(page: Page, context: LintContext) -> Iterator[Probl
     updated, resolution = read_date(page.ticket.updated), page.ticket.resolution
     if updated is None or resolution is None:
         return
-    later = [date for text in resolution.dates if (date := read_date(text)) and date > updated]
+    signed = {one.date for one in resolution.sign_offs}
+    dates = [read_date(text) for text in resolution.dates if text not in signed]
+    later = [date for date in dates if date and date > updated]
     if later:
         yield at_row(page, "Updated", f"updated {updated}, but the resolution speaks of {max(later)}")
 

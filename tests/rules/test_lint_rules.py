@@ -69,7 +69,7 @@ BAD = [
     Bad("TK017", [("2026-03-04", "2026-02-30")], "2026-02-30 |"),
     Bad("TK018", [("**Updated** | 2026-03-04", "**Updated** | 2026-03-03")], "2026-03-03 |"),
     Bad("TK019", [("**Created** | 2026-03-04", "**Created** | 2025-12-31")], "2025-12-31 |"),
-    Bad("TK020", [("pytorch, 2026-03-04", "pytorch, 2026-03-05")], "2026-03-04 |", FIXED),
+    Bad("TK020", [("**Sign-off:** pytorch, 2026-03-04", "Fixed on 2026-03-05.")], "2026-03-04 |", FIXED),
     Bad("TK021", [("[x] Numerical", "[ ] Numerical")], "- [ ] Correctness bug"),
     Bad("TK022", [("Test coverage gap", "Tests")], "Tests"),
     Bad("TK023", [("- [ ] Test coverage gap\n", "")], "- [ ] Correctness bug"),

@@ -106,7 +106,7 @@ def _missing(
 ) -> Iterator[Missing]:
     resolve = f'auditkit ticket resolve {ticket.id} --as fixed --text "..." --commit HASH'
     resolution = ticket.resolution
-    if resolution is None or not says_something(resolution):
+    if resolution is None or not says_what_was_done(resolution):
         yield Missing("the Resolution does not say what was done", resolve)
     if resolution is None or not resolution.commits:
         yield Missing("the Resolution names no commit", "--commit HASH")
@@ -134,18 +134,24 @@ def is_signed_off(ticket: Ticket, agents: Mapping[str, str] = AGENT_NAMES) -> bo
 
 
 def says_something(resolution: Resolution) -> bool:
-    """Whether anything beside headings, empty rows, templates' words and sign-offs stands in it."""
+    """Whether it is more than a form that nobody filled in."""
+    return any(_FORM.fullmatch(line) is None for line in resolution.text.split("\n"))
+
+
+def says_what_was_done(resolution: Resolution) -> bool:
+    """Whether anything beside the form, its commits and its sign-offs stands in it."""
     signed = {one.text for one in resolution.sign_offs}
-    return any(line not in signed and _FORM.fullmatch(line) is None for line in resolution.text.split("\n"))
+    lines = (line for line in resolution.text.split("\n") if line not in signed)
+    return any(_FORM.fullmatch(line) is None and _COMMIT.fullmatch(line) is None for line in lines)
 
 
-# A heading, a rule, a table's header, a row without a value, words in brackets, an unticked box, a commit.
+# A heading, a rule, a table's header or delimiter, a row without a value, words in brackets, an unticked box.
 _FORM = re.compile(
-    r"\s*|#.*|[-*_ ]{3,}|\|[\s|:-]*\||\|\s*Field\s*\|\s*Value\s*\||\|[^|]*\|\s*(?:\(pending\))?\s*\|"
-    r"|(?:[-*+]\s+)?(?:`[^`]*`\s*-\s*)?\[[^\]]*\]|[-*+] \[ \] .*"
-    r"|[-*+]\s+`[0-9a-f]{7,40}`|\|[ *]*Commits?[ *]*\|.*",
+    r"\s*|#.*|[-*_ ]{3,}|\|[ *]*Field[ *]*\|.*|\|[\s|:-]*\||\|[^|]*\|\s*(?:\(pending\))?\s*\|?"
+    r"|(?:[-*+]\s+)?(?:[^\[]*[-–:*]\s*)?\[[^\]]*\]|[-*+] \[ \].*",
     re.IGNORECASE,
 )
+_COMMIT = re.compile(r"[-*+]\s+`[0-9a-f]{7,40}`|\|[ *]*Commits?[ *]*\|.*", re.IGNORECASE)
 
 
 def _is_known_step(old: Status, new: Status) -> bool:

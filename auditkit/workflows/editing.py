@@ -49,20 +49,14 @@ def edit_text(text: bytes, name: str) -> bytes:
 
     Raises BadInputError where no editor is set, or it cannot be started or ends with an error.
     """
-    command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "")
-    if not command:
-        raise BadInputError(
-            "no editor is set", "export EDITOR=vim, or name a field: auditkit ticket edit ID FIELD VALUE"
-        )
+    command = _editor()
     with tempfile.TemporaryDirectory(prefix="auditkit-") as folder:
         path = Path(folder, name)
         path.write_bytes(text)
         try:
             code = subprocess.run([*command, str(path)], check=False).returncode
         except OSError as error:
-            raise BadInputError(
-                f"cannot start the editor '{command[0]}': {error.strerror}", "see $VISUAL and $EDITOR"
-            ) from error
+            raise BadInputError(f"cannot start the editor '{command[0]}': {error.strerror}", _SETTINGS) from error
         if code != 0:
             raise BadInputError(f"the editor ended with {code}; nothing was written")
         try:
@@ -98,9 +92,7 @@ def _editor() -> list[str]:
     try:
         command = shlex.split(written)
     except ValueError as error:
-        raise BadInputError(
-            f"cannot read the editor's command {written!r}: {error}", "see $VISUAL and $EDITOR"
-        ) from None
+        raise BadInputError(f"cannot read the editor's command {written!r}: {error}", _SETTINGS) from None
     if not command:
         raise BadInputError("no editor is set", "export EDITOR=vim, or use the command's options: --help")
     return command

@@ -136,7 +136,8 @@ def test_an_edit_that_cannot_be_written_is_kept(
 
 
 @pytest.mark.parametrize(
-    ("editor", "message"), [("", "no editor is set"), ("false", "ended with 1"), ("/no/such", "cannot start")]
+    ("editor", "message"),
+    [("", "no editor is set"), ("false", "ended with 1"), ("/no/such", "cannot start"), ("vim '", "cannot read")],
 )
 def test_an_editor_that_fails_changes_nothing(
     folder: Path, monkeypatch: pytest.MonkeyPatch, editor: str, message: str

@@ -17,6 +17,7 @@ from auditkit.rules.lifecycle import (
     next_statuses,
     reopens,
     says_something,
+    says_what_was_done,
     steps_to,
 )
 from auditkit.store.reader import read_ticket
@@ -118,21 +119,23 @@ def test_fixed_needs_all_of_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "says"),
+    ("body", "anything", "what_was_done"),
     [
-        ("", False),
-        ("| Field | Value |\n|---|---|\n| **Commit** | |\n| **Commit** | (pending) |", False),
-        ("### Final Fix Description\n\n[What was done]\n\n- `abc` - [message]\n- [ ] box\n---", False),
-        ("**Sign-off:** Approved by `pytorch`", False),
-        ("### Commits\n\n- `3f2a9c1`\n\n| **Commit** | `3f2a9c1` |", False),
-        ("Scaled.", True),
-        ("| **Fixed By** | ada |", True),
+        ("", False, False),
+        ("| Field | Value |\n|---|---|\n| **Commit** | |\n| **Commit** | (pending) |", False, False),
+        ("### Final Fix Description\n\n[What was done]\n\n- `abc` - [message]\n- [ ] box\n---", False, False),
+        ("**Sign-off:** Approved by `pytorch`", True, False),
+        ("### Commits\n\n- `3f2a9c1`\n\n| **Commit** | `3f2a9c1` |", True, False),
+        ("Scaled.", True, True),
+        ("- Scaled, as in [the report]", True, True),
+        ("| **Fixed By** | ada |", True, True),
     ],
 )
-def test_a_resolution_says_something_beside_its_form(body: str, says: bool) -> None:
+def test_a_resolution_says_something_beside_its_form(body: str, anything: bool, what_was_done: bool) -> None:
     ticket = read_ticket(ticket_text(extra=f"\n## Resolution\n\n{body}\n").encode(), PATH)
     assert ticket.resolution is not None
-    assert says_something(ticket.resolution) is says
+    assert says_something(ticket.resolution) is anything
+    assert says_what_was_done(ticket.resolution) is what_was_done
 
 
 def test_an_agent_of_the_projects_own_signs_by_name() -> None:

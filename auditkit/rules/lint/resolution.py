@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from auditkit.model.page import Page
 from auditkit.model.ticket import Resolution, Status
-from auditkit.rules.lifecycle import DECISIONS
+from auditkit.rules.lifecycle import DECISIONS, says_something
 from auditkit.rules.lint.changes import reason_for_status
 from auditkit.rules.lint.folders import FIXED
 from auditkit.rules.lint.positions import (
@@ -20,12 +20,6 @@ from auditkit.rules.lint.positions import (
 )
 from auditkit.rules.lint.rule import Level, LintContext, LintSettings, Problem, rule
 
-# What a form holds before anybody wrote in it.
-_NOTHING = re.compile(
-    r"#.*|[-*_ ]{3,}|\|[ *]*(?:Field|-+)[ *]*\|.*|\|[^|]*\|\s*\|?"
-    r"|\[[^\]]*\]|[-*+] .*\[[a-z][^\]]*\]|[-*+] \[ \].*|",
-    re.IGNORECASE,
-)
 _DISPOSITIONS = (
     (re.compile(r"already[ -]fixed", re.IGNORECASE), Status.ALREADY_FIXED),
     (re.compile(r"won'?t[ -]?fix", re.IGNORECASE), Status.WONT_FIX),
@@ -185,12 +179,7 @@ def _says_how(page: Page) -> bool:
 def has_resolution(page: Page) -> bool:
     """Whether a section says how the ticket ended, and is no form that nobody filled in."""
     resolution = page.ticket.resolution
-    return resolution is not None and _is_section_of_end(resolution) and says_something(resolution.text)
-
-
-def says_something(text: str) -> bool:
-    """Whether `text` holds more than headings, rules, empty rows and bracketed instructions."""
-    return any(_NOTHING.fullmatch(line.strip()) is None for line in text.splitlines())
+    return resolution is not None and _is_section_of_end(resolution) and says_something(resolution)
 
 
 def _is_section_of_end(resolution: Resolution) -> bool:

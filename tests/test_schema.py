@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator, ValidationError
+from referencing import Registry, Resource
 
 from auditkit.model.enums import Contract, Evidence, Outcome, Reason, Severity, Takes
 from auditkit.model.ticket import Status
@@ -17,7 +18,10 @@ from tests.filing_helpers import put, ticket_text
 from tests.project_files import ROOT, Ended, auditkit
 
 SCHEMAS = ROOT / "docs" / "schema"
-NAMES = ("run", "tickets", "next", "ticket_stats", "lint", "probes", "probe_new", "doctor", "init")
+NAMES = (
+    "run", "tickets", "next", "ticket_stats", "lint", "probes", "probe_new", "doctor", "init",
+    "ticket_change", "ticket_link", "ticket_renumber", "ticket_new", "ticket_import",
+)  # fmt: skip
 
 COLLECTORS = '''
 import torch
@@ -49,8 +53,14 @@ def document_of(name: str, ended: Ended) -> dict[str, Any]:
         raise AssertionError(f"{constant} is no JSON")
 
     document: dict[str, Any] = json.loads(ended.stdout, parse_constant=refuse)
-    Draft202012Validator(schema(name)).validate(document)
+    validator(name).validate(document)
     return document
+
+
+def validator(name: str) -> Draft202012Validator:
+    """One that finds the other schemas, which a schema may refer to."""
+    schemas = [(f"{other}.schema.json", Resource.from_contents(schema(other))) for other in NAMES]
+    return Draft202012Validator(schema(name), registry=Registry().with_resources(schemas))
 
 
 @pytest.fixture(scope="module")
@@ -235,3 +245,66 @@ def test_init_is_valid(checkout: Path, tmp_path: Path) -> None:
         ("stats:layer_norms", True),
         ("stats:stalls", False),
     }
+
+
+def test_changes_are_valid(tmp_path: Path) -> None:
+    """Every command that writes one ticket prints the same kind of document, whether it changed something or not."""
+    text = ticket_text("B7-PT-01", extra="\n## Cross-Review\n\n**Verdict:** ENDORSE\n")
+    put(tmp_path, "tickets/batch7/B7-PT-01.md", text)
+    commands: list[tuple[list[str], set[str]]] = [
+        (["edit", "B7-PT-01", "severity", "P1"], {"before", "after"}),
+        (["edit", "B7-PT-01", "verified", "all"], {"before", "after"}),
+        (["assign", "B7-PT-01", "Kim"], set()),
+        (["review", "B7-PT-01", "--verdict", "refine", "--reviewer", "drl", "--severity", "P3"], set()),
+        (["sign-off", "B7-PT-01"], set()),
+        (["status", "B7-PT-01", "investigating"], {"missing"}),
+        (["resolve", "B7-PT-01", "--as", "wont-fix", "--text", "Only in a demo."], {"missing"}),
+        (["assign", "B7-PT-01", "Kim"], set()),
+    ]
+    told = []
+    for words, more in commands:
+        document = document_of("ticket_change", auditkit("ticket", *words, "--json", cwd=tmp_path))
+        assert set(document) == {"schema_version", "id", "path", "changed", "ticket"} | more
+        assert (tmp_path / document["path"]).is_file()
+        told.append((document["changed"], document["ticket"]["status"]))
+    assert told == [*[(True, "open")] * 5, (True, "investigating"), (True, "wont-fix"), (False, "wont-fix")]
+
+
+def test_links_and_numbers_are_valid(tmp_path: Path) -> None:
+    for number in (1, 2):
+        put(tmp_path, f"tickets/B7-PT-0{number}.md", ticket_text(f"B7-PT-0{number}"))
+    ended = auditkit("ticket", "link", "B7-PT-01", "blocks", "B7-PT-02", "--json", cwd=tmp_path)
+    linked = document_of("ticket_link", ended)
+    assert [ticket["related"][0]["kind"] for ticket in linked["tickets"]] == ["blocks", "blocked-by"]
+    moved = document_of("ticket_renumber", auditkit("ticket", "renumber", "B7-PT-01", "--json", cwd=tmp_path))
+    assert (moved["old"], moved["id"], moved["references"]) == ("B7-PT-01", "B7-PT-03", ["tickets/B7-PT-02.md"])
+
+
+def test_new_and_imported_tickets_are_valid(checkout: Path, tmp_path: Path) -> None:
+    words = ("ticket", "new", "--agent", "pytorch", "--json")
+    made = document_of("ticket_new", auditkit(*words, "--title", "norm overflows", cwd=tmp_path))
+    assert (made["id"], made["ticket"]["title"]) == ("B1-PT-01", "norm overflows")
+    probe = ("--probe", "norm_overflows_on_finite_grads", "--checkout", checkout, "--argument", "scale=1.0", "--target")
+    filed = document_of("ticket_new", auditkit(*words, *probe, "stats:layer_norms", cwd=tmp_path))
+    assert {one["action"] for one in filed["filed"]} == {"created"}
+    assert filed["id"] == filed["filed"][0]["id"]
+    nothing = document_of("ticket_new", auditkit(*words, *probe, "stats:no_such_function", cwd=tmp_path))
+    assert (nothing["id"], nothing["filed"]) == (None, [])
+    put(tmp_path, "old/broken/B7-PT-09.md", b"# Finding Ticket: caf\xe9\n")
+    put(tmp_path, "old/B7-PT-08.md", ticket_text("B7-PT-08"))
+    put(tmp_path, "old/notes.md", "# Notes\n")
+    read = document_of("ticket_import", auditkit("ticket", "import", "old", "--json", cwd=tmp_path))
+    assert [len(read[kind]) for kind in ("tickets", "broken", "pages", "copied")] == [1, 1, 1, 0]
+    (tmp_path / "old/broken/B7-PT-09.md").unlink()
+    copied = document_of("ticket_import", auditkit("ticket", "import", "old", "--copy", "--json", cwd=tmp_path))
+    assert [Path(one["to"]).name for one in copied["copied"]] == ["B7-PT-08.md"]
+
+
+@pytest.mark.parametrize(
+    "change", [{"changed": 1}, {"before": "x"}, {"id": "B7"}, {"extra": 1}, {"missing": [1]}, {"ticket": {}}], ids=str
+)
+def test_a_wrong_change_is_refused(tmp_path: Path, change: dict[str, object]) -> None:
+    put(tmp_path, "tickets/B7-PT-01.md", ticket_text())
+    document = document_of("ticket_change", auditkit("ticket", "assign", "B7-PT-01", "Kim", "--json", cwd=tmp_path))
+    with pytest.raises(ValidationError):
+        validator("ticket_change").validate({**document, **change})

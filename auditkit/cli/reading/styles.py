@@ -30,14 +30,29 @@ def width_of(text: str) -> int:
 
 def wrapped(text: str, width: int) -> list[str]:
     """`text` in lines of at most `width` columns, broken at blanks where there are any."""
-    lines, line = [], ""
+    lines: list[str] = []
+    line, taken = "", 0
     for word in text.split(" "):
-        if line and width_of(line) + 1 + width_of(word) > width:
+        wide = width_of(word)
+        if line and taken + 1 + wide > width:
             lines.append(line)
-            line = ""
-        line = f"{line} {word}" if line else word
-        while width_of(line) > width:
-            cut = next(n for n in range(len(line), 0, -1) if width_of(line[:n]) <= width or n == 1)
-            lines.append(line[:cut])
-            line = line[cut:]
+            line, taken = "", 0
+        line, taken = (f"{line} {word}", taken + 1 + wide) if line else (word, wide)
+        if taken > width:
+            *whole, line = _cut(line, width)
+            lines += whole
+            taken = width_of(line)
     return [*lines, line] if line or not lines else lines
+
+
+def _cut(word: str, width: int) -> list[str]:
+    """A word in pieces of at most `width` columns, but of one character at least."""
+    pieces = []
+    start = taken = 0
+    for end, char in enumerate(word):
+        wide = width_of(char)
+        if taken + wide > width and end > start:
+            pieces.append(word[start:end])
+            start, taken = end, 0
+        taken += wide
+    return [*pieces, word[start:]]

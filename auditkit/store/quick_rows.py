@@ -117,7 +117,7 @@ def read_row_in_full(folder: str, path: str) -> tuple[Row | None, Row | None]:
 
     read = Repository(Path(folder)).read(Path(folder, path))
     if isinstance(read, Entry):
-        return row_of(read.ticket), None
+        return row_of(read.ticket, read.document), None
     return None, broken_row(read) if read is not None else None
 
 
@@ -248,6 +248,8 @@ def _put_together(path: str, title: str, sections: dict[str, str], reviews: tupl
         verdict,
         answer,
         (ticket_id, severity, shown_status, *_shown_agent(agent), *shown(title)),
+        # A review that says what it judged is not in the usual form.
+        False,
     )
 
 

@@ -11,23 +11,26 @@ if TYPE_CHECKING:
     from typing import Any
 
     from auditkit.model.ticket import BrokenTicket, Ticket
+    from auditkit.store.document import Document
 
     Row = tuple[Any, ...]
     # Id, severity, status, agent, a mark where reviewers wait for an answer, and title; all inert.
     Line = tuple[str, ...]
-    # Of a ticket with a word that nobody knows: its id, what the word is of, and the word.
-    Oddity = tuple[str, str, str]
+    # Of a ticket with a word that nobody knows: its number and id, what the word is of, and the word.
+    Oddity = tuple[int, str, str, str]
 
 # Places in a row. `ORDER` is batch, agent code and number of the id; `SEVERITY` and `STATUS` are "" where the
-# word is not known; `SHOWN` is what a line of the list says, inert: id, severity, status, agent, title.
+# word is not known; `SHOWN` is what a line of the list says, inert: id, severity, status, agent, title; `IS_STALE`
+# tells of a review that judged other evidence.
 (
     PATH, ID, ORDER, TITLE, SEVERITY, SEVERITY_WRITTEN, STATUS, STATUS_WRITTEN, IS_FINISHED, BATCH, AGENT, AGENT_CODE,
     DOMAINS, ASSIGNEE, CREATED, UPDATED, FILES, SUMMARY, CATEGORIES, REVIEWS, BLOCKS, AGREEMENT, VERDICT,
-    ANSWER, SHOWN,
-) = range(25)  # fmt: skip
+    ANSWER, SHOWN, IS_STALE,
+) = range(26)  # fmt: skip
+FIELDS = IS_STALE + 1
 
 
-def row_of(ticket: Ticket) -> Row:
+def row_of(ticket: Ticket, document: Document) -> Row:
     """The row of a ticket that was read in full.
 
     REVIEWS are pairs of a reviewer and a verdict ("" where it is not known), BLOCKS pairs of `blocks` or
@@ -76,7 +79,19 @@ def row_of(ticket: Ticket) -> Row:
             ticket.agent,
             ticket.title,
         ),
+        any(stale_reviews(ticket, document)),
     )
+
+
+def stale_reviews(ticket: Ticket, document: Document) -> list[bool]:
+    """Of each review of a ticket, whether it judged other evidence than the ticket's document has now."""
+    if not any(review.judged for review in ticket.reviews):
+        return [False] * len(ticket.reviews)
+    from auditkit.rules.staleness import is_stale
+    from auditkit.store.judged import ticket_digest
+
+    digest = ticket_digest(document)
+    return [is_stale(review, digest) for review in ticket.reviews]
 
 
 def shown(*words: str) -> tuple[str, ...]:
@@ -90,14 +105,26 @@ def line_of(row: Row) -> Line:
     return (*words, "!" if row[ANSWER] else "", title)
 
 
+def aligned(lines: Sequence[Line]) -> str:
+    """The lines of a list below each other, each column as wide as its widest word."""
+    if not lines:
+        return ""
+    columns = list(zip(*lines, strict=True))
+    widths = [max(map(len, column)) for column in columns[:-1]]
+    # The mark's column is only there where some ticket has one.
+    form = "  ".join(f"%-{width}s" if width else "%s" for width in widths[:4])
+    form += "  %-1s  %s" if widths[4] else "%s  %s"
+    return "\n".join([(form % line).rstrip() for line in lines])
+
+
 def oddities_of(rows: Sequence[Row]) -> list[Oddity]:
     """Every status and severity that nobody knows."""
     found = []
-    for row in rows:
+    for number, row in enumerate(rows):
         if not row[STATUS]:
-            found.append((row[ID], "status", row[STATUS_WRITTEN]))
+            found.append((number, row[ID], "status", row[STATUS_WRITTEN]))
         if not row[SEVERITY]:
-            found.append((row[ID], "severity", row[SEVERITY_WRITTEN]))
+            found.append((number, row[ID], "severity", row[SEVERITY_WRITTEN]))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Choosing among rows: filters, what blocks what, orders."""
+"""Choosing among the tickets of an index by their numbers: filters, what blocks what, orders."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
     from typing import Any
 
+    from auditkit.store.index import Index
     from auditkit.store.rows import Row
 
-    Filter = Callable[[Row], bool]
+    # Columns, and what the values of one ticket in them have to pass.
+    Filter = tuple[Sequence[list[Any]], Callable[..., Any]]
 
 ORDERS = ("id", "severity", "status", "created", "updated", "age")
 UNANSWERED = "needs-answer"
@@ -36,42 +38,54 @@ def blockers(rows: Iterable[Row]) -> dict[str, list[str]]:
     return found
 
 
-def among(field: int, wanted: Collection[Any]) -> Filter:
-    """Rows whose field is one of `wanted`."""
-    return lambda row: row[field] in wanted
+def passing(numbers: Sequence[int], filters: Iterable[Filter]) -> Sequence[int]:
+    """Those of `numbers` that pass every filter."""
+    for columns, passes in filters:
+        if len(columns) == 1:
+            (column,) = columns
+            numbers = [number for number in numbers if passes(column[number])]
+        else:
+            numbers = [number for number in numbers if passes(*[column[number] for column in columns])]
+    return numbers
 
 
-def assigned_to(names: Iterable[str]) -> Filter:
-    """Rows whose assignee is one of `names`, whatever the case."""
+def among(index: Index, field: int, wanted: Collection[Any]) -> Filter:
+    """Tickets whose field is one of `wanted`."""
+    return [index.column(field)], wanted.__contains__
+
+
+def assigned_to(index: Index, names: Iterable[str]) -> Filter:
+    """Tickets whose assignee is one of `names`, whatever the case."""
     wanted = {name.strip().casefold() for name in names}
-    return lambda row: row[at.ASSIGNEE].strip().casefold() in wanted
+    return [index.column(at.ASSIGNEE)], lambda assignee: assignee.strip().casefold() in wanted
 
 
-def is_blocked(blocking: Collection[str], wanted: bool) -> Filter:
-    """Rows whose id is among the blocked ones, or is not."""
-    return lambda row: (row[at.ID] in blocking) is wanted
+def is_blocked(index: Index, wanted: bool) -> Filter:
+    """Tickets that an unfinished one blocks, or those that none does."""
+    blocked = index.blocked
+    return [index.column(at.ID)], lambda ticket_id: (ticket_id in blocked) is wanted
 
 
-def in_domain(domains: Iterable[str]) -> Filter:
-    """Rows of one of the domains, or of a part of it: `simic` has `simic/telemetry`."""
+def in_domain(index: Index, domains: Iterable[str]) -> Filter:
+    """Tickets of one of the domains, or of a part of it: `simic` has `simic/telemetry`."""
     wanted = [domain.strip("/ ").casefold() for domain in domains]
-    return lambda row: any(
-        domain.casefold() == name or domain.casefold().startswith(f"{name}/")
-        for domain in row[at.DOMAINS]
-        for name in wanted
+    return [index.column(at.DOMAINS)], lambda found: any(
+        domain.casefold() == name or domain.casefold().startswith(f"{name}/") for domain in found for name in wanted
     )
 
 
-def in_category(words: Iterable[str]) -> Filter:
-    """Rows with a ticked category that holds one of the words."""
+def in_category(index: Index, words: Iterable[str]) -> Filter:
+    """Tickets with a ticked category that holds one of the words."""
     wanted = [word.casefold() for word in words]
-    return lambda row: any(word in category.casefold() for category in row[at.CATEGORIES] for word in wanted)
+    return [index.column(at.CATEGORIES)], lambda found: any(
+        word in category.casefold() for category in found for word in wanted
+    )
 
 
-def with_file(patterns: Iterable[str]) -> Filter:
-    """Rows that name a file whose path holds the text, or matches the pattern (`*.py`) from its start or a folder."""
+def with_file(index: Index, patterns: Iterable[str]) -> Filter:
+    """Tickets with a file whose path holds the text, or matches the pattern (`*.py`) from its start or a folder."""
     wanted = list(patterns)
-    return lambda row: any(_is_file(path, pattern) for path in row[at.FILES] for pattern in wanted)
+    return [index.column(at.FILES)], lambda paths: any(_is_file(path, pattern) for path in paths for pattern in wanted)
 
 
 def _is_file(path: str, pattern: str) -> bool:
@@ -82,40 +96,50 @@ def _is_file(path: str, pattern: str) -> bool:
     return fnmatchcase(path, pattern) or fnmatchcase(path, f"*/{pattern}")
 
 
-def with_text(texts: Iterable[str]) -> Filter:
-    """Rows whose title or summary holds every one of the texts, whatever the case."""
-    wanted = [text.casefold() for text in texts]
-    return lambda row: all(text in row[at.TITLE].casefold() or text in row[at.SUMMARY].casefold() for text in wanted)
+def with_text(index: Index, texts: Iterable[str]) -> Filter:
+    """Tickets whose title or summary holds every one of the texts, whatever the case."""
+    first, *others = [text.casefold() for text in texts]
+    return [index.folded], lambda folded: first in folded and all(text in folded for text in others)
 
 
-def reviewed(reviewers: Collection[str], verdicts: Collection[str]) -> Filter:
-    """Rows with a review by one of the reviewers (any, where none is named) that gives one of the verdicts."""
+def reviewed(index: Index, reviewers: Collection[str], verdicts: Collection[str]) -> Filter:
+    """Tickets with a review by one of the reviewers (any, where none is named) that gives one of the verdicts."""
     names = {name.casefold() for name in reviewers}
-    return lambda row: any(
-        (not names or who.casefold() in names) and (not verdicts or verdict in verdicts)
-        for who, verdict in row[at.REVIEWS]
+    return [index.column(at.REVIEWS)], lambda reviews: any(
+        (not names or who.casefold() in names) and (not verdicts or verdict in verdicts) for who, verdict in reviews
     )
 
 
-def agreed(kinds: Collection[str]) -> Filter:
-    """Rows with one of these kinds of consensus, or with an open question where `needs-answer` is among them."""
-    return lambda row: row[at.AGREEMENT] in kinds or (UNANSWERED in kinds and row[at.ANSWER] != "")
+def agreed(index: Index, kinds: Collection[str]) -> Filter:
+    """Tickets with one of these kinds of consensus, or with an open question where `needs-answer` is among them."""
+    asks = UNANSWERED in kinds
+    columns = [index.column(at.AGREEMENT), index.column(at.ANSWER)]
+    return columns, lambda agreement, answer: agreement in kinds or (asks and answer != "")
 
 
-def ordered(rows: Sequence[Row], order: str, statuses: Sequence[str] = ()) -> list[Row]:
-    """The rows in an order of `ORDERS`; equals stay by id. `age` is the oldest first, as `created` is.
+def is_stale(index: Index) -> Filter:
+    """Tickets with a review that judged other evidence."""
+    return [index.column(at.IS_STALE)], bool
+
+
+def ordered(index: Index, numbers: Sequence[int], order: str, statuses: Sequence[str] = ()) -> Sequence[int]:
+    """The tickets in an order of `ORDERS`; equals stay by id. `age` is the oldest first, as `created` is.
 
     `statuses` are all of them in the order of a ticket's life. What is not known comes last.
     """
     rank = {status: number for number, status in enumerate(statuses)}
-    keys: dict[str, Callable[[Row], Any]] = {
-        "severity": lambda row: row[at.SEVERITY] or _LAST,
-        "status": lambda row: rank.get(row[at.STATUS], len(rank)),
-        "created": lambda row: dated(row[at.CREATED]),
-        "age": lambda row: dated(row[at.CREATED]),
-        "updated": lambda row: dated(row[at.UPDATED]),
+    keys: dict[str, tuple[int, Callable[[Any], Any]]] = {
+        "severity": (at.SEVERITY, lambda severity: severity or _LAST),
+        "status": (at.STATUS, lambda status: rank.get(status, len(rank))),
+        "created": (at.CREATED, dated),
+        "age": (at.CREATED, dated),
+        "updated": (at.UPDATED, dated),
     }
-    return sorted(rows, key=keys[order]) if order in keys else list(rows)
+    if order not in keys:
+        return numbers
+    field, key = keys[order]
+    column = index.column(field)
+    return sorted(numbers, key=lambda number: key(column[number]))
 
 
 def dated(text: str) -> str:
@@ -124,20 +148,19 @@ def dated(text: str) -> str:
     return text if is_date else _LAST
 
 
-def most_worth(rows: Iterable[Row], limit: int) -> list[Row]:
-    """The rows to take first: by severity, then how far the reviewers stand behind it, then age, then id."""
-    by_severity: dict[str, list[Row]] = {}
-    for row in rows:
-        by_severity.setdefault(row[at.SEVERITY] or _LAST, []).append(row)
-    found: list[Row] = []
-    for severity in sorted(by_severity):
-        if len(found) < limit:
-            found += sorted(by_severity[severity], key=_worth)
-    return found[:limit]
+def queue(rows: Sequence[Row], blocked: Collection[str]) -> tuple[list[int], list[int]]:
+    """Which tickets to take, the first one first, and which to take once nothing blocks them.
+
+    First by severity, then how far the reviewers stand behind it, then age, then id.
+    """
+    waiting = [number for number, row in enumerate(rows) if is_waiting(row)]
+    free = [number for number in waiting if rows[number][at.ID] not in blocked]
+    held = [number for number in waiting if rows[number][at.ID] in blocked]
+    return sorted(free, key=lambda number: _worth(rows[number])), held
 
 
-def _worth(row: Row) -> tuple[Any, ...]:
-    return (_doubt(row), dated(row[at.CREATED]), row[at.ORDER], row[at.PATH])
+def _worth(row: Row) -> tuple[str, int, str]:
+    return (row[at.SEVERITY] or _LAST, _doubt(row), dated(row[at.CREATED]))
 
 
 def _doubt(row: Row) -> int:

@@ -16,6 +16,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from auditkit.cli.reading.at_once import NO, OPTIONS, TEXT, TEXTS, WHOLE, WHOLES, YES, parsed
+from auditkit.cli.reading.styles import width_of, wrapped
 from auditkit.cli.ticket import app
 from auditkit.rules.consensus import Agreement
 from auditkit.store.selection import AGREEMENTS
@@ -166,6 +167,77 @@ def test_unknown_words_teach(folder: Path, options: list[str], message: str, hin
     assert hint in result.stderr
 
 
+# Reviews of other evidence.
+
+
+@pytest.fixture
+def reviewed(folder: Path) -> Path:
+    """7 and 8 are judged as they are; then what 8 claims changes."""
+    for name in ("B7-PT-07", "B7-PT-08"):
+        put(folder, f"batch7/{name}.md", ticket_text(name, fingerprint="p/1/t"))
+        assert run("review", name, "--reviewer", "drl", "--verdict", "object", "--tickets", folder).exit_code == 0
+    path = folder / "batch7/B7-PT-08.md"
+    path.write_text(path.read_text().replace("| `norm` | inf |", "| `norm` | 7 |"))
+    return folder
+
+
+def test_stale_reviews_are_found(reviewed: Path) -> None:
+    assert ids(reviewed, "--stale") == [8]
+    assert ids(reviewed, "--stale", "--severity", "P0") == []
+    listed = json.loads(run("list", "--tickets", reviewed, "--json", "--verdict", "OBJECT").stdout)["tickets"]
+    stale = {ticket["id"]: [review["is_stale"] for review in ticket["reviews"]] for ticket in listed}
+    assert stale == {"B7-PT-05": [False, False], "B7-PT-07": [False], "B7-PT-08": [True]}
+
+
+def test_a_stale_review_is_called_so(reviewed: Path) -> None:
+    text = (reviewed / "batch7/B7-PT-08.md").read_text()
+    line = 1 + text.split("\n").index("| **Verdict** | `OBJECT` |")
+    shown = run("show", "B7-PT-08", "--tickets", reviewed)
+    assert shown.stdout == text
+    assert shown.stderr.startswith("stale: the review by ")
+    assert shown.stderr.endswith(f" in line {line} judged other evidence\n")
+    assert run("show", "B7-PT-07", "--tickets", reviewed).stderr == ""
+    (ticket,) = json.loads(run("show", "B7-PT-08", "--tickets", reviewed, "--json").stdout)["tickets"]
+    assert [review["is_stale"] for review in ticket["reviews"]] == [True]
+
+
+def test_a_terminal_shows_it_beside_the_review(reviewed: Path) -> None:
+    noted = "| **Verdict** | `OBJECT` |  \x1b[33mstale\x1b[0m"
+    assert noted in on_a_terminal(reviewed, {"PAGER": "cat"}, "show", "B7-PT-08").split("\n")
+    assert "stale" not in on_a_terminal(reviewed, {"PAGER": "cat"}, "show", "B7-PT-07")
+
+
+# Agents of the project's own.
+
+
+def test_agents_of_the_configuration_are_known(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = ticket_text("B7-SEC-01").replace("| **Agent** | `pytorch` |", "| **Agent** | `security` |")
+    put(folder, "batch7/B7-SEC-01.md", text)
+    monkeypatch.chdir(folder.parent)
+    # The control: without the file nobody knows that SEC is security.
+    assert json.loads(run("list", "--agent", "SEC", "--json").stdout)["tickets"] == []
+    put(folder.parent, "auditkit.yaml", "agents:\n  SEC: security\n")
+    for words in ("SEC", "security", "Security"):
+        (ticket,) = json.loads(run("list", "--agent", words, "--json").stdout)["tickets"]
+        assert ticket["id"] == "B7-SEC-01"
+        assert run("next", "--agent", words).stdout.startswith("B7-SEC-01")
+    assert "B7-PT-02" in run("next", "--agent", "PT").stdout
+
+
+# Files with several problems.
+
+
+def test_every_problem_of_a_broken_file_is_named(folder: Path) -> None:
+    rows = "| **Severity** | `P1` |\n<<<<<<< ours\n| **Status** | `open` |\n=======\n>>>>>>> theirs\n"
+    text = ticket_text("B7-PT-09") + rows + "<<<<<<< ours\n=======\n>>>>>>> theirs\n"
+    put(folder, "B7-PT-09.md", text)
+    result = run("list", "--tickets", folder, "--json")
+    problems = [f"{one['path']}:{one['line']}:{one['column']}" for one in json.loads(result.stdout)["broken"]]
+    conflicts = [number for number, line in enumerate(text.split("\n"), start=1) if line.startswith("<<<<<<<")]
+    assert problems == [f"B7-PT-09.md:{line}:1" for line in conflicts]
+    assert [f"{folder}/{problem}: " in result.stderr for problem in problems] == [True, True]
+
+
 # Without Typer.
 
 
@@ -282,6 +354,21 @@ def test_a_terminal_gets_colours_and_wrapped_titles(tmp_path: Path) -> None:
         "B7-PT-01  \x1b[1;91mP0\x1b[0m   \x1b[1mopen\x1b[0m    pytorch  one two three four five six",
         "                                seven",
     ]
+
+
+def columns(text: str, width: int) -> list[int]:
+    lines = wrapped(text, width)
+    assert "".join(lines).replace(" ", "") == text.replace(" ", "")
+    return [width_of(line) for line in lines]
+
+
+def test_long_words_are_cut_to_the_width() -> None:
+    assert wrapped("one two three", 7) == ["one two", "three"]
+    assert wrapped("a" * 10 + " b c", 4) == ["aaaa", "aaaa", "aa b", "c"]
+    assert (wrapped("日本語", 4), wrapped("日本", 1), wrapped("", 4)) == (["日本", "語"], ["日", "本"], [""])
+    assert columns("x" * 1_000_000, 20) == [20] * 50_000
+    assert columns("日" * 300_000 + "x", 20) == [20] * 30_000 + [1]
+    assert columns("x " * 300_000 + "x", 20) == [19] * 30_000 + [1]
 
 
 def test_a_long_list_goes_through_the_pager(tmp_path: Path) -> None:

@@ -13,15 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from auditkit.model.ticket import Ticket
 from auditkit.store import index as index_module
+from auditkit.store import index_file
 from auditkit.store.cache_folder import cache_file
-from auditkit.store.document import BrokenFileError
-from auditkit.store.index import is_known_ticket, named_files, read_index
+from auditkit.store.document import BrokenFileError, Document
+from auditkit.store.index import is_known_ticket, read_index
 from auditkit.store.quick_rows import quick_row, read_row_in_full
-from auditkit.store.reader import read_ticket
+from auditkit.store.reader import ticket_of
 from auditkit.store.repository import Repository
 from auditkit.store.rows import ID, PATH, TITLE, row_of
+from auditkit.store.walk import named_files, stamp_of
 from benchmarks.tickets import ticket_id, write_tickets
 from benchmarks.tickets import ticket_text as usual_text
 from tests.filing_helpers import ROOT, corpus_folder, put, ticket_text
@@ -56,7 +57,7 @@ def settled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     put(folder, "batch7/B7-PT-01.md", ticket_text("B7-PT-01", title="one"))
     put(folder, "batch7/B7-PT-02.md", ticket_text("B7-PT-02", title="two"))
     put(folder, "README.md", "# What lies here\n")
-    monkeypatch.setattr(index_module, "_TICK_NS", -(10**18))
+    monkeypatch.setattr(index_file, "TICK_NS", -(10**18))
     read_index(str(folder))
     monkeypatch.undo()
     return folder
@@ -91,13 +92,13 @@ def test_a_change_of_the_same_size_within_one_tick_is_seen(tmp_path: Path) -> No
     """The file's times and size stay as they were: only its youth when it was indexed gives it away."""
     path = put(tmp_path, "B7-PT-01.md", ticket_text(title="one"))
     assert of(tmp_path) == ["one"]
-    stamp = index_module._stamp(path.stat())
+    stamp = stamp_of(path.stat())
     stored, index = index_module._load(str(tmp_path))
     assert (stored, index is not None) == ({"B7-PT-01.md": None}, True)
-    tick = index_module._TICK_NS
-    assert index_module._may_change_unseen(stamp, stamp[3] + 99_000_000, tick)
-    assert not index_module._may_change_unseen((1, 1, 5, 5), 200_000_000, tick)
-    assert index_module._may_change_unseen((1, 1, 0, 10**9), 3 * 10**9, tick)
+    tick = index_file.TICK_NS
+    assert index_file.may_change_unseen(stamp, stamp[3] + 99_000_000, tick)
+    assert not index_file.may_change_unseen((1, 1, 5, 5), 200_000_000, tick)
+    assert index_file.may_change_unseen((1, 1, 0, 10**9), 3 * 10**9, tick)
 
 
 def test_a_moved_and_an_exchanged_file_are_seen(settled: Path) -> None:
@@ -111,8 +112,8 @@ DAMAGES = {
     "cut": lambda data: data[: len(data) // 2],
     "other magic": lambda data: b"x" + data[1:],
     "one bit": lambda data: data[:-9] + bytes([data[-9] ^ 4]) + data[-8:],
-    "no marshal": lambda data: data[:15] + index_module.crc32(b"junk").to_bytes(4) + b"junk",
-    "a folder's worth of nothing": lambda data: data[:15] + index_module.crc32(b"N").to_bytes(4) + b"N",
+    "no marshal": lambda data: data[:15] + index_file.crc32(b"junk").to_bytes(4) + b"junk",
+    "a folder's worth of nothing": lambda data: data[:15] + index_file.crc32(b"N").to_bytes(4) + b"N",
 }
 
 
@@ -125,7 +126,7 @@ def test_a_damaged_index_is_built_again(settled: Path, name: str) -> None:
 
 
 def test_an_index_of_other_code_is_not_trusted(settled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_module, "_writer", lambda folder: ("another version",))
+    monkeypatch.setattr(index_file, "writer", lambda folder: ("another version",))
     assert index_module._load(str(settled)) == ({}, None)
     assert of(settled) == ["one", "two"]
 
@@ -137,8 +138,8 @@ def forge(folder: Path, path: Path) -> None:
     """Put an index at `path` that has every mark of being ours and of this folder, and says "forged"."""
     path.write_bytes(Path(cache_file(str(folder))).read_bytes())
     data = path.read_bytes()
-    payload = data[len(index_module._MAGIC) + 4 :].replace(b"one", b"bad")
-    path.write_bytes(index_module._MAGIC + index_module.crc32(payload).to_bytes(4) + payload)
+    payload = data[len(index_file.MAGIC) + 4 :].replace(b"one", b"bad")
+    path.write_bytes(index_file.MAGIC + index_file.crc32(payload).to_bytes(4) + payload)
 
 
 def test_an_index_in_the_tickets_folder_is_never_opened(settled: Path) -> None:
@@ -273,10 +274,10 @@ def test_a_file_is_known_by_its_name_and_its_times(settled: Path) -> None:
 
 def full_row(data: bytes, path: str) -> tuple[Any, ...] | None:
     try:
-        ticket: Ticket = read_ticket(data, PurePath(path))
+        document = Document.parse(data, PurePath(path))
+        return row_of(ticket_of(document), document)
     except BrokenFileError:
         return None
-    return row_of(ticket)
 
 
 def test_usual_tickets_are_read_quickly_and_as_in_full() -> None:
@@ -342,6 +343,8 @@ def test_a_careless_reader_fails_the_same_comparison() -> None:
 def test_rows_are_those_of_the_repository(tmp_path: Path) -> None:
     write_tickets(tmp_path, 30)
     put(tmp_path, "fixed/B9-PT-01.md", ticket_text("B9-PT-01"))
-    wanted = [row_of(ticket) for ticket in Repository(tmp_path).listing().tickets]
+    repository = Repository(tmp_path)
+    entries = [repository.find(ticket.id) for ticket in repository.listing().tickets]
+    wanted = [row_of(entry.ticket, entry.document) for entry in entries]
     assert read_index(str(tmp_path)).rows == wanted
     assert [row[ID] for row in read_index(str(tmp_path)).rows][-1] == "B9-PT-01"

@@ -31,6 +31,7 @@ OPTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "--consensus": ("consensus", TEXTS),
         "--blocked": ("blocked", YES),
         "--unblocked": ("blocked", NO),
+        "--stale": ("stale", YES),
         "--sort": ("sort", TEXT),
         "--reverse": ("reverse", YES),
         "--limit": ("limit", WHOLE),
@@ -50,16 +51,21 @@ def run_at_once(words: Sequence[str]) -> int | None:
 
     # Nothing that these commands make is ever garbage before they end.
     gc.disable()
-    from auditkit.cli.output import INTERRUPTED, complain, complain_of
-    from auditkit.errors import AuditkitError
-
     try:
         return _run(words[1], values)
-    except AuditkitError as error:
-        return complain_of(error)
     except KeyboardInterrupt:
+        from auditkit.cli.output import INTERRUPTED, complain
+
         complain("interrupted")
         return INTERRUPTED
+    except Exception as error:
+        # Loading the errors takes 5 ms, which only a command that failed has to pay.
+        from auditkit.cli.output import complain_of
+        from auditkit.errors import AuditkitError
+
+        if not isinstance(error, AuditkitError):
+            raise
+        return complain_of(error)
 
 
 def parsed(words: Sequence[str]) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Which tickets folder a command means."""
+"""Which tickets folder a command means, and whose agents."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
+
+    from auditkit.store.config import Config
 
 _DEFAULT = "tickets"
 _CONFIG = "auditkit.yaml"
@@ -23,14 +26,23 @@ def tickets_folder(named: Path | str | None) -> str:
     return folder.rstrip("/") or folder
 
 
+def configured_agents() -> Mapping[str, str] | None:
+    """The agents' names by code, ours and those of ./auditkit.yaml; None where there is no such file."""
+    config = _config()
+    return config.agents if config else None
+
+
 def _configured() -> str:
+    config = _config()
+    return os.fspath(config.tickets or "") if config else ""
+
+
+def _config() -> Config | None:
     # Only a folder that has the file pays for YAML.
     if not os.path.isfile(_CONFIG):
-        return ""
+        return None
     from pathlib import Path
 
     from auditkit.store.config import read_config
 
-    folder = os.fspath(read_config(Path(_CONFIG)).tickets or "")
-    # What lies below this folder is named from here, as a user would.
-    return os.path.relpath(folder) if folder.startswith(os.getcwd() + os.sep) else folder
+    return read_config(Path(_CONFIG))

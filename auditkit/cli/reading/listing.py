@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from auditkit.cli.output import complain, say_json, say_styled, wants_colour
-from auditkit.cli.reading.folder import tickets_folder
+from auditkit.cli.reading.folder import configured_agents, tickets_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from auditkit.store.rows import Line, Oddity, Row
+    from auditkit.store.index import Index
+    from auditkit.store.repository import Entry
+    from auditkit.store.rows import Line, Row
     from auditkit.store.selection import Filter
 
 
@@ -19,6 +21,7 @@ def list_tickets(
     tickets: Path | str | None = None,
     *,
     blocked: bool | None = None,
+    stale: bool = False,
     sort: str = "id",
     reverse: bool = False,
     limit: int | None = None,
@@ -27,64 +30,74 @@ def list_tickets(
 ) -> int:
     """Print the tickets that pass every filter; the exit code.
 
-    `wanted` are the words of the filters in `FILTERS`, by the name of their option, several of one being
+    `wanted` are the words of the filters in `_filters`, by the name of their option, several of one being
     alternatives. Raises BadInputError for words nobody knows.
     """
     from auditkit.store.index import read_index
 
     folder = tickets_folder(tickets)
     index = read_index(folder)
-    if any(wanted.values()) or blocked is not None or as_json or sort != "id" or reverse or limit:
-        rows = index.rows
-        kept = _in_order(_kept(rows, wanted, blocked), sort)
-        kept = (kept[::-1] if reverse else kept)[:limit]
-        lines, odd = _said_of(kept)
-        if as_json:
-            say_json(_document(folder, kept, index.broken, rows))
+    kept: Sequence[int] = range(index.count)
+    if any(wanted.values()) or blocked is not None or stale:
+        kept = _kept(index, wanted, blocked, stale)
+    kept = _in_order(index, kept, sort)
+    kept = (kept[::-1] if reverse else kept)[:limit]
+    if as_json:
+        say_json(_document(folder, index, kept))
     else:
-        lines, odd = index.lines, index.oddities
-    if not as_json:
-        print_lines(lines)
-    for ticket_id, what, word in odd:
-        complain(f"warning: {ticket_id}: no such {what}: '{word}'")
+        print_tickets(index, kept)
+    _complain_of_odd(index, kept)
     return complain_of_broken(index.broken, folder)
 
 
-def print_lines(lines: Sequence[Line]) -> None:
+def print_tickets(index: Index, numbers: Sequence[int]) -> None:
     """One line for each ticket, or on a terminal a table; with a mark where reviewers wait for an answer."""
     if wants_colour():
         from auditkit.cli.reading.table import print_table
 
-        print_table(lines)
-    elif lines:
-        columns = list(zip(*lines, strict=True))
-        widths = [max(map(len, column)) for column in columns[:-1]]
-        # The mark's column is only there where some ticket has one.
-        form = "  ".join(f"%-{width}s" if width else "%s" for width in widths[:4])
-        form += "  %-1s  %s" if widths[4] else "%s  %s"
-        say_styled("\n".join([(form % line).rstrip() for line in lines]))
+        print_table(lines_of(index, numbers))
+    elif not numbers:
+        return
+    elif numbers == range(index.count):
+        say_styled(index.listing)
+    else:
+        from auditkit.store.rows import aligned
+
+        say_styled(aligned(lines_of(index, numbers)))
 
 
-def _said_of(rows: Sequence[Row]) -> tuple[list[Line], list[Oddity]]:
-    from auditkit.store.rows import line_of, oddities_of
+def lines_of(index: Index, numbers: Sequence[int]) -> list[Line]:
+    """What a list says of these tickets."""
+    from auditkit.store.rows import ANSWER, SHOWN
 
-    return list(map(line_of, rows)), oddities_of(rows)
+    shown, answers = index.column(SHOWN), index.column(ANSWER)
+    return [(*shown[number][:-1], "!" if answers[number] else "", shown[number][-1]) for number in numbers]
 
 
-def _kept(rows: list[Row], wanted: dict[str, Sequence[Any]], blocked: bool | None) -> list[Row]:
-    from auditkit.store.selection import blockers, is_blocked
+def _complain_of_odd(index: Index, numbers: Sequence[int]) -> None:
+    """Name every status and severity that nobody knows."""
+    odd: dict[int, list[str]] = {}
+    for number, ticket_id, what, word in index.oddities:
+        odd.setdefault(number, []).append(f"warning: {ticket_id}: no such {what}: '{word}'")
+    for number in numbers if odd else ():
+        for line in odd.get(number, ()):
+            complain(line)
 
-    filters = [*_filters(rows, wanted)]
+
+def _kept(index: Index, wanted: dict[str, Sequence[Any]], blocked: bool | None, stale: bool) -> Sequence[int]:
+    from auditkit.store import selection as sel
+
+    filters = [*_filters(index, wanted)]
     if blocked is not None:
-        filters.append(is_blocked(blockers(rows), blocked))
-    for passes in filters:
-        rows = [row for row in rows if passes(row)]
-    return rows
+        filters.append(sel.is_blocked(index, blocked))
+    if stale:
+        filters.append(sel.is_stale(index))
+    return sel.passing(range(index.count), filters)
 
 
-def _in_order(rows: list[Row], sort: str) -> list[Row]:
+def _in_order(index: Index, numbers: Sequence[int], sort: str) -> Sequence[int]:
     if sort == "id":
-        return rows
+        return numbers
     from auditkit.store.selection import ORDERS, ordered
 
     if sort not in ORDERS:
@@ -96,68 +109,95 @@ def _in_order(rows: list[Row], sort: str) -> list[Row]:
         from auditkit.model.ticket import Status
 
         statuses = [status.value for status in Status]
-    return ordered(rows, sort, statuses)
+    return ordered(index, numbers, sort, statuses)
 
 
-def _document(folder: str, kept: Sequence[Row], broken: Sequence[Row], rows: Sequence[Row]) -> dict[str, Any]:
+def _document(folder: str, index: Index, numbers: Sequence[int]) -> dict[str, Any]:
     """Every field of the tickets, read from their files, and what only all of them together say."""
     from pathlib import Path
 
     from auditkit.store.repository import Entry, Repository
     from auditkit.store.rows import PATH, broken_of
-    from auditkit.store.selection import blockers
 
     repository = Repository(Path(folder))
-    blocking = blockers(rows)
+    paths = index.column(PATH)
     tickets = []
-    for row in kept:
-        read = repository.read(Path(folder, row[PATH]))
+    for number in numbers:
+        read = repository.read(Path(folder, paths[number]))
         if isinstance(read, Entry):
-            tickets.append({**read.ticket.to_json(), **together(row, blocking)})
-    problems = [problem.to_json() for one in map(broken_of, broken) for problem in one.problems]
+            tickets.append(fields_of(read, index.blocked))
+    problems = [problem.to_json() for one in map(broken_of, index.broken) for problem in one.problems]
     return {"schema_version": 1, "tickets": tickets, "broken": problems}
 
 
-def together(row: Row, blocking: dict[str, list[str]]) -> dict[str, Any]:
-    """What a ticket's reviews come to, and who blocks it."""
-    from auditkit.store.rows import AGREEMENT, ANSWER, ID
+def fields_of(entry: Entry, blocked: dict[str, list[str]]) -> dict[str, Any]:
+    """A ticket's fields, which of its reviews are stale, what they come to, and who blocks it."""
+    from auditkit.store.rows import AGREEMENT, ANSWER, row_of, stale_reviews
 
-    return {"consensus": row[AGREEMENT], "needs_answer": row[ANSWER], "blocked_by": blocking.get(row[ID], [])}
+    row = row_of(entry.ticket, entry.document)
+    fields = entry.ticket.to_json()
+    for review, is_stale in zip(fields["reviews"], stale_reviews(entry.ticket, entry.document), strict=True):
+        review["is_stale"] = is_stale
+    together = {"consensus": row[AGREEMENT], "needs_answer": row[ANSWER]}
+    return {**fields, **together, "blocked_by": blocked.get(entry.ticket.id, [])}
 
 
 # Filters.
 
 
-def _filters(rows: Sequence[Row], wanted: dict[str, Sequence[Any]]) -> Iterator[Filter]:
+def _filters(index: Index, wanted: dict[str, Sequence[Any]]) -> Iterator[Filter]:
     from auditkit.store import rows as at
     from auditkit.store import selection as sel
 
-    # Words that some ticket has are known; only for others the vocabulary is loaded.
+    def among(field: int, parse: Callable[[Sequence[str]], set[str]]) -> Callable[[Sequence[Any]], Filter]:
+        return lambda names: sel.among(index, field, _canonical(index, field, names, parse))
+
     makers: dict[str, Callable[[Sequence[Any]], Filter]] = {
-        "status": lambda names: sel.among(at.STATUS, _canonical(at.STATUS, rows, names, _statuses)),
-        "severity": lambda names: sel.among(at.SEVERITY, _canonical(at.SEVERITY, rows, names, _severities)),
-        "batch": lambda numbers: sel.among(at.BATCH, set(numbers)),
-        "agent": lambda names: sel.among(at.AGENT_CODE, _canonical(at.AGENT_CODE, rows, names, agents)),
-        "domain": sel.in_domain,
-        "category": sel.in_category,
-        "assignee": sel.assigned_to,
-        "file": sel.with_file,
-        "text": sel.with_text,
-        "consensus": lambda names: sel.agreed(_agreements(names)),
+        "status": among(at.STATUS, _statuses),
+        "severity": among(at.SEVERITY, _severities),
+        "batch": lambda numbers: sel.among(index, at.BATCH, set(numbers)),
+        "agent": lambda names: of_agents(index, names),
+        "domain": lambda names: sel.in_domain(index, names),
+        "category": lambda words: sel.in_category(index, words),
+        "assignee": lambda names: sel.assigned_to(index, names),
+        "file": lambda patterns: sel.with_file(index, patterns),
+        "text": lambda texts: sel.with_text(index, texts),
+        "consensus": lambda names: sel.agreed(index, _agreements(names)),
     }
     for name, words in wanted.items():
         if words and name in makers:
             yield makers[name](words)
     reviewers, verdicts = wanted.get("reviewer") or (), wanted.get("verdict") or ()
     if reviewers or verdicts:
-        yield sel.reviewed(_reviewers(reviewers), _verdicts(verdicts))
+        yield sel.reviewed(index, _reviewers(reviewers), _verdicts(verdicts))
 
 
-def _canonical(
-    field: int, rows: Sequence[Row], names: Sequence[str], parse: Callable[[Sequence[str]], set[str]]
-) -> set[str]:
-    present = {row[field] for row in rows} - {""}
+def _canonical(index: Index, field: int, names: Sequence[str], parse: Callable[[Sequence[str]], set[str]]) -> set[str]:
+    """The words as the vocabulary has them; it is only loaded for words that no ticket has."""
+    present = set(index.column(field)) - {""}
     return set(names) if present.issuperset(names) else parse(names)
+
+
+def of_agents(index: Index, names: Sequence[str]) -> Filter:
+    """Tickets of these agents, by code or name, those of ./auditkit.yaml among them."""
+    from auditkit.store import rows as at
+    from auditkit.store import selection as sel
+
+    agents = configured_agents()
+    if agents is None:
+        return sel.among(index, at.AGENT_CODE, _canonical(index, at.AGENT_CODE, names, _codes))
+    from auditkit.model.ids import agent_code
+
+    codes = {agent_code(name, agents) for name in names}
+    return sel.among(
+        index, at.AGENT, {name for name in set(index.column(at.AGENT)) if agent_code(name, agents) in codes}
+    )
+
+
+def _codes(names: Sequence[str]) -> set[str]:
+    from auditkit.model.ids import agent_code
+
+    return {agent_code(name) for name in names}
 
 
 def _statuses(names: Sequence[str]) -> set[str]:
@@ -173,13 +213,6 @@ def _severities(names: Sequence[str]) -> set[str]:
     from auditkit.model.ticket import parse_severity
 
     return {choose(parse_severity, name, [known.value for known in Severity]).value for name in names}
-
-
-def agents(names: Sequence[str]) -> set[str]:
-    """The codes of agents' names."""
-    from auditkit.model.ids import agent_code
-
-    return {agent_code(name) for name in names}
 
 
 def _reviewers(names: Sequence[str]) -> set[str]:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from auditkit.store.rows import Row
+    from auditkit.store.index import Index
 
 
 def next_tickets(
@@ -23,65 +23,70 @@ def next_tickets(
     as_json: bool = False,
 ) -> int:
     """Print what to take, and why; the exit code."""
-    from auditkit.cli.reading.listing import agents, complain_of_broken, print_lines
-    from auditkit.store import rows as at
-    from auditkit.store import selection as sel
+    from auditkit.cli.reading.listing import complain_of_broken, print_tickets
     from auditkit.store.index import read_index
-    from auditkit.store.rows import line_of
 
     folder = tickets_folder(tickets)
     index = read_index(folder)
-    rows = index.rows
-    blocking = sel.blockers(rows)
-    filters = [
-        *([sel.among(at.AGENT_CODE, agents(agent))] if agent else []),
-        *([sel.assigned_to(assignee)] if assignee else []),
-    ]
-    waiting = [row for row in rows if sel.is_waiting(row) and all(passes(row) for passes in filters)]
-    free = [row for row in waiting if row[at.ID] not in blocking]
-    shown = sel.most_worth(free, limit)
+    free, held = _queue(index, agent, assignee)
+    shown = free[:limit]
     if as_json:
-        left = {"unblocked": len(free), "blocked": len(waiting) - len(free)}
-        say_json({"schema_version": 1, "tickets": [_fields(row) for row in shown], **left})
+        left = {"unblocked": len(free), "blocked": len(held)}
+        say_json({"schema_version": 1, "tickets": [_fields(index, number) for number in shown], **left})
     elif not shown:
-        complain(f"nothing to take: {len(waiting)} unfinished, {len(waiting) - len(free)} of them blocked")
-    for row in shown if not as_json else ():
-        print_lines([line_of(row)])
-        say(f"  because: {_reason(row)}")
-    if shown and not as_json:
-        say(f"  of {len(free)} that can be taken; {len(waiting) - len(free)} more are blocked")
+        complain(f"nothing to take: {len(held)} unfinished, {len(held)} of them blocked")
+    else:
+        for number in shown:
+            print_tickets(index, [number])
+            say(f"  because: {_reason(index, number)}")
+        say(f"  of {len(free)} that can be taken; {len(held)} more are blocked")
     return complain_of_broken(index.broken, folder)
 
 
-def _fields(row: Row) -> dict[str, Any]:
+def _queue(index: Index, agent: Sequence[str], assignee: Sequence[str]) -> tuple[Sequence[int], Sequence[int]]:
+    free, held = index.queue
+    if not agent and not assignee:
+        return free, held
+    from auditkit.cli.reading.listing import of_agents
+    from auditkit.store.selection import assigned_to, passing
+
+    filters = [
+        *([of_agents(index, agent)] if agent else []),
+        *([assigned_to(index, assignee)] if assignee else []),
+    ]
+    return passing(free, filters), passing(held, filters)
+
+
+def _fields(index: Index, number: int) -> dict[str, Any]:
     from auditkit.store import rows as at
 
     return {
-        "id": row[at.ID],
-        "title": row[at.TITLE],
-        "severity": row[at.SEVERITY] or None,
-        "status": row[at.STATUS] or None,
-        "agent": row[at.AGENT],
-        "assignee": row[at.ASSIGNEE],
-        "created": row[at.CREATED],
-        "consensus": row[at.AGREEMENT],
-        "needs_answer": row[at.ANSWER],
-        "path": row[at.PATH],
-        "reason": _reason(row),
+        "id": index.column(at.ID)[number],
+        "title": index.column(at.TITLE)[number],
+        "severity": index.column(at.SEVERITY)[number] or None,
+        "status": index.column(at.STATUS)[number] or None,
+        "agent": index.column(at.AGENT)[number],
+        "assignee": index.column(at.ASSIGNEE)[number],
+        "created": index.column(at.CREATED)[number],
+        "consensus": index.column(at.AGREEMENT)[number],
+        "needs_answer": index.column(at.ANSWER)[number],
+        "path": index.column(at.PATH)[number],
+        "reason": _reason(index, number),
     }
 
 
-def _reason(row: Row) -> str:
+def _reason(index: Index, number: int) -> str:
     """What the ticket was chosen by, in the order in which it counts."""
     from auditkit.store import rows as at
 
-    agreement = {"none": "no review", "partial": "too few reviews"}.get(row[at.AGREEMENT], row[at.AGREEMENT])
-    verdict = f" {row[at.VERDICT]}" if row[at.VERDICT] else ""
+    fields = (at.SEVERITY, at.AGREEMENT, at.VERDICT, at.ANSWER, at.CREATED)
+    severity, agreement, verdict, answer, created = [index.column(field)[number] for field in fields]
+    agreement = {"none": "no review", "partial": "too few reviews"}.get(agreement, agreement)
     parts = [
-        row[at.SEVERITY] or "no known severity",
-        f"{agreement}{verdict}",
-        *([row[at.ANSWER]] if row[at.ANSWER] else []),
-        f"created {row[at.CREATED] or 'nobody knows when'}",
+        severity or "no known severity",
+        f"{agreement} {verdict}" if verdict else agreement,
+        *([answer] if answer else []),
+        f"created {created or 'nobody knows when'}",
         "nothing unfinished blocks it",
     ]
     return ", ".join(parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from auditkit.cli.output import say, say_json, wants_colour
+from auditkit.cli.output import complain, say, say_json, wants_colour
 from auditkit.cli.reading.folder import tickets_folder
 
 TYPE_CHECKING = False
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 def show_ticket(ticket_id: str, tickets: Path | str | None = None, as_json: bool = False) -> int:
     """Print one ticket: its file as it is, or its fields as JSON; the exit code.
 
+    Reviews that judged other evidence are called stale: on a terminal beside their first line, else on stderr.
     Raises BadInputError where there is no such ticket or it cannot be read, and StoreConflictError where
     several files have its id.
     """
@@ -22,18 +23,41 @@ def show_ticket(ticket_id: str, tickets: Path | str | None = None, as_json: bool
     text = _text_of_known(folder, ticket_id)
     if text is None:
         text = _text_of_any(folder, ticket_id)
+    stale = _stale_reviews(text) if "judged" in text.casefold() else {}
     if wants_colour():
         from auditkit.cli.reading.page import print_page
 
-        print_page(text)
+        print_page(text, dict.fromkeys(stale, "stale"))
     else:
         say(text.removesuffix("\n"))
+        for line, reviewer in stale.items():
+            complain(f"stale: the review by {reviewer} in line {line} judged other evidence")
     return 0
+
+
+def _stale_reviews(text: str) -> dict[int, str]:
+    """By line the reviewers who judged other evidence than the ticket has now."""
+    from pathlib import PurePath
+
+    from auditkit.store.document import BrokenFileError, Document
+    from auditkit.store.reader import ticket_of
+    from auditkit.store.rows import stale_reviews
+
+    document = Document.parse(text.encode(), PurePath())
+    try:
+        ticket = ticket_of(document)
+    except BrokenFileError:
+        # It changed since it was known for a ticket; its text is shown all the same.
+        return {}
+    are_stale = stale_reviews(ticket, document)
+    pairs = zip(ticket.reviews, are_stale, strict=True)
+    return {review.line: review.reviewer_written or review.reviewer for review, is_stale in pairs if is_stale}
 
 
 def _text_of_known(folder: str, ticket_id: str) -> str | None:
     """The text of a file that the index knows for a ticket, so that it need not be parsed to be shown."""
-    from auditkit.store.index import is_known_ticket, named_files
+    from auditkit.store.index import is_known_ticket
+    from auditkit.store.walk import named_files
 
     paths = named_files(folder, ticket_id)
     if len(paths) != 1 or not is_known_ticket(folder, paths[0]):
@@ -53,15 +77,11 @@ def _text_of_any(folder: str, ticket_id: str) -> str:
 def _show_json(folder: str, ticket_id: str) -> int:
     from pathlib import Path
 
-    from auditkit.cli.reading.listing import together
+    from auditkit.cli.reading.listing import fields_of
     from auditkit.store.index import read_index
     from auditkit.store.repository import Repository
-    from auditkit.store.rows import row_of
-    from auditkit.store.selection import blockers
 
     entry = Repository(Path(folder)).find(ticket_id)
-    blocking = blockers(read_index(folder).rows)
     text = entry.document.data.decode("utf-8")
-    fields = {**entry.ticket.to_json(), **together(row_of(entry.ticket), blocking), "text": text}
-    say_json({"schema_version": 1, "tickets": [fields]})
+    say_json({"schema_version": 1, "tickets": [{**fields_of(entry, read_index(folder).blocked), "text": text}]})
     return 0

@@ -33,6 +33,7 @@ def list_tickets(
     blocked: Annotated[
         bool | None, typer.Option("--blocked/--unblocked", help="Only what an unfinished ticket blocks, or the rest.")
     ] = None,
+    stale: Annotated[bool, typer.Option("--stale", help="Only with a review that judged other evidence.")] = False,
     sort: Annotated[str, typer.Option(help="id, severity, status, created, updated, or age (oldest first).")] = "id",
     reverse: Annotated[bool, typer.Option("--reverse", help="The other way round.")] = False,
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many.")] = None,
@@ -59,6 +60,7 @@ def list_tickets(
         verdict=verdict or (),
         consensus=consensus or (),
         blocked=blocked,
+        stale=stale,
         sort=sort,
         reverse=reverse,
         limit=limit,

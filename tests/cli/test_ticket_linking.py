@@ -44,7 +44,8 @@ def test_both_sides_say_what_the_other_is(folder: Path) -> None:
     again = run(folder, "link", "B7-PT-02", "Blocked by", "B7-PT-01", "--json")
     assert json.loads(again.stdout)["changed"] is False
     assert run(folder, "link", "B7-PT-01", "blocks", "B7-PT-02", "--remove").stdout.endswith("not linked any more\n")
-    # The section that the link made stays; everything above it is as it was.
+    assert all(text.endswith("## Related Findings\n\nNone.\n") for text in contents(folder).values())
+    # Everything above the section that the link made is as it was.
     assert {name: text.split("\n\n---\n\n## Related")[0] + "\n" for name, text in contents(folder).items()} == before
 
 

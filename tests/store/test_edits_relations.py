@@ -84,8 +84,18 @@ def test_a_ticket_in_a_sentence_is_left_to_people() -> None:
         unlink(parse(text), OTHER)
 
 
+@pytest.mark.parametrize("extra", [EMPTY, MISSING])
+def test_a_section_without_a_link_left_says_none(extra: str) -> None:
+    """An empty section, and one that `link` made, are told apart by nobody; lint asks for the section."""
+    cleared = unlink(link(parse(extra), OTHER, RelationKind.BLOCKS), OTHER)
+    assert section(cleared).strip("-\n").startswith("## Related Findings\n\nNone.\n\n")
+    assert section(cleared).endswith(MISSING)
+    assert ticket_of(cleared).related == ()
+    assert unlink(link(cleared, OTHER, RelationKind.RELATED, "why"), OTHER).data == cleared.data
+
+
 @given(
-    st.sampled_from([BULLETS, TABLE, EMPTY_TABLE, EMPTY]),
+    st.sampled_from([BULLETS, TABLE, EMPTY_TABLE, NONE]),
     st.sampled_from(RelationKind),
     HOSTILE,
     st.sampled_from(["\n", "\r\n"]),

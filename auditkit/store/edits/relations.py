@@ -15,6 +15,7 @@ from auditkit.store.scan import Heading, Span, line_end, next_line
 from auditkit.store.tables import split_row
 
 _TITLE = "Related Findings"
+_NONE = "None."
 _NOTHING = re.compile(r"(?:[-*+]\s+)?(?:none|n/?a|nothing)\.?", re.IGNORECASE)
 _AFTER = re.compile(r"cross[ -]?review|investigation notes|resolution|appendix", re.IGNORECASE)
 
@@ -38,10 +39,10 @@ def link(document: Document, other: TicketId, kind: RelationKind, note: str = ""
 def unlink(document: Document, other: TicketId) -> Document:
     """The document without the entries that name `other`; as it is where there is none.
 
-    Raises BadInputError where `other` is named in free text.
+    A section that has nothing else says `None.` then. Raises BadInputError where `other` is named in free text.
     """
     while own := _entries(document, other):
-        document = removed(document, _whole_entry(document, own[0].line))
+        document = _without_entry(document, own[0].line)
     return document
 
 
@@ -144,15 +145,15 @@ def _end_of_entry(document: Document, line: Span) -> int:
     return end
 
 
-def _whole_entry(document: Document, line: Span) -> Span:
-    """An entry's lines with their line ends; with the blank line above where nothing else is in the section."""
+def _without_entry(document: Document, line: Span) -> Document:
+    """The document without an entry's lines."""
     end = _end_of_entry(document, line)
     section = document.section(_TITLE)
     assert section is not None, "the entry is in it"
     above = document.data[section.line.end : line.start]
     if not above.strip() and document.content_end(section.section_end) <= end:
-        return Span(section.line.end, end)
-    return Span(line.start, next_line(document.data, end))
+        return replaced(document, Span(section.line.end, end), f"\n\n{_NONE}")
+    return removed(document, Span(line.start, next_line(document.data, end)))
 
 
 def _characters(line: str, span: Span, start: int, end: int) -> Span:

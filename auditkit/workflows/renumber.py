@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from auditkit.model.ticket import BrokenTicket
 from auditkit.store.branches import ids_on_branches
 from auditkit.store.document import Document
 from auditkit.store.edits.cells import set_cell
-from auditkit.store.files import create_file, replace_file
+from auditkit.store.files import move_file, replace_file
 from auditkit.store.reader import ticket_of
 from auditkit.store.repository import Entry, Repository
 from auditkit.workflows.agents import configured_agents
@@ -35,25 +35,54 @@ class Renumbered:
     is_shared: bool
 
 
+@dataclass(frozen=True)
+class _Job:
+    """From which id to which, and the ticket's text as it is to be."""
+
+    old: TicketId
+    new: TicketId
+    data: bytes
+
+
 def renumber(repository: Repository, old: str, new: str | None = None) -> Renumbered:
     """Give the ticket `old` (an id, or a file where several have that id) the id `new`, else the next free one.
 
-    Everything happens under one lock, and is undone where a file cannot be written. Raises BadInputError
-    where `new` is taken, here or on another local branch.
+    Everything happens under one lock, and is undone where a file cannot be written. What a killed renumbering
+    left half done, the same call finishes. Raises BadInputError where `new` is taken, here or on another local
+    branch.
     """
     with repository.writing():
         entry = _named(repository, old)
-        wanted = _free_id(repository, entry.ticket.id, new)
-        shared = any(
-            read.ticket.id == entry.ticket.id
-            for file in repository.files()
-            if file != entry.file and isinstance(read := repository.read(file), Entry)
-        )
-        changed = _with_id(entry, wanted, configured_agents(repository))
-        target = _new_path(entry, wanted)
-        others = [] if shared else list(_references(repository, entry, wanted))
-        _write(entry, target, changed.data, others)
-    return Renumbered(entry.ticket.id, wanted, target, tuple(file for file, _, _ in others), shared)
+        job = _unfinished(repository, entry, new) or _begun(repository, entry, new)
+        shared = any(other.ticket.id == job.old for other in _others(repository, entry))
+        target = _new_path(entry.file, job)
+        references = [] if shared else list(_references(repository, entry, job))
+        _write(entry, target, job, references)
+    return Renumbered(job.old, job.new, target, tuple(file for file, _, _ in references), shared)
+
+
+def _begun(repository: Repository, entry: Entry, new: str | None) -> _Job:
+    wanted = _free_id(repository, entry.ticket.id, new)
+    return _Job(entry.ticket.id, wanted, _with_id(entry, wanted, configured_agents(repository)).data)
+
+
+def _unfinished(repository: Repository, entry: Entry, new: str | None) -> _Job | None:
+    """What is left of a killed renumbering: a ticket that has its new id already, in a file named by the old one."""
+    named, says = entry.file.stem, entry.ticket.id
+    if not is_ticket_id(named) or parse_ticket_id(named) == says:
+        return None
+    if new is not None and new.strip().upper() != says:
+        return None
+    if any(other.ticket.id == says for other in _others(repository, entry)):
+        return None
+    return _Job(parse_ticket_id(named), says, entry.document.data)
+
+
+def _others(repository: Repository, entry: Entry) -> Iterator[Entry]:
+    """The tickets in other files; a second name of this file is none."""
+    for file in repository.files():
+        if file != entry.file and isinstance(read := repository.read(file), Entry) and not file.samefile(entry.file):
+            yield read
 
 
 def _named(repository: Repository, text: str) -> Entry:
@@ -111,41 +140,56 @@ def _with_id(entry: Entry, new: TicketId, agents: Mapping[str, str]) -> Document
     return document
 
 
-def _new_path(entry: Entry, new: TicketId) -> Path:
+def _new_path(file: Path, job: _Job) -> Path:
     """Beside the old file; a ticket in a batch's folder goes to the folder of its batch."""
-    if entry.file.parent.name == f"batch{id_parts(entry.ticket.id)[0]}":
-        return entry.file.parent.with_name(f"batch{id_parts(new)[0]}") / f"{new}.md"
-    return entry.file.parent / f"{new}.md"
+    if file.parent.name == f"batch{id_parts(job.old)[0]}":
+        return file.parent.with_name(f"batch{id_parts(job.new)[0]}") / f"{job.new}.md"
+    return file.parent / f"{job.new}.md"
 
 
-def _references(repository: Repository, entry: Entry, new: TicketId) -> Iterator[tuple[Path, bytes, bytes]]:
+def _references(repository: Repository, entry: Entry, job: _Job) -> Iterator[tuple[Path, bytes, bytes]]:
     """Every other Markdown file that names the old id, reports and broken tickets too: file, before, after."""
-    mention = _mention(entry.ticket.id)
+    mention = _mention(job.old)
     for file in repository.files():
         if file != entry.file and file.is_file() and not file.is_symlink():
             data = file.read_bytes()
-            changed = mention.sub(new.encode(), data)
+            changed = mention.sub(job.new.encode(), data)
             if changed != data:
                 yield file, data, changed
 
 
-def _write(entry: Entry, target: Path, data: bytes, others: list[tuple[Path, bytes, bytes]]) -> None:
-    """The new file first and the old one's removal last, so that nothing is lost where one of them fails."""
-    create_file(target, data)
-    done: list[tuple[Path, bytes, bytes]] = []
-    try:
-        for file, before, after in others:
-            replace_file(file, after, before)
-            done.append((file, before, after))
-        entry.file.unlink()
-    except BaseException as error:
-        for file, before, after in reversed(done):
-            with contextlib.suppress(AuditkitError):
-                replace_file(file, before, after)
-        target.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise BadInputError(f"cannot remove {entry.file}: {error.strerror}; nothing was changed") from error
-        raise
+def _write(entry: Entry, target: Path, job: _Job, references: Sequence[tuple[Path, bytes, bytes]]) -> None:
+    """The ticket's text first and its file's name last.
+
+    In between the file has the old name and the new id: the new id is taken, and `_unfinished` knows the job.
+    """
+    with contextlib.ExitStack() as undo:
+        file = _named_by_id(entry.file, job.old, undo)
+        own = [(file, entry.document.data, job.data)] if job.data != entry.document.data else []
+        for path, before, after in [*own, *references]:
+            replace_file(path, after, before)
+            undo.callback(_put_back, path, after, before)
+        if target.exists() and target.samefile(file):
+            file.unlink()
+        else:
+            move_file(file, target)
+        undo.pop_all()
+
+
+def _named_by_id(file: Path, ticket_id: TicketId, undo: contextlib.ExitStack) -> Path:
+    """The ticket's file, named by its id where it was not and nothing else is, so that the id finds it."""
+    named = file.with_name(f"{ticket_id}.md")
+    if file.stem.upper() == ticket_id or named.exists():
+        return file
+    move_file(file, named)
+    undo.callback(move_file, named, file)
+    return named
+
+
+def _put_back(path: Path, after: bytes, before: bytes) -> None:
+    # What was changed by somebody else meanwhile stays theirs.
+    with contextlib.suppress(AuditkitError):
+        replace_file(path, before, after)
 
 
 def _mention(ticket_id: TicketId) -> re.Pattern[bytes]:

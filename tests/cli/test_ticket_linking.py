@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from auditkit.errors import StoreConflictError
 from auditkit.store.document import Document
 from auditkit.store.repository import Entry, Repository
 from auditkit.store.transactions import save_all
-from tests.filing_helpers import put, ticket_text
+from tests.filing_helpers import ROOT, put, ticket_text
 
 
 @pytest.fixture
@@ -173,3 +175,69 @@ def test_where_a_mention_cannot_be_written_nothing_changes(folder: Path, monkeyp
     monkeypatch.setattr(os, "replace", full_disk)
     assert run(folder, "renumber", "B7-PT-01").exit_code == 4
     assert contents(folder) == before
+
+
+KILLED = """
+import os, signal, sys
+from auditkit.workflows import renumber
+step, calls = sys.argv[1], []
+def killing(name, real):
+    def run(*words):
+        calls.append(name)
+        if step == f"{name} {calls.count(name)}":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*words)
+    return run
+renumber.replace_file = killing("replace", renumber.replace_file)
+renumber.move_file = killing("move", renumber.move_file)
+sys.argv = ["auditkit", *sys.argv[2:]]
+from auditkit.cli.main import main
+main()
+"""
+
+
+@pytest.mark.parametrize("new", [(), ("B7-PT-06",)], ids=["next", "named"])
+@pytest.mark.parametrize("name", ["B7-PT-01.md", "odd.md"])
+@pytest.mark.parametrize("step", ["replace 1", "replace 2", "replace 3", "move 1"])
+def test_a_renumbering_that_was_killed_is_finished_by_the_same_command(
+    folder: Path, step: str, name: str, new: tuple[str, ...]
+) -> None:
+    """Before each write: no id is in two files in between, and afterwards nothing tells of the kill."""
+    (folder / "batch7/B7-PT-01.md").rename(folder / "batch7" / name)
+    put(folder, "batch7/B7-PT-05.md", ticket_text("B7-PT-05"))
+    put(folder, "a_report.md", REPORT)
+    run(folder, "link", "B7-PT-02", "blocks", "B7-PT-01")
+    words = ["ticket", "renumber", "B7-PT-01", *new, "--tickets", str(folder)]
+    before = contents(folder)
+    expected = {n.replace(name, "B7-PT-06.md"): t.replace("B7-PT-01", "B7-PT-06") for n, t in before.items()}
+    expected["a_report.md"] = REPORT.replace("B7-PT-01", "B7-PT-06", 3)
+    killed = subprocess.run([sys.executable, "-c", KILLED, step, *words], cwd=ROOT, capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    ids = [ticket.id for ticket in Repository(folder).listing().tickets]
+    assert len(ids) == len(set(ids)) == 3
+    is_begun = step not in ("replace 1", *(["move 1"] if name == "odd.md" else []))
+    if is_begun:
+        # What was begun keeps its number, whatever the next free one is now.
+        expected["batch7/B7-PT-07.md"] = put(folder, "batch7/B7-PT-07.md", ticket_text("B7-PT-07")).read_text()
+    result = run(folder, *words[1:-2])
+    assert result.exit_code == 0, result.stderr
+    assert contents(folder) == expected
+
+
+def test_a_renumbering_killed_while_the_file_had_both_names_is_finished(folder: Path) -> None:
+    before = contents(folder)
+    words = ["ticket", "renumber", "B7-PT-01", "--tickets", str(folder)]
+    old, new = folder / "batch7/B7-PT-01.md", folder / "batch7/B7-PT-03.md"
+    old.write_text(before["batch7/B7-PT-01.md"].replace("B7-PT-01", "B7-PT-03"))
+    os.link(old, new)
+    assert run(folder, *words[1:-2]).stdout == f"B7-PT-01 -> B7-PT-03: {new}\n"
+    assert contents(folder) == {
+        name.replace("01", "03"): text.replace("B7-PT-01", "B7-PT-03") for name, text in before.items()
+    }
+
+
+def test_a_misnamed_ticket_beside_another_of_its_id_is_no_unfinished_job(folder: Path) -> None:
+    (folder / "batch7/B7-PT-01.md").write_text(ticket_text("B7-PT-02"))
+    result = run(folder, "renumber", "B7-PT-01")
+    assert result.stdout.startswith(f"B7-PT-02 -> B7-PT-03: {folder}/batch7/B7-PT-03.md\n")
+    assert (folder / "batch7/B7-PT-02.md").read_text() == ticket_text("B7-PT-02")

@@ -146,8 +146,9 @@ class Repository:
     def create(self, ticket_id: TicketId, data: bytes) -> Entry:
         """Write a new ticket; only under `writing`.
 
-        Raises StoreConflictError when it exists or cannot be written, and BrokenFileError when `data`
-        is not the ticket `ticket_id` (a fault of the caller, so nothing is written).
+        Raises StoreConflictError when it exists, cannot be written or would lie behind a link, where nothing
+        is listed, and BrokenFileError when `data` is not the ticket `ticket_id` (a fault of the caller, so
+        nothing is written).
         """
         path = self.path_of_new(ticket_id)
         document = Document.parse(data, path)
@@ -155,6 +156,10 @@ class Repository:
         if ticket.id != ticket_id:
             raise BrokenFileError(broken_at(data, path, 0, f"says {ticket.id}, should say {ticket_id}"))
         file = self.folder / path
+        if file.parent.is_symlink():
+            raise StoreConflictError(
+                f"{file.parent} is a link; tickets behind it are not listed", "make it a folder of its own"
+            )
         remove_leftovers(file.parent)
         create_file(file, data)
         return Entry(file, document, ticket)

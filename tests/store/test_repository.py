@@ -114,6 +114,21 @@ def test_a_new_ticket_must_say_the_id_it_is_filed_under(tmp_path: Path) -> None:
     assert repository.listing().tickets == ()
 
 
+def test_no_ticket_is_made_behind_a_link(tmp_path: Path) -> None:
+    """A repository can hold one that leads anywhere, and what lies behind it is never listed."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "tickets").mkdir()
+    (tmp_path / "tickets/batch7").symlink_to(tmp_path / "outside")
+    repository = Repository(tmp_path / "tickets")
+    new = (parse_ticket_id("B7-PT-01"), ticket_text("B7-PT-01").encode())
+    with repository.writing():
+        with pytest.raises(StoreConflictError, match="batch7 is a link"):
+            repository.create(*new)
+        assert os.listdir(tmp_path / "outside") == []
+        (tmp_path / "tickets/batch7").unlink()
+        assert repository.create(*new).file.read_bytes() == new[1]
+
+
 def test_a_status_change_writes_status_and_date_and_nothing_else(tmp_path: Path) -> None:
     path = put(tmp_path, "B7-PT-01.md", ticket_text().rstrip().replace("\n", "\r\n"))
     before = path.read_bytes()

@@ -19,7 +19,8 @@ _NOTE = re.compile(r"\*\*([^*]{1,60}?):?\*\*:?\s*(.*)")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _SEVERITY = re.compile(r"P[0-4]\b")
 _WHO = ("reviewer", "agent", "specialist", "reviewed by", "by")
-_WHAT = ("evaluation", "comment", "comments", "notes", "note", "rationale", "reason", "assessment")
+EVALUATIONS = ("evaluation", "comment", "comments", "notes", "note", "rationale", "reason", "assessment")
+"""Names that rows, columns and headings have for a reviewer's text."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class _SectionReader:
         self.note = ""
         if read_reviewer(heading.text):
             self.title = heading.text
-        elif heading.text.casefold() in _WHAT:
+        elif heading.text.casefold() in EVALUATIONS:
             self.note = "evaluation"
 
     def _of_table(self, table: Table) -> Iterator[_Draft]:
@@ -147,7 +148,7 @@ class _SectionReader:
     def _take(self, draft: _Draft, name: str, text: str) -> None:
         if name in _WHO:
             draft.who = text
-        elif name in _WHAT:
+        elif name in EVALUATIONS:
             draft.evaluation = text
         elif name == "date":
             draft.date = text
@@ -165,7 +166,7 @@ class _SectionReader:
             return
         note = _NOTE.match(line.text)
         name = _plain(note[1]) if note else ""
-        if note is not None and (name in ("date", *_WHO) or name.endswith(_WHAT)):
+        if note is not None and (name in ("date", *_WHO) or name.endswith(EVALUATIONS)):
             self.note = name
             self.loose.append((name, note[2], len(self.drafts)))
         elif line.text and not re.fullmatch(r"[-*_ ]{3,}", line.text):

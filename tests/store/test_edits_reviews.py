@@ -131,9 +131,111 @@ def test_a_second_verdict_replaces_the_first_where_that_is_asked_for() -> None:
     assert set_review(edited, REVIEW, replace=True).data == first.data
 
 
-def test_a_review_in_somebody_elses_table_is_not_replaced() -> None:
-    with pytest.raises(BadInputError, match="not a Field and Value table"):
-        set_review(parse(ticket_text(extra=TABLE)), NewReview("drl", Verdict.ENDORSE), replace=True)
+AGAIN = NewReview("drl", Verdict.ENDORSE, "yes | so", None, "2026-04-01", "b" * 12)
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["lf", "crlf"])
+def test_a_row_of_a_table_gets_the_new_verdict_and_note(newline: str) -> None:
+    extra = TABLE.replace("no |\n", "no |\n| PyTorch | REFINE | it is P3 |\n")
+    document = parse(ticket_text(extra=extra).replace("\n", newline))
+    edited = text_of(set_review(document, AGAIN, replace=True))
+    expected = extra.replace("| **OBJECT** | no |", "| **ENDORSE** | yes \\| so |")
+    assert edited == ticket_text(extra=expected).replace("\n", newline)
+    bare = dataclasses.replace(AGAIN, evaluation="")
+    expected = extra.replace("**OBJECT**", "**ENDORSE**")
+    assert text_of(set_review(document, bare, replace=True)) == ticket_text(extra=expected).replace("\n", newline)
+
+
+PARAGRAPHS = "\n## Cross-Review\n\n**Verdict:** OBJECT\n\n**Reviewer:** drl\n\n**Verdict:** REFINE\n"
+WIDE = """
+## Cross-Review
+
+| Reviewer | Verdict | Severity | Date | Judged |
+|---|---|---|---|---|
+| drl | OBJECT (to the title) | P2 | | |
+| PyTorch | REFINE | | 2026-01-01 | |
+"""
+
+
+def test_a_row_gets_what_its_table_has_columns_for() -> None:
+    wanted = dataclasses.replace(AGAIN, evaluation="", severity=Severity.P1)
+    edited = set_review(parse(ticket_text(extra=WIDE)), wanted, replace=True)
+    row = f"| drl | `ENDORSE` | `P1` | 2026-04-01 | `{'b' * 12}` |"
+    assert text_of(edited) == ticket_text(extra=WIDE.replace("| drl | OBJECT (to the title) | P2 | | |", row))
+
+
+@pytest.mark.parametrize(
+    ("extra", "change", "message"),
+    [
+        (TABLE, {"severity": Severity.P1}, "has no column for the severity"),
+        (TABLE, {"evaluation": "one\n\ntwo"}, "not a value for the row 'evaluation'"),
+        (WIDE, {}, "has no column for the note"),
+        ("\n## Cross-Review\n\ntext\n| drl | OBJECT | no |\n", {}, "is not a Field and Value table"),
+        (PARAGRAPHS, {}, "shares its section"),
+    ],
+)
+def test_a_review_that_cannot_be_replaced_is_left_alone(extra: str, change: dict[str, object], message: str) -> None:
+    review = dataclasses.replace(AGAIN, **change)  # type: ignore[arg-type]
+    document = parse(ticket_text(extra=extra))
+    with pytest.raises(BadInputError, match=message):
+        set_review(document, review, replace=True)
+
+
+TWO_TABLES = """
+## Cross-Review
+
+### PyTorch Specialist
+
+| Field | Value |
+|-------|-------|
+| **Verdict** | `REFINE` |
+
+### DRL Specialist
+
+| Field | Value |
+|-------|-------|
+| **Verdict** | `OBJECT` |
+"""
+
+
+def test_a_table_below_anothers_in_one_section_is_not_mixed_up() -> None:
+    """The first Verdict row of the section is somebody else's."""
+    with pytest.raises(BadInputError, match="shares its section"):
+        set_review(parse(ticket_text(extra=TWO_TABLES)), AGAIN, replace=True)
+
+
+PARAGRAPH = """
+## Cross-Review (DRL Specialist)
+
+**Verdict:** OBJECT, mostly
+It is nothing.
+
+## Appendix
+
+x
+"""
+
+
+def test_a_verdict_in_a_paragraph_becomes_a_table() -> None:
+    document = parse(ticket_text(extra=PARAGRAPH))
+    head, _, rest = ticket_text(extra=PARAGRAPH).partition("**Verdict:** OBJECT, mostly")
+    table = (
+        "| Field | Value |\n|-------|-------|\n| **Verdict** | `ENDORSE` |\n| **Reviewer** | DRL Specialist |\n"
+        f"| **Date** | 2026-04-01 |\n| **Judged** | `{'b' * 12}` |"
+    )
+    edited = set_review(document, AGAIN, replace=True)
+    assert text_of(edited) == f"{head}{table}\n\n**Evaluation:** yes | so\n\n## Appendix\n\nx\n"
+    kept = set_review(document, dataclasses.replace(AGAIN, evaluation=""), replace=True)
+    assert text_of(kept) == f"{head}{table}\n{rest}"
+    (review,) = ticket_of(kept).reviews
+    assert (review.verdict, review.date, review.evaluation) == (Verdict.ENDORSE, "2026-04-01", "It is nothing.")
+
+
+def test_of_several_reviews_by_one_the_last_is_replaced() -> None:
+    """It is the one that counts."""
+    twice = TABLE.replace("no |\n", "no |\n| drl | REFINE | it is P3 |\n")
+    edited = text_of(set_review(parse(ticket_text(extra=twice)), AGAIN, replace=True))
+    assert edited == ticket_text(extra=twice.replace("REFINE | it is P3", "ENDORSE | yes \\| so"))
 
 
 def test_a_note_cannot_forge_a_verdict() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from auditkit.errors import BadInputError
@@ -11,8 +13,9 @@ from auditkit.model.review import ReviewForm, Verdict, is_agent_name, read_revie
 from auditkit.store.document import Document
 from auditkit.store.edits.cells import add_row, check_line, rows_of, set_cell
 from auditkit.store.edits.spans import inserted, replaced
-from auditkit.store.reviews import ReviewAt, read_reviews
-from auditkit.store.scan import Heading, Span
+from auditkit.store.reviews import EVALUATIONS, ReviewAt, read_reviews
+from auditkit.store.scan import Heading, Span, line_end
+from auditkit.store.tables import split_row
 
 TITLES = {"drl": "DRL Specialist", "pytorch": "PyTorch Specialist", "codereview": "Code Review Specialist"}
 """How reviews call the agents."""
@@ -52,22 +55,27 @@ def set_review(document: Document, review: NewReview, replace: bool = False) -> 
     """The document with the review in it.
 
     A section that waits for this reviewer is filled in; otherwise a new one follows the last
-    cross-review, or stands before Resolution and Appendix. Raises BadInputError where the reviewer has
-    given a verdict already and `replace` is not set, and for a text that would be read as another review.
+    cross-review, or stands before Resolution and Appendix. With `replace` it takes the place of the reviewer's
+    last one. Raises BadInputError where there is one and `replace` is not set, where the earlier one cannot be
+    told from what is around it, and for a text that would be read as another review.
     """
     check_line(review.reviewer, "Reviewer")
     before = read_reviews(document)
     own = [found for found in before if _is_by(found, review)]
     if own and not replace:
-        said = own[0].review
+        said = own[-1].review
         raise BadInputError(
             f"{review.title} has reviewed it already: {said.verdict_written}, line {said.line}",
             "--replace puts the new verdict in its place",
         )
-    section = _replaceable(own[0]) if own else _waiting(document, before, review)
-    changed = _filled(document, section, review) if section else _appended(document, review)
+    if own:
+        changed, review = _in_place_of(document, own[-1], before, review)
+    else:
+        section = _waiting(document, before, review)
+        changed = _filled(document, section, review) if section else _appended(document, review)
     after = read_reviews(changed)
-    if len(after) != len(before) + (not own) or not any(_says(found, review) for found in after):
+    is_read = len(after) == len(before) + (not own) and any(_says(found, review) for found in after)
+    if not is_read or _of_others(before, review) != _of_others(after, review):
         raise BadInputError(
             "the note would be read as a review of its own", "leave out table rows and lines such as **Verdict:** ..."
         )
@@ -86,13 +94,72 @@ def _says(found: ReviewAt, review: NewReview) -> bool:
     return _is_by(found, review) and said.verdict is review.verdict and review.judged in ("", said.judged)
 
 
-def _replaceable(own: ReviewAt) -> Heading:
-    if own.review.form is not ReviewForm.FIELD_VALUE:
-        raise BadInputError(
-            f"the earlier review (line {own.review.line}) is not a Field and Value table, so it is not replaced",
-            "take it out by hand, then review again",
-        )
-    return own.section
+def _of_others(reviews: Sequence[ReviewAt], review: NewReview) -> list[tuple[str, str, str]]:
+    said = [found.review for found in reviews if not _is_by(found, review)]
+    return [(one.reviewer_written, one.verdict_written, one.evaluation) for one in said]
+
+
+def _in_place_of(
+    document: Document, own: ReviewAt, reviews: Sequence[ReviewAt], review: NewReview
+) -> tuple[Document, NewReview]:
+    """The document with the review where `own` was, and what of the review its form can hold."""
+    form = own.review.form
+    if form is ReviewForm.TABLE:
+        return _with_cells(document, own, review)
+    if sum(found.section == own.section for found in reviews) > 1:
+        raise _not_replaced(own, "shares its section with others")
+    if form is ReviewForm.FIELD_VALUE:
+        return _filled(document, own.section, review), review
+    if form is ReviewForm.BOLD_PARAGRAPH:
+        return _as_table(document, own, review), review
+    raise _not_replaced(own, "is not a Field and Value table")
+
+
+def _not_replaced(own: ReviewAt, reason: str) -> BadInputError:
+    return BadInputError(
+        f"the earlier review (line {own.review.line}) {reason}, so it is not replaced",
+        "take it out by hand, then review again",
+    )
+
+
+def _with_cells(document: Document, own: ReviewAt, review: NewReview) -> tuple[Document, NewReview]:
+    """A row of a table of several reviews: the cells that it has columns for."""
+    names = [re.sub(r"[*_`:]", "", text).strip().casefold() for text in own.review.columns]
+    notes = [name for name in names if name in EVALUATIONS]
+    if review.evaluation and not notes:
+        raise _not_replaced(own, "has no column for the note")
+    if review.severity and "severity" not in names:
+        raise _not_replaced(own, "has no column for the severity")
+    if "judged" not in names:
+        review = dataclasses.replace(review, judged="")
+    values = {label.casefold(): value for label, value in review.rows() if label != "Reviewer"}
+    values["verdict"] = _decorated_as(document.data[own.verdict.start : own.verdict.end].decode(), review.verdict)
+    if notes and review.evaluation:
+        values[notes[0]] = review.evaluation
+    start = document.data.rfind(b"\n", 0, own.verdict.start) + 1
+    cells = split_row(document.data, Span(start, line_end(document.data, start)))
+    for name, cell in reversed(list(zip(names, cells, strict=False))):
+        if name in values:
+            check_line(values[name], name)
+            text = values[name].replace("|", "\\|")
+            document = replaced(document, cell, f" {text} " if text else " ")
+    return document, review
+
+
+def _decorated_as(old: str, verdict: Verdict) -> str:
+    around = re.fullmatch(r"\s*([*_`]*)\w+([*_`]*)\s*", old)
+    return f"{around[1]}{verdict.value}{around[2]}" if around else f"`{verdict.value}`"
+
+
+def _as_table(document: Document, own: ReviewAt, review: NewReview) -> Document:
+    """A verdict in a paragraph becomes a table; the text around it stays where the review has no note of its own."""
+    if review.evaluation:
+        span = Span(own.section.line.end, document.content_end(own.section.section_end))
+        return replaced(document, span, f"\n\n{_table(review)}\n\n**Evaluation:** {review.evaluation}")
+    above = document.data[own.section.line.end : own.verdict.start].split(b"\n")[-2:-1]
+    below = document.data[own.verdict.end : own.section.section_end].split(b"\n")[1:2]
+    gaps = ["\n" if any(line.strip() for line in lines) else "" for lines in (above, below)]
+    return replaced(document, own.verdict, f"{gaps[0]}{_table(review)}{gaps[1]}")
 
 
 def _waiting(document: Document, reviews: tuple[ReviewAt, ...], review: NewReview) -> Heading | None:
@@ -146,15 +213,17 @@ def _with_evaluation(document: Document, section: Heading, evaluation: str) -> D
 
 
 def _appended(document: Document, review: NewReview) -> Document:
-    cells = [(label, value.replace("|", "\\|")) for label, value in review.rows() if value]
-    table = "\n".join(
-        ["| Field | Value |", "|-------|-------|", *(f"| **{label}** | {cell} |" for label, cell in cells)]
-    )
     evaluation = f"\n\n**Evaluation:** {review.evaluation}" if review.evaluation else ""
     rule = "---\n\n" if re.search(rb"^---[ \t]*\r?$", document.data, re.MULTILINE) else ""
     title = re.sub(r"[()]", "", review.title)
-    text = f"\n\n{rule}## Cross-Review ({title})\n\n{table}{evaluation}"
+    text = f"\n\n{rule}## Cross-Review ({title})\n\n{_table(review)}{evaluation}"
     return inserted(document, document.content_end(_end_of_reviews(document)), text)
+
+
+def _table(review: NewReview) -> str:
+    cells = [(label, value.replace("|", "\\|")) for label, value in review.rows() if value]
+    rows = [f"| **{label}** | {cell} |" for label, cell in cells]
+    return "\n".join(["| Field | Value |", "|-------|-------|", *rows])
 
 
 def _end_of_reviews(document: Document) -> int:

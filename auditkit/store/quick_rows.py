@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _TITLE = "# Finding Ticket: "
 _START, _END = "\n<!-- auditkit:evidence -->\n", "\n<!-- /auditkit:evidence -->\n"
-_CONTROLS = bytes(range(9)) + bytes(range(11, 32)) + b"\x7f"
 
 # A value in backticks, without blanks at its ends, or a bare one of letters, digits and a few marks.
 _CODE = r"`([^`|\\\s](?:[^`|\\\n]*[^`|\\\s])?)`"

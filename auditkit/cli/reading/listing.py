@@ -161,12 +161,12 @@ def _filters(index: Index, wanted: dict[str, Sequence[Any]]) -> Iterator[Filter]
         "category": lambda words: sel.in_category(index, words),
         "assignee": lambda names: sel.assigned_to(index, names),
         "file": lambda patterns: sel.with_file(index, patterns),
-        "text": lambda texts: sel.with_text(index, texts),
         "consensus": lambda names: sel.agreed(index, _agreements(names)),
     }
     for name, words in wanted.items():
         if words and name in makers:
             yield makers[name](words)
+    yield from (sel.with_text(index, text) for text in wanted.get("text") or ())
     reviewers, verdicts = wanted.get("reviewer") or (), wanted.get("verdict") or ()
     if reviewers or verdicts:
         yield sel.reviewed(index, _reviewers(reviewers), _verdicts(verdicts))

@@ -1,12 +1,19 @@
 """Measures gradients that lie in host memory, a cache-sized piece at a time.
 
-Reading a CPU tensor is no synchronization, so this pass branches on what it reads: NaN and Inf are only
-looked for in pieces whose norm is not finite. Every piece is converted to float64 in one buffer that is used
-again and again: no temporary grows with the gradients.
+Reading a CPU tensor is no synchronization, so this pass branches on what it reads. Squares are summed in
+float32 where the gradient has 32 bits or fewer, and a piece whose sum may have lost something (NaN, Inf,
+overflow, underflow) is done again in float64: rare, in cache, in buffers that are used again and again.
+
+The relative error of a norm of float32 or narrower elements, u = 2**-24: a row of ROW_ELEMENTS is one dot
+product of numpy's BLAS, whose float32 kernels keep 16 running sums or more (4 SSE registers of 4; 32 with
+AVX2). An element's square goes through at most 256 / 16 roundings there and 4 where the sums are added: 20 u.
+Packed gradients are summed pairwise by numpy: 1 for the square, 19 in blocks of 128 elements, log2(4096 / 128)
+above them: 25 u. Everything after that is float64. The root halves it: 12.5 u = 7.5e-7.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -15,85 +22,176 @@ import torch
 from torch import Tensor
 
 from .records import SMALLEST_ACCURATE_NORM, WIDE_SHIFTS, GradientMeasure
-from .strided import iter_pieces
+from .sources import FLOAT8_DTYPES
+from .strided import flat_view, iter_pieces
 
-# 248 KiB of float64 stay in the second-level cache between conversion and the reads after it. Below 32768
-# elements ATen opens no parallel region: nothing waits for cores that others use, and no OpenMP pool starts,
-# which a later fork would not survive.
-PIECE_ELEMENTS = 31 * 1024
+# 256 KiB of float32 stay in the second-level cache from the first read to the last.
+PIECE_ELEMENTS = 64 * 1024
+# What torch converts at once. Below 32768 elements ATen opens no parallel region: nothing waits for cores that
+# others use, and no OpenMP pool starts, which a later fork would not survive.
+CONVERTED_ELEMENTS = 31 * 1024
+# No BLAS starts threads for a dot product of this length (OpenBLAS from 10000 elements on, MKL from 8192).
+ROW_ELEMENTS = 256
+# Gradients up to this length are copied into one buffer and measured together: a copy costs less than calls.
+PACKED_ELEMENTS = 4096
 
+# Below these a sum of squares may have lost elements whose squares underflowed. In float32 each of 2**15 loses at
+# most 2**-126, where a processor flushes subnormal numbers: 2**-31 relative. float64: see SMALLEST_ACCURATE_NORM.
+_SMALLEST_ACCURATE_SUM = {torch.float32: 2.0**-80, torch.float64: SMALLEST_ACCURATE_NORM**2}
 _SHIFT = max(WIDE_SHIFTS)
+_NO_ELEMENTS = GradientMeasure(0.0, 0, 0, 0)
+
+_Array = npt.NDArray[Any]
 
 
 def measure_on_cpu(tensors: Sequence[Tensor]) -> list[GradientMeasure]:
-    """Return the measure of each strided, real CPU tensor.
+    """Return the measure of each strided, real CPU tensor; all are of one dtype.
 
-    Peak extra memory: 9 bytes * min(PIECE_ELEMENTS, largest tensor), and 40 bytes
-    for every PIECE_ELEMENTS of the largest tensor.
+    Peak extra memory: 21 bytes * PIECE_ELEMENTS, and 40 bytes for every CONVERTED_ELEMENTS of the largest tensor.
     """
-    largest = max((tensor.numel() for tensor in tensors), default=0)
-    scratch = _Scratch(min(PIECE_ELEMENTS, largest))
-    return [_measure_tensor(tensor, scratch) for tensor in tensors]
+    if not tensors:
+        return []
+    measures = [_NO_ELEMENTS] * len(tensors)
+    counts = [tensor.numel() for tensor in tensors]
+    scratch = _Scratch(tensors[0].dtype, sum(counts))
+    longest_packed = 0 if tensors[0].dtype in FLOAT8_DTYPES else PACKED_ELEMENTS  # cat does not convert float8
+    with np.errstate(all="ignore"):
+        for index, count in enumerate(counts):
+            if count > longest_packed:
+                measures[index] = _measure_tensor(tensors[index], scratch)
+        for batch in _batches(counts, longest_packed):
+            for index, measure in zip(batch, _measure_packed([tensors[i] for i in batch], scratch), strict=True):
+                measures[index] = measure
+    return measures
 
 
 class _Scratch:
-    """The float64 buffer of one pass, as a tensor and as an array, and a mask of the same length."""
+    """The buffers of one pass: two of the dtype that squares are summed in, one of float64, and a mask.
 
-    def __init__(self, length: int) -> None:
-        self.values = torch.empty(length, dtype=torch.float64, device="cpu")
-        self.array: npt.NDArray[np.float64] = self.values.numpy()
+    Memory that is never written to is never there: the system maps a page when it is first touched.
+    """
+
+    def __init__(self, dtype: torch.dtype, element_count: int) -> None:
+        length = min(PIECE_ELEMENTS, element_count)
+        self.dtype = torch.float64 if dtype == torch.float64 else torch.float32
+        self.smallest_sum = _SMALLEST_ACCURATE_SUM[self.dtype]
+        self.values = torch.empty(min(CONVERTED_ELEMENTS, length), dtype=self.dtype, device="cpu")
+        self.array: _Array = self.values.numpy()
+        self.spare: _Array = np.empty(length, dtype=self.array.dtype)
+        self.wide: npt.NDArray[np.float64] = np.empty(length)
         self.mask: npt.NDArray[np.bool_] = np.empty(length, dtype=np.bool_)
+
+
+def _batches(counts: Sequence[int], longest: int) -> Iterator[list[int]]:
+    """Yield the indices of the tensors of 1 to `longest` elements, in lists that fit the buffer together."""
+    batch: list[int] = []
+    room = CONVERTED_ELEMENTS
+    for index, count in enumerate(counts):
+        if not 0 < count <= longest:
+            continue
+        if count > room:
+            yield batch
+            batch, room = [], CONVERTED_ELEMENTS
+        batch.append(index)
+        room -= count
+    if batch:
+        yield batch
+
+
+def _measure_packed(tensors: Sequence[Tensor], scratch: _Scratch) -> Iterator[GradientMeasure]:
+    """Yield the measures of small tensors, none without elements, that fit the buffer together."""
+    flats = [tensor if tensor.dim() == 1 else tensor.reshape(-1) for tensor in tensors]
+    ends = list(accumulate(flat.numel() for flat in flats))
+    starts = [0, *ends[:-1]]
+    torch.cat(flats, out=scratch.values[: ends[-1]])
+    array_N, mask_N = scratch.array[: ends[-1]], scratch.mask[: ends[-1]]
+    sums_T = np.add.reduceat(np.square(array_N, out=scratch.spare[: ends[-1]]), starts).tolist()
+    np.equal(array_N, 0.0, out=mask_N)
+    zeros_T = np.add.reduceat(mask_N, starts, dtype=np.intp).tolist() if mask_N.any() else [0] * len(flats)
+    smallest_sum = scratch.smallest_sum
+    for start, end, square_sum, zero_count in zip(starts, ends, sums_T, zeros_T, strict=True):
+        if smallest_sum <= square_sum < math.inf:
+            yield GradientMeasure(math.sqrt(square_sum), end - start - zero_count, 0, 0)
+        else:
+            yield _measure(array_N[start:end], square_sum, end - start - zero_count, scratch)
 
 
 def _measure_tensor(tensor: Tensor, scratch: _Scratch) -> GradientMeasure:
     norms = []
-    nonzero_count = nan_count = inf_count = 0
-    for piece in iter_pieces(tensor, PIECE_ELEMENTS):
-        measure = _measure_piece(piece, scratch)
-        norms.append(measure.finite_norm)
-        nonzero_count += measure.nonzero_count
-        nan_count += measure.nan_count
-        inf_count += measure.inf_count
-    return GradientMeasure(math.hypot(*norms), nonzero_count, nan_count, inf_count)
+    nonzero_total = nan_total = inf_total = 0
+    for array_N in _arrays(tensor, scratch):
+        square_sum = _square_sum(array_N)
+        is_zero_N = np.equal(array_N, 0.0, out=scratch.mask[: len(array_N)])
+        nonzero_count = len(array_N) - int(np.count_nonzero(is_zero_N))
+        norm, _, nan_count, inf_count = _measure(array_N, square_sum, nonzero_count, scratch)
+        norms.append(norm)
+        nonzero_total += nonzero_count
+        nan_total += nan_count
+        inf_total += inf_count
+    return GradientMeasure(math.hypot(*norms), nonzero_total, nan_total, inf_total)
 
 
-def _measure_piece(piece: Tensor, scratch: _Scratch) -> GradientMeasure:
-    count = piece.numel()
-    values_N, array_N, mask_N = scratch.values[:count], scratch.array[:count], scratch.mask[:count]
-    (values_N if piece.dim() == 1 else values_N.view(piece.shape)).copy_(piece)
-    np.equal(array_N, 0.0, out=mask_N)
-    nonzero_count = count - int(np.count_nonzero(mask_N))
-    norm = _plain_norm(values_N)
-    if SMALLEST_ACCURATE_NORM <= norm < math.inf or nonzero_count == 0:
-        return GradientMeasure(norm, nonzero_count, 0, 0)
+def _arrays(tensor: Tensor, scratch: _Scratch) -> Iterator[_Array]:
+    """Yield contiguous pieces of the dtype that squares are summed in: views, or copies in the buffer."""
+    flat = flat_view(tensor.detach()) if tensor.dtype == scratch.dtype and tensor.numel() else None
+    # Subclasses that wrap another tensor have no memory of their own.
+    if flat is not None and type(flat) is Tensor and flat.stride(0) == 1 and not flat.is_neg():
+        array: _Array = flat.numpy()
+        for start in range(0, len(array), PIECE_ELEMENTS):
+            yield array[start : start + PIECE_ELEMENTS]
+        return
+    for piece in iter_pieces(tensor, CONVERTED_ELEMENTS):
+        values_N = scratch.values[: piece.numel()]
+        values_N.view(piece.shape).copy_(piece)
+        yield scratch.array[: piece.numel()]
+
+
+def _measure(array_N: _Array, square_sum: float, nonzero_count: int, scratch: _Scratch) -> GradientMeasure:
+    """Return the measure of one piece, looking again where the sum of its squares may not be accurate."""
+    if scratch.smallest_sum <= square_sum < math.inf or nonzero_count == 0:
+        return GradientMeasure(math.sqrt(square_sum), nonzero_count, 0, 0)
     nan_count = inf_count = 0
-    if not math.isfinite(norm):
-        nan_count, inf_count = _zero_nonfinite(array_N, mask_N)
-    return GradientMeasure(_norm_of_any_scale(values_N), nonzero_count, nan_count, inf_count)
+    if not math.isfinite(square_sum):
+        nan_count, inf_count = _count_nonfinite(array_N, scratch.mask[: len(array_N)])
+        if nan_count or inf_count:
+            array_N = _without_nonfinite(array_N, scratch.spare[: len(array_N)])
+            square_sum = _square_sum(array_N)
+    if scratch.smallest_sum <= square_sum < math.inf or nonzero_count == nan_count + inf_count:
+        return GradientMeasure(math.sqrt(square_sum), nonzero_count, nan_count, inf_count)
+    return GradientMeasure(_wide_norm(array_N, scratch.wide[: len(array_N)]), nonzero_count, nan_count, inf_count)
 
 
-def _zero_nonfinite(array_N: npt.NDArray[np.float64], mask_N: npt.NDArray[np.bool_]) -> tuple[int, int]:
-    """Count NaN and Inf, and replace them by zero in place."""
-    np.isinf(array_N, out=mask_N)
-    inf_count = int(np.count_nonzero(mask_N))
-    np.copyto(array_N, 0.0, where=mask_N)
-    np.isnan(array_N, out=mask_N)
-    nan_count = int(np.count_nonzero(mask_N))
-    np.copyto(array_N, 0.0, where=mask_N)
-    return nan_count, inf_count
+def _count_nonfinite(array_N: _Array, mask_N: npt.NDArray[np.bool_]) -> tuple[int, int]:
+    """Return the numbers of NaN and Inf."""
+    nan_count = int(np.count_nonzero(np.isnan(array_N, out=mask_N)))
+    finite_count = int(np.count_nonzero(np.isfinite(array_N, out=mask_N)))
+    return nan_count, len(array_N) - nan_count - finite_count
 
 
-def _norm_of_any_scale(values_N: Tensor) -> float:
-    """Return the norm of finite float64 values, scaling them in place where their squares leave the range."""
-    norm = _plain_norm(values_N)
+def _without_nonfinite(array_N: _Array, spare_N: _Array) -> _Array:
+    """Return a copy, in `spare_N`, with zero for NaN and Inf."""
+    # Not numpy's copyto or where with a mask, which are 10x slower where the mask is mixed.
+    for start in range(0, len(array_N), CONVERTED_ELEMENTS):
+        stop = start + CONVERTED_ELEMENTS
+        cleaned = torch.from_numpy(spare_N[start:stop])
+        torch.nan_to_num(torch.from_numpy(array_N[start:stop]), 0.0, 0.0, 0.0, out=cleaned)
+    return spare_N
+
+
+def _wide_norm(array_N: _Array, wide_N: npt.NDArray[np.float64]) -> float:
+    """Return the norm of finite values from float64 squares, scaled in `wide_N` where even those leave the range."""
+    np.copyto(wide_N, array_N)
+    norm = math.sqrt(_square_sum(wide_N))
     if norm == math.inf:
-        return _plain_norm(values_N.mul_(2.0**-_SHIFT)) * 2.0**_SHIFT
+        return math.sqrt(_square_sum(np.multiply(wide_N, 2.0**-_SHIFT, out=wide_N))) * 2.0**_SHIFT
     if norm < SMALLEST_ACCURATE_NORM:
-        return _plain_norm(values_N.mul_(2.0**_SHIFT)) * 2.0**-_SHIFT
+        return math.sqrt(_square_sum(np.multiply(wide_N, 2.0**_SHIFT, out=wide_N))) * 2.0**-_SHIFT
     return norm
 
 
-def _plain_norm(values_N: Tensor) -> float:
-    # Not torch.dot or numpy's: their float64 starts the threads of a BLAS, from 8192 elements on in MKL.
-    norm: Any = torch.linalg.vector_norm(values_N).item()
-    return float(norm)
+def _square_sum(array_N: _Array) -> float:
+    """Return the sum of squares: of rows in the array's dtype, of the rows' sums in float64."""
+    whole = len(array_N) // ROW_ELEMENTS * ROW_ELEMENTS
+    rows, rest = array_N[:whole].reshape(-1, ROW_ELEMENTS), array_N[whole:]
+    total = float(np.add.reduce(np.vecdot(rows, rows), dtype=np.float64))
+    return total + float(np.vecdot(rest, rest)) if len(rest) else total

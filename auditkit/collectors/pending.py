@@ -5,7 +5,7 @@ Legend: T gradients of a group, M numbers of its record (see records).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
 
-@dataclass(frozen=True, slots=True)
-class _GroupKey:
+class _GroupKey(NamedTuple):
     """Gradients that one pass measures together."""
 
     set_index: int
@@ -49,17 +48,29 @@ class _RecordLayout:
     length: int
 
 
+class _Measured(NamedTuple):
+    """Measures that are known already: of gradients in host memory, no part of which lies elsewhere."""
+
+    set_index: int
+    positions: Sequence[int]
+    measures: Sequence[GradientMeasure]
+
+
 @dataclass(frozen=True, slots=True)
 class PendingSets:
     """The records of several sets of gradients, one after the other in one buffer per device."""
 
     _element_counts: Sequence[Sequence[int]]  # per set, per gradient
+    _measured: Sequence[_Measured]
     _buffers: Mapping[torch.device, tuple[Tensor, Sequence[_RecordLayout]]]
 
     def materialize(self) -> list[GradientStats]:
         """Return the statistics of each set: one device-to-host copy per device."""
         no_measure = GradientMeasure(0.0, 0, 0, 0)
         measures = [[no_measure] * len(counts) for counts in self._element_counts]
+        for set_index, positions, known in self._measured:
+            for position, measure in zip(positions, known, strict=True):
+                measures[set_index][position] = measure
         for buffer, layouts in self._buffers.values():
             values = buffer.cpu().tolist()
             start = 0
@@ -77,32 +88,45 @@ def collect_sets(sources: Sequence[GradientSource]) -> PendingSets:
         gradient_sets = [select_gradients(source) for source in sources]
         records: dict[torch.device, list[Tensor]] = {}
         layouts: dict[torch.device, list[_RecordLayout]] = {}
+        measured: list[_Measured] = []
         for key, positions in _group(gradient_sets).items():
             gradients = gradient_sets[key.set_index]
-            record, shifts = _measure(key, [gradients[position].values for position in positions])
+            tensors = [gradients[position].values for position in positions]
+            if _reads_now(key) and not key.shard_groups:
+                measured.append(_Measured(key.set_index, positions, measure_on_cpu(tensors)))
+                continue
+            record, shifts = _measure(key, tensors)
             layout = _RecordLayout(key.set_index, positions, shifts, record.numel())
             records.setdefault(key.device, []).append(record)
             layouts.setdefault(key.device, []).append(layout)
         return PendingSets(
             [[gradient.element_count for gradient in gradients] for gradients in gradient_sets],
-            {device: (torch.cat(records[device]), layouts[device]) for device in records},
+            measured,
+            {device: (_join(records[device]), layouts[device]) for device in records},
         )
+
+
+def _join(records: Sequence[Tensor]) -> Tensor:
+    return records[0] if len(records) == 1 else torch.cat(list(records))
 
 
 def _group(gradient_sets: Sequence[Sequence[Gradient]]) -> dict[_GroupKey, list[int]]:
     groups: dict[_GroupKey, list[int]] = {}
     for set_index, gradients in enumerate(gradient_sets):
-        for position, gradient in enumerate(gradients):
-            values = gradient.values
-            key = _GroupKey(set_index, values.device, values.dtype, gradient.shard_groups)
+        for position, (values, _, shard_groups) in enumerate(gradients):
+            key = _GroupKey(set_index, values.device, values.dtype, shard_groups)
             groups.setdefault(key, []).append(position)
     return groups
 
 
+def _reads_now(key: _GroupKey) -> bool:
+    # While Dynamo traces, CPU values cannot be branched on; the device pass has no branch on values.
+    return key.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
 def _measure(key: _GroupKey, tensors: Sequence[Tensor]) -> tuple[Tensor, tuple[int, ...]]:
     """Return the record of `tensors`, of every rank that holds a part of them, and its shifts."""
-    # While Dynamo traces, CPU values cannot be branched on; the device pass has no branch on values.
-    if key.device.type == "cpu" and not torch.compiler.is_compiling():
+    if _reads_now(key):
         shifts: tuple[int, ...] = NARROW_SHIFTS
         record = torch.tensor(encode_record(measure_on_cpu(tensors)), dtype=torch.float64, device="cpu")
     else:

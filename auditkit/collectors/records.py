@@ -14,7 +14,7 @@ Counts are exact: every integer below 2**53 is a float64, and no tensor has that
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -38,8 +38,7 @@ def shifts_for(dtype: torch.dtype) -> tuple[int, ...]:
     return WIDE_SHIFTS if dtype == torch.float64 else NARROW_SHIFTS
 
 
-@dataclass(frozen=True, slots=True)
-class GradientMeasure:
+class GradientMeasure(NamedTuple):
     """Norm of the finite elements of one gradient, and counts of its elements."""
 
     finite_norm: float

@@ -1,8 +1,7 @@
 """Which gradients a caller means, as strided real tensors of a supported type."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -25,8 +24,7 @@ SUPPORTED_DTYPES = FLOAT8_DTYPES | {torch.float64, torch.float32, torch.float16,
 _COMPRESSED_LAYOUTS = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
 
-@dataclass(frozen=True, slots=True)
-class Gradient:
+class Gradient(NamedTuple):
     """One gradient: its stored values here, strided and real, and its number of elements everywhere.
 
     Elements that are not stored (sparse) are zeros. `shard_groups`: see sharding.LocalPart.
@@ -44,10 +42,14 @@ def select_gradients(source: GradientSource) -> list[Gradient]:
     """
     gradients = []
     for position, (name, item) in enumerate(_named_items(source)):
+        tensor = item.grad if type(item) is nn.Parameter else item
+        if _is_plain(tensor):
+            gradients.append(Gradient(tensor, tensor.numel(), ()))
+            continue
         place = f"gradient {position}" + (f" ({name!r})" if name else "")
-        tensor = _gradient_of(item, place)
-        if tensor is not None:
-            gradients.append(_as_gradient(tensor, place))
+        gradient = _gradient_of(item, place)
+        if gradient is not None:
+            gradients.append(_as_gradient(gradient, place))
     return gradients
 
 
@@ -63,6 +65,19 @@ def _named_items(source: GradientSource) -> Iterator[tuple[str, object]]:
             yield item
         else:
             yield "", item
+
+
+def _is_plain(item: object) -> TypeGuard[Tensor]:
+    """Tell whether this is surely a gradient that needs no conversion: most are, and this is quick to ask."""
+    return (
+        type(item) is Tensor
+        and item.dtype in SUPPORTED_DTYPES
+        and item.layout is torch.strided
+        and (item.is_cpu or item.is_cuda)
+        and not item.requires_grad
+        and not item.is_nested
+        and item.grad is None
+    )
 
 
 def _gradient_of(item: object, place: str) -> Tensor | None:

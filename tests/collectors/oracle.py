@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 
+import torch
 from torch import Tensor
 
 from auditkit.collectors.cpu_pass import measure_on_cpu
@@ -14,6 +15,8 @@ MeasureFunction = Callable[[Sequence[Tensor]], list[GradientMeasure]]
 
 # Half a unit in the last place of float64: the relative error of one rounding.
 UNIT_ROUNDOFF = 2.0**-53
+# What the square of an element goes through in the float32 sums of the CPU pass.
+NARROW_ROUNDINGS = 25
 
 
 def exact_norm(values: Iterable[float]) -> float:
@@ -37,14 +40,18 @@ def relative_error(actual: float, expected: float) -> float:
     return float(abs(Fraction(actual) - Fraction(expected)) / abs(Fraction(expected)))
 
 
-def norm_error_bound(element_count: int) -> float:
-    """Return the bound on the relative error of a float64 norm of `element_count` elements.
+def norm_error_bound(
+    element_count: int, measure: MeasureFunction | None = None, dtype: torch.dtype = torch.float64
+) -> float:
+    """Return the bound on the relative error of the norm of `element_count` elements by one of the passes.
 
-    A sum of n squares in any order is off by at most n * u relative: each square is rounded once and passes
-    through at most n - 1 additions. A root halves that and adds one rounding. Combining pieces with
-    math.hypot, scaling and the oracle add a few more: 8 * u covers them.
+    A float64 sum of n squares in any order is off by at most n * u relative: each square is rounded once and
+    passes through at most n - 1 additions. A root halves that and adds one rounding. Combining pieces with
+    math.hypot, scaling and the oracle add a few more: 8 * u covers them. The CPU pass sums the squares of
+    narrower types in float32 first: no square goes through more than 25 roundings there (see cpu_pass).
     """
-    return (element_count / 2 + 8) * UNIT_ROUNDOFF
+    narrow = NARROW_ROUNDINGS / 2 * 2.0**-24 if measure is measure_on_cpu and dtype != torch.float64 else 0.0
+    return (element_count / 2 + 8) * UNIT_ROUNDOFF + narrow
 
 
 def device_measures(tensors: Sequence[Tensor]) -> list[GradientMeasure]:

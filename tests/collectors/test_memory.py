@@ -13,7 +13,7 @@ from auditkit.collectors.records import shifts_for
 
 SHAPES = {"one tensor": lambda n: [n], "many tensors": lambda n: [10_000] * (n // 10_000)}
 
-# CPU: 8 bytes * 31744 of buffer. Numpy's mask, 31 KiB, is not in the allocator's events.
+# CPU: 8 bytes * 31744 of buffer. Numpy's buffers, at most 17 bytes * 65536, are not in the allocator's events.
 CPU_PEAK_BYTES = 2**18
 # Device: 8 bytes * 2**19 for a batch and its copy, 8 * 65536 for a segment in float64.
 DEVICE_PEAK_BYTES = 5 * 2**20

@@ -47,7 +47,7 @@ def test_norm_is_within_its_bound_at_every_scale(
     assert gradient.isfinite().all()
     expected = exact_norm(gradient.tolist()) if _norm_is_float64(gradient) else math.inf
     actual = PASSES[pass_name]([gradient])[0].finite_norm
-    assert relative_error(actual, expected) <= norm_error_bound(count)
+    assert relative_error(actual, expected) <= norm_error_bound(count, PASSES[pass_name], dtype)
 
 
 def _norm_is_float64(gradient: Tensor) -> bool:
@@ -66,7 +66,8 @@ def test_norm_is_homogeneous_over_the_normal_range(dtype: torch.dtype, measure: 
         if dtype == torch.float64 and (exponent > 1000 or exponent < -1000):
             continue  # see the next test
         actual = measure([(gradient.double() * scale).to(dtype)])[0].finite_norm
-        assert relative_error(actual, expected) <= 4 * 2.0**-53, exponent
+        # A scaled piece may take the other, more accurate of the CPU pass's two ways.
+        assert relative_error(actual, expected) <= norm_error_bound(0, measure, dtype), exponent
 
 
 @pytest.mark.parametrize("magnitude", [1e300, 1e-300, 5e-324])
@@ -82,7 +83,9 @@ def test_float32_where_its_squares_are_not_float32(magnitude: float, measure: Me
     """float32 elements of 1e38 and 1e-38 have a norm."""
     gradient = torch.full((1000,), magnitude, dtype=torch.float32)
     expected = exact_norm(gradient.tolist())
-    assert relative_error(measure([gradient])[0].finite_norm, expected) <= norm_error_bound(1000)
+    assert relative_error(measure([gradient])[0].finite_norm, expected) <= norm_error_bound(
+        1000, measure, torch.float32
+    )
     squares = torch.stack(list(torch._foreach_norm([gradient]))).pow(2)
     assert squares.sum().sqrt().item() in (0.0, math.inf)  # control: the usual fix, squares summed in float32
 
@@ -92,7 +95,7 @@ def test_norm_of_many_pieces(dtype: torch.dtype, measure: MeasureFunction) -> No
     """A tensor of several pieces and batches has the norm of its whole."""
     gradient = random_tensor(1_200_003, dtype)
     expected = math.sqrt(math.fsum((gradient.double() ** 2).tolist()))  # fsum rounds once
-    assert relative_error(measure([gradient])[0].finite_norm, expected) <= 1e-12
+    assert relative_error(measure([gradient])[0].finite_norm, expected) <= norm_error_bound(1_200_003, measure, dtype)
 
 
 def test_mixed_magnitudes_across_and_within_tensors(measure: MeasureFunction) -> None:
@@ -118,7 +121,7 @@ def test_nonfinite_elements_are_counted_and_left_out_of_the_finite_norm(
     assert (expected_clean.nonzero_count, expected_clean.nan_count, expected_clean.inf_count) == (997, 0, 0)
     assert (expected_dirty.nonzero_count, expected_dirty.nan_count, expected_dirty.inf_count) == (998, 2, 2)
     finite = [x for x in dirty.tolist() if math.isfinite(x)]
-    assert relative_error(expected_dirty.finite_norm, exact_norm(finite)) <= norm_error_bound(1000)
+    assert relative_error(expected_dirty.finite_norm, exact_norm(finite)) <= norm_error_bound(1000, measure, dtype)
     assert math.isnan(expected_dirty.norm)
 
 
@@ -150,7 +153,9 @@ def test_counts_above_two_to_the_24_are_exact(measure: MeasureFunction) -> None:
     zeros, ones = torch.zeros(1).expand(count), torch.ones(1).expand(count)
     measured_zeros, measured_ones = measure([zeros, ones])
     assert (measured_zeros.nonzero_count, measured_ones.nonzero_count) == (0, count)
-    assert relative_error(measured_ones.finite_norm, math.sqrt(count)) <= 1e-12
+    assert relative_error(measured_ones.finite_norm, math.sqrt(count)) <= norm_error_bound(
+        count, measure, torch.float32
+    )
     assert int(torch.tensor(float(count), dtype=torch.float32).item()) != count  # control
 
 
@@ -192,7 +197,9 @@ def test_strides_do_not_matter(strided: str, dtype: torch.dtype, measure: Measur
     view = STRIDED[strided](base)
     actual, expected = measure([view])[0], measure([view.clone(memory_format=torch.contiguous_format)])[0]
     assert actual.nonzero_count == expected.nonzero_count
-    assert relative_error(actual.finite_norm, expected.finite_norm) <= 2 * norm_error_bound(view.numel())
+    assert relative_error(actual.finite_norm, expected.finite_norm) <= 2 * norm_error_bound(
+        view.numel(), measure, dtype
+    )
     assert torch.equal(base, before)
 
 
@@ -203,7 +210,9 @@ def test_splitting_a_tensor_adds_counts_and_squares(measure: MeasureFunction) ->
     parts = measure(whole.split([1, 65_535, 70_000, 64_464]))
     measured = measure([whole])[0]
     assert sum(part.nonzero_count for part in parts) == measured.nonzero_count
-    assert relative_error(math.hypot(*[part.finite_norm for part in parts]), measured.finite_norm) <= 1e-12
+    assert relative_error(math.hypot(*[part.finite_norm for part in parts]), measured.finite_norm) <= (
+        2 * norm_error_bound(200_000, measure, torch.float32)
+    )
 
 
 def test_empty_tensors_measure_zero(measure: MeasureFunction) -> None:

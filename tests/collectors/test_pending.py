@@ -95,7 +95,7 @@ def test_collect_compiles_without_a_graph_break() -> None:
     torch._dynamo.reset()
     compiled = torch.compile(collect_gradients, fullgraph=True, backend="eager")
     actual, expected = compiled(gradients).materialize(), collect_gradients(gradients).materialize()
-    assert actual.finite_norm == pytest.approx(expected.finite_norm, rel=1e-14)
+    assert actual.finite_norm == pytest.approx(expected.finite_norm, rel=1e-6)
     assert (actual.nan_count, actual.zero_count) == (1, 0)
 
 

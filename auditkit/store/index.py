@@ -90,13 +90,13 @@ class Index:
 def index_of(rows: Sequence[Row], broken: list[Row], others: list[str]) -> Index:
     """The index of these rows, which are in the order of ids."""
     from auditkit.store import selection
-    from auditkit.store.rows import FIELDS, SUMMARY, TITLE, aligned, line_of, oddities_of
+    from auditkit.store.rows import FIELDS, SHOWN, SUMMARY, TITLE, aligned, oddities_of
 
     columns = list(map(list, zip(*rows, strict=True))) or [[] for _ in range(FIELDS)]
     blocked = selection.blockers(rows)
     parts: dict[int | str, Any] = {
         **dict(enumerate(columns)),
-        "listing": aligned(list(map(line_of, rows))),
+        "listing": aligned(columns[SHOWN]),
         "folded": [f"{row[TITLE]}\0{row[SUMMARY]}".casefold() for row in rows],
         "blocked": blocked,
         "queue": selection.queue(rows, blocked),

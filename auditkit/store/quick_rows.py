@@ -11,7 +11,7 @@ import os
 import re
 from functools import cache
 
-from auditkit.store.rows import broken_row, row_of, shown
+from auditkit.store.rows import broken_row, mark_of, row_of, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ def _put_together(path: str, title: str, sections: dict[str, str], reviews: tupl
         agreement,
         verdict,
         answer,
-        (ticket_id, severity, shown_status, *_shown_agent(agent), *shown(title)),
+        (ticket_id, severity, shown_status, *_shown_agent(agent), mark_of(answer), *shown(title)),
         # A review that says what it judged is not in the usual form.
         False,
     )

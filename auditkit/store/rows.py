@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     Oddity = tuple[int, str, str, str]
 
 # Places in a row. `ORDER` is batch, agent code and number of the id; `SEVERITY` and `STATUS` are "" where the
-# word is not known; `SHOWN` is what a line of the list says, inert: id, severity, status, agent, title; `IS_STALE`
-# tells of a review that judged other evidence.
+# word is not known; `SHOWN` is the ticket's line of the list; `IS_STALE` tells of a review that judged other
+# evidence.
 (
     PATH, ID, ORDER, TITLE, SEVERITY, SEVERITY_WRITTEN, STATUS, STATUS_WRITTEN, IS_FINISHED, BATCH, AGENT, AGENT_CODE,
     DOMAINS, ASSIGNEE, CREATED, UPDATED, FILES, SUMMARY, CATEGORIES, REVIEWS, BLOCKS, AGREEMENT, VERDICT,
@@ -77,6 +77,7 @@ def row_of(ticket: Ticket, document: Document) -> Row:
             severity or ticket.severity_written or "-",
             status or ticket.status_written or "-",
             ticket.agent,
+            mark_of(consensus.needs_answer),
             ticket.title,
         ),
         any(stale_reviews(ticket, document)),
@@ -99,10 +100,9 @@ def shown(*words: str) -> tuple[str, ...]:
     return tuple(word if _is_inert_line(word) else _inert_line(word) for word in words)
 
 
-def line_of(row: Row) -> Line:
-    """What a list says of a ticket."""
-    *words, title = row[SHOWN]
-    return (*words, "!" if row[ANSWER] else "", title)
+def mark_of(answer: str) -> str:
+    """What stands before the title of a ticket whose reviewers wait for an answer."""
+    return "!" if answer else ""
 
 
 def aligned(lines: Sequence[Line]) -> str:

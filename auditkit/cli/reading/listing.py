@@ -55,7 +55,7 @@ def print_tickets(index: Index, numbers: Sequence[int]) -> None:
     if wants_colour():
         from auditkit.cli.reading.table import print_table
 
-        print_table(lines_of(index, numbers))
+        print_table(_lines(index, numbers))
     elif not numbers:
         return
     elif numbers == range(index.count):
@@ -63,15 +63,14 @@ def print_tickets(index: Index, numbers: Sequence[int]) -> None:
     else:
         from auditkit.store.rows import aligned
 
-        say_styled(aligned(lines_of(index, numbers)))
+        say_styled(aligned(_lines(index, numbers)))
 
 
-def lines_of(index: Index, numbers: Sequence[int]) -> list[Line]:
-    """What a list says of these tickets."""
-    from auditkit.store.rows import ANSWER, SHOWN
+def _lines(index: Index, numbers: Sequence[int]) -> list[Line]:
+    from auditkit.store.rows import SHOWN
 
-    shown, answers = index.column(SHOWN), index.column(ANSWER)
-    return [(*shown[number][:-1], "!" if answers[number] else "", shown[number][-1]) for number in numbers]
+    shown = index.column(SHOWN)
+    return [shown[number] for number in numbers]
 
 
 def _complain_of_odd(index: Index, numbers: Sequence[int]) -> None:

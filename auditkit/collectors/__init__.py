@@ -4,8 +4,9 @@
     stats = pending.materialize()                     # one device-to-host copy per device
 
 Reading order: sources (which gradients), strided (how a tensor is cut into pieces), records (the numbers
-kept per gradient), cpu_pass and device_pass (how they are computed), sharding (DTensor), pending (sets of
-gradients until they are read), statistics and collect (what a user sees), dual and isolation (two groups).
+kept per gradient), cpu_pass, device_pass and triton_pass (how they are computed: by triton_kernels, over
+triton_tables), sharding (DTensor), pending (sets of gradients until they are read), statistics and collect
+(what a user sees), dual and isolation (two groups).
 """
 
 from .collect import PendingGradientStats, collect_gradients, compute_total_norm

@@ -24,6 +24,7 @@ from .records import (
 from .sharding import gather_records
 from .sources import Gradient, GradientSource, select_gradients
 from .statistics import GradientStats, summarize
+from .triton_pass import measure_with_triton, runs_on_triton
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -131,7 +132,8 @@ def _measure(key: _GroupKey, tensors: Sequence[Tensor]) -> tuple[Tensor, tuple[i
         record = torch.tensor(encode_record(measure_on_cpu(tensors)), dtype=torch.float64, device="cpu")
     else:
         shifts = shifts_for(key.dtype)
-        record = measure_on_device(tensors, shifts)
+        measure = measure_with_triton if runs_on_triton(tensors) else measure_on_device
+        record = measure(tensors, shifts)
     return gather_records(record, key.shard_groups), shifts
 
 

@@ -1,0 +1,130 @@
+"""Measures gradients on a CUDA device by two kernel launches, reading each element once.
+
+Legend: T gradients, S shifts, K = 3 + S rows of a record (see records).
+
+Design, and what no device has measured yet: docs/design/collectors.md.
+"""
+
+import functools
+import os
+import warnings
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from itertools import compress
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .device_pass import measure_on_device
+from .records import COUNT_ROWS, NARROW_SHIFTS
+from .strided import flat_view
+from .triton_tables import TableCache, TableKey
+
+# "torch" in this environment variable keeps to ordinary operators.
+CHOICE_VARIABLE = "AUDITKIT_COLLECTORS"
+# The oldest that Triton compiles for.
+SMALLEST_CAPABILITY = (7, 0)
+TRITON_DTYPES = frozenset({torch.float64, torch.float32, torch.float16, torch.bfloat16})
+
+_tables = TableCache()
+
+
+def runs_on_triton(tensors: Sequence[Tensor]) -> bool:
+    """Whether `measure_with_triton` can measure these tensors of one device and dtype, and is wanted.
+
+    Not while a CUDA graph is captured, unless the same tensors were measured before: the table of where they
+    are can then not be uploaded.
+    """
+    device, dtype = tensors[0].device, tensors[0].dtype
+    if device.type != "cuda" or dtype not in TRITON_DTYPES or torch.version.hip:
+        return False
+    if torch.compiler.is_compiling() or os.environ.get(CHOICE_VARIABLE) == "torch":
+        return False
+    # Subclasses stand for memory that is elsewhere, or nowhere.
+    if not all(type(tensor) in (Tensor, nn.Parameter) for tensor in tensors):
+        return False
+    with _on(device):
+        if torch.cuda.is_current_stream_capturing():
+            measured_before = [tensor for tensor in tensors if _is_one_piece(tensor)]
+            return bool(measured_before) and _table_key(measured_before) in _tables
+    return _works_on(device.index)
+
+
+@functools.cache
+def _works_on(device_index: int) -> bool:
+    """Whether the kernels compile and run on this device: Triton also needs a C compiler and a driver it knows."""
+    if torch.cuda.get_device_capability(device_index) < SMALLEST_CAPABILITY:
+        return False
+    try:
+        measure_with_triton([torch.ones(1, device=f"cuda:{device_index}")], NARROW_SHIFTS)
+    except ImportError:
+        return False
+    except Exception as error:  # compiler, linker and driver have their own types
+        message = f"the Triton kernels do not run on cuda:{device_index}, ordinary operators take over: {error}"
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+        return False
+    return True
+
+
+def measure_with_triton(tensors: Sequence[Tensor], shifts: tuple[int, ...]) -> Tensor:
+    """Return the record of strided, real tensors of one device and dtype: float64, shape (K * T,).
+
+    Performs no synchronization. Tensors that do not lie in one piece are measured by ordinary operators.
+    Extra bytes for the others: 12 a chunk that stay, and 12 + 8 * S a chunk that do not.
+    """
+    row_count = COUNT_ROWS + len(shifts)
+    one_piece_T = [_is_one_piece(tensor) for tensor in tensors]
+    if not any(one_piece_T):
+        return measure_on_device(tensors, shifts)
+    record = _launch(list(compress(tensors, one_piece_T)), shifts)
+    if all(one_piece_T):
+        return record
+    others = [tensor for tensor, in_one_piece in zip(tensors, one_piece_T, strict=True) if not in_one_piece]
+    columns = {
+        True: iter(record.view(row_count, -1).unbind(1)),
+        False: iter(measure_on_device(others, shifts).view(row_count, -1).unbind(1)),
+    }
+    return torch.stack([next(columns[in_one_piece]) for in_one_piece in one_piece_T], dim=1).view(-1)
+
+
+def _is_one_piece(tensor: Tensor) -> bool:
+    """Whether the elements lie one beside the other from `data_ptr()` on, in any order."""
+    if tensor.is_contiguous():
+        return True
+    flat = flat_view(tensor)
+    return flat is not None and flat.stride(0) == 1
+
+
+def _table_key(tensors: Sequence[Tensor]) -> TableKey:
+    addresses = tuple([tensor.data_ptr() for tensor in tensors])
+    counts = tuple([tensor.numel() for tensor in tensors])
+    return addresses, counts, tensors[0].dtype, tensors[0].device
+
+
+def _launch(tensors: Sequence[Tensor], shifts: tuple[int, ...]) -> Tensor:
+    """Measure tensors that each lie in one piece: two launches."""
+    from . import triton_kernels as kernels
+
+    dtype, device, tensor_count, shift_count = tensors[0].dtype, tensors[0].device, len(tensors), len(shifts)
+    with _on(device):
+        table = _tables.get(_table_key(tensors))
+        chunk_count = table.pointers.numel()
+        cells = torch.empty(COUNT_ROWS * chunk_count, dtype=torch.int32, device=device)
+        sums = torch.empty(shift_count * chunk_count, dtype=torch.float64, device=device)
+        record = torch.empty((COUNT_ROWS + shift_count) * tensor_count, dtype=torch.float64, device=device)
+        if chunk_count:
+            kernels.measure_chunks[(chunk_count,)](
+                *(table.pointers, table.counts, cells, sums, chunk_count),
+                **kernels.scan_options(dtype),
+            )
+        kernels.reduce_tensors[(tensor_count,)](
+            *(table.starts, cells, sums, record, chunk_count, tensor_count),
+            **kernels.reduce_options(dtype),
+        )
+    return record
+
+
+def _on(device: torch.device) -> AbstractContextManager[Any]:
+    """Triton launches on the current device."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()

@@ -1,0 +1,140 @@
+"""The Triton kernels in Triton's interpreter, on CPU tensors: all that both other passes promise, and their own.
+
+Not collected by itself: the interpreter is chosen before triton is first imported, so test_triton_pass.py runs
+this file in a process of its own, with TRITON_INTERPRET=1 and `-k triton`.
+"""
+
+import math
+from collections.abc import Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+from auditkit.collectors import triton_pass, triton_tables
+from auditkit.collectors.records import GradientMeasure, decode_record, shifts_for
+from auditkit.collectors.triton_kernels import BLOCK_BYTES
+from tests.collectors import oracle
+from tests.collectors.oracle import device_measures, exact_norm, norm_error_bound, relative_error
+
+
+def triton_measures(tensors: Sequence[Tensor]) -> list[GradientMeasure]:
+    """Run the kernels on tensors of one dtype, and decode their record; float8 takes the other way in real use."""
+    if tensors[0].dtype not in triton_pass.TRITON_DTYPES:
+        return device_measures(tensors)
+    shifts = shifts_for(tensors[0].dtype)
+    return decode_record(triton_pass.measure_with_triton(tensors, shifts).tolist(), shifts)
+
+
+oracle.PASSES["triton"] = triton_measures
+
+# Their fixture is parametrized over PASSES when they are imported.
+from tests.collectors.test_passes import *  # noqa: E402, F403
+from tests.collectors.test_passes import DTYPES, _measure, random_tensor  # noqa: E402, F401
+
+# Some blocks, so that chunks are many and the interpreter has little to do.
+SMALL_CHUNK = BLOCK_BYTES
+
+
+@pytest.fixture
+def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triton_tables, "CHUNK_ELEMENTS", SMALL_CHUNK)
+    monkeypatch.setattr(triton_pass, "_tables", triton_tables.TableCache())
+
+
+def assert_matches_oracle(measure: GradientMeasure, gradient: Tensor) -> None:
+    values = gradient.reshape(-1).tolist()
+    finite = [value for value in values if math.isfinite(value)]
+    assert measure.nonzero_count == sum(value != 0 for value in values)
+    assert measure.nan_count == sum(map(math.isnan, values))
+    assert measure.inf_count == sum(map(math.isinf, values))
+    # The bound of any order of additions: the kernels add by lanes, loads, blocks and chunks, rounding as often.
+    assert relative_error(measure.finite_norm, exact_norm(finite)) <= norm_error_bound(len(values))
+
+
+@pytest.mark.usefixtures("_small_chunks")
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_triton_measures_views_of_one_bucket_wherever_they_start(dtype: torch.dtype) -> None:
+    """Views at each offset from a 16-byte boundary, of lengths around a load, a block and a chunk."""
+    block = BLOCK_BYTES // dtype.itemsize
+    lengths = [0, 1, 3, 15, 17, block - 1, block, block + 1, SMALL_CHUNK - 1, SMALL_CHUNK, SMALL_CHUNK + 5]
+    bucket = random_tensor(sum(lengths) + 16, dtype)
+    bucket[::5] = 0
+    for offset in range(0, 16 // dtype.itemsize, 3):
+        views = list(bucket[offset : offset + sum(lengths)].split(lengths))
+        for measure, view in zip(triton_measures(views), views, strict=True):
+            assert_matches_oracle(measure, view)
+
+
+@pytest.mark.usefixtures("_small_chunks")
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_triton_finds_nonfinite_elements_in_every_part_of_a_chunk(dtype: torch.dtype) -> None:
+    """In the masked first and last block, between them, and at the ends of chunks; nowhere else."""
+    block = BLOCK_BYTES // dtype.itemsize
+    base = random_tensor(SMALL_CHUNK + block + 9, dtype)
+    gradients = []
+    for place in (0, 5, block, block + 1, SMALL_CHUNK - 2, SMALL_CHUNK - 1, SMALL_CHUNK + 1, -1):
+        for value in (math.nan, math.inf, -math.inf):
+            gradient = torch.empty(len(base) + 1, dtype=dtype)[1:].copy_(base)
+            gradient[place] = value
+            gradients.append(gradient)
+    norms = set()
+    for measure, gradient in zip(triton_measures(gradients), gradients, strict=True):
+        assert (measure.nan_count, measure.inf_count) == (int(gradient.isnan().sum()), int(gradient.isinf().sum()))
+        assert measure.nan_count + measure.inf_count == 1
+        assert measure.nonzero_count == len(base)
+        norms.add(measure.finite_norm)
+    assert len(norms) == 8 or dtype in (torch.float16, torch.bfloat16)  # another element left out for each place
+    assert_matches_oracle(triton_measures(gradients[:1])[0], gradients[0])
+
+
+@pytest.mark.usefixtures("_small_chunks")
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_triton_measures_tiny_tensors_beside_a_huge_one(dtype: torch.dtype) -> None:
+    """40 of one to seven elements and one of many chunks: each has its own norm, in its own place."""
+    tiny = [random_tensor(1 + n % 7, dtype, seed=n) for n in range(40)]
+    gradients = [*tiny[:9], random_tensor(2 * SMALL_CHUNK + 77, dtype, seed=999), *tiny[9:]]
+    for measure, gradient in zip(triton_measures(gradients), gradients, strict=True):
+        assert_matches_oracle(measure, gradient)
+
+
+@pytest.mark.usefixtures("_small_chunks")
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_triton_and_torch_records_are_equal_where_sums_are_exact(dtype: torch.dtype) -> None:
+    """Small integers have exact sums in any order, at each shift: the records are the same bit for bit.
+
+    The torch pass takes roots of segments and squares them again: segments whose norm is an integer.
+    """
+    gradient = torch.full((2 * 65536,), 2.0, dtype=dtype)  # segments of 256**2 elements
+    gradients = [gradient, gradient.view(2, 256, 256)[0].t(), torch.zeros(3, dtype=dtype), gradient[:9]]
+    shifts = shifts_for(dtype)
+    ours = triton_pass.measure_with_triton(gradients, shifts)
+    theirs = triton_pass.measure_on_device(gradients, shifts)
+    assert torch.equal(ours, theirs)  # the root of 2**19 is no integer: both round it from the same sum
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_triton_repeats_itself_to_the_bit(dtype: torch.dtype) -> None:
+    """The same gradients give the same record."""
+    gradients = [random_tensor(70_001, dtype), random_tensor(1000, dtype)[3:]]
+    shifts = shifts_for(dtype)
+    first = triton_pass.measure_with_triton(gradients, shifts)
+    assert torch.equal(first, triton_pass.measure_with_triton(gradients, shifts))
+
+
+def test_triton_keeps_the_order_where_some_tensors_are_measured_by_operators() -> None:
+    """Strided and dense gradients alternate; each column of the record is its own."""
+    base = random_tensor(6000, torch.float32).view(20, 30, 10)
+    gradients = [base[n, :, :: 1 + n % 3] * 2.0**n if n % 2 else base[n, :, :: 1 + n % 3] for n in range(20)]
+    for measure, gradient in zip(triton_measures(gradients), gradients, strict=True):
+        assert_matches_oracle(measure, gradient)
+
+
+def test_triton_counts_subnormals() -> None:
+    """The smallest numbers of each type are not zero and have a norm."""
+    for dtype in DTYPES:
+        smallest = torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps
+        assert smallest > 0
+        gradient = torch.full((16,), smallest, dtype=torch.float64).to(dtype)
+        (measure,) = triton_measures([gradient])
+        assert (measure.nonzero_count, measure.finite_norm) == (16, 4 * smallest)

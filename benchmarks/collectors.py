@@ -1,0 +1,284 @@
+"""The collectors against torch, a pure read, and the versions that finding tickets are about.
+
+    python benchmarks/collectors.py                  # CPU, one thread; about 6 minutes
+    python benchmarks/collectors.py --device cuda    # the same rows on a GPU
+    python benchmarks/collectors.py --large          # and one gradient of 1e9 elements: 16 GB
+    python benchmarks/collectors.py --page           # only rewrite the page and the plots from the results
+
+Writes benchmarks/results/collectors_DEVICE.json, docs/evidence/collectors.md and docs/evidence/plots/*.svg.
+Every turn runs each collector once, one after the other, so that a ratio compares what ran side by side. Times on
+the CPU are processor seconds of this process, on one thread; on a GPU, wall seconds until the device is done.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import math
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from collectors_page import write_page
+from rival_collectors import BASELINE, COLLECTORS, OURS, Collector
+from torch import Tensor
+
+from auditkit.collectors import collect_gradients
+from auditkit.probing.worker.frames import SourceRoots
+from auditkit.probing.worker.launches import count_launches
+from auditkit.probing.worker.memory import peak_bytes, python_peak_bytes
+from auditkit.probing.worker.simulated import to_simulated
+from auditkit.probing.worker.syncs import count_syncs
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+ROOTS = SourceRoots(str(ROOT))
+TURNS = 9
+SLOW_TURNS = 3
+"""Of a collector whose first turn takes longer than SLOW_S."""
+SLOW_S = 0.5
+MINIMUM_S = 0.02
+"""A shorter collector is called several times in each turn: the clock counts steps of about a millisecond."""
+GROWTH = (OURS, BASELINE, "B7-PT-03 original: torch.cat, counts only", "B7-PT-01 fix: copies in float64")
+
+
+def gpt2_shapes() -> list[tuple[int, ...]]:
+    """The 148 parameters of GPT-2 small, 124 million elements."""
+    block: list[tuple[int, ...]] = [(768,), (768,), (768, 2304), (2304,), (768, 768), (768,)]
+    block += [(768,), (768,), (768, 3072), (3072,), (3072, 768), (768,)]
+    return [(50257, 768), (1024, 768), *(block * 12), (768,), (768,)]
+
+
+SHAPES: dict[str, Callable[[], list[tuple[int, ...]]]] = {
+    "GPT-2 small: 148 tensors, 124M": gpt2_shapes,
+    "1000 x 100K": lambda: [(100_000,)] * 1000,
+    "1000 x 1000": lambda: [(1000,)] * 1000,
+    "1 x 100M": lambda: [(100_000_000,)],
+}
+LARGE = {"1 x 1B": lambda: [(1_000_000_000,)]}
+
+
+def gradients_of(shapes: Sequence[tuple[int, ...]], device: str, dtype: torch.dtype = torch.float32) -> list[Tensor]:
+    """Normal values of deviation 1e-3, as gradients have, from a fixed seed."""
+    generator = torch.Generator(device).manual_seed(0)
+    return [
+        torch.empty(shape, dtype=torch.float32, device=device).normal_(0, 1e-3, generator=generator).to(dtype)
+        for shape in shapes
+    ]
+
+
+def seconds_of(call: Callable[[], object], device: str, repeats: int) -> float:
+    """Seconds of one of `repeats` calls."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+        started = time.perf_counter()
+        for _ in range(repeats):
+            call()
+        torch.cuda.synchronize()
+        return (time.perf_counter() - started) / repeats
+    started = time.process_time()
+    for _ in range(repeats):
+        call()
+    return (time.process_time() - started) / repeats
+
+
+def interleaved(calls: dict[str, Callable[[], object]], device: str, turns: int = TURNS) -> dict[str, list[float]]:
+    """Seconds of each call in each turn; slow ones are left out of the later turns."""
+    repeats = {}
+    for name, call in calls.items():
+        first = seconds_of(call, device, 1)
+        repeats[name] = max(1, math.ceil(MINIMUM_S / max(first, 1e-6)))
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for turn in range(turns):
+        for name, call in calls.items():
+            if turn < SLOW_TURNS or statistics.median(seconds[name]) < SLOW_S:
+                seconds[name].append(seconds_of(call, device, repeats[name]))
+    return seconds
+
+
+def timing(seconds: Sequence[float], baseline: Sequence[float]) -> dict[str, Any]:
+    """Median and quartiles in ms, and the median of the ratios within a turn."""
+    quartiles = statistics.quantiles(seconds, n=4, method="inclusive")
+    ratios = [mine / theirs for mine, theirs in zip(seconds, baseline, strict=False)]
+    return {
+        "ms": [round(quartile * 1e3, 4) for quartile in quartiles],
+        "ratio": round(statistics.median(ratios), 2),
+        "turns": len(seconds),
+    }
+
+
+def extra_bytes(call: Callable[[], object], device: str) -> int:
+    """Peak of torch's allocator events, and of NumPy's and Python's by tracemalloc, added: an upper bound."""
+    gc.collect()
+    return peak_bytes(call, device) + (python_peak_bytes(call, device) if device == "cpu" else 0)
+
+
+def exact_norm(gradients: Sequence[Tensor]) -> float:
+    """The norm from 80-bit sums of squares, pairwise: off by 1e-18 relative, the last rounding apart."""
+    total = np.longdouble(0)
+    for gradient in gradients:
+        for piece in gradient.detach().view(-1).split(2**20):
+            values = piece.cpu().double().numpy().astype(np.longdouble)
+            total += np.add.reduce(values * values)
+    return float(np.sqrt(total))
+
+
+def case(shapes: Sequence[tuple[int, ...]], device: str) -> dict[str, Any]:
+    """One table: every collector on the same gradients."""
+    gradients = gradients_of(shapes, device)
+    expected = exact_norm(gradients)
+    load = os.getloadavg()[0]
+    seconds = interleaved({name: _bound(collector, gradients) for name, collector in COLLECTORS.items()}, device)
+    rows = {}
+    for name, collector in COLLECTORS.items():
+        rows[name] = timing(seconds[name], seconds[BASELINE]) | {
+            "extra_bytes": extra_bytes(_bound(collector, gradients), device),
+            "error": _error(collector(gradients), expected),
+        }
+    return {
+        "tensors": len(gradients),
+        "elements": sum(gradient.numel() for gradient in gradients),
+        "load": [round(load, 2), round(os.getloadavg()[0], 2)],
+        "rows": rows,
+    }
+
+
+def _error(measured: float | Sequence[Tensor] | None, expected: float) -> float | None:
+    if measured is None:
+        return None
+    norm = measured if isinstance(measured, float) else math.hypot(*[float(norm) for norm in measured])
+    return abs(norm - expected) / expected
+
+
+def _bound(collector: Collector, gradients: Sequence[Tensor]) -> Callable[[], object]:
+    return lambda: collector(gradients)
+
+
+def hard_inputs(device: str) -> dict[str, Any]:
+    """Ours and the baseline on the shapes of GPT-2 small, with what takes the longer way."""
+    rows = {}
+    for name, gradients in _hard_gradients(device):
+        calls = {key: _bound(COLLECTORS[key], gradients) for key in (OURS, BASELINE)}
+        load = os.getloadavg()[0]
+        seconds = interleaved(calls, device, 7)
+        rows[name] = timing(seconds[OURS], seconds[BASELINE]) | {"load": round(load, 2)}
+    return rows
+
+
+def _hard_gradients(device: str) -> Iterator[tuple[str, list[Tensor]]]:
+    """Inputs one at a time: each has the memory of the whole model."""
+    shapes = gpt2_shapes()
+    gradients = gradients_of(shapes, device)
+    for gradient in gradients:
+        gradient.view(-1)[::10_000] = math.nan
+    yield "NaN in every piece", gradients
+    yield "NaN everywhere", [gradient.fill_(math.nan) for gradient in gradients]
+    yield "every square underflows (1e-30)", [g.mul_(1e-27) for g in gradients_of(shapes, device)]
+    yield "every square overflows (1e30)", [g.mul_(1e33) for g in gradients_of(shapes, device)]
+    for dtype in (torch.bfloat16, torch.float16, torch.float64):
+        yield f"{dtype} (against _foreach_norm of that type)", gradients_of(shapes, device, dtype)
+
+
+def traffic(device: str) -> dict[str, Any]:
+    """Syncs and launches for 148 gradients of 64 elements; without a GPU, on the simulated device."""
+    instrument = "cuda" if device == "cuda" else "simulated"
+    values = [torch.randn(64) for _ in gpt2_shapes()]
+    gradients = [value.cuda() if device == "cuda" else to_simulated(value) for value in values]
+    calls = {name: _bound(collector, gradients) for name, collector in COLLECTORS.items()}
+    calls["auditkit.collectors, collect alone"] = lambda: collect_gradients(gradients)
+    for call in calls.values():
+        call()
+    return {
+        name: {
+            "syncs": count_syncs(call, instrument, ROOTS).total,
+            "launches": count_launches(call, instrument, ROOTS).total,
+        }
+        for name, call in calls.items()
+    }
+
+
+def growth(device: str) -> dict[str, list[dict[str, Any]]]:
+    """Time and peak memory of four collectors: one gradient of n elements, n gradients of 1000 elements."""
+    sizes: dict[str, list[list[tuple[int, ...]]]] = {
+        "parameters": [[(10**power,)] for power in range(3, 9)],
+        "tensors": [[(1000,)] * 10**power for power in range(5)],
+    }
+    return {
+        axis: [_growth_point(number, shapes, device) for number, shapes in _numbered(axis, cases)]
+        for axis, cases in sizes.items()
+    }
+
+
+def _numbered(axis: str, cases: list[list[tuple[int, ...]]]) -> Iterator[tuple[int, list[tuple[int, ...]]]]:
+    for shapes in cases:
+        yield (shapes[0][0] if axis == "parameters" else len(shapes)), shapes
+
+
+def _growth_point(number: int, shapes: list[tuple[int, ...]], device: str) -> dict[str, Any]:
+    gradients = gradients_of(shapes, device)
+    calls = {name: _bound(COLLECTORS[name], gradients) for name in GROWTH}
+    seconds = interleaved(calls, device, 5)
+    return {
+        "n": number,
+        "ms": {name: statistics.median(seconds[name]) * 1e3 for name in GROWTH},
+        "extra_bytes": {name: extra_bytes(call, device) for name, call in calls.items()},
+    }
+
+
+def environment(device: str) -> dict[str, Any]:
+    """What the figures depend on."""
+    return {
+        "device": torch.cuda.get_device_name() if device == "cuda" else _processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "load_average": [round(load, 2) for load in os.getloadavg()],
+    }
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+def measure(device: str, large: bool) -> dict[str, Any]:
+    """Every figure of one device; the traffic last: the simulation slows what runs after it."""
+    shapes = SHAPES | (LARGE if large else {})
+    return {
+        "environment": environment(device),
+        "cases": {name: case(make(), device) for name, make in shapes.items()},
+        "hard_inputs": hard_inputs(device),
+        "growth": growth(device),
+        "traffic": traffic(device),
+    }
+
+
+def main() -> None:
+    """Measure, unless only the page is asked for, and write it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--large", action="store_true")
+    parser.add_argument("--page", action="store_true")
+    options = parser.parse_args()
+    if not options.page:
+        torch.set_num_threads(1)
+        results = measure(options.device, options.large)
+        path = RESULTS / f"collectors_{options.device}.json"
+        path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    print(write_page(ROOT))
+
+
+if __name__ == "__main__":
+    main()

@@ -9,6 +9,7 @@ machine whose speed varies slows them all alike.
 
 from __future__ import annotations
 
+import compileall
 import json
 import os
 import platform
@@ -248,12 +249,15 @@ def measured(count: int, folder: Path) -> dict[str, Any]:
         "list --text overflow --sort age": [*listed, "--text", "overflow", "--sort", "age"],
         "show ID": [*ticket, "show", ticket_id(count // 2), "--tickets", str(folder)],
         "next": [*ticket, "next", "--tickets", str(folder)],
+        "list, one file changed": listed,
     }
     figures: dict[str, list[float]] = {name: [] for name in commands}
     for _ in range(RUNS):
         for name, words in commands.items():
             if name == "list, first":
                 shutil.rmtree(caches, ignore_errors=True)
+            if name == "list, one file changed":
+                os.utime(folder / "batch1" / f"{ticket_id(0)}.md")
             taken, output = cpu_ms(words, caches)
             figures[name].append(taken)
             if name.startswith("list") and len(words) == 6 and len(output.splitlines()) != count:
@@ -308,11 +312,14 @@ def page_of(document: dict[str, Any]) -> str:
         limits = LIMITS_MS[result["tickets"]]
         for name, figure in result["cpu_ms"].items():
             is_ours = name.startswith(("list", "show", "next"))
-            limit = (limits["first"] if "first" in name else limits["warm"]) if is_ours else ""
-            shown = f"`{name}`" if is_ours and "first" not in name else name
-            lines.append(f"| {shown} | {figure['least']} | {figure['median']} | {figure['to_python']} | {limit} |")
-            if is_ours and figure["least"] > limit:
-                lines[-1] = lines[-1].removesuffix(" |") + ", missed |"
+            limit = {"list, first": limits["first"], "list, one file changed": None}.get(name, limits["warm"])
+            limit = limit if is_ours else None
+            shown = f"`{name}`" if is_ours and ", " not in name else name
+            row = (shown, figure["least"], figure["median"], figure["to_python"], limit or "")
+            lines.append(f"| {' | '.join(map(str, row))} |")
+            if limit and figure["median"] > limit:
+                words = "missed" if figure["least"] > limit else "the median missed it"
+                lines[-1] = lines[-1].removesuffix(" |") + f", {words} |"
         lines.append(f"\nThe index has {result['index_bytes'] / 1e6:.2f} MB.")
     lines += ["", "## The floor", "", "Imports by `python -X importtime`, milliseconds, the median of 5.", ""]
     lines += ["| imported | ms |", "|---|---|"]
@@ -322,9 +329,13 @@ def page_of(document: dict[str, Any]) -> str:
         "A warm `list` starts Python, takes the stamp of every file (a changed file must be seen), reads the index",
         "and prints. It cannot be cheaper than the first two lines of its table together. Typer alone would cost",
         "more than all of it, so plain `list`, `show` and `next` command lines are read without it; anything else",
-        "on them (`--help`, a mistake) still goes to Typer. A first build reads every file: most of it is that",
-        "reading, and one pattern for each section of a ticket in the usual form. A ticket in another form is read",
-        "in full, which takes some milliseconds, once.",
+        "on them (`--help`, a mistake) still goes to Typer. The index keeps each column by itself, the whole list",
+        "as text, and the queue of `next`, so that a command unpacks little.",
+        "",
+        "A first build opens and reads every file, which is the third line, and loads what knows tickets. The rest,",
+        "more than half, is the parsing: some 45 microseconds for a ticket in the usual form, with one pattern for",
+        "each of its sections. A second process would share the work, but not save processor time. A ticket in",
+        "another form is read in full, which takes some milliseconds, once.",
     ]
     return "\n".join(lines) + "\n"
 
@@ -332,6 +343,8 @@ def page_of(document: dict[str, Any]) -> str:
 def main() -> None:
     """Measure both folders and write both files."""
     before = os.getloadavg()[0]
+    # As an installation does: compiling one changed file costs 5 ms in every process where Python may not keep it.
+    compileall.compile_dir(ROOT / "auditkit", quiet=2)
     results = []
     for count in COUNTS:
         with tempfile.TemporaryDirectory() as folder:

@@ -48,7 +48,7 @@ def test_an_audit_asks_about_modules_that_deal_with_gradients(tmp_path: Path) ->
     """No collector is found here, and reading answers all the same."""
     touching = PLAIN + "\n\ndef zero(parameter):\n    parameter.grad = None\n"
     write(tmp_path, {"plain.py": PLAIN, "touching.py": touching.replace("33", "44")})
-    ended = auditkit("audit", tmp_path, "--probe", DEFAULT, "--json")
+    ended = auditkit("audit", tmp_path, "--probe", DEFAULT, "--json", "--tickets", tmp_path / "tickets")
     assert found_in(json.loads(ended.stdout)) == {(DEFAULT, "touching:width=44")}
 
 

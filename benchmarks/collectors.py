@@ -19,6 +19,7 @@ import math
 import os
 import platform
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -40,10 +41,10 @@ from auditkit.probing.worker.syncs import count_syncs
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 ROOTS = SourceRoots(str(ROOT))
-TURNS = 9
+TURNS = 7
 SLOW_TURNS = 3
 """Of a collector whose first turn takes longer than SLOW_S."""
-SLOW_S = 0.5
+SLOW_S = 0.25
 MINIMUM_S = 0.02
 """A shorter collector is called several times in each turn: the clock counts steps of about a millisecond."""
 GROWTH = (OURS, BASELINE, "B7-PT-03 original: torch.cat, counts only", "B7-PT-01 fix: copies in float64")
@@ -133,6 +134,7 @@ def exact_norm(gradients: Sequence[Tensor]) -> float:
 def case(shapes: Sequence[tuple[int, ...]], device: str) -> dict[str, Any]:
     """One table: every collector on the same gradients."""
     gradients = gradients_of(shapes, device)
+    print(f"{len(gradients)} gradients", file=sys.stderr)
     expected = exact_norm(gradients)
     load = os.getloadavg()[0]
     seconds = interleaved({name: _bound(collector, gradients) for name, collector in COLLECTORS.items()}, device)

@@ -25,10 +25,11 @@ from .records import SMALLEST_ACCURATE_NORM, WIDE_SHIFTS, GradientMeasure
 from .sources import FLOAT8_DTYPES
 from .strided import flat_view, iter_pieces
 
-# 256 KiB of float32 stay in the second-level cache from the first read to the last.
-PIECE_ELEMENTS = 64 * 1024
-# What torch converts at once. Below 32768 elements ATen opens no parallel region: nothing waits for cores that
-# others use, and no OpenMP pool starts, which a later fork would not survive.
+# One piece: most of it stays in the second-level cache from the first read to the second, and the calls on it cost
+# little beside them. Half of it took 10% longer.
+PIECE_BYTES = 512 * 1024
+# What is converted, or looked at again, at once. Below 32768 elements ATen opens no parallel region: nothing waits
+# for cores that others use, and no OpenMP pool starts, which a later fork would not survive.
 CONVERTED_ELEMENTS = 31 * 1024
 # No BLAS starts threads for a dot product of this length (OpenBLAS from 10000 elements on, MKL from 8192).
 ROW_ELEMENTS = 256
@@ -47,7 +48,8 @@ _Array = npt.NDArray[Any]
 def measure_on_cpu(tensors: Sequence[Tensor]) -> list[GradientMeasure]:
     """Return the measure of each strided, real CPU tensor; all are of one dtype.
 
-    Peak extra memory: 21 bytes * PIECE_ELEMENTS, and 40 bytes for every CONVERTED_ELEMENTS of the largest tensor.
+    Peak extra memory: 24 bytes * CONVERTED_ELEMENTS, PIECE_BYTES / 4, and 40 bytes for every CONVERTED_ELEMENTS of
+    the largest tensor.
     """
     if not tensors:
         return []
@@ -66,20 +68,19 @@ def measure_on_cpu(tensors: Sequence[Tensor]) -> list[GradientMeasure]:
 
 
 class _Scratch:
-    """The buffers of one pass: two of the dtype that squares are summed in, one of float64, and a mask.
-
-    Memory that is never written to is never there: the system maps a page when it is first touched.
-    """
+    """The buffers of one pass: two of the dtype that squares are summed in, one of float64, and a mask."""
 
     def __init__(self, dtype: torch.dtype, element_count: int) -> None:
-        length = min(PIECE_ELEMENTS, element_count)
         self.dtype = torch.float64 if dtype == torch.float64 else torch.float32
         self.smallest_sum = _SMALLEST_ACCURATE_SUM[self.dtype]
-        self.values = torch.empty(min(CONVERTED_ELEMENTS, length), dtype=self.dtype, device="cpu")
+        self.piece_elements = PIECE_BYTES // self.dtype.itemsize
+        length = min(CONVERTED_ELEMENTS, element_count)
+        self.values = torch.empty(length, dtype=self.dtype, device="cpu")
         self.array: _Array = self.values.numpy()
-        self.spare: _Array = np.empty(length, dtype=self.array.dtype)
+        self.spare_values = torch.empty_like(self.values)
+        self.spare: _Array = self.spare_values.numpy()
         self.wide: npt.NDArray[np.float64] = np.empty(length)
-        self.mask: npt.NDArray[np.bool_] = np.empty(length, dtype=np.bool_)
+        self.mask: npt.NDArray[np.bool_] = np.empty(min(self.piece_elements, element_count), dtype=np.bool_)
 
 
 def _batches(counts: Sequence[int], longest: int) -> Iterator[list[int]]:
@@ -137,12 +138,11 @@ def _arrays(tensor: Tensor, scratch: _Scratch) -> Iterator[_Array]:
     # Subclasses that wrap another tensor have no memory of their own.
     if flat is not None and type(flat) is Tensor and flat.stride(0) == 1 and not flat.is_neg():
         array: _Array = flat.numpy()
-        for start in range(0, len(array), PIECE_ELEMENTS):
-            yield array[start : start + PIECE_ELEMENTS]
+        yield from _chunks(array, scratch.piece_elements)
         return
     for piece in iter_pieces(tensor, CONVERTED_ELEMENTS):
         values_N = scratch.values[: piece.numel()]
-        values_N.view(piece.shape).copy_(piece)
+        (values_N if piece.dim() == 1 else values_N.view(piece.shape)).copy_(piece)
         yield scratch.array[: piece.numel()]
 
 
@@ -150,38 +150,59 @@ def _measure(array_N: _Array, square_sum: float, nonzero_count: int, scratch: _S
     """Return the measure of one piece, looking again where the sum of its squares may not be accurate."""
     if scratch.smallest_sum <= square_sum < math.inf or nonzero_count == 0:
         return GradientMeasure(math.sqrt(square_sum), nonzero_count, 0, 0)
-    nan_count = inf_count = 0
-    if not math.isfinite(square_sum):
-        nan_count, inf_count = _count_nonfinite(array_N, scratch.mask[: len(array_N)])
-        if nan_count or inf_count:
-            array_N = _without_nonfinite(array_N, scratch.spare[: len(array_N)])
-            square_sum = _square_sum(array_N)
-    if scratch.smallest_sum <= square_sum < math.inf or nonzero_count == nan_count + inf_count:
-        return GradientMeasure(math.sqrt(square_sum), nonzero_count, nan_count, inf_count)
-    return GradientMeasure(_wide_norm(array_N, scratch.wide[: len(array_N)]), nonzero_count, nan_count, inf_count)
+    if math.isfinite(square_sum):
+        parts = _chunks(array_N, CONVERTED_ELEMENTS)
+        return GradientMeasure(math.hypot(*[_wide_norm(part, scratch) for part in parts]), nonzero_count, 0, 0)
+    norms, nan_counts, inf_counts = zip(*_measure_nonfinite(array_N, scratch), strict=True)
+    return GradientMeasure(math.hypot(*norms), nonzero_count, sum(nan_counts), sum(inf_counts))
 
 
-def _count_nonfinite(array_N: _Array, mask_N: npt.NDArray[np.bool_]) -> tuple[int, int]:
-    """Return the numbers of NaN and Inf."""
-    nan_count = int(np.count_nonzero(np.isnan(array_N, out=mask_N)))
+def _measure_nonfinite(array_N: _Array, scratch: _Scratch) -> Iterator[tuple[float, int, int]]:
+    """Yield norms of finite elements and numbers of NaN and Inf of parts, looking only at rows with a bad sum."""
+    rows, rest = _rows(array_N)
+    sums_R = np.vecdot(rows, rows)
+    is_good_R = np.isfinite(sums_R)
+    good_sum = float(np.add.reduce(sums_R, where=is_good_R, dtype=np.float64))
+    if good_sum >= scratch.smallest_sum:
+        yield math.sqrt(good_sum), 0, 0
+    else:
+        is_good_R[:] = False
+    for bad in _chunks(np.flatnonzero(~is_good_R), len(scratch.spare) // ROW_ELEMENTS):
+        part = scratch.spare[: len(bad) * ROW_ELEMENTS]
+        np.take(rows, bad, axis=0, out=part.reshape(-1, ROW_ELEMENTS), mode="clip")  # "raise" would copy first
+        yield _measure_spare(len(part), scratch)
+    scratch.spare[: len(rest)] = rest
+    yield _measure_spare(len(rest), scratch)
+
+
+def _measure_spare(count: int, scratch: _Scratch) -> tuple[float, int, int]:
+    """Return the norm of the finite ones of the first elements of `spare`, and the numbers of NaN and Inf."""
+    array_N, mask_N = scratch.spare[:count], scratch.mask[:count]
     finite_count = int(np.count_nonzero(np.isfinite(array_N, out=mask_N)))
-    return nan_count, len(array_N) - nan_count - finite_count
+    nan_count = int(np.count_nonzero(np.isnan(array_N, out=mask_N))) if finite_count < count else 0
+    inf_count = count - finite_count - nan_count
+    if finite_count == 0:
+        return 0.0, nan_count, inf_count
+    if finite_count < count:
+        # Not numpy's copyto or where with a mask, which are 10x slower where the mask is mixed.
+        scratch.spare_values[:count].nan_to_num_(0.0, 0.0, 0.0)
+    square_sum = _square_sum(array_N)
+    is_accurate = scratch.smallest_sum <= square_sum < math.inf
+    return math.sqrt(square_sum) if is_accurate else _wide_norm(array_N, scratch), nan_count, inf_count
 
 
-def _without_nonfinite(array_N: _Array, spare_N: _Array) -> _Array:
-    """Return a copy, in `spare_N`, with zero for NaN and Inf."""
-    # Not numpy's copyto or where with a mask, which are 10x slower where the mask is mixed.
-    for start in range(0, len(array_N), CONVERTED_ELEMENTS):
-        stop = start + CONVERTED_ELEMENTS
-        cleaned = torch.from_numpy(spare_N[start:stop])
-        torch.nan_to_num(torch.from_numpy(array_N[start:stop]), 0.0, 0.0, 0.0, out=cleaned)
-    return spare_N
+def _chunks(array_N: _Array, length: int) -> Iterator[_Array]:
+    for start in range(0, len(array_N), max(1, length)):
+        yield array_N[start : start + length]
 
 
-def _wide_norm(array_N: _Array, wide_N: npt.NDArray[np.float64]) -> float:
-    """Return the norm of finite values from float64 squares, scaled in `wide_N` where even those leave the range."""
+def _wide_norm(array_N: _Array, scratch: _Scratch) -> float:
+    """Return the norm of finite values from float64 squares, scaled where even those leave the range."""
+    wide_N = scratch.wide[: len(array_N)]
     np.copyto(wide_N, array_N)
     norm = math.sqrt(_square_sum(wide_N))
+    if array_N.dtype != np.float64:
+        return norm
     if norm == math.inf:
         return math.sqrt(_square_sum(np.multiply(wide_N, 2.0**-_SHIFT, out=wide_N))) * 2.0**_SHIFT
     if norm < SMALLEST_ACCURATE_NORM:
@@ -191,7 +212,12 @@ def _wide_norm(array_N: _Array, wide_N: npt.NDArray[np.float64]) -> float:
 
 def _square_sum(array_N: _Array) -> float:
     """Return the sum of squares: of rows in the array's dtype, of the rows' sums in float64."""
-    whole = len(array_N) // ROW_ELEMENTS * ROW_ELEMENTS
-    rows, rest = array_N[:whole].reshape(-1, ROW_ELEMENTS), array_N[whole:]
+    rows, rest = _rows(array_N)
     total = float(np.add.reduce(np.vecdot(rows, rows), dtype=np.float64))
     return total + float(np.vecdot(rest, rest)) if len(rest) else total
+
+
+def _rows(array_N: _Array) -> tuple[_Array, _Array]:
+    """Return views: rows of ROW_ELEMENTS, and what is left over."""
+    whole = len(array_N) // ROW_ELEMENTS * ROW_ELEMENTS
+    return array_N[:whole].reshape(-1, ROW_ELEMENTS), array_N[whole:]

@@ -1,6 +1,6 @@
 """The collectors against torch, a pure read, and the versions that finding tickets are about.
 
-    python benchmarks/collectors.py                  # CPU, one thread; about 6 minutes
+    python benchmarks/collectors.py                  # CPU, one thread; about 3 minutes
     python benchmarks/collectors.py --device cuda    # the same rows on a GPU
     python benchmarks/collectors.py --large          # and one gradient of 1e9 elements: 16 GB
     python benchmarks/collectors.py --page           # only rewrite the page and the plots from the results
@@ -41,8 +41,8 @@ from auditkit.probing.worker.syncs import count_syncs
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 ROOTS = SourceRoots(str(ROOT))
-TURNS = 7
-SLOW_TURNS = 3
+TURNS = 5
+SLOW_TURNS = 2
 """Of a collector whose first turn takes longer than SLOW_S."""
 SLOW_S = 0.25
 MINIMUM_S = 0.02
@@ -169,7 +169,7 @@ def hard_inputs(device: str) -> dict[str, Any]:
     for name, gradients in _hard_gradients(device):
         calls = {key: _bound(COLLECTORS[key], gradients) for key in (OURS, BASELINE)}
         load = os.getloadavg()[0]
-        seconds = interleaved(calls, device, 7)
+        seconds = interleaved(calls, device)
         rows[name] = timing(seconds[OURS], seconds[BASELINE]) | {"load": round(load, 2)}
     return rows
 
@@ -226,7 +226,7 @@ def _numbered(axis: str, cases: list[list[tuple[int, ...]]]) -> Iterator[tuple[i
 def _growth_point(number: int, shapes: list[tuple[int, ...]], device: str) -> dict[str, Any]:
     gradients = gradients_of(shapes, device)
     calls = {name: _bound(COLLECTORS[name], gradients) for name in GROWTH}
-    seconds = interleaved(calls, device, 5)
+    seconds = interleaved(calls, device, 3)
     return {
         "n": number,
         "ms": {name: statistics.median(seconds[name]) * 1e3 for name in GROWTH},

@@ -120,7 +120,7 @@ def train(device: str, steps: int, log_every: int) -> dict[str, object]:
         started = seconds_now(device)
         loss, stats = train_step(model, optimizer, inputs_BL, targets_BL, measure)
         seconds[measure].append(seconds_now(device) - started)
-        if stats and step % log_every == 0:
+        if stats and step % log_every < 2:  # of each two steps, one has statistics
             log.append(log_line(step, loss, stats))
             print(log[-1])
     # Within each pair of neighbouring steps; the first pairs warm up.

@@ -54,13 +54,13 @@ class Compiled:
         return min(REGISTERS // (per_thread * self.threads), THREADS // self.threads) * self.threads
 
 
-def compile_scan(dtype: torch.dtype, capability: int) -> Compiled:
-    """Compile the kernel that reads the gradients."""
+def compile_scan(dtype: torch.dtype, capability: int, **changes: Any) -> Compiled:
+    """Compile the kernel that reads the gradients, with `changes` to its options."""
     from auditkit.collectors import triton_kernels as kernels
 
     types = {"pointers_C": "*i64", "counts_C": "*i32", "cells_C": "*i32", "sums_SC": "*fp64", "C": "i32"}
     aligned = ("pointers_C", "cells_C", "sums_SC")
-    return _compile(kernels.measure_chunks, dtype, types, aligned, kernels.scan_options(dtype), capability)
+    return _compile(kernels.measure_chunks, dtype, types, aligned, kernels.scan_options(dtype) | changes, capability)
 
 
 def compile_reduce(dtype: torch.dtype, capability: int) -> Compiled:

@@ -17,6 +17,8 @@ from auditkit.collectors.triton_tables import ALIGNMENT_BYTES, CHUNK_ELEMENTS, T
 from tests.collectors.pretend_cuda import PretendCuda
 
 ROOT = Path(__file__).resolve().parents[2]
+# The two left out take as long as all others together, and add scales and sizes to what those cover.
+SELECTION = "triton and not homogeneous and not many_pieces"
 needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
 
 
@@ -31,7 +33,7 @@ def test_the_kernels_in_the_interpreter(tmp_path: Path) -> None:
     """Every promise of the passes, kept by the kernels; no test of the other file is skipped."""
     if triton_version() < (3, 7):
         pytest.skip("the interpreter of Triton below 3.7 cannot read numpy 2.4's arrays")
-    command = [sys.executable, "-m", "pytest", "-q", "-k", "triton", "-p", "no:cacheprovider", "--basetemp", tmp_path]
+    command = [sys.executable, "-m", "pytest", "-q", "-k", SELECTION, "-p", "no:cacheprovider", "--basetemp", tmp_path]
     # The interpreter computes in numpy, which warns where a GPU overflows in silence.
     command += ["-W", "ignore::RuntimeWarning", "tests/collectors/interpreted_kernels.py"]
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
@@ -52,6 +54,17 @@ def test_the_kernels_compile_without_a_gpu(dtype: torch.dtype, tmp_path: Path, m
     assert (compiled.spill_loads, compiled.spill_stores) == (0, 0)
     assert compiled.wide_loads >= 2
     assert compiled.narrow_unmasked_loads == 2  # a chunk's address and count
+
+
+@needs_triton
+def test_what_spills_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: blocks too large for the registers of their threads."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    from benchmarks.compile_kernels import compile_scan
+
+    spilling = compile_scan(torch.float64, capability=90, BLOCK=8192, num_warps=4)
+    assert spilling.spill_loads > 0
+    assert spilling.spill_stores > 0
 
 
 @given(

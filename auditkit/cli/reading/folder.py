@@ -34,7 +34,9 @@ def configured_agents() -> Mapping[str, str] | None:
 
 def _configured() -> str:
     config = _config()
-    return os.fspath(config.tickets or "") if config else ""
+    folder = os.fspath(config.tickets or "") if config else ""
+    # What lies below this folder is named from here, as a user would.
+    return os.path.relpath(folder) if folder.startswith(os.getcwd() + os.sep) else folder
 
 
 def _config() -> Config | None:

@@ -90,9 +90,9 @@ def value(path: Path) -> str:
 
 @contextlib.contextmanager
 def holder(spec: str) -> Iterator[tuple[subprocess.Popen[str], Path]]:
-    """Another process that holds a checkout open."""
+    """Another process that holds a checkout open, and hears a hang-up even where `nohup` started the tests."""
     process = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, spec],
+        ["env", "--default-signal=HUP", sys.executable, "-c", HOLDER, spec],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True,
     )  # fmt: skip
     try:

@@ -123,7 +123,7 @@ def test_next_takes_the_worst_that_nothing_blocks(folder: Path) -> None:
     assert result.stdout == (
         "B7-PT-02  P1  open  pytorch  a mask drops rows\n"
         "  because: P1, unanimous ENDORSE, created 2026-01-02, nothing unfinished blocks it\n"
-        "  of 3 that can be taken; 1 more are blocked\n"
+        "  of 3 that can be taken; 1 more is blocked\n"
     )
 
 

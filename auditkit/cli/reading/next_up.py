@@ -39,7 +39,8 @@ def next_tickets(
         for number in shown:
             print_tickets(index, [number])
             say(f"  because: {_reason(index, number)}")
-        say(f"  of {len(free)} that can be taken; {len(held)} more are blocked")
+        blocked = f"; {len(held)} more {'is' if len(held) == 1 else 'are'} blocked" if held else ""
+        say(f"  of {len(free)} that can be taken{blocked}")
     return complain_of_broken(index.broken, folder)
 
 

@@ -60,6 +60,10 @@ def garbage_collection_paused() -> Iterator[None]:
         yield
     finally:
         if was_enabled:
+            if gc.get_freeze_count() == 0:
+                # Straight into the oldest generation: the first collection would look at all of them, 0.7 s of 15.
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
 
 

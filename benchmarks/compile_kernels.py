@@ -84,12 +84,13 @@ def _compile(
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    constants = {name: value for name, value in options.items() if name != "num_warps"}
+    of_compiler = {name: options[name] for name in ("num_warps", "enable_fp_fusion")}
+    constants = {name: value for name, value in options.items() if name not in of_compiler}
     signature = types | dict.fromkeys(constants, "constexpr")
     attributes = {(kernel.arg_names.index(name),): [["tt.divisibility", 16]] for name in aligned}
     source = ASTSource(kernel, signature, constants, attributes)
     warps = options["num_warps"]
-    compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options={"num_warps": warps})
+    compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=of_compiler)
     return _inspect(kernel.__name__, dtype, 32 * warps, compiled.asm["cubin"], compiled.asm["ptx"])
 
 

@@ -42,12 +42,18 @@ def scan_options(dtype: torch.dtype) -> dict[str, Any]:
         "WIDE": shifts_for(dtype) != NARROW_SHIFTS,
         "BLOCK": BLOCK_BYTES // dtype.itemsize,
         "num_warps": SCAN_WARPS,
+        "enable_fp_fusion": True,  # said, because Triton 3.9 warns of a default that is about to change
     }
 
 
 def reduce_options(dtype: torch.dtype) -> dict[str, Any]:
     """Return the compile-time arguments of `reduce_tensors` for gradients of `dtype`."""
-    return {"SHIFTS": len(shifts_for(dtype)), "BLOCK": REDUCE_BLOCK, "num_warps": REDUCE_WARPS}
+    return {
+        "SHIFTS": len(shifts_for(dtype)),
+        "BLOCK": REDUCE_BLOCK,
+        "num_warps": REDUCE_WARPS,
+        "enable_fp_fusion": True,
+    }
 
 
 # Not specialized on what changes from model to model: one compilation a dtype.

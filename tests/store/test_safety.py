@@ -139,27 +139,51 @@ def test_a_disk_that_fails_is_reported_and_the_ticket_is_as_it_was(tmp_path: Pat
     assert sorted(os.listdir(tmp_path)) == [".auditkit", "B7-PT-01.md"]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
-def test_a_full_disk_is_reported_and_the_ticket_is_as_it_was(tmp_path: Path) -> None:
-    """A file system of 64 kB in a mount namespace of its own, filled to the last block."""
+NAIVE_COMMAND = """
+import sys
+from pathlib import Path
+path = Path(sys.argv[1], "B7-PT-01.md")
+text = path.read_text()
+path.write_text(text.replace("`open`", "`investigating`") + "x" * 20_000)
+"""
+LEFT_ALONE, CHANGED = 0, 99
+
+
+def on_a_full_disk(tmp_path: Path, *command: str) -> tuple[subprocess.CompletedProcess[str], int]:
+    """The command with a folder that has one ticket and no free block, and whether the ticket was left alone.
+
+    The folder is a file system of 64 kB in a mount namespace of its own.
+    """
     script = (
         'mount -t tmpfs -o size=64k none "$1" || exit 77; cp "$2" "$1/B7-PT-01.md"; mkdir "$1/.auditkit";'
-        ' : > "$1/.auditkit/lock"; dd if=/dev/zero of="$1/filler" bs=4k 2>/dev/null;'
-        ' "$3" -m auditkit ticket status B7-PT-01 investigating --tickets "$1"; code=$?;'
-        ' cmp "$1/B7-PT-01.md" "$2" || exit 99; ls -A "$1"; exit $code'
+        ' : > "$1/.auditkit/lock"; dd if=/dev/zero of="$1/filler" bs=4k 2>/dev/null; disk="$1"; original="$2";'
+        ' shift 2; "$@" "$disk"; echo "code $?"; ls -A "$disk"; cmp "$disk/B7-PT-01.md" "$original" || exit 99'
     )
     original = put(tmp_path, "original.md", ticket_text())
     (tmp_path / "disk").mkdir()
-    words = ["unshare", "-m", "sh", "-c", script, "sh", str(tmp_path / "disk"), str(original), sys.executable]
+    words = ["unshare", "-m", "sh", "-c", script, "sh", str(tmp_path / "disk"), str(original), *command]
     try:
         done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     except FileNotFoundError:
         pytest.skip("unshare is not installed")
     if done.returncode == 77 or "unshare" in done.stderr:
         pytest.skip("no mount namespace can be made here")
-    assert done.returncode == ExitCode.STORE_CONFLICT, done.stderr
+    return done, done.returncode
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
+def test_a_full_disk_is_reported_and_the_ticket_is_as_it_was(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "auditkit", "ticket", "status", "B7-PT-01", "investigating", "--tickets"]
+    done, ticket = on_a_full_disk(tmp_path, *command)
+    assert ticket == LEFT_ALONE
     assert "No space left on device" in done.stderr
-    assert done.stdout.split() == [".auditkit", "B7-PT-01.md", "filler"]
+    assert done.stdout.split() == ["code", str(int(ExitCode.STORE_CONFLICT)), ".auditkit", "B7-PT-01.md", "filler"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
+def test_the_same_check_finds_what_a_naive_writer_loses_on_a_full_disk(tmp_path: Path) -> None:
+    _, ticket = on_a_full_disk(tmp_path, sys.executable, "-c", NAIVE_COMMAND)
+    assert ticket == CHANGED
 
 
 def git(folder: Path, *words: str) -> int:

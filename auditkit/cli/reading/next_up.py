@@ -82,7 +82,7 @@ def _reason(index: Index, number: int) -> str:
 
     fields = (at.SEVERITY, at.AGREEMENT, at.VERDICT, at.ANSWER, at.CREATED)
     severity, agreement, verdict, answer, created = [index.column(field)[number] for field in fields]
-    agreement = {"none": "no review", "partial": "too few reviews"}.get(agreement, agreement)
+    agreement = {"none": "no review", "partial": "one review:" if verdict else "one review"}.get(agreement, agreement)
     parts = [
         severity or "no known severity",
         f"{agreement} {verdict}" if verdict else agreement,

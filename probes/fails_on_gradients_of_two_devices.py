@@ -53,10 +53,10 @@ def measure(ctx):
         references = {}
         for pair, name, first, second in _arrangements(ctx, role):
             if second not in references:
-                references[second] = _reference(ctx, role, make, second)
+                references[second] = ctx.reference_number(role, make, ctx.on_devices, _HOME, second)
             case = {"devices": " and ".join(pair), "arrangement": name}
             try:
-                value = _ask(ctx, role, make, first, second)
+                value = ctx.number_of_changed(role, make, ctx.on_devices, first, second)
             except ctx.TargetRaised as error:
                 case.update(error=str(error), deliberate=error.deliberate)
                 yield ctx.measurement("raises", True, "truth", **case)
@@ -73,7 +73,7 @@ def measure(ctx):
             yield ctx.measurement("relative_difference", difference, "ratio", **case)
             if difference > PROBE["policy"]["tolerance"] and not located:
                 located = True
-                given, home = (_laid_out(ctx, make(), devices) for devices in (first, _HOME))
+                given, home = (ctx.on_devices(make(), devices) for devices in (first, _HOME))
                 yield ctx.location(ctx.definition() if second else ctx.where_different(given, home))
 
 
@@ -86,23 +86,6 @@ def _arrangements(ctx, role):
         yield pair, "alternating, {} first".format(pair[1]), pair[::-1], None
         if ctx.plan.groups > 1:
             yield pair, "the first group on {}, the second on {}".format(*pair), pair[:1], pair[1:]
-
-
-def _reference(ctx, role, make, second):
-    """The number on one device, and whether a second call gives the same."""
-    home = None if second is None else _HOME
-    value, again = (_ask(ctx, role, make, _HOME, home) for _ in range(2))
-    return value, not ctx.relative_difference(value, again)
-
-
-def _ask(ctx, role, make, first, second):
-    """The role's number, None where there is none. Raises TargetRaised."""
-    second_group = None if second is None else _laid_out(ctx, ctx.benign(seed=1), second)
-    return ctx.number(role, _laid_out(ctx, make(), first), second_group)
-
-
-def _laid_out(ctx, grads, devices):
-    return ctx.on_devices(grads, [devices[index % len(devices)] for index in range(len(grads))])
 
 
 def _text(value):

@@ -57,10 +57,10 @@ def measure(ctx):
         references = {}
         for mix, name, first, second in _arrangements(ctx, role):
             if second not in references:
-                references[second] = _reference(ctx, role, make, second)
+                references[second] = ctx.reference_number(role, make, ctx.as_dtypes, _WIDE, second)
             case = {"dtype": "+".join(mix), "arrangement": name}
             try:
-                value = _ask(ctx, role, make, first, second)
+                value = ctx.number_of_changed(role, make, ctx.as_dtypes, first, second)
             except ctx.TargetRaised as error:
                 case.update(error=str(error), deliberate=error.deliberate, alone=_raise_alone(ctx, mix))
                 yield ctx.measurement("raises", True, "truth", **case)
@@ -77,7 +77,7 @@ def measure(ctx):
             yield ctx.measurement("relative_difference", difference, "ratio", **case)
             if _is_wrong(role, difference, PROBE["policy"]) and not located:
                 located = True
-                mixed, wide = (_converted(ctx, make(), dtypes) for dtypes in (first, _WIDE))
+                mixed, wide = (ctx.as_dtypes(make(), dtypes) for dtypes in (first, _WIDE))
                 yield ctx.location(ctx.definition() if second else ctx.where_different(mixed, wide))
 
 
@@ -93,29 +93,12 @@ def _arrangements(ctx, role):
             yield mix, "the first group {}, the second {}".format(*mix), mix[:1], mix[1:]
 
 
-def _reference(ctx, role, make, second):
-    """The number in float32, and whether a second call gives the same."""
-    wide = None if second is None else _WIDE
-    value, again = (_ask(ctx, role, make, _WIDE, wide) for _ in range(2))
-    return value, not ctx.relative_difference(value, again)
-
-
-def _ask(ctx, role, make, first, second):
-    """The role's number, None where there is none. Raises TargetRaised."""
-    second_group = None if second is None else _converted(ctx, ctx.benign(seed=1), second)
-    return ctx.number(role, _converted(ctx, make(), first), second_group)
-
-
-def _converted(ctx, grads, dtypes):
-    return ctx.as_dtypes(grads, [dtypes[index % len(dtypes)] for index in range(len(grads))])
-
-
 def _raise_alone(ctx, mix):
     """The dtypes of the mix that raise without any other."""
     found = []
     for dtype in mix:
         try:
-            ctx.answer(_converted(ctx, ctx.powers_of_two(), [dtype]))
+            ctx.answer(ctx.as_dtypes(ctx.powers_of_two(), [dtype]))
         except ctx.TargetRaised:
             found.append(dtype)
     return ", ".join(found)

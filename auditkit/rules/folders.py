@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from auditkit.model.ids import id_parts
 from auditkit.model.ticket import Ticket
 
-_BATCH = re.compile(r"batch\d+", re.IGNORECASE)
+BATCH_FOLDER = re.compile(r"batch(\d+)", re.IGNORECASE)
 
 
 def home_of(ticket: Ticket, folders: Mapping[str, Sequence[str]]) -> str | None:
@@ -18,7 +18,7 @@ def home_of(ticket: Ticket, folders: Mapping[str, Sequence[str]]) -> str | None:
     and for a ticket that lies in neither a batch folder nor one of these: such a project has its own order.
     """
     here = ticket.path.parent.name
-    if ticket.status is None or not (here in folders or _BATCH.fullmatch(here)):
+    if ticket.status is None or not (here in folders or BATCH_FOLDER.fullmatch(here)):
         return None
     homes = [name for name, statuses in folders.items() if ticket.status.value in statuses]
     if not homes and not ticket.status.is_finished:

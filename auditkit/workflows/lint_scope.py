@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from auditkit.errors import BadInputError, nearest_names
 from auditkit.model.ids import is_ticket_id
+from auditkit.rules.folders import BATCH_FOLDER
 from auditkit.store.repository import Repository
-
-_BATCH_FOLDER = re.compile(r"batch\d+", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -87,6 +85,6 @@ def _tickets_folder(path: Path, tickets: Path | None, folders: Collection[str]) 
         return tickets
     inner = path if path.is_dir() else path.parent
     name = inner.resolve().name
-    if name not in folders and _BATCH_FOLDER.fullmatch(name) is None:
+    if name not in folders and BATCH_FOLDER.fullmatch(name) is None:
         return inner
     return inner.parent if inner.name == name else inner.resolve().parent

@@ -17,6 +17,8 @@ from .refusals import NotApplicable, TargetRaised
 from .simulated_device import on_device
 from .structures import common_structure
 
+Make = Callable[[], List[Any]]
+Change = Callable[[Sequence[Any], Sequence[str]], List[Any]]
 _PLANTED = {"zero": {"zeros": 5}, "nan": {"nans": 5}, "inf": {"infs": 5}}
 _WRITING_VERBS = ("clip", "scale", "rescale", "unscale", "normalize", "zero")
 
@@ -98,6 +100,24 @@ class Calls(Cases):
         """The role's number, None where the answer or the role is missing. Raises TargetRaised."""
         answer = self.answer(grads, second)
         return None if role is None else answer.get(self.role(role).path)
+
+    def number_of_changed(
+        self, role: Optional[str], make: Make, change: Change, first: Sequence[str], second: Optional[Sequence[str]]
+    ) -> Any:
+        """The role's number for gradients in the dtypes, or on the devices, `first` by turns. Raises TargetRaised.
+
+        `change` is `as_dtypes` or `on_devices`; `second` is for the second group, None as the plan found it.
+        """
+        second_group = None if second is None else change(self.benign(seed=1), second)
+        return self.number(role, change(make(), first), second_group)
+
+    def reference_number(
+        self, role: Optional[str], make: Make, change: Change, plain: Sequence[str], second: Optional[Sequence[str]]
+    ) -> Tuple[Any, bool]:
+        """The number with all gradients in `plain`, and whether a second call gives the same."""
+        kinds = None if second is None else plain
+        value, again = (self.number_of_changed(role, make, change, plain, kinds) for _ in range(2))
+        return value, not relative_difference(value, again)
 
     def compared_roles(self) -> Iterator[Tuple[Optional[str], Callable[[], List[Any]]]]:
         """The roles whose numbers can be compared, each with a maker of gradients that show it.

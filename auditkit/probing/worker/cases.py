@@ -1,5 +1,6 @@
 """The gradients that probes ask with, on the device they ask on."""
 
+import itertools
 from typing import Any, List, Sequence, Tuple
 
 import torch
@@ -89,18 +90,19 @@ class Cases:
         return [("cpu", "cuda:0"), *([("cuda:0", "cuda:1")] if has_two else [])]
 
     def on_devices(self, grads: Sequence[Any], devices: Sequence[str]) -> List[Any]:
-        """The same values, each gradient on the device that stands at its position in `devices`."""
+        """The same values, the gradients on these devices by turns."""
         hosts = [to_host(grad).cpu() for grad in grads]
         if self.device != "simulated":
-            return [host.to(device) for host, device in zip(hosts, devices, strict=False)]
-        indices = [pretend_device(device) for device in devices]
-        placed = zip(hosts, indices, strict=True)
+            return [host.to(device) for host, device in zip(hosts, itertools.cycle(devices), strict=False)]
+        indices = itertools.cycle([pretend_device(device) for device in devices])
+        placed = zip(hosts, indices, strict=False)
         return [host if index is None else to_simulated(host, index) for host, index in placed]
 
     def as_dtypes(self, grads: Sequence[Any], dtypes: Sequence[str]) -> List[Any]:
-        """Each gradient in the dtype at its position."""
+        """The gradients in these dtypes by turns."""
+        turns = itertools.cycle(dtypes)
         with on_device(self.device):
-            return [grad.to(gradients.DTYPES[dtype]) for grad, dtype in zip(grads, dtypes, strict=False)]
+            return [grad.to(gradients.DTYPES[dtype]) for grad, dtype in zip(grads, turns, strict=False)]
 
     def known_norm(
         self, pattern: str, tensors: int, elements: int, dtype: str = "float32", magnitude: float = 1.0

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from auditkit.model.page import Cell, Page
 from auditkit.model.ticket import Status
+from auditkit.rules.folders import BATCH_FOLDER
 from auditkit.rules.lint.rule import LintSettings, Problem
-
-_BATCH_FOLDER = re.compile(r"batch(\d+)", re.IGNORECASE)
 
 
 def at_cell(cell: Cell, message: str) -> Problem:
@@ -47,7 +45,7 @@ def visible_lines(page: Page, title: str) -> Iterator[tuple[int, str]]:
 
 def batch_of_folder(page: Page) -> int | None:
     """The N of the `batchN` folder that the page lies in, None outside any."""
-    matches = (_BATCH_FOLDER.fullmatch(part) for part in reversed(page.ticket.path.parent.parts))
+    matches = (BATCH_FOLDER.fullmatch(part) for part in reversed(page.ticket.path.parent.parts))
     match = next((match for match in matches if match), None)
     return int(match[1]) if match else None
 

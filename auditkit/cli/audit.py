@@ -67,16 +67,14 @@ def audit(
     from auditkit.cli.report import run_and_finish
     from auditkit.model.run import BUNDLED
     from auditkit.workflows.audit import AuditRequest, specimen_dir
-    from auditkit.workflows.configuration import read_configuration
+    from auditkit.workflows.configuration import checkout_of, read_configuration
 
     named = checkout or checkout_option
     demo = named is None and config is None
     configuration = read_configuration(config, specimen_dir() if demo else named)
     arms, lowest = parse_choices(python, device, fail_on, batch, agent, configuration.agents)
-    beside = configuration.path.parent if configuration.path else Path()
-    where = named or configuration.checkout or str(specimen_dir() if demo else beside)
     request = AuditRequest(
-        checkout=where,
+        checkout=checkout_of(named, configuration),
         config=configuration,
         targets=make_targets(target, configuration, contract, takes, finish, setup, argument, returns),
         probes=tuple(probe or ()),

@@ -123,14 +123,12 @@ def run_probes(
     """
     from auditkit.cli.report import run_and_finish
     from auditkit.workflows.audit import AuditRequest
-    from auditkit.workflows.configuration import read_configuration
+    from auditkit.workflows.configuration import checkout_of, read_configuration
 
     configuration = read_configuration(config, checkout or ".")
     arms, lowest = parse_choices(python, device, fail_on, batch, agent, configuration.agents)
-    beside = str(configuration.path.parent) if configuration.path else "."
-    where = checkout or configuration.checkout or beside
     request = AuditRequest(
-        checkout=where,
+        checkout=checkout_of(checkout, configuration),
         config=configuration,
         targets=make_targets(target, configuration, contract, takes, finish, setup, argument, returns),
         probes=tuple(probes),

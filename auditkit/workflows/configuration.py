@@ -25,6 +25,12 @@ def read_configuration(explicit: Path | None, checkout: str | Path | None) -> Co
     return read_config(path, [*catalog], thresholds)
 
 
+def checkout_of(named: str | None, configuration: Config) -> str:
+    """The named checkout, else the configuration's, else the folder of its file, else this one."""
+    beside = str(configuration.path.parent) if configuration.path else "."
+    return named or configuration.checkout or beside
+
+
 def find_probes(config: Path | None, names: Sequence[str] = ()) -> list[ProbeInfo]:
     """The named probes, of ours and of the configuration's folders; all of them where none is named.
 

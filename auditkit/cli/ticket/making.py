@@ -85,13 +85,12 @@ def new(
     repository = new_ticket.repository_of(tickets)
     if probe is not None:
         from auditkit.workflows.audit import AuditRequest
-        from auditkit.workflows.configuration import read_configuration
+        from auditkit.workflows.configuration import checkout_of, read_configuration
 
         configuration = read_configuration(config, checkout or ".")
         arms, _ = parse_choices(python, device, "P4", batch, agent, configuration.agents)
-        beside = str(configuration.path.parent) if configuration.path else "."
         request = AuditRequest(
-            checkout=checkout or configuration.checkout or beside,
+            checkout=checkout_of(checkout, configuration),
             config=configuration,
             targets=make_targets(target, configuration, contract, takes, finish, setup, argument, returns),
             probes=(probe,),

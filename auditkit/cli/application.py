@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from auditkit.cli import audit, doctor, init, probe, ticket
+from auditkit.cli import audit, doctor, init, probe, reports, ticket
 from auditkit.cli.common import wants_colour
 
 app = typer.Typer(
@@ -42,4 +42,5 @@ app.command("audit", epilog=audit.EXAMPLE)(audit.audit)
 app.command("init", epilog=init.EXAMPLE)(init.init)
 app.add_typer(probe.app)
 app.add_typer(ticket.app)
+app.add_typer(reports.app)
 app.command("doctor", epilog=doctor.EXAMPLE)(doctor.doctor)

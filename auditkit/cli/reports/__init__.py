@@ -1,0 +1,5 @@
+"""`auditkit report`: what was found, as a document for people. Each command is in the file of its name."""
+
+from auditkit.cli.reports.app import app
+
+__all__ = ["app"]

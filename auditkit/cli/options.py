@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -128,7 +127,7 @@ def make_targets(
     from auditkit.cli.common import choose
     from auditkit.errors import BadInputError, nearest_names
     from auditkit.model.enums import Contract, Takes
-    from auditkit.model.target import Target
+    from auditkit.model.target import Target, plain_value
 
     details = [contract, takes, finish, setup, arguments, returns]
     if not names:
@@ -156,7 +155,7 @@ def make_targets(
                     takes=choose(Takes, takes, [t.value for t in Takes], "way to be fed") if takes else None,
                     finish=finish,
                     setup=setup,
-                    arguments=_pairs(arguments, "--argument", _plain_value),
+                    arguments=_pairs(arguments, "--argument", plain_value),
                     returns=_pairs(returns, "--returns", str),
                 )
             )
@@ -173,17 +172,6 @@ def _pairs(texts: list[str] | None, option: str, read: Any) -> dict[str, Any]:
             raise BadInputError(f"{option} {text}: not of the form name=value", f"for example: {option} name=value")
         found[name] = read(value)
     return found
-
-
-def _plain_value(text: str) -> Any:
-    """JSON where it is JSON, Python's True, False and None, and text otherwise."""
-    named = {"True": True, "False": False, "None": None}
-    if text in named:
-        return named[text]
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def typed_command() -> str:

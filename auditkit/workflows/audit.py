@@ -14,10 +14,11 @@ from auditkit.model.run import ProbeResult, Run
 from auditkit.model.target import Target
 from auditkit.probing.catalog import load_catalog, read_probe, select
 from auditkit.probing.causes import with_causes
-from auditkit.probing.checkout import OpenCheckout, choose_interpreter, import_roots, open_checkout, parse_checkout
+from auditkit.probing.checkout import OpenCheckout, open_checkout, parse_checkout
 from auditkit.probing.results import DEFAULT_TIME_LIMIT_S, Setting
 from auditkit.store.config import Config, find_config
 from auditkit.store.repository import Repository
+from auditkit.workflows.asking import Manner, make_setting
 from auditkit.workflows.filing import Paperwork, file_run
 from auditkit.workflows.matrix import ArmRequest, combine
 from auditkit.workflows.measuring import Progress, Questions, measure, run_id
@@ -189,19 +190,11 @@ def _settings(
     request: AuditRequest, arms: Sequence[ArmRequest], opened: OpenCheckout, probes: Sequence[ProbeInfo]
 ) -> list[Setting]:
     """One for each arm. Raises BadInputError for an interpreter that is not there."""
-    policy = {probe.id: {k: v for k, v in request.config.policy.items() if k in probe.policy} for probe in probes}
-    settings = {}
-    for arm in arms:
-        interpreter, _ = choose_interpreter(opened.source, arm.python or request.config.python)
-        settings[interpreter, arm.device] = Setting(
-            checkout=opened.path,
-            interpreter=str(interpreter),
-            import_roots=import_roots(opened.path, request.config.import_roots),
-            device=arm.device,
-            time_limit_s=request.time_limit_s,
-            policy=policy,
-        )
-    return list(settings.values())
+    made = [
+        make_setting(Manner(request.config, arm.python, arm.device, request.time_limit_s), opened, probes)
+        for arm in arms
+    ]
+    return list({(setting.interpreter, setting.device): setting for setting in made}.values())
 
 
 def _targets(

@@ -128,6 +128,12 @@ class Module:
     import_nodes: list[ast.Import | ast.ImportFrom] = field(default_factory=list)
     """Its import statements at any depth, in the order of the file."""
 
+    def defined(self) -> Iterator[Function]:
+        """Its functions, then its methods, each in the order of the file."""
+        yield from self.functions.values()
+        for owner in self.classes.values():
+            yield from owner.methods.values()
+
 
 def source_files(root: Path) -> Iterator[Path]:
     """The checkout's own Python files: no tests, no hidden, vendored or generated folders.
@@ -282,9 +288,7 @@ class Checkout:
     def functions(self) -> Iterator[Function]:
         """Every function and method, in the order of files and lines."""
         for module in self.modules.values():
-            yield from module.functions.values()
-            for owner in module.classes.values():
-                yield from owner.methods.values()
+            yield from module.defined()
 
     def resolve(self, module: Module, name: str, depth: int = 4) -> Function | Class | None:
         """What a dotted name means in a module, through at most `depth` imports; None if not of ours."""

@@ -1,0 +1,172 @@
+"""Find a function again at another revision: under its name, in another module, or by what its body says."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from auditkit.probing.discovery.source_index import (
+    MAX_FILE_BYTES,
+    Function,
+    Module,
+    module_name,
+    parse_module,
+    source_files,
+)
+
+LEAST_SIMILARITY = 0.6
+"""Of the tokens of two bodies: below it a function of another name is not taken for the same one."""
+LEAST_MOVED = 0.4
+"""The same for one of the same qualified name in another module: the name speaks for it, too."""
+_FEWEST_TOKENS = 12
+"""A body of fewer tokens (a getter, a stub) looks like a hundred others."""
+
+
+class AnchorState(StrEnum):
+    """How a function was found again: `changed` is the same name with another body."""
+
+    SAME = "same"
+    CHANGED = "changed"
+    MOVED = "moved"
+    RENAMED = "renamed"
+    LOST = "lost"
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """A function as it stood: `call` is `module:qualified.name`, `digest` twelve hex digits of its body.
+
+    Comments, blank lines, the docstring and the signature's annotations do not change the digest; `tokens` are
+    what bodies are compared by.
+    """
+
+    call: str
+    file: str
+    digest: str
+    tokens: tuple[str, ...]
+
+    @property
+    def qualified_name(self) -> str:
+        return self.call.partition(":")[2]
+
+
+@dataclass(frozen=True)
+class FoundAgain:
+    """Where an anchor is now; `similarity` of the bodies, 0 to 1. `anchor` is None for a lost one."""
+
+    state: AnchorState
+    anchor: Anchor | None
+    similarity: float
+
+    @property
+    def call(self) -> str:
+        return self.anchor.call if self.anchor else ""
+
+    def describe(self) -> str:
+        """`renamed to package.module:name (body 87 % the same)`."""
+        if self.state in (AnchorState.SAME, AnchorState.LOST) or self.anchor is None:
+            return self.state.value
+        to = f" to {self.call}" if self.state is not AnchorState.CHANGED else ""
+        return f"{self.state.value}{to} (body {self.similarity:.0%} the same)"
+
+
+class AnchoredSource:
+    """The functions of a checkout's own files, parsed when somebody asks for them.
+
+    `roots` are the import roots, as `probing.checkout.import_roots` gives them.
+    """
+
+    def __init__(self, path: Path, roots: Sequence[Path]) -> None:
+        self.path = path
+        self._files = {file: name for file in source_files(path) if (name := module_name(file, roots)) is not None}
+        self._modules: dict[Path, Module | None] = {}
+
+    def anchor(self, call: str) -> Anchor | None:
+        """The function that `call` names, None where the checkout does not define it in that module."""
+        module, _, qualified = call.partition(":")
+        for file, name in self._files.items():
+            if name == module and (parsed := self._parse(file)) is not None:
+                return next((_anchor(one) for one in parsed.defined() if one.qualified_name == qualified), None)
+        return None
+
+    def find_again(self, old: Anchor) -> FoundAgain:
+        """Where `old` is in this checkout: by its name, then the same name elsewhere, then the most similar body."""
+        here = self.anchor(old.call)
+        if here is not None:
+            state = AnchorState.SAME if here.digest == old.digest else AnchorState.CHANGED
+            return FoundAgain(state, here, similarity(old, here))
+        word = old.qualified_name.rpartition(".")[2]
+        named = [one for one in self._anchors(rf"\bdef\s+{re.escape(word)}\b") if one.call.endswith(_tail(old))]
+        best = _most_similar(old, named, LEAST_MOVED)
+        if best is not None:
+            return FoundAgain(AnchorState.MOVED, best, similarity(old, best))
+        best = _most_similar(old, self._anchors(r"\bdef\b"), LEAST_SIMILARITY) if _is_telling(old) else None
+        if best is not None:
+            return FoundAgain(AnchorState.RENAMED, best, similarity(old, best))
+        return FoundAgain(AnchorState.LOST, None, 0.0)
+
+    def _anchors(self, pattern: str) -> Iterator[Anchor]:
+        wanted = re.compile(pattern.encode())
+        for file in self._files:
+            if wanted.search(_bytes_of(file)) and (parsed := self._parse(file)) is not None:
+                yield from map(_anchor, parsed.defined())
+
+    def _parse(self, file: Path) -> Module | None:
+        if file not in self._modules:
+            parsed = parse_module(file, _bytes_of(file), self.path, self._files[file])
+            self._modules[file] = parsed if isinstance(parsed, Module) else None
+        return self._modules[file]
+
+
+def similarity(one: Anchor, other: Anchor) -> float:
+    """How much of two bodies is the same, 0 to 1, token by token."""
+    return difflib.SequenceMatcher(None, one.tokens, other.tokens, autojunk=False).ratio()
+
+
+def _most_similar(old: Anchor, candidates: Iterator[Anchor] | Sequence[Anchor], least: float) -> Anchor | None:
+    best, best_score = None, least
+    for one in candidates:
+        matcher = difflib.SequenceMatcher(None, old.tokens, one.tokens, autojunk=False)
+        # The first two are upper bounds that cost little; most functions of a checkout end there.
+        if matcher.real_quick_ratio() < best_score or matcher.quick_ratio() < best_score:
+            continue
+        score = matcher.ratio()
+        if score > best_score or (best is None and score == best_score):
+            best, best_score = one, score
+    return best
+
+
+def _is_telling(anchor: Anchor) -> bool:
+    return len(anchor.tokens) >= _FEWEST_TOKENS
+
+
+def _tail(anchor: Anchor) -> str:
+    return f":{anchor.qualified_name}"
+
+
+def _anchor(function: Function) -> Anchor:
+    text = _normalised(function)
+    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
+    tokens = tuple(re.findall(r"\w+|[^\w\s]", text))
+    return Anchor(function.call, function.module.file, digest, tokens)
+
+
+def _normalised(function: Function) -> str:
+    """Parameters and body in one spelling: no comments, no docstring, no annotations of the signature."""
+    node = function.node
+    body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
+    arguments = [argument.arg for argument in ast.walk(node.args) if isinstance(argument, ast.arg)]
+    return "\n".join([",".join(arguments), *map(ast.unparse, body)])
+
+
+def _bytes_of(file: Path) -> bytes:
+    try:
+        return file.read_bytes() if file.stat().st_size <= MAX_FILE_BYTES else b""
+    except OSError:
+        return b""

@@ -1,0 +1,121 @@
+"""What a ticket asks: its probes with their targets, from its evidence, its boxes, or the place that it names."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from auditkit.errors import BadInputError
+from auditkit.model.probe import ProbeInfo
+from auditkit.model.run import fingerprint
+from auditkit.model.target import Target
+from auditkit.model.text import inert_line
+from auditkit.model.ticket import Ticket
+from auditkit.probing.discovery.source_index import Module, module_name, parse_module
+from auditkit.store.config import Config
+
+_CODE = re.compile(r"(`+)(.+?)\1", re.DOTALL)
+_NAME = re.compile(r"[A-Za-z_][\w.]*")
+_ORDINAL = re.compile(r"#\d+$")
+
+
+@dataclass(frozen=True)
+class Question:
+    """One probe about one target, and the fingerprint that its finding has or would have.
+
+    For a probe that reads source, `target` is only a name: it is never called.
+    """
+
+    probe: ProbeInfo
+    target: Target
+    fingerprint: str
+
+
+def bound_questions(ticket: Ticket, config: Config, catalog: Mapping[str, ProbeInfo]) -> tuple[Question, ...]:
+    """The questions of the ticket's evidence blocks, in their order; without blocks of its bound boxes' commands.
+
+    How a target is fed is what the configuration says of it, else what the ticket's own commands say. Raises
+    BadInputError for a probe that is not in `catalog`.
+    """
+    asked = _commands(ticket)
+    found = []
+    for block in ticket.evidence:
+        probe_id, _, call = block.fingerprint.split("/", 2) if block.fingerprint.count("/") > 1 else ("", "", "")
+        call = _ORDINAL.sub("", call)
+        if not probe_id:
+            continue
+        found.append(Question(_probe(probe_id, catalog), _fed(call, config, asked), block.fingerprint))
+    if found:
+        return tuple(found)
+    boxes = [item.probe for item in ticket.verification if item.probe]
+    return tuple(
+        Question(_probe(probe_id, catalog), target, fingerprint(probe_id, target.call))
+        for probe_id in dict.fromkeys(boxes)
+        for target in asked.values()
+    )
+
+
+def located_target(ticket: Ticket, checkout: Path, roots: Sequence[Path], config: Config) -> Target:
+    """The function that the ticket's Location names, as a target of `checkout`; its feeding is tried out.
+
+    Paths of another machine (`/home/somebody/repository/src/...`) are matched by their longest tail that
+    exists. Raises BadInputError where the Location names no such function.
+    """
+    cells = [text for _, text in _CODE.findall(ticket.function)] or [ticket.function]
+    names = [found[0].rstrip(".") for text in cells if (found := _NAME.search(text))]
+    for written in ticket.files:
+        file = _in_checkout(written, checkout)
+        if file is None or (module := _module(file, checkout, roots)) is None:
+            continue
+        for name in names:
+            for function in module.defined():
+                if f".{function.qualified_name}".endswith(f".{name}"):
+                    return _fed(function.call, config, {})
+    where = ", ".join(map(inert_line, ticket.files)) or "no file"
+    raise BadInputError(
+        f"{ticket.id}: its Location ({where}; {inert_line(ticket.function) or 'no function'}) names no function "
+        f"of this checkout",
+        "--target package.module:function",
+    )
+
+
+def _fed(call: str, config: Config, asked: Mapping[str, Target]) -> Target:
+    configured = next((target for target in config.targets if target.call == call), None)
+    return configured or asked.get(call) or Target(call)
+
+
+def _commands(ticket: Ticket) -> dict[str, Target]:
+    """The targets of the commands that the ticket's boxes hold as code, by what they call."""
+    found: dict[str, Target] = {}
+    for item in ticket.verification:
+        for _, text in _CODE.findall(item.text):
+            with contextlib.suppress(ValueError):  # not shell words, or words that auditkit did not write
+                target = Target.from_command_words(shlex.split(text))
+                if target is not None and text.lstrip().startswith("auditkit "):
+                    found.setdefault(target.call, target)
+    return found
+
+
+def _probe(probe_id: str, catalog: Mapping[str, ProbeInfo]) -> ProbeInfo:
+    if probe_id not in catalog:
+        raise BadInputError(
+            f"the ticket is bound to the probe {inert_line(probe_id)}, which is not here",
+            "auditkit probe list shows all; --config names an auditkit.yaml with more",
+        )
+    return catalog[probe_id]
+
+
+def _in_checkout(written: str, checkout: Path) -> Path | None:
+    parts = [part for part in written.strip("`* ").split("/") if part not in ("", ".", "..")]
+    tails = (checkout.joinpath(*parts[start:]) for start in range(len(parts)))
+    return next((path for path in tails if path.suffix == ".py" and path.is_file()), None)
+
+
+def _module(file: Path, checkout: Path, roots: Sequence[Path]) -> Module | None:
+    name = module_name(file, roots)
+    parsed = parse_module(file, file.read_bytes(), checkout, name) if name else None
+    return parsed if isinstance(parsed, Module) else None

@@ -49,7 +49,7 @@ HOUSE = {
     "store": Room(words("store model rules errors"), words("yaml")),
     "probing": Room(words("probing model errors assets")),
     "worker": Room(words(""), words("torch"), words("torch triton")),
-    "collectors": Room(words("collectors"), words("torch numpy"), words("triton"), optional=words("triton")),
+    "collectors": Room(words("collectors"), words("torch numpy"), words("triton scipy"), optional=words("triton")),
     "rendering": Room(words("rendering model rules errors assets"), in_functions=_PICTURES),
     "exporters": Room(words("exporters model rules errors assets"), in_functions=_PICTURES),
     "workflows": Room(

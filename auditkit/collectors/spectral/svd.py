@@ -1,0 +1,126 @@
+"""Aligned singular value decompositions of replica gradients, a bounded number of replicas at a time."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from .alignment import Assignment, align, available_assignment
+from .chunking import choose_chunk, free_memory_bytes, replica_bytes, replica_chunks
+from .replicas import checked_replicas
+
+
+@dataclass(frozen=True, slots=True)
+class AlignedSvds:
+    """Singular vectors and values of R replicas: column j is the same direction in every one of them.
+
+    `assignment` says how the order was found; the first `reference_count` replicas made the reference, whose
+    mean gradient's descending singular values order the columns.
+    """
+
+    U_RND: Tensor
+    svals_RD: Tensor
+    V_RMD: Tensor
+    assignment: Assignment
+    reference_count: int
+
+
+@torch.no_grad()
+def aligned_svds(
+    grads_RNM: Tensor | Sequence[Tensor],
+    *,
+    reference: Literal["half", "first"] | Tensor = "half",
+    chunk: int | None = None,
+    device: torch.device | str | None = None,
+    results_on_cpu: bool = False,
+) -> AlignedSvds:
+    """Return the SVDs of the replicas' gradients, aligned with a reference: grads = U diag(svals) V^T for each.
+
+    `grads_RNM` is one tensor or R matrices of one shape, dtype and device; float16 and bfloat16 are worked on
+    in float32. `reference` is the mean gradient of the first half of the replicas, the first replica, or an
+    N x M tensor of your own, which must not depend on the replicas if echoes are to be estimated.
+    `chunk` replicas are worked on at once: by default as many as a quarter of the free memory holds, at most 8.
+    `device` is by default that of the gradients, or CUDA where there is one. The results lie on the gradients'
+    device, or on the CPU when asked: each chunk then leaves the device before the next one is worked on.
+
+    A ValueError names a replica that is no finite matrix like the others, and says so when there is only one.
+    """
+    replicas = checked_replicas(grads_RNM)
+    compute = _compute_device(replicas[0], device)
+    dtype = torch.promote_types(replicas[0].dtype, torch.float32)
+    rows_N, columns_M = replicas[0].shape
+    results = _empty_results(len(replicas), rows_N, columns_M, dtype, replicas[0].device, results_on_cpu)
+    if chunk is None:
+        per_replica = replica_bytes(rows_N, columns_M, dtype)
+        results_bytes = sum(result.nbytes for result in results if result.device == compute)
+        chunk = choose_chunk(len(replicas), per_replica, free_memory_bytes(compute) - results_bytes)
+    elif chunk < 1:
+        raise ValueError(f"chunk is {chunk}: expected at least 1 replica")
+    reference_NM, reference_count = _reference_gradient(replicas, reference, chunk, compute, dtype)
+    how = available_assignment()
+    _fill(results, replicas, reference_NM, chunk, how)
+    return AlignedSvds(*results, assignment=how, reference_count=reference_count)
+
+
+def _compute_device(first: Tensor, device: torch.device | str | None) -> torch.device:
+    if device is not None:
+        return torch.device(device)
+    if first.device.type == "cpu" and torch.cuda.is_available():
+        return torch.device("cuda", torch.cuda.current_device())
+    return first.device
+
+
+def _empty_results(
+    replica_count: int, rows_N: int, columns_M: int, dtype: torch.dtype, grads_device: torch.device, on_cpu: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    rank_D = min(rows_N, columns_M)
+    device = torch.device("cpu") if on_cpu else grads_device
+    return (
+        torch.empty((replica_count, rows_N, rank_D), dtype=dtype, device=device),
+        torch.empty((replica_count, rank_D), dtype=dtype, device=device),
+        torch.empty((replica_count, columns_M, rank_D), dtype=dtype, device=device),
+    )
+
+
+def _reference_gradient(
+    replicas: Sequence[Tensor],
+    reference: Literal["half", "first"] | Tensor,
+    chunk: int,
+    device: torch.device,
+    dtype: torch.dtype,
+) -> tuple[Tensor, int]:
+    """Return the matrix to align with, on `device`, and how many of the first replicas it is made of."""
+    if isinstance(reference, Tensor):
+        checked_replicas([reference, reference])
+        if reference.shape != replicas[0].shape:
+            raise ValueError(f"reference has shape {tuple(reference.shape)}, replica 0 has {tuple(replicas[0].shape)}")
+        return reference.detach().to(device, dtype), 0
+    if reference not in ("half", "first"):
+        raise ValueError(f"reference is {reference!r}: expected 'half', 'first' or a tensor")
+    count = len(replicas) // 2 if reference == "half" else 1
+    mean_NM = torch.zeros(replicas[0].shape, dtype=dtype, device=device)
+    for chunk_CNM in replica_chunks(replicas[:count], chunk, device, dtype):
+        for replica in chunk_CNM:
+            # Divided before they are added: the sum of large gradients could overflow, their mean cannot.
+            mean_NM.add_(replica, alpha=1 / count)
+    return mean_NM, count
+
+
+def _fill(
+    results: tuple[Tensor, Tensor, Tensor],
+    replicas: Sequence[Tensor],
+    reference_NM: Tensor,
+    chunk: int,
+    how: Assignment,
+) -> None:
+    reference_U_ND, _, reference_Vh_DM = torch.linalg.svd(reference_NM, full_matrices=False)
+    index = 0
+    for chunk_CNM in replica_chunks(replicas, chunk, reference_NM.device, reference_NM.dtype):
+        U_CND, svals_CD, Vh_CDM = torch.linalg.svd(chunk_CNM, full_matrices=False)
+        for U_ND, svals_D, V_MD in zip(U_CND, svals_CD, Vh_CDM.mT, strict=True):
+            aligned = align(U_ND, svals_D, V_MD, reference_U_ND, reference_Vh_DM.mT, how)
+            for result, part in zip(results, aligned, strict=True):
+                result[index].copy_(part)
+            index += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from auditkit.model.measurement import Location
 
@@ -14,6 +15,9 @@ class Statement:
     file: str
     first: int
     last: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {"file": self.file, "first": self.first, "last": self.last}
 
 
 @dataclass(frozen=True)

@@ -63,3 +63,6 @@ class CodeExcerpt:
     @property
     def last_line(self) -> int:
         return self.first_line + len(self.lines) - 1
+
+    def to_json(self) -> dict[str, Any]:
+        return {"file": self.file, "first_line": self.first_line, "lines": list(self.lines)}

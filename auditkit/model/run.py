@@ -174,6 +174,10 @@ class ProbeResult:
         }
         if self.siblings is not None:
             document["siblings"] = [place.location.to_json() for place in self.siblings.places]
+        if self.excerpt is not None:
+            document["excerpt"] = self.excerpt.to_json()
+        if self.statement is not None:
+            document["statement"] = self.statement.to_json()
         if not self.arms:
             return document
         return {**document, "arm": self.arm, "arms": [arm.to_json() for arm in self.arms]}

@@ -1,0 +1,154 @@
+"""What reading the source says of one module under audit: what it holds, who imports it, how its calls flow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class ImporterKind(StrEnum):
+    """What kind of file imports the module."""
+
+    PACKAGE = "package"
+    CODE = "code"
+    SIDE = "side"
+    TEST = "test"
+
+
+class Way(StrEnum):
+    """What a file does with a name that it imported."""
+
+    CALLED = "called"
+    ANNOTATION = "annotation"
+    NAMED = "named"
+
+
+@dataclass(frozen=True)
+class Mention:
+    """One place of an importing file that uses a name of the module, inside `function` ("" for none)."""
+
+    way: Way
+    function: str
+    line: int
+
+
+@dataclass(frozen=True)
+class NameUse:
+    """One imported name of the module, "" for the module itself, with every place that uses it."""
+
+    name: str
+    mentions: tuple[Mention, ...]
+
+
+@dataclass(frozen=True)
+class Importer:
+    """A file that imports the module, and what it does with each name.
+
+    `tests` is how many test functions use one; `is_property_based` says that it imports hypothesis.
+    """
+
+    file: str
+    kind: ImporterKind
+    uses: tuple[NameUse, ...]
+    tests: int = 0
+    is_property_based: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        uses = [
+            {
+                "name": use.name,
+                "mentions": [
+                    {"way": one.way.value, "function": one.function, "line": one.line} for one in use.mentions
+                ],
+            }
+            for use in self.uses
+        ]
+        return {
+            "file": self.file,
+            "kind": self.kind.value,
+            "tests": self.tests,
+            "is_property_based": self.is_property_based,
+            "uses": uses,
+        }
+
+
+@dataclass(frozen=True)
+class FlowStep:
+    """One step of a flow: a call into the module, a wait for the device, or a collection written out by hand."""
+
+    text: str
+    line: int
+    kind: str = "call"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, "text": self.text, "line": self.line}
+
+
+@dataclass(frozen=True)
+class Flow:
+    """What one function of the checkout calls of the module, in the order of lines; `callers` call it in turn."""
+
+    file: str
+    function: str
+    callers: tuple[str, ...]
+    steps: tuple[FlowStep, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        steps = [step.to_json() for step in self.steps]
+        return {"file": self.file, "function": self.function, "callers": list(self.callers), "steps": steps}
+
+
+@dataclass(frozen=True)
+class Share:
+    """How many of `whole` have a property, and the names of those that lack it."""
+
+    whole: int
+    lacking: tuple[str, ...]
+
+    @property
+    def have(self) -> int:
+        return self.whole - len(self.lacking)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"have": self.have, "whole": self.whole, "lacking": list(self.lacking)}
+
+
+@dataclass(frozen=True)
+class ModulePage:
+    """A module as its source shows it. `purpose` is the first paragraph of its docstring, "" without one.
+
+    `annotated` are functions whose parameters and answer all have types, `documented` the public functions
+    and classes with a docstring; `compiles` are the lines that name torch.compile.
+    """
+
+    file: str
+    name: str
+    purpose: str
+    lines: int
+    functions: int
+    classes: int
+    annotated: Share
+    documented: Share
+    compiles: tuple[int, ...]
+    importers: tuple[Importer, ...]
+    flows: tuple[Flow, ...]
+
+    def importers_of(self, *kinds: ImporterKind) -> tuple[Importer, ...]:
+        return tuple(importer for importer in self.importers if importer.kind in kinds)
+
+    def to_json(self) -> Mapping[str, Any]:
+        return {
+            "file": self.file,
+            "name": self.name,
+            "purpose": self.purpose,
+            "lines": self.lines,
+            "functions": self.functions,
+            "classes": self.classes,
+            "annotated": self.annotated.to_json(),
+            "documented": self.documented.to_json(),
+            "compiles": list(self.compiles),
+            "importers": [importer.to_json() for importer in self.importers],
+            "flows": [flow.to_json() for flow in self.flows],
+        }

@@ -1,0 +1,81 @@
+"""A run read again from its own document: nothing is lost, and what is no run says so."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from auditkit.model.cause import Sibling, Siblings, Statement
+from auditkit.model.enums import Contract, Outcome, Reason, Takes
+from auditkit.model.measurement import Location, Measurement
+from auditkit.model.run import Arm, ArmOutcome, ProbeResult, Run, TargetReading
+from auditkit.model.saved_run import read_run
+from auditkit.model.target import Target
+from tests.filing_helpers import make_finding
+
+FINDING = make_finding(
+    statement=Statement("src/train/norms.py", 10, 12),
+    siblings=Siblings(pattern="x.norm()", places=(Sibling(Location("src/train/loop.py", 4, "step")),)),
+    measurements=(Measurement("norm", float("-inf"), "value", {"tensors": 4}), Measurement("note", "inf", "text")),
+    notes=("seen twice",),
+    ticket="B7-PT-01",
+    ticket_action="created",
+)
+ERROR = ProbeResult(
+    "mutates_gradients", 1, "train.norms:total_norm", Outcome.ERROR, "no torch", "mutates_gradients/1/x",
+    reason=Reason.NO_TORCH, loaded=False,
+)  # fmt: skip
+TARGET = Target("train.norms:total_norm", "total-norm", Contract.GRAD_NORM, Takes.MODULE, arguments={"n": 1})
+RUN = Run(
+    "run-1",
+    FINDING.environment,
+    (FINDING.result, ERROR),
+    (TargetReading(TARGET, {"norm": ""}, "float", found=True),),
+    ("a note",),
+)
+
+
+def through_json(run: Run) -> Any:
+    return json.loads(json.dumps(run.to_json(), allow_nan=False))
+
+
+def test_a_run_says_the_same_again() -> None:
+    document = through_json(RUN)
+    again = read_run(document)
+    assert again.to_json() == RUN.to_json()
+    assert again.results[0].excerpt == FINDING.result.excerpt
+    assert again.results[0].statement == FINDING.result.statement
+    assert again.results[0].measurements == FINDING.result.measurements
+    assert [result.loaded for result in again.results] == [True, False]
+    assert again.targets == RUN.targets
+
+
+def test_a_matrix_says_the_same_again() -> None:
+    arms = tuple(
+        ArmOutcome(label, FINDING.environment, Outcome.REPRODUCED, FINDING.result.severity, "told", "3n+1", "cpu")
+        for label in ("torch 2.9 on cpu", "torch 2.15 on cpu")
+    )
+    result = replace(FINDING.result, arm=arms[0].arm, arms=arms)
+    matrix = tuple(Arm(arm.arm, RUN) for arm in arms)
+    run = replace(RUN, results=(result,), matrix=matrix)
+    assert read_run(through_json(run)).to_json() == run.to_json()
+
+
+@pytest.mark.parametrize(
+    ("document", "problem"),
+    [
+        ([], "it is no JSON object"),
+        ({}, "schema_version is None, not 1"),
+        ({"schema_version": 2}, "schema_version is 2, not 1"),
+        ({"schema_version": 1}, "'run' is missing"),
+        ({**RUN.to_json(), "results": [{"probe": "x"}]}, "'probe_version' is missing"),
+        ({**RUN.to_json(), "results": 3}, "of the wrong type"),
+        ({**RUN.to_json(), "results": [{**ERROR.to_json(), "outcome": "passed"}]}, "'passed' is not a valid Outcome"),
+    ],
+)
+def test_what_is_no_run_says_why(document: object, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        read_run(document)

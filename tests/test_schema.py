@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from tests.project_files import ROOT, Ended, auditkit
 SCHEMAS = ROOT / "docs" / "schema"
 NAMES = (
     "run", "tickets", "next", "ticket_stats", "lint", "probes", "probe_new", "doctor", "init",
-    "ticket_change", "ticket_link", "ticket_renumber", "ticket_new", "ticket_import",
+    "ticket_change", "ticket_link", "ticket_renumber", "ticket_new", "ticket_import", "bisect",
 )  # fmt: skip
 
 COLLECTORS = '''
@@ -298,6 +299,21 @@ def test_new_and_imported_tickets_are_valid(checkout: Path, tmp_path: Path) -> N
     (tmp_path / "old/broken/B7-PT-09.md").unlink()
     copied = document_of("ticket_import", auditkit("ticket", "import", "old", "--copy", "--json", cwd=tmp_path))
     assert [Path(one["to"]).name for one in copied["copied"]] == ["B7-PT-08.md"]
+
+
+def test_a_bisection_is_valid(tmp_path: Path) -> None:
+    """Of two commits of which the second reads in a loop; reading the source needs no torch."""
+    body = "import torch\n\n\ndef norm(grads):\n    return {}\n"
+    for number, text in enumerate(["torch.stack([g.norm() for g in grads])", "sum(g.norm().item() for g in grads)"]):
+        put(tmp_path, "stats.py", body.format(text))
+        git = ["git", "-C", str(tmp_path), "-c", "user.name=A", "-c", "user.email=a@example.org"]
+        for words in (["init", "--quiet"], ["add", "stats.py"], ["commit", "--quiet", "-m", str(number)]):
+            subprocess.run([*git, *words], check=True)
+    put(tmp_path, "tickets/B7-PT-01.md", ticket_text("B7-PT-01", fingerprint="sync_in_loop/1/stats:norm"))
+    words = ("bisect", "B7-PT-01", "--good", "HEAD~1", "--bad", "HEAD", "--json")
+    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    document = document_of("bisect", auditkit(*words, cwd=tmp_path, environment=cache))
+    assert (document["first"], document["change"]) == (document["newer"], "reproduced")
 
 
 @pytest.mark.parametrize(

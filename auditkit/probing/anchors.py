@@ -15,6 +15,7 @@ from auditkit.probing.discovery.source_index import (
     MAX_FILE_BYTES,
     Function,
     Module,
+    SourceProblem,
     module_name,
     parse_module,
     source_files,
@@ -85,15 +86,19 @@ class AnchoredSource:
     def __init__(self, path: Path, roots: Sequence[Path]) -> None:
         self.path = path
         self._files = {file: name for file in source_files(path) if (name := module_name(file, roots)) is not None}
-        self._modules: dict[Path, Module | None] = {}
+        self._modules: dict[Path, Module | SourceProblem] = {}
 
     def anchor(self, call: str) -> Anchor | None:
         """The function that `call` names, None where the checkout does not define it in that module."""
-        module, _, qualified = call.partition(":")
-        for file, name in self._files.items():
-            if name == module and (parsed := self._parse(file)) is not None:
-                return next((_anchor(one) for one in parsed.defined() if one.qualified_name == qualified), None)
-        return None
+        parsed = self._module_of(call)
+        if not isinstance(parsed, Module):
+            return None
+        return next((_anchor(one) for one in parsed.defined() if one.call == call), None)
+
+    def problem(self, call: str) -> SourceProblem | None:
+        """Why the module of `call` cannot be read; None where it can, or is not there."""
+        parsed = self._module_of(call)
+        return parsed if isinstance(parsed, SourceProblem) else None
 
     def find_again(self, old: Anchor) -> FoundAgain:
         """Where `old` is in this checkout: by its name, then the same name elsewhere, then the most similar body."""
@@ -114,13 +119,16 @@ class AnchoredSource:
     def _anchors(self, pattern: str) -> Iterator[Anchor]:
         wanted = re.compile(pattern.encode())
         for file in self._files:
-            if wanted.search(_bytes_of(file)) and (parsed := self._parse(file)) is not None:
+            if wanted.search(_bytes_of(file)) and isinstance(parsed := self._parse(file), Module):
                 yield from map(_anchor, parsed.defined())
 
-    def _parse(self, file: Path) -> Module | None:
+    def _module_of(self, call: str) -> Module | SourceProblem | None:
+        wanted = call.partition(":")[0]
+        return next((self._parse(file) for file, name in self._files.items() if name == wanted), None)
+
+    def _parse(self, file: Path) -> Module | SourceProblem:
         if file not in self._modules:
-            parsed = parse_module(file, _bytes_of(file), self.path, self._files[file])
-            self._modules[file] = parsed if isinstance(parsed, Module) else None
+            self._modules[file] = parse_module(file, _bytes_of(file), self.path, self._files[file])
         return self._modules[file]
 
 

@@ -14,7 +14,7 @@ def cache_file(folder: str) -> str:
 
     Makes the folders above it with mode 0700. "" where there is no place that is the user's alone.
     """
-    place = _make_place()
+    place = private_folder("tickets")
     return f"{place}/{crc32(os.fsencode(os.path.realpath(folder))):08x}" if place else ""
 
 
@@ -31,7 +31,8 @@ def read_private(path: str) -> bytes:
     return data
 
 
-def _make_place() -> str:
+def private_folder(kind: str) -> str:
+    """The folder `kind` among the user's caches, made with mode 0700; "" where it cannot be the user's alone."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     if not base.startswith("/"):
         base = os.path.expanduser("~/.cache")
@@ -39,7 +40,7 @@ def _make_place() -> str:
         return ""
     place = base
     try:
-        for name in ("auditkit", "tickets"):
+        for name in ("auditkit", kind):
             place = f"{place}/{name}"
             if not _is_private_folder(place):
                 return ""

@@ -1,0 +1,146 @@
+"""`auditkit bisect`: the first commit after which a finding reproduces, or no longer does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from auditkit.cli.common import JsonOption, TicketsOption, complain, open_repository, run_or_exit, say, say_json
+from auditkit.cli.options import (
+    ArgumentOption,
+    ConfigOption,
+    ContractOption,
+    FinishOption,
+    PythonOption,
+    ReturnsOption,
+    SetupOption,
+    TakesOption,
+    TimeLimitOption,
+    make_targets,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from auditkit.model.bisection import Bisection, CommitAnswer
+    from auditkit.probing.history import Commit
+
+EXAMPLE = "Example: auditkit bisect B7-PT-01 --checkout ../trainer --good v1.0 --bad main"
+
+
+@run_or_exit
+def bisect(
+    ticket_id: Annotated[str, typer.Argument(metavar="TICKET", help="A ticket id, such as B7-PT-01.")],
+    good: Annotated[str, typer.Option("--good", metavar="REV", help="A revision without the finding.")],
+    bad: Annotated[str, typer.Option("--bad", metavar="REV", help="One with it, before or after the other.")],
+    checkout: Annotated[
+        str | None, typer.Option("--checkout", metavar="DIR", help="Default: the configuration's, else this folder.")
+    ] = None,
+    probe: Annotated[
+        str | None, typer.Option("--probe", metavar="ID", help="Which of the ticket's probes, or another one.")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option("--target", metavar="MODULE:FUNCTION", help="Default: what the ticket is about.")
+    ] = None,
+    contract: ContractOption = None,
+    takes: TakesOption = None,
+    finish: FinishOption = None,
+    setup: SetupOption = None,
+    argument: ArgumentOption = None,
+    returns: ReturnsOption = None,
+    python: PythonOption = None,
+    device: Annotated[str, typer.Option("--device", metavar="auto|cuda|cpu|simulated", help="Where it runs.")] = "auto",
+    config: ConfigOption = None,
+    tickets: TicketsOption = None,
+    time_limit: TimeLimitOption = 120.0,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Forget what was asked before.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Find the first commit after which the ticket's finding reproduces, or no longer does.
+
+    Its probe runs at about log2 of the commits between the two revisions, each checked out apart; nothing in the
+    repository changes. Commits that give no answer are skipped and named. Stopped, it goes on with the same command.
+    """
+    from auditkit.cli.common import choose
+    from auditkit.model.enums import DeviceChoice
+    from auditkit.probing.checkout import parse_checkout
+    from auditkit.probing.git import find_repository
+    from auditkit.probing.history import read_commit
+    from auditkit.workflows.asking import Manner
+    from auditkit.workflows.bisect import BisectRequest
+    from auditkit.workflows.bisect import bisect as search
+    from auditkit.workflows.configuration import checkout_of, read_configuration
+
+    configuration = read_configuration(config, checkout or ".")
+    chosen = choose(DeviceChoice, device, [known.value for known in DeviceChoice], "device")
+    details = (contract, takes, finish, setup, argument, returns)
+    named = make_targets([target] if target else None, configuration, *details)
+    directory = checkout_of(checkout, configuration)
+    request = BisectRequest(
+        ticket=open_repository(tickets).find(ticket_id).ticket,
+        checkout=directory,
+        good=good,
+        bad=bad,
+        manner=Manner(configuration, python, chosen, time_limit),
+        probe=probe,
+        target=named[0] if named else None,
+        fresh=fresh,
+    )
+    found = search(request, _tell)
+    if as_json:
+        say_json(found.to_json())
+    else:
+        repository = find_repository(parse_checkout(directory).directory)
+        _print(found, read_commit(repository, found.first) if repository and found.first else None)
+    if not found.first:
+        raise typer.Exit(3)
+
+
+def _tell(answer: CommitAnswer, remaining: int) -> None:
+    """Each answer as it comes, on a terminal: a long search shows that it moves."""
+    import sys
+
+    if sys.stderr.isatty():
+        left = f"  {remaining} left" if remaining else ""
+        complain(f"{answer.commit[:12]}  {_state(answer)}{left}")
+
+
+def _state(answer: CommitAnswer) -> str:
+    word = answer.state.value.replace("_", " ")
+    return f"{word} (known)" if answer.was_known else word
+
+
+def _print(found: Bisection, commit: Commit | None) -> None:
+    say(f"{found.ticket}: {found.probe} on {found.target}")
+    ends = {found.older.commit: "older end: ", found.newer.commit: "newer end: "}
+    for answer in found.answers:
+        say(f"  {answer.commit[:12]}  {_state(answer):<14}  {ends.get(answer.commit, '')}{_words(answer)}".rstrip())
+    asked = sum(not answer.was_known for answer in found.answers)
+    say(f"asked {asked} of {found.commit_count + 1} commits, {len(found.skipped)} without an answer")
+    change = "reproduces" if found.reproduces_since else "no longer reproduces"
+    if commit is None:
+        say(f"the first commit after which it {change} is one of these, and only the last gives an answer:")
+        for candidate in found.candidates:
+            say(f"  {candidate}")
+        return
+    say(f"{commit.hash} is the first commit after which it {change}")
+    say(f"  {commit.date}  {commit.author}: {commit.subject}")
+    for path, added, removed in _shown(commit.files):
+        say(f"  {path}  +{added} -{removed}")
+
+
+_MOST_FILES = 10
+
+
+def _shown(files: Sequence[tuple[str, int, int]]) -> Sequence[tuple[str, int, int]]:
+    rest = files[_MOST_FILES:]
+    more = [(f"and {len(rest)} more", sum(one[1] for one in rest), sum(one[2] for one in rest))] if rest else []
+    return [*files[:_MOST_FILES], *more]
+
+
+def _words(answer: CommitAnswer) -> str:
+    import textwrap
+
+    found = f" [{answer.found}]" if answer.found not in ("", "same", "lost") else ""
+    return textwrap.shorten(answer.why, 70, placeholder=" ...") + found

@@ -1,0 +1,96 @@
+"""What a bisection found out: the answer at each commit that was asked, and the first one with the other answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from auditkit.model.enums import Outcome
+
+SCHEMA_VERSION = 1
+
+
+class State(StrEnum):
+    """What is known of one commit; a `skipped` one gave no answer, an `absent` one lacks the function."""
+
+    REPRODUCED = "reproduced"
+    NOT_REPRODUCED = "not_reproduced"
+    ABSENT = "absent"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True)
+class CommitAnswer:
+    """What the probe said at one commit, of the target under the name that it had there.
+
+    `found` says how it was found (`same`, `renamed to ...`), `torch` the version that ran; `why` the message of
+    the probe, or why there is no answer. `was_known` is true where an earlier bisection had asked already.
+    """
+
+    commit: str
+    state: State
+    why: str
+    call: str = ""
+    found: str = ""
+    torch: str = ""
+    device: str = ""
+    was_known: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "commit": self.commit,
+            "state": self.state.value,
+            "message": self.why,
+            "target": self.call,
+            "found": self.found,
+            "torch": self.torch,
+            "device": self.device,
+            "was_known": self.was_known,
+        }
+
+
+@dataclass(frozen=True)
+class Bisection:
+    """From the older commit's answer to the newer one's.
+
+    `first` is the first commit with the newer answer, "" where commits without an answer stand in the way:
+    it is then one of `candidates`. `answers` are in the order in which they were asked, the two ends first;
+    `commit_count` is how many commits there are after the older one.
+    """
+
+    ticket: str
+    probe: str
+    target: str
+    older: CommitAnswer
+    newer: CommitAnswer
+    first: str
+    candidates: tuple[str, ...]
+    answers: tuple[CommitAnswer, ...]
+    commit_count: int
+
+    @property
+    def reproduces_since(self) -> bool:
+        """Whether the first commit brought the finding; else it took it away."""
+        return self.newer.state is State.REPRODUCED
+
+    @property
+    def skipped(self) -> tuple[CommitAnswer, ...]:
+        """The commits that could not be told to be on either side."""
+        silent = {State.SKIPPED} if self.older.state is State.ABSENT else {State.SKIPPED, State.ABSENT}
+        return tuple(answer for answer in self.answers if answer.state in silent)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "ticket": self.ticket,
+            "probe": self.probe,
+            "target": self.target,
+            "first": self.first or None,
+            "change": Outcome.REPRODUCED.value if self.reproduces_since else Outcome.NOT_REPRODUCED.value,
+            "older": self.older.commit,
+            "newer": self.newer.commit,
+            "candidates": list(self.candidates),
+            "commit_count": self.commit_count,
+            "asked": [answer.to_json() for answer in self.answers],
+        }

@@ -13,6 +13,8 @@ FREE_MEMORY_SHARE = 0.25
 MOST_REPLICAS = 8
 """More at once gains nothing: LAPACK and cuSOLVER take matrices of these sizes one after the other."""
 
+CONTROL_GROUP = Path("/sys/fs/cgroup")
+
 
 def replica_bytes(rows_N: int, columns_M: int, dtype: torch.dtype) -> int:
     """Return the bytes that one replica needs while it is worked on.
@@ -47,10 +49,10 @@ def _host_free_bytes() -> int:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
 
-def _control_group_free_bytes(folder: Path = Path("/sys/fs/cgroup")) -> int:
+def _control_group_free_bytes() -> int:
     try:
-        limit = (folder / "memory.max").read_text("ascii").strip()
-        return int(limit) - int((folder / "memory.current").read_text("ascii"))
+        limit = (CONTROL_GROUP / "memory.max").read_text("ascii").strip()
+        return int(limit) - int((CONTROL_GROUP / "memory.current").read_text("ascii"))
     except (OSError, ValueError):
         # No control group, or one whose limit is "max".
         return 2**63 - 1

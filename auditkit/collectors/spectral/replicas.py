@@ -16,27 +16,42 @@ def checked_replicas(grads_RNM: Tensor | Sequence[Tensor]) -> list[Tensor]:
         raise ValueError(f"grads_RNM has shape {tuple(grads_RNM.shape)}: expected replicas x rows x columns")
     replicas = [replica.detach() for replica in grads_RNM]
     if len(replicas) < 2:
-        raise ValueError(f"{len(replicas)} replica: aligning needs at least 2")
+        raise ValueError(f"the number of replicas is {len(replicas)}: aligning needs at least 2")
     for index, replica in enumerate(replicas):
-        problem = _problem(replica, replicas[0])
+        problem = _problem(replica) or _difference(replica, replicas[0], "shape", "dtype", "device")
         if problem:
             raise ValueError(f"replica {index} {problem}")
     return replicas
 
 
-def _problem(replica: Tensor, first: Tensor) -> str | None:
-    if replica.dim() != 2 or not replica.numel():
-        return f"has shape {tuple(replica.shape)}: expected rows x columns, both above 0"
-    if not replica.is_floating_point() or replica.layout != torch.strided:
-        return f"is {replica.dtype}, {replica.layout}: expected dense floating-point numbers"
-    for what, its, that in (
-        ("shape", tuple(replica.shape), tuple(first.shape)),
-        ("dtype", replica.dtype, first.dtype),
-        ("device", replica.device, first.device),
-    ):
+def checked_reference(reference_NM: Tensor, replica_NM: Tensor) -> Tensor:
+    """Return a reference of the caller's own, detached; a ValueError says why it is none for such replicas."""
+    problem = _problem(reference_NM) or _difference(reference_NM, replica_NM, "shape")
+    if problem:
+        raise ValueError(f"reference {problem}")
+    return reference_NM.detach()
+
+
+def _problem(matrix: Tensor) -> str | None:
+    if matrix.dim() != 2 or not matrix.numel():
+        return f"has shape {tuple(matrix.shape)}: expected rows x columns, both above 0"
+    if not matrix.is_floating_point() or matrix.layout != torch.strided:
+        return f"is {matrix.dtype}, {matrix.layout}: expected dense floating-point numbers"
+    if matrix.is_meta:
+        return "is on device meta: it has no values"
+    return None if _is_finite(matrix) else "holds NaN or infinity"
+
+
+def _difference(matrix: Tensor, first: Tensor, *properties: str) -> str | None:
+    for name in properties:
+        its, that = getattr(matrix, name), getattr(first, name)
         if its != that:
-            return f"has {what} {its}, replica 0 has {that}"
-    return None if _is_finite(replica) else "holds NaN or infinity"
+            return f"has {name} {_shown(its)}, replica 0 has {_shown(that)}"
+    return None
+
+
+def _shown(value: object) -> object:
+    return tuple(value) if isinstance(value, torch.Size) else value
 
 
 def _is_finite(matrix: Tensor) -> bool:

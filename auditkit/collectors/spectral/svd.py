@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .alignment import Assignment, align, available_assignment
 from .chunking import choose_chunk, free_memory_bytes, replica_bytes, replica_chunks
-from .replicas import checked_replicas
+from .replicas import checked_reference, checked_replicas
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +65,15 @@ def aligned_svds(
 
 
 def _compute_device(first: Tensor, device: torch.device | str | None) -> torch.device:
-    if device is not None:
-        return torch.device(device)
-    if first.device.type == "cpu" and torch.cuda.is_available():
+    if device is None:
+        chosen = torch.device("cuda") if torch.cuda.is_available() else first.device
+        # Gradients that already lie on an accelerator stay there.
+        chosen = chosen if first.device.type == "cpu" else first.device
+    else:
+        chosen = torch.device(device)
+    if chosen.type == "cuda" and chosen.index is None:
         return torch.device("cuda", torch.cuda.current_device())
-    return first.device
+    return chosen
 
 
 def _empty_results(
@@ -93,10 +97,7 @@ def _reference_gradient(
 ) -> tuple[Tensor, int]:
     """Return the matrix to align with, on `device`, and how many of the first replicas it is made of."""
     if isinstance(reference, Tensor):
-        checked_replicas([reference, reference])
-        if reference.shape != replicas[0].shape:
-            raise ValueError(f"reference has shape {tuple(reference.shape)}, replica 0 has {tuple(replicas[0].shape)}")
-        return reference.detach().to(device, dtype), 0
+        return checked_reference(reference, replicas[0]).to(device, dtype), 0
     if reference not in ("half", "first"):
         raise ValueError(f"reference is {reference!r}: expected 'half', 'first' or a tensor")
     count = len(replicas) // 2 if reference == "half" else 1

@@ -10,6 +10,7 @@ from typing import Any
 
 from auditkit.model.enums import Severity
 from auditkit.model.ids import TicketId
+from auditkit.model.measured import Measured
 from auditkit.model.relation import Relation
 from auditkit.model.review import Review
 from auditkit.model.text import inert
@@ -106,15 +107,25 @@ class LineRange:
 
 @dataclass(frozen=True)
 class VerificationItem:
-    """A box of the Verification section; `probe` is the one that it is bound to, "" for none."""
+    """A box of the Verification section; `probe` is the one that it is bound to, "" for none.
+
+    `condition` is what the probe's measurements have to say, "" where it has to reproduce no longer.
+    """
 
     is_done: bool
     text: str
     probe: str
     line: int
+    condition: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        return {"is_done": self.is_done, "text": self.text, "probe": self.probe, "line": self.line}
+        return {
+            "is_done": self.is_done,
+            "text": self.text,
+            "probe": self.probe,
+            "condition": self.condition,
+            "line": self.line,
+        }
 
 
 @dataclass(frozen=True)
@@ -172,10 +183,32 @@ class ReportReference:
 
 
 @dataclass(frozen=True)
+class CheckedRun:
+    """One row of what `ticket verify` wrote into a block: `role` is `base` or `fix`.
+
+    `is_as_found` says that the base was not run again: it is the run that the block shows.
+    """
+
+    role: str
+    outcome: str
+    revision: str
+    is_dirty: bool
+    version: int
+    law: str = ""
+    is_as_found: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
 class EvidenceSummary:
     """What one machine-written block says, in its own words; "" for a row that it does not have.
 
-    `history` are its lines about runs in which the finding went or returned; `line` is that of its first.
+    `outcome` is what the last run said; `was_found` that its rows are of a run that reproduced, at `revision`
+    (`is_dirty`: with uncommitted changes) with that `version` of the probe (0 where it is not said).
+    `checks`, `measurements_at_fix` and `law_at_fix` are of the last verification. `history` are its lines
+    about runs in which the finding went or returned; `line` is that of its first.
     """
 
     fingerprint: str
@@ -189,9 +222,27 @@ class EvidenceSummary:
     torch: str
     history: tuple[str, ...]
     line: int
+    version: int = 0
+    is_dirty: bool = False
+    was_found: bool = False
+    python: str = ""
+    law: str = ""
+    measurements: tuple[Measured, ...] = ()
+    checks: tuple[CheckedRun, ...] = ()
+    measurements_at_fix: tuple[Measured, ...] = ()
+
+    @property
+    def law_at_fix(self) -> str:
+        return next((check.law for check in self.checks if check.role == "fix"), "")
 
     def to_json(self) -> dict[str, Any]:
-        return {**vars(self), "history": list(self.history)}
+        return {
+            **vars(self),
+            "history": list(self.history),
+            "measurements": [row.to_json() for row in self.measurements],
+            "checks": [check.to_json() for check in self.checks],
+            "measurements_at_fix": [row.to_json() for row in self.measurements_at_fix],
+        }
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What changes in an evidence block: whether two say the same, and that a finding is not there any more."""
+"""What changes in an evidence block: its outcome, its history and its parts; and whether two blocks say the same."""
 
 from __future__ import annotations
 
@@ -13,12 +13,29 @@ TIME_UNITS = frozenset({"s", "ms", "us", "µs", "ns", "seconds", "milliseconds",
 VOLATILE_LABELS = frozenset({"Message"})
 """Rows that only retell the measurements below them, times among them."""
 
+VERIFIED, TRIED_FIX = "Verified", "Tried fix"
+"""Titles of the parts that a block may have between what was found and its history; each is written on its own."""
+
+FOUND_BEFORE = "now; the rest is what was found before"
+"""What stands behind an outcome that is not that of the block's rows."""
+
+AS_FOUND = "as found above"
+"""What stands behind a run of the Verified part that was not made again."""
+
+AT_FIX = "Measurement at the fix"
+"""The first header of the table with what the fix gave."""
+
 _LABEL, _UNIT = 0, 2
 _MEASURED = re.compile(rb"^\| Measurement \|", re.MULTILINE)
 _SIBLINGS = re.compile(
-    rb"^\*\*Same pattern elsewhere:\*\*.*?(?=^\*\*History|^Note:|^<!-- /|\Z)", re.MULTILINE | re.DOTALL
+    rb"^\*\*Same pattern elsewhere:\*\*.*?(?=^\*\*(?:History|Verified|Tried fix)|^Note:|^<!-- /|\Z)",
+    re.MULTILINE | re.DOTALL,
 )
 _OUTCOME = re.compile(rb"^(\|[ *]*Outcome[ *]*\|) *`reproduced` *\|", re.MULTILINE)
+_OUTCOME_BEFORE = re.compile(
+    rb"^(\|[ *]*Outcome[ *]*\|) *`not_reproduced` " + FOUND_BEFORE.encode() + rb" *\|", re.MULTILINE
+)
+_TITLED = re.compile(rb"^\*\*(?P<title>Verified|Tried fix|History)\*\*[^\r\n]*\r?$", re.MULTILINE)
 _HISTORY = re.compile(rb"^\*\*History\*\*[ \t]*\r?$", re.MULTILINE)
 _END = re.compile(rb"^<!-- /auditkit:evidence -->", re.MULTILINE)
 _PLACE = re.compile(rb"`[^`\r\n]+:\d+`")
@@ -42,12 +59,63 @@ def without_finding(block: bytes, line: str) -> bytes:
 
     As it is where it already says so, or has no outcome. Line ends of the new lines are `\\n`.
     """
-    changed = _OUTCOME.sub(rb"\1 `not_reproduced` now; the rest is what was found before |", block, count=1)
-    end = None if changed == block else _END.search(changed)
+    changed = with_outcome(block, False)
+    return block if changed == block else with_history_line(changed, line)
+
+
+def with_outcome(block: bytes, is_reproduced: bool) -> bytes:
+    """The block saying that the finding is there, or is not any more, its numbers as they are.
+
+    As it is where it says so, or where its numbers are not those of a run that reproduced.
+    """
+    if is_reproduced:
+        return _OUTCOME_BEFORE.sub(rb"\1 `reproduced` |", block, count=1)
+    return _OUTCOME.sub(rb"\1 `not_reproduced` " + FOUND_BEFORE.encode() + b" |", block, count=1)
+
+
+def with_history_line(block: bytes, line: str) -> bytes:
+    """The block with one more line in its history, which is added where it has none."""
+    end = _END.search(block)
     if end is None:
         return block
-    head = b"" if _HISTORY.search(changed) else b"\n**History**\n\n"
-    return changed[: end.start()] + head + f"- {line}\n".encode() + changed[end.start() :]
+    head = b"" if _HISTORY.search(block) else b"\n**History**\n\n"
+    return block[: end.start()] + head + f"- {line}\n".encode() + block[end.start() :]
+
+
+def with_part(block: bytes, title: str, text: bytes) -> bytes:
+    """The block with `text` as its part `title`, in the place of an earlier one or above the history.
+
+    `text` is Markdown whose first line is `**title**` and whatever follows; no other line of it may start
+    with the title of a part in bold. "" takes the part out. Line ends of the new lines are `\\n`.
+    """
+    found = _part(block, title)
+    if found is None:
+        history = next((one for one in _TITLED.finditer(block) if one["title"] == b"History"), None)
+        end = history or _END.search(block)
+        if end is None or not text:
+            return block
+        found = Span(end.start(), end.start())
+    before, after = block[: found.start].rstrip(b"\r\n"), block[found.end :]
+    piece = b"\n\n" + text.strip(b"\n") + b"\n" if text else b"\n"
+    gap = b"" if _END.match(after) else b"\n"
+    return before + piece + gap + after
+
+
+def part_of(block: bytes, title: str) -> bytes:
+    """The block's part with that title, "" where it has none."""
+    found = _part(block, title)
+    return block[found.start : found.end].strip() if found else b""
+
+
+def _part(block: bytes, title: str) -> Span | None:
+    """From the line with the title to the next title, or to the end of the block."""
+    titles = list(_TITLED.finditer(block))
+    start = next((one for one in titles if one["title"].decode() == title), None)
+    end = _END.search(block)
+    if start is None or end is None:
+        return None
+    following = next((one.start() for one in titles if one.start() > start.start()), end.start())
+    return Span(start.start(), following)
 
 
 def stable_lines(block: bytes) -> list[bytes]:

@@ -14,7 +14,8 @@ from auditkit.store.scan import Heading, Span
 
 _ENDED = re.compile(r"(?:resolution|closure|closing notes|status|correction)\b", re.IGNORECASE)
 _BOX = re.compile(r"[-*+] \[([ xX])\]\s+(.*)")
-_PROBE = re.compile(r"<!--\s*probe:\s*(\S+)\s*-->")
+_PROBE = re.compile(r"<!--\s*probe:\s*(?P<probe>\S+)(?:\s+(?P<condition>\S.*?))?\s*-->")
+_CLAIM = re.compile(r"<!--\s*claim:.*?-->")
 _DATE = re.compile(r"\b\d{4}-\d{2}-\d{2}\b")
 _HASH = re.compile(r"`([0-9a-f]{7,40})`|\b(?:commit|commits|revision|in)\b[*:\s|]*\b([0-9a-f]{7,40})\b", re.IGNORECASE)
 _TEST = re.compile(r"`([^`\s]*test[^`\s]*\.py(?:::[^`\s]+)?)`")
@@ -37,10 +38,15 @@ _REPORT = re.compile(
 
 @dataclass(frozen=True)
 class BoxAt:
-    """A box of the Verification section and the byte between its brackets."""
+    """A box of the Verification section, the byte between its brackets, and what stands behind them.
+
+    `binding` is the comment that binds it to a probe, with the blanks before it; empty at the end of the
+    text where there is none.
+    """
 
     item: VerificationItem
     mark: Span
+    binding: Span
 
 
 def read_verification(document: Document) -> tuple[VerificationItem, ...]:
@@ -57,13 +63,25 @@ def boxes_of(document: Document) -> tuple[BoxAt, ...]:
     for line in _lines(document, heading):
         box = _BOX.match(line.text)
         if box is not None:
-            probe = _PROBE.search(box[2])
-            text = _PROBE.sub("", box[2]).strip()
-            number = document.line_number(line.span.start)
             mark = document.data.index(b"[", line.span.start) + 1
-            item = VerificationItem(box[1] != " ", text, probe[1] if probe else "", number)
-            found.append(BoxAt(item, Span(mark, mark + 1)))
+            found.append(BoxAt(_item(document, line, box), Span(mark, mark + 1), _binding(document, line)))
     return tuple(found)
+
+
+def _item(document: Document, line: Line, box: re.Match[str]) -> VerificationItem:
+    probe = _PROBE.search(box[2])
+    text = _CLAIM.sub("", _PROBE.sub("", box[2])).strip()
+    number = document.line_number(line.span.start)
+    condition = (probe["condition"] or "") if probe else ""
+    return VerificationItem(box[1] != " ", text, probe["probe"] if probe else "", number, condition)
+
+
+def _binding(document: Document, line: Line) -> Span:
+    raw = document.data[line.span.start : line.span.end].decode("utf-8", "replace")
+    probe = _PROBE.search(raw)
+    start, end = (probe.start(), probe.end()) if probe else (len(raw.rstrip()), len(raw.rstrip()))
+    start = len(raw[:start].rstrip())
+    return Span(line.span.start + len(raw[:start].encode()), line.span.start + len(raw[:end].encode()))
 
 
 def read_resolution(document: Document) -> Resolution | None:

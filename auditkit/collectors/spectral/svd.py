@@ -117,11 +117,18 @@ def _fill(
     how: Assignment,
 ) -> None:
     reference_U_ND, _, reference_Vh_DM = torch.linalg.svd(reference_NM, full_matrices=False)
-    index = 0
+    start = 0
     for chunk_CNM in replica_chunks(replicas, chunk, reference_NM.device, reference_NM.dtype):
-        U_CND, svals_CD, Vh_CDM = torch.linalg.svd(chunk_CNM, full_matrices=False)
-        for U_ND, svals_D, V_MD in zip(U_CND, svals_CD, Vh_CDM.mT, strict=True):
-            aligned = align(U_ND, svals_D, V_MD, reference_U_ND, reference_Vh_DM.mT, how)
-            for result, part in zip(results, aligned, strict=True):
-                result[index].copy_(part)
-            index += 1
+        parts = tuple(result[start : start + len(chunk_CNM)] for result in results)
+        _fill_chunk(parts, chunk_CNM, reference_U_ND, reference_Vh_DM.mT, how)
+        start += len(chunk_CNM)
+
+
+def _fill_chunk(
+    results: tuple[Tensor, ...], chunk_CNM: Tensor, reference_U_ND: Tensor, reference_V_MD: Tensor, how: Assignment
+) -> None:
+    """Decompose one chunk and align it; what it allocates is gone before the next chunk is decomposed."""
+    U_CND, svals_CD, Vh_CDM = torch.linalg.svd(chunk_CNM, full_matrices=False)
+    for index, decomposition in enumerate(zip(U_CND, svals_CD, Vh_CDM.mT, strict=True)):
+        for result, part in zip(results, align(*decomposition, reference_U_ND, reference_V_MD, how), strict=True):
+            result[index].copy_(part)

@@ -5,7 +5,7 @@ Legend: T gradients of a group, M numbers of its record (see records).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,21 +22,9 @@ from .records import (
     shifts_for,
 )
 from .sharding import gather_records
-from .sources import Gradient, GradientSource, select_gradients
+from .sources import GradientSource, GroupKey, select_gradients
 from .statistics import GradientStats, summarize
 from .triton_pass import measure_with_triton, runs_on_triton
-
-if TYPE_CHECKING:
-    from torch.distributed import ProcessGroup
-
-
-class _GroupKey(NamedTuple):
-    """Gradients that one pass measures together."""
-
-    set_index: int
-    device: torch.device
-    dtype: torch.dtype
-    shard_groups: tuple["ProcessGroup", ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,18 +78,17 @@ def collect_sets(sources: Sequence[GradientSource]) -> PendingSets:
         records: dict[torch.device, list[Tensor]] = {}
         layouts: dict[torch.device, list[_RecordLayout]] = {}
         measured: list[_Measured] = []
-        for key, positions in _group(gradient_sets).items():
-            gradients = gradient_sets[key.set_index]
-            tensors = [gradients[position].values for position in positions]
-            if _reads_now(key) and not key.shard_groups:
-                measured.append(_Measured(key.set_index, positions, measure_on_cpu(tensors)))
-                continue
-            record, shifts = _measure(key, tensors)
-            layout = _RecordLayout(key.set_index, positions, shifts, record.numel())
-            records.setdefault(key.device, []).append(record)
-            layouts.setdefault(key.device, []).append(layout)
+        for set_index, gradients in enumerate(gradient_sets):
+            for key, (positions, tensors) in gradients.groups.items():
+                if _reads_now(key) and not key.shard_groups:
+                    measured.append(_Measured(set_index, positions, measure_on_cpu(tensors)))
+                    continue
+                record, shifts = _measure(key, tensors)
+                layout = _RecordLayout(set_index, positions, shifts, record.numel())
+                records.setdefault(key.device, []).append(record)
+                layouts.setdefault(key.device, []).append(layout)
         return PendingSets(
-            [[gradient.element_count for gradient in gradients] for gradients in gradient_sets],
+            [gradients.element_counts for gradients in gradient_sets],
             measured,
             {device: (_join(records[device]), layouts[device]) for device in records},
         )
@@ -111,21 +98,12 @@ def _join(records: Sequence[Tensor]) -> Tensor:
     return records[0] if len(records) == 1 else torch.cat(list(records))
 
 
-def _group(gradient_sets: Sequence[Sequence[Gradient]]) -> dict[_GroupKey, list[int]]:
-    groups: dict[_GroupKey, list[int]] = {}
-    for set_index, gradients in enumerate(gradient_sets):
-        for position, (values, _, shard_groups) in enumerate(gradients):
-            key = _GroupKey(set_index, values.device, values.dtype, shard_groups)
-            groups.setdefault(key, []).append(position)
-    return groups
-
-
-def _reads_now(key: _GroupKey) -> bool:
+def _reads_now(key: GroupKey) -> bool:
     # While Dynamo traces, CPU values cannot be branched on; the device pass has no branch on values.
     return key.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
-def _measure(key: _GroupKey, tensors: Sequence[Tensor]) -> tuple[Tensor, tuple[int, ...]]:
+def _measure(key: GroupKey, tensors: Sequence[Tensor]) -> tuple[Tensor, tuple[int, ...]]:
     """Return the record of `tensors`, of every rank that holds a part of them, and its shifts."""
     if _reads_now(key):
         shifts: tuple[int, ...] = NARROW_SHIFTS

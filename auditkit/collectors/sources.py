@@ -1,7 +1,7 @@
 """Which gradients a caller means, as strided real tensors of a supported type."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple, TypeGuard
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -24,60 +24,102 @@ SUPPORTED_DTYPES = FLOAT8_DTYPES | {torch.float64, torch.float32, torch.float16,
 _COMPRESSED_LAYOUTS = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
 
-class Gradient(NamedTuple):
-    """One gradient: its stored values here, strided and real, and its number of elements everywhere.
+class GroupKey(NamedTuple):
+    """What the gradients that one pass measures together have in common; `shard_groups`: see sharding.LocalPart."""
 
-    Elements that are not stored (sparse) are zeros. `shard_groups`: see sharding.LocalPart.
-    """
-
-    values: Tensor
-    element_count: int
+    device: torch.device
+    dtype: torch.dtype
     shard_groups: tuple["ProcessGroup", ...]
 
 
-def select_gradients(source: GradientSource) -> list[Gradient]:
+class GradientGroup(NamedTuple):
+    """The stored values of gradients, strided and real, and the place of each in its set."""
+
+    positions: list[int]
+    values: list[Tensor]
+
+
+class GradientSet(NamedTuple):
+    """The gradients of one source: the number of elements of each, on all ranks, and what of them is stored here.
+
+    Elements that are not stored (sparse) are zeros.
+    """
+
+    element_counts: list[int]
+    groups: dict[GroupKey, GradientGroup]
+
+    def group(self, key: GroupKey) -> GradientGroup:
+        """Return the group of this key, a new one where there is none."""
+        return self.groups.setdefault(key, GradientGroup([], []))
+
+    def add(self, group: GradientGroup, values: Tensor, element_count: int) -> None:
+        """Add the next gradient, to a group of this set."""
+        group.positions.append(len(self.element_counts))
+        group.values.append(values)
+        self.element_counts.append(element_count)
+
+
+def select_gradients(source: GradientSource) -> GradientSet:
     """Return the gradients of `source`, consuming it once; those that are None are left out.
 
     Raises ValueError, with the position and name of the tensor, for what is no gradient or is not supported.
     """
-    gradients = []
-    for position, (name, item) in enumerate(_named_items(source)):
-        tensor = item.grad if type(item) is nn.Parameter else item
-        if _is_plain(tensor):
-            gradients.append(Gradient(tensor, tensor.numel(), ()))
-            continue
-        place = f"gradient {position}" + (f" ({name!r})" if name else "")
-        gradient = _gradient_of(item, place)
-        if gradient is not None:
-            gradients.append(_as_gradient(gradient, place))
-    return gradients
+    selected = GradientSet([], {})
+    last_kind: object = None
+    group: GradientGroup | None = None
+    for number, entry in enumerate(_entries(source)):
+        name, item = _named(entry) if isinstance(entry, tuple) else ("", entry)
+        is_parameter = type(item) is nn.Parameter
+        tensor = item.grad if is_parameter else item
+        # Most need no conversion, and are of one kind, which is looked at once.
+        if type(tensor) is Tensor and (is_parameter or (not tensor.requires_grad and tensor.grad is None)):
+            kind = (tensor.dtype, tensor.device, tensor.layout, tensor.is_nested)
+            if kind != last_kind:
+                group, last_kind = _plain_group(tensor, selected), kind
+            if group is not None:
+                selected.add(group, tensor, tensor.numel())
+                continue
+        _add_gradient(item, f"gradient {number}" + (f" ({name!r})" if name else ""), selected)
+    return selected
 
 
-def _named_items(source: GradientSource) -> Iterator[tuple[str, object]]:
+def _entries(source: GradientSource) -> Iterable[Any]:
     if isinstance(source, nn.Module):
-        yield from source.named_parameters()
-        return
+        return source.named_parameters()
     if isinstance(source, Tensor):
-        yield "", source
-        return
-    for item in source.items() if isinstance(source, Mapping) else source:
-        if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str):
-            yield item
-        else:
-            yield "", item
+        return (source,)
+    return source.items() if isinstance(source, Mapping) else source
 
 
-def _is_plain(item: object) -> TypeGuard[Tensor]:
-    """Tell whether this is surely a gradient that needs no conversion: most are, and this is quick to ask."""
-    return (
-        type(item) is Tensor
-        and item.dtype in SUPPORTED_DTYPES
-        and item.layout is torch.strided
-        and (item.is_cpu or item.is_cuda)
-        and not item.requires_grad
-        and not item.is_nested
-        and item.grad is None
+def _named(entry: tuple[Any, ...]) -> tuple[str, Any]:
+    return entry if len(entry) == 2 and isinstance(entry[0], str) else ("", entry)
+
+
+def _plain_group(tensor: Tensor, selected: GradientSet) -> GradientGroup | None:
+    """Return the group of gradients like this one, or None where they need a conversion or a second look."""
+    is_plain = (
+        tensor.dtype in SUPPORTED_DTYPES
+        and tensor.layout is torch.strided
+        and tensor.device.type in ("cpu", "cuda")
+        and not tensor.is_nested
     )
+    return selected.group(GroupKey(tensor.device, tensor.dtype, ())) if is_plain else None
+
+
+def _add_gradient(item: object, place: str, selected: GradientSet) -> None:
+    """Add what is no plain gradient, or nothing for None."""
+    gradient = _gradient_of(item, place)
+    if gradient is None:
+        return
+    part = local_part(gradient)
+    values = _real_values(_stored_values(part.tensor, place))
+    if values.dtype not in SUPPORTED_DTYPES:
+        raise ValueError(f"{place} has dtype {part.tensor.dtype}, which is not a floating point type")
+    if values.device.type in ("meta", "mps"):
+        lack = "values" if values.device.type == "meta" else "float64"
+        raise ValueError(f"{place} is on device {values.device}, which has no {lack}")
+    group = selected.group(GroupKey(values.device, values.dtype, part.shard_groups))
+    selected.add(group, values, part.element_count * (2 if part.tensor.is_complex() else 1))
 
 
 def _gradient_of(item: object, place: str) -> Tensor | None:
@@ -94,18 +136,6 @@ def _gradient_of(item: object, place: str) -> Tensor | None:
     if item.is_leaf and (item.requires_grad or item.grad is not None):
         return item.grad
     return item
-
-
-def _as_gradient(tensor: Tensor, place: str) -> Gradient:
-    part = local_part(tensor)
-    values = _real_values(_stored_values(part.tensor, place))
-    if values.dtype not in SUPPORTED_DTYPES:
-        raise ValueError(f"{place} has dtype {part.tensor.dtype}, which is not a floating point type")
-    if values.device.type in ("meta", "mps"):
-        lack = "values" if values.device.type == "meta" else "float64"
-        raise ValueError(f"{place} is on device {values.device}, which has no {lack}")
-    element_count = part.element_count * (2 if part.tensor.is_complex() else 1)
-    return Gradient(values, element_count, part.shard_groups)
 
 
 def _stored_values(tensor: Tensor, place: str) -> Tensor:

@@ -4,6 +4,7 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 from .records import GradientMeasure
 
@@ -38,23 +39,25 @@ class GradientStats:
 
 def summarize(measures: Sequence[GradientMeasure], element_counts: Sequence[int]) -> GradientStats:
     """Return the statistics of gradients with these measures and numbers of elements, both of length T."""
-    norms_T = [measure.norm for measure in measures]
-    sized_norms = [norm for norm, count in zip(norms_T, element_counts, strict=True) if count]
-    nan_count = sum(measure.nan_count for measure in measures)
-    inf_count = sum(measure.inf_count for measure in measures)
-    finite_norm = math.hypot(*[measure.finite_norm for measure in measures])
+    finite_norms_T, nonzero_counts_T, nan_counts_T, inf_counts_T = (
+        zip(*measures, strict=True) if measures else ((),) * 4
+    )
+    nan_count, inf_count = sum(nan_counts_T), sum(inf_counts_T)
+    norms_T = tuple([measure.norm for measure in measures]) if nan_count or inf_count else finite_norms_T
+    sized_norms = norms_T if all(element_counts) else list(compress(norms_T, element_counts))
+    finite_norm = math.hypot(*finite_norms_T)
     element_count = sum(element_counts)
-    vanishing_count = sum(norm < VANISHING_NORM_THRESHOLD for norm in sized_norms)
-    exploding_count = sum(norm > EXPLODING_NORM_THRESHOLD for norm in sized_norms)
-    min_norm, max_norm = _extremes(sized_norms)
+    vanishing_count = sum([norm < VANISHING_NORM_THRESHOLD for norm in sized_norms])
+    exploding_count = sum([norm > EXPLODING_NORM_THRESHOLD for norm in sized_norms])
+    min_norm, max_norm = _extremes(sized_norms, nan_count)
     return GradientStats(
         total_norm=math.nan if nan_count else math.inf if inf_count else finite_norm,
         finite_norm=finite_norm,
-        per_tensor_norms=tuple(norms_T),
+        per_tensor_norms=norms_T,
         min_norm=min_norm,
         max_norm=max_norm,
         norm_ratio=_norm_ratio(sized_norms, max_norm),
-        zero_count=element_count - sum(measure.nonzero_count for measure in measures),
+        zero_count=element_count - sum(nonzero_counts_T),
         nan_count=nan_count,
         inf_count=inf_count,
         vanishing_count=vanishing_count,
@@ -65,9 +68,9 @@ def summarize(measures: Sequence[GradientMeasure], element_counts: Sequence[int]
     )
 
 
-def _extremes(norms: Sequence[float]) -> tuple[float, float]:
-    """Return the smallest and the largest norm; NaN for both where any is NaN: min() would miss it."""
-    if any(math.isnan(norm) for norm in norms):
+def _extremes(norms: Sequence[float], nan_count: int) -> tuple[float, float]:
+    """Return the smallest and the largest norm; NaN for both with any NaN, which min() would miss."""
+    if nan_count:
         return math.nan, math.nan
     return min(norms, default=0.0), max(norms, default=0.0)
 

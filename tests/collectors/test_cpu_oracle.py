@@ -9,13 +9,22 @@ import torch
 from torch import Tensor
 
 from auditkit.collectors import collect_gradients
-from auditkit.collectors.cpu_pass import CONVERTED_ELEMENTS, PACKED_ELEMENTS, PIECE_BYTES, ROW_ELEMENTS, measure_on_cpu
+from auditkit.collectors.cpu_pass import (
+    CONVERTED_ELEMENTS,
+    PACKED_ELEMENTS,
+    PIECE_BYTES,
+    ROW_ELEMENTS,
+    WIDENED_ELEMENTS,
+    measure_on_cpu,
+)
 from tests.collectors.oracle import UNIT_ROUNDOFF, exact_norm, norm_error_bound, relative_error
 
 PIECE = PIECE_BYTES // 4
 # Both sides of every length at which another path is taken.
 LENGTHS = [
-    length + offset for length in (ROW_ELEMENTS, PACKED_ELEMENTS, CONVERTED_ELEMENTS, PIECE) for offset in (-1, 0, 1)
+    length + offset
+    for length in (ROW_ELEMENTS, PACKED_ELEMENTS, CONVERTED_ELEMENTS, WIDENED_ELEMENTS, PIECE)
+    for offset in (-1, 0, 1)
 ] + [1, 2, 3 * ROW_ELEMENTS, PIECE + ROW_ELEMENTS + 7]
 # Magnitudes whose squares are ordinary, subnormal, zero and infinite in float32.
 FLOAT32_SCALES = [1e-40, 1e-30, 1e-22, 1e-19, 1e-13, 1e-12, 1e-3, 1.0, 1e15, 1e18, 1e19, 1e25, 3e37]
@@ -132,6 +141,19 @@ def test_unaligned_views_of_one_bucket(dtype: torch.dtype) -> None:
     for view, measure in zip(views, measure_on_cpu(views), strict=True):
         assert relative_error(measure.finite_norm, sum_of_squares_norm(view)) <= bound(view) + 4 * UNIT_ROUNDOFF
         assert measure.nonzero_count == int((view != 0).sum())
+
+
+def test_every_bfloat16_is_widened_to_its_value() -> None:
+    """All 65536 bit patterns, by themselves and as a slice that has no flat view: NaN, Inf, subnormals, zeros."""
+    bits = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16)
+    gradient = bits.view(torch.bfloat16)
+    finite = gradient[gradient.isfinite()]
+    # 8 exponent bits all set: 1 pattern of each sign is Inf, 127 are NaN.
+    expected = (2**16 - 2, 2 * 127, 2)
+    for view in (gradient, torch.stack([gradient.view(256, 256)] * 2, dim=2)[:, :, 0]):
+        measure = measure_on_cpu([view])[0]
+        assert (measure.nonzero_count, measure.nan_count, measure.inf_count) == expected
+        assert relative_error(measure.finite_norm, exact_norm(finite.tolist())) <= bound(gradient)
 
 
 def test_negative_zeros_are_zeros() -> None:

@@ -9,11 +9,13 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 SCRIPT = """
-import os, torch
+import os, numpy, torch
 from auditkit.collectors import collect_gradients
 count = lambda: len(os.listdir("/proc/self/task"))
 gradients = [torch.empty(30_000, dtype=dtype).fill_(1e-200) for dtype in (torch.float32, torch.float64)]
 gradients += [torch.zeros(1).expand(300_000), torch.full((1,), torch.nan).expand(1000, 300)]
+gradients += [torch.from_numpy(numpy.full(300_000, 0x3F80, numpy.int16)).view(torch.bfloat16)]
+gradients += [torch.from_numpy(numpy.ones(300_000, dtype)) for dtype in ("float16", "float32", "float64")]
 before = count()
 collect_gradients(gradients).materialize()
 assert count() == before, (before, count())

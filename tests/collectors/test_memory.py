@@ -8,13 +8,15 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
 from auditkit.collectors import collect_gradients
+from auditkit.collectors.cpu_pass import CONVERTED_ELEMENTS
 from auditkit.collectors.device_pass import measure_on_device
 from auditkit.collectors.records import shifts_for
 
 SHAPES = {"one tensor": lambda n: [n], "many tensors": lambda n: [10_000] * (n // 10_000)}
 
-# CPU: two buffers of 8 bytes * 31744. Numpy's, 8 bytes * 31744 and 128 KiB, are not in the allocator's events.
-CPU_PEAK_BYTES = 2**19
+# CPU: 20 bytes * 31744 where bfloat16 is widened, two buffers of 8 bytes * 31744 for float64. Numpy's and Python's,
+# 8 bytes * 31744 and 256 KiB, are not in the allocator's events.
+CPU_PEAK_BYTES = 20 * CONVERTED_ELEMENTS
 # Device: 8 bytes * 2**19 for a batch and its copy, 8 * 65536 for a segment in float64.
 DEVICE_PEAK_BYTES = 5 * 2**20
 # Record, its copy and rows per segment: T * K * 8 bytes each.

@@ -111,9 +111,12 @@ def _rows_of(condition: Condition, rows: Sequence[Measured]) -> tuple[list[Measu
     if meant:
         return meant, ""
     wanted = ", ".join(f"{name}={value}" for name, value in condition.case.items())
-    known = {name: dict.fromkeys(row.case[name] for row in named if name in row.case) for name in condition.case}
-    told = "; ".join(f"{name}: {', '.join(values) or 'no such case'}" for name, values in known.items())
+    told = "; ".join(f"{name}: {_values_of(name, named)}" for name in condition.case)
     return [], f"no {condition.name} at {wanted} (measured at {told})"
+
+
+def _values_of(name: str, rows: Sequence[Measured]) -> str:
+    return ", ".join(dict.fromkeys(row.case[name] for row in rows if name in row.case)) or "no such case"
 
 
 def _is_case(wanted: Mapping[str, str], case: Mapping[str, str]) -> bool:

@@ -101,3 +101,57 @@ def test_a_box_of_a_probe_that_does_not_reproduce_is_ticked() -> None:
     assert done(tick(bound("p/1/t", gone), "1")) == [True, False]
     ticked = parse(bound("p/1/t").data.decode().replace("- [ ] a test", "- [x] a test"))
     assert done(tick(ticked, "1", is_done=False)) == [False, False]
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["lf", "crlf"])
+@pytest.mark.parametrize(
+    ("value", "bindings"),
+    [
+        ("1=norm_overflows", [("norm_overflows", ""), ("p", ""), ("", ""), ("", "")]),
+        ("2 = q", [("", ""), ("q", ""), ("", ""), ("", "")]),
+        (
+            "naïve=p breaking_norm  > 1e10 @ dtype=float32",
+            [("", ""), ("p", ""), ("p", "breaking_norm > 1e10 @ dtype=float32"), ("", "")],
+        ),
+        ("all=q n = 3 or none", [("q", "n = 3 or none")] * 4),
+    ],
+)
+def test_a_box_is_bound_by_a_comment_and_unbound_again(
+    newline: str, value: str, bindings: list[tuple[str, str]]
+) -> None:
+    document = parse(ticket_text(extra=MORE).replace("\n", newline))
+    changed = edit_field(document, "bound", value)
+    items = ticket_of(changed).verification
+    assert [(item.probe, item.condition) for item in items] == bindings
+    before = [(item.text, item.is_done) for item in ticket_of(document).verification]
+    assert [(item.text, item.is_done) for item in items] == before
+    assert edit_field(changed, "bound", value).data == changed.data
+    loose = edit_field(edit_field(changed, "unbound", "all"), "bound", "2=p")
+    assert loose.data == document.data
+    assert field_text(changed, "bound") == f"{sum(bool(probe) for probe, _ in bindings)} of 4"
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("1", "not of the form WHICH=PROBE"),
+        ("=p", "not of the form WHICH=PROBE"),
+        ("1=No Probe", "not of the form WHICH=PROBE"),
+        ("1=p -->", "not a condition"),
+        ("1=p n > 3 -->", "neither a number nor a word|not a condition"),
+        ("1=p n > many", "is no number"),
+        ("1=p n at fix > 3", "names neither"),
+        ("1=p n at base > 3", "names neither"),
+        ("1=p n = 3 @ a=b--c", "not a condition"),
+        ("9=p", "there is no box 9"),
+    ],
+)
+def test_what_binds_nothing_is_refused(value: str, message: str) -> None:
+    with pytest.raises(BadInputError, match=message):
+        edit_field(parse(ticket_text(extra=MORE)), "bound", value)
+
+
+def test_a_condition_is_not_the_probe_s_outcome() -> None:
+    """A bound number may be reached while the probe still reproduces; verify is what says so."""
+    document = edit_field(bound("p/1/t"), "bound", "1=p n > 3")
+    assert done(tick(document, "1")) == [True, False]

@@ -83,6 +83,7 @@ def reason_given(page: Page, context: LintContext) -> Iterator[Problem]:
 def ticked_by_evidence(page: Page, context: LintContext) -> Iterator[Problem]:
     """A verification box that is bound to a probe is not ticked while the evidence says `reproduced`.
 
+    A box that is bound to a condition (`<!-- probe: ID NAME > 5 -->`) is `auditkit ticket verify`'s to judge.
     Why: The tick says that somebody checked; the last run says the opposite.
     Bad: - [x] no overflow <!-- probe: norm_overflows --> with | **Outcome** | `reproduced` |
     Good: - [ ] no overflow <!-- probe: norm_overflows --> until the outcome is `not_reproduced`
@@ -90,7 +91,7 @@ def ticked_by_evidence(page: Page, context: LintContext) -> Iterator[Problem]:
     """
     reproduced = {one.probe for one in _reproduced(page)}
     for item in page.ticket.verification:
-        if item.is_done and item.probe in reproduced:
+        if item.is_done and item.probe in reproduced and not item.condition:
             yield at_text(page, item.line, "[", f"ticked, but {item.probe} last reproduced it")
 
 

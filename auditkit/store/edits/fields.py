@@ -13,7 +13,18 @@ from auditkit.model.ids import AGENT_NAMES, TicketId, agent_code, agent_name, id
 from auditkit.model.text import inert_line
 from auditkit.model.ticket import parse_severity
 from auditkit.store.document import Document
-from auditkit.store.edits.boxes import UNVERIFIED, VERIFIED, count_text, tick
+from auditkit.store.edits.boxes import (
+    BOUND,
+    UNBOUND,
+    UNVERIFIED,
+    VERIFIED,
+    bind,
+    bound_text,
+    count_text,
+    parse_binding,
+    tick,
+    unbind,
+)
 from auditkit.store.edits.cells import add_row, check_line, decorated, rows_of, set_cell
 from auditkit.store.edits.spans import inserted, replaced
 from auditkit.store.reader import ticket_of
@@ -112,7 +123,8 @@ def find_row(document: Document, name: str) -> Row:
     for section, field in present:
         if folded == _folded(field.label):
             return Row(section, field.label, ())
-    names = [TITLE, SUMMARY, VERIFIED, UNVERIFIED, *(row.names[0] for row in ROWS if row.label not in _ELSEWHERE)]
+    boxes = [VERIFIED, UNVERIFIED, BOUND, UNBOUND]
+    names = [TITLE, SUMMARY, *boxes, *(row.names[0] for row in ROWS if row.label not in _ELSEWHERE)]
     names += [field.label for _, field in present if not any(field.label == row.label for row in ROWS)]
     near = nearest_names(name.casefold(), names)
     hint = f"did you mean {', '.join(near)}?" if near else f"one of {', '.join(names)}"
@@ -122,7 +134,8 @@ def find_row(document: Document, name: str) -> Row:
 def edit_field(document: Document, name: str, value: str, agents: Mapping[str, str] = AGENT_NAMES) -> Document:
     """The document with one field set: a row of the metadata or the location, the title, the summary or a box.
 
-    `verified` and `unverified` take the boxes that are meant (see `tick`). A row that is missing is added where
+    `verified` and `unverified` take the boxes that are meant (see `tick`), `bound` also their probe (see
+    `parse_binding`), `unbound` them alone. A row that is missing is added where
     the table's order wants it. `agents` are names by code. Raises BadInputError for a field that is not there,
     that has a command of its own, or that cannot have this value.
     """
@@ -132,6 +145,8 @@ def edit_field(document: Document, name: str, value: str, agents: Mapping[str, s
         return set_summary(document, value)
     if _folded(name) in (VERIFIED, UNVERIFIED):
         return tick(document, value, _folded(name) == VERIFIED)
+    if _folded(name) in (BOUND, UNBOUND):
+        return bind(document, parse_binding(value)) if _folded(name) == BOUND else unbind(document, value)
     row = find_row(document, name)
     ticket_id = ticket_of(document).id
     if row.label in _ELSEWHERE:
@@ -155,7 +170,7 @@ def set_row(document: Document, row: Row, value: str) -> Document:
 def field_text(document: Document, name: str) -> str:
     """What the field says now, with its decoration: setting it again restores the bytes.
 
-    For boxes it is how many of them are ticked, or are not.
+    For boxes it is how many of them are ticked or bound, or are not.
     """
     if _folded(name) == TITLE:
         return ticket_of(document).title
@@ -163,6 +178,8 @@ def field_text(document: Document, name: str) -> str:
         return ticket_of(document).summary
     if _folded(name) in (VERIFIED, UNVERIFIED):
         return count_text(document, _folded(name) == VERIFIED)
+    if _folded(name) in (BOUND, UNBOUND):
+        return bound_text(document, _folded(name) == BOUND)
     row = find_row(document, name)
     field = next((one for one in document.fields(row.section) if one.label.casefold() == row.label.casefold()), None)
     return field.written if field else ""

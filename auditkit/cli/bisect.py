@@ -114,8 +114,12 @@ def _state(answer: CommitAnswer) -> str:
 def _print(found: Bisection, commit: Commit | None) -> None:
     say(f"{found.ticket}: {found.probe} on {found.target}")
     ends = {found.older.commit: "older end: ", found.newer.commit: "newer end: "}
+    named = ""
     for answer in found.answers:
         say(f"  {answer.commit[:12]}  {_state(answer):<14}  {ends.get(answer.commit, '')}{_words(answer)}".rstrip())
+        if answer.found not in ("", "same", "lost", named):
+            say(f"      {answer.found}")
+            named = answer.found
     asked = sum(not answer.was_known for answer in found.answers)
     say(f"asked {asked} of {found.commit_count + 1} commits, {len(found.skipped)} without an answer")
     change = "reproduces" if found.reproduces_since else "no longer reproduces"
@@ -142,5 +146,4 @@ def _shown(files: Sequence[tuple[str, int, int]]) -> Sequence[tuple[str, int, in
 def _words(answer: CommitAnswer) -> str:
     import textwrap
 
-    found = f" [{answer.found}]" if answer.found not in ("", "same", "lost") else ""
-    return textwrap.shorten(answer.why, 70, placeholder=" ...") + found
+    return textwrap.shorten(answer.why, 56, placeholder=" ...")

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from auditkit.model.bisection import Bisection, CommitAnswer
-    from auditkit.probing.history import Commit
 
 EXAMPLE = "Example: auditkit bisect B7-PT-01 --checkout ../trainer --good v1.0 --bad main"
 
@@ -64,9 +63,6 @@ def bisect(
     """
     from auditkit.cli.common import choose
     from auditkit.model.enums import DeviceChoice
-    from auditkit.probing.checkout import parse_checkout
-    from auditkit.probing.git import find_repository
-    from auditkit.probing.history import read_commit
     from auditkit.workflows.asking import Manner
     from auditkit.workflows.bisect import BisectRequest
     from auditkit.workflows.bisect import bisect as search
@@ -76,10 +72,9 @@ def bisect(
     chosen = choose(DeviceChoice, device, [known.value for known in DeviceChoice], "device")
     details = (contract, takes, finish, setup, argument, returns)
     named = make_targets([target] if target else None, configuration, *details)
-    directory = checkout_of(checkout, configuration)
     request = BisectRequest(
         ticket=open_repository(tickets).find(ticket_id).ticket,
-        checkout=directory,
+        checkout=checkout_of(checkout, configuration),
         good=good,
         bad=bad,
         manner=Manner(configuration, python, chosen, time_limit),
@@ -91,8 +86,7 @@ def bisect(
     if as_json:
         say_json(found.to_json())
     else:
-        repository = find_repository(parse_checkout(directory).directory)
-        _print(found, read_commit(repository, found.first) if repository and found.first else None)
+        _print(found)
     if not found.first:
         raise typer.Exit(3)
 
@@ -111,7 +105,7 @@ def _state(answer: CommitAnswer) -> str:
     return f"{word} (known)" if answer.was_known else word
 
 
-def _print(found: Bisection, commit: Commit | None) -> None:
+def _print(found: Bisection) -> None:
     say(f"{found.ticket}: {found.probe} on {found.target}")
     ends = {found.older.commit: "older end: ", found.newer.commit: "newer end: "}
     named = ""
@@ -123,6 +117,7 @@ def _print(found: Bisection, commit: Commit | None) -> None:
     asked = sum(not answer.was_known for answer in found.answers)
     say(f"asked {asked} of {found.commit_count + 1} commits, {len(found.skipped)} without an answer")
     change = "reproduces" if found.reproduces_since else "no longer reproduces"
+    commit = found.commit
     if commit is None:
         say(f"the first commit after which it {change} is one of these, and only the last gives an answer:")
         for candidate in found.candidates:

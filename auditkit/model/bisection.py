@@ -51,11 +51,29 @@ class CommitAnswer:
 
 
 @dataclass(frozen=True)
+class Commit:
+    """A commit as people know it: full hash, date of its author, who, its first line, and the files it changed.
+
+    `files` are `(path, added, removed)`; lines of binary files count as 0. A merge has none.
+    """
+
+    hash: str
+    date: str
+    author: str
+    subject: str
+    files: tuple[tuple[str, int, int], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        files = [{"path": path, "added": added, "removed": removed} for path, added, removed in self.files]
+        return {"date": self.date, "author": self.author, "subject": self.subject, "files": files}
+
+
+@dataclass(frozen=True)
 class Bisection:
     """From the older commit's answer to the newer one's.
 
     `first` is the first commit with the newer answer, "" where commits without an answer stand in the way:
-    it is then one of `candidates`. `answers` are in the order in which they were asked, the two ends first;
+    it is then one of `candidates`. `commit` tells of it. `answers` are in the order in which they were asked, the two ends first;
     `commit_count` is how many commits there are after the older one.
     """
 
@@ -68,6 +86,7 @@ class Bisection:
     candidates: tuple[str, ...]
     answers: tuple[CommitAnswer, ...]
     commit_count: int
+    commit: Commit | None = None
 
     @property
     def reproduces_since(self) -> bool:
@@ -87,6 +106,7 @@ class Bisection:
             "probe": self.probe,
             "target": self.target,
             "first": self.first or None,
+            "commit": self.commit.to_json() if self.commit else None,
             "change": Outcome.REPRODUCED.value if self.reproduces_since else Outcome.NOT_REPRODUCED.value,
             "older": self.older.commit,
             "newer": self.newer.commit,

@@ -3,24 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from auditkit.errors import BadInputError
+from auditkit.model.bisection import Commit
 from auditkit.probing import git
-
-
-@dataclass(frozen=True)
-class Commit:
-    """A commit as people know it: full hash, date of its author, who, its first line, and the files it changed.
-
-    `files` are `(path, added, removed)`; lines of binary files count as 0. A merge has none.
-    """
-
-    hash: str
-    date: str
-    author: str
-    subject: str
-    files: tuple[tuple[str, int, int], ...] = ()
 
 
 def is_ancestor(repository: git.Repository, older: str, newer: str) -> bool:

@@ -19,7 +19,7 @@ from auditkit.probing import git
 from auditkit.probing.anchors import Anchor, AnchoredSource, FoundAgain
 from auditkit.probing.catalog import load_catalog, select
 from auditkit.probing.checkout import CheckoutSpec, OpenCheckout, import_roots, open_checkout, parse_checkout
-from auditkit.probing.history import between, is_ancestor, merge_base
+from auditkit.probing.history import between, is_ancestor, merge_base, read_commit
 from auditkit.rules.bisecting import choose, side_of
 from auditkit.store.answer_log import AnswerLog
 from auditkit.workflows.asking import Manner, ask
@@ -197,6 +197,7 @@ class _Asked:
             candidates=(*candidates, first),
             answers=tuple(self.answers.values()),
             commit_count=commit_count,
+            commit=None if candidates else read_commit(repository, first),
         )
 
     def _answer(self, commit: str) -> CommitAnswer:

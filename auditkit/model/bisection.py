@@ -73,8 +73,8 @@ class Bisection:
     """From the older commit's answer to the newer one's.
 
     `first` is the first commit with the newer answer, "" where commits without an answer stand in the way:
-    it is then one of `candidates`. `commit` tells of it. `answers` are in the order in which they were asked, the two ends first;
-    `commit_count` is how many commits there are after the older one.
+    it is then one of `candidates`. `commit` tells of it. `answers` are in the order in which they were asked,
+    the two ends first; `commit_count` is how many commits there are after the older one.
     """
 
     ticket: str

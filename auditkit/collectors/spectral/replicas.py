@@ -5,11 +5,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+_DTYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
+
 
 def checked_replicas(grads_RNM: Tensor | Sequence[Tensor]) -> list[Tensor]:
     """Return each replica's N x M gradient, detached; nothing is copied.
 
-    A ValueError names the first replica that is no matrix of real floating-point numbers, is empty, differs
+    A ValueError names the first replica that is no dense matrix of bfloat16 to float64, is empty, differs
     from replica 0 in shape, dtype or device, or holds NaN or infinity.
     """
     if isinstance(grads_RNM, Tensor) and grads_RNM.dim() != 3:
@@ -35,8 +37,10 @@ def checked_reference(reference_NM: Tensor, replica_NM: Tensor) -> Tensor:
 def _problem(matrix: Tensor) -> str | None:
     if matrix.dim() != 2 or not matrix.numel():
         return f"has shape {tuple(matrix.shape)}: expected rows x columns, both above 0"
-    if not matrix.is_floating_point() or matrix.layout != torch.strided:
-        return f"is {matrix.dtype}, {matrix.layout}: expected dense floating-point numbers"
+    if matrix.dtype not in _DTYPES or matrix.layout != torch.strided:
+        return f"is {matrix.dtype}, {matrix.layout}: expected dense numbers of 16, 32 or 64 bits"
+    if hasattr(matrix, "full_tensor"):
+        return "is a DTensor: gather it first, by full_tensor()"
     if matrix.is_meta:
         return "is on device meta: it has no values"
     return None if _is_finite(matrix) else "holds NaN or infinity"

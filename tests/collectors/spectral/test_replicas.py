@@ -1,7 +1,10 @@
 """What is no set of replica gradients is refused in one line that names the replica."""
 
+from pathlib import Path
+
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from auditkit.collectors.spectral import aligned_svds
@@ -26,8 +29,9 @@ def holding(value: float) -> Tensor:
         (torch.ones(3), r"replica 2 has shape \(3,\): expected rows x columns"),
         (torch.ones(0, 2), r"replica 2 has shape \(0, 2\): expected rows x columns, both above 0"),
         (GOOD.double(), "replica 2 has dtype torch.float64, replica 0 has torch.float32"),
-        (GOOD.long(), "replica 2 is torch.int64, torch.strided: expected dense floating-point numbers"),
+        (GOOD.long(), "replica 2 is torch.int64, torch.strided: expected dense numbers of 16, 32 or 64 bits"),
         (GOOD.to(torch.complex64), "replica 2 is torch.complex64"),
+        (GOOD.to(torch.float8_e5m2), "replica 2 is torch.float8_e5m2"),
         (GOOD.to_sparse(), "replica 2 is torch.float32, torch.sparse_coo"),
         (GOOD.to("meta"), "replica 2 is on device meta: it has no values"),
     ],
@@ -61,3 +65,17 @@ def test_finite_numbers_whose_sum_overflows_are_accepted(dtype: torch.dtype) -> 
 def test_gradients_that_autograd_follows_are_accepted() -> None:
     aligned = aligned_svds([torch.randn(3, 2, requires_grad=True) for _ in range(2)])
     assert not aligned.U_RND.requires_grad
+
+
+def test_a_sharded_gradient_is_refused(tmp_path: Path) -> None:
+    """Its SVD would be that of nobody's matrix, or a collective that other ranks know nothing of."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        sharded = distribute_tensor(GOOD, init_device_mesh("cpu", (1,)), [Shard(0)])
+        with pytest.raises(ValueError, match="replica 0 is a DTensor: gather it first"):
+            aligned_svds([sharded, sharded])
+    finally:
+        dist.destroy_process_group()

@@ -1,0 +1,141 @@
+"""Command that tries what a ticket recommends: try-fix."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from auditkit.cli.common import JsonOption, TicketsOption, choose, complain, open_repository, run_or_exit, say, say_json
+from auditkit.cli.options import (
+    ArgumentOption,
+    ConfigOption,
+    ContractOption,
+    FinishOption,
+    PythonOption,
+    ReturnsOption,
+    SetupOption,
+    TakesOption,
+    TargetOption,
+    TimeLimitOption,
+    make_targets,
+)
+from auditkit.cli.ticket.app import IdArgument, app
+
+if TYPE_CHECKING:
+    from auditkit.model.trial import FixTrial, TriedArm
+
+
+@app.command("try-fix", epilog="Example: auditkit ticket try-fix B7-PT-01 --checkout ../trainer --base HEAD~1")
+@run_or_exit
+def try_it(
+    ticket_id: IdArgument,
+    checkout: Annotated[
+        str | None,
+        typer.Option("--checkout", metavar="DIR[@REV]", help="Default: the configuration's, else this folder."),
+    ] = None,
+    base: Annotated[str, typer.Option("--base", metavar="REV", help="The revision with the defect.")] = "",
+    fix: Annotated[
+        str, typer.Option("--fix", metavar="REV", help="The fix that was made; default: the resolution's commit.")
+    ] = "",
+    block: Annotated[
+        int | None, typer.Option("--block", metavar="N", min=1, help="Only this code block of the Recommended Fix.")
+    ] = None,
+    probe: Annotated[
+        list[str] | None, typer.Option("--probe", metavar="ID", help="Ask only this probe; may be repeated.")
+    ] = None,
+    finding: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--finding", metavar="ID", help="Judge the fix by this probe; default: those that the ticket is bound to."
+        ),
+    ] = None,
+    target: TargetOption = None,
+    contract: ContractOption = None,
+    takes: TakesOption = None,
+    finish: FinishOption = None,
+    setup: SetupOption = None,
+    argument: ArgumentOption = None,
+    returns: ReturnsOption = None,
+    python: PythonOption = None,
+    device: Annotated[
+        str, typer.Option("--device", metavar="auto|cuda|cpu|simulated", help="Where probes run.")
+    ] = "auto",
+    time_limit: TimeLimitOption = 120.0,
+    config: ConfigOption = None,
+    tickets: TicketsOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing into the ticket.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run the code that a ticket recommends, in a copy of the checkout, before anybody applies it.
+
+    Compared are the base, each code block of the Recommended Fix, and the fix that was made, if there is one.
+    Comes out as sufficient, insufficient, "trades X for Y" or does not run; exit 0 only for sufficient.
+    """
+    from auditkit.cli.report import progress_on_terminal
+    from auditkit.errors import ExitCode
+    from auditkit.model.enums import DeviceChoice
+    from auditkit.workflows.asking import Manner
+    from auditkit.workflows.configuration import checkout_of, read_configuration
+    from auditkit.workflows.try_fix import TryRequest, try_fix, write_trial
+
+    repository = open_repository(tickets)
+    configuration = read_configuration(config, checkout or ".")
+    where = choose(DeviceChoice, device, [choice.value for choice in DeviceChoice], "device")
+    request = TryRequest(
+        ticket=ticket_id,
+        checkout=checkout_of(checkout, configuration),
+        manner=Manner(configuration, python, where, time_limit),
+        base=base,
+        fix=fix,
+        block=block,
+        targets=make_targets(target, configuration, contract, takes, finish, setup, argument, returns),
+        probes=tuple(probe or ()),
+        findings=tuple(finding or ()),
+    )
+    with progress_on_terminal() as progress:
+        trial = try_fix(repository, request, progress)
+    change = None if dry_run else write_trial(repository, trial)
+    is_written = change is not None and change.after.document.data != change.before.document.data
+    path = str(change.after.file) if change is not None else ""
+    if as_json:
+        say_json(trial.to_json({"written": is_written, "path": path}))
+    else:
+        _print_trial(trial)
+        if path:
+            say(f"{trial.ticket}: {'written into' if is_written else 'stands already in'} {path}")
+    if trial.first.judgement.text != "sufficient":
+        raise typer.Exit(int(ExitCode.FINDINGS))
+
+
+def _print_trial(trial: FixTrial) -> None:
+    from auditkit.model.text import inert_line
+    from auditkit.workflows.try_fix import trial_rows
+
+    environment = trial.base.environment
+    revision = f" ({environment.revision[:12]})" if environment.revision else ""
+    say(f"{trial.ticket}: {trial.target}")
+    say(f"base: {inert_line(environment.checkout)}{revision}, torch {environment.torch}")
+    say(f"judged by: {', '.join(trial.findings)} ({trial.chosen})")
+    for arm in trial.arms:
+        _print_arm(arm)
+    say("")
+    names = ["base", *(arm.name for arm in trial.arms if arm.run is not None)]
+    for probe, base, answers in trial_rows(trial):
+        say(probe)
+        for name, answer in zip(names, [base, *answers], strict=True):
+            say(f"  {inert_line(name)}: {inert_line(answer)}")
+    say("")
+    say(f"{trial.ticket}: {trial.first.judgement.text}")
+    for note in trial.notes:
+        complain(f"note: {inert_line(note)}")
+
+
+def _print_arm(arm: TriedArm) -> None:
+    from auditkit.model.text import inert_line
+
+    say("")
+    say(f"{inert_line(arm.name)}: {arm.judgement.text}")
+    say(f"  {inert_line(arm.judgement.reason)}")
+    for note in arm.completion:
+        say(f"  completed: {inert_line(note)}")

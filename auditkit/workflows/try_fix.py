@@ -1,0 +1,325 @@
+"""Try a ticket's recommended fix before anybody applies it: its code in the target's place, and every probe again."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from auditkit.errors import BadInputError, NothingMeasuredError, TargetNotLoadedError
+from auditkit.model.enums import Outcome
+from auditkit.model.page import CodeBlock, Page
+from auditkit.model.probe import ProbeInfo
+from auditkit.model.run import Run
+from auditkit.model.target import Target
+from auditkit.model.text import inert_line
+from auditkit.model.ticket import Ticket
+from auditkit.model.trial import ArmKind, FixBlock, FixTrial, TriedArm
+from auditkit.probing import git
+from auditkit.probing.anchors import Anchor, AnchoredSource
+from auditkit.probing.catalog import load_catalog, select
+from auditkit.probing.checkout import CheckoutSpec, OpenCheckout, import_roots, open_checkout, parse_checkout
+from auditkit.probing.copies import open_copy
+from auditkit.probing.patching.fragments import CannotComplete
+from auditkit.probing.patching.patching import Blame, Patch, Place, find_place, patch
+from auditkit.rendering.trial import render_trial, trial_rows
+from auditkit.rules.subject import subject_of
+from auditkit.rules.trade import does_not_run, judge
+from auditkit.store.edits.trial import with_trial
+from auditkit.store.pages import page_of
+from auditkit.store.repository import Change, Repository
+from auditkit.workflows.asking import Manner, ask
+from auditkit.workflows.bound import bound_questions, located_target
+from auditkit.workflows.measuring import Progress
+
+__all__ = ["TryRequest", "trial_rows", "try_fix", "write_trial"]
+
+RECOMMENDED = "Recommended Fix"
+_PYTHON = frozenset({"python", "py", "python3"})
+
+
+@dataclass(frozen=True)
+class TryRequest:
+    """What to try where.
+
+    `checkout` is `DIR` or `DIR@REV`; `base` and `fix` are revisions of it, "" for the named one and for what
+    the ticket's resolution says. `block` picks one block of the fix; `targets` are tried instead of the
+    ticket's own (the first of them); `probes` are asked instead of all stable ones, and `findings` are those
+    that the fix is judged by instead of those that the ticket is about.
+    """
+
+    ticket: str
+    checkout: str
+    manner: Manner
+    base: str = ""
+    fix: str = ""
+    block: int | None = None
+    targets: tuple[Target, ...] = ()
+    probes: tuple[str, ...] = ()
+    findings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Ground:
+    """What every arm shares: the base's files, the function to mend, the target and what is asked of it."""
+
+    spec: CheckoutSpec
+    manner: Manner
+    place: Place
+    anchor: Anchor | None
+    target: Target
+    probes: Sequence[ProbeInfo]
+    findings: tuple[str, ...]
+    base: Run
+
+
+def try_fix(repository: Repository, request: TryRequest, progress: Progress | None = None) -> FixTrial:
+    """Run the base, every recommended block and the fix that was made; nothing is written.
+
+    The audited directory is only read: each arm runs in a copy of its own. Raises BadInputError for a ticket
+    without a Python block in its fix or without a function to try it on, TargetNotLoadedError where the base
+    cannot be loaded, and NothingMeasuredError where no finding of the ticket reproduces there.
+    """
+    entry = repository.find(request.ticket)
+    page = page_of(entry.document, entry.ticket)
+    blocks = _chosen(_blocks(page, (RECOMMENDED,)), request.block, entry.ticket)
+    spec = _at(parse_checkout(request.checkout), request.base)
+    catalog = load_catalog(request.manner.config.probes_dir)
+    probes = [probe for probe in select(catalog, request.probes) if probe.scope == "target"]
+    progress = progress or Progress()
+    with open_copy(spec, request.manner.python) as opened:
+        target = _target(entry.ticket, request, opened, catalog)
+        base = _loaded(ask(request.manner, opened, [target], probes, progress))
+        findings, chosen = _findings(entry.ticket, request, target, base, catalog)
+        learnt = base.targets[0].target
+        ground = _Ground(
+            spec=spec,
+            manner=request.manner,
+            place=_place(entry.ticket, request, opened, learnt, blocks),
+            anchor=AnchoredSource(opened.path, _roots(request.manner, opened)).anchor(learnt.call),
+            target=learnt,
+            probes=probes,
+            findings=findings,
+            base=base,
+        )
+        blame = _blame(page, ground.place)
+    arms = [_try_block(block, blocks, ground, blame, progress) for block in blocks if _is_wanted(block, request)]
+    actual, notes = _actual_fix(page, request, ground, blame, progress)
+    return FixTrial(str(entry.ticket.id), target.call, findings, chosen, base, (*arms, *actual), tuple(notes))
+
+
+def write_trial(repository: Repository, trial: FixTrial) -> Change:
+    """Put the trial into its ticket, in the place of an earlier one of the same target; nothing else changes.
+
+    Raises as `Repository.change` does.
+    """
+    return repository.change(trial.ticket, lambda entry: with_trial(entry.document, trial.id, render_trial(trial)))
+
+
+def _blocks(page: Page, sections: Sequence[str]) -> list[FixBlock]:
+    wanted = {section.casefold() for section in sections}
+    found = [block for block in page.code_blocks if block.h2.casefold() in wanted and block.language in _PYTHON]
+    return [FixBlock(block.h2, number, block.line, _dedented(block)) for number, block in enumerate(found, start=1)]
+
+
+def _dedented(block: CodeBlock) -> str:
+    return block.text if block.text.endswith("\n") else f"{block.text}\n"
+
+
+def _chosen(blocks: list[FixBlock], number: int | None, ticket: Ticket) -> list[FixBlock]:
+    """All blocks, once it is sure that there is one, and that the one that was asked for is there."""
+    if not blocks:
+        raise BadInputError(
+            f"{ticket.id}: its {RECOMMENDED} shows no Python code, so there is nothing to run",
+            "show the code in a block that begins with ```python",
+        )
+    if number is not None and not 1 <= number <= len(blocks):
+        raise BadInputError(f"{ticket.id}: its {RECOMMENDED} has no block {number}", f"it has 1 to {len(blocks)}")
+    return blocks
+
+
+def _is_wanted(block: FixBlock, request: TryRequest) -> bool:
+    return request.block is None or block.number == request.block
+
+
+def _at(spec: CheckoutSpec, revision: str) -> CheckoutSpec:
+    if not revision:
+        return spec
+    directory = spec.text.removesuffix(f"@{spec.revision}") if spec.revision else spec.text
+    return CheckoutSpec(f"{directory}@{revision}", spec.directory, revision)
+
+
+def _roots(manner: Manner, opened: OpenCheckout) -> tuple[Path, ...]:
+    return import_roots(opened.path, manner.config.import_roots)
+
+
+def _target(ticket: Ticket, request: TryRequest, opened: OpenCheckout, catalog: Mapping[str, ProbeInfo]) -> Target:
+    """The target that was named, else the first that the ticket is bound to, else the function of its Location."""
+    if request.targets:
+        return request.targets[0]
+    bound = bound_questions(ticket, request.manner.config, catalog)
+    called = [question.target for question in bound if question.probe.scope == "target"]
+    if called:
+        return called[0]
+    return located_target(ticket, opened.path, _roots(request.manner, opened), request.manner.config)
+
+
+def _loaded(run: Run) -> Run:
+    failed = next((result for result in run.results if not result.loaded), None)
+    if failed is not None:
+        raise TargetNotLoadedError(f"the base cannot be loaded: {failed.message}", "name another with --base REV")
+    return run
+
+
+def _findings(
+    ticket: Ticket, request: TryRequest, target: Target, base: Run, catalog: Mapping[str, ProbeInfo]
+) -> tuple[tuple[str, ...], str]:
+    """The probes that the fix is judged by, and how they were chosen. Red first: each reproduces at the base."""
+    reproduced = [result.probe for result in base.results if result.outcome is Outcome.REPRODUCED]
+    bound = [
+        question.probe.id
+        for question in bound_questions(ticket, request.manner.config, catalog)
+        if question.target.call == target.call
+    ]
+    named = tuple(probe.id for probe in select(dict(catalog), request.findings)) if request.findings else ()
+    if named or bound:
+        wanted, chosen = named or tuple(bound), "named" if named else "bound"
+        found = tuple(probe for probe in dict.fromkeys(wanted) if probe in reproduced)
+    else:
+        found, chosen = subject_of(ticket, reproduced, catalog), "from the ticket's words"
+        wanted = found
+    if not found:
+        raise NothingMeasuredError(
+            f"{ticket.id}: {', '.join(wanted) or 'nothing that it is about'} does not reproduce at "
+            f"{base.environment.checkout}, so no fix of it can be tried there",
+            "--base REV names the revision that has the defect; --finding ID the probe that shows it",
+        )
+    return found, chosen
+
+
+def _place(
+    ticket: Ticket, request: TryRequest, opened: OpenCheckout, target: Target, blocks: Sequence[FixBlock]
+) -> Place:
+    """The function that the blocks are put in the place of: the target, or another that Location and a block name."""
+    roots = _roots(request.manner, opened)
+    calls = [target.call]
+    with contextlib.suppress(BadInputError):
+        calls.append(located_target(ticket, opened.path, roots, request.manner.config).call)
+    found = [one for call in dict.fromkeys(calls) if (one := find_place(opened.path, roots, call)) is not None]
+    if not found:
+        raise BadInputError(
+            f"{ticket.id}: {inert_line(target.call)} is no function that {opened.label} defines there",
+            "--target package.module:function names it where it is defined",
+        )
+    defined = {name for block in blocks for name in _defined(block.code)}
+    return next((one for one in found if one.function.name in defined), found[0])
+
+
+def _defined(code: str) -> set[str]:
+    """The functions that a block defines; its own words, as it may be no Python yet (`def f(...)`)."""
+    words = (line.split() for line in code.splitlines())
+    lines = [parts for parts in words if "def" in parts[:2]]
+    return {parts[parts.index("def") + 1].partition("(")[0] for parts in lines if len(parts) > parts.index("def") + 1}
+
+
+def _blame(page: Page, place: Place) -> Blame:
+    """The lines and the code that the ticket says are wrong; lines of other files are not."""
+    ranges = [span for span in page.ticket.lines if not span.file or place.file.endswith(span.file.lstrip("./"))]
+    lines = frozenset(number for span in ranges for number in range(span.first, span.last + 1))
+    shown = [
+        block.text
+        for block in page.code_blocks
+        if block.h2.casefold() == "detailed description" and block.language in _PYTHON
+    ]
+    return Blame(lines, tuple(shown))
+
+
+def _try_block(
+    block: FixBlock,
+    blocks: Sequence[FixBlock],
+    ground: _Ground,
+    blame: Blame,
+    progress: Progress,
+    kind: ArmKind = ArmKind.RECOMMENDED,
+) -> TriedArm:
+    name = f"{block.section}, block {block.number}"
+    earlier = [other.code for other in blocks if other.number < block.number and _is_whole(other.code)]
+    try:
+        patched = patch(block.code, ground.place, blame, earlier)
+    except CannotComplete as refused:
+        return TriedArm(name, kind, does_not_run(f"the block {refused}"), block=block, target=ground.target.call)
+    with _patched(patched, ground) as opened:
+        label = f"{ground.base.environment.checkout} with {name}"
+        run = ask(ground.manner, opened, [ground.target], ground.probes, progress, label)
+    return TriedArm(
+        name=name,
+        kind=kind,
+        judgement=judge(ground.findings, ground.base.results, run.results),
+        run=run,
+        block=block,
+        completion=patched.notes,
+        source=patched.function,
+        difference=patched.difference,
+        target=ground.target.call,
+    )
+
+
+def _is_whole(code: str) -> bool:
+    try:
+        return any(isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef) for item in ast.parse(code).body)
+    except SyntaxError:
+        return False
+
+
+@contextlib.contextmanager
+def _patched(patched: Patch, ground: _Ground) -> Iterator[OpenCheckout]:
+    """A copy of the base with the patch in it; its text is written as the file was read."""
+    with open_copy(ground.spec, ground.manner.python) as opened:
+        file = opened.path / patched.file
+        file.unlink()  # never through a link
+        file.write_text(patched.text, encoding=ground.place.encoding)
+        yield replace(opened, dirty=True)
+
+
+def _actual_fix(
+    page: Page, request: TryRequest, ground: _Ground, blame: Blame, progress: Progress
+) -> tuple[list[TriedArm], list[str]]:
+    """The fix that was made: a commit where there is one, else the code that the resolution shows."""
+    revision, notes = _fix_revision(page.ticket, request, ground.spec)
+    if revision:
+        return [_try_revision(revision, ground, progress)], notes
+    sections = page.ticket.resolution.sections if page.ticket.resolution else ()
+    shown = _blocks(page, sections)
+    return [_try_block(block, shown, ground, blame, progress, ArmKind.APPLIED) for block in shown], notes
+
+
+def _fix_revision(ticket: Ticket, request: TryRequest, spec: CheckoutSpec) -> tuple[str, list[str]]:
+    """The revision with the fix, "" where the ticket names none that is here."""
+    if request.fix:
+        return request.fix, []
+    commits = ticket.resolution.commits if ticket.resolution else ()
+    repository = git.find_repository(spec.directory)
+    for commit in commits:
+        with contextlib.suppress(BadInputError):
+            if repository is not None:
+                return git.resolve_revision(repository, commit), []
+    unknown = f"{', '.join(commits)}, which the resolution names, is not in {spec.directory}"
+    return "", [unknown] if commits else []
+
+
+def _try_revision(revision: str, ground: _Ground, progress: Progress) -> TriedArm:
+    """The arm of a commit, its target found again there."""
+    name = f"applied fix, {revision[:12]}"
+    with open_checkout(_at(ground.spec, revision), ground.manner.python) as opened:
+        source = AnchoredSource(opened.path, _roots(ground.manner, opened))
+        found = source.find_again(ground.anchor) if ground.anchor else None
+        if found is not None and found.anchor is None:
+            reason = f"{ground.target.call} is not there any more"
+            return TriedArm(name, ArmKind.APPLIED, does_not_run(reason), target=ground.target.call)
+        call = found.anchor.call if found is not None and found.anchor is not None else ground.target.call
+        target = replace(ground.target, call=call)
+        run = ask(ground.manner, opened, [target], ground.probes, progress)
+    judgement = judge(ground.findings, ground.base.results, run.results)
+    return TriedArm(name, ArmKind.APPLIED, judgement, run=run, target=call)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from auditkit.cli import audit, bisect, doctor, init, probe, reports, ticket
+from auditkit.cli import audit, bisect, compare, doctor, init, probe, reports, ticket
 from auditkit.cli.common import wants_colour
 
 app = typer.Typer(
@@ -39,6 +39,7 @@ def _options(
 
 
 app.command("audit", epilog=audit.EXAMPLE)(audit.audit)
+app.command("compare", epilog=compare.EXAMPLE)(compare.compare)
 app.command("init", epilog=init.EXAMPLE)(init.init)
 app.command("bisect", epilog=bisect.EXAMPLE)(bisect.bisect)
 app.add_typer(probe.app)

@@ -90,10 +90,15 @@ class AnchoredSource:
 
     def anchor(self, call: str) -> Anchor | None:
         """The function that `call` names, None where the checkout does not define it in that module."""
+        found = self.function(call)
+        return _anchor(found) if found is not None else None
+
+    def function(self, call: str) -> Function | None:
+        """The same as it is parsed, with its lines."""
         parsed = self._module_of(call)
         if not isinstance(parsed, Module):
             return None
-        return next((_anchor(one) for one in parsed.defined() if one.call == call), None)
+        return next((one for one in parsed.defined() if one.call == call), None)
 
     def problem(self, call: str) -> SourceProblem | None:
         """Why the module of `call` cannot be read; None where it can, or is not there."""

@@ -1,0 +1,90 @@
+"""What lies between two revisions of a repository: its commits, the files they changed, the tests they added."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One commit: its full hash, author, date (YYYY-MM-DD) and whole message."""
+
+    hash: str
+    author: str
+    date: str
+    message: str
+
+    @property
+    def subject(self) -> str:
+        return self.message.strip().partition("\n")[0]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"hash": self.hash, "author": self.author, "date": self.date, "message": self.message}
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """A file that differs, with how many lines were added and removed; None for both in a binary file.
+
+    `old_path` is its name at the base, "" where it was not there; `path` "" where it is gone.
+    """
+
+    path: str
+    old_path: str
+    added: int | None
+    removed: int | None
+    is_test: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.path or self.old_path
+
+    def describe(self) -> str:
+        """`+8 -13`, or what else happened to it."""
+        lines = "binary" if self.added is None else f"+{self.added} -{self.removed}"
+        if not self.old_path:
+            return f"{lines}, new"
+        if not self.path:
+            return f"{lines}, deleted"
+        return lines if self.path == self.old_path else f"{lines}, renamed from {self.old_path}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "path": self.path,
+            "old_path": self.old_path,
+            "added": self.added,
+            "removed": self.removed,
+            "is_test": self.is_test,
+        }
+
+
+@dataclass(frozen=True)
+class TestChange:
+    """A test function that was added, changed or removed; `names` are the compared targets that it speaks of."""
+
+    file: str
+    name: str
+    kind: str
+    names: tuple[str, ...] = ()
+
+    __test__ = False  # pytest would collect a class of this name
+
+    def to_json(self) -> dict[str, Any]:
+        return {"file": self.file, "name": self.name, "kind": self.kind, "names": list(self.names)}
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The commits from base to head, newest first, with files and tests; all empty outside git."""
+
+    commits: tuple[Commit, ...] = ()
+    files: tuple[FileChange, ...] = ()
+    tests: tuple[TestChange, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "commits": [commit.to_json() for commit in self.commits],
+            "files": [file.to_json() for file in self.files],
+            "tests": [test.to_json() for test in self.tests],
+        }

@@ -1,0 +1,139 @@
+"""Which target of the base is which of the head: by qualified name, else by what its body says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from auditkit.errors import AuditkitError, NothingMeasuredError, TargetNotLoadedError
+from auditkit.model.comparison import MatchState, TargetMatch
+from auditkit.model.target import Target
+from auditkit.probing.anchors import AnchoredSource, AnchorState, FoundAgain
+from auditkit.probing.checkout import OpenCheckout
+from auditkit.probing.function_text import text_of
+from auditkit.probing.results import Setting
+from auditkit.workflows.targets import find_targets
+
+
+@dataclass(frozen=True)
+class Side:
+    """One revision: its files, how probes run there, and its functions."""
+
+    opened: OpenCheckout
+    setting: Setting
+    source: AnchoredSource
+
+
+@dataclass(frozen=True)
+class TargetPair:
+    """A target as it is asked at each revision; None where it is not there."""
+
+    match: TargetMatch
+    base: Target | None
+    head: Target | None
+
+
+def pair_named(targets: Sequence[Target], base: Side, head: Side) -> list[TargetPair]:
+    """Targets that somebody named, by their name at either revision, found again at the other one."""
+    return [_pair_named(target, base, head) for target in targets]
+
+
+def pair_found(
+    base: Side, head: Side, roots: Sequence[str], trying: Callable[[str], None]
+) -> tuple[list[TargetPair], list[str]]:
+    """What discovery finds at each revision, matched; and its notes.
+
+    A target of one revision whose function the other one has, although it was not found there, is asked
+    there all the same. Raises what discovery raised at the head where neither revision has a target.
+    """
+    ours, our_notes, _ = _discovered(base, roots, trying)
+    theirs, their_notes, failure = _discovered(head, roots, trying)
+    if not ours and not theirs and failure is not None:
+        raise failure
+    pairs, taken = [], set()
+    by_call = {target.call: target for target in theirs}
+    for target in ours:
+        pair = _pair(target, by_call, base, head)
+        pairs.append(pair)
+        taken.add(pair.match.head)
+    pairs += [_pair_back(target, base, head) for target in theirs if target.call not in taken]
+    notes = [f"base: {note}" for note in our_notes if note not in their_notes]
+    notes += [f"head: {note}" for note in their_notes if note not in our_notes]
+    return pairs, notes + [note for note in our_notes if note in their_notes]
+
+
+def _discovered(
+    side: Side, roots: Sequence[str], trying: Callable[[str], None]
+) -> tuple[tuple[Target, ...], tuple[str, ...], AuditkitError | None]:
+    try:
+        found = find_targets(side.opened, side.setting, roots, trying)
+    except (NothingMeasuredError, TargetNotLoadedError) as error:
+        return (), (error.message,), error
+    return found.targets, found.notes, None
+
+
+def _pair_named(target: Target, base: Side, head: Side) -> TargetPair:
+    anchor = base.source.anchor(target.call)
+    if anchor is not None:
+        found = head.source.find_again(anchor)
+        if found.state is not AnchorState.LOST:
+            return _made(target, _as_found(target, found, base, head), found, base, head)
+        if head.source.anchor(target.call) is None:
+            return TargetPair(_match(target.call, "", MatchState.REMOVED, 0.0, base, head), target, None)
+    there = head.source.anchor(target.call)
+    if there is None:
+        # An instance's method, or a name that another module hands on: only importing it can tell.
+        return TargetPair(_match(target.call, target.call, MatchState.UNREAD, 0.0, base, head), target, target)
+    return _pair_back(target, base, head)
+
+
+def _pair(target: Target, by_call: dict[str, Target], base: Side, head: Side) -> TargetPair:
+    anchor = base.source.anchor(target.call)
+    found = head.source.find_again(anchor) if anchor is not None else None
+    if found is None or found.state is AnchorState.LOST:
+        return TargetPair(_match(target.call, "", MatchState.REMOVED, 0.0, base, head), target, None)
+    after = by_call.get(found.call) or _as_found(target, found, base, head)
+    return _made(target, after, found, base, head)
+
+
+def _pair_back(target: Target, base: Side, head: Side) -> TargetPair:
+    """A target of the head, looked for at the base."""
+    anchor = head.source.anchor(target.call)
+    found = base.source.find_again(anchor) if anchor is not None else None
+    if found is None or found.state is AnchorState.LOST:
+        return TargetPair(_match("", target.call, MatchState.ADDED, 0.0, base, head), None, target)
+    return _made(_as_found(target, found, head, base), target, found, base, head)
+
+
+def _made(before: Target, after: Target, found: FoundAgain, base: Side, head: Side) -> TargetPair:
+    state = MatchState(found.state.value)
+    return TargetPair(_match(before.call, after.call, state, found.similarity, base, head), before, after)
+
+
+def _as_found(target: Target, found: FoundAgain, here: Side, there: Side) -> Target:
+    """The same request under the names of the other revision; the step that finishes it is looked for, too."""
+    finish = target.finish
+    if finish is not None and (anchor := here.source.anchor(finish)) is not None:
+        finish = there.source.find_again(anchor).call or finish
+    return replace(target, call=found.call, finish=finish)
+
+
+def _match(before: str, after: str, state: MatchState, similarity: float, base: Side, head: Side) -> TargetMatch:
+    texts = [
+        text_of(found) if (found := side.source.function(call)) is not None else None
+        for side, call in ((base, before), (head, after))
+    ]
+    return TargetMatch(before, after, state, similarity, texts[0], texts[1])
+
+
+def names_of(pairs: Sequence[TargetPair]) -> dict[str, str]:
+    """From a name at the base to the one at the head, of targets and of their modules."""
+    renamed = dict(_renamed(pairs))
+    return {before: after for before, after in renamed.items() if before != after}
+
+
+def _renamed(pairs: Sequence[TargetPair]) -> Iterator[tuple[str, str]]:
+    for pair in pairs:
+        if pair.base is not None and pair.head is not None:
+            yield pair.base.call.partition(":")[0], pair.head.call.partition(":")[0]
+            yield pair.base.call, pair.head.call

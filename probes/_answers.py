@@ -1,0 +1,132 @@
+"""What does the target answer? Every number of its answers to seeded gradients, to be compared between revisions.
+
+No claim of a defect, so it is in no list of probes: a comparison asks it beside them.
+"""
+
+import functools
+import math
+
+PROBE = {
+    "id": "_answers",
+    "version": 1,
+    "title": "The target's answers to seeded gradients",
+    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
+    "categories": [],
+    "agent": "PT",
+    "severity": "P4",
+    "lifecycle": "experimental",
+    "instrument": "numerics",
+    "motivation": "A rewrite that is meant to change only speed must give the same answers.",
+    "method": "Every number and truth value of the answer, for gradients of several dtypes, shapes, magnitudes, "
+    "layouts and special values, made from fixed seeds. With each case the exact norm of its gradients, and by how "
+    "much two careful answers may differ: twice what float32 sums in four accumulators and three roundings to a 16-bit type "
+    "lose at most, as in norm_loses_accuracy.",
+    "limits": "The allowed difference is derived for norms and other sums of terms of one sign; a mean of gradients of "
+    "both signs may differ by more where they cancel. Tensors of more than one element in the answer are not compared.",
+    "remediation": "",
+    "remediation_code": "",
+    "verification": [],
+    "measurements": {
+        "answer": "value",
+        "raises": "text",
+        "left_norm": "norm",
+        "exact_norm": "norm",
+        "allowed_difference": "ratio",
+    },
+    "policy": {"accumulators": 4, "roundings": 3},
+}
+
+# (pattern, tensors, elements of each, magnitude): known_norms are all of one sign, so that sums are well conditioned.
+_SHAPES = (
+    ("random", 1, 1, 1.0),
+    ("random", 4, 1024, 1.0),
+    ("random", 256, 256, 1.0),
+    ("outlier_tensor", 64, 256, 1.0),
+    ("outlier_element", 1, 1 << 20, 1.0),
+)
+_DTYPES = ("float32", "float64", "bfloat16", "float16", "mixed")
+_MAGNITUDES = (1e-30, 1e-12, 1e-4, 1e4, 1e12, 1e18, 1e20, 1e30)
+_PLANTED = ({"zeros": 5}, {"nans": 2}, {"infs": 2}, {"zeros": 3, "nans": 2, "infs": 1})
+_ROUNDING = {"bfloat16": 2.0**-8, "mixed": 2.0**-8, "float16": 2.0**-11}
+
+
+def measure(ctx):
+    """Yield for every case its exact norm, the allowed difference, and every field of the answer, or what it raised."""
+    for family, case, make in _cases(ctx):
+        case = {"family": family, **case}
+        grads, second = make()
+        yield ctx.measurement("exact_norm", ctx.exact_norm([g for g in grads if g is not None]), "norm", **case)
+        yield ctx.measurement("allowed_difference", _allowed(case, grads, PROBE["policy"]), "ratio", **case)
+        try:
+            answer = ctx.answer(grads, second)
+        except ctx.TargetRaised as error:
+            yield ctx.measurement("raises", str(error).partition(":")[0], "text", **case, error=str(error))
+            continue
+        for field, value in answer.items():
+            yield ctx.measurement("answer", value, "value", **case, field=field)
+        if ctx.plan.clips:
+            left = [grad for grad in ctx.left_by(make()[0]) if grad is not None]
+            yield ctx.measurement("left_norm", ctx.exact_norm(left), "norm", **case)
+
+
+def _cases(ctx):
+    """(family, case, how to make the gradients and the second group; None for it: as the plan was found)."""
+    for seed in (0, 1, 2):
+        yield "seeded", {"dtype": "float32", "seed": seed}, _alone(ctx.benign, seed=seed)
+    for dtype in _DTYPES:
+        for pattern, tensors, elements, magnitude in _SHAPES:
+            case = {"dtype": dtype, "pattern": pattern, "tensors": tensors, "elements": tensors * elements}
+            yield "dtypes and shapes", case, _known(ctx, pattern, tensors, elements, dtype, magnitude)
+    for magnitude in _MAGNITUDES:
+        yield "magnitudes", {"dtype": "float32", "magnitude": magnitude}, _alone(ctx.benign, scale=magnitude)
+    for planted in _PLANTED:
+        named = ", ".join("{} {}".format(count, name) for name, count in planted.items())
+        yield "special values", {"dtype": "float32", "planted": named}, _alone(ctx.benign, **planted)
+    yield "special values", {"dtype": "float32", "planted": "all zero"}, _alone(ctx.gradients, 3, 64, magnitude=0.0)
+    for layout in ctx.layouts:
+        yield "layouts", {"dtype": "float32", "layout": layout}, _alone(ctx.laid_out, layout)
+    for form in ("coalesced", "uncoalesced") if ctx.device != "simulated" else ():
+        yield "layouts", {"dtype": "float32", "layout": "sparse, " + form}, _alone(ctx.sparse, form)
+    yield "missing and empty", {"dtype": "float32", "gradients": "some missing"}, lambda: (_some_missing(ctx), None)
+    yield "missing and empty", {"dtype": "float32", "gradients": "all missing"}, lambda: ([None, None], None)
+    yield "missing and empty", {"dtype": "float32", "gradients": "none"}, lambda: ([], None)
+    if ctx.plan.groups > 1:
+        for seed in (1, 2):
+            yield "two groups", {"dtype": "float32", "seed": seed}, _two_groups(ctx, seed)
+
+
+def _alone(make, *args, **kwargs):
+    return lambda: (make(*args, **kwargs), None)
+
+
+def _known(ctx, *args):
+    make = functools.partial(ctx.known_norm, *args)
+    return lambda: (make()[0], None)
+
+
+def _some_missing(ctx):
+    return ctx.interleaved(ctx.benign())
+
+
+def _two_groups(ctx, seed):
+    return lambda: (ctx.benign(), ctx.benign(seed=seed))
+
+
+def _allowed(case, grads, policy):
+    """Twice what one careful answer may be off by, see norm_loses_accuracy."""
+    given = [grad for grad in grads if grad is not None]
+    steps = sum(grad.numel() for grad in given) / policy["accumulators"] + len(given) + 16
+    summing = 1.0 - math.sqrt(max(0.0, 1.0 - steps * 2.0**-24))
+    return 2 * (summing + policy["roundings"] * _ROUNDING.get(case["dtype"], 0.0))
+
+
+def judge(measurements, policy):
+    """Nothing is judged: answers are compared with those of another revision."""
+    fields = [m for m in measurements if m.name == "answer"]
+    return {"outcome": "not_reproduced", "message": "{} numbers answered".format(len(fields))}
+
+
+if __name__ == "__main__":
+    from _alone import run_alone
+
+    run_alone(__file__)

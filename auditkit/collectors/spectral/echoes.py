@@ -61,8 +61,9 @@ def _pairs(replica_count: int, reference_count: int) -> Tensor:
 
 def _overlaps(aligned: AlignedSvds, present_RD: Tensor, block: slice) -> Tensor:
     """Return <u_a, u_b><v_a, v_b> of all replicas a and b for a block of directions: shape (D, R, R)."""
-    U_DRN = (aligned.U_RND[:, :, block] * present_RD[:, None, block]).permute(2, 0, 1)
-    V_DRM = aligned.V_RMD[:, :, block].permute(2, 0, 1)
+    # Contiguous, or the products read with a stride and take thirty times as long.
+    U_DRN = (aligned.U_RND[:, :, block] * present_RD[:, None, block]).permute(2, 0, 1).contiguous()
+    V_DRM = aligned.V_RMD[:, :, block].permute(2, 0, 1).contiguous()
     return ((U_DRN @ U_DRN.mT) * (V_DRM @ V_DRM.mT)).double()
 
 

@@ -4,7 +4,7 @@ PROBE = {
     "id": "work_runs_off_the_inputs_device",
     "version": 1,
     "title": "Work runs on another device than the gradients",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
+    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor", "aligned_svd", "spectral_echo"],
     "categories": ["Performance bottleneck"],
     "agent": "PT",
     "severity": "P2",
@@ -17,7 +17,9 @@ PROBE = {
     "method": "Bytes that one whole call moves off the gradients' device, beyond what the answer itself holds, at four "
     "gradients of 1,024 and of 65,536 elements each. The slope between both is the bytes moved for each byte of "
     "gradients; what does not grow (scalars, norms of layers, small samples) is free. What was copied is followed: the "
-    "operator that works on most of it on the host is named.",
+    "operator that works on most of it on the host is named. A target of spectra is given 4 replicas of 128 x 8 and "
+    "of 8,192 x 8 (scores of 8 x 8 may be assigned on the host); its answer is as large as its input, so a "
+    "decomposition on the host of what came from the device counts too, wherever the answer ends up.",
     "limits": "Gradients that are given on the host are at home there; work on them is not reported, nor is work that "
     "the device does on copies of host data. What NumPy computes on a copied array is not seen, the copy is. Bytes "
     "that an extension moves without torch's operators are not counted.",
@@ -41,6 +43,7 @@ def gradient_statistics(parameters):
         "off_device_bytes": "bytes",
         "uploaded_bytes": "bytes",
         "host_elements": "count",
+        "decomposed_elements": "count",
         "off_device_bytes_per_gradient_byte": "ratio",
     },
     "policy": {"share": 0.01},
@@ -48,18 +51,27 @@ def gradient_statistics(parameters):
 
 _TENSORS = 4
 _ELEMENTS = (1024, 65536)
+_MATRICES = ("aligned_svd", "spectral_echo")
+_COLUMNS = 8
 _BYTES = 4
 
 
 def measure(ctx):
     """Yield what leaves the device at both sizes, the growth between them, and the line that moves most."""
     moved = {}
+    of_matrices = ctx.plan.contract in _MATRICES
     for elements in _ELEMENTS:
-        moved[elements] = found = ctx.transfers(ctx.gradients(_TENSORS, elements))
+        if of_matrices:
+            grads = ctx.replicas(_TENSORS, elements // _COLUMNS, _COLUMNS)
+        else:
+            grads = ctx.gradients(_TENSORS, elements)
+        moved[elements] = found = ctx.transfers(grads)
         case = {"gradient_bytes": _TENSORS * elements * _BYTES, "tensors": _TENSORS}
         yield ctx.measurement("off_device_bytes", found.off_device_bytes, "bytes", answer=found.answer_bytes, **case)
         yield ctx.measurement("uploaded_bytes", found.to_device_bytes, "bytes", **case)
         yield ctx.measurement("host_elements", found.host_elements, "count", operator=found.host_operator, **case)
+        if of_matrices:
+            yield ctx.measurement("decomposed_elements", found.decomposed_elements, "count", **case)
     small, large = _ELEMENTS
     growth = moved[large].off_device_bytes - moved[small].off_device_bytes
     share = growth / (_TENSORS * (large - small) * _BYTES)
@@ -74,6 +86,12 @@ def judge(measurements, policy):
     largest = {m.name: m for m in measurements if m.case.get("gradient_bytes") == _TENSORS * _ELEMENTS[-1] * _BYTES}
     moved, work = largest["off_device_bytes"], largest["host_elements"]
     law = "{:.3g} bytes per gradient byte".format(share)
+    decomposed = largest.get("decomposed_elements")
+    if decomposed is not None and decomposed.value:
+        message = "the host decomposes {:,} elements that lie on the device ({}); {:,} bytes go up".format(
+            decomposed.value, work.case["operator"], largest["uploaded_bytes"].value
+        )
+        return {"outcome": "reproduced", "message": message, "law": law}
     if share <= policy["share"]:
         message = "{:,} bytes leave the device for {:,} bytes of gradients, beyond the answer".format(
             moved.value, moved.case["gradient_bytes"]

@@ -29,6 +29,11 @@ NONCONTIGUOUS, SPARSE = "fails_on_noncontiguous_grads", "fails_on_sparse_grads"
 NO_ELEMENTS, MUTATES = "fails_on_zero_element_grads", "mutates_gradients"
 ACCURACY, GROUPING = "norm_loses_accuracy", "norm_depends_on_grouping"
 CLIPPING, RETAINED = "clip_destroys_gradients", "memory_is_retained_after_call"
+MATRICES, LOW_PRECISION = "singular_values_returned_as_matrices", "svd_rejects_low_precision"
+ALIGNMENT, ECHO = "alignment_worse_than_optimal", "echo_estimate_is_biased"
+BATCH, SHARDS = "svd_batch_is_unbounded", "shards_overlap_or_miss_keys"
+SHARDING, GATHER = "norm_depends_on_sharding", "ranks_disagree_after_gather"
+SPECTRAL = (MATRICES, LOW_PRECISION, ALIGNMENT, ECHO, BATCH, SHARDS, SHARDING, GATHER)
 SMALL_MEMORY = {"memory_sizes": [1_000_000, 10_000_000]}
 
 

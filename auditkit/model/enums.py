@@ -75,6 +75,8 @@ class Takes(StrEnum):
     PARAMETERS = "parameters"
     NAMED_PARAMETERS = "named_parameters"
     GRADIENTS = "gradients"
+    FACTORS = "factors"
+    KEYS = "keys"
 
 
 class DeviceChoice(StrEnum):

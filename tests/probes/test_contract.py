@@ -15,6 +15,7 @@ from auditkit.model.enums import Contract, DeviceChoice, Outcome, Reason
 from auditkit.model.measurement import Measurement
 from auditkit.model.target import Target
 from auditkit.probing.catalog import load_catalog, load_module, read_probe
+from tests.probes import spectral_specimens
 from tests.probes.in_process import ask_all
 from tests.probes.specimens import (
     DEAR,
@@ -28,11 +29,23 @@ from tests.probes.specimens import (
     audited,
     target_of,
 )
-from tests.probing_helpers import CLIPPING, COUNTS, GRAPHS, MEMORY, OVERFLOW, SYNCS, by_probe, outcomes, run_probes
+from tests.probing_helpers import (
+    CLIPPING,
+    COUNTS,
+    GRAPHS,
+    MEMORY,
+    OVERFLOW,
+    SPECTRAL,
+    SYNCS,
+    by_probe,
+    outcomes,
+    run_probes,
+)
 
 GOOD = "not_reproduced"
-# Source probes make the same promises in test_source_probes.py.
-CATALOG = {name: probe for name, probe in load_catalog().items() if probe.scope == "target"}
+# Source probes make the same promises in test_source_probes.py, those of spectra and shards in
+# test_spectral_probes.py and test_sharding_probes.py.
+CATALOG = {name: probe for name, probe in load_catalog().items() if probe.scope == "target" and name not in SPECTRAL}
 # One probe for each distinct code: several recommend the same, which is then run once.
 ADVICE = sorted({CATALOG[probe].remediation_code: probe for probe in PROBES}.values())
 
@@ -130,7 +143,7 @@ def test_a_probe_that_needs_a_gpu_is_unavailable_on_every_target(probe_id: str) 
 
 def test_a_contract_that_it_does_not_cover_is_not_applicable() -> None:
     assert all(Contract.SHARD_PLAN not in probe.contracts for probe in CATALOG.values())
-    run = run_probes(SPECIMEN, Target("gradmon.sound:foreach_norm", contract=Contract.SHARD_PLAN), PROBES)
+    run = run_probes(spectral_specimens.SPECIMEN, spectral_specimens.target_of("sound", "shard_keys"), PROBES)
     expected = (Outcome.NOT_APPLICABLE, "the probe does not cover the contract shard_plan")
     assert {(result.outcome, result.message) for result in run.results} == {expected}
     assert outcomes(audited("sound", "foreach_norm"))[COUNTS] == "not_applicable"

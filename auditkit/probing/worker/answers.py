@@ -33,7 +33,7 @@ def host_numbers(answer: Any, path: str = "", depth: int = _DEEPEST) -> Dict[str
     if isinstance(answer, (bool, int, float)) or type(answer).__module__ == "numpy":
         return {path: answer}
     found: Dict[str, Any] = {}
-    for name, item in _items(answer) if depth > 0 else []:
+    for name, item in items_of(answer) if depth > 0 else []:
         found.update(host_numbers(item, path + "." + name, depth - 1))
     return found
 
@@ -58,7 +58,7 @@ def graph_tensors(answer: Any, path: str = "", depth: int = _DEEPEST) -> Dict[st
     if isinstance(answer, torch.Tensor):
         return {path: answer} if answer.grad_fn is not None else {}
     found: Dict[str, torch.Tensor] = {}
-    for name, item in _items(answer) if depth > 0 else []:
+    for name, item in items_of(answer) if depth > 0 else []:
         found.update(graph_tensors(item, path + "." + name if path else name, depth - 1))
     return found
 
@@ -86,7 +86,7 @@ def _collect(path: str, value: Any, fields: Dict[str, Any], depth: int) -> None:
     elif type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
         fields[path] = value.item()
     elif depth > 0:
-        for name, item in _items(value):
+        for name, item in items_of(value):
             _collect(name if not path else path + "." + name, item, fields, depth - 1)
 
 
@@ -96,7 +96,7 @@ def _collect_tensor(path: str, tensor: torch.Tensor, fields: Dict[str, Any]) -> 
         fields[path] = host.reshape(()).item()
 
 
-def _items(value: Any) -> List[Tuple[str, Any]]:
+def items_of(value: Any) -> List[Tuple[str, Any]]:
     """The named parts of a container or an object; a property that raises is left out."""
     if isinstance(value, Mapping):
         return [(str(key), item) for key, item in value.items()]

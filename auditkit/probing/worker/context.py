@@ -4,11 +4,11 @@ from typing import Any, Dict, Optional
 
 from .frames import Site
 from .laws import fit_law
-from .places import Places
 from .refusals import NotApplicable, TargetRaised, Unavailable
+from .spectra import Spectra
 
 
-class Context(Places):
+class Context(Spectra):
     """The context of one probe on one target on one device (`cpu`, `cuda` or `simulated`)."""
 
     NotApplicable = NotApplicable

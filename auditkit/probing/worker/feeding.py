@@ -10,9 +10,10 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 
 import torch
 
+from . import forms
 from .gradients import GradientHolder, total_norm
 
-TAKES = ("module", "parameters", "named_parameters", "gradients")
+TAKES = ("module", "parameters", "named_parameters", "gradients", "factors", "keys")
 SETUP_NAMES = (
     "register",
     "attach",
@@ -49,7 +50,7 @@ class CannotFeedError(Exception):
 
 
 class Feed(NamedTuple):
-    """`container` is `list` or `iterator`; `slots` the arguments that take a group, first group first."""
+    """`container` is `list`, `iterator` or the forms of `forms.py`; `slots` take a group each, first group first."""
 
     takes: str
     container: str
@@ -227,7 +228,11 @@ class Caller:
         function = self.function if instance is None else getattr(instance, self.method)
         keywords = self.call_arguments(function)
         if feed.setup is None:
-            keywords.update(_inputs(feed.slots, groups, fill))
+            keywords.update(
+                forms.arguments_of(feed.slots, feed.container, groups[0][0])
+                if forms.is_made_of_forms(feed.container)
+                else _inputs(feed.slots, groups, fill)
+            )
         for name in [name for name, value in keywords.items() if value is TOTAL_NORM]:
             keywords[name] = total_norm(groups[0])
         positional = [keywords.pop(name) for name in _positional_only(function) if name in keywords]

@@ -62,10 +62,25 @@ def find_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
     """Try every way to feed the target until one gives an answer that depends on the gradients, or clips them.
 
     A collector of tensors also takes parameters, whose values are zeros: an answer that stays the same for
-    other gradients is kept only where no way gives a better one. Raises CannotFeedError with what each
-    attempt said, CannotReadError where `returns` names no field.
+    other gradients is kept only where no way gives a better one. Where nobody named a contract, what is no
+    collector of gradients may be one of spectra. Raises CannotFeedError with what each attempt said,
+    CannotReadError where `returns` names no field.
     """
+    from . import spectral_plan  # it makes plans
+
     caller.refuse_unknown_arguments()
+    if request.get("contract") in spectral_plan.CONTRACTS:
+        return spectral_plan.find(caller, request)
+    try:
+        return _find_gradient_plan(caller, request)
+    except (CannotFeedError, CannotReadError):
+        other = None if request.get("contract") else spectral_plan.guess(caller, request)
+        if other is None:
+            raise
+        return other
+
+
+def _find_gradient_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
     said: List[str] = []
     constant: Optional[Tuple[Feed, Any, Any]] = None
     for feed in possible_feeds(caller, request):

@@ -22,12 +22,14 @@ from .simulated_operators import computes
 
 _DEEPEST = 5
 _NUMBER_BYTES = 8
+_DECOMPOSITIONS = ("_linalg_svd", "linalg_svd", "svd", "linalg_qr", "geqrf", "_linalg_eigh", "linalg_eig")
 
 
 class Moved(NamedTuple):
     """What one call moved, in bytes. `host_operator` worked on the most of what came from the device.
 
     `answer_bytes`: what the answer itself holds on the host. `site`: the line that moved most off the device.
+    `decomposed_elements`: of the largest thing from the device that the host decomposed (an SVD, a QR).
     """
 
     to_host_bytes: int
@@ -37,6 +39,7 @@ class Moved(NamedTuple):
     host_operator: str
     host_elements: int
     site: Optional[Site]
+    decomposed_elements: int = 0
 
     @property
     def off_device_bytes(self) -> int:
@@ -64,6 +67,7 @@ class _Tally(Observer):
         self.from_device = WeakIdKeyDictionary()
         self.host_operator = ""
         self.host_elements = 0
+        self.decomposed_elements = 0
         self.is_counting = True
 
     def on_transfer(self, direction: str, copied_bytes: int, result: Optional[torch.Tensor]) -> None:
@@ -83,6 +87,8 @@ class _Tally(Observer):
         for leaf in tree_flatten(result)[0]:
             if isinstance(leaf, torch.Tensor):
                 self.from_device[leaf] = True
+        if name in _DECOMPOSITIONS:
+            self.decomposed_elements = max(self.decomposed_elements, elements)
         if name and elements > self.host_elements:
             self.host_operator, self.host_elements = name, elements
 
@@ -99,6 +105,7 @@ class _Tally(Observer):
             self.host_operator,
             self.host_elements,
             max(by_site, key=lambda site: (by_site[site], site is not None)) if by_site else None,
+            self.decomposed_elements,
         )
 
 

@@ -1,0 +1,130 @@
+"""What probes of spectra and of shard plans ask: batches of replicas, factors, echoes, shares of keys."""
+
+from typing import Any, Dict, List, Optional, Sequence
+
+import torch
+
+from . import matrices, tracing
+from .factors import ECHO, as_svd, read_factors, tensor_parts
+from .forms import ShardCase, Widened, work
+from .frames import Site
+from .matrices import Svd
+from .places import Places
+from .refusals import NotApplicable
+from .shards import owned_keys
+from .simulated import to_host
+from .simulated_device import on_device
+
+
+class Spectra(Places):
+    """The target as a decomposition, an echo, or a plan. Gradients are a list of one (R, N, M) batch."""
+
+    def replicas(self, count: int, rows: int, columns: int, **how: Any) -> List[Any]:
+        """Replicas of one signal, as `matrices.replicas` makes them, on the device."""
+        return self.place([matrices.replicas(count, rows, columns, **how)])
+
+    def identical(self, count: int, rows: int, columns: int) -> List[Any]:
+        """The same matrix `count` times."""
+        return self.place([matrices.identical(count, rows, columns)])
+
+    def orthogonal(self, count: int, columns: int) -> List[Any]:
+        """Replicas whose left singular vectors are orthogonal to those of every other one."""
+        return self.place([matrices.orthogonal(count, columns)])
+
+    @staticmethod
+    def widened(grads: Sequence[Any]) -> List[Any]:
+        """What a 16-bit batch is handed over as, rounded as it is, in float32."""
+        return [Widened(grads[0])]
+
+    def factors(self, grads: Sequence[Any]) -> Dict[str, torch.Tensor]:
+        """`left` (R, N, K), `svals` (R, K) and `right` (R, M, K) in float64, where the answer has them."""
+        return read_factors(self._raw(grads), self.roles, grads[0].shape[0])
+
+    def svals_part(self, grads: Sequence[Any]) -> Optional[torch.Tensor]:
+        """The singular values as the target returns them; None where it returns none."""
+        if "svals" not in self.roles:
+            return None
+        return tensor_parts(self._raw(grads), grads[0].shape[0]).get(self.roles["svals"].path)
+
+    def echoes(self, grads: Sequence[Any]) -> torch.Tensor:
+        """The echoes as the target returns them, (D,) or one for each replica too."""
+        found = tensor_parts(self._raw(grads), grads[0].shape[0]).get(self.role(ECHO).path)
+        return torch.full((1,), float("nan")) if found is None else found.double()
+
+    def _raw(self, grads: Sequence[Any]) -> Any:
+        with on_device(self.device), self._target_errors():
+            return self._prepared(grads, True)()
+
+    # --- alignment -------------------------------------------------------------------------------
+
+    def alignment_scores(self, grads: Sequence[Any]) -> Dict[str, List[float]]:
+        """(score, optimum) of the answer against each thing it may be aligned to, averaged over directions.
+
+        The score of a direction is |<u, u_ref>| |<v, v_ref>|; the optimum is that of the best assignment of the
+        same directions. Raises NotApplicable where the answer has no vectors on both sides.
+        """
+        found = as_svd(self.factors(grads))
+        if found is None:
+            raise NotApplicable("its answer has no singular vectors on both sides")
+        mean = matrices.decomposed(to_host(grads[0]).cpu().double().mean(0))
+        references = {"its first replica": Svd(*(part[0] for part in found)), "the mean gradient": mean}
+        return {name: list(_scores(found, reference)) for name, reference in references.items()}
+
+    # --- shard plans -----------------------------------------------------------------------------
+
+    def share(self, key_count: int, rank: int, world_size: int, salt: int = 0) -> List[Any]:
+        """The keys of one rank, by index where they are keys that were handed over. Raises TargetRaised."""
+        case = ShardCase(key_count, rank, world_size, salt)
+        answer = self._raw([case])
+        with self._target_errors():
+            found = owned_keys(answer, case)
+        return found.keys
+
+    @property
+    def plan_names_ranks(self) -> bool:
+        """Whether a shard plan is told how many ranks there are; else it asks the process group."""
+        return "world_size" in self.plan.feed.container
+
+    @staticmethod
+    def work_of(keys: Sequence[int]) -> int:
+        """The elements of the matrices behind keys."""
+        return sum(8 * work(key) for key in keys)
+
+    # --- memory and places -----------------------------------------------------------------------
+
+    def answer_bytes(self, grads: Sequence[Any]) -> int:
+        """Bytes of the tensors that one answer holds."""
+        parts = tensor_parts(self._raw(grads), grads[0].shape[0]).values()
+        return sum(part.numel() * part.element_size() for part in parts)
+
+    def where_becomes_matrix(self, grads: Sequence[Any], kept: int) -> Optional[Site]:
+        """The line that makes (R, K, K) diagonal matrices of K = `kept`."""
+        return self._first(grads, _is_diagonal(grads[0].shape[0], kept))
+
+
+def _scores(found: Svd, reference: Svd) -> Any:
+    """The mean over the directions of all replicas but the reference itself: as returned, and at best."""
+    kept = found.left.shape[2]
+    cut = Svd(reference.left[:, :kept], reference.svals[:kept], reference.right[:, :kept])
+    actual, best, directions = 0.0, 0.0, 0
+    for each in map(Svd, *found):
+        scores = matrices.similarity(each, cut)
+        if torch.equal(each.left, cut.left):
+            continue
+        order = matrices.best_assignment(scores)
+        actual += float(scores.diagonal().sum())
+        best += float(scores[order, range(kept)].sum())
+        directions += kept
+    return actual / max(1, directions), best / max(1, directions)
+
+
+def _is_diagonal(count: int, kept: int) -> tracing.Description:
+    def description(inputs: List[torch.Tensor], outputs: List[torch.Tensor]) -> bool:
+        for tensor in outputs:
+            if tensor.shape == (count, kept, kept) and tensor.is_floating_point():
+                diagonal = tensor.diagonal(dim1=1, dim2=2)
+                if bool(diagonal.any()) and tensor.count_nonzero() == diagonal.count_nonzero():
+                    return True
+        return False
+
+    return description

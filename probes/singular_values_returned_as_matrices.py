@@ -1,0 +1,130 @@
+"""Do the singular values come back as (R, D, D) diagonal matrices, where (R, D) holds the same?"""
+
+PROBE = {
+    "id": "singular_values_returned_as_matrices",
+    "version": 1,
+    "title": "Singular values are returned as diagonal matrices",
+    "contracts": ["aligned_svd"],
+    "categories": ["Memory leak / resource issue", "API design / contract violation"],
+    "agent": "PT",
+    "severity": "P3",
+    "lifecycle": "stable",
+    "instrument": "numerics",
+    "devices": ["cuda", "cpu"],
+    "motivation": "D numbers in a D x D matrix are D - 1 zeros for every number: at D = 1024 and 64 replicas 268 MB "
+    "instead of 262 kB for each layer, which are then held, copied to the host, sent to other ranks and written. The "
+    "caller takes the diagonal out again.",
+    "method": "Elements of the part that holds the singular values, for each of them, at D = 4, 8, 16 and 32. The part "
+    "is found by its values. The law of these is the measurement: 1 for (R, D), D for (R, D, D). Bytes at 64 replicas "
+    "of 1024 x 1024 follow from it.",
+    "limits": "Answers that hold no singular values do not apply. A matrix whose other elements are not zero is read "
+    "as something else.",
+    "remediation": "Return (R, D). Where a caller needs a matrix, it multiplies by the values along an axis "
+    "(U * S[:, None, :]) or makes one matrix when it needs it.",
+    "remediation_code": """import torch
+
+
+def optimal_order(scores_DD):
+    try:
+        from scipy.optimize import linear_sum_assignment
+    except ImportError:
+        return hungarian_order((-scores_DD.double()).tolist())
+    rows, columns = linear_sum_assignment(-scores_DD.double().cpu().numpy())
+    return rows[columns.argsort()].tolist()
+
+
+def hungarian_order(costs):
+    size = len(costs)
+    row_price, column_price = [0.0] * (size + 1), [0.0] * (size + 1)
+    row_of, came_from = [0] * (size + 1), [0] * (size + 1)
+    for row in range(1, size + 1):
+        row_of[0], column = row, 0
+        shortest, done = [float("inf")] * (size + 1), [False] * (size + 1)
+        while row_of[column]:
+            done[column] = True
+            current, step, nearest = row_of[column], float("inf"), 0
+            for other in (other for other in range(1, size + 1) if not done[other]):
+                length = costs[current - 1][other - 1] - row_price[current] - column_price[other]
+                if length < shortest[other]:
+                    shortest[other], came_from[other] = length, column
+                if shortest[other] < step:
+                    step, nearest = shortest[other], other
+            for other in range(size + 1):
+                if done[other]:
+                    row_price[row_of[other]] += step
+                    column_price[other] -= step
+                else:
+                    shortest[other] -= step
+            column = nearest
+        while column:
+            row_of[column], column = row_of[came_from[column]], came_from[column]
+    return [row - 1 for row in row_of[1:]]
+
+
+@torch.no_grad()
+def aligned_svds(grads_RNM, replicas_at_once=8):
+    replicas, rows, columns = grads_RNM.shape
+    kept = min(rows, columns)
+    u_RND = torch.empty(replicas, rows, kept, device=grads_RNM.device)
+    s_RD = torch.empty(replicas, kept, device=grads_RNM.device)
+    v_RMD = torch.empty(replicas, columns, kept, device=grads_RNM.device)
+    for start in range(0, replicas, replicas_at_once):
+        chunk = slice(start, start + replicas_at_once)
+        # float32: SVD has no 16-bit kernels, and a 16-bit result would keep two or three digits.
+        u_RND[chunk], s_RD[chunk], vh = torch.linalg.svd(grads_RNM[chunk].float(), full_matrices=False)
+        v_RMD[chunk] = vh.mT
+    for i in range(1, replicas):
+        scores = (u_RND[i].mT @ u_RND[0]).abs() * (v_RMD[i].mT @ v_RMD[0]).abs()
+        order = optimal_order(scores)
+        u_RND[i], s_RD[i], v_RMD[i] = u_RND[i][:, order], s_RD[i][order], v_RMD[i][:, order]
+        overlap_D = (u_RND[i] * u_RND[0]).sum(0) * (v_RMD[i] * v_RMD[0]).sum(0)
+        v_RMD[i] *= torch.where(overlap_D < 0, -1.0, 1.0)
+    return u_RND, s_RD, v_RMD
+""",
+    "verification": ["one element comes back for each singular value, at every D"],
+    "measurements": {
+        "returned_elements": "count",
+        "elements_per_singular_value": "ratio",
+        "bytes_at_64_replicas_of_1024": "bytes",
+    },
+}
+
+_REPLICAS = 5
+_SIZES = (4, 8, 16, 32)
+_FULL_SIZE = {"replicas": 64, "size": 1024}
+
+
+def measure(ctx):
+    """Yield the elements that come back for the singular values at every D, and the line that makes matrices."""
+    for size in _SIZES:
+        grads = ctx.replicas(_REPLICAS, size + 3, size)
+        part = ctx.svals_part(grads)
+        if part is None:
+            raise ctx.NotApplicable("its answer holds no singular values")
+        values = ctx.factors(grads)["svals"].numel()
+        case = {"replicas": _REPLICAS, "directions": size, "shape": str(tuple(part.shape))}
+        yield ctx.measurement("returned_elements", part.numel(), "count", **case)
+        yield ctx.measurement("elements_per_singular_value", part.numel() / values, "ratio", **case)
+    kept = part.shape[-1] if part.dim() == 3 else 1
+    full = _FULL_SIZE["replicas"] * _FULL_SIZE["size"] * part.element_size() * (_FULL_SIZE["size"] if kept > 1 else 1)
+    yield ctx.measurement("bytes_at_64_replicas_of_1024", full, "bytes", evidence="extrapolated", **_FULL_SIZE)
+    yield ctx.location(ctx.where_becomes_matrix(grads, kept))
+
+
+def judge(measurements, policy):
+    """Reproduced where more than one element comes back for a singular value."""
+    ratios = {m.case["directions"]: m for m in measurements if m.name == "elements_per_singular_value"}
+    largest = ratios[max(ratios)]
+    full = next(m.value for m in measurements if m.name == "bytes_at_64_replicas_of_1024")
+    if largest.value <= 1:
+        return {"outcome": "not_reproduced", "message": "singular values come back as (R, D)", "law": "1 per value"}
+    message = "{} elements come back for {} singular values at D = {}, {:,} bytes at 64 replicas of 1024 x 1024".format(
+        largest.case["shape"], largest.case["replicas"] * max(ratios), max(ratios), full
+    )
+    return {"outcome": "reproduced", "message": message, "law": "D per value"}
+
+
+if __name__ == "__main__":
+    from _alone import run_alone
+
+    run_alone(__file__)

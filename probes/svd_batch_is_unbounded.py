@@ -1,0 +1,137 @@
+"""Does the memory of a batched decomposition grow with the replicas, or with a chunk of them?"""
+
+PROBE = {
+    "id": "svd_batch_is_unbounded",
+    "version": 1,
+    "title": "All replicas are decomposed in one batch",
+    "contracts": ["aligned_svd"],
+    "categories": ["Memory leak / resource issue", "Performance bottleneck"],
+    "agent": "PT",
+    "severity": "P2",
+    "lifecycle": "stable",
+    "instrument": "memory",
+    "devices": ["cuda", "cpu"],
+    "motivation": "One torch.linalg.svd over (R, N, M) copies the whole batch and holds all factors at once: 64 "
+    "replicas of 4096 x 1024 take 1.1 GB a copy, beside the training state. Replicas are independent: a chunk of "
+    "them is enough.",
+    "method": "Peak bytes above the baseline, less the answer's own, at 4 to 128 replicas of 16384 x 4 (1 to "
+    "32 MiB of gradients, tall so that the decomposition itself is cheap). The slope between the two largest counts, "
+    "in bytes for each byte of gradients, is judged; the whole curve shows where a chunk ends.",
+    "limits": "A chunk of 64 replicas or more, or of 16 MiB of gradients, looks like no chunk. Memory that LAPACK's "
+    "wrapper takes from the system is not seen. On CUDA the workspace of the solver is part of the peak.",
+    "remediation": "Write each chunk's factors into tensors that are allocated once, with a chunk bounded in bytes.",
+    "remediation_code": """import torch
+
+
+def optimal_order(scores_DD):
+    try:
+        from scipy.optimize import linear_sum_assignment
+    except ImportError:
+        return hungarian_order((-scores_DD.double()).tolist())
+    rows, columns = linear_sum_assignment(-scores_DD.double().cpu().numpy())
+    return rows[columns.argsort()].tolist()
+
+
+def hungarian_order(costs):
+    size = len(costs)
+    row_price, column_price = [0.0] * (size + 1), [0.0] * (size + 1)
+    row_of, came_from = [0] * (size + 1), [0] * (size + 1)
+    for row in range(1, size + 1):
+        row_of[0], column = row, 0
+        shortest, done = [float("inf")] * (size + 1), [False] * (size + 1)
+        while row_of[column]:
+            done[column] = True
+            current, step, nearest = row_of[column], float("inf"), 0
+            for other in (other for other in range(1, size + 1) if not done[other]):
+                length = costs[current - 1][other - 1] - row_price[current] - column_price[other]
+                if length < shortest[other]:
+                    shortest[other], came_from[other] = length, column
+                if shortest[other] < step:
+                    step, nearest = shortest[other], other
+            for other in range(size + 1):
+                if done[other]:
+                    row_price[row_of[other]] += step
+                    column_price[other] -= step
+                else:
+                    shortest[other] -= step
+            column = nearest
+        while column:
+            row_of[column], column = row_of[came_from[column]], came_from[column]
+    return [row - 1 for row in row_of[1:]]
+
+
+@torch.no_grad()
+def aligned_svds(grads_RNM, replicas_at_once=8):
+    replicas, rows, columns = grads_RNM.shape
+    kept = min(rows, columns)
+    u_RND = torch.empty(replicas, rows, kept, device=grads_RNM.device)
+    s_RD = torch.empty(replicas, kept, device=grads_RNM.device)
+    v_RMD = torch.empty(replicas, columns, kept, device=grads_RNM.device)
+    for start in range(0, replicas, replicas_at_once):
+        chunk = slice(start, start + replicas_at_once)
+        # float32: SVD has no 16-bit kernels, and a 16-bit result would keep two or three digits.
+        u_RND[chunk], s_RD[chunk], vh = torch.linalg.svd(grads_RNM[chunk].float(), full_matrices=False)
+        v_RMD[chunk] = vh.mT
+    for i in range(1, replicas):
+        scores = (u_RND[i].mT @ u_RND[0]).abs() * (v_RMD[i].mT @ v_RMD[0]).abs()
+        order = optimal_order(scores)
+        u_RND[i], s_RD[i], v_RMD[i] = u_RND[i][:, order], s_RD[i][order], v_RMD[i][:, order]
+        overlap_D = (u_RND[i] * u_RND[0]).sum(0) * (v_RMD[i] * v_RMD[0]).sum(0)
+        v_RMD[i] *= torch.where(overlap_D < 0, -1.0, 1.0)
+    return u_RND, s_RD, v_RMD
+""",
+    "verification": ["beyond the answer, memory stays flat between 64 and 128 replicas"],
+    "measurements": {"peak_extra_bytes": "bytes", "answer_bytes": "bytes", "growth_per_gradient_byte": "ratio"},
+    "policy": {"share": 0.25},
+}
+
+_COUNTS = (4, 16, 64, 128)
+_ROWS, _COLUMNS = 16384, 4
+_BYTES = 4
+_FREE_SHARE = 0.5
+_EXPECTED_COPIES = 8
+
+
+def measure(ctx):
+    """Yield peak and answer for every number of replicas, the slope of what is left, and the line that holds most."""
+    extra = {}
+    answer_of_one = ctx.answer_bytes(ctx.replicas(4, _ROWS, _COLUMNS)) // 4
+    for count in ctx.options.get("replica_counts", _COUNTS):
+        gradient_bytes = count * _ROWS * _COLUMNS * _BYTES
+        if gradient_bytes * _EXPECTED_COPIES > ctx.available_bytes() * _FREE_SHARE:
+            yield ctx.note("{:,} replicas may need more memory than is free".format(count))
+            break
+        answer = count * answer_of_one
+        extra[count] = ctx.peak_bytes(ctx.replicas(count, _ROWS, _COLUMNS)) - answer
+        case = {"replicas": count, "rows": _ROWS, "columns": _COLUMNS, "gradient_bytes": gradient_bytes}
+        yield ctx.measurement("peak_extra_bytes", extra[count], "bytes", **case)
+        yield ctx.measurement("answer_bytes", answer, "bytes", **case)
+    if len(extra) < 2:
+        raise ctx.Unavailable("two counts of replicas need more memory than is free")
+    (small, low), (large, high) = sorted(extra.items())[-2:]
+    growth = (high - low) / ((large - small) * _ROWS * _COLUMNS * _BYTES)
+    yield ctx.measurement("growth_per_gradient_byte", growth, "ratio", smallest=small, largest=large)
+    holders = [holder for holder in ctx.live_at_peak(ctx.replicas(16, _ROWS, _COLUMNS)) if holder.site is not None]
+    yield ctx.location(holders[0].site if holders else ctx.definition())
+
+
+def judge(measurements, policy):
+    """Reproduced where memory beyond the answer grows by more than the policy's share of the gradients."""
+    growth = next(m for m in measurements if m.name == "growth_per_gradient_byte")
+    extra = {m.case["replicas"]: m.value for m in measurements if m.name == "peak_extra_bytes"}
+    largest = max(extra)
+    law = "{:.3g} bytes per gradient byte".format(growth.value)
+    if growth.value <= policy["share"]:
+        message = "{:,} bytes beyond the answer at {} replicas, {:,} at {}".format(
+            extra[largest], largest, extra[growth.case["smallest"]], growth.case["smallest"]
+        )
+        return {"outcome": "not_reproduced", "message": message, "law": law}
+    message = "beyond the answer memory grows by {:.3g} bytes for each byte of gradients: {:,} bytes at {} replicas"
+    message = message.format(growth.value, extra[largest], largest)
+    return {"outcome": "reproduced", "message": message, "law": law}
+
+
+if __name__ == "__main__":
+    from _alone import run_alone
+
+    run_alone(__file__)

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class StackShape:
-    """The size of one parameter's stack: `replicas` gradients of `rows` x `columns`."""
+class Stack:
+    """The gradients of one parameter over all ranks: `replicas` matrices of `rows` x `columns`."""
 
     replicas: int
     rows: int
     columns: int
+    dtype: str = "float32"
 
     @property
     def svd_work(self) -> int:

@@ -53,7 +53,7 @@ def _probes(run: Run) -> list[str]:
 
 def _is_telling(arm: TriedArm, probe: str) -> bool:
     change = next((change for change in arm.judgement.changes if change.probe == probe), None)
-    return change is not None and (change.is_finding or change.kind not in (ChangeKind.SAME, ChangeKind.STILL))
+    return change is not None and (change.is_finding or change.kind is not ChangeKind.SAME)
 
 
 def _devices(run: Run) -> str:

@@ -69,11 +69,8 @@ def judge(findings: Collection[str], base: Sequence[ProbeResult], arm: Sequence[
     An error or an absence is never a pass: where a finding's probe has no answer the fix does not run.
     """
     at_arm = {result.probe: result for result in arm}
-    changes = tuple(
-        _change(before, at_arm[before.probe], before.probe in findings)
-        for before in sorted(base, key=_order)
-        if before.probe in at_arm
-    )
+    pairs = [(before, at_arm[before.probe]) for before in base if before.probe in at_arm]
+    changes = tuple(_change(before, after, before.probe in findings) for before, after in sorted(pairs, key=_order))
     silent = [change for change in changes if change.is_finding and change.kind is ChangeKind.LOST]
     if silent:
         return does_not_run(silent[0].told, changes)
@@ -81,13 +78,15 @@ def judge(findings: Collection[str], base: Sequence[ProbeResult], arm: Sequence[
     left = [change for change in changes if change.is_finding and change.arm is Outcome.REPRODUCED]
     costs = [change for change in changes if not change.is_finding and _is_cost(change)]
     if left:
-        return Judgement(FixVerdict.INSUFFICIENT, "insufficient", _insufficient(left, gone, costs), changes)
+        return Judgement(FixVerdict.INSUFFICIENT, "insufficient", _told_of(changes, left, gone, costs), changes)
     if not gone:
         raise ValueError("no finding of the ticket reproduces at the base")
     if costs:
         gains, prices = (" and ".join(dict.fromkeys(c.noun for c in part)) for part in (gone, costs))
-        return Judgement(FixVerdict.TRADES, f"trades {gains} for {prices}", _listed(gone, costs), changes)
-    return Judgement(FixVerdict.SUFFICIENT, "sufficient", _listed(gone, ()), changes)
+        return Judgement(
+            FixVerdict.TRADES, f"trades {gains} for {prices}", _told_of(changes, left, gone, costs), changes
+        )
+    return Judgement(FixVerdict.SUFFICIENT, "sufficient", _told_of(changes, left, gone, costs), changes)
 
 
 def does_not_run(reason: str, changes: tuple[Change, ...] = ()) -> Judgement:
@@ -95,8 +94,9 @@ def does_not_run(reason: str, changes: tuple[Change, ...] = ()) -> Judgement:
     return Judgement(FixVerdict.DOES_NOT_RUN, FixVerdict.DOES_NOT_RUN.value, reason, changes)
 
 
-def _order(result: ProbeResult) -> tuple[str, str]:
-    return (result.severity or Severity.P4).value, result.probe
+def _order(pair: tuple[ProbeResult, ProbeResult]) -> tuple[str, str]:
+    """The worst first: what began to reproduce has its severity only in the arm."""
+    return min((result.severity or Severity.P4).value for result in pair), pair[0].probe
 
 
 def _is_cost(change: Change) -> bool:
@@ -168,15 +168,16 @@ def _told(base: ProbeResult, arm: ProbeResult) -> str:
     return arm.message
 
 
-def _insufficient(left: Sequence[Change], gone: Sequence[Change], costs: Sequence[Change]) -> str:
+def _told_of(changes: Sequence[Change], left: Sequence[Change], gone: Sequence[Change], costs: Sequence[Change]) -> str:
+    """The verdict's reason, and what the fix was not about and left as it was."""
     parts = [f"{change.probe} still reproduces: {change.told}" for change in left]
-    parts += [f"{change.probe} is gone" for change in gone]
+    parts += [f"{change.probe} no longer reproduces" for change in gone]
     parts += [_cost(change) for change in costs]
+    others = [change for change in changes if not change.is_finding]
+    parts += [f"{change.probe} no longer reproduces either" for change in others if change.kind is ChangeKind.GONE]
+    before = [change.probe for change in others if change.kind is ChangeKind.STILL]
+    parts += [f"as before reproduce {', '.join(before)}"] if before else []
     return "; ".join(parts)
-
-
-def _listed(gone: Sequence[Change], costs: Sequence[Change]) -> str:
-    return "; ".join([f"{change.probe} no longer reproduces" for change in gone] + [_cost(change) for change in costs])
 
 
 def _cost(change: Change) -> str:

@@ -130,10 +130,11 @@ class _Completion:
         self._blame()
         lower = 0
         first = len(self.originals)
-        for pieces in map(self._between_context, self.fragment.segments):
-            for statements, anchor in pieces:
+        for number, segment in enumerate(self.fragment.segments, start=1):
+            goes_on = self.fragment.ends_open or number < len(self.fragment.segments)
+            for statements, anchor in self._between_context(segment):
                 if statements:
-                    place = self._place(statements, lower, anchor)
+                    place = self._place(statements, lower, anchor, goes_on)
                     first = min(first, place)
                     lower = place
                 lower = anchor + 1 if anchor is not None else lower
@@ -168,8 +169,11 @@ class _Completion:
             waiting = []
         return [*pieces, (waiting, None)]
 
-    def _place(self, statements: Sequence[ast.stmt], lower: int, anchor: int | None) -> int:
-        """Put statements before an original one, and take out what they replace."""
+    def _place(self, statements: Sequence[ast.stmt], lower: int, anchor: int | None, goes_on: bool) -> int:
+        """Put statements before an original one, and take out what they replace.
+
+        `goes_on` says that the block leaves out what comes behind them.
+        """
         finished = _results(statements)
         if leaves(statements[-1]):
             place = self._last_way_out()
@@ -180,7 +184,7 @@ class _Completion:
             if source is not None and source.index is not None:
                 place = max(place, source.index + 1)
         self.program.put(copy.deepcopy(list(statements)), place)
-        self._replace(finished, place)
+        self._replace(finished, place, goes_on)
         return place
 
     def _last_way_out(self) -> int:
@@ -203,13 +207,14 @@ class _Completion:
         names = ", ".join(sorted(finished)) or "nothing"
         raise CannotComplete(f"sets {names}, which {self.original.node.name} does not use, and returns nothing")
 
-    def _replace(self, finished: frozenset[str], place: int) -> None:
+    def _replace(self, finished: frozenset[str], place: int, goes_on: bool) -> None:
         for item in self.originals:
-            names = item.names
-            shared = names.stores & finished
+            shared = item.names.stores & finished
             if item.removed or not shared or self._only_converts(item, shared):
                 continue
-            if names.stores <= finished:
+            if goes_on and shared <= item.names.loads:
+                continue  # it adds to the value of the block, which says that what follows stays
+            if self.program.results(item) <= finished and is_only_assignment(item.node):
                 item.removed = "replaced"
             elif item.index is not None and item.index >= place and not self._without(item, shared):
                 raise CannotComplete(
@@ -238,6 +243,8 @@ class _Completion:
             if found is None:
                 break
             self._provide(*found)
+        else:
+            raise CannotComplete("cannot be brought in line with the rest of the function")
         if not any(not item.is_original and self._is_used(item) for item in self.program.running()):
             raise CannotComplete("computes nothing that the rest of the function uses")
 
@@ -254,7 +261,7 @@ class _Completion:
         source = self.program.definition(name, removed=True)
         if source is None or (source.index or 0) > (item.index if item.index is not None else len(self.originals)):
             raise CannotComplete(f"needs {name}, which neither the function nor its module defines before that")
-        if item.is_original and self._carry(name, source):
+        if item.is_original and (self._carry(name, source) or self._carry_reader(item, source)):
             return
         was, source.removed = source.removed, ""
         if was != "unused":
@@ -268,17 +275,29 @@ class _Completion:
             whole = self.program.definition(read, removed=True)
             if whole is None or whole is source:
                 continue
-            for item in [item for item in self.program.running() if not item.is_original]:
-                carried = carry(name, source.node, whole.node, [item.node])
-                if carried is None:
-                    continue
-                carried.loop.body.append(carried.inside)
-                item.rewritten = True
-                ast.fix_missing_locations(item.node)
-                place = self.program.items.index(item)
-                self.program.items.insert(place, Item(carried.before, None, rewritten=True))
-                self.notes.append(carried.note)
+            if self._into_a_loop(name, source.node, whole.node):
                 return True
+        return False
+
+    def _carry_reader(self, item: Item, whole: Item) -> bool:
+        """The same for a statement that still reads the whole, while the block goes through its pieces."""
+        if len(item.names.stores) != 1 or not self._into_a_loop(*item.names.stores, item.node, whole.node):
+            return False
+        item.removed = "carried"
+        return True
+
+    def _into_a_loop(self, name: str, definition: ast.stmt, whole: ast.stmt) -> bool:
+        for item in [item for item in self.program.running() if not item.is_original]:
+            carried = carry(name, definition, whole, [item.node])
+            if carried is None:
+                continue
+            carried.loop.body.append(carried.inside)
+            item.rewritten = True
+            ast.fix_missing_locations(item.node)
+            place = self.program.items.index(item)
+            self.program.items.insert(place, Item(carried.before, None, rewritten=True))
+            self.notes.append(carried.note)
+            return True
         return False
 
     def _written(self, first: int) -> Completed:

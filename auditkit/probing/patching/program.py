@@ -60,11 +60,10 @@ class Program:
             changed = False
             running = self.running()
             for place, item in enumerate(running):
+                later = running[place + 1 :]
                 stores = item.names.stores
-                others = running[:place] + running[place + 1 :]
-                # What loops around is in the same statement: only what comes behind can read it.
-                readers = [other for other in others if other.names.loads & stores]
-                if item.is_original and not readers and stores & self._read_once and is_only_assignment(item.node):
+                is_read = any(_is_read(name, later) for name in stores)
+                if item.is_original and not is_read and stores & self._read_once and is_only_assignment(item.node):
                     item.removed = "unused"
                     changed = True
                     break
@@ -79,7 +78,22 @@ class Program:
                 yield item, name
             defined |= names.stores
 
+    def results(self, item: Item) -> frozenset[str]:
+        """What a statement sets for others, without names that only it uses, such as a loop's."""
+        others = [other for other in self.originals() if other is not item]
+        return frozenset(name for name in item.names.stores if any(name in other.names.loads for other in others))
+
     def definition(self, name: str, removed: bool = False) -> Item | None:
         """The first original statement that sets `name`; with `removed`, one that was taken out."""
         found = (item for item in self.originals() if name in item.names.stores and (item.removed or not removed))
         return next(found, None)
+
+
+def _is_read(name: str, later: Sequence[Item]) -> bool:
+    """Whether a statement below reads `name` before another sets it for sure."""
+    for item in later:
+        if name in item.names.loads:
+            return True
+        if name in item.names.stores and isinstance(item.node, ast.Assign | ast.AnnAssign):
+            return False
+    return False

@@ -21,7 +21,8 @@ from tests.project_files import ROOT, Ended, auditkit
 SCHEMAS = ROOT / "docs" / "schema"
 NAMES = (
     "run", "tickets", "next", "ticket_stats", "lint", "probes", "probe_new", "doctor", "init",
-    "ticket_change", "ticket_link", "ticket_renumber", "ticket_new", "ticket_import", "bisect",
+    "ticket_change", "ticket_verify", "ticket_try_fix", "ticket_claims", "ticket_link", "ticket_renumber", "ticket_new", "ticket_import", "bisect",
+    "report_audit", "report_batch", "report_summary",
 )  # fmt: skip
 
 COLLECTORS = '''
@@ -314,6 +315,24 @@ def test_a_bisection_is_valid(tmp_path: Path) -> None:
     cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     document = document_of("bisect", auditkit(*words, cwd=tmp_path, environment=cache))
     assert (document["first"], document["change"]) == (document["newer"], "reproduced")
+
+
+def test_reports_are_valid(audited: dict[str, Any], tmp_path: Path) -> None:
+    """Of a run with findings, an error and what does not apply; of the tickets that it filed, and a broken one."""
+    run = {key: part for key, part in audited.items() if key != "tickets"}
+    saved = put(tmp_path, "run.json", json.dumps(run))
+    tickets = ("--tickets", audited["tickets"], "--json")
+    ended = auditkit("report", "audit", "--run", saved, *tickets)
+    document = document_of("report_audit", ended)
+    labels = {item["label"] for section in document["sections"] for item in section["items"]}
+    assert (ended.code, labels >= {"HIGH", "ERROR", "NOTE"}) == (0, True)
+    assert {issue["ticket"]["status"] for issue in document["issues"]} == {"open"}
+    batch = document_of("report_batch", auditkit("report", "batch", *tickets))
+    summary = document_of("report_summary", auditkit("report", "summary", *tickets))
+    assert batch["total"] == summary["total"] == len(document["issues"]) > 0
+    put(tmp_path, "tickets/B7-PT-02.md", b"# Finding Ticket: caf\xe9\n")
+    broken = document_of("report_summary", auditkit("report", "summary", "--json", cwd=tmp_path))
+    assert (broken["total"], len(broken["broken"])) == (0, 1)
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ PythonsOption = Annotated[
     ),
 ]
 ConfigOption = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="An auditkit.yaml to read.")]
+DeviceOption = Annotated[str, typer.Option("--device", metavar="auto|cuda|cpu|simulated", help="Where probes run.")]
 DevicesOption = Annotated[
     list[str] | None,
     typer.Option(

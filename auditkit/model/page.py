@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from auditkit.model.claim import Claim
 from auditkit.model.ticket import Ticket
 
 
@@ -59,6 +60,7 @@ class Page:
     code_blocks: tuple[CodeBlock, ...]
     metadata: tuple[Cell, ...]
     location: tuple[Cell, ...]
+    claims: tuple[Claim, ...] = ()
 
     def cell(self, label: str) -> Cell | None:
         """The first metadata row with that label, whatever the case."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from auditkit.model.cause import Siblings
-from auditkit.model.enums import Evidence
-from auditkit.model.measurement import Location, Measurement
+from auditkit.model.enums import Evidence, Outcome
+from auditkit.model.measurement import CodeExcerpt, Location, Measurement
 from auditkit.model.run import Finding
-from auditkit.model.text import inert_line
+from auditkit.model.text import inert, inert_line
 from auditkit.model.units import format_value
 from auditkit.rendering import markdown
 from auditkit.rendering.environment import render
@@ -45,7 +45,7 @@ def render_evidence(finding: Finding, history: Iterable[str] = (), above: Sequen
         result=result,
         environment=finding.environment,
         caveats=_caveats(finding),
-        severity=result.severity or finding.probe.severity,
+        severity=_severity(finding),
         evidence=_evidence(finding),
         location=_location_text(result.location),
         rows=() if is_repeated and not finding.is_of_module else measured_rows(result.measurements),
@@ -56,6 +56,43 @@ def render_evidence(finding: Finding, history: Iterable[str] = (), above: Sequen
         device=device_of(finding),
         history=tuple(inert_line(entry) for entry in history),
     )
+
+
+@dataclass(frozen=True)
+class VerifiedRun:
+    """A run of a verification, its texts not yet escaped: `role` is `base`, `base as found above` or `fix`."""
+
+    role: str
+    outcome: str
+    revision: str
+    is_dirty: bool
+    version: int
+    law: str
+    device: str
+    python: str
+    torch: str
+    message: str
+
+
+@dataclass(frozen=True)
+class VerifiedBox:
+    """What a verification says of one box: its number from 1, its text, the state and why."""
+
+    number: int
+    text: str
+    state: str
+    reason: str
+
+
+def render_verified(
+    runs: Sequence[VerifiedRun],
+    measured_at_fix: Iterable[Measurement],
+    boxes: Sequence[VerifiedBox],
+    notes: Sequence[str] = (),
+) -> bytes:
+    """The part of a block that says what `ticket verify` ran, what the fix gave, and which boxes that proves."""
+    rows = measured_rows(measured_at_fix)
+    return render("verified.md.j2", runs=runs, rows=rows, boxes=boxes, notes=notes)
 
 
 def render_banner(devices: Sequence[str]) -> bytes:
@@ -115,6 +152,16 @@ def measured_rows(measurements: Iterable[Measurement]) -> tuple[MeasuredRow, ...
     )
 
 
+def excerpt_text(excerpt: CodeExcerpt | None) -> str:
+    """The code of an excerpt below a line that says where it was cut; "" without any."""
+    if excerpt is None or not excerpt.lines:
+        return ""
+    first, last = excerpt.first_line, excerpt.last_line
+    head = f"# Lines {first}-{last}" if last > first else f"# Line {first}"
+    lines = [inert(text).replace("\n", "\\n") for text in excerpt.lines]
+    return "\n".join([head, *lines])
+
+
 def case_text(case: Mapping[str, Any]) -> str:
     """A measurement's case as `dtype=float32, tensors=64`."""
     return ", ".join(f"{name}={_value_text(value, '')}" for name, value in case.items())
@@ -144,10 +191,18 @@ def _caveats(finding: Finding) -> tuple[str, ...]:
     if _evidence(finding) is Evidence.SIMULATED or result.device == "simulated":
         caveats.append("**Simulated:** CPU values behind a pretended CUDA device; no GPU ran this.")
     elif device_of(finding) == "cpu":
-        caveats.append("**Reproduced on CPU only:** no number here comes from a GPU.")
+        what = "Reproduced" if result.outcome is Outcome.REPRODUCED else "Measured"
+        caveats.append(f"**{what} on CPU only:** no number here comes from a GPU.")
     if any(measurement.evidence is Evidence.EXTRAPOLATED for measurement in result.measurements):
         caveats.append("**Partly extrapolated:** rows marked so come from a fit, not from a measurement.")
     return tuple(caveats)
+
+
+def _severity(finding: Finding) -> str:
+    """What is proposed for what reproduced; nothing else has a severity."""
+    if finding.result.outcome is not Outcome.REPRODUCED:
+        return ""
+    return (finding.result.severity or finding.probe.severity).value
 
 
 def _evidence(finding: Finding) -> Evidence:

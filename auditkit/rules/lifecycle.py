@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from auditkit.model.ids import AGENT_NAMES, agent_code
@@ -92,13 +92,15 @@ def missing_for_fixed(
     commit_problems: Sequence[str],
     reproducing: Sequence[str],
     agents: Mapping[str, str] = AGENT_NAMES,
+    unproven: Iterable[Missing] = (),
 ) -> tuple[Missing, ...]:
     """What `fixed` needs and the ticket lacks; () when it may be fixed.
 
     `commit_problems` are what git says against the commits of its resolution, `reproducing` the
-    fingerprints of evidence that says `reproduced`; `agents` are names by code.
+    fingerprints of evidence that says `reproduced`; `agents` are names by code; `unproven` is what
+    `rules.fixed` says of the rest of the evidence.
     """
-    return tuple(_missing(ticket, commit_problems, reproducing, agents))
+    return (*_missing(ticket, commit_problems, reproducing, agents), *unproven)
 
 
 def _missing(
@@ -121,7 +123,7 @@ def _missing(
     if not is_signed_off(ticket, agents):
         yield Missing(f"no sign-off by {ticket.agent}", f"auditkit ticket sign-off {ticket.id}")
     for fingerprint in reproducing:
-        yield Missing(f"the evidence still says reproduced: {fingerprint}", "run the audit again on the fixed code")
+        yield Missing(f"the evidence still says reproduced: {fingerprint}", f"auditkit ticket verify {ticket.id} --at COMMIT")
 
 
 def is_signed_off(ticket: Ticket, agents: Mapping[str, str] = AGENT_NAMES) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from auditkit.model.claim import Claim, parse_claim
+from auditkit.model.claim import Claim, JudgedClaim, parse_claim
+from auditkit.model.ticket import Ticket
+from auditkit.rules.claims import judge_claim
 from auditkit.store.document import Document
 from auditkit.store.scan import Span, line_end
 
@@ -20,6 +22,11 @@ def read_claims(document: Document) -> tuple[Claim, ...]:
     if b"claim:" not in document.data:
         return ()
     return tuple(_claims(document))
+
+
+def judged_claims(document: Document, ticket: Ticket) -> tuple[JudgedClaim, ...]:
+    """Every claim in the order of the file, with what the evidence of the document's ticket says of it."""
+    return tuple(judge_claim(claim, ticket.evidence) for claim in read_claims(document))
 
 
 def _claims(document: Document) -> Iterator[Claim]:

@@ -13,11 +13,14 @@ TIME_UNITS = frozenset({"s", "ms", "us", "µs", "ns", "seconds", "milliseconds",
 VOLATILE_LABELS = frozenset({"Message"})
 """Rows that only retell the measurements below them, times among them."""
 
-VERIFIED, TRIED_FIX = "Verified", "Tried fix"
-"""Titles of the parts that a block may have between what was found and its history; each is written on its own."""
+VERIFIED = "Verified"
+"""The title of the part that a block may have between what was found and its history."""
 
 FOUND_BEFORE = "now; the rest is what was found before"
 """What stands behind an outcome that is not that of the block's rows."""
+
+ABSENT = "no longer reproduced"
+"""How a line of the history says that a finding is gone."""
 
 AS_FOUND = "as found above"
 """What stands behind a run of the Verified part that was not made again."""
@@ -28,14 +31,14 @@ AT_FIX = "Measurement at the fix"
 _LABEL, _UNIT = 0, 2
 _MEASURED = re.compile(rb"^\| Measurement \|", re.MULTILINE)
 _SIBLINGS = re.compile(
-    rb"^\*\*Same pattern elsewhere:\*\*.*?(?=^\*\*(?:History|Verified|Tried fix)|^Note:|^<!-- /|\Z)",
+    rb"^\*\*Same pattern elsewhere:\*\*.*?(?=^\*\*(?:History|Verified)|^Note:|^<!-- /|\Z)",
     re.MULTILINE | re.DOTALL,
 )
 _OUTCOME = re.compile(rb"^(\|[ *]*Outcome[ *]*\|) *`reproduced` *\|", re.MULTILINE)
 _OUTCOME_BEFORE = re.compile(
     rb"^(\|[ *]*Outcome[ *]*\|) *`not_reproduced` " + FOUND_BEFORE.encode() + rb" *\|", re.MULTILINE
 )
-_TITLED = re.compile(rb"^\*\*(?P<title>Verified|Tried fix|History)\*\*[^\r\n]*\r?$", re.MULTILINE)
+_TITLED = re.compile(rb"^\*\*(?P<title>Verified|History)\*\*[^\r\n]*\r?$", re.MULTILINE)
 _HISTORY = re.compile(rb"^\*\*History\*\*[ \t]*\r?$", re.MULTILINE)
 _END = re.compile(rb"^<!-- /auditkit:evidence -->", re.MULTILINE)
 _PLACE = re.compile(rb"`[^`\r\n]+:\d+`")

@@ -15,11 +15,9 @@ from auditkit.model.text import inert_line
 from auditkit.model.ticket import Status, Ticket
 from auditkit.rules.lifecycle import reopens
 from auditkit.store.document import Document, EvidenceBlock
-from auditkit.store.evidence import say_the_same, without_finding
+from auditkit.store.evidence import ABSENT, say_the_same, without_finding
 from auditkit.store.reader import read_ticket
 from auditkit.store.repository import Entry, Repository
-
-_ABSENT = "no longer reproduced"
 
 
 class FilingAction(StrEnum):
@@ -114,13 +112,13 @@ def file_case(repository: Repository, case: Case) -> dict[str, Filed | BadInputE
 
 
 def note_absence(
-    repository: Repository, fingerprints: Sequence[str], revision: str, today: datetime.date
+    repository: Repository, fingerprints: Mapping[str, int], revision: str, today: datetime.date
 ) -> dict[str, TicketId]:
     """Say in the blocks of these findings that they are not reproduced any more, under one lock.
 
-    The tickets whose text changed, by fingerprint. Only the block changes: whether a ticket is done is for
-    people to say, and one that is finished, or cannot be read, is left alone. Raises StoreConflictError as
-    `file_case` does.
+    `fingerprints` are those of the findings, each with the version of the probe that was asked. The tickets whose
+    text changed, by fingerprint. Only the block changes: whether a ticket is done is for people to say, and one
+    that is finished, or cannot be read, is left alone. Raises StoreConflictError as `file_case` does.
     """
     noted = {}
     held = {held for ticket in repository.listing().tickets for held in ticket.fingerprints}
@@ -138,7 +136,7 @@ def note_absence(
             document = entry.document
             old = next(block for block in document.evidence if block.fingerprint == fingerprint)
             text = document.data[old.span.start : old.span.end]
-            line = f"{today.isoformat()}: {_ABSENT} at {_at(revision)}"
+            line = f"{today.isoformat()}: {ABSENT} at {_at(revision)} (version {fingerprints[fingerprint]})"
             changed = without_finding(text, line)
             if changed != text:
                 repository.save(entry, document.set_evidence(old, changed))
@@ -194,7 +192,7 @@ def _refresh(repository: Repository, entry: Entry, filing: Filing, case: Case) -
         changed = _reopened(entry, old, above, filing, case)
         return FilingAction.REOPENED, repository.save(entry, _with_banner(changed, case))
     history = list(old.history)
-    if history and _ABSENT in history[-1]:
+    if history and ABSENT in history[-1]:
         history.append(f"{case.today.isoformat()}: returned at {_at(case.revision)}")
     block = document.in_own_newlines(filing.evidence(history, above))
     if say_the_same(document.data[old.span.start : old.span.end], block):

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from auditkit.model.page import Cell, CodeBlock, Page, Section
 from auditkit.model.ticket import Ticket
+from auditkit.store.claims import read_claims
 from auditkit.store.document import Document
 from auditkit.store.reader import ticket_of
 from auditkit.store.scan import Heading, Span, next_line
@@ -32,6 +33,7 @@ def page_of(document: Document, ticket: Ticket | None = None) -> Page:
         code_blocks=tuple(_code_blocks(document)),
         metadata=tuple(_cell(document, row) for row in document.metadata),
         location=tuple(_cell(document, row) for row in document.fields("Location")),
+        claims=read_claims(document),
     )
 
 

@@ -14,7 +14,7 @@ from auditkit.model.probe import ProbeInfo
 from auditkit.model.run import fingerprint
 from auditkit.model.target import Target
 from auditkit.model.text import inert_line
-from auditkit.model.ticket import Ticket
+from auditkit.model.ticket import Ticket, VerificationItem
 from auditkit.probing.discovery.source_index import Module, module_name, parse_module
 from auditkit.store.config import Config
 
@@ -92,11 +92,24 @@ def _commands(ticket: Ticket) -> dict[str, Target]:
     """The targets of the commands that the ticket's boxes hold as code, by what they call."""
     found: dict[str, Target] = {}
     for item in ticket.verification:
-        for _, text in _CODE.findall(item.text):
-            with contextlib.suppress(ValueError):  # not shell words, or words that auditkit did not write
-                target = Target.from_command_words(shlex.split(text))
-                if target is not None and text.lstrip().startswith("auditkit "):
-                    found.setdefault(target.call, target)
+        for call, target in _targets_in(item.text).items():
+            found.setdefault(call, target)
+    return found
+
+
+def called_by(item: VerificationItem) -> str:
+    """The target that the box's own command names, "" where it holds none."""
+    return next(iter(_targets_in(item.text)), "")
+
+
+def _targets_in(text: str) -> dict[str, Target]:
+    """The targets of the commands that a text holds as code, by what they call."""
+    found: dict[str, Target] = {}
+    for _, words in _CODE.findall(text):
+        with contextlib.suppress(ValueError):  # not shell words, or words that auditkit did not write
+            target = Target.from_command_words(shlex.split(words))
+            if target is not None and words.lstrip().startswith("auditkit "):
+                found.setdefault(target.call, target)
     return found
 
 

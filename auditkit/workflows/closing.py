@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from auditkit.errors import BadInputError
 from auditkit.model.ticket import Status
 from auditkit.probing import git
-from auditkit.probing.checkout import parse_checkout
+from auditkit.probing.checkout import CheckoutSpec, parse_checkout
+from auditkit.probing.history import is_ancestor
 from auditkit.rendering.markdown import code, line, prose
+from auditkit.rules.fixed import unproven
 from auditkit.rules.lifecycle import Missing, check_transition, missing_for_fixed, steps_to
 from auditkit.store.config import find_config, read_config
 from auditkit.store.document import Document
@@ -62,7 +64,7 @@ def move(repository: Repository, ticket_id: str, wanted: Move, today: datetime.d
             reason = reason or _commits_as_reason(changed) or ("forced" if wanted.force else "")
         _check_step(entry, wanted.status, reason, needs_reason=wanted.status is not Status.FIXED)
         if wanted.status is Status.FIXED:
-            lacking = _lacking(changed, repository, wanted.checkout)
+            lacking = lacking_for_fixed(changed, repository, wanted.checkout)
             if lacking and not wanted.force:
                 raise _not_ready(entry, lacking)
             reason = _forced(reason, lacking)
@@ -102,7 +104,7 @@ def resolve(repository: Repository, ticket_id: str, request: ResolveRequest, tod
         changed = _entry(entry, _resolved(entry.document, request, today))
         target = request.status
         if target is Status.FIXED:
-            lacking = _lacking(changed, repository, request.checkout)
+            lacking = lacking_for_fixed(changed, repository, request.checkout)
             target = Status.IN_REVIEW if lacking else target
         if old is target or (old is Status.FIXED and target is Status.IN_REVIEW):
             return changed.document
@@ -151,14 +153,35 @@ def _check_step(entry: Entry, new: Status, reason: str, needs_reason: bool = Tru
         raise BadInputError(f"{entry.ticket.id}: {verdict.problem}", verdict.hint)
 
 
-def _lacking(entry: Entry, repository: Repository, checkout: str | None) -> tuple[Missing, ...]:
+def lacking_for_fixed(entry: Entry, repository: Repository, checkout: str | None) -> tuple[Missing, ...]:
+    """What the ticket lacks for `fixed`; `checkout` is where its commits are looked up, as in `commit_problems`."""
     document, told = entry.document, entry.ticket.resolution
     blocks = [block for block in document.evidence if block.fingerprint]
     reproducing = [
         block.fingerprint for block in blocks if says_reproduced(document.data[block.span.start : block.span.end])
     ]
-    problems = commit_problems(told.commits if told else (), repository.folder, checkout)
-    return missing_for_fixed(entry.ticket, tuple(problems), reproducing, configured_agents(repository))
+    commits = told.commits if told else ()
+    problems = commit_problems(commits, repository.folder, checkout)
+    after = _contains(commits, repository.folder, checkout)
+    return missing_for_fixed(
+        entry.ticket, tuple(problems), reproducing, configured_agents(repository), unproven(entry.ticket, after)
+    )
+
+
+def _contains(commits: Sequence[str], tickets: Path, checkout: str | None) -> Callable[[str], bool]:
+    """Whether a revision contains every one of `commits`."""
+
+    def contains(revision: str) -> bool:
+        found = git.find_repository(_commits_in(tickets, checkout).directory)
+        return found is not None and all(is_ancestor(found, commit, revision) for commit in commits)
+
+    return contains
+
+
+def _commits_in(tickets: Path, checkout: str | None) -> CheckoutSpec:
+    """Where commits are looked up: the named checkout, that of ./auditkit.yaml, or what is around the tickets."""
+    config = find_config(Path()) if checkout is None else None
+    return parse_checkout(checkout or (read_config(config).checkout if config else None) or tickets)
 
 
 def commit_problems(commits: Sequence[str], tickets: Path, checkout: str | None) -> Iterator[str]:
@@ -169,8 +192,7 @@ def commit_problems(commits: Sequence[str], tickets: Path, checkout: str | None)
     """
     if not commits:
         return
-    config = find_config(Path()) if checkout is None else None
-    spec = parse_checkout(checkout or (read_config(config).checkout if config else None) or tickets)
+    spec = _commits_in(tickets, checkout)
     repository = git.find_repository(spec.directory)
     if repository is None:
         yield f"{spec.directory} is in no git repository, so its commits cannot be looked up"

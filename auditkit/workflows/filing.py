@@ -78,8 +78,12 @@ def _with_ticket(result: ProbeResult, outcome: Filed | BadInputError | None) -> 
 
 def _note_absences(run: Run, repository: Repository) -> list[str]:
     """Say in the tickets what this run asked again and did not reproduce, and name those that changed."""
-    absent = [result.fingerprint for result in run.results if result.outcome is Outcome.NOT_REPRODUCED]
-    noted = note_absence(repository, absent, run.environment.revision, datetime.date.today())
+    absent = {
+        result.fingerprint: result.probe_version for result in run.results if result.outcome is Outcome.NOT_REPRODUCED
+    }
+    environment = run.environment
+    revision = f"{environment.revision} with uncommitted changes" if environment.dirty else environment.revision
+    noted = note_absence(repository, absent, revision, datetime.date.today())
     return [f"{ticket_id}: {fingerprint} is not reproduced any more" for fingerprint, ticket_id in noted.items()]
 
 

@@ -29,6 +29,19 @@ OBJECTIONS = [("**ENDORSE**", "**OBJECT**"), ("**ENDORSE**", "**OBJECT**")]
 P3 = ("**Evaluation:** The", "**Evaluation:** This should be downgraded to P3. The")
 
 
+MEASURED = (
+    "<!-- /auditkit:evidence -->",
+    "\n| Measurement | Value | Unit | Case | Evidence |\n|--|--|--|--|--|\n| `norm` | inf | norm | n=4 | measured |\n"
+    "<!-- /auditkit:evidence -->",
+)
+
+
+def claimed(condition: str) -> list[tuple[str, str]]:
+    """A measured norm, and a claim about it."""
+    said = "Squares of large gradients are inf."
+    return [MEASURED, (said, f"{said} <!-- claim: norm_overflows {condition} -->")]
+
+
 class Bad(NamedTuple):
     """A rule, what to change on the open or the fixed page, and what stands where it complains."""
 
@@ -108,6 +121,11 @@ BAD = [
     Bad("TK067", OBJECTIONS, "open`"),
     Bad("TK068", [P3, ("**Evaluation:** The", "**Evaluation:** Downgrade to P3. The")], "P1`"),
     Bad("TK069", [P3], "P1`"),
+    Bad("TK100", claimed("norm = 3"), "<!-- claim: norm_overflows norm = 3"),
+    Bad("TK101", claimed("about 3"), "<!-- claim: norm_overflows about 3"),
+    Bad("TK101", [("probe: norm_overflows -->", "probe: norm_overflows norm > -->")], "<!-- probe"),
+    Bad("TK102", claimed("norm = inf @ n=8"), "<!-- claim"),
+    Bad("TK103", claimed("norm = 3"), "<!-- claim", FIXED),
 ]  # fmt: skip
 
 
@@ -167,6 +185,9 @@ def test_ids_of_a_long_batch_and_of_a_projects_own_agent_are_ids() -> None:
         ("TK067", [*OBJECTIONS, (FORM, "Answer: the objections are about another function.")], OPEN_PATH),
         ("TK067", [("**ENDORSE**", "**OBJECT**")], OPEN_PATH),
         ("TK068", [P3], OPEN_PATH),
+        *((rule, claimed("norm = inf @ n=4"), OPEN_PATH) for rule in ("TK100", "TK101", "TK102", "TK103")),
+        ("TK103", claimed("norm = 3"), OPEN_PATH),  # of an unfinished ticket it is TK100's
+        ("TK101", [("probe: norm_overflows -->", "probe: norm_overflows norm > 3 -->")], OPEN_PATH),
     ],
 )
 def test_what_looks_bad_and_is_not(rule: str, changes: list[tuple[str, str]], path: str) -> None:

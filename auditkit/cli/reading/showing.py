@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 def show_ticket(ticket_id: str, tickets: Path | str | None = None, as_json: bool = False) -> int:
     """Print one ticket: its file as it is, or its fields as JSON; the exit code.
 
-    Reviews that judged other evidence are called stale: on a terminal beside their first line, else on stderr.
+    Reviews that judged other evidence are called stale, and claims what the evidence says of them: on a terminal
+    beside their lines, else on stderr.
     Raises BadInputError where there is no such ticket or it cannot be read, and StoreConflictError where
     several files have its id.
     """
@@ -24,14 +25,20 @@ def show_ticket(ticket_id: str, tickets: Path | str | None = None, as_json: bool
     if text is None:
         text = _text_of_any(folder, ticket_id)
     stale = _stale_reviews(text) if "judged" in text.casefold() else {}
+    claims = _judged_claims(text) if "claim:" in text else []
     if wants_colour():
         from auditkit.cli.reading.page import print_page
 
-        print_page(text, dict.fromkeys(stale, "stale"))
+        notes = dict.fromkeys(stale, "stale")
+        for line, state, message in claims:
+            notes[line] = f"{notes[line]}; {state}: {message}" if line in notes else f"{state}: {message}"
+        print_page(text, notes)
     else:
         say(text.removesuffix("\n"))
         for line, reviewer in stale.items():
             complain(f"stale: the review by {reviewer} in line {line} judged other evidence")
+        for line, state, message in claims:
+            complain(f"claim in line {line}: {state}: {message}")
     return 0
 
 
@@ -52,6 +59,22 @@ def _stale_reviews(text: str) -> dict[int, str]:
     are_stale = stale_reviews(ticket, document)
     pairs = zip(ticket.reviews, are_stale, strict=True)
     return {review.line: review.reviewer_written or review.reviewer for review, is_stale in pairs if is_stale}
+
+
+def _judged_claims(text: str) -> list[tuple[int, str, str]]:
+    """Of every claim its line, and what the evidence says of it."""
+    from pathlib import PurePath
+
+    from auditkit.store.claims import judged_claims
+    from auditkit.store.document import BrokenFileError, Document
+    from auditkit.store.reader import ticket_of
+
+    document = Document.parse(text.encode(), PurePath())
+    try:
+        ticket = ticket_of(document)
+    except BrokenFileError:
+        return []
+    return [(one.claim.line, one.state.value, one.message) for one in judged_claims(document, ticket)]
 
 
 def _text_of_known(folder: str, ticket_id: str) -> str | None:
@@ -78,10 +101,13 @@ def _show_json(folder: str, ticket_id: str) -> int:
     from pathlib import Path
 
     from auditkit.cli.reading.listing import fields_of
+    from auditkit.store.claims import judged_claims
     from auditkit.store.index import read_index
     from auditkit.store.repository import Repository
 
     entry = Repository(Path(folder)).find(ticket_id)
     text = entry.document.data.decode("utf-8")
-    say_json({"schema_version": 1, "tickets": [{**fields_of(entry, read_index(folder).blocked), "text": text}]})
+    claims = [one.to_json() for one in judged_claims(entry.document, entry.ticket)]
+    fields = {**fields_of(entry, read_index(folder).blocked), "claims": claims, "text": text}
+    say_json({"schema_version": 1, "tickets": [fields]})
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +15,24 @@ from auditkit.probing.catalog import load_catalog, select
 from auditkit.probing.results import Setting
 from auditkit.probing.runner import run_target
 from tests.probes.specimens import PROBES
-from tests.probing_helpers import ACCURACY, CAPTURE, GROUPING
+from tests.probing_helpers import (
+    ACCURACY,
+    CAPTURE,
+    COUNTS,
+    EMPTY,
+    GROUPING,
+    HEALTH,
+    MISSING,
+    MIXED_DTYPES,
+    MUTATES,
+    NO_ELEMENTS,
+    NONCONTIGUOUS,
+    OVERFLOW,
+    SPARSE,
+    SYNCS,
+    TARGETS,
+    UNDERFLOW,
+)
 
 # 25 s a target behind the simulated device's tensors; the values are the CPU's.
 DEAR_WHEN_SIMULATED = (GROUPING, ACCURACY)
@@ -43,6 +61,18 @@ COLLECTORS = (
 )
 
 
+# auditkit.collectors, told to measure CPU tensors with the kernels in Triton's interpreter.
+INTERPRETED = Target(
+    "interpreted:collect_gradients",
+    contract=Contract.GRAD_STATS,
+    takes=Takes.PARAMETERS,
+    finish="interpreted:PendingGradientStats.materialize",
+)
+SHORT_ON_KERNELS = (HEALTH, EMPTY)
+# A minute and more: the interpreter takes some milliseconds for every 2048 elements.
+LONG_ON_KERNELS = (COUNTS, MISSING, NONCONTIGUOUS, SPARSE, NO_ELEMENTS, MUTATES, MIXED_DTYPES, OVERFLOW, UNDERFLOW)
+
+
 def _setting(device: DeviceChoice, sizes: list[int]) -> Setting:
     return Setting(ROOT, sys.executable, (ROOT,), device, options={"memory_sizes": sizes})
 
@@ -63,6 +93,28 @@ def test_no_probe_reproduces_on_our_own_collectors(target: Target, device: Devic
     answered = (Outcome.NOT_REPRODUCED, Outcome.NOT_APPLICABLE)
     assert {probe: said for probe, said in outcomes.items() if said[0] not in answered} == {}
     assert sum(outcome is Outcome.NOT_REPRODUCED for outcome, _ in outcomes.values()) >= 15
+
+
+def test_the_device_path_in_short():
+    """Ordinary operators on the simulated device: a probe of values and one of traffic, on every run of the tests."""
+    outcomes = _outcomes(COLLECTORS[1], (COUNTS, SYNCS), DeviceChoice.SIMULATED)
+    assert {probe: outcome for probe, (outcome, _) in outcomes.items()} == {
+        COUNTS: Outcome.NOT_REPRODUCED,
+        SYNCS: Outcome.NOT_REPRODUCED,
+    }
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
+@pytest.mark.parametrize("probes", [SHORT_ON_KERNELS, pytest.param(LONG_ON_KERNELS, marks=pytest.mark.slow)])
+def test_no_probe_reproduces_on_the_kernels(probes: Sequence[str]):
+    """The third path, whose syncs, launches and memory only a GPU has: what it answers is right."""
+    checkout = TARGETS / "interpreted"
+    setting = Setting(checkout, sys.executable, (checkout, ROOT), DeviceChoice.CPU)
+    run = run_target(INTERPRETED, select(load_catalog(), list(probes)), setting)
+    assert [
+        (result.probe, result.outcome) for result in run.results if result.outcome is not Outcome.NOT_REPRODUCED
+    ] == []
+    assert len(run.results) == len(probes)
 
 
 @pytest.mark.slow

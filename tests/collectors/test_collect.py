@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from auditkit.collectors import GradientStats, collect_gradients, compute_total_norm
 from auditkit.collectors.cpu_pass import measure_on_cpu
-from tests.collectors.oracle import norm_error_bound, relative_error
+from tests.collectors.oracle import exact_norm, norm_error_bound, relative_error
 from tests.collectors.pretend_cuda import PretendCuda
 
 # Of the norm of a few float32 elements on the CPU.
@@ -142,6 +142,25 @@ def test_sparse_gradients_add_duplicates_and_count_what_is_not_stored() -> None:
     assert stats_of([gradient]) == stats_of([gradient.to_dense()])
     assert not gradient.is_coalesced()
     assert stats_of([gradient]).zero_count == 24
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks are implicitly disabled:UserWarning")
+@pytest.mark.parametrize(
+    ("dtype", "scale"),
+    [(torch.float64, 1e300), (torch.float64, 1e-300), (torch.float32, 1e37), (torch.float32, 1e-40), (torch.half, 1e3)],
+)
+def test_complex_and_sparse_gradients_of_every_scale(dtype: torch.dtype, scale: float) -> None:
+    """The parts of complex gradients, and stored elements beside those that are not, keep their norm; NaN counts."""
+    parts = (torch.tensor([[3.0, 4.0], [0.0, -12.0]], dtype=torch.float64) * scale).to(dtype)
+    expected = exact_norm(parts.reshape(-1).tolist())
+    sources = {"sparse": torch.sparse_coo_tensor(torch.tensor([[1, 3]]), parts, (6, 2)), "dense": parts}
+    if dtype != torch.half:
+        sources["complex"] = torch.view_as_complex(parts)
+    for name, source in sources.items():
+        stats = stats_of([source, torch.full((1,), math.nan, dtype=dtype)])
+        zero_count = 1 + (8 if name == "sparse" else 0)
+        assert (stats.zero_count, stats.nan_count, stats.element_count) == (zero_count, 1, zero_count + 4), name
+        assert relative_error(stats.finite_norm, expected) <= norm_error_bound(4, measure_on_cpu, dtype), name
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta:UserWarning")

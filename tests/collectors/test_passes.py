@@ -223,6 +223,20 @@ def test_empty_tensors_measure_zero(measure: MeasureFunction) -> None:
     assert [m.norm for m in beside] == [2.0, 0.0, 3.0]
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_device_pass_on_a_thousand_tiny_views_of_a_bucket_beside_a_huge_one(dtype: torch.dtype) -> None:
+    """Views that begin anywhere, of 0 to 7 elements, and one of several batches: each has its own norm and zeros."""
+    lengths = [n % 8 for n in range(1000)]
+    bucket = random_tensor(sum(lengths) + 1, dtype)
+    bucket[::5] = 0
+    huge = random_tensor(1_100_003, dtype, seed=1)
+    gradients = [*bucket[1:].split(lengths), huge]
+    for measured, gradient in zip(PASSES["device"](gradients), gradients, strict=True):
+        expected = math.sqrt(math.fsum((gradient.double() ** 2).tolist()))
+        assert relative_error(measured.finite_norm, expected) <= norm_error_bound(gradient.numel())
+        assert measured.nonzero_count == int((gradient != 0).sum())
+
+
 def test_device_pass_without_the_private_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where torch has no _foreach_norm, the public norm gives the same measures."""
     gradients = [random_tensor(100, torch.float64) * 1e200, torch.full((3,), math.nan, dtype=torch.float64)]

@@ -9,7 +9,9 @@ from auditkit.probing.catalog import load_catalog
 from auditkit.store.claims import judged_claims
 from auditkit.store.config import Config
 from auditkit.store.edits import claims as edits
+from auditkit.store.edits.boxes import parse_binding
 from auditkit.store.repository import Change, Entry, Repository
+from auditkit.workflows.configuration import read_configuration
 
 
 def claims_of(entry: Entry) -> tuple[JudgedClaim, ...]:
@@ -28,6 +30,11 @@ def mark_claim(
 def unmark_claim(repository: Repository, ticket_id: str, text: str, line: int | None = None) -> Change:
     """Take the claim behind `text` out. Raises BadInputError where there is none."""
     return repository.change(ticket_id, lambda entry: edits.unmark(entry.document, text, line))
+
+
+def check_binding(text: str) -> None:
+    """Refuse to bind a box to a probe that neither we nor ./auditkit.yaml have. Raises BadInputError."""
+    check_probe(parse_binding(text).probe, read_configuration(None, "."))
 
 
 def check_probe(probe: str, config: Config) -> None:

@@ -24,8 +24,10 @@ def edit(
 ) -> None:
     """Set one field of a ticket, or open the ticket in $VISUAL or $EDITOR.
 
-    verified and unverified tick and untick a box of the Verification section: by its number, a part of its
-    text, or all. Nothing else in the file changes. Status and id have commands of their own: status and renumber.
+    verified and unverified tick and untick boxes of the Verification section: by number, a part of the text, or
+    all. bound binds boxes to a probe, or to what it measures ('2=norm_overflows_on_finite_grads', or with a
+    condition behind it: 'breaking_norm > 1e30 or none'); unbound takes that back. Nothing else in the file
+    changes. Status and id have commands of their own: status and renumber.
     """
     from auditkit.errors import BadInputError
     from auditkit.store.edits.fields import edit_field, field_text
@@ -41,6 +43,10 @@ def edit(
         raise BadInputError(f"edit {field}: to what?", f'auditkit ticket edit {ticket_id} {field} VALUE; "" empties it')
     text = text_of(value)
     agents = configured_agents(repository)
+    if field.casefold() == "bound":
+        from auditkit.workflows.claims import check_binding
+
+        check_binding(text)
     change = repository.change(ticket_id, lambda entry: edit_field(entry.document, field, text, agents))
     before, after = (field_text(entry.document, field) for entry in (change.before, change.after))
     say_change(change, as_json, f"{field}: {before or 'empty'} -> {after or 'empty'}", before=before, after=after)

@@ -97,3 +97,15 @@ def read_document(path: Path) -> object:
         raise BadInputError(f"{path}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from None
     except RecursionError:
         raise BadInputError(f"{path}: nested too deeply") from None
+
+
+def read_saved_comparison(path: Path) -> Comparison:
+    """What `compare --json` printed into a file. Raises BadInputError where it is something else."""
+    from auditkit.errors import BadInputError
+    from auditkit.model.saved_comparison import read_comparison
+
+    try:
+        return read_comparison(read_document(path))
+    except ValueError as error:
+        hint = "auditkit compare CHECKOUT BASE HEAD --json > FILE"
+        raise BadInputError(f"{path} is no saved comparison: {error}", hint) from None

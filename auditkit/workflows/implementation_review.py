@@ -1,0 +1,100 @@
+"""An implementation review: a comparison, what was required of the change, and what follows."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import auditkit
+from auditkit.errors import BadInputError, nearest_names
+from auditkit.model.claim import ClaimState
+from auditkit.model.comparison import Comparison
+from auditkit.model.implementation_review import Assessment, ImplementationReview, Requirement
+from auditkit.model.probe import ProbeInfo
+from auditkit.probing.catalog import load_catalog
+from auditkit.rendering.review import render_review
+from auditkit.rules.commit_claims import claims_of_commits
+from auditkit.rules.implementation_review import Cover, review_of, title_of
+from auditkit.rules.requirements import SAME_ANSWERS, Wanted, judge_all, outcomes_as_requirements, parse_requirement
+from auditkit.store.config import Config
+from auditkit.store.repository import Entry, Repository
+from auditkit.workflows.bound import bound_questions
+from auditkit.workflows.claims import claims_of
+
+__all__ = ["Assessment", "ReviewRequest", "render_review", "review"]
+
+
+@dataclass(frozen=True)
+class ReviewRequest:
+    """A finished comparison and what was required: texts of `parse_requirement`, a ticket by id.
+
+    `reviewer` and `plan` are as the user wrote them; "" for auditkit's own name, and for no plan.
+    """
+
+    comparison: Comparison
+    required: tuple[str, ...] = ()
+    ticket: str | None = None
+    tickets: Path | None = None
+    reviewer: str = ""
+    plan: str = ""
+    config: Config = field(default_factory=Config)
+
+
+def review(request: ReviewRequest) -> ImplementationReview:
+    """The review. Raises BadInputError for a requirement that cannot be read, and for a ticket that is not there."""
+    catalog = load_catalog(request.config.probes_dir)
+    wanted = list(_required(request.required, catalog))
+    entry = None
+    if request.ticket is not None:
+        entry = Repository(request.tickets or Path("tickets")).find(request.ticket)
+        wanted += _of_ticket(entry, request.config, catalog)
+    requirements = list(judge_all(wanted, request.comparison))
+    if entry is not None:
+        requirements += _claims_of(entry)
+    requirements += claims_of_commits(request.comparison.changes.commits, request.comparison)
+    cover = Cover(
+        title=title_of(request.comparison),
+        reviewer=request.reviewer or f"auditkit {auditkit.__version__}",
+        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        plan=request.plan or (f"ticket {entry.ticket.id}: {entry.ticket.title}" if entry else ""),
+    )
+    return review_of(request.comparison, requirements or outcomes_as_requirements(request.comparison), catalog, cover)
+
+
+def _required(texts: Sequence[str], catalog: dict[str, ProbeInfo]) -> Iterator[Wanted]:
+    for text in texts:
+        try:
+            wanted = parse_requirement(text)
+        except ValueError as error:
+            raise BadInputError(f"--require '{text}': {error}", "--require 'syncs_grow_with_tensors: fixed'") from None
+        if wanted.probe not in catalog and wanted.probe != SAME_ANSWERS:
+            near = nearest_names(wanted.probe, catalog)
+            hint = f"did you mean {', '.join(near)}?" if near else "auditkit probe list shows all"
+            raise BadInputError(f"no probe is called '{wanted.probe}'", hint)
+        yield wanted
+
+
+def _of_ticket(entry: Entry, config: Config, catalog: dict[str, ProbeInfo]) -> Iterator[Wanted]:
+    """What its bound boxes want of their probes; without any, that its findings no longer reproduce."""
+    origin = f"ticket {entry.ticket.id}"
+    boxes = [item for item in entry.ticket.verification if item.probe]
+    for item in boxes:
+        text = f"{item.probe} {item.condition}" if item.condition else f"{item.probe}: not_reproduced"
+        try:
+            wanted = parse_requirement(text, origin)
+        except ValueError as error:
+            raise BadInputError(f"{entry.ticket.id}:{item.line}: {error}") from None
+        yield Wanted(item.text, origin, wanted.probe, wanted.word, wanted.condition)
+    if not boxes:
+        for question in bound_questions(entry.ticket, config, catalog):
+            yield parse_requirement(f"{question.probe.id}: not_reproduced", origin)
+
+
+def _claims_of(entry: Entry) -> Iterator[Requirement]:
+    """The ticket's marked claims, as its own evidence judges them."""
+    for judged in claims_of(entry):
+        state = judged.state if judged.state is not ClaimState.MALFORMED else ClaimState.UNTESTED
+        text = judged.claim.beside or judged.claim.written
+        yield Requirement(text, f"claim of ticket {entry.ticket.id}", state, judged.message)

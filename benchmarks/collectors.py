@@ -2,10 +2,11 @@
 
     python benchmarks/collectors.py                  # CPU, one thread; about 3 minutes
     python benchmarks/collectors.py --device cuda    # the same rows on a GPU
-    python benchmarks/collectors.py --large          # and one gradient of 1e9 elements: 16 GB
+    python benchmarks/collectors.py --large          # one gradient of 1e9 elements, added to the results: 4 GB and more
     python benchmarks/collectors.py --page           # only rewrite the page and the plots from the results
 
 Writes benchmarks/results/collectors_DEVICE.json, docs/evidence/collectors.md and docs/evidence/plots/*.svg.
+A collector that would need more memory than there is says so in its row.
 Every turn runs each collector once, one after the other, so that a ratio compares what ran side by side. Times on
 the CPU are processor seconds of this process, on one thread; on a GPU, wall seconds until the device is done.
 """
@@ -47,6 +48,8 @@ SLOW_TURNS = 2
 SLOW_S = 0.25
 MINIMUM_S = 0.02
 """A shorter collector is called several times in each turn: the clock counts steps of about a millisecond."""
+SPARE_BYTES = 2**30
+"""Left to others where a collector's memory is large."""
 GROWTH = (OURS, BASELINE, "B7-PT-03 original: torch.cat, counts only", "B7-PT-01 fix: copies in float64")
 
 
@@ -63,7 +66,7 @@ SHAPES: dict[str, Callable[[], list[tuple[int, ...]]]] = {
     "1000 x 1000": lambda: [(1000,)] * 1000,
     "1 x 100M": lambda: [(100_000_000,)],
 }
-LARGE = {"1 x 1B": lambda: [(1_000_000_000,)]}
+LARGE, TENTH_OF_IT = "1 x 1B", "1 x 100M"
 
 
 def gradients_of(shapes: Sequence[tuple[int, ...]], device: str, dtype: torch.dtype = torch.float32) -> list[Tensor]:
@@ -131,24 +134,39 @@ def exact_norm(gradients: Sequence[Tensor]) -> float:
     return float(np.sqrt(total))
 
 
-def case(shapes: Sequence[tuple[int, ...]], device: str) -> dict[str, Any]:
-    """One table: every collector on the same gradients."""
+def available_bytes(device: str) -> int:
+    """Memory that a process could still take."""
+    if device == "cuda":
+        return torch.cuda.mem_get_info()[0]
+    lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+
+
+def case(shapes: Sequence[tuple[int, ...]], device: str, bytes_an_element: dict[str, float]) -> dict[str, Any]:
+    """One table: every collector on the same gradients, of those that `bytes_an_element` lets fit into memory."""
     gradients = gradients_of(shapes, device)
-    print(f"{len(gradients)} gradients", file=sys.stderr)
+    element_count = sum(gradient.numel() for gradient in gradients)
+    print(f"{len(gradients)} gradients, {element_count:,} elements", file=sys.stderr)
     expected = exact_norm(gradients)
     load = os.getloadavg()[0]
-    seconds = interleaved({name: _bound(collector, gradients) for name, collector in COLLECTORS.items()}, device)
-    rows = {}
-    for name, collector in COLLECTORS.items():
+    rows: dict[str, dict[str, Any]] = {}
+    available = available_bytes(device) - SPARE_BYTES
+    for name in COLLECTORS:
+        needed = round(bytes_an_element.get(name, 0.0) * element_count)
+        if needed > available:
+            rows[name] = {"needed_bytes": needed, "available_bytes": available}
+    fitting = {name: collector for name, collector in COLLECTORS.items() if name not in rows}
+    seconds = interleaved({name: _bound(collector, gradients) for name, collector in fitting.items()}, device)
+    for name, collector in fitting.items():
         rows[name] = timing(seconds[name], seconds[BASELINE]) | {
             "extra_bytes": extra_bytes(_bound(collector, gradients), device),
             "error": _error(collector(gradients), expected),
         }
     return {
         "tensors": len(gradients),
-        "elements": sum(gradient.numel() for gradient in gradients),
+        "elements": element_count,
         "load": [round(load, 2), round(os.getloadavg()[0], 2)],
-        "rows": rows,
+        "rows": {name: rows[name] for name in COLLECTORS},
     }
 
 
@@ -255,16 +273,24 @@ def _processor() -> str:
     return names[0] if names else platform.processor()
 
 
-def measure(device: str, large: bool) -> dict[str, Any]:
+def measure(device: str, before: dict[str, Any]) -> dict[str, Any]:
     """Every figure of one device; the traffic last: the simulation slows what runs after it."""
-    shapes = SHAPES | (LARGE if large else {})
+    large = {LARGE: before["cases"][LARGE]} if LARGE in before.get("cases", {}) else {}
     return {
         "environment": environment(device),
-        "cases": {name: case(make(), device) for name, make in shapes.items()},
+        "cases": {name: case(make(), device, {}) for name, make in SHAPES.items()} | large,
         "hard_inputs": hard_inputs(device),
         "growth": growth(device),
         "traffic": traffic(device),
     }
+
+
+def with_large(device: str, before: dict[str, Any]) -> dict[str, Any]:
+    """The figures of before, with those of one gradient of 1e9 elements."""
+    tenth = before["cases"][TENTH_OF_IT]
+    bytes_an_element = {name: row["extra_bytes"] / tenth["elements"] for name, row in tenth["rows"].items()}
+    large = case([(1_000_000_000,)], device, bytes_an_element) | {"environment": environment(device)}
+    return before | {"cases": before["cases"] | {LARGE: large}}
 
 
 def main() -> None:
@@ -276,8 +302,11 @@ def main() -> None:
     options = parser.parse_args()
     if not options.page:
         torch.set_num_threads(1)
-        results = measure(options.device, options.large)
         path = RESULTS / f"collectors_{options.device}.json"
+        before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        if options.large and not before:
+            parser.error(f"--large adds to {path.name}, which is not there; run without it first")
+        results = (with_large if options.large else measure)(options.device, before)
         path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     print(write_page(ROOT))
 

@@ -14,6 +14,7 @@ from auditkit.collectors import collect_gradients
 Collector = Callable[[Sequence[Tensor]], float | Sequence[Tensor] | None]
 
 OURS, BASELINE = "auditkit.collectors, all statistics", "_foreach_norm float32, norms only"
+PURE_READ = "pure read: sum of each gradient"
 
 
 def ours(gradients: Sequence[Tensor]) -> float | None:
@@ -76,5 +77,5 @@ COLLECTORS: dict[str, Collector] = {
     "B7-PT-01 original: float32 squares": squares_original,
     "B7-PT-01 recommended: _foreach_norm": foreach_recommendation,
     "B7-PT-01 fix: copies in float64": double_fix,
-    "pure read: sum of each gradient": pure_read,
+    PURE_READ: pure_read,
 }

@@ -202,12 +202,12 @@ def _refresh(repository: Repository, entry: Entry, filing: Filing, case: Case) -
 
 
 def _joined(document: Document, filing: Filing, case: Case) -> Document:
-    """With one more block: below those of the same probe, else below the last one."""
-    blocks = document.evidence
+    """With one more block: below those of the same probe, else below the last one of a finding."""
+    blocks = [block for block in document.evidence if block.fingerprint]
     probe = filing.fingerprint.partition("/")[0]
     same = [number for number, block in enumerate(blocks) if block.fingerprint.partition("/")[0] == probe]
     last = same[-1] if same else len(blocks) - 1
-    above = [block.fingerprint for block in blocks[: last + 1] if block.fingerprint]
+    above = [block.fingerprint for block in blocks[: last + 1]]
     return _with_banner(document.insert_evidence(blocks[last], filing.evidence((), above)), case)
 
 

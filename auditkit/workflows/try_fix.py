@@ -46,8 +46,8 @@ class TryRequest:
 
     `checkout` is `DIR` or `DIR@REV`; `base` and `fix` are revisions of it, "" for the named one and for what
     the ticket's resolution says. `block` picks one block of the fix; `targets` are tried instead of the
-    ticket's own (the first of them); `probes` are asked instead of all stable ones, and `findings` are those
-    that the fix is judged by instead of those that the ticket is about.
+    ticket's own (the first of them); `probes` are asked instead of all stable ones, beside those
+    that the fix is judged by: `findings`, or those that the ticket is about.
     """
 
     ticket: str
@@ -87,7 +87,7 @@ def try_fix(repository: Repository, request: TryRequest, progress: Progress | No
     blocks = _chosen(_blocks(page, (RECOMMENDED,)), request.block, entry.ticket)
     spec = _at(parse_checkout(request.checkout), request.base)
     catalog = load_catalog(request.manner.config.probes_dir)
-    probes = [probe for probe in select(catalog, request.probes) if probe.scope == "target"]
+    probes = _asked(entry.ticket, request, catalog)
     progress = progress or Progress()
     with open_copy(spec, request.manner.python) as opened:
         target = _target(entry.ticket, request, opened, catalog)
@@ -164,6 +164,16 @@ def _target(ticket: Ticket, request: TryRequest, opened: OpenCheckout, catalog: 
     if called:
         return called[0]
     return located_target(ticket, opened.path, _roots(request.manner, opened), request.manner.config)
+
+
+def _asked(ticket: Ticket, request: TryRequest, catalog: dict[str, ProbeInfo]) -> list[ProbeInfo]:
+    """The probes that were named, or all stable ones; in any case those that the fix is judged by."""
+    judges = [question.probe.id for question in bound_questions(ticket, request.manner.config, catalog)]
+    names = [*(request.findings or judges)]
+    chosen = {probe.id: probe for probe in select(catalog, request.probes)}
+    if names:
+        chosen |= {probe.id: probe for probe in select(catalog, names)}
+    return [probe for probe in chosen.values() if probe.scope == "target"]
 
 
 def _loaded(run: Run) -> Run:

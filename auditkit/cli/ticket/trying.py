@@ -42,7 +42,8 @@ def try_it(
         int | None, typer.Option("--block", metavar="N", min=1, help="Only this code block of the Recommended Fix.")
     ] = None,
     probe: Annotated[
-        list[str] | None, typer.Option("--probe", metavar="ID", help="Ask only this probe; may be repeated.")
+        list[str] | None,
+        typer.Option("--probe", metavar="ID", help="Ask only this probe, beside the judging ones; repeatable."),
     ] = None,
     finding: Annotated[
         list[str] | None,

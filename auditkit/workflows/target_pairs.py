@@ -72,10 +72,22 @@ def _discovered(
     return found.targets, found.notes, None
 
 
+def _find(call: str, here: Side, there: Side) -> FoundAgain | None:
+    """The function of `here` at the other revision; None where `here` has none, LOST where the other has none.
+
+    A function that both revisions have under its own name is no other one renamed, however alike they are.
+    """
+    anchor = here.source.anchor(call)
+    if anchor is None:
+        return None
+    found = there.source.find_again(anchor)
+    is_other = found.state in (AnchorState.MOVED, AnchorState.RENAMED) and here.source.anchor(found.call) is not None
+    return FoundAgain(AnchorState.LOST, None, 0.0) if is_other else found
+
+
 def _pair_named(target: Target, base: Side, head: Side) -> TargetPair:
-    anchor = base.source.anchor(target.call)
-    if anchor is not None:
-        found = head.source.find_again(anchor)
+    found = _find(target.call, base, head)
+    if found is not None:
         if found.state is not AnchorState.LOST:
             return _made(target, _as_found(target, found, base, head), found, base, head)
         if head.source.anchor(target.call) is None:
@@ -88,8 +100,7 @@ def _pair_named(target: Target, base: Side, head: Side) -> TargetPair:
 
 
 def _pair(target: Target, by_call: dict[str, Target], base: Side, head: Side) -> TargetPair:
-    anchor = base.source.anchor(target.call)
-    found = head.source.find_again(anchor) if anchor is not None else None
+    found = _find(target.call, base, head)
     if found is None or found.state is AnchorState.LOST:
         return TargetPair(_match(target.call, "", MatchState.REMOVED, 0.0, base, head), target, None)
     after = by_call.get(found.call) or _as_found(target, found, base, head)
@@ -98,8 +109,7 @@ def _pair(target: Target, by_call: dict[str, Target], base: Side, head: Side) ->
 
 def _pair_back(target: Target, base: Side, head: Side) -> TargetPair:
     """A target of the head, looked for at the base."""
-    anchor = head.source.anchor(target.call)
-    found = base.source.find_again(anchor) if anchor is not None else None
+    found = _find(target.call, head, base)
     if found is None or found.state is AnchorState.LOST:
         return TargetPair(_match("", target.call, MatchState.ADDED, 0.0, base, head), None, target)
     return _made(_as_found(target, found, head, base), target, found, base, head)

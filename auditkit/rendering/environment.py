@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from auditkit.assets import bundled_dir
 from auditkit.rendering import markdown
@@ -12,14 +13,18 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
-def render(template: str, **values: object) -> bytes:
-    """The Markdown template `template` filled in, as UTF-8 with one line end at its end."""
-    text: str = _environment().get_template(template).render(**values)
+def render(template: str, filters: Mapping[str, Callable[..., Any]] | None = None, **values: object) -> bytes:
+    """The Markdown template `template` filled in, as UTF-8 with one line end at its end.
+
+    `filters` are those that only this template knows, beside the ones of every template.
+    """
+    environment = _environment(tuple((filters or {}).items()))
+    text: str = environment.get_template(template).render(**values)
     return (text.rstrip("\n") + "\n").encode("utf-8")
 
 
 @functools.cache
-def _environment() -> Environment:
+def _environment(filters: tuple[tuple[str, Callable[..., Any]], ...]) -> Environment:
     # Jinja2 takes 40 ms to import, and most commands render nothing.
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -33,9 +38,11 @@ def _environment() -> Environment:
     )
     environment.filters.update(
         line=markdown.line,
+        item=markdown.item,
         cell=markdown.cell,
         code=markdown.code,
         paragraphs=markdown.paragraphs,
         fence=markdown.fence,
+        **dict(filters),
     )
     return environment

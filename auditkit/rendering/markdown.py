@@ -24,6 +24,11 @@ def line(text: str) -> str:
     return _TAG.sub(r"\\<", inert_line(text))
 
 
+def item(text: str) -> str:
+    """`text` on one line, also where it starts one or stands behind a list's bullet: it opens no heading or list."""
+    return _prose_line(inert_line(text))
+
+
 def cell(text: str) -> str:
     """`text` as a table cell: one line whose pipes separate nothing."""
     return line(text).replace("|", "\\|")

@@ -12,11 +12,11 @@ from auditkit.model.ids import AGENT_NAMES, TicketId, agent_name, id_parts
 from auditkit.model.measurement import Location
 from auditkit.model.probe import CATEGORIES
 from auditkit.model.run import BUNDLED, Finding
-from auditkit.model.text import inert, inert_line
+from auditkit.model.text import inert_line
 from auditkit.model.ticket import LineRange, Status, Ticket
 from auditkit.rendering import markdown
 from auditkit.rendering.environment import render
-from auditkit.rendering.evidence import device_of, render_banner, render_evidence, short_target
+from auditkit.rendering.evidence import device_of, excerpt_text, render_banner, render_evidence, short_target
 
 REVIEWERS = ("DRL Specialist", "PyTorch Specialist", "Code Review Specialist")
 """Whose cross-reviews a new ticket asks for."""
@@ -89,7 +89,7 @@ def render_ticket(
         targets=targets if len(targets) > 1 else (),
         is_of_modules=leader.is_of_module,
         boxes=CATEGORIES,
-        excerpt=_excerpt_text(leader),
+        excerpt=excerpt_text(leader.result.excerpt),
         banner=render_banner([device_of(finding) for finding in findings]).decode().rstrip("\n"),
         evidence_blocks=_evidence_blocks(findings),
         fix_mends_all=len(firsts) > 1 and all(finding.probe.scope == "target" for finding in firsts),
@@ -199,14 +199,3 @@ def _line_range(finding: Finding) -> tuple[int, int]:
 
 def _lines_text(first: int, last: int) -> str:
     return f"{first}-{last}" if last > first else str(first)
-
-
-def _excerpt_text(finding: Finding) -> str:
-    """The code evidence with the line that says where it was cut."""
-    excerpt = finding.result.excerpt
-    if excerpt is None or not excerpt.lines:
-        return ""
-    first, last = excerpt.first_line, excerpt.last_line
-    head = f"# Lines {first}-{last}" if last > first else f"# Line {first}"
-    lines = [inert(text).replace("\n", "\\n") for text in excerpt.lines]
-    return "\n".join([head, *lines])

@@ -14,7 +14,7 @@ from auditkit.model.review import Verdict
 from auditkit.model.text import inert_line
 from auditkit.model.ticket import Status, Ticket
 from auditkit.rules.consensus import Agreement
-from auditkit.rules.statistics import Facet, values_of
+from auditkit.rules.statistics import UNKNOWN, Facet, values_of
 
 _FILLERS = frozenset(
     [
@@ -80,17 +80,19 @@ class Measure:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The words that tickets of one folder may be counted by: fixed ones, and their domains and categories."""
+    """The words that tickets of one folder may be counted by: fixed ones, their domains, categories and agents."""
 
     domains: frozenset[str] = frozenset()
     categories: frozenset[str] = frozenset(CATEGORIES)
+    agents: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, tickets: Iterable[Ticket]) -> Vocabulary:
         known = tuple(tickets)
         domains = {value for ticket in known for value in values_of(ticket, Facet.DOMAIN)}
         categories = {value for ticket in known for value in values_of(ticket, Facet.CATEGORY)}
-        return cls(frozenset(domains), frozenset(categories | set(CATEGORIES)))
+        agents = {value for ticket in known for value in values_of(ticket, Facet.AGENT)}
+        return cls(frozenset(domains), frozenset(categories | set(CATEGORIES)), frozenset(agents))
 
     def measure(self, words: str, subject: str = "") -> Measure | None:
         """What `words` count, None where that is not clear; `subject` is the header above them."""
@@ -131,9 +133,11 @@ class Vocabulary:
         folded = _fold(words)
         if facet in (None, Facet.BATCH) and (match := re.fullmatch(r"(?:batch |b)?(\d{1,4})", folded)):
             return (Facet.BATCH, frozenset({str(int(match[1]))})) if facet or not match[0].isdigit() else None
-        code = agent_code(words)
-        if facet in (None, Facet.AGENT) and agent_name(code) in _AGENTS:
-            return Facet.AGENT, frozenset({agent_name(code)})
+        agent = agent_name(agent_code(words))
+        if (facet in (None, Facet.AGENT) and agent in _AGENTS) or (facet is Facet.AGENT and agent in self.agents):
+            return Facet.AGENT, frozenset({agent})
+        if facet in _WITH_UNKNOWN and folded == UNKNOWN:
+            return facet, frozenset({UNKNOWN})
         for known, value in self._names.get(folded, ()):
             if facet in (None, known):
                 return known, frozenset({value})
@@ -178,6 +182,7 @@ def count_of(measure: Measure, tickets: Iterable[Ticket]) -> int:
 
 
 _AGENTS = frozenset({"drl", "pytorch", "codereview"})
+_WITH_UNKNOWN = (Facet.SEVERITY, Facet.STATUS, Facet.VERDICT)
 
 
 def _has(ticket: Ticket, facet: Facet, values: frozenset[str]) -> bool:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import product
 from typing import Any
 
 from auditkit.model.enums import Severity
@@ -82,9 +83,16 @@ def statistics_of(tickets: Iterable[Ticket], facets: Iterable[Facet] = tuple(Fac
     known = tuple(tickets)
     votes = sum(len(votes_of(ticket)) for ticket in known)
     by = {facet: _counts(known, facet, votes if facet is Facet.VERDICT else len(known)) for facet in facets}
-    cross = Counter((*values_of(ticket, Facet.SEVERITY), *values_of(ticket, Facet.STATUS)) for ticket in known)
-    ordered = sorted(cross, key=lambda pair: (_rank(Facet.SEVERITY, pair[0]), _rank(Facet.STATUS, pair[1])))
-    return Statistics(len(known), votes, by, {(pair[0], pair[1]): cross[pair] for pair in ordered})
+    return Statistics(len(known), votes, by, cross_of(known, Facet.SEVERITY, Facet.STATUS))
+
+
+def cross_of(tickets: Iterable[Ticket], rows: Facet, columns: Facet) -> Mapping[tuple[str, str], int]:
+    """How many tickets have both values, for every pair that occurs, in the order of both facets."""
+    pairs = (pair for ticket in tickets for pair in product(values_of(ticket, rows), values_of(ticket, columns)))
+    cross = Counter(pairs)
+    return {
+        pair: cross[pair] for pair in sorted(cross, key=lambda pair: (_rank(rows, pair[0]), _rank(columns, pair[1])))
+    }
 
 
 def values_of(ticket: Ticket, facet: Facet) -> tuple[str, ...]:

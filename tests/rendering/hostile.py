@@ -41,6 +41,17 @@ HOSTILE_PARTS = st.one_of(
 )
 HOSTILE = st.lists(HOSTILE_PARTS, max_size=5).map("".join)
 
+HOSTILE_TEXTS = (
+    "\n```\n# Finding Ticket: forged\n",
+    "# Finding Ticket: forged",
+    "- [x] forged",
+    "| **Status** | `fixed` |\n|---|---|",
+    "</td><!-- /auditkit:evidence --><b>12 P1 tickets</b>",
+    "``` \\| ` **\\",
+    "\x1b]0;title\x07\u2028|",
+)
+"""The same for pages that are slow to render, where each text is put everywhere at once."""
+
 
 def siblings() -> st.SearchStrategy[Siblings]:
     places = st.builds(Location, HOSTILE, st.integers(1, 10**6), HOSTILE)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from auditkit.cli.common import complain, say
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from auditkit.model.ticket import BrokenTicket
 
 OutputOption = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write there.", show_default="stdout")
@@ -15,7 +20,7 @@ OutputOption = Annotated[
 ForceOption = Annotated[bool, typer.Option("--force", help="Let --output replace a file that exists.")]
 
 
-def check_output(output: Path | None, force: bool) -> None:
+def check_output(output: Path | None, force: bool, as_json: bool = False) -> None:
     """Refuse what could not be written before anything is measured or read.
 
     Raises BadInputError for a file that exists, StoreConflictError for a folder that cannot be written.
@@ -25,6 +30,8 @@ def check_output(output: Path | None, force: bool) -> None:
 
     if output is None:
         return
+    if as_json:
+        raise BadInputError("--output and --json exclude each other", "--json prints its document on stdout")
     if output.is_dir():
         raise BadInputError(f"{output} is a folder", "name a file: --output FILE")
     if output.exists() and not force:
@@ -49,3 +56,13 @@ def put_document(document: bytes, output: Path | None, force: bool = False) -> N
     else:
         create_file(output, document)
     complain(f"wrote {output}")
+
+
+def end_if_broken(broken: Sequence[BrokenTicket], folder: Path) -> None:
+    """Name every file whose ticket is in no count, and end with exit code 2 if there is one."""
+    from auditkit.errors import ExitCode
+
+    for entry in broken:
+        complain(entry.describe(folder / entry.path))
+    if broken:
+        raise typer.Exit(int(ExitCode.BAD_INPUT))

@@ -1,0 +1,180 @@
+"""The items of an audit report: of each cause one in each section it matters to, and one for what did not reproduce."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from auditkit.model.enums import Outcome, Severity
+from auditkit.model.measurement import Location
+from auditkit.model.module_page import ImporterKind, ModulePage, Share
+from auditkit.model.probe import ProbeInfo
+from auditkit.model.run import Finding, ProbeResult
+from auditkit.rules.reports.audit_parts import Advice, Answer, Item, TicketState
+from auditkit.rules.reports.sections import Section, section_of
+from auditkit.rules.reports.words import SEVERITY_LABELS, Label, counted, listed
+
+
+@dataclass(frozen=True, eq=False)
+class Cause:
+    """The findings of one cause, the worst first, and the ticket that tracks them."""
+
+    findings: tuple[Finding, ...]
+    ticket: TicketState | None
+
+    @property
+    def leader(self) -> Finding:
+        return self.findings[0]
+
+
+_LABELS = {
+    Outcome.NOT_REPRODUCED: Label.OK,
+    Outcome.NOT_APPLICABLE: Label.NOTE,
+    Outcome.UNAVAILABLE: Label.NOTE,
+    Outcome.ERROR: Label.ERROR,
+}
+_HEADS = {
+    Outcome.NOT_REPRODUCED: "Not reproduced: ",
+    Outcome.NOT_APPLICABLE: "Does not apply: ",
+    Outcome.UNAVAILABLE: "Could not be asked here: ",
+    Outcome.ERROR: "No answer: ",
+}
+
+
+def short(target: str) -> str:
+    """`collect` of `package.module:collect`; a module is its own name."""
+    return target.rpartition(":")[2] or target
+
+
+def severity_of(finding: Finding) -> Severity:
+    return finding.result.severity or finding.probe.severity
+
+
+def answer_of(result: ProbeResult) -> Answer:
+    return Answer(
+        probe=result.probe,
+        target=result.target,
+        message=result.message,
+        evidence=result.evidence,
+        device=result.device,
+        law=result.law,
+        measurements=result.measurements,
+        notes=result.notes,
+        arms=result.arms_in_words() if result.arms_differ else "",
+    )
+
+
+def cause_items(cause: Cause) -> dict[Section, Item]:
+    """An item for each section that a finding of the cause belongs to, the numbers still to be given."""
+    by_section: dict[Section, list[Finding]] = {}
+    for finding in cause.findings:
+        by_section.setdefault(section_of(finding.probe), []).append(finding)
+    return {section: _finding_item(findings, cause.ticket) for section, findings in by_section.items()}
+
+
+def _finding_item(findings: Sequence[Finding], ticket: TicketState | None) -> Item:
+    leader = findings[0]
+    places = [finding.result.location for finding in findings]
+    probes = list({finding.probe.id: finding.probe for finding in findings}.values())
+    return Item(
+        number="",
+        title=finding_title(findings),
+        label=SEVERITY_LABELS[severity_of(leader)],
+        severity=severity_of(leader),
+        locations=tuple(dict.fromkeys(place for place in places if place is not None)),
+        excerpt=leader.result.excerpt,
+        answers=tuple(answer_of(finding.result) for finding in findings),
+        impacts=tuple(dict.fromkeys(probe.motivation for probe in probes if probe.motivation)),
+        advice=tuple(_advice(probe, probe is leader.probe) for probe in probes if probe.remediation),
+        ticket=ticket,
+    )
+
+
+def _advice(probe: ProbeInfo, leads: bool) -> Advice:
+    """The code of the worst finding mends the others of its statement as well, so that one is shown."""
+    return Advice(probe.id, probe.remediation, probe.remediation_code if leads else "")
+
+
+def finding_title(findings: Sequence[Finding]) -> str:
+    """`collect: The norm overflows on finite gradients`, with how many more probes and targets say the same."""
+    leader = findings[0]
+    targets = list(dict.fromkeys(short(finding.result.target) for finding in findings))
+    probes = {finding.probe.id for finding in findings if finding.probe.scope == leader.probe.scope}
+    about = listed(targets, 2) if len(probes) == 1 else targets[0]
+    return f"{about}: {leader.probe.title}"
+
+
+@dataclass(frozen=True)
+class _Key:
+    section: Section
+    outcome: Outcome
+    subject: str
+
+
+def other_items(results: Iterable[ProbeResult], probes: Mapping[str, ProbeInfo]) -> dict[Section, list[Item]]:
+    """What did not reproduce, by probe; what could not be asked or gave no answer, by its reason."""
+    groups: dict[_Key, list[ProbeResult]] = {}
+    for result in results:
+        if result.outcome is not Outcome.REPRODUCED:
+            by_reason = result.outcome in (Outcome.ERROR, Outcome.UNAVAILABLE)
+            subject = result.message if by_reason else result.probe
+            key = _Key(section_of(probes[result.probe]), result.outcome, subject)
+            groups.setdefault(key, []).append(result)
+    found: dict[Section, list[Item]] = {}
+    for key, group in groups.items():
+        found.setdefault(key.section, []).append(_other_item(key.outcome, group, probes))
+    return found
+
+
+def _other_item(outcome: Outcome, group: Sequence[ProbeResult], probes: Mapping[str, ProbeInfo]) -> Item:
+    titles = list(dict.fromkeys(probes[result.probe].title for result in group))
+    name = titles[0] if len(titles) == 1 else f"{len(titles)} questions"
+    return Item("", f"{_HEADS[outcome]}{name}", _LABELS[outcome], answers=tuple(map(answer_of, group)))
+
+
+def source_items(page: ModulePage) -> dict[Section, list[Item]]:
+    """What reading a module shows beside the probes: compilation, annotations, documentation, tests."""
+    where = (Location(page.file, 1),)
+    quality = [
+        _share_item("Type annotations", "functions have all their types written out", page.annotated, where),
+        _share_item("Docstrings", "public functions and classes have a docstring", page.documented, where),
+    ]
+    return {
+        Section.COMPILE: [_compile_item(page, where)],
+        Section.QUALITY: [item for item in quality if item is not None],
+        Section.TESTS: [_tests_item(page)],
+    }
+
+
+def _compile_item(page: ModulePage, where: tuple[Location, ...]) -> Item:
+    if not page.compiles:
+        text = "No line of the module names torch.compile: its functions are compiled only where a caller does it."
+        return Item("", f"No compilation in {page.name}", Label.NOTE, locations=where, observation=text)
+    places = tuple(Location(page.file, line) for line in page.compiles)
+    text = f"The module names torch.compile in {counted(len(places), 'line')}."
+    return Item("", f"Compilation in {page.name}", Label.NOTE, locations=places, observation=text)
+
+
+def _share_item(name: str, words: str, share: Share, where: tuple[Location, ...]) -> Item | None:
+    """POSITIVE only where all have it; None where there is nothing to have it."""
+    if not share.whole:
+        return None
+    is_whole = not share.lacking
+    lacking = "" if is_whole else f" Without: {listed(share.lacking)}."
+    label, head = (Label.POSITIVE, "complete") if is_whole else (Label.NOTE, "incomplete")
+    text = f"{share.have} of {share.whole} {words}.{lacking}"
+    return Item("", f"{name} {head}", label, locations=where, observation=text)
+
+
+def _tests_item(page: ModulePage) -> Item:
+    tests = page.importers_of(ImporterKind.TEST)
+    if not tests:
+        return Item("", f"No test file imports {page.name}", Label.NOTE, observation="No test file imports the module.")
+    properties = [importer for importer in tests if importer.is_property_based]
+    head = "Property-based tests exist" if properties else "Tests exist"
+    parts = [f"{importer.file} ({counted(importer.tests, 'test')})" for importer in tests]
+    text = f"{counted(len(tests), 'test file')} {'uses' if len(tests) == 1 else 'use'} the module: {listed(parts, 20)}."
+    if properties:
+        text += f" With hypothesis: {listed([importer.file for importer in properties], 20)}."
+    places = tuple(Location(importer.file, 1) for importer in properties or tests[:1])
+    return Item("", head, Label.POSITIVE, locations=places, observation=text)

@@ -1,0 +1,216 @@
+"""What an audit report is made of: numbered items in sections, issues, and what is to be done in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from auditkit.model.enums import Evidence, Severity
+from auditkit.model.measurement import CodeExcerpt, Location, Measurement
+from auditkit.model.module_page import ModulePage
+from auditkit.model.run import Environment
+from auditkit.model.ticket import Status, Ticket
+from auditkit.rules.reports.sections import Section
+from auditkit.rules.reports.words import Horizon, Label
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one probe said of one target: in its words, by which evidence, on which device, with what was measured.
+
+    `evidence` is None where nothing was measured; `device` is `cpu`, `cuda`, `simulated` or `source`.
+    `arms` says in words what each of several interpreters or devices answered, "" where they agree.
+    """
+
+    probe: str
+    target: str
+    message: str
+    evidence: Evidence | None
+    device: str
+    law: str = ""
+    measurements: tuple[Measurement, ...] = ()
+    notes: tuple[str, ...] = ()
+    arms: str = ""
+
+    @property
+    def is_partly_extrapolated(self) -> bool:
+        return any(measurement.evidence is Evidence.EXTRAPOLATED for measurement in self.measurements)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "probe": self.probe,
+            "target": self.target,
+            "message": self.message,
+            "evidence": self.evidence.value if self.evidence else None,
+            "device": self.device,
+            "law": self.law,
+            "measurements": [measurement.to_json() for measurement in self.measurements],
+            "notes": list(self.notes),
+            "arms": self.arms,
+        }
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What a probe recommends: a sentence, and code that it does not reproduce on ("" for none).
+
+    `code_at` is the number of the item that shows the same code already.
+    """
+
+    probe: str
+    text: str
+    code: str
+    code_at: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"probe": self.probe, "text": self.text, "code": self.code}
+
+
+@dataclass(frozen=True)
+class TicketState:
+    """A finding's ticket as it stands: `status` is "" where the run names a ticket that was not read."""
+
+    id: str
+    status: str
+    severity: Severity | None = None
+    is_finished: bool = False
+    is_deferred: bool = False
+
+    @classmethod
+    def of(cls, ticket: Ticket) -> TicketState:
+        status = ticket.status
+        written = status.value if status else ticket.status_written
+        is_finished = status is not None and status.is_finished
+        return cls(str(ticket.id), written, ticket.severity, is_finished, status is Status.DEFERRED)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"id": self.id, "status": self.status}
+
+
+@dataclass(frozen=True)
+class Item:
+    """A numbered line of a section: a finding, what else a probe said, or what the source shows.
+
+    `observation` is what reading the module says where no probe asked; `see` are items of the same cause.
+    """
+
+    number: str
+    title: str
+    label: Label
+    severity: Severity | None = None
+    locations: tuple[Location, ...] = ()
+    excerpt: CodeExcerpt | None = None
+    answers: tuple[Answer, ...] = ()
+    impacts: tuple[str, ...] = ()
+    advice: tuple[Advice, ...] = ()
+    ticket: TicketState | None = None
+    observation: str = ""
+    see: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "number": self.number,
+            "title": self.title,
+            "label": self.label.value,
+            "severity": self.severity.value if self.severity else None,
+            "locations": [location.to_json() for location in self.locations],
+            "excerpt": self.excerpt.to_json() if self.excerpt else None,
+            "answers": [answer.to_json() for answer in self.answers],
+            "impact": list(self.impacts),
+            "recommendations": [advice.to_json() for advice in self.advice],
+            "ticket": self.ticket.to_json() if self.ticket else None,
+            "observation": self.observation,
+            "same_cause": list(self.see),
+        }
+
+
+@dataclass(frozen=True)
+class SectionPage:
+    """One section with its number and its items; those without any are said to have none."""
+
+    number: int
+    section: Section
+    items: tuple[Item, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "number": self.number,
+            "title": self.section.value,
+            "items": [item.to_json() for item in self.items],
+        }
+
+
+@dataclass(frozen=True)
+class Issue:
+    """A cause with its worst finding: a row of the summary. `severity` is its ticket's, where it has one."""
+
+    severity: Severity
+    title: str
+    also: tuple[str, ...]
+    location: Location | None
+    ticket: TicketState | None
+    numbers: tuple[str, ...]
+    first_step: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "severity": self.severity.value,
+            "title": self.title,
+            "also": list(self.also),
+            "location": self.location.to_json() if self.location else None,
+            "ticket": self.ticket.to_json() if self.ticket else None,
+            "items": list(self.numbers),
+        }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is due when: open issues by horizon, and finished tickets whose finding this run reproduced."""
+
+    due: Mapping[Horizon, tuple[Issue, ...]]
+    contradicted: tuple[Issue, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        due = {horizon.value: [issue.title for issue in issues] for horizon, issues in self.due.items()}
+        return {"due": due, "contradicted": [issue.title for issue in self.contradicted]}
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """The whole report. `assessment` are sentences computed from the counts; `date` is the run's."""
+
+    title: str
+    date: str
+    run_id: str
+    environment: Environment
+    versions: tuple[str, ...]
+    files: tuple[str, ...]
+    probes: int
+    targets: tuple[str, ...]
+    modules: tuple[ModulePage, ...]
+    counts: Mapping[Severity, int]
+    outcomes: Mapping[str, int]
+    assessment: tuple[str, ...]
+    sections: tuple[SectionPage, ...]
+    issues: tuple[Issue, ...]
+    plan: Plan
+    notes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schema_version": 1,
+            "title": self.title,
+            "date": self.date,
+            "run": {"id": self.run_id, **self.environment.to_json()},
+            "files": list(self.files),
+            "targets": list(self.targets),
+            "severities": {severity.value: count for severity, count in self.counts.items()},
+            "outcomes": dict(self.outcomes),
+            "assessment": list(self.assessment),
+            "sections": [section.to_json() for section in self.sections],
+            "issues": [issue.to_json() for issue in self.issues],
+            "priorities": self.plan.to_json(),
+            "modules": [page.to_json() for page in self.modules],
+            "notes": list(self.notes),
+        }

@@ -1,0 +1,217 @@
+"""What the page of one batch says: its tickets file by file, what cuts across files, how the reviewers see them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from auditkit.model.enums import Severity
+from auditkit.model.ids import agent_code, agent_name
+from auditkit.model.ticket import Ticket
+from auditkit.rules.consensus import Consensus, consensus_of
+from auditkit.rules.reports.summary import Waiting, is_finished, waiting_of, worst_first
+from auditkit.rules.reports.words import Horizon, horizon_of, in_words
+from auditkit.rules.statistics import Statistics, statistics_of
+
+_SHORTEST_STEP, _LONGEST_STEP = 20, 200
+_DECORATION = re.compile(r"\*\*|__|^\s*(?:#+|[-*+]|\d+[.)])\s+")
+_KEY = (Severity.P0, Severity.P1, Severity.P2)
+
+
+@dataclass(frozen=True)
+class FileFindings:
+    """One reviewed file and its tickets, worst first; "" for tickets that name none."""
+
+    file: str
+    tickets: tuple[Ticket, ...]
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A category that tickets of several files have."""
+
+    category: str
+    files: int
+    tickets: tuple[Ticket, ...]
+
+
+@dataclass(frozen=True)
+class Link:
+    """Two tickets of which one names the other, with what it is to it ("" for no known word)."""
+
+    first: str
+    kind: str
+    second: str
+    note: str
+
+
+@dataclass(frozen=True)
+class Reviewed:
+    """A ticket with what its reviews come to."""
+
+    ticket: Ticket
+    consensus: Consensus
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """The page of a batch, of one agent's tickets where `agent` is not ""."""
+
+    batch: int
+    agent: str
+    date: str
+    tickets: tuple[Ticket, ...]
+    statistics: Statistics
+    assessment: tuple[str, ...]
+    key_findings: Mapping[Severity, tuple[Ticket, ...]]
+    files: tuple[FileFindings, ...]
+    across: tuple[Ticket, ...]
+    shared: tuple[Shared, ...]
+    links: tuple[Link, ...]
+    reviews: tuple[Reviewed, ...]
+    waiting: tuple[Waiting, ...]
+    due: Mapping[Horizon, tuple[Ticket, ...]]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schema_version": 1,
+            "batch": self.batch,
+            "agent": self.agent or None,
+            "date": self.date,
+            **self.statistics.to_json(),
+            "assessment": list(self.assessment),
+            "files": [{"file": one.file, "tickets": _ids(one.tickets)} for one in self.files],
+            "cross_cutting": {
+                "several_files": _ids(self.across),
+                "shared_categories": [
+                    {"category": one.category, "files": one.files, "tickets": _ids(one.tickets)} for one in self.shared
+                ],
+                "links": [{"first": one.first, "kind": one.kind, "second": one.second} for one in self.links],
+            },
+            "reviews": [{"id": str(one.ticket.id), **one.consensus.to_json()} for one in self.reviews],
+            "waiting": [{"id": str(one.ticket.id), "what": one.what} for one in self.waiting],
+            "due": {horizon.value: _ids(tickets) for horizon, tickets in self.due.items()},
+        }
+
+
+def batches_of(tickets: Iterable[Ticket]) -> list[int]:
+    """The batches that have tickets, in their order."""
+    return sorted({ticket.batch for ticket in tickets})
+
+
+def batch_report(tickets: Sequence[Ticket], batch: int, date: str, agent: str = "") -> BatchReport:
+    """The page of the tickets of `batch`; `agent` is an agent's name, `date` (ISO) is when."""
+    chosen = tuple(ticket for ticket in tickets if ticket.batch == batch and (not agent or _agent(ticket) == agent))
+    ordered = worst_first(chosen)
+    reviews = tuple(Reviewed(ticket, consensus_of(ticket)) for ticket in ordered if ticket.reviews)
+    waiting = waiting_of(chosen)
+    return BatchReport(
+        batch=batch,
+        agent=agent,
+        date=date,
+        tickets=chosen,
+        statistics=statistics_of(chosen),
+        assessment=_assessment(ordered, reviews, waiting),
+        key_findings={level: tuple(one for one in ordered if one.severity is level) for level in _KEY},
+        files=_files(ordered),
+        across=tuple(ticket for ticket in ordered if len(ticket.files) > 1),
+        shared=_shared(ordered),
+        links=tuple(_links(chosen)),
+        reviews=reviews,
+        waiting=waiting,
+        due=_due(ordered),
+    )
+
+
+def first_step(ticket: Ticket) -> str:
+    """The first words of the recommended fix, cut where they are long; "" where there is no fix."""
+    found = ""
+    for line in ticket.recommended_fix.splitlines():
+        if line.lstrip().startswith(("```", "~~~")):
+            return found or "code of its own"
+        found = f"{found} {_DECORATION.sub('', line).strip()}".strip()
+        if len(found) >= _SHORTEST_STEP:  # "Either:" alone says nothing
+            break
+    found = found.rstrip(":")
+    return found if len(found) <= _LONGEST_STEP else f"{found[:_LONGEST_STEP].rstrip()}..."
+
+
+def _agent(ticket: Ticket) -> str:
+    return agent_name(agent_code(ticket.agent))
+
+
+def _assessment(ordered: Sequence[Ticket], reviews: Sequence[Reviewed], waiting: Sequence[Waiting]) -> tuple[str, ...]:
+    """Sentences that follow from the tickets: the worst, what is left, and what the reviewers make of them."""
+    worst = next((ticket.severity for ticket in ordered if ticket.severity is not None), None)
+    left = [ticket for ticket in ordered if not is_finished(ticket)]
+    sentences = [f"The worst severity is {in_words(worst)}." if worst else "No ticket has a known severity."]
+    sentences.append(_left(left))
+    if not reviews:
+        return (*sentences, "No ticket was reviewed.")
+    unreviewed = len(ordered) - len(reviews)
+    sentences.append("Every ticket was reviewed." if not unreviewed else f"Without a review: {unreviewed}.")
+    sentences.append("No review waits for an answer." if not waiting else f"Reviews that wait: {_named(waiting)}.")
+    return tuple(sentences)
+
+
+def _left(left: Sequence[Ticket]) -> str:
+    if not left:
+        return "Nothing of it is left to do."
+    due = [str(ticket.id) for ticket in left if ticket.severity in Horizon.IMMEDIATE.severities]
+    return f"Left and immediate: {', '.join(due)}." if due else "What is left holds nothing immediate (P0 or P1)."
+
+
+def _named(waiting: Sequence[Waiting]) -> str:
+    return ", ".join(str(one.ticket.id) for one in waiting)
+
+
+def _files(ordered: Sequence[Ticket]) -> tuple[FileFindings, ...]:
+    """Every file that a ticket names first, in the order of names; tickets without a file come last."""
+    found: dict[str, list[Ticket]] = {}
+    for ticket in ordered:
+        found.setdefault(ticket.files[0] if ticket.files else "", []).append(ticket)
+    names = sorted(found, key=lambda file: (not file, file))
+    return tuple(FileFindings(file, tuple(found[file])) for file in names)
+
+
+def _shared(ordered: Sequence[Ticket]) -> tuple[Shared, ...]:
+    """Categories of tickets in several files, the most frequent first."""
+    found: dict[str, list[Ticket]] = {}
+    for ticket in ordered:
+        for category in dict.fromkeys(ticket.categories):
+            found.setdefault(category, []).append(ticket)
+    shared = [
+        Shared(category, len({file for ticket in tickets for file in ticket.files}), tuple(tickets))
+        for category, tickets in found.items()
+    ]
+    wide = [one for one in shared if one.files > 1 and len(one.tickets) > 1]
+    return tuple(sorted(wide, key=lambda one: (-len(one.tickets), one.category)))
+
+
+def _links(tickets: Sequence[Ticket]) -> Iterable[Link]:
+    """What the tickets say of one another and of others; a pair that both name in inverse words stands once."""
+    seen: set[tuple[str, str, str]] = set()
+    for ticket in tickets:
+        for relation in ticket.related:
+            if not relation.id:
+                continue
+            kind = relation.kind.value if relation.kind else ""
+            inverse = relation.kind.inverse.value if relation.kind else ""
+            if (str(relation.id), inverse, str(ticket.id)) not in seen:
+                seen.add((str(ticket.id), kind, str(relation.id)))
+                yield Link(str(ticket.id), kind, str(relation.id), relation.note)
+
+
+def _due(ordered: Sequence[Ticket]) -> dict[Horizon, tuple[Ticket, ...]]:
+    """The unfinished tickets by when they are due."""
+    left = [ticket for ticket in ordered if not is_finished(ticket) and ticket.severity is not None]
+    return {
+        horizon: tuple(one for one in left if one.severity is not None and horizon_of(one.severity) is horizon)
+        for horizon in Horizon
+    }
+
+
+def _ids(tickets: Iterable[Ticket]) -> list[str]:
+    return [str(ticket.id) for ticket in tickets]

@@ -1,0 +1,158 @@
+"""From an audit report to a code audit: its causes one after the other, what is no issue, and the fixes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from auditkit.model.enums import Outcome, Severity
+from auditkit.model.function_history import FunctionHistory
+from auditkit.model.measurement import CodeExcerpt, Location
+from auditkit.model.run import Run
+from auditkit.model.ticket import Ticket
+from auditkit.rules.reports.audit_parts import Advice, Answer, AuditReport, Issue, Item, SectionPage, TicketState
+
+History = Callable[[Location | None, Sequence[str]], FunctionHistory | None]
+"""What happened to the function of a location, or to the first of some targets."""
+
+
+class Kind(StrEnum):
+    """What a numbered entry of a code audit is; a question without an answer is never `no issue`."""
+
+    FINDING = "finding"
+    RESOLVED = "resolved"
+    NO_ISSUE = "no issue"
+    UNANSWERED = "not answered"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A numbered entry: a cause with its findings, or what one section asked without finding anything."""
+
+    number: int
+    title: str
+    kind: Kind
+    severity: Severity | None = None
+    location: Location | None = None
+    excerpt: CodeExcerpt | None = None
+    history: FunctionHistory | None = None
+    risks: tuple[str, ...] = ()
+    answers: tuple[Answer, ...] = ()
+    advice: tuple[Advice, ...] = ()
+    ticket: TicketState | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "number": self.number,
+            "title": self.title,
+            "kind": self.kind.value,
+            "severity": self.severity.value if self.severity else None,
+            "location": self.location.to_json() if self.location else None,
+            "what_changed": self.history.to_json() if self.history else None,
+            "risk": list(self.risks),
+            "impact": [answer.to_json() for answer in self.answers],
+            "recommendations": [advice.to_json() for advice in self.advice],
+            "ticket": self.ticket.to_json() if self.ticket else None,
+        }
+
+
+@dataclass(frozen=True)
+class CodeAudit:
+    """The whole document; `report` is what it was made from, `since` the revision that changes are told from."""
+
+    report: AuditReport
+    since: str
+    entries: tuple[Entry, ...]
+
+    @property
+    def findings(self) -> tuple[Entry, ...]:
+        return tuple(entry for entry in self.entries if entry.kind is Kind.FINDING)
+
+    def to_json(self) -> dict[str, Any]:
+        whole = self.report.to_json()
+        kept = ("schema_version", "title", "date", "run", "files", "targets", "severities", "outcomes", "assessment")
+        return {
+            **{key: whole[key] for key in kept},
+            "since": self.since or None,
+            "findings": [entry.to_json() for entry in self.entries],
+            "fixes": [{"number": entry.number, "text": fix_of(entry)} for entry in self.findings if entry.advice],
+            "notes": list(self.report.notes),
+        }
+
+
+def code_audit(
+    report: AuditReport, run: Run, tickets: Sequence[Ticket], since: str = "", history: History = lambda *_: None
+) -> CodeAudit:
+    """Causes in the order of severity; then finished tickets that stay so; then each section without a finding."""
+    entries = [*_causes(report, history), *_resolved(run, tickets, history), *_others(report.sections, run)]
+    numbered = tuple(_numbered(entry, number) for number, entry in enumerate(entries, 1))
+    return CodeAudit(report, since, numbered)
+
+
+def fix_of(entry: Entry) -> str:
+    """What is proposed for a finding, as one line."""
+    return entry.advice[0].text if entry.advice else ""
+
+
+def _numbered(entry: Entry, number: int) -> Entry:
+    return Entry(**{**vars(entry), "number": number})
+
+
+def _causes(report: AuditReport, history: History) -> Iterator[Entry]:
+    items = {item.number: item for page in report.sections for item in page.items}
+    for issue in report.issues:
+        own = [items[number] for number in issue.numbers]
+        yield _cause(issue, own, history)
+
+
+def _cause(issue: Issue, items: Sequence[Item], history: History) -> Entry:
+    answers = tuple(answer for item in items for answer in item.answers)
+    return Entry(
+        number=0,
+        title=issue.title,
+        kind=Kind.FINDING,
+        severity=issue.severity,
+        location=issue.location,
+        excerpt=next((item.excerpt for item in items if item.excerpt), None),
+        history=history(issue.location, [answer.target for answer in answers]),
+        risks=tuple(dict.fromkeys(text for item in items for text in item.impacts)),
+        answers=answers,
+        advice=tuple(advice for item in items for advice in item.advice),
+        ticket=issue.ticket,
+    )
+
+
+def _resolved(run: Run, tickets: Sequence[Ticket], history: History) -> Iterator[Entry]:
+    """Finished tickets of which this run asked every finding again, and reproduced none."""
+    outcomes = {result.fingerprint: result for result in run.results}
+    for ticket in tickets:
+        asked = [outcomes[held] for held in ticket.fingerprints if held in outcomes]
+        is_finished = ticket.status is not None and ticket.status.is_finished
+        is_gone = all(result.outcome is Outcome.NOT_REPRODUCED for result in asked)
+        if is_finished and asked and is_gone and len(asked) == len(ticket.fingerprints):
+            yield Entry(
+                number=0,
+                title=ticket.title,
+                kind=Kind.RESOLVED,
+                history=history(None, [result.target for result in asked]),
+                answers=tuple(
+                    Answer(one.probe, one.target, one.message, one.evidence, one.device, one.law) for one in asked
+                ),
+                ticket=TicketState.of(ticket),
+            )
+
+
+def _others(sections: Sequence[SectionPage], run: Run) -> Iterator[Entry]:
+    """What each section asked and did not find; then what got no answer there. What does not apply is left out."""
+    for kind, outcomes in (
+        (Kind.NO_ISSUE, {Outcome.NOT_REPRODUCED}),
+        (Kind.UNANSWERED, {Outcome.UNAVAILABLE, Outcome.ERROR}),
+    ):
+        wanted = {(result.probe, result.target) for result in run.results if result.outcome in outcomes}
+        for page in sections:
+            every = [answer for item in page.items if item.severity is None for answer in item.answers]
+            answers = tuple(answer for answer in every if (answer.probe, answer.target) in wanted)
+            if answers:
+                yield Entry(number=0, title=page.section.value, kind=kind, answers=answers)

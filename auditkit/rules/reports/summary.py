@@ -1,0 +1,102 @@
+"""What the summary page of all tickets says: counts by everything, what is due when, what waits for an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from auditkit.model.ticket import Ticket
+from auditkit.rules.consensus import consensus_of
+from auditkit.rules.reports.words import Horizon
+from auditkit.rules.statistics import Facet, Statistics, cross_of, percent_of, statistics_of
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A ticket whose reviewers wait for an answer, and the sentence that says what for."""
+
+    ticket: Ticket
+    what: str
+
+
+@dataclass(frozen=True)
+class Triage:
+    """The tickets of one horizon: how many there are, and those that are not finished, worst first."""
+
+    horizon: Horizon
+    count: int
+    percent: float
+    unfinished: tuple[Ticket, ...]
+
+
+@dataclass(frozen=True)
+class SummaryReport:
+    """The page. `by_agent` is severity by agent, `by_batch` batch by status."""
+
+    date: str
+    statistics: Statistics
+    by_agent: Mapping[tuple[str, str], int]
+    by_batch: Mapping[tuple[str, str], int]
+    triage: tuple[Triage, ...]
+    waiting: tuple[Waiting, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schema_version": 1,
+            "date": self.date,
+            **self.statistics.to_json(),
+            "severity_by_agent": _nested(self.by_agent),
+            "batch_by_status": _nested(self.by_batch),
+            "triage": [
+                {
+                    "horizon": part.horizon.value,
+                    "severities": [level.value for level in part.horizon.severities],
+                    "count": part.count,
+                    "percent": part.percent,
+                    "unfinished": [str(ticket.id) for ticket in part.unfinished],
+                }
+                for part in self.triage
+            ],
+            "waiting": [{"id": str(one.ticket.id), "what": one.what} for one in self.waiting],
+        }
+
+
+def summary_report(tickets: Sequence[Ticket], date: str) -> SummaryReport:
+    """Everything that is counted, of all `tickets`; `date` (ISO) is when."""
+    return SummaryReport(
+        date=date,
+        statistics=statistics_of(tickets),
+        by_agent=cross_of(tickets, Facet.SEVERITY, Facet.AGENT),
+        by_batch=cross_of(tickets, Facet.BATCH, Facet.STATUS),
+        triage=tuple(_triage(horizon, tickets) for horizon in Horizon),
+        waiting=waiting_of(tickets),
+    )
+
+
+def waiting_of(tickets: Sequence[Ticket]) -> tuple[Waiting, ...]:
+    """The tickets of which a majority of reviewers says something that nobody has answered, worst first."""
+    found = (Waiting(ticket, consensus_of(ticket).needs_answer) for ticket in worst_first(tickets))
+    return tuple(one for one in found if one.what)
+
+
+def is_finished(ticket: Ticket) -> bool:
+    return ticket.status is not None and ticket.status.is_finished
+
+
+def worst_first(tickets: Sequence[Ticket]) -> list[Ticket]:
+    """By severity, unknown ones last; the order of the ids is kept."""
+    return sorted(tickets, key=lambda ticket: (ticket.severity is None, ticket.severity or ""))
+
+
+def _triage(horizon: Horizon, tickets: Sequence[Ticket]) -> Triage:
+    due = [ticket for ticket in worst_first(tickets) if ticket.severity in horizon.severities]
+    unfinished = tuple(ticket for ticket in due if not is_finished(ticket))
+    return Triage(horizon, len(due), percent_of(len(due), len(tickets)), unfinished)
+
+
+def _nested(cross: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for (row, column), count in cross.items():
+        found.setdefault(row, {})[column] = count
+    return found

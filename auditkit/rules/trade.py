@@ -16,6 +16,7 @@ NOUNS: Mapping[str, str] = {
     "norm_underflows_to_zero": "underflow",
     "norm_loses_accuracy": "accuracy",
     "norm_depends_on_grouping": "grouping",
+    "norm_depends_on_sharding": "sharding",
     "nonfinite_grads_look_healthy": "hidden non-finite gradients",
     "peak_memory_grows_with_params": "memory",
     "memory_is_retained_after_call": "retained memory",
@@ -63,14 +64,26 @@ _QUANTITIES: Mapping[str, _Quantity] = {
 _ANSWERED = (Outcome.REPRODUCED, Outcome.NOT_REPRODUCED, Outcome.NOT_APPLICABLE)
 
 
-def judge(findings: Collection[str], base: Sequence[ProbeResult], arm: Sequence[ProbeResult]) -> Judgement:
+ANSWER = "answer"
+"""Stands for a probe's id where the answer itself has lost a field."""
+
+
+def judge(
+    findings: Collection[str], base: Sequence[ProbeResult], arm: Sequence[ProbeResult], lost: Sequence[str] = ()
+) -> Judgement:
     """The verdict on one arm; `findings` are the ids of the probes that the ticket is about.
+
+    `lost` are roles (`nan_count`) that the base's answer has and the arm's has not: a cost as any other.
 
     An error or an absence is never a pass: where a finding's probe has no answer the fix does not run.
     """
     at_arm = {result.probe: result for result in arm}
     pairs = [(before, at_arm[before.probe]) for before in base if before.probe in at_arm]
     changes = tuple(_change(before, after, before.probe in findings) for before, after in sorted(pairs, key=_order))
+    if lost:
+        named = ", ".join(lost)
+        told, noun = f"it no longer says {named}", f"the answer's {named}"
+        changes += (Change(ANSWER, Outcome.NOT_REPRODUCED, Outcome.ERROR, ChangeKind.LOST, told, noun),)
     silent = [change for change in changes if change.is_finding and change.kind is ChangeKind.LOST]
     if silent:
         return does_not_run(silent[0].told, changes)
@@ -181,5 +194,7 @@ def _told_of(changes: Sequence[Change], left: Sequence[Change], gone: Sequence[C
 
 
 def _cost(change: Change) -> str:
+    if change.probe == ANSWER:
+        return f"the answer is another: {change.told}"
     verb = {ChangeKind.INTRODUCED: "began to reproduce", ChangeKind.LOST: "has no answer any more"}
     return f"{change.probe} {verb.get(change.kind, 'is worse')}: {change.told}"

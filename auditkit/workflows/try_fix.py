@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from auditkit.errors import BadInputError, NothingMeasuredError, TargetNotLoadedError
-from auditkit.model.enums import Outcome
+from auditkit.model.enums import Outcome, Takes
 from auditkit.model.page import CodeBlock, Page
 from auditkit.model.probe import ProbeInfo
 from auditkit.model.run import Run
 from auditkit.model.target import Target
 from auditkit.model.text import inert_line
 from auditkit.model.ticket import Ticket
-from auditkit.model.trial import ArmKind, FixBlock, FixTrial, TriedArm
+from auditkit.model.trial import ArmKind, FixBlock, FixTrial, Judgement, TriedArm
 from auditkit.probing import git
 from auditkit.probing.anchors import Anchor, AnchoredSource
 from auditkit.probing.catalog import load_catalog, select
@@ -257,7 +257,7 @@ def _try_block(
     name = f"{block.section}, block {block.number}"
     earlier = [other.code for other in blocks if other.number < block.number and _is_whole(other.code)]
     try:
-        patched = patch(block.code, ground.place, blame, earlier)
+        patched = patch(block.code, ground.place, blame, earlier, _takes(ground))
     except CannotComplete as refused:
         return TriedArm(name, kind, does_not_run(f"the block {refused}"), block=block, target=ground.target.call)
     with _patched(patched, ground) as opened:
@@ -266,7 +266,7 @@ def _try_block(
     return TriedArm(
         name=name,
         kind=kind,
-        judgement=judge(ground.findings, ground.base.results, run.results),
+        judgement=_judged(ground, run),
         run=run,
         block=block,
         completion=patched.notes,
@@ -276,11 +276,23 @@ def _try_block(
     )
 
 
+def _takes(ground: _Ground) -> Takes | None:
+    """How the function to mend is fed: as the target, where it is the target."""
+    return ground.target.takes if ground.place.function.call == ground.target.call else None
+
+
 def _is_whole(code: str) -> bool:
     try:
         return any(isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef) for item in ast.parse(code).body)
     except SyntaxError:
         return False
+
+
+def _judged(ground: _Ground, run: Run) -> Judgement:
+    before, after = (set(one.targets[0].roles) if one.targets else set() for one in (ground.base, run))
+    # Without a plan there is no answer at all, and the results say why.
+    lost = sorted(before - after) if after else []
+    return judge(ground.findings, ground.base.results, run.results, lost)
 
 
 @contextlib.contextmanager
@@ -331,5 +343,5 @@ def _try_revision(revision: str, ground: _Ground, progress: Progress) -> TriedAr
         call = found.anchor.call if found is not None and found.anchor is not None else ground.target.call
         target = replace(ground.target, call=call)
         run = ask(ground.manner, opened, [target], ground.probes, progress)
-    judgement = judge(ground.findings, ground.base.results, run.results)
+    judgement = _judged(ground, run)
     return TriedArm(name, ArmKind.APPLIED, judgement, run=run, target=call)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from auditkit.model.enums import Takes
 from auditkit.probing.patching.fragments import CannotComplete
 from auditkit.probing.patching.patching import Blame, Patch, find_place, patch
 
@@ -272,3 +273,40 @@ def test_two_values_that_belong_together_are_not_torn_apart(checkout: Path) -> N
     file.write_text(MODULE.replace("norm, zeros, nan_count = stats.tolist()", "norm, zeros, nan_count = split(stats)"))
     with pytest.raises(CannotComplete, match="sets nan_count, which the function sets again together with other"):
         patched(checkout, LOOP, "collect")
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "takes", "body"),
+    [
+        ("total_norm", "def f(parameters):\n    return 1.0\n", "module", "f(module.parameters())"),
+        (
+            "collect",
+            "def f(grads):\n    return 1.0\n",
+            "parameters",
+            "f([p.grad for p in params if p.grad is not None])",
+        ),
+        ("Monitor.check", "def f(parameters, eps=1):\n    return 1.0\n", "parameters", "f(params)"),
+    ],
+)
+def test_a_function_of_another_name_is_fed_what_the_target_takes(
+    checkout: Path, name: str, code: str, takes: str, body: str
+) -> None:
+    """As in tickets of an audit, whose code is a pattern that knows nothing of the target."""
+    place = find_place(checkout, [checkout], f"norms:{name}")
+    assert place is not None
+    done = patch(code, place, Blame(), takes=Takes(takes))
+    compile(done.text, "norms.py", "exec")
+    assert done.function.endswith(f"return {body}")
+    assert "\ndef f(" in done.text
+    assert done.notes[0] == f"the block defines f: {name.rpartition('.')[2]} returns {body}, whatever that is"
+
+
+def test_a_function_that_cannot_be_fed_is_refused(checkout: Path) -> None:
+    place = find_place(checkout, [checkout], "norms:total_norm")
+    assert place is not None
+    for code, takes in (
+        ("def f(parameters):\n    return 1.0\n", Takes.GRADIENTS),
+        ("def f(a, b):\n    return 1.0\n", Takes.MODULE),
+    ):
+        with pytest.raises(CannotComplete, match="defines f, not total_norm"):
+            patch(code, place, Blame(), takes=takes)

@@ -128,3 +128,9 @@ def test_every_probe_of_targets_has_its_word() -> None:
     asked = [probe for probe in load_catalog().values() if probe.scope == "target" and probe.lifecycle == "stable"]
     of_gradients = {probe.id for probe in asked if Contract.GRAD_NORM in probe.contracts or "fails" in probe.id}
     assert of_gradients - NOUNS.keys() == set()
+
+
+def test_a_field_that_the_answer_lost_is_a_cost() -> None:
+    judged = judge((OVERFLOW,), [result(OVERFLOW, "bad")], [result(OVERFLOW, "good")], ["nan_count"])
+    assert judged.text == "trades overflow for the answer's nan_count"
+    assert judged.reason.endswith("the answer is another: it no longer says nan_count")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import builtins
 import copy
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from auditkit.model.enums import Takes
 from auditkit.probing.patching.carrying import carry
-from auditkit.probing.patching.fragments import CannotComplete, Fragment, Segment, read_fragment
+from auditkit.probing.patching.fragments import CannotComplete, Fragment, OtherFunctions, Segment, read_fragment
 from auditkit.probing.patching.names import (
     is_only_assignment,
     leaves,
@@ -19,7 +21,8 @@ from auditkit.probing.patching.names import (
 )
 from auditkit.probing.patching.program import Item, Program
 from auditkit.probing.patching.slots import drop_slots
-from auditkit.probing.patching.writing import SourceText, write_function
+from auditkit.probing.patching.standing_in import stand_in
+from auditkit.probing.patching.writing import SourceText, indented, write_function
 
 _FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 OBVIOUS_IMPORTS: Mapping[str, str] = {
@@ -36,7 +39,8 @@ class Original:
     """The function that a block is to mend, in the text of its file.
 
     `known` are the names that its module defines; `owner` is the class of a method; `blamed` are lines
-    (1-based) that the ticket says are wrong, `quoted` the dumped trees of statements that it shows as wrong.
+    (1-based) that the ticket says are wrong, `quoted` the dumped trees of statements that it shows as wrong;
+    `takes` is how its callers feed it, where that is known.
     """
 
     text: str
@@ -45,6 +49,7 @@ class Original:
     owner: str = ""
     blamed: frozenset[int] = frozenset()
     quoted: frozenset[str] = frozenset()
+    takes: Takes | None = None
 
     @property
     def body(self) -> Sequence[ast.stmt]:
@@ -58,21 +63,44 @@ class Completed:
     """The whole function as text, what goes before it and behind it, and sentences on what was filled in.
 
     `function` is indented as the original, without its decorators; `imports` and `around` are statements
-    of the module (of the class, for a method's `around`).
+    of the module; `around` is of the class for a method, unless `is_beside`.
     """
 
     function: tuple[str, ...]
     imports: tuple[str, ...] = ()
     around: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    is_beside: bool = False
 
 
 def complete(code: str, original: Original) -> Completed:
     """The function that the block `code` means. Raises CannotComplete where that would be a guess."""
-    fragment = read_fragment(code, original.node, original.owner)
+    try:
+        fragment = read_fragment(code, original.node, original.owner)
+    except OtherFunctions:
+        found = _standing_in(code, original)
+        if found is None:
+            raise
+        return found
     if fragment.is_whole and fragment.function is not None:
         return _whole(fragment, fragment.function, original)
     return _Completion(fragment, original).run()
+
+
+def _standing_in(code: str, original: Original) -> Completed | None:
+    """A function of another name that can be fed what the original is fed, and the original calling it."""
+    tree = ast.parse(textwrap.dedent(code))
+    takes = original.takes
+    is_static = any(isinstance(item, ast.Name) and item.id == "staticmethod" for item in original.node.decorator_list)
+    found = stand_in(tree, original.node, bool(original.owner) and not is_static, takes) if takes else None
+    if found is None:
+        return None
+    lines, note = found
+    needed = names_of(tree.body).loads - names_of(tree.body).stores
+    imports, notes = _imports(needed, needed, original.known)
+    return Completed(
+        tuple(indented(lines, " " * original.node.col_offset)), imports, _texts(tree.body), (note, *notes), True
+    )
 
 
 def _whole(fragment: Fragment, function: _FunctionNode, original: Original) -> Completed:
@@ -281,7 +309,8 @@ class _Completion:
 
     def _carry_reader(self, item: Item, whole: Item) -> bool:
         """The same for a statement that still reads the whole, while the block goes through its pieces."""
-        if len(item.names.stores) != 1 or not self._into_a_loop(*item.names.stores, item.node, whole.node):
+        name = next(iter(item.names.stores), "")
+        if len(item.names.stores) != 1 or not self._into_a_loop(name, item.node, whole.node):
             return False
         item.removed = "carried"
         return True

@@ -18,6 +18,10 @@ class CannotComplete(Exception):
     """A block that is no whole function and cannot be made one; the message says why."""
 
 
+class OtherFunctions(CannotComplete):
+    """A block that defines functions, none of which is the one that it is to mend."""
+
+
 @dataclass(frozen=True)
 class Segment:
     """Statements of a block between two places where it leaves code out."""
@@ -60,7 +64,7 @@ def read_fragment(code: str, original: _FunctionNode, owner: str = "") -> Fragme
     if function is None:
         if all(isinstance(item, _FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom) for item in body):
             names = [item.name for item in body if isinstance(item, _FunctionNode | ast.ClassDef)]
-            raise CannotComplete(f"defines {', '.join(names) or 'nothing'}, not {original.name}")
+            raise OtherFunctions(f"defines {', '.join(names) or 'nothing'}, not {original.name}")
         return _of_statements(text, None, (), body, (), False)
     around = tuple(item for item in body if item is not function)
     if signature_is_open:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from auditkit.model.enums import Takes
 from auditkit.probing.discovery.source_index import Function, Module, module_name, parse_module, source_files, top_level
 from auditkit.probing.patching.completing import Completed, Original, complete
 from auditkit.probing.patching.fragments import CannotComplete
@@ -72,14 +73,14 @@ def find_place(checkout: Path, roots: Sequence[Path], call: str) -> Place | None
     return None
 
 
-def patch(code: str, place: Place, blame: Blame, earlier: Sequence[str] = ()) -> Patch:
-    """The file of `place` with the block `code` in the place of its function.
+def patch(code: str, place: Place, blame: Blame, earlier: Sequence[str] = (), takes: Takes | None = None) -> Patch:
+    """The file of `place` with the block `code` in the place of its function, which is fed as `takes` says.
 
     `earlier` are whole functions that the same section shows above: a block that needs what only they set is
     completed from them. Raises CannotComplete where a completion would be a guess.
     """
     function, text = place.function, place.text
-    original = _original(function, text, blame)
+    original = _original(function, text, blame, takes)
     try:
         completed = complete(code, original)
     except CannotComplete as refused:
@@ -94,13 +95,13 @@ def patch(code: str, place: Place, blame: Blame, earlier: Sequence[str] = ()) ->
     return Patch(place.file, changed, "\n".join(completed.function), "\n".join(difference), completed.notes)
 
 
-def _original(function: Function, text: str, blame: Blame) -> Original:
+def _original(function: Function, text: str, blame: Blame, takes: Takes | None) -> Original:
     tree = function.module.tree
     known = names_of(top_level(tree.body)).stores
     if any(alias.name == "*" for node in function.module.import_nodes for alias in node.names):
         known |= {"*"}
     owner = function.owner.node.name if function.owner else ""
-    return Original(text, function.node, known, owner, blame.lines, blame.statements)
+    return Original(text, function.node, known, owner, blame.lines, blame.statements, takes)
 
 
 def _from_earlier(code: str, original: Original, earlier: Sequence[str]) -> Completed | None:
@@ -132,7 +133,8 @@ def _spliced(function: Function, text: str, completed: Completed) -> str:
     in_class: list[str] = []
     for statement in completed.around:
         is_new = names_of(ast.parse(statement)).stores.isdisjoint(known)
-        if function.owner is not None and isinstance(ast.parse(statement).body[0], ast.FunctionDef):
+        is_function = isinstance(ast.parse(statement).body[0], ast.FunctionDef)
+        if function.owner is not None and is_function and not completed.is_beside:
             in_class += ["", *indented(statement.splitlines(), " " * node.col_offset)]
         else:
             # What the module defines already, possibly further down, is defined anew behind all of it.

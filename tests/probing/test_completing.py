@@ -310,3 +310,13 @@ def test_a_function_that_cannot_be_fed_is_refused(checkout: Path) -> None:
     ):
         with pytest.raises(CannotComplete, match="defines f, not total_norm"):
             patch(code, place, Blame(), takes=takes)
+
+
+def test_a_sum_that_is_read_above_the_loop_is_not_carried_into_it(checkout: Path) -> None:
+    """Nothing blames the copy, and the block's place is below the line that reads the sum."""
+    done = patched(
+        checkout, LOOP.replace("    elements = 0\n", "").replace("        elements += piece.numel()\n", ""), "collect"
+    )
+    lines = body(done).splitlines()
+    assert lines.index("    zeros_t = (flat == 0).sum()") < lines.index("    nan_count = 0")
+    assert not any("forgets" in note for note in done.notes)

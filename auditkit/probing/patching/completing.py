@@ -224,8 +224,7 @@ class _Completion:
 
     def _first_replaced(self, finished: frozenset[str], lower: int, anchor: int | None) -> int:
         later = list(enumerate(self.originals))[lower:]
-        places = [place for place, item in later if item.names.stores & finished]
-        places = places or [place for place, item in later if item.removed == "blamed"]
+        places = [p for p, item in later if item.removed == "blamed" or item.names.stores & finished]
         if places:
             return places[0]
         if lower or anchor is not None:
@@ -316,7 +315,9 @@ class _Completion:
         return True
 
     def _into_a_loop(self, name: str, definition: ast.stmt, whole: ast.stmt) -> bool:
-        for item in [item for item in self.program.running() if not item.is_original]:
+        readers = [item for item in self.program.running() if item.is_original and name in item.names.loads]
+        above = self.program.running()[: self.program.running().index(readers[0])] if readers else []
+        for item in [item for item in above if not item.is_original]:
             carried = carry(name, definition, whole, [item.node])
             if carried is None:
                 continue

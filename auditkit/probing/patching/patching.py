@@ -16,6 +16,8 @@ from auditkit.probing.patching.fragments import CannotComplete
 from auditkit.probing.patching.names import names_of
 from auditkit.probing.patching.writing import indented
 
+_MODULE_NAMES = frozenset({"__file__", "__name__", "__doc__", "__package__"})
+
 
 @dataclass(frozen=True)
 class Blame:
@@ -97,7 +99,7 @@ def patch(code: str, place: Place, blame: Blame, earlier: Sequence[str] = (), ta
 
 def _original(function: Function, text: str, blame: Blame, takes: Takes | None) -> Original:
     tree = function.module.tree
-    known = names_of(top_level(tree.body)).stores
+    known = names_of(top_level(tree.body)).stores | _MODULE_NAMES
     if any(alias.name == "*" for node in function.module.import_nodes for alias in node.names):
         known |= {"*"}
     owner = function.owner.node.name if function.owner else ""

@@ -51,10 +51,9 @@ def draw_echoes(axes: Axes, steps: list[int], spectra: list[Spectrum], index: in
     axes.set_ylim(-0.5, 1.05)
 
 
-def draw(
-    by_parameter: dict[str, list[Spectrum]], title: str, path: Path, draw_one: Callable[..., None], columns: int = 6
-) -> None:
+def draw(by_parameter: dict[str, list[Spectrum]], title: str, path: Path, draw_one: Callable[..., None]) -> None:
     """Draw one panel for each parameter and one line for each direction."""
+    columns = min(6, len(by_parameter))
     rows = -(-len(by_parameter) // columns)
     figure, panels = pyplot.subplots(
         rows, columns, figsize=(2.6 * columns, 2.3 * rows + 0.8), sharex=True, sharey=True, squeeze=False
@@ -69,6 +68,7 @@ def draw(
             draw_one(panel, steps, spectra, direction - 1, colours(place / len(DIRECTIONS)))
         panel.set_title(parameter.removeprefix("layers.layers."), fontsize=9)
         panel.set_xlabel("step", fontsize=8)
+        panel.xaxis.get_major_locator().set_params(integer=True)
     handles, labels = panels[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, title="direction", loc="outside right upper")
     figure.suptitle(title)

@@ -1,6 +1,7 @@
 """One rank of test_runner: runs the scenarios that are named, each with its own assertions.
 
     RANK=0 WORLD_SIZE=2 MASTER_ADDR=... MASTER_PORT=... python rank_program.py FOLDER SCENARIO...
+    torchrun --nproc-per-node 2 rank_program.py FOLDER SCENARIO...
 
 Exits 0 where every assertion holds.
 """
@@ -31,7 +32,7 @@ from auditkit.collectors.spectral.stream import read_spectra
 from auditkit.collectors.spectral.svd import AlignedSvds
 
 SHAPES = {"blocks.0.tall": (9, 3), "blocks.0.wide": (4, 7), "blocks.1.square": (5, 5)}
-LOST_AFTER_S = 4.0
+LOST_AFTER_S = 8.0
 
 
 def whole_stacks(replicas: int = 6, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
@@ -246,6 +247,21 @@ def killed(folder: Path) -> None:
 
     with run(folder, measure=measure) as one:
         one.measure(0, share(rank, size))
+
+
+def killed_once(folder: Path) -> None:
+    """Rank 1 is killed while it measures step 1, unless torchrun has started it again."""
+    rank, size = rank_and_size()
+
+    def measure(grads_RNM: Tensor) -> tuple[AlignedSvds, SpectralEchoes]:
+        if rank == 1 and (folder / "step-000003.csv").exists() and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return measure_stack(grads_RNM)
+
+    with run(folder, array_dtype="float32", measure=measure) as one:
+        for step in (3, 4):
+            print(f"step {step} is complete: {one.is_complete(step)}", flush=True)
+            one.measure(step, share(rank, size))
 
 
 def stopped(folder: Path) -> None:

@@ -170,12 +170,18 @@ class _Completion:
         return self._written(first)
 
     def _blame(self) -> None:
-        """Take out what the ticket shows as wrong; lines that cover most of the function only name the function."""
+        """Take out what the ticket shows as wrong, where it leads to what the block computes.
+
+        Lines that cover most of the function only name the function.
+        """
+        finished = frozenset[str]().union(*(_results(segment.statements) for segment in self.fragment.segments))
+        leading = self.program.behind(finished)
         blamed = [item for item in self.originals if self._is_blamed(item)]
         by_lines = len(blamed) * 2 <= len(self.originals)
         for item in self.originals:
             is_quoted = ast.dump(item.node) in self.original.quoted
-            if (is_quoted or (by_lines and item in blamed)) and is_only_assignment(item.node):
+            is_leading = not leading or item in leading
+            if (is_quoted or (by_lines and item in blamed)) and is_leading and is_only_assignment(item.node):
                 item.removed = "blamed"
 
     def _is_blamed(self, item: Item) -> bool:

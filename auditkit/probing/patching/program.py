@@ -83,6 +83,16 @@ class Program:
         others = [other for other in self.originals() if other is not item]
         return frozenset(name for name in item.names.stores if any(name in other.names.loads for other in others))
 
+    def behind(self, names: frozenset[str]) -> list[Item]:
+        """The original's statements that set `names`, and all that these are made from."""
+        found: list[Item] = []
+        wanted = set(names)
+        for item in reversed(self.originals()):
+            if not item.names.stores.isdisjoint(wanted):
+                found.append(item)
+                wanted |= item.names.loads
+        return found
+
     def definition(self, name: str, removed: bool = False) -> Item | None:
         """The first original statement that sets `name`; with `removed`, one that was taken out."""
         found = (item for item in self.originals() if name in item.names.stores and (item.removed or not removed))

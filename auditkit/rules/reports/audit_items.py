@@ -136,8 +136,8 @@ def source_items(page: ModulePage) -> dict[Section, list[Item]]:
     """What reading a module shows beside the probes: compilation, annotations, documentation, tests."""
     where = (Location(page.file, 1),)
     quality = [
-        _share_item("Type annotations", "functions have all their types written out", page.annotated, where),
-        _share_item("Docstrings", "public functions and classes have a docstring", page.documented, where),
+        _share_item(page, "Type annotations", "functions have all their types written out", page.annotated),
+        _share_item(page, "Docstrings", "public functions and classes have a docstring", page.documented),
     ]
     return {
         Section.COMPILE: [_compile_item(page, where)],
@@ -155,7 +155,7 @@ def _compile_item(page: ModulePage, where: tuple[Location, ...]) -> Item:
     return Item("", f"Compilation in {page.name}", Label.NOTE, locations=places, observation=text)
 
 
-def _share_item(name: str, words: str, share: Share, where: tuple[Location, ...]) -> Item | None:
+def _share_item(page: ModulePage, name: str, words: str, share: Share) -> Item | None:
     """POSITIVE only where all have it; None where there is nothing to have it."""
     if not share.whole:
         return None
@@ -163,7 +163,7 @@ def _share_item(name: str, words: str, share: Share, where: tuple[Location, ...]
     lacking = "" if is_whole else f" Without: {listed(share.lacking)}."
     label, head = (Label.POSITIVE, "complete") if is_whole else (Label.NOTE, "incomplete")
     text = f"{share.have} of {share.whole} {words}.{lacking}"
-    return Item("", f"{name} {head}", label, locations=where, observation=text)
+    return Item("", f"{name} {head} in {page.name}", label, locations=(Location(page.file, 1),), observation=text)
 
 
 def _tests_item(page: ModulePage) -> Item:
@@ -171,7 +171,7 @@ def _tests_item(page: ModulePage) -> Item:
     if not tests:
         return Item("", f"No test file imports {page.name}", Label.NOTE, observation="No test file imports the module.")
     properties = [importer for importer in tests if importer.is_property_based]
-    head = "Property-based tests exist" if properties else "Tests exist"
+    head = f"{'Property-based tests' if properties else 'Tests'} exist for {page.name}"
     parts = [f"{importer.file} ({counted(importer.tests, 'test')})" for importer in tests]
     text = f"{counted(len(tests), 'test file')} {'uses' if len(tests) == 1 else 'use'} the module: {listed(parts, 20)}."
     if properties:

@@ -213,12 +213,12 @@ def test_what_reading_the_module_shows() -> None:
             Label.NOTE,
             "No line of the module names torch.compile: its functions are compiled only where a caller does it.",
         ),
-        "Type annotations complete": (Label.POSITIVE, "3 of 3 functions have all their types written out."),
-        "Docstrings incomplete": (
+        "Type annotations complete in train.norms": (Label.POSITIVE, "3 of 3 functions have all their types written out."),
+        "Docstrings incomplete in train.norms": (
             Label.NOTE,
             "2 of 3 public functions and classes have a docstring. Without: total_norm.",
         ),
-        "Property-based tests exist": (
+        "Property-based tests exist for train.norms": (
             Label.POSITIVE,
             "1 test file uses the module: tests/test_norms.py (4 tests). With hypothesis: tests/test_norms.py.",
         ),

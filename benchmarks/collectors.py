@@ -3,6 +3,7 @@
     python benchmarks/collectors.py                  # CPU, one thread; about 3 minutes
     python benchmarks/collectors.py --device cuda    # the same rows on a GPU
     python benchmarks/collectors.py --large          # one gradient of 1e9 elements, added to the results: 4 GB and more
+    python benchmarks/collectors.py --ours           # ours, the baseline and a pure read again; other rows are kept
     python benchmarks/collectors.py --page           # only rewrite the page and the plots from the results
 
 Writes benchmarks/results/collectors_DEVICE.json, docs/evidence/collectors.md and docs/evidence/plots/*.svg.
@@ -29,7 +30,7 @@ from typing import Any
 import numpy as np
 import torch
 from collectors_page import write_page
-from rival_collectors import BASELINE, COLLECTORS, OURS, Collector
+from rival_collectors import BASELINE, COLLECTORS, OURS, PURE_READ, Collector
 from torch import Tensor
 
 from auditkit.collectors import collect_gradients
@@ -48,7 +49,7 @@ SLOW_TURNS = 2
 SLOW_S = 0.25
 MINIMUM_S = 0.02
 """A shorter collector is called several times in each turn: the clock counts steps of about a millisecond."""
-SPARE_BYTES = 2**30
+SPARE_BYTES = 4 * 2**30
 """Left to others where a collector's memory is large."""
 GROWTH = (OURS, BASELINE, "B7-PT-03 original: torch.cat, counts only", "B7-PT-01 fix: copies in float64")
 
@@ -109,7 +110,7 @@ def interleaved(calls: dict[str, Callable[[], object]], device: str, turns: int 
 
 def timing(seconds: Sequence[float], baseline: Sequence[float]) -> dict[str, Any]:
     """Median and quartiles in ms, and the median of the ratios within a turn."""
-    quartiles = statistics.quantiles(seconds, n=4, method="inclusive")
+    quartiles = statistics.quantiles(seconds, n=4, method="inclusive") if len(seconds) > 1 else [*seconds] * 3
     ratios = [mine / theirs for mine, theirs in zip(seconds, baseline, strict=False)]
     return {
         "ms": [round(quartile * 1e3, 4) for quartile in quartiles],
@@ -142,32 +143,56 @@ def available_bytes(device: str) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
 
 
-def case(shapes: Sequence[tuple[int, ...]], device: str, bytes_an_element: dict[str, float]) -> dict[str, Any]:
-    """One table: every collector on the same gradients, of those that `bytes_an_element` lets fit into memory."""
+def case(
+    shapes: Sequence[tuple[int, ...]],
+    device: str,
+    tenth: dict[str, Any] | None = None,
+    collectors: dict[str, Collector] = COLLECTORS,
+) -> dict[str, Any]:
+    """One table: every collector on the same gradients.
+
+    `tenth`, the table of a tenth of the elements, says what does not fit into memory, and what is called only once.
+    """
     gradients = gradients_of(shapes, device)
     element_count = sum(gradient.numel() for gradient in gradients)
     print(f"{len(gradients)} gradients, {element_count:,} elements", file=sys.stderr)
     expected = exact_norm(gradients)
     load = os.getloadavg()[0]
-    rows: dict[str, dict[str, Any]] = {}
-    available = available_bytes(device) - SPARE_BYTES
-    for name in COLLECTORS:
-        needed = round(bytes_an_element.get(name, 0.0) * element_count)
-        if needed > available:
-            rows[name] = {"needed_bytes": needed, "available_bytes": available}
-    fitting = {name: collector for name, collector in COLLECTORS.items() if name not in rows}
-    seconds = interleaved({name: _bound(collector, gradients) for name, collector in fitting.items()}, device)
-    for name, collector in fitting.items():
+    rows = _rows_that_do_not_fit(tenth["rows"], device) if tenth else {}
+    slow = {name for name, row in tenth["rows"].items() if row["ms"][1] > SLOW_S * 1e3} if tenth else set()
+    often = {name: collector for name, collector in collectors.items() if name not in rows and name not in slow}
+    seconds = interleaved({name: _bound(collector, gradients) for name, collector in often.items()}, device)
+    for name, collector in often.items():
         rows[name] = timing(seconds[name], seconds[BASELINE]) | {
             "extra_bytes": extra_bytes(_bound(collector, gradients), device),
             "error": _error(collector(gradients), expected),
         }
+    for name in slow - set(rows):
+        rows[name] = _one_call(COLLECTORS[name], gradients, expected, seconds[BASELINE], device)
     return {
         "tensors": len(gradients),
         "elements": element_count,
         "load": [round(load, 2), round(os.getloadavg()[0], 2)],
-        "rows": {name: rows[name] for name in COLLECTORS},
+        "rows": {name: rows[name] for name in collectors},
     }
+
+
+def _rows_that_do_not_fit(tenth_rows: dict[str, Any], device: str) -> dict[str, dict[str, Any]]:
+    available = available_bytes(device) - SPARE_BYTES
+    needed = {name: 10 * row["extra_bytes"] for name, row in tenth_rows.items()}
+    return {name: {"needed_bytes": n, "available_bytes": available} for name, n in needed.items() if n > available}
+
+
+def _one_call(
+    collector: Collector, gradients: Sequence[Tensor], expected: float, baseline: Sequence[float], device: str
+) -> dict[str, Any]:
+    """A row from one call, for its time, its memory in torch's allocator, and its answer."""
+    answers: list[Any] = []
+    seconds: list[float] = []
+    peak = peak_bytes(
+        lambda: seconds.append(seconds_of(lambda: answers.append(collector(gradients)), device, 1)), device
+    )
+    return timing(seconds, baseline) | {"extra_bytes": peak, "error": _error(answers[0], expected)}
 
 
 def _error(measured: float | Sequence[Tensor] | None, expected: float) -> float | None:
@@ -224,14 +249,14 @@ def traffic(device: str) -> dict[str, Any]:
     }
 
 
-def growth(device: str) -> dict[str, list[dict[str, Any]]]:
+def growth(device: str, names: Sequence[str] = GROWTH) -> dict[str, list[dict[str, Any]]]:
     """Time and peak memory of four collectors: one gradient of n elements, n gradients of 1000 elements."""
     sizes: dict[str, list[list[tuple[int, ...]]]] = {
         "parameters": [[(10**power,)] for power in range(3, 9)],
         "tensors": [[(1000,)] * 10**power for power in range(5)],
     }
     return {
-        axis: [_growth_point(number, shapes, device) for number, shapes in _numbered(axis, cases)]
+        axis: [_growth_point(number, shapes, device, names) for number, shapes in _numbered(axis, cases)]
         for axis, cases in sizes.items()
     }
 
@@ -241,13 +266,13 @@ def _numbered(axis: str, cases: list[list[tuple[int, ...]]]) -> Iterator[tuple[i
         yield (shapes[0][0] if axis == "parameters" else len(shapes)), shapes
 
 
-def _growth_point(number: int, shapes: list[tuple[int, ...]], device: str) -> dict[str, Any]:
+def _growth_point(number: int, shapes: list[tuple[int, ...]], device: str, names: Sequence[str]) -> dict[str, Any]:
     gradients = gradients_of(shapes, device)
-    calls = {name: _bound(COLLECTORS[name], gradients) for name in GROWTH}
+    calls = {name: _bound(COLLECTORS[name], gradients) for name in names}
     seconds = interleaved(calls, device, 3)
     return {
         "n": number,
-        "ms": {name: statistics.median(seconds[name]) * 1e3 for name in GROWTH},
+        "ms": {name: statistics.median(seconds[name]) * 1e3 for name in names},
         "extra_bytes": {name: extra_bytes(call, device) for name, call in calls.items()},
     }
 
@@ -278,7 +303,7 @@ def measure(device: str, before: dict[str, Any]) -> dict[str, Any]:
     large = {LARGE: before["cases"][LARGE]} if LARGE in before.get("cases", {}) else {}
     return {
         "environment": environment(device),
-        "cases": {name: case(make(), device, {}) for name, make in SHAPES.items()} | large,
+        "cases": {name: case(make(), device) for name, make in SHAPES.items()} | large,
         "hard_inputs": hard_inputs(device),
         "growth": growth(device),
         "traffic": traffic(device),
@@ -287,10 +312,29 @@ def measure(device: str, before: dict[str, Any]) -> dict[str, Any]:
 
 def with_large(device: str, before: dict[str, Any]) -> dict[str, Any]:
     """The figures of before, with those of one gradient of 1e9 elements."""
-    tenth = before["cases"][TENTH_OF_IT]
-    bytes_an_element = {name: row["extra_bytes"] / tenth["elements"] for name, row in tenth["rows"].items()}
-    large = case([(1_000_000_000,)], device, bytes_an_element) | {"environment": environment(device)}
+    found = case([(1_000_000_000,)], device, before["cases"][TENTH_OF_IT])
+    large = found | {"environment": environment(device)}
     return before | {"cases": before["cases"] | {LARGE: large}}
+
+
+def with_ours(device: str, before: dict[str, Any]) -> dict[str, Any]:
+    """The figures of before, with our rows, the baseline's and the pure read's measured again, in turns.
+
+    Ratios are taken within a turn, so that the other rows' hold; `kept_from` is the environment of those.
+    """
+    again = {name: COLLECTORS[name] for name in (OURS, BASELINE, PURE_READ)}
+    kept_from = before.get("kept_from", before["environment"])
+    cases = {}
+    for name, make in SHAPES.items():
+        found, old = case(make(), device, collectors=again), before["cases"][name]
+        cases[name] = found | {"rows": old["rows"] | found["rows"], "kept_load": old.get("kept_load", old["load"])}
+    points = growth(device, (OURS, BASELINE))
+    for axis, old_points in before["growth"].items():
+        for point, old_point in zip(points[axis], old_points, strict=True):
+            for key in ("ms", "extra_bytes"):
+                point[key] = old_point[key] | point[key]
+    kept = {"environment": environment(device), "kept_from": kept_from, "cases": before["cases"] | cases}
+    return before | kept | {"hard_inputs": hard_inputs(device), "growth": points}
 
 
 def main() -> None:
@@ -298,15 +342,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--large", action="store_true")
+    parser.add_argument("--ours", action="store_true")
     parser.add_argument("--page", action="store_true")
     options = parser.parse_args()
     if not options.page:
         torch.set_num_threads(1)
         path = RESULTS / f"collectors_{options.device}.json"
         before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        if options.large and not before:
-            parser.error(f"--large adds to {path.name}, which is not there; run without it first")
-        results = (with_large if options.large else measure)(options.device, before)
+        if (options.large or options.ours) and not before:
+            parser.error(f"--large and --ours add to {path.name}, which is not there; run without them first")
+        results = (with_large if options.large else with_ours if options.ours else measure)(options.device, before)
         path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     print(write_page(ROOT))
 

@@ -40,7 +40,7 @@ def _lines(cpu: dict[str, Any], cuda: dict[str, Any], training: dict[str, Any]) 
         "",
     ]
     if cpu:
-        lines += ["## On a CPU", "", _environment(cpu["environment"]), "", *_goals(cpu), *_device(cpu)]
+        lines += ["## On a CPU", "", _environment(cpu["environment"]), "", *_kept(cpu), *_goals(cpu), *_device(cpu)]
         lines += _growth_lines()
     lines += ["## On a GPU", ""]
     if cuda:
@@ -59,6 +59,19 @@ def _environment(environment: dict[str, Any]) -> str:
         f"start {load}. Times are processor seconds of this one process; another process on the other core shares "
         f"its caches and its memory, which is why only ratios count.{busy if load > cores / 2 else ''}"
     )
+
+
+def _kept(cpu: dict[str, Any]) -> list[str]:
+    """What --ours did not measure again."""
+    if "kept_from" not in cpu:
+        return []
+    was = cpu["kept_from"]
+    return [
+        f"Ours, `_foreach_norm` in float32 and the pure read were measured last, by `--ours`; the other rows and the "
+        f"traffic before, with torch {was['torch']} on the same machine at a load average of {was['load_average'][0]}. "
+        "A row's ratio is to the baseline of its own turns.",
+        "",
+    ]
 
 
 def _goals(cpu: dict[str, Any]) -> list[str]:
@@ -106,7 +119,10 @@ def _device(found: dict[str, Any]) -> list[str]:
     lines: list[str] = []
     for name, case in found["cases"].items():
         loads = " to ".join(str(load) for load in case["load"])
-        lines += [f"### {name}", "", f"Load average {loads}. Turns: {_turns(case['rows'])}.", ""]
+        kept = (
+            f"; of the rows that were kept, {' to '.join(map(str, case['kept_load']))}" if "kept_load" in case else ""
+        )
+        lines += [f"### {name}", "", f"Load average {loads}{kept}. Turns: {_turns(case['rows'])}.", ""]
         lines += ["| collector | ms | quartiles | ratio | extra bytes | relative error |", "|---|---|---|---|---|---|"]
         lines += [_row(collector, row) for collector, row in case["rows"].items()]
         lines.append("")

@@ -27,7 +27,7 @@ def test_two_ranks_report_the_whole_gradients(tmp_path: Path) -> None:
         for rank in range(2)
     ]
     try:
-        outputs = [rank.communicate(timeout=60)[0] for rank in ranks]
+        outputs = [rank.communicate(timeout=300)[0] for rank in ranks]
     finally:
         for rank in ranks:
             rank.kill()

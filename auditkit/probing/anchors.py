@@ -100,6 +100,11 @@ class AnchoredSource:
             return None
         return next((one for one in parsed.defined() if one.call == call), None)
 
+    def call_at(self, file: str, function: str) -> str:
+        """What calls the function `function` (a qualified name) of `file`, relative to the checkout; "" for none."""
+        name = self._files.get(self.path / file)
+        return f"{name}:{function}" if name and function else ""
+
     def problem(self, call: str) -> SourceProblem | None:
         """Why the module of `call` cannot be read; None where it can, or is not there."""
         parsed = self._module_of(call)

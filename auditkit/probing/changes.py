@@ -27,11 +27,13 @@ def read_changes(base: OpenCheckout, head: OpenCheckout, targets: Sequence[str])
         return Changes()
     files = tuple(_files(repository, base.revision, head.revision))
     tests = tuple(test for file in files if file.is_test for test in _tests(file, base.path, head.path, targets))
-    return Changes(tuple(_commits(repository, base.revision, head.revision)), files, tests)
+    return Changes(tuple(read_commits(repository, base.revision, head.revision)), files, tests)
 
 
-def _commits(repository: git.Repository, base: str, head: str) -> Iterator[Commit]:
-    listed = git.run_git(repository.directory, "log", "--format=%H%x00%an%x00%as%x00%B%x1e", f"{base}..{head}", "--")
+def read_commits(repository: git.Repository, base: str, head: str, *paths: str) -> Iterator[Commit]:
+    """The commits that head has and base lacks, newest first; with `paths` those that touched one of them."""
+    form = "--format=%H%x00%an%x00%as%x00%B%x1e"
+    listed = git.run_git(repository.directory, "log", form, f"{base}..{head}", "--", *paths)
     for entry in listed.stdout.split(_SEPARATOR):
         parts = entry.lstrip("\n").split("\0")
         if len(parts) == 4:

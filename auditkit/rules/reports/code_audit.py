@@ -91,6 +91,14 @@ def code_audit(
     return CodeAudit(report, since, numbered)
 
 
+def by_message(entry: Entry) -> tuple[tuple[str, tuple[Answer, ...]], ...]:
+    """The answers of an entry that say the same, together: one missing package stops every probe alike."""
+    groups: dict[str, list[Answer]] = {}
+    for answer in entry.answers:
+        groups.setdefault(answer.message, []).append(answer)
+    return tuple((message, tuple(answers)) for message, answers in groups.items())
+
+
 def fix_of(entry: Entry) -> str:
     """What is proposed for a finding, as one line."""
     return entry.advice[0].text if entry.advice else ""

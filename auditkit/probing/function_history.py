@@ -1,0 +1,69 @@
+"""How functions came to be as they are: what changed in them since a revision, and by which commits."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from auditkit.model.changes import Commit
+from auditkit.model.function_history import FunctionHistory
+from auditkit.model.measurement import Location
+from auditkit.probing import git
+from auditkit.probing.anchors import AnchoredSource, AnchorState
+from auditkit.probing.changes import read_commits
+from auditkit.probing.checkout import OpenCheckout, import_roots
+
+_WORDS = {
+    AnchorState.SAME: "same",
+    AnchorState.CHANGED: "changed",
+    AnchorState.MOVED: "moved",
+    AnchorState.RENAMED: "renamed",
+    AnchorState.LOST: "new",
+}
+
+
+class FunctionHistories:
+    """What changed from `base` to `head`, two open checkouts of one repository; `since` names the base."""
+
+    def __init__(
+        self, base: OpenCheckout, head: OpenCheckout, since: str, configured_roots: Sequence[str | Path] = ()
+    ) -> None:
+        self._since, self._base_revision, self._head = since, base.revision, head
+        self._before = AnchoredSource(base.path, import_roots(base.path, configured_roots))
+        self._after = AnchoredSource(head.path, import_roots(head.path, configured_roots))
+
+    def at(self, location: Location | None, calls: Iterable[str]) -> FunctionHistory | None:
+        """Of the function that a location is in, else of the first of `calls` that the checkout defines."""
+        here = self._after.call_at(location.file, location.function) if location else ""
+        return next((found for call in filter(None, (here, *calls)) if (found := self.of(call))), None)
+
+    def of(self, call: str) -> FunctionHistory | None:
+        """None where the checkout does not define a function of that name."""
+        anchor = self._after.anchor(call)
+        if anchor is None:
+            return None
+        found = self._before.find_again(anchor)
+        added, removed = self._lines(found.call, call)
+        return FunctionHistory(
+            call=call,
+            since=self._since,
+            how=_WORDS[found.state],
+            before=found.call if found.call != call else "",
+            added=added,
+            removed=removed,
+            commits=() if found.state is AnchorState.SAME else self._commits(anchor.file),
+        )
+
+    def _lines(self, before: str, after: str) -> tuple[int, int]:
+        old, new = self._before.function(before), self._after.function(after)
+        before_lines, after_lines = (function.text.splitlines() if function else [] for function in (old, new))
+        steps = difflib.SequenceMatcher(None, before_lines, after_lines, autojunk=False).get_opcodes()
+        changed = [(b2 - b1, a2 - a1) for step, a1, a2, b1, b2 in steps if step != "equal"]
+        return sum(added for added, _ in changed), sum(removed for _, removed in changed)
+
+    def _commits(self, file: str) -> tuple[Commit, ...]:
+        repository = git.find_repository(self._head.source)
+        if repository is None or not self._head.revision:
+            return ()
+        return tuple(read_commits(repository, self._base_revision, self._head.revision, file))

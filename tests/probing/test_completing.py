@@ -215,9 +215,19 @@ def test_a_method_is_mended_in_its_class(checkout: Path) -> None:
     assert "        self.seen += 1" not in lines
 
 
+HELPER = """from __future__ import annotations
+import math
+
+def _root(x):
+    return math.sqrt(x)
+
+def total_norm(module):
+    return _root(4.0)
+"""
+
+
 def test_a_helper_that_the_block_defines_comes_along(checkout: Path) -> None:
-    code = "import math\n\ndef _root(x):\n    return math.sqrt(x)\n\ndef total_norm(module):\n    return _root(4.0)\n"
-    done = patched(checkout, code)
+    done = patched(checkout, HELPER)
     assert done.text.index("def _root(x)") < done.text.index("@torch.no_grad()")
 
 

@@ -138,7 +138,9 @@ def _imports(
 
 
 def _texts(statements: Sequence[ast.stmt]) -> tuple[str, ...]:
-    return tuple(ast.unparse(statement) for statement in statements)
+    # A future import stands first in a file or nowhere; annotations are the file's own matter.
+    kept = (item for item in statements if not (isinstance(item, ast.ImportFrom) and item.module == "__future__"))
+    return tuple(ast.unparse(statement) for statement in kept)
 
 
 @dataclass

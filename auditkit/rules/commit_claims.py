@@ -25,6 +25,9 @@ _SAME = re.compile(
     r"\bequivalen\w+|\bsame (?:results?|answers?|values?|outputs?|api)|\bno (?:behaviou?r\w*|functional) change",
     re.IGNORECASE,
 )
+_TESTS_PASS = re.compile(r"\btests?\b.*\bpass\w*|\bpass\w*\b.*\btests?\b", re.IGNORECASE)
+TESTS = "tests"
+"""What stands for a probe where a message says that tests pass."""
 _FEWER = re.compile(
     r"\breduc\w+|\bcut\w*|\bfewer\b|\bless\b|\blower\w*|\beliminat\w+|\bremov\w+|\breplac\w+|\bavoid\w*|\bsingle\b|\bone\b",
     re.IGNORECASE,
@@ -59,6 +62,8 @@ def _claims(message: str) -> Iterator[_Said]:
     for sentence in sentences(message):
         if _SAME.search(sentence):
             yield _Said(sentence, SAME_ANSWERS)
+        if _TESTS_PASS.search(sentence):
+            yield _Said(sentence, TESTS)
         for topic, probe in _TOPICS:
             pattern = _GONE if probe in _DEFECTS else _FEWER
             if topic.search(sentence) and (pattern.search(sentence) or _CONSTANT.search(sentence)):
@@ -84,6 +89,8 @@ def _split(text: str) -> Iterator[str]:
 
 
 def _judged(said: _Said, comparison: Comparison) -> Requirement:
+    if said.probe == TESTS:
+        return Requirement(said.text, ORIGIN, ClaimState.UNTESTED, "the checkout's own tests are not run here")
     if said.probe == SAME_ANSWERS:
         return judge_requirement(Wanted(said.text, ORIGIN, SAME_ANSWERS, "same"), comparison)
     asked = [one for one in comparison.contrasts if one.probe == said.probe]

@@ -77,6 +77,7 @@ def test_what_a_commit_claims_is_held_against_what_was_measured() -> None:
         "Same results as before": CONFIRMED,
         "Cuts peak memory": REFUTED,
         "Fixes the overflow of large norms": REFUTED,
+        "Tests pass": UNTESTED,
     }
     assert claims["Reduces CUDA syncs from O(n_params) to O(1) per gradient group"][1] == (
         "it did not grow with the tensors before: still sound: 1 at the base, 1 at the head"

@@ -73,6 +73,8 @@ def _of_sides(condition: Condition, blocks: Sequence[EvidenceSummary]) -> Holds:
         return Holds(None, "no run at the fix is in the evidence: auditkit ticket verify makes one")
     if condition.side is Side.FIX:
         return check_condition(condition, fixed)
+    if not any(check.role == "base" for block in blocks for check in block.checks):
+        return Holds(None, "no run at the base is in the evidence: auditkit ticket verify --base REV makes one")
     over, under = (found, fixed) if condition.side is Side.BASE_OVER_FIX else (fixed, found)
     return _check_quotient(condition, over, under)
 

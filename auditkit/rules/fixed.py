@@ -13,13 +13,13 @@ _GONE, _THERE = "not_reproduced", "reproduced"
 
 
 def unproven(ticket: Ticket, is_after_fix: Callable[[str], bool]) -> Iterator[Missing]:
-    """For every block whose finding is not said to be there, and every bound box without one, what is missing.
+    """For every finding that is not said to be there any more, and every bound box without a run, what is missing.
 
     `is_after_fix` says whether a full commit contains the commits of the ticket's resolution.
     """
     verify = f"auditkit ticket verify {ticket.id}"
     for block in ticket.evidence:
-        if block.outcome != _THERE:
+        if block.was_found and block.outcome != _THERE:
             problem = _problem(block, is_after_fix)
             if problem:
                 yield Missing(f"{problem}: {block.fingerprint}", f"{verify} --at COMMIT")

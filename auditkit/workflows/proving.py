@@ -21,6 +21,7 @@ from auditkit.workflows.bound import Question
 from auditkit.workflows.measuring import Progress
 from auditkit.workflows.seeing import Seen, anchored, see
 
+_HEX = re.compile(r"[0-9a-f]{7,64}")
 _KIND = re.compile(r"\((\w+)\)$")
 
 
@@ -39,7 +40,7 @@ class Base:
 class Check:
     """One question with its run at the fix, and its run at the base: made now, or the one that the evidence shows.
 
-    `found_at` is the clean commit of the run that the evidence shows, "" for none.
+    `found` says that the evidence shows a run that reproduced, `found_at` its commit, "" for changed files.
     """
 
     question: Question
@@ -47,6 +48,7 @@ class Check:
     base: Base
     base_seen: Seen | None = None
     as_found: EvidenceSummary | None = None
+    found: bool = False
     found_at: str = ""
 
     @property
@@ -101,20 +103,20 @@ def sighting_of(seen: Seen) -> Sighting:
 def base_of(question: Question, ticket: Ticket, place: Place, named: str) -> Base:
     """The commit at which the question was found, or ought to have been: `named`, the evidence's, the fix's parent.
 
-    Raises BadInputError for a `named` revision that is not there.
+    A question without evidence of its own has the base of the ticket's other evidence. Raises BadInputError for a
+    `named` revision that is not there.
     """
     repository = place.repository
     if repository is None:
         return Base("", f"{place.label} is in no git repository, so there is no code from before the fix")
     if named:
         return Base(git.resolve_revision(repository, named))
-    block = evidence_of(question, ticket)
-    written = block.revision if block is not None and block.was_found else ""
-    for revision in (written, *_parents_of_fix(ticket)):
-        if revision and (commit := _commit(repository, revision)):
+    written = _found_at(question, ticket)
+    for revision in (*written, *_parents_of_fix(ticket)):
+        if commit := _commit(repository, revision):
             return Base(commit)
-    if written and set(written) <= set("0123456789abcdef"):
-        return Base("", f"it reproduced at {written[:12]}, which is not in {place.label}: --base REV names another")
+    if written:
+        return Base("", f"it reproduced at {written[0][:12]}, which is not in {place.label}: --base REV names another")
     return Base("", "nothing says at which revision it reproduced: --base REV names one")
 
 
@@ -213,8 +215,9 @@ def _check(
     """The question with its base: as the evidence has it, still to be run, or refused with a reason."""
     base = _usable(base, place, here)
     block = evidence_of(question, ticket)
-    is_clean = block is not None and block.was_found and not block.is_dirty
-    check = Check(question, fix, base, found_at=block.revision if block is not None and is_clean else "")
+    found = block is not None and block.was_found
+    found_at = block.revision if block is not None and found and not block.is_dirty else ""
+    check = Check(question, fix, base, found=found, found_at=found_at)
     if not base.commit or named or block is None or not _stands_for_base(block, base, fix):
         return check
     if question.fingerprint in needs_rows and not block.measurements:
@@ -247,6 +250,12 @@ def _stands_for_base(block: EvidenceSummary, base: Base, fix: Seen) -> bool:
         and kind is not None
         and kind[1] == (fix.result.device or environment.device)
     )
+
+
+def _found_at(question: Question, ticket: Ticket) -> list[str]:
+    """Where the question's own evidence reproduced, then where the ticket's other evidence did."""
+    blocks = sorted(ticket.evidence, key=lambda block: block.fingerprint != question.fingerprint)
+    return [block.revision for block in blocks if block.was_found and _HEX.fullmatch(block.revision)]
 
 
 def _parents_of_fix(ticket: Ticket) -> Iterator[str]:

@@ -16,7 +16,7 @@ from auditkit.model.ticket import Ticket, VerificationItem
 from auditkit.probing import git
 from auditkit.probing.catalog import load_catalog, select
 from auditkit.probing.checkout import import_roots, parse_checkout
-from auditkit.rules.lifecycle import Missing
+from auditkit.rules.lifecycle import Missing, reopens
 from auditkit.rules.proof import Proof, ProofState, prove, worst
 from auditkit.store.document import Document
 from auditkit.store.edits.boxes import set_done
@@ -112,6 +112,7 @@ def verify(
 
     change = repository.change(ticket_id, edit)
     notes = [*at.notes, *(one.fix.note for one in checks), *(one.base_seen.note for one in checks if one.base_seen)]
+    notes += _returned(change.after.ticket, checks)
     return Verification(
         change=change,
         at=at,
@@ -125,7 +126,8 @@ def verify(
 
 def exit_code(verification: Verification) -> ExitCode:
     """0: all that is bound is proven. 1: something reproduces or proves nothing; then 5, then 3: nothing to say."""
-    bound = [one.proof.state for one in verification.items if one.proof.state is not ProofState.UNBOUND]
+    asked = {check.question.probe.id for check in verification.checks}
+    bound = [one.proof.state for one in verification.items if one.item.probe in asked]
     states = {*bound, *(check.proof.state for check in verification.checks)}
     if ProofState.STILL_REPRODUCED in states or ProofState.VACUOUS in states:
         return ExitCode.FINDINGS
@@ -234,6 +236,14 @@ def _judged(document: Document, ticket: Ticket) -> tuple[object, ...]:
     """What a verification rests on: nobody may change it meanwhile."""
     blocks = [document.data[block.span.start : block.span.end] for block in document.evidence]
     return (blocks, [(item.is_done, item.text, item.probe, item.condition) for item in ticket.verification])
+
+
+def _returned(ticket: Ticket, checks: Sequence[Check]) -> list[str]:
+    """That a ticket is finished as mended, although it reproduces: people, or the next audit, open it again."""
+    if not reopens(ticket.decision) or not any(one.proof.state is ProofState.STILL_REPRODUCED for one in checks):
+        return []
+    command = f'auditkit ticket status {ticket.id} open --reason "..."'
+    return [f"{ticket.id} is {ticket.status_written}, but it reproduces: {command}"]
 
 
 def _missing(entry: Entry, repository: Repository, place: Place) -> tuple[Missing, ...]:

@@ -23,7 +23,7 @@ from auditkit.store.evidence import (
     with_outcome,
     with_part,
 )
-from auditkit.workflows.proving import Check, OpenedAt, Place
+from auditkit.workflows.proving import Check, OpenedAt, Place, sighting_of
 from auditkit.workflows.seeing import Seen
 
 
@@ -63,12 +63,12 @@ def with_check(
 
 
 def _main(document: Document, old: EvidenceBlock | None, written: bytes, check: Check, place: Place) -> bytes:
-    """The block without this check: as it is, or from the run that reproduced now, or of the fix where none did."""
-    red = check.base_seen
-    is_red = red is not None and red.result.outcome is Outcome.REPRODUCED
-    if old is not None and not is_red:
+    """The block without this check: as it is, or from the run at the base that was made now, else at the fix."""
+    base = check.base_seen if check.base_seen is not None and sighting_of(check.base_seen).is_answer else None
+    is_red = base is not None and base.result.outcome is Outcome.REPRODUCED
+    if old is not None and not is_red and (check.found or base is None):
         return written
-    seen = red if red is not None and is_red else check.fix
+    seen = base or check.fix
     number = document.evidence.index(old) if old is not None else len(document.evidence)
     above = [one.fingerprint for one in document.evidence[:number] if one.fingerprint]
     return render_evidence(_finding(check, seen, place), old.history if old is not None else (), above)

@@ -38,7 +38,11 @@ FIX = (
 
 
 def evidence(probe: str = PROBE, law: str = "3n+1", with_fix: bool = True) -> EvidenceSummary:
-    checks = (CheckedRun("fix", "not_reproduced", "b" * 40, False, 1, "5"),) if with_fix else ()
+    runs = (
+        CheckedRun("base", "reproduced", "a" * 40, False, 1, law, True),
+        CheckedRun("fix", "not_reproduced", "b" * 40, False, 1, "5"),
+    )
+    checks = runs if with_fix else ()
     return EvidenceSummary(
         f"{probe}/1/m:f", probe, "m:f", "reproduced", "measured", "", "a" * 40, "cpu", "2.13", (), 1,
         law=law, measurements=BASE, checks=checks, measurements_at_fix=FIX if with_fix else (),

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from auditkit.errors import BadInputError, ExitCode, StoreConflictError
-from auditkit.model.claim import Condition
+from auditkit.model.claim import ClaimState, Condition, parse_claim
+from auditkit.model.measured import Measured
 from auditkit.model.target import Target
-from auditkit.rules.claims import check_condition
+from auditkit.model.ticket import CheckedRun, EvidenceSummary
+from auditkit.rules.claims import check_condition, judge_claim
 from auditkit.rules.proof import Proof, ProofState, Sighting
 from auditkit.store.edits.fields import edit_field
 from auditkit.store.repository import Repository
@@ -264,3 +266,41 @@ def test_the_audited_repository_is_as_before(story: Story) -> None:
     before = shown()
     story.verify(story.right, story.broken)
     assert shown() == before
+
+
+def test_a_further_probe_has_the_base_of_the_ticket(story: Story) -> None:
+    """Its rows at the base stand in its block, so that a claim about both runs is not one run over itself."""
+    other = "private_torch_api_without_fallback"
+    marked = f"\n## Notes\n\ntwice <!-- claim: {other} modules_examined base/fix = 2 x -->\n"
+    story.put_ticket(BOUND, more=marked)
+    story.verify(story.right, story.broken)
+    done = story.verify(story.right, probes=(other,))
+    (check,) = done.checks
+    assert (check.base.commit, check.base_seen is not None) == (story.broken, True)
+    assert check.proof.state is VACUOUS
+    assert [item.proof.reason for item in done.items[1:2]] == [f"{LOOP} was not asked"]
+    block = next(one for one in story.ticket().evidence if one.probe == other)
+    assert (block.revision, [one.role for one in block.checks]) == (story.broken, ["base", "fix"])
+    assert (block.outcome, block.was_found) == ("not_reproduced", False)
+    assert not [one for one in done.missing if other in one.problem]  # it was no finding: nothing of it is to be fixed
+
+
+def test_one_run_is_not_compared_with_itself() -> None:
+    claim = parse_claim("p n base/fix = 1 x")
+    row = Measured.from_cells("n", "3", "count", "", "measured")
+    fix = CheckedRun("fix", "not_reproduced", "b" * 40, False, 1)
+    block = EvidenceSummary(
+        "p/1/t", "p", "t", "not_reproduced", "", "", "", "", "", (), 1,
+        measurements=(row,), checks=(fix,), measurements_at_fix=(row,),
+    )  # fmt: skip
+    judged = judge_claim(claim, [block])
+    assert (judged.state, "no run at the base" in judged.message) == (ClaimState.UNTESTED, True)
+
+
+def test_a_mended_ticket_that_reproduces_is_said_to_be_one(story: Story) -> None:
+    story.put_ticket(BOUND)
+    path = story.tickets / "B7-PT-01.md"
+    path.write_text(story.text().replace("| `open` |", "| `fixed` |"), encoding="utf-8")
+    done = story.verify(story.broken)
+    assert [note for note in done.notes if "is fixed, but it reproduces: auditkit ticket status B7-PT-01 open" in note]
+    assert (story.ticket().status_written, done.missing) == ("fixed", ())

@@ -95,7 +95,7 @@ def judge(
     if not gone:
         raise ValueError("no finding of the ticket reproduces at the base")
     if costs:
-        gains, prices = (" and ".join(dict.fromkeys(c.noun for c in part)) for part in (gone, costs))
+        gains, prices = (_enumerated([change.noun for change in part]) for part in (gone, costs))
         return Judgement(
             FixVerdict.TRADES, f"trades {gains} for {prices}", _told_of(changes, left, gone, costs), changes
         )
@@ -179,6 +179,11 @@ def _told(base: ProbeResult, arm: ProbeResult) -> str:
     if base.law and arm.law:
         return f"{base.law} -> {arm.law}"
     return arm.message
+
+
+def _enumerated(nouns: Sequence[str]) -> str:
+    *most, last = dict.fromkeys(nouns)
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _told_of(changes: Sequence[Change], left: Sequence[Change], gone: Sequence[Change], costs: Sequence[Change]) -> str:

@@ -102,7 +102,7 @@ def test_a_second_start_goes_on_and_other_settings_are_refused(tmp_path: Path) -
     assert svals <= SVALS_TOLERANCE
     refused = train(2, tmp_path, *TINY, "--seed", "1")
     assert refused.returncode == 1
-    message = f"error: rank 0: {tmp_path} holds spectra of another run (seed was 0 and is 1): use another folder"
+    message = f"error: rank 0: {tmp_path} holds spectra of another run (seed is 1, not 0): use another folder"
     assert [f"rank {rank}: {message}" in refused.stderr for rank in (0, 1)] == [True, True]
 
 

@@ -59,20 +59,20 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 
 def setting_differences(before: Manifest, settings: Mapping[str, Any]) -> Iterator[str]:
-    """Yield which settings are other than before."""
+    """Yield which of `settings` are others than those of `before`."""
     for name in sorted(before.settings.keys() | settings.keys()):
         was, now = (json.dumps(one.get(name)) for one in (before.settings, settings))
         if was != now:
-            yield f"{name} was {was} and is {now}"
+            yield f"{name} is {now}, not {was}"
 
 
 def stack_differences(before: Manifest, stacks: Mapping[str, Stack]) -> Iterator[str]:
-    """Yield which parameters are other than before."""
+    """Yield which of `stacks` are others than those of `before`."""
     for name in sorted(before.stacks.keys() | stacks.keys()):
         was, now = before.stacks.get(name), stacks.get(name)
         if was != now:
-            yield f"{name} was {_described(was)} and is {_described(now)}"
+            yield f"{name} is {_described(now)}, not {_described(was)}"
 
 
 def _described(stack: Stack | None) -> str:
-    return f"{stack.replicas} x {stack.rows} x {stack.columns} {stack.dtype}" if stack else "not there"
+    return f"{stack.replicas} x {stack.rows} x {stack.columns} {stack.dtype}" if stack else "absent"

@@ -53,9 +53,9 @@ class _Seen:
 class Peers:
     """Exchanges small values among all ranks of a run and watches over them while anything is waited for.
 
-    A rank without a heartbeat for `lost_after_s` is dead; one whose heart beats but that gets nowhere for
-    `stuck_after_s` is stuck. Every wait ends then, with a RankLostError that names it. `store` is shared by all
-    ranks and its keys are used by this run alone.
+    A rank whose heart has stopped for `lost_after_s` is dead; one whose heart beats but that gets nowhere for
+    `stuck_after_s`, or that has not begun until then, is stuck. Every wait ends then, with a RankLostError that
+    names it. `store` is shared by all ranks and its keys are used by this run alone.
     """
 
     def __init__(self, store: "Store", rank: int, size: int, *, lost_after_s: float, stuck_after_s: float) -> None:
@@ -186,6 +186,9 @@ class Peers:
         seen.note(sign)
         silent_s = time.monotonic() - seen.beat_s
         idle_s = time.monotonic() - max(seen.progress_s, started_s)
+        if not seen.beat:
+            # Ranks start as their data comes in: that may take longer than a heart may be silent.
+            return f"rank {other} has not begun for {silent_s:.1f} s" if silent_s > self._stuck_after_s else None
         if silent_s > self._lost_after_s:
             return f"rank {other} gave no sign of life for {silent_s:.1f} s: it died or was stopped"
         if idle_s > self._stuck_after_s:

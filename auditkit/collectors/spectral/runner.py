@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import astuple
 from datetime import timedelta
@@ -14,6 +15,7 @@ from torch import Tensor
 from torch.distributed import distributed_c10d
 
 from .agreement import agreement, summary
+from .alignment import available_assignment
 from .collected import ReplicaGradients
 from .echoes import LEAST_REPLICAS, SpectralEchoes, spectral_echoes
 from .gather import CHUNK_BYTES, Link, gather_stacks, transport_device
@@ -77,12 +79,16 @@ class SpectralRun:
         self.folder = Path(folder)
         self._array_dtype = array_dtype
         self._directions = directions
-        self._settings = {
+        own = {
             "array_dtype": array_dtype,
+            "assignment": available_assignment(),
             "compress": compress,
             "directions": directions,
-            **(settings or {}),
         }
+        taken = sorted(own.keys() & (settings or {}).keys())
+        if taken:
+            raise ValueError(f"the setting {taken[0]!r} is the run's own: choose another name")
+        self._settings = {**own, **(settings or {})}
         json.dumps(self._settings)  # raises TypeError here and not in the middle of a run
         self._suffix = ".csv.gz" if compress else ".csv"
         self._measure_stack = measure
@@ -96,8 +102,10 @@ class SpectralRun:
                 "no process group: start the script with torchrun, and call "
                 "torch.distributed.init_process_group(timeout=...) before the run"
             )
-        # Runs of one process have keys of their own, in the same order on every rank.
-        store = distributed_c10d.PrefixStore(f"auditkit/{next(_run_numbers)}", distributed_c10d._get_default_store())
+        # Runs of one process have keys of their own, numbered alike on every rank; torchrun may keep the store when it
+        # starts the ranks again.
+        prefix = f"auditkit/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{next(_run_numbers)}"
+        store = distributed_c10d.PrefixStore(prefix, distributed_c10d._get_default_store())
         rank, size = dist.get_rank(), dist.get_world_size()
         self._peers = Peers(store, rank, size, lost_after_s=self._lost_after_s, stuck_after_s=self._stuck_after_s)
         try:
@@ -162,9 +170,9 @@ class SpectralRun:
                 before = read_manifest(self.folder)
                 if before:
                     self._refuse(setting_differences(before, self._settings))
-        others = [rank for rank, settings in enumerate(said.values) if settings != said.values[0]]
-        if others:
-            raise ValueError(f"the settings of rank {others[0]} are not those of rank 0")
+        for rank, settings in enumerate(said.values):
+            for difference in setting_differences(Manifest(said.values[0], {}), settings):
+                raise ValueError(f"rank {rank} has other settings than rank 0: {difference}")
         backend = "nccl" if "nccl" in str(dist.get_backend_config()) else "gloo"
         group = dist.new_group(backend=backend, timeout=timedelta(seconds=self._stuck_after_s))
         self._link = Link(group, self._peers, transport_device(group), self._chunk_bytes)

@@ -124,6 +124,22 @@ def whole(folder: Path) -> None:
         assert packed.measure(0, share(rank, size, dtype=torch.bfloat16)).name == "step-000000.csv.gz"
 
 
+def late(folder: Path) -> None:
+    """Rank 1 begins later than a heart may be silent, which is no reason to give it up."""
+    if dist.get_rank() == 1:
+        time.sleep(1.5 * LOST_AFTER_S)
+    with run(folder, stuck_after_s=100 * LOST_AFTER_S) as one:
+        assert not one.is_complete(0)
+
+
+def never(folder: Path) -> None:
+    """Rank 1 does not begin at all."""
+    if dist.get_rank() == 1:
+        time.sleep(600)
+    with run(folder, stuck_after_s=LOST_AFTER_S / 2):
+        pass
+
+
 def bad_input(folder: Path) -> None:
     """All ranks raise the same ValueError, at once, and the next run of the same processes works."""
     rank, size = rank_and_size()
@@ -168,12 +184,16 @@ def bad_input(folder: Path) -> None:
         "no rank holds any gradients": ReplicaGradients(),
     }.items():
         refused(ValueError, words, measuring(0, replicas))
-    refused(ValueError, "the settings of rank 1 are not", measuring(0, ReplicaGradients(), directions=1 + rank))
+    refused(
+        ValueError,
+        "rank 1 has other settings than rank 0: directions is 2, not 1",
+        measuring(0, ReplicaGradients(), directions=1 + rank),
+    )
     refused(RankLostError, "'compare the gradients of step", measuring(rank, share(rank, size)))
     assert [path.name for path in folder.iterdir()] == []  # nothing was written for any of it
     measuring(0, share(rank, size))()
-    refused(ValueError, "blocks.0.wide was 6 x 4 x 7 float32 and is 5 x 4 x 7", measuring(0, share(rank, size, 5)))
-    refused(ValueError, 'array_dtype was "float16" and is "float32"', measuring(0, None, array_dtype="float32"))  # type: ignore[arg-type]
+    refused(ValueError, "blocks.0.wide is 5 x 4 x 7 float32, not 6 x 4 x 7", measuring(0, share(rank, size, 5)))
+    refused(ValueError, 'array_dtype is "float32", not "float16"', measuring(0, None, array_dtype="float32"))  # type: ignore[arg-type]
     part = folder / f"step-000001.rank-1-of-{size}.csv"
     dist.barrier()
     if rank == 0:

@@ -45,11 +45,11 @@ def test_the_order_of_names_changes_nothing_and_anything_else_does() -> None:
 
 def test_differences_are_named() -> None:
     settings = {"seed": 1, "directions": None, "batch": 4}
-    assert list(setting_differences(MANIFEST, settings)) == ["batch was null and is 4", "seed was 0 and is 1"]
+    assert list(setting_differences(MANIFEST, settings)) == ["batch is 4, not null", "seed is 1, not 0"]
     assert list(setting_differences(MANIFEST, MANIFEST.settings)) == []
     assert list(stack_differences(MANIFEST, {"a": STACKS["a"], "c": Stack(1, 2, 3)})) == [
-        "b was 6 x 4 x 7 bfloat16 and is not there",
-        "c was not there and is 1 x 2 x 3 float32",
+        "b is absent, not 6 x 4 x 7 bfloat16",
+        "c is 1 x 2 x 3 float32, not absent",
     ]
 
 

@@ -22,7 +22,7 @@ SCHEMAS = ROOT / "docs" / "schema"
 NAMES = (
     "run", "tickets", "next", "ticket_stats", "lint", "probes", "probe_new", "doctor", "init",
     "ticket_change", "ticket_verify", "ticket_try_fix", "ticket_claims", "ticket_link", "ticket_renumber", "ticket_new", "ticket_import", "bisect",
-    "report_audit", "report_batch", "report_summary", "report_review", "compare",
+    "report_audit", "report_code_audit", "report_batch", "report_summary", "report_review", "compare",
 )  # fmt: skip
 
 COLLECTORS = '''
@@ -327,6 +327,8 @@ def test_reports_are_valid(audited: dict[str, Any], tmp_path: Path) -> None:
     labels = {item["label"] for section in document["sections"] for item in section["items"]}
     assert (ended.code, labels >= {"HIGH", "ERROR", "NOTE"}) == (0, True)
     assert {issue["ticket"]["status"] for issue in document["issues"]} == {"open"}
+    code = document_of("report_code_audit", auditkit("report", "code-audit", "--run", saved, *tickets))
+    assert {entry["kind"] for entry in code["findings"]} == {"finding", "not answered"}
     batch = document_of("report_batch", auditkit("report", "batch", *tickets))
     summary = document_of("report_summary", auditkit("report", "summary", *tickets))
     assert batch["total"] == summary["total"] == len(document["issues"]) > 0

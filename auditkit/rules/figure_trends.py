@@ -14,7 +14,7 @@ from auditkit.model.enums import Severity
 from auditkit.model.measurement import Measurement
 
 TIME_UNITS = frozenset({"s", "ms", "us", "µs", "ns"})
-"""Figures in these are compared by their quartiles: two whose ranges overlap are the same."""
+"""Figures in these are compared by their quartiles: two whose ranges overlap are the same; a single one only moves."""
 SAME_FLOAT = 1e-6
 """Relative: floats nearer to each other than this are the same, as where answers are compared."""
 
@@ -161,7 +161,8 @@ def _figure(
 
 def _trend(one: Measurement, other: Measurement, base: Sequence[Measurement], head: Sequence[Measurement]) -> Trend:
     before, after = _badness(one, base), _badness(other, head)
-    if before is None or after is None:
+    # A single time has no noise that one could compare it by.
+    if before is None or after is None or one.unit in TIME_UNITS:
         return Trend.SAME if _are_same(one.value, other.value) else Trend.MOVED
     if before == after or abs(before - after) <= max(noise_of(one), _room(one, other, before, after)):
         return Trend.SAME

@@ -169,6 +169,8 @@ def test_times_are_the_same_where_their_quartiles_overlap() -> None:
     assert (same.trend, same.base, same.head) == (Trend.SAME, pytest.approx(1.15), pytest.approx(1.25))
     (worse,) = compare_figures(times(1.0, 1.1, 1.2, 1.3), times(2.0, 2.1, 2.2, 2.3))
     assert (worse.trend, worse.case["quartiles_head"]) == (Trend.WORSE, "2.075 to 2.225")
+    (single,) = compare_figures(times(1.0), times(9.0))
+    assert single.trend is Trend.MOVED
 
 
 def test_a_severity_outweighs_the_figures() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from auditkit.errors import BadInputError, ExitCode
-from auditkit.model.comparison import Agreement, Change, Comparison, Contrast, MatchState, Trend
+from auditkit.model.comparison import ABSENT, Agreement, Change, Comparison, Contrast, MatchState, Trend
 from auditkit.model.enums import Severity
 from auditkit.model.saved_comparison import read_comparison
 from auditkit.model.target import Target
@@ -247,3 +247,53 @@ def test_an_interrupted_comparison_leaves_the_repository_as_it_was(tmp_path: Pat
         )  # fmt: skip
     assert os.listdir(scratch) == []
     assert state_of(repository) == before
+
+
+TIMER = '''
+"""How long does one call take?"""
+
+import time
+
+PROBE = {
+    "id": "call_is_slow", "version": 1, "title": "A call is slow", "contracts": ["grad_norm"],
+    "categories": ["Performance bottleneck"], "agent": "PT", "severity": "P3", "lifecycle": "stable",
+    "instrument": "numerics", "motivation": "", "method": "", "limits": "", "remediation": "", "verification": [],
+    "measurements": {"call_time": "s"},
+}
+
+
+def measure(ctx):
+    for turn in range(5):
+        started = time.perf_counter()
+        ctx.norm(ctx.benign())
+        yield ctx.measurement("call_time", time.perf_counter() - started, "s", began=time.time(), turn=turn)
+
+
+def judge(measurements, policy):
+    return {"outcome": "reproduced", "message": "it takes some time"}
+'''
+
+
+@pytest.mark.slow
+def test_where_a_probe_measures_time_the_revisions_take_turns(repository: Path, tmp_path: Path) -> None:
+    """Never at once, and at every second target the other one first; the times have their quartiles."""
+    probe = tmp_path / "call_is_slow.py"
+    probe.write_text(TIMER.replace(", began=time.time(), turn=turn", ""), encoding="utf-8")
+    (contrast,) = compared(repository, "widened", "widened", str(probe)).contrasts
+    (figure,) = [one for one in contrast.figures if one.name == "call_time"]
+    assert (contrast.change, figure.base > 0, figure.head > 0) == (Change.STILL_REPRODUCED, True, True)
+    assert " to " in figure.case["quartiles_base"]
+    probe.write_text(TIMER, encoding="utf-8")
+    named = (TOTAL, Target("trainer.stats:largest_norm"))
+    found = compared(repository, "widened", "widened", str(probe), named=named)
+    began = [
+        [
+            [one.case["began"] for one in contrast.figures if getattr(one, side) is not ABSENT]
+            for side in ("base", "head")
+        ]
+        for contrast in found.contrasts
+    ]
+    (first_base, first_head), (second_base, second_head) = began
+    assert max(first_base) < min(first_head)
+    assert max(first_head) < min(second_head)
+    assert max(second_head) < min(second_base)

@@ -18,7 +18,7 @@ def write_page(root: Path) -> None:
         *_head(cpu),
         *_sizes(cpu.get("sizes", {}).get("figures", [])),
         *_device(cuda),
-        *_memory(cpu["memory"]["figures"]),
+        *_memory(cpu.get("memory", {}).get("figures", [])),
     ]
     lines += [*_alignment(cpu["alignment"]["figures"]), *_echoes(cpu["echoes"]["figures"])]
     (root / "docs" / "evidence" / "spectral.md").write_text("\n".join([*lines, ""]), encoding="utf-8")

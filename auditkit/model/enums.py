@@ -68,6 +68,10 @@ class Contract(StrEnum):
     SHARD_PLAN = "shard_plan"
 
 
+SPECTRAL = (Contract.ALIGNED_SVD, Contract.SPECTRAL_ECHO, Contract.SHARD_PLAN)
+"""The contracts of spectra of replica gradients, and of who analyses which of them."""
+
+
 class Takes(StrEnum):
     """How a target is fed."""
 

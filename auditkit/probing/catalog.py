@@ -14,7 +14,8 @@ from auditkit.model.enums import Contract, Severity
 from auditkit.model.probe import CATEGORIES, DEVICES, SCOPES, ProbeInfo
 
 INSTRUMENTS = (
-    "numerics", "memory", "syncs", "launches", "mutation", "graphs", "devices", "transfers", "graph_capture", "syntax",
+    "numerics", "memory", "syncs", "launches", "mutation", "graphs", "devices", "transfers", "graph_capture", "ranks",
+    "syntax",
 )  # fmt: skip
 SOURCE_INSTRUMENT = "syntax"
 """The instrument of the probes that read source; they run in no worker."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from auditkit.model.enums import Contract, Reason, Takes
+from auditkit.model.enums import SPECTRAL, Contract, Reason, Takes
 from auditkit.model.target import Target
 from auditkit.probing.discovery import Candidate
 from auditkit.probing.results import Setting
@@ -74,7 +74,9 @@ def _try(
     jobs = []
     for position, (index, target) in enumerate(batch):
         order = [takes.value for takes in candidates[index].takes_guesses]
-        request = {**target.to_json(), "contract": None, "takes_order": order}
+        # What a collector of gradients promises shows in its answer; what the others promise has to be asked for.
+        contract = target.contract.value if target.contract in SPECTRAL else None
+        request = {**target.to_json(), "contract": contract, "takes_order": order}
         jobs.append({"id": str(position), "kind": "plan", "target": request})
     settled: list[dict[str, Any]] = [{} for _ in batch]
     current = -1

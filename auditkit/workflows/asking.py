@@ -17,12 +17,16 @@ from auditkit.workflows.measuring import Progress, Questions, measure
 
 @dataclass(frozen=True)
 class Manner:
-    """How probes are run: with which configuration, interpreter (None: the checkout's own), device and limit."""
+    """How probes are run: with which configuration, interpreter (None: the checkout's own), device and limit.
+
+    `named` says that these probes were asked for by name, and not as part of all.
+    """
 
     config: Config = field(default_factory=Config)
     python: str | None = None
     device: DeviceChoice = DeviceChoice.AUTO
     time_limit_s: float = DEFAULT_TIME_LIMIT_S
+    named: bool = True
 
 
 def make_setting(manner: Manner, opened: OpenCheckout, probes: Sequence[ProbeInfo]) -> Setting:
@@ -35,6 +39,7 @@ def make_setting(manner: Manner, opened: OpenCheckout, probes: Sequence[ProbeInf
         import_roots=import_roots(opened.path, manner.config.import_roots),
         device=manner.device,
         time_limit_s=manner.time_limit_s,
+        options={"asked_by_name": manner.named},
         policy={probe.id: {name: policy[name] for name in policy if name in probe.policy} for probe in probes},
     )
 

@@ -191,7 +191,9 @@ def _settings(
 ) -> list[Setting]:
     """One for each arm. Raises BadInputError for an interpreter that is not there."""
     made = [
-        make_setting(Manner(request.config, arm.python, arm.device, request.time_limit_s), opened, probes)
+        make_setting(
+            Manner(request.config, arm.python, arm.device, request.time_limit_s, bool(request.probes)), opened, probes
+        )
         for arm in arms
     ]
     return list({(setting.interpreter, setting.device): setting for setting in made}.values())

@@ -119,7 +119,7 @@ def _pairs(request: CompareRequest, sides: tuple[Side, Side], progress: Progress
 
 
 def _side(request: CompareRequest, opened: OpenCheckout, probes: Sequence[ProbeInfo]) -> Side:
-    manner = Manner(request.config, request.python, request.device, request.time_limit_s)
+    manner = Manner(request.config, request.python, request.device, request.time_limit_s, bool(request.probes))
     roots = import_roots(opened.path, request.config.import_roots)
     return Side(opened, make_setting(manner, opened, probes), AnchoredSource(opened.path, roots))
 

@@ -20,6 +20,7 @@ from auditkit.probing.discovery.source_index import (
     parse_module,
     source_files,
 )
+from auditkit.probing.discovery.spectra import TOUCHES_SPECTRA, spectral_candidates
 
 # Parsing costs a hundred times what a search does, and few files of a checkout touch gradients.
 TOUCHES_GRADIENTS = re.compile(
@@ -75,7 +76,8 @@ def _discover(reader: _Reader) -> Discovery:
         # Callers, and packages that export a collector, perhaps under another name.
         if not calls.collectors or not reader.parse(_mention(calls.names())):
             break
-    candidates = CandidateReader(calls).read()
+    reader.parse(TOUCHES_SPECTRA)
+    candidates = [*CandidateReader(calls).read(), *spectral_candidates(reader.checkout)]
     ordered = sorted(candidates, key=lambda item: (-item.score, item.file, item.line, len(item.arguments)))
     return Discovery(tuple(ordered), tuple(reader.problems), len(reader.sources), len(reader.checkout.modules))
 

@@ -91,6 +91,8 @@ def _collect(path: str, value: Any, fields: Dict[str, Any], depth: int) -> None:
 
 
 def _collect_tensor(path: str, tensor: torch.Tensor, fields: Dict[str, Any]) -> None:
+    if hasattr(tensor, "full_tensor") and tensor.numel() == 1:
+        tensor = tensor.full_tensor()  # a sharded number stands for all of it; every rank asks
     host = to_host(tensor.detach())
     if host.numel() == 1 and not host.is_complex():
         fields[path] = host.reshape(()).item()

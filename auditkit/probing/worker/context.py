@@ -4,11 +4,11 @@ from typing import Any, Dict, Optional
 
 from .frames import Site
 from .laws import fit_law
+from .rank_calls import RankCalls
 from .refusals import NotApplicable, TargetRaised, Unavailable
-from .spectra import Spectra
 
 
-class Context(Spectra):
+class Context(RankCalls):
     """The context of one probe on one target on one device (`cpu`, `cuda` or `simulated`)."""
 
     NotApplicable = NotApplicable

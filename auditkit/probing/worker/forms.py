@@ -4,12 +4,12 @@ A `Feed` names the forms in its `container`, joined by commas, in the order of i
 form is made from is the only item of the first group: a batch of replicas as (R, N, M), or a `ShardCase`.
 """
 
-import re
 from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 import torch
 from torch.utils._pytree import tree_map
 
+from . import slot_names
 from .matrices import Svd, aligned
 
 FACTORS, KEYS, GRADIENTS = "factors", "keys", "gradients"
@@ -53,11 +53,6 @@ _MATRIX_FORMS: Dict[str, Callable[[torch.Tensor], Any]] = {
     "svals": lambda grads: _aligned_factors(grads).svals,
     "right": lambda grads: _aligned_factors(grads).right,
 }
-_LEFT_NAME = re.compile(r"left|^u(_|$|s$)|(^|_)u$", re.IGNORECASE)
-_RIGHT_NAME = re.compile(r"right|^v(_|$|s$)|(^|_)vh?$", re.IGNORECASE)
-_SVALS_NAME = re.compile(r"sval|singular_val|sigma|^s(_|$)", re.IGNORECASE)
-_MEAN_NAME = re.compile(r"mean|ref|avg|average|target", re.IGNORECASE)
-_SVD_NAME = re.compile(r"svd|factors|decomp|bases|aligned", re.IGNORECASE)
 
 
 def matrix_forms(slots: Sequence[str], align_first: bool) -> List[Tuple[str, ...]]:
@@ -68,18 +63,9 @@ def matrix_forms(slots: Sequence[str], align_first: bool) -> List[Tuple[str, ...
     factors = "aligned" if align_first else "svds"
     if len(slots) == 1:
         whole: List[Tuple[str, ...]] = [("batch",), ("list",), ("mapping",)]
-        return [(factors,), *whole] if _SVD_NAME.search(slots[0]) else whole
-    kinds = [_factor_kind(slot, factors) for slot in slots]
-    return [tuple(kinds)] if all(kinds) else []
-
-
-def _factor_kind(slot: str, factors: str) -> str:
-    if _MEAN_NAME.search(slot):
-        return "mean_svd" if _SVD_NAME.search(slot) else "mean"
-    for kind, pattern in (("left", _LEFT_NAME), ("right", _RIGHT_NAME), ("svals", _SVALS_NAME), (factors, _SVD_NAME)):
-        if pattern.search(slot):
-            return kind
-    return "batch" if "grad" in slot.lower() else ""
+        return [(factors,), *whole] if slot_names.is_factors(slots[0]) else whole
+    kinds = [slot_names.matrix_kind(slot) for slot in slots]
+    return [tuple(factors if kind == slot_names.SVDS else kind for kind in kinds)] if all(kinds) else []
 
 
 # --- shard plans -------------------------------------------------------------------------------------
@@ -141,31 +127,21 @@ _OTHER_FORMS: Dict[str, Callable[[ShardCase], Any]] = {
     "rank": lambda case: case.rank,
     "world_size": lambda case: case.world_size,
 }
-_WORLD_NAME = re.compile(r"world|num_(shards|ranks|workers|replicas|parts)|n_(shards|ranks|parts)|(shard|rank)_count|"
-                         r"total_(shards|ranks)|^(shards|ranks|parts)$", re.IGNORECASE)  # fmt: skip
-_RANK_NAME = re.compile(r"rank|shard_(id|index)|worker|^(shard|index|part|owner)$", re.IGNORECASE)
-_COUNT_NAME = re.compile(r"^n$|count|num_|n_|length|total", re.IGNORECASE)
 
 
 def shard_forms(slots: Sequence[str]) -> List[Tuple[str, ...]]:
     """Combinations of forms for the arguments of a shard plan: its keys, and rank and world size where it asks."""
-    kinds = [_shard_kind(slot) for slot in slots]
+    kinds = [slot_names.shard_kind(slot) for slot in slots]
     if kinds.count("keys") != 1 or len(set(kinds)) != len(kinds):
         return []
     place = kinds.index("keys")
-    forms = ["count"] if _COUNT_NAME.search(slots[place]) else ["texts", "tuples", "pairs", "tensors", "sizes"]
+    forms = ["count"] if slot_names.is_count(slots[place]) else ["texts", "tuples", "pairs", "tensors", "sizes"]
     return [(*kinds[:place], form, *kinds[place + 1 :]) for form in forms]
 
 
 def is_shard_word(name: str) -> bool:
     """Whether an argument is a rank or a number of ranks, by its name."""
-    return _shard_kind(name) != "keys"
-
-
-def _shard_kind(slot: str) -> str:
-    if _WORLD_NAME.search(slot):
-        return "world_size"
-    return "rank" if _RANK_NAME.search(slot) else "keys"
+    return slot_names.shard_kind(name) != "keys"
 
 
 def identity(key: Any, case: ShardCase) -> Any:

@@ -12,12 +12,14 @@ from .graphs import trace
 from .launches import count_launches
 from .memory import held_bytes, peak_bytes
 from .mutation import Watched, first_changing_line
+from .ranks import run_ranks, why_not
 from .simulated import to_simulated
 from .simulated_device import on_device
 from .syncs import count_syncs
 from .transfers import count_transfers
 
 _TEN_MIB = 10 << 20
+_RANKS_LIMIT_S = 30.0
 
 
 class SelfCheckError(Exception):
@@ -149,6 +151,21 @@ def _check_transfers(device: str, roots: SourceRoots) -> None:
     _expect("host's work", moved.host_elements, 3, "a function that sums 3 elements on the host")
 
 
+def _check_ranks(device: str, roots: SourceRoots) -> None:
+    """Two ranks that add 1 and 2."""
+
+    def total(rank: int) -> Any:
+        import torch.distributed as dist
+
+        number = torch.tensor([rank + 1.0])
+        dist.all_reduce(number)
+        yield {"sum": number.item()}
+
+    if why_not("cpu", 2) is None:
+        answers = run_ranks(2, total, _RANKS_LIMIT_S)
+        _expect("process group", answers, [[{"sum": 3.0}]] * 2, "the sum of 1 and 2 over two ranks")
+
+
 def _check_graph_capture(device: str, roots: SourceRoots) -> None:
     """A doubled tensor follows new values when the graph is replayed."""
     _need_device(device, ("cuda",), "a CUDA graph")
@@ -176,4 +193,5 @@ _CHECKS: Dict[str, Callable[[str, SourceRoots], None]] = {
     "devices": _check_devices,
     "transfers": _check_transfers,
     "graph_capture": _check_graph_capture,
+    "ranks": _check_ranks,
 }

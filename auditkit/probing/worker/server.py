@@ -264,13 +264,14 @@ def _send_plan(results: Writer, request: Dict[str, Any], loaded: Loaded) -> None
 def _send_probe(results: Writer, job: Dict[str, Any], request: Dict[str, Any], loaded: Loaded) -> None:
     from .context import Context
     from .plan import Plan
+    from .ranks import RanksFailed
     from .refusals import NotApplicable, TargetRaised, Unavailable
     from .selfcheck import SelfCheckError, check
 
     device = "cuda" if request["auto_device"] and _cuda_was_found() else job["device"]
     context = Context(Plan.from_json(job["plan"]), loaded.caller, device, loaded.roots, job["options"])
     try:
-        if device == "cuda":
+        if device == "cuda" and job["instrument"] != "ranks":  # ranks use CUDA, and are forked before
             _first_cuda_use(results)
         check(job["instrument"], device, loaded.roots)
         for message in _probe_module(job["path"]).measure(context):
@@ -281,6 +282,8 @@ def _send_probe(results: Writer, job: Dict[str, Any], request: Dict[str, Any], l
         results.send({"type": "unavailable", "reason": "no_memory", "message": str(reason)})
     except SelfCheckError as error:
         results.send({"type": "failed", "reason": "self_check", "message": str(error)})
+    except RanksFailed as error:
+        results.send({"type": "failed", "reason": error.reason, "message": str(error)})
     except TargetRaised as error:
         results.send(context.location(error.site))
         results.send({"type": "failed", "reason": "exception", "message": "the target raises {}".format(error)})

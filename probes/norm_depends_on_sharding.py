@@ -1,0 +1,156 @@
+"""Is the norm of sharded gradients the norm of one process, on every rank?"""
+
+import math
+
+PROBE = {
+    "id": "norm_depends_on_sharding",
+    "version": 1,
+    "title": "The norm of sharded gradients is not that of one process",
+    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
+    "categories": ["Correctness bug", "Race condition / concurrency"],
+    "agent": "PT",
+    "severity": "P1",
+    "lifecycle": "stable",
+    "instrument": "ranks",
+    "devices": ["cuda", "cpu"],
+    "motivation": "A rank that takes the norm of its own shard logs a number that shrinks as ranks are added, and "
+    "clips by another factor than its neighbours; one that sums squares over all ranks counts replicated shards as "
+    "often as there are replicas. Both look plausible (pytorch/torchtitan 766 and 2318, verl 3655, VeOmni 184, "
+    "LlamaFactory 10640, torchtune 2420).",
+    "method": "Real ranks, 2 and 4, over gloo, or NCCL where there is a GPU for each. A small model's gradients come "
+    "from a backward pass with the same inputs in one process and in ranks: FSDP2 (fully_shard on a mesh), HSDP (two "
+    "replicas of shards), tensor parallel (parallelize_module with a sequence-parallel norm), and as unreduced "
+    "summands (Partial). Reported norms, and for a clipping target the factor by which it scales the whole gradients, "
+    "of every rank are compared with one process. A number that comes back as a DTensor counts as a whole. Plain "
+    "tensors are given once replicated, as after DDP, and once in shards, as ZeRO and FSDP1 keep them: nothing in "
+    "them tells the two apart, so a target passes that is right on one. A refusal in the target's own words passes.",
+    "limits": "In an audit of everything it is asked only where code of the target's package deals with sharded "
+    "gradients (imports torch.distributed.fsdp or .tensor, calls full_tensor, to_local, all_reduce, ...); named, it is "
+    "always asked. Parameters reach the target in a module, or as a list, of their own: a method of an FSDP module is "
+    "not called. Meshes of two kinds in one model (FSDP with tensor parallel) are not tried.",
+    "remediation": "Reduce DTensors by torch's own operators and read the number with full_tensor(): it knows which "
+    "ranks hold which shard. Group them by mesh where a model has several.",
+    "remediation_code": """import torch
+from torch.distributed.tensor import DTensor
+
+
+def gradient_norm(parameters):
+    grads = [p.grad for p in parameters if p.grad is not None]
+    norms = []
+    for grad in grads:
+        norm = torch.linalg.vector_norm(grad, dtype=torch.float32)
+        norms.append(norm.full_tensor() if isinstance(norm, DTensor) else norm)
+    return torch.linalg.vector_norm(torch.stack(norms)).item() if norms else 0.0
+""",
+    "verification": ["every rank reports the norm of one process under FSDP2, HSDP and tensor parallel"],
+    "measurements": {
+        "one_process_norm": "norm",
+        "norm": "norm",
+        "one_process_clip_coefficient": "ratio",
+        "clip_coefficient": "ratio",
+        "raised": "truth",
+        "refused": "truth",
+    },
+    "policy": {"tolerance": 0.0005},
+}
+
+_RANKS = (2, 4)
+_PLACEMENTS = ("replicated", "plain_shards", "fsdp2", "hsdp", "tensor_parallel", "partial")
+_PLAIN = ("replicated", "plain_shards")
+
+
+def measure(ctx):
+    """Yield what every rank reports in every placement, and what one process does."""
+    if "norm" not in ctx.roles and not ctx.plan.clips:
+        raise ctx.NotApplicable("it reports no norm and clips nothing")
+    if not ctx.deals_with_shards:
+        raise ctx.NotApplicable("no code of its package deals with sharded gradients; asked by name it is answered")
+    asked_on = ctx.device
+    one = ctx.reported_by_one()
+    yield from _numbers(ctx, one, "one_process_", {})
+    for ranks in _RANKS:
+        for placement, reports in ctx.reported_by_ranks(ranks, _PLACEMENTS).items():
+            for rank, report in enumerate(reports):
+                case = {"placement": placement, "ranks": ranks, "rank": rank}
+                yield from _numbers(ctx, report, "", case)
+                if report.raised:
+                    refused = report.raised.startswith("refuses: ")
+                    name = "refused" if refused else "raised"
+                    yield ctx.measurement(name, True, "truth", how=report.raised[:160], **case)
+    if ctx.device != asked_on:
+        yield ctx.note("NCCL wants a GPU for each rank: the ranks met over gloo, on the CPU")
+    yield ctx.location(ctx.definition())
+
+
+def _numbers(ctx, report, prefix, case):
+    if report.norm is not None:
+        yield ctx.measurement(prefix + "norm", report.norm, "norm", **case)
+    if report.coefficient is not None:
+        yield ctx.measurement(prefix + "clip_coefficient", report.coefficient, "ratio", **case)
+
+
+def judge(measurements, policy):
+    """Reproduced where a rank's number is another one (P1), or it raises (P3), in a placement that tells itself."""
+    shown, broken, raised = None, set(), {}
+    for name in ("norm", "clip_coefficient"):
+        expected = [m.value for m in measurements if m.name == "one_process_" + name]
+        for m in measurements:
+            if m.name != name or not expected:
+                continue
+            off = _relative(m.value, expected[0])
+            if off > policy["tolerance"]:
+                broken.add(m.case["placement"])
+                if m.case["placement"] not in _PLAIN and (shown is None or _order(m) < _order(shown[0])):
+                    shown = (m, expected[0])
+    for m in measurements:
+        if m.name == "raised":
+            raised.setdefault(m.case["placement"], m.case["how"])
+    if set(_PLAIN) <= broken | set(raised):
+        broken |= set(_PLAIN) - set(raised)
+    else:
+        broken -= set(_PLAIN)
+        raised = {placement: how for placement, how in raised.items() if placement not in _PLAIN}
+    return _verdict(measurements, shown, broken, raised)
+
+
+def _order(measured):
+    """The placement that most people use comes first."""
+    return _PLACEMENTS.index(measured.case["placement"])
+
+
+def _relative(value, expected):
+    if math.isfinite(value) and math.isfinite(expected):
+        return abs(value - expected) / max(abs(expected), 1e-30)
+    return math.inf
+
+
+def _verdict(measurements, shown, broken, raised):
+    refused = sorted({m.case["placement"] for m in measurements if m.name == "refused"})
+    if broken:
+        message = "another number under " + ", ".join(sorted(broken))
+        if shown is not None:
+            m, expected = shown
+            values = [
+                "{:.6g}".format(other.value)
+                for other in measurements
+                if other.name == m.name
+                and (other.case["placement"], other.case["ranks"]) == (m.case["placement"], m.case["ranks"])
+            ]
+            message += "; the {} of {} ranks under {} reads {} instead of {:.6g}".format(
+                m.name.replace("_", " "), m.case["ranks"], m.case["placement"], ", ".join(values), expected
+            )
+        return {"outcome": "reproduced", "severity": "P1", "message": message}
+    if raised:
+        placement = sorted(raised)[0]
+        message = "raises under {}: {}".format(", ".join(sorted(raised)), raised[placement])
+        return {"outcome": "reproduced", "severity": "P3", "message": message}
+    message = "every rank reports what one process does, on 2 and 4 ranks"
+    if refused:
+        message += "; it refuses in words: " + ", ".join(refused)
+    return {"outcome": "not_reproduced", "message": message}
+
+
+if __name__ == "__main__":
+    from _alone import run_alone
+
+    run_alone(__file__)

@@ -1,0 +1,42 @@
+"""Norms and echoes over the ranks of a process group."""
+
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import DTensor
+
+from .sound import spectral_echoes
+
+
+def sharded_norm(parameters) -> float:
+    """Total gradient norm, the same on every rank however the gradients are sharded."""
+    norms = [torch.linalg.vector_norm(p.grad) for p in parameters if p.grad is not None]
+    whole = [norm.full_tensor() if isinstance(norm, DTensor) else norm for norm in norms]
+    return torch.linalg.vector_norm(torch.stack(whole)).item() if whole else 0.0
+
+
+def clip_sharded(parameters, max_norm: float) -> float:
+    """Scale all gradients by one factor, so that their whole norm is at most `max_norm`; returns the norm before."""
+    grads = [p.grad for p in parameters if p.grad is not None]
+    norms = [torch.linalg.vector_norm(grad) for grad in grads]
+    whole = [norm.full_tensor() if isinstance(norm, DTensor) else norm for norm in norms]
+    total = torch.linalg.vector_norm(torch.stack(whole)).item() if whole else 0.0
+    for grad in grads:
+        grad.mul_(min(1.0, max_norm / (total + 1e-6)))
+    return total
+
+
+def gathered_echoes(grads_RNM: torch.Tensor):
+    """Echoes of all ranks' replicas; None on every rank but the first."""
+    parts = [grads_RNM]
+    if dist.is_initialized():
+        parts = [torch.empty_like(grads_RNM) for _ in range(dist.get_world_size())]
+        dist.all_gather(parts, grads_RNM.contiguous())
+        if dist.get_rank() != 0:
+            return None
+    return spectral_echoes(torch.cat(parts))
+
+
+def shard_keys_of_group(keys) -> list:
+    """The parameters that this rank analyses."""
+    rank, world_size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+    return list(keys)[rank::world_size]

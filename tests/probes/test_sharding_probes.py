@@ -1,0 +1,275 @@
+"""Probes that start real ranks: norms of sharded gradients, gathers, plans that ask the process group."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from auditkit.model.target import Target
+from auditkit.probing.catalog import load_catalog, load_module
+from auditkit.probing.worker import sharded
+from auditkit.probing.worker.ranks import RanksFailed, run_ranks, why_not
+from tests.probes.in_process import Answer, ask_all
+from tests.probes.spectral_specimens import SPECIMEN
+from tests.probing_helpers import GATHER, SHARDING, SHARDS, SPECTRAL, TARGETS, by_probe, is_alive, run_probes
+
+CATALOG = load_catalog()
+REPRODUCED = {
+    "local_norm": SHARDING,
+    "summed_norm": SHARDING,
+    "clip_by_local_norm": SHARDING,
+    "echoes_without_last": GATHER,
+    "unordered_keys_of_group": SHARDS,
+}
+SOUND = {
+    "sharded_norm": SHARDING,
+    "clip_sharded": SHARDING,
+    "gathered_echoes": GATHER,
+    "shard_keys_of_group": SHARDS,
+}
+pytestmark = pytest.mark.skipif(why_not("cpu", 2) is not None, reason=str(why_not("cpu", 2)))
+
+
+@functools.cache
+def specimen(module: str, function: str, probe: str) -> Answer:
+    return ask_all(Target(f"specan.{module}:{function}"), [probe], SPECIMEN)[probe]
+
+
+@pytest.fixture(autouse=True)
+def _specimen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(SPECIMEN))
+
+
+# --- the contract of every probe ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("function", REPRODUCED)
+def test_a_defect_of_ranks_is_reproduced(function: str) -> None:
+    answer = specimen("defective_ranks", function, REPRODUCED[function])
+    assert (answer.outcome, answer.line is not None) == ("reproduced", True)
+    assert {row.name: row.unit for row in answer.rows}.items() <= CATALOG[REPRODUCED[function]].units.items()
+    said = load_module(CATALOG[REPRODUCED[function]]).judge(answer.rows, CATALOG[REPRODUCED[function]].policy)
+    assert said["outcome"] == "reproduced"
+
+
+@pytest.mark.parametrize("function", SOUND)
+def test_its_sound_counterpart_passes(function: str) -> None:
+    answer = specimen("sound_ranks", function, SOUND[function])
+    assert answer.outcome == "not_reproduced", answer.message
+
+
+@pytest.mark.parametrize("probe_id", [SHARDING, GATHER])
+def test_the_recommended_code_passes(probe_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = CATALOG[probe_id].remediation_code
+    (tmp_path / f"fix_of_{probe_id}.py").write_text(code, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    function = re.findall(r"^def (\w+)", code, re.MULTILINE)[0]
+    answers = ask_all(Target(f"fix_of_{probe_id}:{function}"), [probe_id], tmp_path)
+    assert answers[probe_id].outcome == "not_reproduced", answers[probe_id].message
+
+
+def test_a_contract_that_it_does_not_cover_is_not_applicable() -> None:
+    assert specimen("sound", "aligned_svds", SHARDING).outcome == "not_applicable"
+    assert specimen("sound_ranks", "sharded_norm", GATHER).outcome == "not_applicable"
+
+
+def test_a_target_without_collectives_gathers_nothing() -> None:
+    answer = specimen("sound", "spectral_echoes", GATHER)
+    assert answer.outcome == "not_applicable"
+    assert answer.message == "it calls no collective: it answers about the replicas that it is given"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("probe_id", SPECTRAL)
+def test_every_probe_runs_alone(probe_id: str, tmp_path: Path) -> None:
+    """On the whole specimen, in real workers: each probe reproduces on its defective targets and on no others."""
+    command = [sys.executable, str(CATALOG[probe_id].path), "--checkout", str(SPECIMEN), "--json"]
+    done = subprocess.run(
+        [*command, "--python", sys.executable], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    results = json.loads(done.stdout)["results"]
+    found = {each["target"].split(":")[0] for each in results if each["outcome"] == "reproduced"}
+    assert found
+    assert all("defective" in module for module in found)
+    assert "error" not in {each["outcome"] for each in results}
+
+
+# --- what is measured --------------------------------------------------------------------------------
+
+
+def test_a_local_norm_shrinks_with_the_ranks_and_differs_between_them() -> None:
+    answer = specimen("defective_ranks", "local_norm", SHARDING)
+    assert answer.message.startswith("another number under fsdp2, hsdp, partial, tensor_parallel; the norm of ")
+    (whole,) = answer.values("one_process_norm")
+    for ranks in (2, 4):
+        local = answer.values("norm", placement="fsdp2", ranks=ranks)
+        assert len(set(local)) == ranks
+        assert sum(norm**2 for norm in local) == pytest.approx(whole**2, rel=1e-5)
+
+
+def test_replicas_counted_twice_read_too_large_by_their_root() -> None:
+    """A sum over all ranks is right under FSDP2 and for plain shards; HSDP holds everything twice."""
+    answer = specimen("defective_ranks", "summed_norm", SHARDING)
+    (whole,) = answer.values("one_process_norm")
+    assert answer.values("norm", placement="fsdp2", ranks=4) == pytest.approx([whole] * 4, rel=1e-5)
+    assert answer.values("norm", placement="plain_shards", ranks=4) == pytest.approx([whole] * 4, rel=1e-5)
+    assert answer.values("norm", placement="hsdp", ranks=4) == pytest.approx([whole * 2**0.5] * 4, rel=1e-5)
+    assert "hsdp" in answer.message
+    assert "fsdp2" not in answer.message
+
+
+def test_ranks_that_clip_by_their_own_norm_scale_by_another_factor() -> None:
+    answer = specimen("defective_ranks", "clip_by_local_norm", SHARDING)
+    (one,) = answer.values("one_process_clip_coefficient")
+    assert all(value > 1.2 * one for value in answer.values("clip_coefficient", placement="fsdp2"))
+    assert "the clip coefficient of 2 ranks under fsdp2 reads" in answer.message
+
+
+@pytest.mark.parametrize("placement", sharded.PLACEMENTS[1:])
+def test_every_placement_holds_the_gradients_of_one_process(placement: str) -> None:
+    """What is handed to targets is right before they are asked; plain shards are put together by hand."""
+
+    def gather(rank: int) -> Iterator[dict]:
+        grads = sharded.placed(placement, rank, 2)
+        yield {"grads": [grad.tolist() for grad in sharded.whole(grads)], "kinds": [type(g).__name__ for g in grads]}
+
+    first, second = (messages[0] for messages in run_ranks(2, gather, 60))
+    expected = sharded.one_process()
+    if placement == "plain_shards":
+        halves = zip(first["grads"], second["grads"], strict=True)
+        found = [
+            torch.tensor([*one, *other]).view_as(grad) for (one, other), grad in zip(halves, expected, strict=True)
+        ]
+    else:
+        found = [torch.tensor(grad) for grad in first["grads"]]
+        assert set(first["kinds"]) == {"DTensor"}
+    for mine, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-4)
+
+
+def row(name: str, value: Any, **case: Any) -> SimpleNamespace:
+    return SimpleNamespace(name=name, value=value, case=case)
+
+
+def judged(*rows: SimpleNamespace) -> dict:
+    module = load_module(CATALOG[SHARDING])
+    return module.judge([row("one_process_norm", 4.0), *rows], CATALOG[SHARDING].policy)
+
+
+def test_plain_tensors_are_judged_by_the_better_of_their_two_meanings() -> None:
+    replicated = row("norm", 5.7, placement="replicated", ranks=2, rank=0)
+    shards = row("norm", 2.8, placement="plain_shards", ranks=2, rank=0)
+    assert judged(replicated)["outcome"] == "not_reproduced"
+    assert judged(shards)["outcome"] == "not_reproduced"
+    both = judged(replicated, shards)
+    assert (both["outcome"], both["severity"]) == ("reproduced", "P1")
+    assert both["message"] == "another number under plain_shards, replicated"
+
+
+def test_an_error_is_less_grave_than_a_wrong_number_and_a_refusal_is_none() -> None:
+    case = {"placement": "fsdp2", "ranks": 2, "rank": 0}
+    raised = judged(row("raised", True, how="RuntimeError: mixed", **case))
+    assert (raised["outcome"], raised["severity"]) == ("reproduced", "P3")
+    refused = judged(row("refused", True, how="refuses: TypeError: no shards", **case))
+    assert refused["outcome"] == "not_reproduced"
+    assert refused["message"].endswith("it refuses in words: fsdp2")
+    assert judged(row("norm", float("nan"), **case))["severity"] == "P1"
+
+
+# --- ranks that misbehave ----------------------------------------------------------------------------
+
+
+def test_a_hang_is_an_error_within_its_limit_and_every_rank_is_gone(tmp_path: Path) -> None:
+    options = {"rank_limit_s": 4, "asked_by_name": True}
+    started = time.monotonic()
+    run = run_probes(TARGETS / "ranks", Target("norms:waits_for_rank_zero"), [SHARDING], options=options)
+    (result,) = run.results
+    assert (result.outcome.value, result.reason and result.reason.value) == ("error", "timeout")
+    assert "did not answer within 4 s" in result.message
+    assert "every rank was ended" in result.message
+    assert time.monotonic() - started < 110, "the worker's own limit ended it"
+
+
+def _pids_then(pids: Path, behave: Any) -> Any:
+    def body(rank: int) -> Iterator[dict]:
+        (pids / str(rank)).write_text(str(os.getpid()))
+        yield {"rank": rank}
+        behave(rank)
+
+    return body
+
+
+def _alive(pids: Path) -> list[int]:
+    return [pid for pid in (int(path.read_text()) for path in pids.iterdir()) if is_alive(pid)]
+
+
+def test_ranks_are_ended_whether_they_hang_end_or_answer(tmp_path: Path) -> None:
+    with pytest.raises(RanksFailed, match=r"rank 0 of 2 did not answer within 3 s \(after 1 answers of others\)"):
+        run_ranks(2, _pids_then(tmp_path, lambda rank: rank or time.sleep(600)), 3)
+    assert len(list(tmp_path.iterdir())) == 2
+    assert _alive(tmp_path) == []
+    with pytest.raises(RanksFailed, match="the process of rank 1 of 2 ended itself") as failed:
+        run_ranks(2, _pids_then(tmp_path, lambda rank: rank and os._exit(0)), 60)
+    assert failed.value.reason == "exit"
+    assert run_ranks(2, _pids_then(tmp_path, lambda rank: None), 60) == [[{"rank": 0}], [{"rank": 1}]]
+    assert _alive(tmp_path) == []
+
+
+def test_a_rank_that_raises_says_so_and_the_others_do_not_wait_for_it() -> None:
+    def body(rank: int) -> Iterator[dict]:
+        yield {"rank": rank}
+        if rank == 0:
+            raise ValueError("no such shard")
+        time.sleep(600)
+
+    first, second = run_ranks(2, body, 60)
+    assert first == [{"rank": 0}, {"rank_raised": "ValueError: no such shard"}]
+    assert second == [{"rank": 1}, {"rank_raised": "waited for a rank that had ended"}]
+
+
+def test_without_a_gpu_for_each_rank_nccl_is_not_asked() -> None:
+    if torch.cuda.device_count() >= 2:
+        pytest.skip("there are two GPUs")
+    assert "NCCL wants a GPU for each of 2 ranks" in str(why_not("cuda", 2))
+
+
+# --- in an audit of everything -----------------------------------------------------------------------
+
+
+def test_code_that_knows_nothing_of_shards_is_asked_by_name_alone() -> None:
+    """A norm for one process is no finding of an audit that nobody shards for."""
+    target = Target("gradmon.sound:foreach_norm")
+    checkout = SPECIMEN.parent / "gradient_monitoring"
+    run = run_probes(checkout, target, [SHARDING])
+    assert by_probe(run)[SHARDING].outcome.value == "not_applicable"
+    assert "no code of its package deals with sharded gradients" in by_probe(run)[SHARDING].message
+
+
+@pytest.mark.parametrize(
+    ("code", "mentioned"),
+    [
+        ("total = norm.full_tensor()\n", True),
+        ("from torch.distributed.tensor import DTensor\n", True),
+        ("model = fully_shard(model)\n", True),
+        ("if isinstance(grad, DTensor):\n", True),
+        ("# compatible with DTensor and FSDP2 (later)\n", False),
+        ("dist.broadcast_object_list(names, src=0)\n", False),
+    ],
+)
+def test_code_that_deals_with_shards_is_told_from_remarks(code: str, mentioned: bool, tmp_path: Path) -> None:
+    from auditkit.probing.worker.rank_calls import _mentions_shards
+
+    (tmp_path / "norms.py").write_text(code)
+    assert _mentions_shards(str(tmp_path / "norms.py")) is mentioned

@@ -48,6 +48,8 @@ SCALES: Mapping[str, Scale] = {
     "breaking_magnitude": Scale(Better.HIGHER),
     "destroying_norm": Scale(Better.HIGHER),
     "destroying_magnitude": Scale(Better.HIGHER),
+    "breaking_noise": Scale(Better.HIGHER),
+    "alignment_score": Scale(Better.HIGHER),
     "vanishing_magnitude": Scale(Better.LOWER),
     "relative_error": Scale(Better.NEAR_ZERO, "allowed_error"),
     "split_difference": Scale(Better.NEAR_ZERO, "allowed_difference"),

@@ -15,7 +15,8 @@ import pytest
 
 from auditkit.errors import BadInputError, ExitCode
 from auditkit.model.comparison import ABSENT, Agreement, Change, Comparison, Contrast, MatchState, Trend
-from auditkit.model.enums import Severity
+from auditkit.model.enums import Outcome, Reason, Severity
+from auditkit.model.run import ProbeResult
 from auditkit.model.saved_comparison import read_comparison
 from auditkit.model.target import Target
 from auditkit.probing.anchors import AnchoredSource
@@ -25,6 +26,7 @@ from auditkit.probing.checkout import import_roots, open_checkout
 from auditkit.probing.results import Setting
 from auditkit.workflows.compare import CompareRequest, compare, exit_code
 from auditkit.workflows.target_pairs import Side, names_of, pair_named
+from tests import compared_results as results
 from tests.compared_history import LARGEST, commit, git, make_history, state_of
 from tests.probing_helpers import LAUNCHES, MEMORY, OVERFLOW, SYNCS
 from tests.project_files import our_environment
@@ -51,6 +53,10 @@ def compared(repository: Path, base: str, head: str, *probes: str, named: tuple[
 
 def by_probe(comparison: Comparison) -> dict[str, Contrast]:
     return {contrast.probe: contrast for contrast in comparison.contrasts}
+
+
+def broken(reason: Reason = Reason.CRASH, outcome: Outcome = Outcome.ERROR) -> ProbeResult:
+    return results.result(SYNCS, outcome, reason=reason)
 
 
 @contextlib.contextmanager
@@ -148,6 +154,25 @@ def test_wrong_words_are_refused_before_anything_runs(repository: Path) -> None:
         compared(repository, "overflowing", "wide")
     with pytest.raises(BadInputError, match="no probe is called"):
         compared(repository, "overflowing", "widened", "norm_overflow")
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "code"),
+    [
+        (results.before(), results.after(), ExitCode.FINDINGS),
+        (results.before(), results.before(), ExitCode.OK),
+        (results.after()[2:], results.before()[2:], ExitCode.OK),
+        ([broken()], [broken()], ExitCode.NOTHING_MEASURED),
+        ([broken(), *results.before()[1:]], results.before(), ExitCode.NOTHING_MEASURED),
+        (results.before(), [broken(Reason.IMPORT_ERROR), *results.before()[1:]], ExitCode.TARGET_NOT_LOADED),
+        ([broken(Reason.NO_DEVICE, Outcome.UNAVAILABLE)] * 2, [broken(Reason.NO_DEVICE, Outcome.UNAVAILABLE)] * 2,
+         ExitCode.NOTHING_MEASURED),
+    ],
+    ids=range(7),
+)  # fmt: skip
+def test_the_exit_code_of_a_comparison(base: list[ProbeResult], head: list[ProbeResult], code: ExitCode) -> None:
+    """New or worse, nothing new, fixed, errors on either side, a target that is not loaded, nothing measured."""
+    assert exit_code(results.comparison(base, head, source=())) is code
 
 
 def test_no_probe_of_ours_measures_time() -> None:

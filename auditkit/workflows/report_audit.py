@@ -86,12 +86,18 @@ def report_code(run: Run) -> ExitCode:
 
 
 def _pages(request: ReportRequest, modules: Sequence[str]) -> tuple[Sequence[ModulePage], tuple[str, ...]]:
+    """The pages of the audited modules, and what the reader must know of where they were read."""
     checkout = request.checkout or own_checkout(request.run)
     if checkout is None:
         return (), ()
-    with open_checkout(checkout) as opened:
-        pages = module_pages(SourceIndex(opened.path, request.config.import_roots), modules)
-        return pages, _difference(request.run, opened)
+    try:
+        with open_checkout(checkout) as opened:
+            pages = module_pages(SourceIndex(opened.path, request.config.import_roots), modules)
+            return pages, _difference(request.run, opened)
+    except BadInputError as error:
+        if request.checkout is not None:
+            raise
+        return (), (f"the run's checkout was not read: {error.message}",)
 
 
 def own_checkout(run: Run) -> str | None:

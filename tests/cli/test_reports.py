@@ -110,6 +110,19 @@ def test_a_checkout_is_read_for_the_appendix(saved: Path, tmp_path: Path) -> Non
     assert "- importers and call flow were read at no revision, the run is of aaaaaaaaaaaa\n" in result.stdout
 
 
+def test_a_checkout_that_lost_the_revision_is_a_note(
+    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run names `../trainer`; what lies there now has no such commit."""
+    write(tmp_path / "trainer", {"train/norms.py": LOOP})
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    result = run("audit", "--run", saved)
+    assert result.exit_code == 0
+    assert "The checkout is not here, so who imports the audited modules was not read." in result.stdout
+    assert "is not in a git repository, so it has no revision" in result.stdout
+
+
 def test_auditing_now_files_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A probe of the source needs no interpreter."""
     monkeypatch.chdir(tmp_path)
@@ -148,7 +161,7 @@ def test_a_broken_ticket_makes_a_page_exit_2(tmp_path: Path) -> None:
     [
         (
             ("audit",),
-            "error: neither a checkout nor a run is named\nhint: auditkit report audit CHECKOUT, or --run FILE\n",
+            "error: neither a checkout nor a run is named\nhint: name CHECKOUT, or --run FILE\n",
         ),
         (("audit", "--run", "none.json"), "error: cannot read none.json: No such file or directory\nhint: save one: "),
         (("audit", "--run", "no.json"), "error: no.json:1:1: no JSON: Expecting value\n"),

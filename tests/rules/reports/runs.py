@@ -60,7 +60,8 @@ def said(probe: str, outcome: Outcome, target: str = COLLECT, **others: Any) -> 
 
 def make_run(*results: ProbeResult, **others: Any) -> Run:
     target = Target(COLLECT, contract=Contract.GRAD_NORM, finish=FINISH)
-    return Run("20260304T101112Z-abc", ENVIRONMENT, results, (TargetReading(target),), **others)
+    environment = others.pop("environment", ENVIRONMENT)
+    return Run("20260304T101112Z-abc", environment, results, (TargetReading(target),), **others)
 
 
 RUN = make_run(

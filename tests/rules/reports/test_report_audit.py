@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from auditkit.model.enums import Outcome, Severity
 from auditkit.model.ids import parse_ticket_id
 from auditkit.model.module_page import Share
-from auditkit.model.run import ProbeResult, Run
+from auditkit.model.run import Arm, ArmOutcome, ProbeResult, Run
 from auditkit.model.ticket import Status
 from auditkit.rules.reports.audit import Sources, audit_report, audited_modules, count_labels, uncalled_targets
 from auditkit.rules.reports.audit_parts import AuditReport, Item
@@ -20,6 +20,7 @@ from auditkit.rules.reports.words import Horizon, Label
 from tests.rules.reports.runs import (
     CLIP,
     COLLECT,
+    ENVIRONMENT,
     FINISH,
     GRAPH,
     LAUNCHES,
@@ -187,6 +188,20 @@ def test_the_assessment_is_counted() -> None:
     )
 
 
+def test_arms_that_differ_are_told_and_every_version_is_named() -> None:
+    arms = tuple(
+        ArmOutcome(label, replace(ENVIRONMENT, torch=torch), outcome, severity, "told", device="cpu")
+        for label, torch, outcome, severity in (
+            ("torch 2.9", "2.9", Outcome.REPRODUCED, Severity.P1),
+            ("torch 2.15", "2.15", Outcome.NOT_REPRODUCED, None),
+        )
+    )
+    matrix = tuple(Arm(arm.arm, make_run(environment=arm.environment)) for arm in arms)
+    made = report(make_run(found(OVERFLOW, Severity.P1, arm="torch 2.9", arms=arms), matrix=matrix))
+    assert of_probe(made, OVERFLOW).answers[0].arms == "P1 reproduced with torch 2.9; not reproduced with torch 2.15"
+    assert made.versions == ("torch 2.9 on cpu (A CPU), Python 3.11.7", "torch 2.15 on cpu (A CPU), Python 3.11.7")
+
+
 def test_a_run_that_measured_on_a_gpu_does_not_say_otherwise() -> None:
     run = make_run(replace(RUN.results[0], device="cuda"))
     assert "GPU" not in " ".join(report(run).assessment)
@@ -213,7 +228,10 @@ def test_what_reading_the_module_shows() -> None:
             Label.NOTE,
             "No line of the module names torch.compile: its functions are compiled only where a caller does it.",
         ),
-        "Type annotations complete in train.norms": (Label.POSITIVE, "3 of 3 functions have all their types written out."),
+        "Type annotations complete in train.norms": (
+            Label.POSITIVE,
+            "3 of 3 functions have all their types written out.",
+        ),
         "Docstrings incomplete in train.norms": (
             Label.NOTE,
             "2 of 3 public functions and classes have a docstring. Without: total_norm.",

@@ -285,6 +285,9 @@ def test_two_values_that_belong_together_are_not_torn_apart(checkout: Path) -> N
         patched(checkout, LOOP, "collect")
 
 
+OWN_NAME = "_recommended_total_norm([p.grad for p in module.parameters() if p.grad is not None])"
+
+
 @pytest.mark.parametrize(
     ("name", "code", "takes", "body"),
     [
@@ -295,6 +298,7 @@ def test_two_values_that_belong_together_are_not_torn_apart(checkout: Path) -> N
             "parameters",
             "f([p.grad for p in params if p.grad is not None])",
         ),
+        ("total_norm", "def total_norm(grads):\n    return 1.0\n", "module", OWN_NAME),
         ("Monitor.check", "def f(parameters, eps=1):\n    return 1.0\n", "parameters", "f(params)"),
     ],
 )
@@ -307,8 +311,9 @@ def test_a_function_of_another_name_is_fed_what_the_target_takes(
     done = patch(code, place, Blame(), takes=Takes(takes))
     compile(done.text, "norms.py", "exec")
     assert done.function.endswith(f"return {body}")
-    assert "\ndef f(" in done.text
-    assert done.notes[0] == f"the block defines f: {name.rpartition('.')[2]} returns {body}, whatever that is"
+    called = body.partition("(")[0]
+    assert f"\ndef {called}(" in done.text
+    assert done.notes[0] == f"the block defines {called}: {name.rpartition('.')[2]} returns {body}, whatever that is"
 
 
 def test_a_function_that_cannot_be_fed_is_refused(checkout: Path) -> None:

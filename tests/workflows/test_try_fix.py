@@ -372,3 +372,19 @@ def test_an_interrupted_trial_leaves_nothing(ground: Ground, number: signal.Sign
     remove_abandoned()
     assert not [path for path in mine if path.exists()]
     assert (ground.state(), ground.ticket.read_bytes()) == (before, old)
+
+
+@pytest.mark.slow
+def test_the_pattern_of_an_audit_s_own_ticket_is_sufficient(ground: Ground) -> None:
+    """Its ticket is bound; its code is another function, fed the module's parameters; the finding's block stays."""
+    (ground.checkout / "norms.py").write_text(SQUARES, encoding="utf-8")
+    where = ["--tickets", ground.tickets, "--probe", OVERFLOW, "--json"]
+    run = document_of("run", auditkit("audit", ground.checkout, "--target", "norms:total_norm", *where))
+    (ticket,) = {result["ticket"] for result in run["results"]}
+    words = ["ticket", "try-fix", ticket, "--checkout", ground.checkout, *where]
+    document = document_of("ticket_try_fix", auditkit(*words))
+    assert (document["verdict"], document["chosen"]) == ("sufficient", "bound")
+    assert document["arms"][0]["source"].endswith("return _recommended_total_norm(module.parameters())")
+    held = Repository(ground.tickets).find(ticket)
+    assert held.ticket.fingerprints == tuple(result["fingerprint"] for result in run["results"])
+    assert [block.fingerprint != "" for block in held.document.evidence] == [False, True, False]

@@ -77,13 +77,13 @@ def complete(code: str, original: Original) -> Completed:
     """The function that the block `code` means. Raises CannotComplete where that would be a guess."""
     try:
         fragment = read_fragment(code, original.node, original.owner)
+        if fragment.is_whole and fragment.function is not None:
+            return _whole(fragment, fragment.function, original)
     except OtherFunctions:
         found = _standing_in(code, original)
         if found is None:
             raise
         return found
-    if fragment.is_whole and fragment.function is not None:
-        return _whole(fragment, fragment.function, original)
     return _Completion(fragment, original).run()
 
 
@@ -108,7 +108,7 @@ def _whole(fragment: Fragment, function: _FunctionNode, original: Original) -> C
         raise CannotComplete("one of the block and the function is asynchronous, the other is not")
     extra = required_parameters(function.args) - parameters(original.node.args)
     if extra:
-        raise CannotComplete(f"asks for {', '.join(sorted(extra))}, which callers of {original.node.name} do not give")
+        raise OtherFunctions(f"asks for {', '.join(sorted(extra))}, which callers of {original.node.name} do not give")
     notes = list(fragment.notes)
     if lost := parameters(original.node.args) - parameters(function.args):
         notes.append(f"it takes {', '.join(sorted(lost))} no longer")

@@ -19,7 +19,7 @@ class CannotComplete(Exception):
 
 
 class OtherFunctions(CannotComplete):
-    """A block that defines functions, none of which is the one that it is to mend."""
+    """A block that defines functions, none of which can be called as the one that it is to mend."""
 
 
 @dataclass(frozen=True)

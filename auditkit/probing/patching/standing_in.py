@@ -32,7 +32,8 @@ def stand_in(tree: ast.Module, original: _FunctionNode, is_method: bool, takes: 
     """The original's definition as a call of the last function of a block, and what is said of it.
 
     Only where that function asks for one thing, whose name says what it is, and `takes`, what the original is
-    fed, can be turned into it. The definition is not indented. None where there is no such function.
+    fed, can be turned into it; one of the original's name gets another in `tree`. The definition is not indented.
+    None where there is no such function.
     """
     defined = [item for item in tree.body if isinstance(item, ast.FunctionDef)]
     if not defined or isinstance(original, ast.AsyncFunctionDef):
@@ -42,6 +43,8 @@ def stand_in(tree: ast.Module, original: _FunctionNode, is_method: bool, takes: 
     given = [*original.args.posonlyargs, *original.args.args][1 if is_method else 0 :]
     if fed is None or not given:
         return None
+    if defined[-1].name == original.name:
+        defined[-1].name = f"_recommended_{original.name}"
     call = f"{defined[-1].name}({fed.format(given[0].arg)})"
     returns = f" -> {ast.unparse(original.returns)}" if original.returns else ""
     lines = [f"def {original.name}({ast.unparse(original.args)}){returns}:", f"    return {call}"]

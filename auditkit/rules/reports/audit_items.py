@@ -112,12 +112,11 @@ class _Key:
 
 
 def other_items(results: Iterable[ProbeResult], probes: Mapping[str, ProbeInfo]) -> dict[Section, list[Item]]:
-    """What did not reproduce, by probe; what could not be asked or gave no answer, by its reason."""
+    """What did not reproduce, by probe; what does not apply, could not be asked or gave no answer, by its reason."""
     groups: dict[_Key, list[ProbeResult]] = {}
     for result in results:
         if result.outcome is not Outcome.REPRODUCED:
-            by_reason = result.outcome in (Outcome.ERROR, Outcome.UNAVAILABLE)
-            subject = result.message if by_reason else result.probe
+            subject = result.probe if result.outcome is Outcome.NOT_REPRODUCED else result.message
             key = _Key(section_of(probes[result.probe]), result.outcome, subject)
             groups.setdefault(key, []).append(result)
     found: dict[Section, list[Item]] = {}

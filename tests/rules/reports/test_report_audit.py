@@ -115,11 +115,18 @@ def test_targets_that_got_the_same_answer_share_a_line() -> None:
     assert [answer.target for answer in of_probe(report(run), GRAPH).answers] == [COLLECT, FINISH]
 
 
-def test_errors_of_one_reason_share_a_line_whatever_the_probe() -> None:
-    broken = {"message": "no torch", "device": "cpu"}
-    run = make_run(said(SYNCS, Outcome.ERROR, **broken), said(LAUNCHES, Outcome.ERROR, **broken))
-    (item,) = items(report(run), Section.FLOW)
-    assert (item.title, len(item.answers)) == ("No answer: 2 questions", 2)
+@pytest.mark.parametrize(
+    ("outcome", "title"),
+    [
+        (Outcome.ERROR, "No answer: 2 questions"),
+        (Outcome.UNAVAILABLE, "Could not be asked here: 2 questions"),
+        (Outcome.NOT_APPLICABLE, "Does not apply: 2 questions"),
+    ],
+)
+def test_what_got_no_answer_for_one_reason_shares_a_line_whatever_the_probe(outcome: Outcome, title: str) -> None:
+    reason = {"message": "no torch", "device": "cpu"}
+    (item,) = items(report(make_run(said(SYNCS, outcome, **reason), said(LAUNCHES, outcome, **reason))), Section.FLOW)
+    assert (item.title, len(item.answers)) == (title, 2)
 
 
 def test_code_is_shown_once() -> None:

@@ -36,6 +36,9 @@ CONVERTED_ELEMENTS = 31 * 1024
 WIDENED_ELEMENTS = 4 * CONVERTED_ELEMENTS
 # No BLAS starts threads for a dot product of this length (OpenBLAS from 10000 elements on, MKL from 8192).
 ROW_ELEMENTS = 256
+# numpy's views of so many gradients are made at once: between two gradients the code that makes them would be
+# fetched again each time, as a gradient fills the caches.
+VIEWS = 64
 # Gradients up to this length are copied into one buffer and measured together: a copy costs less than calls.
 PACKED_ELEMENTS = 4096
 
@@ -61,9 +64,12 @@ def measure_on_cpu(tensors: Sequence[Tensor]) -> list[GradientMeasure]:
     scratch = _Scratch(tensors[0].dtype, sum(counts))
     longest_packed = 0 if tensors[0].dtype in FLOAT8_DTYPES else PACKED_ELEMENTS  # cat does not convert float8
     with np.errstate(all="ignore"):
-        for index, count in enumerate(counts):
-            if count > longest_packed:
-                measures[index] = _measure_tensor(tensors[index], scratch)
+        large = [index for index, count in enumerate(counts) if count > longest_packed]
+        for start in range(0, len(large), VIEWS):
+            block = large[start : start + VIEWS]
+            views = [_array_of(tensors[index], scratch.dtype) for index in block]
+            for index, view in zip(block, views, strict=True):
+                measures[index] = _measure_tensor(tensors[index], view, scratch)
         for batch in _batches(counts, longest_packed):
             packed = _measure_packed([tensors[i] for i in batch], [counts[i] for i in batch], scratch)
             for index, measure in zip(batch, packed, strict=True):
@@ -142,9 +148,8 @@ def _measure_packed(tensors: Sequence[Tensor], counts: Sequence[int], scratch: _
     return [_judge(array_N[at : at + count], square_sum, nonzero, scratch) for at, count, square_sum, nonzero in parts]
 
 
-def _arrays(tensor: Tensor, scratch: _Scratch) -> Iterator[_Array]:
+def _arrays(tensor: Tensor, array: _Array | None, scratch: _Scratch) -> Iterator[_Array]:
     """Yield contiguous pieces of the dtype that squares are summed in: views, or copies in the buffer."""
-    array = _array_of(tensor, scratch.dtype)
     if array is not None:
         pieces = _chunks(array, scratch.piece_elements)
         yield from map(scratch.widened, pieces) if tensor.dtype == torch.bfloat16 else pieces
@@ -176,10 +181,13 @@ def _array_of(tensor: Tensor, dtype: torch.dtype) -> _Array | None:
     return array if array.ndim == 1 else array.reshape(-1)
 
 
-def _measure_tensor(tensor: Tensor, scratch: _Scratch) -> GradientMeasure:
+def _measure_tensor(tensor: Tensor, view: _Array | None, scratch: _Scratch) -> GradientMeasure:
+    """Return the measure of a gradient, `view` being what `_array_of` gave for it."""
+    if view is not None and len(view) <= scratch.piece_elements and view.dtype == scratch.array.dtype:
+        return _measure(view, scratch)
     norms = []
     nonzero_total = nan_total = inf_total = 0
-    for array_N in _arrays(tensor, scratch):
+    for array_N in _arrays(tensor, view, scratch):
         norm, nonzero_count, nan_count, inf_count = _measure(array_N, scratch)
         norms.append(norm)
         nonzero_total += nonzero_count

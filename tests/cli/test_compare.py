@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 from jsonschema import ValidationError
+from typer.testing import CliRunner
 
+from auditkit.cli.application import app
 from auditkit.model.enums import Outcome, Severity
 from tests.compared_history import make_history, state_of
 from tests.compared_results import (
@@ -46,8 +48,14 @@ def document(tmp_path: Path) -> Path:
     return put(tmp_path, "compare.json", json.dumps(comparison().to_json()))
 
 
+def ask(*words: object) -> Ended:
+    """The command in this process: it starts none itself."""
+    ended = CliRunner().invoke(app, [str(word) for word in words])
+    return Ended(ended.exit_code, ended.stdout, ended.stderr)
+
+
 def compare_runs(*words: object) -> Ended:
-    return auditkit("compare", "--runs", *words)
+    return ask("compare", "--runs", *words)
 
 
 def test_two_saved_runs_are_compared(saved: tuple[Path, Path]) -> None:
@@ -122,10 +130,13 @@ def test_added_and_removed_targets_of_saved_runs(saved: tuple[Path, Path], tmp_p
     ],
     ids=" ".join,
 )
-def test_bad_input_is_one_clear_line(tmp_path: Path, words: list[str], said: str) -> None:
+def test_bad_input_is_one_clear_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
     put(tmp_path, "bad.json", "no json")
     put(tmp_path, "list.json", "[]")
-    ended = auditkit(*words, cwd=tmp_path)
+    ended = ask(*words)
     assert (ended.code, ended.stdout) == (2, "")
     assert ended.stderr.startswith(said), ended.stderr
 
@@ -148,17 +159,17 @@ def test_a_live_comparison_is_valid_and_writes_nothing(tmp_path: Path) -> None:
 def test_a_review_is_written_from_a_comparison(document: Path, tmp_path: Path) -> None:
     """Valid JSON, Markdown on stdout or in a file that nothing is lost by; exit 1 where it needs work."""
     words = ("report", "review", "--from", document, "--require", f"{LAUNCHES}: fixed", "--reviewer", "Kim")
-    found = document_of("report_review", auditkit(*words, "--json"))
+    found = document_of("report_review", ask(*words, "--json"))
     assert (found["assessment"], found["reviewer"]) == ("NEEDS WORK", "Kim")
     assert (found["requirements"][0]["state"], found["requirements"][0]["origin"]) == ("CONFIRMED", "required")
     page = tmp_path / "review.md"
-    written = auditkit(*words, "--output", page)
+    written = ask(*words, "--output", page)
     assert (written.code, written.stdout, written.stderr) == (1, "", f"wrote {page}\n")
-    assert page.read_text("utf-8") == auditkit(*words).stdout
-    again = auditkit(*words, "--output", page)
+    assert page.read_text("utf-8") == ask(*words).stdout
+    again = ask(*words, "--output", page)
     assert (again.code, again.stderr.partition("\n")[0]) == (2, f"error: {page} exists already; nothing was written")
     approved = put(tmp_path, "approved.json", json.dumps(comparison(head=before(), source=(), message="x").to_json()))
-    assert auditkit("report", "review", "--from", approved).code == 0
+    assert ask("report", "review", "--from", approved).code == 0
 
 
 def test_a_tickets_boxes_are_requirements(document: Path, tmp_path: Path) -> None:
@@ -167,7 +178,7 @@ def test_a_tickets_boxes_are_requirements(document: Path, tmp_path: Path) -> Non
         text = ticket_text(f"B7-PT-0{number}", fingerprint=f"{probe}/1/{TARGET}", title="a | title")
         put(tmp_path, f"tickets/B7-PT-0{number}.md", text)
     words = ("report", "review", "--from", document, "--tickets", tmp_path / "tickets", "--json", "--ticket")
-    met, missed = (document_of("report_review", auditkit(*words, f"B7-PT-0{number}")) for number in (1, 2))
+    met, missed = (document_of("report_review", ask(*words, f"B7-PT-0{number}")) for number in (1, 2))
     assert met["plan"] == "ticket B7-PT-01: a | title"
     first = [each["requirements"][0] for each in (met, missed)]
     states = [(one["origin"], one["state"]) for one in first]

@@ -21,8 +21,6 @@ from auditkit.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from auditkit.model.bisection import Bisection, CommitAnswer
 
 EXAMPLE = "Example: auditkit bisect B7-PT-01 --checkout ../trainer --good v1.0 --bad main"
@@ -125,17 +123,13 @@ def _print(found: Bisection) -> None:
         return
     say(f"{commit.hash} is the first commit after which it {change}")
     say(f"  {commit.date}  {commit.author}: {commit.subject}")
-    for path, added, removed in _shown(commit.files):
-        say(f"  {path}  +{added} -{removed}")
+    for file in found.files[:_MOST_FILES]:
+        say(f"  {file.name}  {file.describe()}")
+    if len(found.files) > _MOST_FILES:
+        say(f"  and {len(found.files) - _MOST_FILES} more files")
 
 
 _MOST_FILES = 10
-
-
-def _shown(files: Sequence[tuple[str, int, int]]) -> Sequence[tuple[str, int, int]]:
-    rest = files[_MOST_FILES:]
-    more = [(f"and {len(rest)} more", sum(one[1] for one in rest), sum(one[2] for one in rest))] if rest else []
-    return [*files[:_MOST_FILES], *more]
 
 
 def _words(answer: CommitAnswer) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from auditkit.model.changes import Commit, FileChange
 from auditkit.model.enums import Outcome
 
 SCHEMA_VERSION = 1
@@ -51,30 +52,12 @@ class CommitAnswer:
 
 
 @dataclass(frozen=True)
-class Commit:
-    """A commit as people know it: full hash, date of its author, who, its first line, and the files it changed.
-
-    `files` are `(path, added, removed)`; lines of binary files count as 0. A merge has none.
-    """
-
-    hash: str
-    date: str
-    author: str
-    subject: str
-    files: tuple[tuple[str, int, int], ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        files = [{"path": path, "added": added, "removed": removed} for path, added, removed in self.files]
-        return {"date": self.date, "author": self.author, "subject": self.subject, "files": files}
-
-
-@dataclass(frozen=True)
 class Bisection:
     """From the older commit's answer to the newer one's.
 
-    `first` is the first commit with the newer answer, "" where commits without an answer stand in the way:
-    it is then one of `candidates`. `commit` tells of it. `answers` are in the order in which they were asked,
-    the two ends first; `commit_count` is how many commits there are after the older one.
+    `first` is the first commit with the newer answer, "" where commits without an answer stand in the way: it is
+    then one of `candidates`. `commit` and `files` tell of it. `answers` are in the order in which they were
+    asked, the two ends first; `commit_count` is how many commits there are after the older one.
     """
 
     ticket: str
@@ -87,6 +70,7 @@ class Bisection:
     answers: tuple[CommitAnswer, ...]
     commit_count: int
     commit: Commit | None = None
+    files: tuple[FileChange, ...] = ()
 
     @property
     def reproduces_since(self) -> bool:
@@ -107,6 +91,7 @@ class Bisection:
             "target": self.target,
             "first": self.first or None,
             "commit": self.commit.to_json() if self.commit else None,
+            "files": [file.to_json() for file in self.files],
             "change": Outcome.REPRODUCED.value if self.reproduces_since else Outcome.NOT_REPRODUCED.value,
             "older": self.older.commit,
             "newer": self.newer.commit,

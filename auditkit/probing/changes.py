@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import warnings
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from auditkit.probing.checkout import OpenCheckout
 from auditkit.probing.discovery.source_index import TEST_FILE, TEST_FOLDERS
 
 _SEPARATOR = "\x1e"
+_FORM = "--format=%H%x00%an%x00%as%x00%B%x1e"
 
 
 def read_changes(base: OpenCheckout, head: OpenCheckout, targets: Sequence[str]) -> Changes:
@@ -30,11 +32,21 @@ def read_changes(base: OpenCheckout, head: OpenCheckout, targets: Sequence[str])
     return Changes(tuple(read_commits(repository, base.revision, head.revision)), files, tests)
 
 
+def read_commit(repository: git.Repository, commit: str) -> tuple[Commit, tuple[FileChange, ...]]:
+    """A commit that is there, and what it changed: of a merge against its first parent, of a root all of it."""
+    told = git.run_git(repository.directory, "log", "-1", _FORM, commit, "--").stdout
+    parent = git.run_git(repository.directory, "rev-parse", "--verify", "--quiet", f"{commit}^").stdout.strip()
+    base = parent or git.run_git(repository.directory, "hash-object", "-t", "tree", os.devnull).stdout.strip()
+    return next(_read(told)), tuple(_files(repository, base, commit))
+
+
 def read_commits(repository: git.Repository, base: str, head: str, *paths: str) -> Iterator[Commit]:
     """The commits that head has and base lacks, newest first; with `paths` those that touched one of them."""
-    form = "--format=%H%x00%an%x00%as%x00%B%x1e"
-    listed = git.run_git(repository.directory, "log", form, f"{base}..{head}", "--", *paths)
-    for entry in listed.stdout.split(_SEPARATOR):
+    return _read(git.run_git(repository.directory, "log", _FORM, f"{base}..{head}", "--", *paths).stdout)
+
+
+def _read(told: str) -> Iterator[Commit]:
+    for entry in told.split(_SEPARATOR):
         parts = entry.lstrip("\n").split("\0")
         if len(parts) == 4:
             yield Commit(parts[0], parts[1], parts[2], parts[3].strip())

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
-import auditkit
 from auditkit.errors import BadInputError, NothingMeasuredError, TargetNotLoadedError
 from auditkit.model.bisection import Bisection, CommitAnswer, State
-from auditkit.model.enums import Outcome
-from auditkit.model.probe import ProbeInfo
-from auditkit.model.run import ProbeResult
 from auditkit.model.target import Target
 from auditkit.model.text import inert_line
 from auditkit.model.ticket import Ticket
 from auditkit.probing import git
-from auditkit.probing.anchors import Anchor, AnchoredSource, FoundAgain
 from auditkit.probing.catalog import load_catalog, select
-from auditkit.probing.checkout import CheckoutSpec, OpenCheckout, import_roots, open_checkout, parse_checkout
-from auditkit.probing.history import between, is_ancestor, merge_base, read_commit
+from auditkit.probing.changes import read_commit
+from auditkit.probing.checkout import CheckoutSpec, import_roots, parse_checkout
+from auditkit.probing.history import between, is_ancestor, merge_base
 from auditkit.rules.bisecting import choose, side_of
-from auditkit.store.answer_log import AnswerLog
-from auditkit.workflows.asking import Manner, ask
+from auditkit.workflows.asking import Manner
 from auditkit.workflows.bound import Question, bound_questions, located_target
-from auditkit.workflows.source_audit import SourceQuestions, SourceScope, read_source
-
-_STATES = {Outcome.REPRODUCED: State.REPRODUCED, Outcome.NOT_REPRODUCED: State.NOT_REPRODUCED}
+from auditkit.workflows.commit_answers import CommitAnswers, open_commit
 
 
 @dataclass(frozen=True)
@@ -72,9 +64,8 @@ def bisect(request: BisectRequest, told: Told = lambda *_: None) -> Bisection:
     good, bad = (git.resolve_revision(repository, revision) for revision in (request.good, request.bad))
     if good == bad:
         raise BadInputError(f"{request.good} and {request.bad} are the same commit, {good[:12]}")
-    asked = _Asked(request, spec, _question(request, spec, (bad, good)), told)
-    older, newer = asked.ends(repository, good, bad)
-    return asked.search(repository, older, newer)
+    search = _Search(request, spec, repository, _question(request, spec, (bad, good)), told)
+    return search.run(*search.ends(good, bad))
 
 
 def _question(request: BisectRequest, spec: CheckoutSpec, commits: Sequence[str]) -> Question:
@@ -97,7 +88,7 @@ def _question(request: BisectRequest, spec: CheckoutSpec, commits: Sequence[str]
 def _located(request: BisectRequest, spec: CheckoutSpec, commits: Sequence[str]) -> Target:
     """The function of the ticket's Location, in the first of `commits` that has it."""
     for number, commit in enumerate(commits, start=1):
-        with _open(spec, commit, request.manner) as opened:
+        with open_commit(spec, commit, request.manner) as opened:
             roots = import_roots(opened.path, request.manner.config.import_roots)
             try:
                 return located_target(request.ticket, opened.path, roots, request.manner.config)
@@ -107,86 +98,71 @@ def _located(request: BisectRequest, spec: CheckoutSpec, commits: Sequence[str])
     raise AssertionError("no commit to look at")
 
 
-def _open(spec: CheckoutSpec, commit: str, manner: Manner) -> AbstractContextManager[OpenCheckout]:
-    at = CheckoutSpec(f"{spec.text}@{commit}", spec.directory, commit)
-    return open_checkout(at, manner.python or manner.config.python)
+class _Search:
+    """The bisection of one question over one repository."""
 
+    def __init__(
+        self, request: BisectRequest, spec: CheckoutSpec, repository: git.Repository, question: Question, told: Told
+    ) -> None:
+        self._request, self._repository, self._question, self._remaining = request, repository, question, 0
+        self._asked = CommitAnswers(
+            spec, request.manner, question, lambda answer: told(answer, self._remaining), request.fresh
+        )
 
-class _Asked:
-    """One question, and what every commit answered so far, in this call or an earlier one."""
-
-    def __init__(self, request: BisectRequest, spec: CheckoutSpec, question: Question, told: Told) -> None:
-        self._request, self._spec, self._question, self._told = request, spec, question, told
-        self._anchors: list[Anchor] = []
-        self._remaining = 0
-        self.answers: dict[str, CommitAnswer] = {}
-        self._log = AnswerLog("bisect", self._identity())
-        if request.fresh:
-            self._log.forget()
-
-    def _identity(self) -> dict[str, object]:
-        """What makes two answers about one commit the same."""
-        manner = self._request.manner
-        return {
-            "directory": str(self._spec.directory.resolve()),
-            "probe": [self._question.probe.id, self._question.probe.version],
-            "target": self._question.target.to_json(),
-            "python": str(manner.python or manner.config.python or ""),
-            "device": manner.device.value,
-            "policy": {name: str(value) for name, value in manner.config.policy.items()},
-            "import_roots": list(manner.config.import_roots),
-            "auditkit": auditkit.__version__,
-        }
-
-    def ends(self, repository: git.Repository, good: str, bad: str) -> tuple[CommitAnswer, CommitAnswer]:
-        """The older and the newer end, which answer differently: where histories parted, that commit is asked, too."""
+    def ends(self, good: str, bad: str) -> tuple[CommitAnswer, CommitAnswer]:
+        """The older and the newer end, which answer differently; where histories parted, that commit is asked, too."""
         for commit in (bad, good):
-            self._look(commit, self._question.target.call)
+            self._asked.look(commit, self._question.target.call)
         one, other = self._end(bad), self._end(good)
-        if is_ancestor(repository, one.commit, other.commit):
+        if is_ancestor(self._repository, one.commit, other.commit):
             older, newer = one, other
-        elif is_ancestor(repository, other.commit, one.commit):
+        elif is_ancestor(self._repository, other.commit, one.commit):
             older, newer = other, one
         else:
-            older = self._end(merge_base(repository, good, bad))
+            older = self._end(merge_base(self._repository, good, bad))
             newer = one if one.state is not older.state else other
+        self._check(older, newer)
+        return older, newer
+
+    def _end(self, commit: str) -> CommitAnswer:
+        answer = self._asked.of(commit)
+        if answer.state is not State.SKIPPED:
+            return answer
+        error = NothingMeasuredError if answer.torch else TargetNotLoadedError
+        raise error(f"{commit[:12]} gives no answer: {answer.why}", "name another revision near it")
+
+    def _check(self, older: CommitAnswer, newer: CommitAnswer) -> None:
         if newer.state is State.ABSENT:
             raise BadInputError(
                 f"{newer.commit[:12]} has no {self._question.target.call}, nor one like it",
                 "name an earlier revision, at which it is still there",
             )
         if older.state is newer.state or State.REPRODUCED not in (older.state, newer.state):
+            words = dict.fromkeys(answer.state.value.replace("_", " ") for answer in (older, newer))
             raise BadInputError(
-                f"{older.commit[:12]} and {newer.commit[:12]} answer alike: {_alike(older, newer)}",
+                f"{older.commit[:12]} and {newer.commit[:12]} answer alike: {' and '.join(words)}",
                 "--good and --bad name two revisions of which one reproduces the finding and the other does not",
             )
-        return older, newer
 
-    def _end(self, commit: str) -> CommitAnswer:
-        answer = self._answer(commit)
-        if answer.state is not State.SKIPPED:
-            return answer
-        error = NothingMeasuredError if answer.torch else TargetNotLoadedError
-        raise error(f"{commit[:12]} gives no answer: {answer.why}", "name another revision near it")
-
-    def search(self, repository: git.Repository, older: CommitAnswer, newer: CommitAnswer) -> Bisection:
+    def run(self, older: CommitAnswer, newer: CommitAnswer) -> Bisection:
+        """Halve what lies between the ends until one commit is left, or only such as give no answer."""
         olds, first, silent, misses = [older.commit], newer.commit, list[str](), 0
-        commit_count = len(between(repository, first, olds))
+        commit_count = len(between(self._repository, first, olds))
         while True:
-            candidates = between(repository, first, olds)[:-1]
+            candidates = between(self._repository, first, olds)[:-1]
             self._remaining = len(candidates)
             chosen = choose(candidates, silent, misses)
             if chosen is None:
                 break
-            answer = self._answer(chosen)
-            side = side_of(answer, older, newer)
+            side = side_of(self._asked.of(chosen), older, newer)
+            misses = misses + 1 if side is None else 0
             if side is None:
                 silent.append(chosen)
-                misses += 1
             elif side is newer.state:
-                first, misses = chosen, 0
+                first = chosen
             else:
-                olds, misses = [*olds, chosen], 0
+                olds.append(chosen)
+        commit, files = (None, ()) if candidates else read_commit(self._repository, first)
         return Bisection(
             ticket=self._request.ticket.id,
             probe=self._question.probe.id,
@@ -195,112 +171,8 @@ class _Asked:
             newer=newer,
             first="" if candidates else first,
             candidates=(*candidates, first),
-            answers=tuple(self.answers.values()),
+            answers=tuple(self._asked.answers.values()),
             commit_count=commit_count,
-            commit=None if candidates else read_commit(repository, first),
+            commit=commit,
+            files=files,
         )
-
-    def _answer(self, commit: str) -> CommitAnswer:
-        if commit not in self.answers:
-            known = self._known(commit)
-            answer = known or self._ask(commit)
-            if known is None:
-                self._keep(answer)
-            elif known.found not in ("", "same", "lost"):
-                self._look(commit, known.call)  # as the first asking saw it, for commits that are still to be asked
-            self.answers[commit] = answer
-            self._told(answer, self._remaining)
-        return self.answers[commit]
-
-    def _known(self, commit: str) -> CommitAnswer | None:
-        said = self._log.known.get(commit)
-        try:
-            return CommitAnswer(**{**said, "state": State(said["state"]), "was_known": True}) if said else None
-        except (TypeError, ValueError, KeyError):
-            return None
-
-    def _keep(self, answer: CommitAnswer) -> None:
-        """Keep it for the next call; what another torch said under the same path is worth nothing then."""
-        others = {said.get("torch") for said in self._log.known.values()} - {"", answer.torch}
-        if answer.torch and others:
-            self._log.forget()
-        said = {**vars(answer), "state": answer.state.value}
-        del said["was_known"]
-        self._log.add(answer.commit, said)
-
-    def _ask(self, commit: str) -> CommitAnswer:
-        with _open(self._spec, commit, self._request.manner) as opened:
-            source = self._source(opened)
-            found = self._find(source)
-            if found is not None and found.anchor is None:
-                return self._without(commit, source)
-            call = found.call if found is not None else self._question.target.call
-            result, torch = self._measure(opened, replace(self._question.target, call=call))
-        state = _STATES.get(result.outcome, State.SKIPPED)
-        how = found.describe() if found is not None else ""
-        return CommitAnswer(commit, state, inert_line(result.message), call, how, torch, result.device)
-
-    def _without(self, commit: str, source: AnchoredSource) -> CommitAnswer:
-        """The answer where the function was not found: a file that does not parse may hide it."""
-        for call in dict.fromkeys([self._question.target.call, *(anchor.call for anchor in self._anchors)]):
-            problem = source.problem(call)
-            if problem is not None:
-                why = inert_line(f"{problem.path}:{problem.line}: {problem.message}")
-                return CommitAnswer(commit, State.SKIPPED, why, found="lost")
-        return CommitAnswer(commit, State.ABSENT, "the function is not there, nor one like it", found="lost")
-
-    def _source(self, opened: OpenCheckout) -> AnchoredSource:
-        return AnchoredSource(opened.path, import_roots(opened.path, self._request.manner.config.import_roots))
-
-    def _find(self, source: AnchoredSource) -> FoundAgain | None:
-        """Where the function is at this commit; None where neither end defines it, so that its name is all we have."""
-        if not self._anchors:
-            return None
-        found = _best([source.find_again(anchor) for anchor in self._anchors])
-        if found.anchor is not None:
-            self._remember(found.anchor)
-        return found
-
-    def _remember(self, anchor: Anchor | None) -> None:
-        if anchor is not None and anchor.digest not in [known.digest for known in self._anchors]:
-            self._anchors.append(anchor)
-
-    def _look(self, commit: str, call: str) -> None:
-        """Remember how the function `call` stands at a commit, if it is there."""
-        with _open(self._spec, commit, self._request.manner) as opened:
-            self._remember(self._source(opened).anchor(call))
-
-    def _measure(self, opened: OpenCheckout, target: Target) -> tuple[ProbeResult, str]:
-        probe = self._question.probe
-        if probe.scope == "source":
-            return _read(self._request.manner, opened, target, probe), ""
-        run = ask(self._request.manner, opened, [target], [probe])
-        return run.results[0], run.environment.torch
-
-
-_ORDER = ("same", "changed", "moved", "renamed", "lost")
-
-
-def _best(found: Sequence[FoundAgain]) -> FoundAgain:
-    return min(found, key=lambda one: (_ORDER.index(one.state.value), -one.similarity))
-
-
-def _read(manner: Manner, opened: OpenCheckout, target: Target, probe: ProbeInfo) -> ProbeResult:
-    """What reading the source says of the target's module, or of the target in it."""
-    config = manner.config
-    questions = SourceQuestions(
-        [probe], SourceScope.TARGETS, [target], config.import_roots, config.policy, config.severity, manner.time_limit_s
-    )
-    results = read_source(questions, opened, lambda _: None).results
-    own = [result for result in results if result.target == target.call]
-    unread = [result for result in results if result.outcome is Outcome.ERROR]
-    if own or unread:
-        return (own or unread)[0]
-    # Findings about other functions of the module say nothing against this one.
-    message = f"nothing about {target.call}"
-    return replace(results[0], outcome=Outcome.NOT_REPRODUCED, target=target.call, message=message)
-
-
-def _alike(older: CommitAnswer, newer: CommitAnswer) -> str:
-    words = [answer.state.value.replace("_", " ") for answer in (older, newer)]
-    return " and ".join(dict.fromkeys(words))

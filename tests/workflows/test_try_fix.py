@@ -356,8 +356,8 @@ def test_an_interrupted_trial_leaves_nothing(ground: Ground, number: signal.Sign
     """After Ctrl-C at once, after kill -9 by the next start; the ticket and the checkout are as before."""
     ground.write("import time\ndef total_norm(module):\n    time.sleep(600)\n    return 0.0\n")
     before, old = ground.state(), ground.ticket.read_bytes()
-    command = [sys.executable, "-m", "auditkit", "ticket", "try-fix", "B7-PT-01", "--tickets", ground.tickets]
-    command += ["--checkout", ground.checkout, "--base", "HEAD~1", "--probe", OVERFLOW]
+    command = [sys.executable, "-m", "auditkit", "ticket", "try-fix", "B7-PT-01", "--tickets", str(ground.tickets)]
+    command += ["--checkout", str(ground.checkout), "--base", "HEAD~1", "--probe", OVERFLOW]
     process = subprocess.Popen(command, env=our_environment(), start_new_session=True, stderr=subprocess.DEVNULL)
     try:
         end = time.monotonic() + 120

@@ -11,7 +11,8 @@ from .collected import ReplicaGradients
 from .peers import Peers
 
 CHUNK_BYTES = 16 * 2**20
-"""What one rank sends at a time; an owner that cannot receive in place keeps as much for every rank."""
+"""What one rank sends at a time. An owner needs up to two of these for each rank beside the stack: its own, for what
+it cannot receive in place, and gloo's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,11 +25,12 @@ from torch import Tensor
 
 from auditkit.collectors.spectral.collected import ReplicaGradients
 from auditkit.collectors.spectral.echoes import SpectralEchoes
-from auditkit.collectors.spectral.gather import Link, gather_stacks, transport_device
+from auditkit.collectors.spectral.gather import Link, gather_stack, gather_stacks, transport_device
 from auditkit.collectors.spectral.peers import Peers, RankLostError
 from auditkit.collectors.spectral.runner import SpectralRun, measure_stack
 from auditkit.collectors.spectral.stream import read_spectra
 from auditkit.collectors.spectral.svd import AlignedSvds
+from tests.collectors.test_memory import peak_bytes
 
 SHAPES = {"blocks.0.tall": (9, 3), "blocks.0.wide": (4, 7), "blocks.1.square": (5, 5)}
 LOST_AFTER_S = 8.0
@@ -87,6 +88,24 @@ def gathered(folder: Path) -> None:
             for name, stack in stacks.items():
                 assert torch.equal(stack, whole_stacks(5, dtype)[name]), (name, dtype, chunk_bytes)
     assert not torch.equal(whole_stacks(5)["blocks.0.wide"], whole_stacks(5)["blocks.0.wide"].flip(0))  # control
+    peers.part()
+
+
+def gather_memory(folder: Path) -> None:
+    """Beside the stack an owner needs two chunks for each rank, ours and gloo's, and one; a control has no chunks."""
+    rank, size = rank_and_size()
+    peers = Peers(dist.distributed_c10d._get_default_store(), rank, size, lost_after_s=30.0, stuck_after_s=60.0)
+    group = dist.new_group(timeout=timedelta(seconds=60))
+    counts = [4 + other for other in range(size)]  # uneven, so that nothing can be received in place at the end
+    local_RNM = torch.ones(counts[rank], 256, 256)
+    stack_bytes = sum(counts) * local_RNM[0].nbytes
+    chunks = 2 * size + 1
+    for chunk_bytes, most in ((2**16, chunks * 2**16), (2**30, chunks * max(counts) * 2**18)):
+        link = Link(group, peers, transport_device(group), chunk_bytes)
+        extra = peak_bytes(lambda link=link: gather_stack("big", local_RNM, 0, counts, link))  # type: ignore[misc]
+        extra -= stack_bytes if rank == 0 else 0
+        assert extra <= most, (rank, chunk_bytes, extra)
+    assert rank > 0 or extra > 4 * chunks * 2**16  # the control
     peers.part()
 
 

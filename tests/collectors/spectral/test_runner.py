@@ -101,7 +101,7 @@ def test_two_ranks(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ranks", [1, 4])
 def test_one_and_four_ranks(tmp_path: Path, ranks: int) -> None:
     """The same file, byte for byte, as two ranks' and one process's; with more ranks than parameters, too."""
-    run_ranks(tmp_path, ranks, "late", "gathered", "whole")
+    run_ranks(tmp_path, ranks, "late", "gather_memory", "gathered", "whole")
     assert_is_what_one_process_measures(tmp_path / "whole" / "step-000003.csv")
     parts = list((tmp_path / "whole").glob("step-000003.rank-*.csv"))
     assert len(parts) == min(ranks, len(rank_program.SHAPES))

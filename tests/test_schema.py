@@ -21,7 +21,8 @@ from tests.project_files import ROOT, Ended, auditkit
 SCHEMAS = ROOT / "docs" / "schema"
 NAMES = (
     "run", "tickets", "next", "ticket_stats", "lint", "probes", "probe_new", "doctor", "init",
-    "ticket_change", "ticket_verify", "ticket_try_fix", "ticket_claims", "ticket_link", "ticket_renumber", "ticket_new", "ticket_import", "bisect",
+    "ticket_change", "ticket_verify", "ticket_try_fix", "ticket_claims",
+    "ticket_link", "ticket_renumber", "ticket_new", "ticket_import", "bisect",
     "report_audit", "report_code_audit", "report_batch", "report_summary", "report_review", "compare",
 )  # fmt: skip
 

@@ -4,6 +4,7 @@
     python benchmarks/collectors.py --device cuda    # the same rows on a GPU
     python benchmarks/collectors.py --large          # one gradient of 1e9 elements, added to the results: 4 GB and more
     python benchmarks/collectors.py --ours           # ours, the baseline and a pure read again; other rows are kept
+    python benchmarks/collectors.py --ours "1000 x 1000"    # of one case alone
     python benchmarks/collectors.py --page           # only rewrite the page and the plots from the results
 
 Writes benchmarks/results/collectors_DEVICE.json, docs/evidence/collectors.md and docs/evidence/plots/*.svg.
@@ -317,17 +318,20 @@ def with_large(device: str, before: dict[str, Any]) -> dict[str, Any]:
     return before | {"cases": before["cases"] | {LARGE: large}}
 
 
-def with_ours(device: str, before: dict[str, Any]) -> dict[str, Any]:
+def with_ours(device: str, before: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """The figures of before, with our rows, the baseline's and the pure read's measured again, in turns.
 
-    Ratios are taken within a turn, so that the other rows' hold; `kept_from` is the environment of those.
+    Ratios are taken within a turn, so that the other rows' hold; `kept_from` is the environment of those. Of some
+    cases alone, the rest is kept as it is.
     """
     again = {name: COLLECTORS[name] for name in (OURS, BASELINE, PURE_READ)}
     kept_from = before.get("kept_from", before["environment"])
     cases = {}
-    for name, make in SHAPES.items():
-        found, old = case(make(), device, collectors=again), before["cases"][name]
+    for name in names:
+        found, old = case(SHAPES[name](), device, collectors=again), before["cases"][name]
         cases[name] = found | {"rows": old["rows"] | found["rows"], "kept_load": old.get("kept_load", old["load"])}
+    if len(names) < len(SHAPES):
+        return before | {"cases": before["cases"] | cases}
     points = growth(device, (OURS, BASELINE))
     for axis, old_points in before["growth"].items():
         for point, old_point in zip(points[axis], old_points, strict=True):
@@ -342,16 +346,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--large", action="store_true")
-    parser.add_argument("--ours", action="store_true")
+    parser.add_argument("--ours", nargs="*", choices=SHAPES, metavar="CASE")
     parser.add_argument("--page", action="store_true")
     options = parser.parse_args()
     if not options.page:
         torch.set_num_threads(1)
         path = RESULTS / f"collectors_{options.device}.json"
         before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        if (options.large or options.ours) and not before:
+        again = options.ours is not None
+        if (options.large or again) and not before:
             parser.error(f"--large and --ours add to {path.name}, which is not there; run without them first")
-        results = (with_large if options.large else with_ours if options.ours else measure)(options.device, before)
+        if again:
+            results = with_ours(options.device, before, options.ours or list(SHAPES))
+        else:
+            results = (with_large if options.large else measure)(options.device, before)
         path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     print(write_page(ROOT))
 

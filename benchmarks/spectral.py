@@ -102,7 +102,7 @@ def measure_memory(device: str) -> list[dict[str, Any]]:
     """Peak bytes of the allocator beyond the results, over replicas and chunks."""
     rows = []
     for replica_count in (8, 16, 32, 64):
-        grads_RNM = torch.randn(replica_count, 256, 128, generator=torch.Generator().manual_seed(0))
+        grads_RNM = torch.randn(replica_count, 128, 64, generator=torch.Generator().manual_seed(0))
         results = sum(_bytes_of(aligned_svds(grads_RNM, device=device)))
         extra = peak_bytes(lambda grads=grads_RNM: aligned_svds(grads, device=device), device) - results
         whole = peak_bytes(lambda grads=grads_RNM: torch.linalg.svd(grads, full_matrices=False), device) - results

@@ -119,7 +119,7 @@ def _memory(rows: list[dict[str, Any]]) -> list[str]:
     return [
         "## Memory over R",
         "",
-        "Peak bytes of torch's allocator beyond gradients and results, 256 x 128, the chunk chosen (8 replicas).",
+        "Peak bytes of torch's allocator beyond gradients and results, 128 x 64, the chunk chosen (8 replicas).",
         "",
         *_table("R", "`aligned_svds`", "`torch.linalg.svd` of the whole batch", rows=cells),
     ]

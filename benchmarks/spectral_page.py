@@ -81,7 +81,20 @@ def _sizes(rows: list[dict[str, Any]]) -> list[str]:
         "in 65.",
         "",
         *_table(*columns, rows=cells),
+        *_missing(rows),
     ]
+
+
+def _missing(rows: list[dict[str, Any]]) -> list[str]:
+    """Say which of the benchmark's rows the figures lack."""
+    wanted = [
+        (what, [count, *size])
+        for size in ([1024, 1024], [4096, 1024])
+        for what, count in (("aligned", 64), ("aligned", 8), ("whole batch", 8))
+    ]
+    found = [(row["what"], row["size"]) for row in rows]
+    missing = ["{} {} x {} x {}".format(what, *size) for what, size in wanted if (what, size) not in found]
+    return [f"Not measured yet: {', '.join(missing)}.", ""] if missing else []
 
 
 def _device(cuda: dict[str, Any]) -> list[str]:

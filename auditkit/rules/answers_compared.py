@@ -14,6 +14,8 @@ RAISES = "(raises)"
 LEFT = "(norm of the gradients it leaves)"
 _READ = ("field", "error")
 """What a case says of the answer, and not of the gradients."""
+_ORDINARY, _SCALES = 1e4, 1e-4
+"""A magnitude at which nothing overflows, and how exactly a field has to scale to it."""
 _IS_THE_NORM = 0.01
 """A field is taken for the norm where its value is this near to the exact one, at either revision."""
 
@@ -31,12 +33,34 @@ class _Case:
 def compare_answers(base: Sequence[Measurement], head: Sequence[Measurement]) -> tuple[AnswerContrast, ...]:
     """Every field of every case that both sides were asked, in the order asked."""
     ours, theirs = _by_case(base), _by_case(head)
+    scaling = _scaling_fields(list(ours.values()), list(theirs.values()))
     return tuple(
-        _contrast(ours[key], theirs[key], name)
+        _contrast(ours[key], theirs[key], name, scaling)
         for key in ours
         if key in theirs
         for name in dict.fromkeys((*ours[key].fields, *theirs[key].fields))
     )
+
+
+def _scaling_fields(ours: Sequence[_Case], theirs: Sequence[_Case]) -> Mapping[str, float]:
+    """Fields that grow as the gradients do, at both revisions, with their value at magnitude 1.
+
+    The cases of a magnitude are the gradients of the first seed, scaled: what a norm, a mean norm or a largest
+    element is there follows from what it is at magnitude 1.
+    """
+    found = []
+    for cases in (ours, theirs):
+        plain = next((one.fields for one in cases if one.case.get("seed") == 0 and "magnitude" not in one.case), {})
+        ordinary = next((one.fields for one in cases if one.case.get("magnitude") == _ORDINARY), {})
+        values = {name: _number(value) for name, value in plain.items()}
+        found.append(
+            {
+                name: value
+                for name, value in values.items()
+                if value and relative_difference(value * _ORDINARY, _number(ordinary.get(name))) < _SCALES
+            }
+        )
+    return {name: value for name, value in found[0].items() if name in found[1]}
 
 
 def _by_case(measurements: Sequence[Measurement]) -> dict[str, _Case]:
@@ -57,10 +81,13 @@ def _field_of(one: Measurement) -> str:
     return {"raises": RAISES, "left_norm": LEFT}.get(one.name) or str(one.case.get("field", ""))
 
 
-def _contrast(ours: _Case, theirs: _Case, name: str) -> AnswerContrast:
+def _contrast(ours: _Case, theirs: _Case, name: str, scaling: Mapping[str, float]) -> AnswerContrast:
     before, after = ours.fields.get(name, ABSENT), theirs.fields.get(name, ABSENT)
     agreement = _agreement(before, after, ours.allowed)
-    nearer = _nearer(before, after, ours.exact) if agreement is Agreement.DIFFERS else ""
+    expected = ours.exact
+    if name in scaling and "magnitude" in ours.case:
+        expected = scaling[name] * float(ours.case["magnitude"])
+    nearer = _nearer(before, after, expected) if agreement is Agreement.DIFFERS else ""
     return AnswerContrast(ours.case, name, before, after, ours.exact, ours.allowed, agreement, nearer)
 
 
@@ -74,11 +101,17 @@ def _agreement(before: Any, after: Any, allowed: float) -> Agreement:
     return Agreement.DIFFERS
 
 
-def _nearer(before: Any, after: Any, exact: float) -> str:
-    errors = [_error(value, exact) for value in (before, after)]
-    if min(errors) > _IS_THE_NORM or errors[0] == errors[1]:
+def _nearer(before: Any, after: Any, expected: float) -> str:
+    """The side nearer to what is expected, where one of them is near; of finite gradients the side that is finite."""
+    if not math.isfinite(expected):
         return ""
-    return "head" if errors[1] < errors[0] else "base"
+    errors = [_error(value, expected) for value in (before, after)]
+    if min(errors) <= _IS_THE_NORM and errors[0] != errors[1]:
+        return "head" if errors[1] < errors[0] else "base"
+    is_finite = [math.isfinite(_number(value)) for value in (before, after)]
+    if is_finite[0] is not is_finite[1]:
+        return "head" if is_finite[1] else "base"
+    return ""
 
 
 def _error(value: Any, exact: float) -> float:
@@ -88,7 +121,7 @@ def _error(value: Any, exact: float) -> float:
 
 
 def _number(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) else math.nan
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
 
 
 def families(answers: Sequence[AnswerContrast]) -> Mapping[str, tuple[AnswerContrast, ...]]:

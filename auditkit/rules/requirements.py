@@ -120,15 +120,14 @@ def _as_block(contrast: Contrast) -> EvidenceSummary:
         law=contrast.base.law if contrast.base else "",
         measurements=tuple(_rows(contrast.figures, "base")),
         measurements_at_fix=tuple(_rows(contrast.figures, "head")),
-        checks=_check_of(contrast),
+        checks=tuple(_checks_of(contrast)),
     )
 
 
-def _check_of(contrast: Contrast) -> tuple[CheckedRun, ...]:
-    if contrast.head is None:
-        return ()
-    head = contrast.head
-    return (CheckedRun("fix", head.outcome.value, "", False, head.probe_version, head.law),)
+def _checks_of(contrast: Contrast) -> Iterable[CheckedRun]:
+    for role, side in (("base", contrast.base), ("fix", contrast.head)):
+        if side is not None:
+            yield CheckedRun(role, side.outcome.value, "", False, side.probe_version, side.law)
 
 
 def _rows(figures: Iterable[FigureChange], side: str) -> Iterable[Measured]:

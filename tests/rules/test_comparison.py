@@ -256,6 +256,33 @@ def test_answers_agree_within_what_rounding_allows(before: Any, after: Any, agre
     assert (compared.agreement, compared.nearer, compared.exact) == (agreement, nearer, 10.0)
 
 
+def test_a_field_that_is_no_norm_is_judged_by_how_it_scales() -> None:
+    """A mean over three tensors has no exact norm to be near to; of large gradients it is known all the same."""
+
+    def means(*at: tuple[float, Any]) -> list[Measurement]:
+        rows = [figure("answer", 2.5, "value", family="seeded", seed=0, field="mean")]
+        for magnitude, value in at:
+            case = {"family": "magnitudes", "magnitude": magnitude}
+            rows.append(figure("exact_norm", 7.5 * magnitude, "norm", **case))
+            rows.append(figure("answer", value, "value", **case, field="mean"))
+        return rows
+
+    base = means((1e4, 2.5e4), (1e-30, 0.0), (1e20, math.inf), (1e30, 2.5e30))
+    head = means((1e4, 2.5e4), (1e-30, 2.5e-30), (1e20, 2.5e20), (1e30, 7.0))
+    assert {one.case["magnitude"]: one.nearer for one in compare_answers(base, head) if one.family == "magnitudes"} == {
+        1e4: "", 1e-30: "head", 1e20: "head", 1e30: "base",
+    }  # fmt: skip
+    flat = means((1e4, 2.5), (1e20, 3.5))
+    assert {one.nearer for one in compare_answers(flat, means((1e4, 2.5), (1e20, 2.5)))} == {""}
+
+
+def test_of_finite_gradients_a_finite_answer_is_nearer() -> None:
+    (found,) = compare_answers(answers(("mean", math.inf)), answers(("mean", 3.0)))
+    assert found.nearer == "head"
+    (unknown,) = compare_answers(answers(("mean", math.nan), exact=math.nan), answers(("mean", 3.0), exact=math.nan))
+    assert unknown.nearer == ""
+
+
 def test_a_field_of_one_side_and_what_was_raised_are_told() -> None:
     case = {"family": "seeded", "seed": 0}
     raised = [figure("exact_norm", 10.0, "norm", **case), figure("raises", "TypeError", "text", **case, error="no")]

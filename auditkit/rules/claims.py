@@ -197,11 +197,18 @@ def _meets(condition: Condition, row: Measured) -> bool:
 
 
 def _told(name: str, rows: Sequence[Measured]) -> str:
-    """`peak_extra_bytes is 1.21 GiB (params=100,000,000)`, the first few of them."""
-    parts = []
-    for row in rows[:_MOST_NAMED]:
-        unit = "x" if row.unit == "ratio" else ""
-        kind = f"; {row.evidence}" if row.evidence != "measured" else ""
-        parts.append(f"{row.text}{unit} ({row.case_text()}{kind})" if row.case or kind else f"{row.text}{unit}")
-    more = f", and {len(rows) - _MOST_NAMED} more" if len(rows) > _MOST_NAMED else ""
+    """`peak_extra_bytes is 1.21 GiB (params=100,000,000)`, the first few values, each with its first case."""
+    groups: dict[str, list[Measured]] = {}
+    for row in rows:
+        groups.setdefault(row.text, []).append(row)
+    parts = [_value_told(same) for same in list(groups.values())[:_MOST_NAMED]]
+    more = f", and {len(groups) - _MOST_NAMED} more values" if len(groups) > _MOST_NAMED else ""
     return f"{name} is {', '.join(parts)}{more}"
+
+
+def _value_told(same: Sequence[Measured]) -> str:
+    first = same[0]
+    kind = first.evidence if first.evidence != "measured" else ""
+    others = f"and in {len(same) - 1} other {'case' if len(same) == 2 else 'cases'}" if len(same) > 1 else ""
+    details = "; ".join(part for part in (first.case_text(), kind, others) if part)
+    return f"{first.text}{'x' if first.unit == 'ratio' else ''}{f' ({details})' if details else ''}"

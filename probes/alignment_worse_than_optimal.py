@@ -17,11 +17,11 @@ PROBE = {
     "method": "Replicas of a known matrix plus noise, over three gaps between neighbouring singular values and five "
     "noise levels. The score of an answer, |<u, u_ref>||<v, v_ref>| averaged over directions and replicas, against "
     "that of the best assignment of the same directions (linear sum assignment). The reference is told by the score: "
-    "the first replica or the mean gradient, whichever the answer fits better over all cases. The boundary is the "
-    "smallest noise at which the shortfall shows, for each gap.",
-    "limits": "An alignment to anything else (another replica, a running mean) is judged by the nearer of the two "
-    "references. Signs are not judged: the score is blind to them. Above a noise of the largest singular value the "
-    "optimum itself is near chance.",
+    "the first replica, the mean gradient or that of the first half, whichever the answer fits best. The boundary is "
+    "the smallest noise at which the shortfall shows, for each gap.",
+    "limits": "An alignment to anything else (another replica, a running mean) is judged by the nearest of the "
+    "three references. Signs are not judged: the score is blind to them. Above a noise of the largest singular value "
+    "the optimum itself is near chance.",
     "remediation": "Assign with scipy.optimize.linear_sum_assignment on the similarity of each replica with the "
     "reference: the optimum costs 10 ms at D = 1024 in compiled code.",
     "remediation_code": """import torch

@@ -18,11 +18,13 @@ from auditkit.model.measurement import Measurement
 from auditkit.model.target import Target
 from auditkit.probing.catalog import load_catalog
 from auditkit.probing.worker import matrices
+from auditkit.probing.worker.context import Context
 from auditkit.probing.worker.feeding import Caller, CannotFeedError
 from auditkit.probing.worker.forms import ShardCase
+from auditkit.probing.worker.frames import SourceRoots
 from auditkit.probing.worker.plan import find_plan
 from auditkit.probing.worker.shards import owned_keys
-from tests.probes.in_process import Answer, ask, ask_all
+from tests.probes.in_process import ROOTS, Answer, _ask, ask, ask_all
 from tests.probes.spectral_specimens import ONE_PROCESS, REPRODUCED, SOUND, SPECIMEN, TARGETS, asked_here
 from tests.probing_helpers import ALIGNMENT, BATCH, ECHO, LOW_PRECISION, MATRICES, OFF_DEVICE, OVERFLOW, SHARDS
 
@@ -164,6 +166,21 @@ def test_an_alignment_to_the_mean_gradient_is_judged_by_that() -> None:
     assert answer.message == "the best assignment to the mean gradient in all 15 cases of gap and noise"
 
 
+def test_our_own_collectors_pass() -> None:
+    """Aligned SVDs, and echoes as the step that finishes them."""
+    from auditkit.collectors import spectral
+    from tests.project_files import ROOT
+
+    roots = SourceRoots(str(ROOT))
+    for finish in (None, spectral.spectral_echoes):
+        caller = Caller(spectral.aligned_svds, None, "", {}, finish)
+        plan = find_plan(caller, {"contract": "spectral_echo" if finish else "aligned_svd"})
+        for probe_id in (MATRICES, LOW_PRECISION, ALIGNMENT, BATCH, ECHO):
+            if plan.contract in CATALOG[probe_id].contracts:
+                answer = _ask(CATALOG[probe_id], Context(plan, caller, "cpu", roots, {}), {})
+                assert answer.outcome == "not_reproduced", answer.message
+
+
 def test_memory_is_flat_in_chunks_and_grows_by_copies_of_the_batch_without() -> None:
     sound = specimen("sound", "aligned_svds", BATCH)
     assert sound.values("growth_per_gradient_byte") == [pytest.approx(0.0, abs=0.01)]
@@ -181,9 +198,6 @@ def test_work_of_the_host_counts_wherever_the_answer_ends_up() -> None:
     def reads_its_results(grads: torch.Tensor) -> Any:
         u, s, vh = torch.linalg.svd(grads, full_matrices=False)
         return u.cpu(), s.cpu(), vh.mT.cpu()
-
-    from auditkit.probing.worker.context import Context
-    from tests.probes.in_process import ROOTS, _ask
 
     outcomes = []
     for function in (stays_on_the_host, reads_its_results):

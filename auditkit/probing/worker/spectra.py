@@ -66,8 +66,12 @@ class Spectra(Places):
         found = as_svd(self.factors(grads))
         if found is None:
             raise NotApplicable("its answer has no singular vectors on both sides")
-        mean = matrices.decomposed(to_host(grads[0]).cpu().double().mean(0))
-        references = {"its first replica": Svd(*(part[0] for part in found)), "the mean gradient": mean}
+        batch = to_host(grads[0]).cpu().double()
+        references = {
+            "its first replica": Svd(*(part[0] for part in found)),
+            "the mean gradient": matrices.decomposed(batch.mean(0)),
+            "the mean of the first half": matrices.decomposed(batch[: len(batch) // 2].mean(0)),
+        }
         return {name: list(_scores(found, reference)) for name, reference in references.items()}
 
     # --- shard plans -----------------------------------------------------------------------------

@@ -86,11 +86,13 @@ def try_fix(repository: Repository, request: TryRequest, progress: Progress | No
     page = page_of(entry.document, entry.ticket)
     blocks = _chosen(_blocks(page, (RECOMMENDED,)), request.block, entry.ticket)
     spec = _at(parse_checkout(request.checkout), request.base)
+    _check_revision(spec, request.fix)
     catalog = load_catalog(request.manner.config.probes_dir)
     probes = _asked(entry.ticket, request, catalog)
     progress = progress or Progress()
     with open_copy(spec, request.manner.python) as opened:
         target = _target(entry.ticket, request, opened, catalog)
+        progress.targets_known([target], len(probes) * (1 + sum(_is_wanted(block, request) for block in blocks)))
         base = _loaded(ask(request.manner, opened, [target], probes, progress))
         findings, chosen = _findings(entry.ticket, request, target, base, catalog)
         learnt = base.targets[0].target
@@ -149,6 +151,13 @@ def _at(spec: CheckoutSpec, revision: str) -> CheckoutSpec:
         return spec
     directory = spec.text.removesuffix(f"@{spec.revision}") if spec.revision else spec.text
     return CheckoutSpec(f"{directory}@{revision}", spec.directory, revision)
+
+
+def _check_revision(spec: CheckoutSpec, revision: str) -> None:
+    """Refuse a revision that is not there before anything is measured."""
+    repository = git.find_repository(spec.directory) if revision else None
+    if repository is not None:
+        git.resolve_revision(repository, revision)
 
 
 def _roots(manner: Manner, opened: OpenCheckout) -> tuple[Path, ...]:

@@ -145,10 +145,10 @@ class Ground:
         self.ticket.write_text(TICKET.format(fix=fix, commit=commit, applied=shown), encoding="utf-8")
 
     def try_it(
-        self, *probes: str, base: str = "HEAD~1", time_limit_s: float = 60.0, block: int | None = None
+        self, *probes: str, base: str = "HEAD~1", fix: str = "", time_limit_s: float = 60.0, block: int | None = None
     ) -> FixTrial:
         manner = Manner(Config(), sys.executable, time_limit_s=time_limit_s)
-        request = TryRequest("B7-PT-01", str(self.checkout), manner, base=base, probes=probes, block=block)
+        request = TryRequest("B7-PT-01", str(self.checkout), manner, base=base, fix=fix, probes=probes, block=block)
         return try_fix(Repository(self.tickets), request)
 
     def state(self) -> dict[str, str]:
@@ -211,8 +211,9 @@ def test_a_ticket_without_code_is_refused_before_anything_runs(ground: Ground) -
     ground.write(FOREACH)
     with pytest.raises(BadInputError, match="has no block 2"):
         ground.try_it(OVERFLOW, block=2)
-    with pytest.raises(BadInputError, match="no-such-branch"):
-        ground.try_it(OVERFLOW, base="no-such-branch")
+    for base, fix in (("no-such-branch", ""), ("HEAD~1", "no-such-branch")):
+        with pytest.raises(BadInputError, match="no-such-branch"):
+            ground.try_it(OVERFLOW, base=base, fix=fix)
 
 
 @pytest.mark.slow

@@ -17,6 +17,8 @@ from auditkit.model.comparison import (
     MatchState,
     TargetComparison,
     Trend,
+    count_agreements,
+    count_changes,
     relative_difference,
 )
 from auditkit.model.enums import Severity
@@ -44,6 +46,7 @@ def render_review(review: ImplementationReview) -> bytes:
     return render(
         "review.md.j2",
         review=review,
+        summary=_summary(review),
         comparison=comparison,
         marks=_MARKS,
         words=_WORDS,
@@ -62,6 +65,28 @@ def render_review(review: ImplementationReview) -> bytes:
         files=_files(comparison.changes.files),
         lines=sum((file.added or 0) + (file.removed or 0) for file in comparison.changes.files),
     )
+
+
+def _summary(review: ImplementationReview) -> str:
+    """The change and what came of it, in counts."""
+    comparison = review.comparison
+    files = comparison.changes.files
+    added, removed = (sum(getattr(file, name) or 0 for file in files) for name in ("added", "removed"))
+    counts = count_changes(comparison.contrasts)
+    agreed = count_agreements(answer for target in comparison.targets for answer in target.answers)
+    total = sum(agreed.values())
+    size = (
+        f"{_counted(len(comparison.changes.commits), 'commit')}, {_counted(len(files), 'file')} (+{added} -{removed}). "
+    )
+    became = ", ".join(f"{counts[change.value]} {change.value.replace('_', ' ')}" for change in _ANSWERED)
+    same = agreed[Agreement.IDENTICAL.value] + agreed[Agreement.WITHIN.value]
+    answers = f" Of {total:,} numbers in the answers, {same:,} agree." if total else ""
+    targets = _counted(len(comparison.targets), "target")
+    return f"{size if files else ''}Answers of the probes about {targets} and its source: {became}.{answers}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 _ANSWERED = (Change.FIXED, Change.INTRODUCED, Change.STILL_REPRODUCED, Change.STILL_SOUND)

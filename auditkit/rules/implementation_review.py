@@ -101,7 +101,7 @@ def _worse_answers(comparison: Comparison) -> Iterator[str]:
 
 
 def _new_or_worse(comparison: Comparison) -> Iterator[str]:
-    for one in comparison.contrasts:
+    for one in sorted(comparison.contrasts, key=lambda one: str(one.severity)):
         if one.is_worse and one.severity:
             grave = one.change is Change.INTRODUCED and one.severity.at_least(_GRAVE)
             if not grave:

@@ -50,6 +50,8 @@ def test_a_review_has_every_part_and_every_number() -> None:
         "# Implementation Review: perf: one kernel",
         "**Commits:** `aaaaaaaaaaaa` → `bbbbbbbbbbbb` of `trainer`",
         "**Plan Reference:** plan 5",
+        "1 commit, 2 files (+39 -13). Answers of the probes about 1 target and its source: 1 fixed, 2 introduced, "
+        "1 still reproduced, 1 still sound. Of 2 numbers in the answers, 2 agree.",
         "**Assessment:** ⚠️ **NEEDS WORK**",
         "**Requirements met:** 3 of 7. **Findings at the head:** 3, of which 2 new or worse.",
         "2. ❌ Reduces CUDA syncs from O(n_params) to O(1) per gradient group *(commit message)*",

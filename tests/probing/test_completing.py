@@ -270,6 +270,8 @@ def test_an_alternative_is_completed_from_the_whole_function_above_it(checkout: 
         ),
         ("collect", "return {\n    # ... as before ...\n    'norm': 0.0,\n}\n", "inside a statement, with a comment"),
         ("total_norm", "import torch\n", "defines nothing, not total_norm"),
+        ("total_norm", "total = 0.0\n", "says nothing that the function does not say already"),
+        ("total_norm", "# ... use another norm ...\n", "says nothing that"),
     ],
 )
 def test_what_would_be_a_guess_is_refused_with_the_reason(checkout: Path, name: str, code: str, reason: str) -> None:
@@ -335,3 +337,39 @@ def test_a_sum_that_is_read_above_the_loop_is_not_carried_into_it(checkout: Path
     lines = body(done).splitlines()
     assert lines.index("    zeros_t = (flat == 0).sum()") < lines.index("    nan_count = 0")
     assert not any("forgets" in note for note in done.notes)
+
+
+WRAPPED = """import torch
+
+
+class Monitor:
+\tdef check(self, params):
+\t\t\"\"\"Two tabs.\"\"\"
+\t\twith torch.no_grad():
+\t\t\t# all of them
+\t\t\tnorms = [p.grad.norm() for p in params]
+\t\t\ttotal = sum(n.item() ** 2 for n in norms)
+\t\t\treturn total**0.5
+"""
+
+
+def test_a_body_inside_one_with_is_mended_in_it_and_tabs_stay_tabs(checkout: Path) -> None:
+    (checkout / "norms.py").write_text(WRAPPED, encoding="utf-8")
+    done = patched(checkout, "total = torch.stack(norms).square().sum().item()\n", "Monitor.check")
+    changed = "\t\t\ttotal = torch.stack(norms).square().sum().item()\n"
+    assert done.text == WRAPPED.replace("\t\t\ttotal = sum(n.item() ** 2 for n in norms)\n", changed)
+    whole = patched(checkout, "def check(self, params):\n    return 1.0\n", "Monitor.check")
+    assert whole.text.endswith("class Monitor:\n\tdef check(self, params):\n\t    return 1.0\n")
+
+
+def test_a_comment_above_the_first_statement_stands_once(checkout: Path) -> None:
+    (checkout / "norms.py").write_text(
+        "def total_norm(\n    module,\n):\n    # first\n    x = 1\n    return x\n", "utf-8"
+    )
+    done = patched(checkout, "return x + 1\n")
+    assert done.text == "def total_norm(\n    module,\n):\n    # first\n    x = 1\n    return x + 1\n"
+
+
+def test_a_function_on_one_line_is_written_out(checkout: Path) -> None:
+    (checkout / "norms.py").write_text("def total_norm(module): return 1.0\n", "utf-8")
+    assert patched(checkout, "return 2.0\n").text == "def total_norm(module):\n    return 2.0\n"

@@ -22,7 +22,7 @@ from auditkit.probing.patching.names import (
 from auditkit.probing.patching.program import Item, Program
 from auditkit.probing.patching.slots import drop_slots
 from auditkit.probing.patching.standing_in import stand_in
-from auditkit.probing.patching.writing import SourceText, indented, write_function
+from auditkit.probing.patching.writing import SourceText, indented, statements_of, write_function
 
 _FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 OBVIOUS_IMPORTS: Mapping[str, str] = {
@@ -53,9 +53,13 @@ class Original:
 
     @property
     def body(self) -> Sequence[ast.stmt]:
-        """Its statements without the docstring."""
-        has_text = ast.get_docstring(self.node, clean=False) is not None
-        return self.node.body[1:] if has_text else self.node.body
+        """Its statements, without the docstring and a `with` around all of them."""
+        return statements_of(self.node)
+
+    @property
+    def indentation(self) -> str:
+        """The blanks, or tabs, before its `def`."""
+        return SourceText(self.text).indentation(self.node)
 
 
 @dataclass(frozen=True)
@@ -98,9 +102,7 @@ def _standing_in(code: str, original: Original) -> Completed | None:
     lines, note = found
     needed = names_of(tree.body).loads - names_of(tree.body).stores
     imports, notes = _imports(needed, needed, original.known)
-    return Completed(
-        tuple(indented(lines, " " * original.node.col_offset)), imports, _texts(tree.body), (note, *notes), True
-    )
+    return Completed(tuple(indented(lines, original.indentation)), imports, _texts(tree.body), (note, *notes), True)
 
 
 def _whole(fragment: Fragment, function: _FunctionNode, original: Original) -> Completed:
@@ -114,8 +116,7 @@ def _whole(fragment: Fragment, function: _FunctionNode, original: Original) -> C
         notes.append(f"it takes {', '.join(sorted(lost))} no longer")
     lines = SourceText(fragment.text).lines(function.lineno, function.end_lineno or function.lineno)
     lines[0] = lines[0].replace(f"def {function.name}", f"def {original.node.name}", 1)
-    moved = original.node.col_offset - function.col_offset
-    lines = [" " * moved + line if moved > 0 and line.strip() else line[max(-moved, 0) :] for line in lines]
+    lines = indented([line[function.col_offset :] for line in lines], original.indentation)
     local = names_of(function.body).stores | parameters(function.args)
     defined = names_of(fragment.around).stores | {original.node.name}
     needed = names_of([function, *fragment.around]).loads - local - defined
@@ -154,6 +155,8 @@ class _Completion:
     def run(self) -> Completed:
         self.notes = list(self.fragment.notes)
         known = self.original.known | set(dir(builtins)) | OBVIOUS_IMPORTS.keys() | parameters(self.original.node.args)
+        around = [item for item in self.original.node.body if isinstance(item, ast.With)]
+        known |= names_of(item.optional_vars for node in around for item in node.items if item.optional_vars).stores
         defined = names_of(self.fragment.around).stores
         self.program = Program(copy.deepcopy(list(self.original.body)), frozenset(known | defined))
         self.originals = self.program.originals()
@@ -168,6 +171,8 @@ class _Completion:
                     first = min(first, place)
                     lower = place
                 lower = anchor + 1 if anchor is not None else lower
+        if all(item.is_original for item in self.program.items):
+            raise CannotComplete("says nothing that the function does not say already")
         self._settle()
         return self._written(first)
 

@@ -137,7 +137,8 @@ def _spliced(function: Function, text: str, completed: Completed) -> str:
         is_new = names_of(ast.parse(statement)).stores.isdisjoint(known)
         is_function = isinstance(ast.parse(statement).body[0], ast.FunctionDef)
         if function.owner is not None and is_function and not completed.is_beside:
-            in_class += ["", *indented(statement.splitlines(), " " * node.col_offset)]
+            blanks = lines[node.lineno - 1][: node.col_offset]
+            in_class += ["", *indented(statement.splitlines(), blanks)]
         else:
             # What the module defines already, possibly further down, is defined anew behind all of it.
             (first if is_new else last).append(statement)

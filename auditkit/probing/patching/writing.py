@@ -35,6 +35,18 @@ class SourceText:
             first -= 1
         return indented(textwrap.dedent("\n".join(self.lines(first, end))).splitlines(), indent)
 
+    def indentation(self, node: ast.stmt) -> str:
+        """The blanks, or tabs, that its line begins with."""
+        line = self._lines[node.lineno - 1]
+        return line[: len(line) - len(line.lstrip())]
+
+    def line_above(self, node: ast.stmt) -> int:
+        """The last line above a statement and the comments above it."""
+        first = node.lineno
+        while self._is_remark(self._lines[first - 2]):
+            first -= 1
+        return first - 1
+
     def _is_remark(self, line: str) -> bool:
         return not line.strip() or line.lstrip().startswith("#")
 
@@ -53,41 +65,30 @@ def indented(lines: Sequence[str], indent: str) -> list[str]:
 def write_function(
     original: _FunctionNode, source: SourceText, items: Sequence[Item], fix: SourceText, fix_body: Sequence[ast.stmt]
 ) -> list[str]:
-    """The original's signature and docstring with the statements `items` below."""
-    base = " " * original.col_offset
-    body = _without_docstring(original)
-    header_end = original.body[0].end_lineno if body is not original.body else _header_end(original)
-    if header_end is None or original.body[0].lineno == original.lineno:
-        header = indented([f"{ast.unparse(_empty(original)).splitlines()[0]}"], base)
-    else:
-        header = source.lines(original.lineno, header_end)
-    lines = list(header)
+    """The original's signature and docstring (and the `with` around its body) with the statements `items` below."""
+    body = statements_of(original)
+    indent = source.indentation(body[0])
+    lines = source.lines(original.lineno, source.line_above(body[0]))
+    if body[0].lineno == original.lineno:  # def f(x): return x
+        outer = source.indentation(original)
+        indent = outer + _INDENT
+        lines = indented(ast.unparse(_empty(original)).splitlines()[:1], outer)
     for item in items:
         if item.rewritten:
-            lines += indented(ast.unparse(item.node).splitlines(), base + _INDENT)
+            lines += indented(ast.unparse(item.node).splitlines(), indent)
         elif item.is_original:
-            lines += source.statement(item.node, body, base + _INDENT)
+            lines += source.statement(item.node, body, indent)
         else:
-            lines += _fix_statement(item.node, fix, fix_body, base + _INDENT)
+            lines += [line for line in fix.statement(item.node, fix_body, indent) if line.strip() != "..."]
     return lines
 
 
-def _fix_statement(node: ast.stmt, fix: SourceText, fix_body: Sequence[ast.stmt], indent: str) -> list[str]:
-    written = fix.statement(node, fix_body, indent)
-    return [line for line in written if line.strip() != "..."]
-
-
-def _without_docstring(function: _FunctionNode) -> Sequence[ast.stmt]:
-    return function.body[1:] if ast.get_docstring(function, clean=False) is not None else function.body
-
-
-def _header_end(function: _FunctionNode) -> int | None:
-    """The last line of the signature; None where the body begins on it."""
-    ends = [item.end_lineno or item.lineno for item in ast.walk(function.args) if isinstance(item, ast.expr | ast.arg)]
-    ends += [function.returns.end_lineno or 0] if function.returns else []
-    first = function.body[0].lineno
-    last = max([function.lineno, *ends])
-    return first - 1 if last < first else None
+def statements_of(function: _FunctionNode) -> Sequence[ast.stmt]:
+    """Its statements without the docstring; those inside, where all of them stand in one `with`."""
+    has_text = ast.get_docstring(function, clean=False) is not None and len(function.body) > 1
+    body = function.body[1:] if has_text else function.body
+    is_wrapped = len(body) == 1 and isinstance(body[0], ast.With) and body[0].lineno < body[0].body[0].lineno
+    return body[0].body if is_wrapped and isinstance(body[0], ast.With) else body
 
 
 def _empty(function: _FunctionNode) -> ast.stmt:

@@ -22,6 +22,7 @@ from auditkit.model.enums import DeviceChoice, Outcome, Reason, Severity
 from auditkit.model.probe import ProbeInfo
 from auditkit.model.run import Environment, ProbeResult, Run
 from auditkit.model.target import Target
+from auditkit.probing import git
 from auditkit.probing.anchors import AnchoredSource
 from auditkit.probing.catalog import load_catalog, read_probe, select
 from auditkit.probing.changes import read_changes
@@ -81,6 +82,11 @@ def _specs(request: CompareRequest) -> tuple[CheckoutSpec, CheckoutSpec]:
         raise BadInputError(
             f"{request.checkout} names a revision already",
             f"auditkit compare {spec.directory} {spec.revision} HEAD",
+        )
+    if git.git_is_installed() and git.find_repository(spec.directory) is None:
+        raise BadInputError(
+            f"{spec.directory} is not in a git repository, so it has no revisions to compare",
+            "audit it twice with --json: auditkit compare --runs BEFORE.json AFTER.json",
         )
     named = [CheckoutSpec(f"{spec.text}@{revision}", spec.directory, revision)
              for revision in (request.base, request.head)]  # fmt: skip

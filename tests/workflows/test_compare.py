@@ -147,7 +147,9 @@ def test_renamed_deleted_and_odd_files_are_read(tmp_path: Path) -> None:
         assert [one.name for one in read_changes(base, head, []).files] == ["a b\"'.py"]
 
 
-def test_wrong_words_are_refused_before_anything_runs(repository: Path) -> None:
+def test_wrong_words_are_refused_before_anything_runs(repository: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="is not in a git repository, so it has no revisions to compare"):
+        compared(tmp_path, "overflowing", "widened")
     with pytest.raises(BadInputError, match="names a revision already"):
         compare(CompareRequest(f"{repository}@widened", "overflowing", "widened"))
     with pytest.raises(BadInputError, match="has no revision 'wide'"):

@@ -3,7 +3,7 @@
 PROBE = {
     "id": "svd_batch_is_unbounded",
     "version": 1,
-    "title": "All replicas are decomposed in one batch",
+    "title": "The memory of a decomposition grows with the replicas",
     "contracts": ["aligned_svd"],
     "categories": ["Memory leak / resource issue", "Performance bottleneck"],
     "agent": "PT",

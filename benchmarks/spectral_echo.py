@@ -176,9 +176,9 @@ def page(stored: dict[str, Any]) -> str:
                 f"{message} | {verdict} |"
             )
     lines += ["", *FINDINGS, "", "## The commands", "", "```text"]
-    shown = [word for word in command(SUBJECTS[0], "CLONES", "PYTHON") if word != "--json"]
-    lines += [" ".join(shown), "```", "", "and so on for each row, with the contract "]
-    lines[-1] += "`aligned_svd`, `spectral_echo` or `shard_plan`."
+    for subject in SUBJECTS:
+        lines.append(" ".join(word for word in command(subject, "CLONES", "PYTHON") if word != "--json"))
+    lines.append("```")
     text = "\n".join(lines)
     return text.format(**seen) + "\n"
 

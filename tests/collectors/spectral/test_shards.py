@@ -35,7 +35,8 @@ def best_makespan(work: Mapping[str, int], ranks: int) -> int:
     )
 
 
-WORK = st.dictionaries(st.text(min_size=1, max_size=8), st.integers(0, 10**15), max_size=40)
+COST = st.integers(0, 2) | st.integers(0, 10**15)  # equal ones, too
+WORK = st.dictionaries(st.text(min_size=1, max_size=8), COST, max_size=40)
 FEW = st.dictionaries(st.text(min_size=1, max_size=3), st.integers(1, 1000), min_size=1, max_size=7)
 
 

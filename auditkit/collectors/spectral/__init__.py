@@ -6,7 +6,9 @@
 Shapes in names: R replicas, N rows, M columns, D = min(N, M) singular directions, C replicas of one chunk.
 
 Reading order: replicas (what is accepted), chunking (how many at once, and how they reach the device),
-alignment (order, signs, repeated singular values), svd (what a user calls), echoes.
+alignment (order, signs, repeated singular values), svd (what a user calls), echoes. Over the ranks of a training run:
+collected (what a rank's replicas leave behind), shards (which rank owns which parameter), peers and agreement (ranks
+that watch over each other), gather, stream (CSV), manifest (settings and fingerprint), runner (what a user calls).
 """
 
 from .echoes import LEAST_REPLICAS, SpectralEchoes, spectral_echoes

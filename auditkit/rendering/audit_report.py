@@ -26,6 +26,9 @@ LONGEST_CASE = 40
 
 MOST_PLACES = 3
 
+MOST_FLOWS = 20
+"""Flows of one module; a library of helpers has hundreds, and `--json` has them all."""
+
 
 @dataclass(frozen=True)
 class Table:
@@ -196,8 +199,10 @@ def _shortened(parts: Sequence[str]) -> str:
 
 
 def flow_text(page: ModulePage) -> str:
-    """Every flow as lines: the caller, then its steps in the order of lines."""
-    return "\n\n".join(map(_flow_text, page.flows))
+    """The flows as lines, other files' first: the caller, then its steps in the order of lines."""
+    shown = [_flow_text(flow) for flow in page.flows[:MOST_FLOWS]]
+    more = len(page.flows) - MOST_FLOWS
+    return "\n\n".join([*shown, *([f"and {counted(more, 'more function')}"] if more > 0 else [])])
 
 
 def _flow_text(flow: Flow) -> str:

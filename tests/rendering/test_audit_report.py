@@ -141,6 +141,14 @@ def test_usage(mentions: tuple[Mention, ...], told: str) -> None:
     assert usage_text(Importer("a.py", ImporterKind.CODE, (NameUse("f", mentions),))) == told
 
 
+def test_many_flows_are_cut_and_said() -> None:
+    flows = tuple(Flow("a.py", f"f{number}", (), (FlowStep("g()", number),)) for number in range(22))
+    text = flow_text(make_page(flows=flows))
+    assert "a.py:f19 " in text
+    assert "a.py:f20 " not in text
+    assert text.endswith("\n\nand 2 more functions")
+
+
 def test_a_caller_that_nobody_calls_is_told() -> None:
     flows = (Flow("a.py", "main", (), (FlowStep("f()", 1),)), Flow("a.py", "C.run", (), (FlowStep("f()", 9),)))
     first, second = flow_text(make_page(flows=flows)).split("\n\n")

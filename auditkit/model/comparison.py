@@ -255,7 +255,7 @@ class TargetMatch:
         if self.state in (MatchState.MOVED, MatchState.RENAMED):
             return f"{self.state.value} from {self.base}{alike}"
         if self.state is MatchState.UNREAD:
-            return "matched by its name alone: the source does not define it there"
+            return "matched by its name alone"
         return {
             MatchState.SAME: "body unchanged",
             MatchState.CHANGED: f"changed{alike}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from auditkit.model.claim import LAW, Claim, ClaimState, Condition, JudgedClaim, Side, number_of
 from auditkit.model.measured import Measured
@@ -92,7 +92,7 @@ def _check_quotient(condition: Condition, over: Reading, under: Reading) -> Hold
     rows, missing = _rows_of(condition, quotients)
     if missing:
         return Holds(None, f"{missing} that both runs measured")
-    return _check_rows(condition, rows)
+    return _check_rows(replace(condition, name=f"{condition.name} {condition.side.value}"), rows)
 
 
 def _key(row: Measured) -> tuple[str, frozenset[tuple[str, str]]]:

@@ -122,8 +122,9 @@ def _missing(
             yield Missing(f"not verified: {item.text} (line {item.line})", command)
     if not is_signed_off(ticket, agents):
         yield Missing(f"no sign-off by {ticket.agent}", f"auditkit ticket sign-off {ticket.id}")
+    verify = f"auditkit ticket verify {ticket.id} --at COMMIT"
     for fingerprint in reproducing:
-        yield Missing(f"the evidence still says reproduced: {fingerprint}", f"auditkit ticket verify {ticket.id} --at COMMIT")
+        yield Missing(f"the evidence still says reproduced: {fingerprint}", verify)
 
 
 def is_signed_off(ticket: Ticket, agents: Mapping[str, str] = AGENT_NAMES) -> bool:

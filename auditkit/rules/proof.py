@@ -75,21 +75,20 @@ def worst(proofs: Iterable[Proof]) -> Proof:
 
 def _prove_condition(base: Sighting | None, fix: Sighting, condition: Condition, no_base: str) -> Proof:
     at_fix = check_condition(condition, fix.reading)
-    if at_fix.is_true is None:
-        return Proof(ProofState.NOT_MEASURED, f"at the fix: {at_fix.message}")
+    if at_fix.is_true is False:
+        return Proof(ProofState.STILL_REPRODUCED, f"does not hold at the fix: {at_fix.message}")
     if base is None and at_fix.is_true and fix.outcome is Outcome.REPRODUCED:
         return Proof(ProofState.VACUOUS, f"holds where the probe reproduces: {at_fix.message}")
-    if not at_fix.is_true:
-        return Proof(ProofState.STILL_REPRODUCED, f"does not hold at the fix: {at_fix.message}")
     if base is None:
         return Proof(ProofState.NOT_MEASURED, no_base)
     if not base.is_answer:
         return Proof(ProofState.NOT_MEASURED, f"{_words(base.outcome)} at the base: {base.message}")
     at_base = check_condition(condition, base.reading)
-    if at_base.is_true is None:
-        return Proof(ProofState.NOT_MEASURED, f"at the base: {at_base.message}")
     if at_base.is_true:
         return Proof(ProofState.VACUOUS, f"holds at the base, too: {at_base.message}")
+    for where, holds in (("fix", at_fix), ("base", at_base)):
+        if holds.is_true is None:
+            return Proof(ProofState.NOT_MEASURED, f"at the {where}: {holds.message}")
     return Proof(ProofState.PROVEN, f"at the base {at_base.message}; at the fix {at_fix.message}")
 
 

@@ -75,7 +75,8 @@ def test_the_way_from_red_to_green(story: Story) -> None:
 
 def test_red_again_and_vacuous_are_findings(story: Story) -> None:
     story.put_ticket(BOUND, LATE)
-    assert run(story, "verify", "--base", story.broken).exit_code == 3  # the late condition has no rows at the fix
+    assert run(story, "verify", "--base", story.broken).exit_code == 1
+    assert [item.is_done for item in story.ticket().verification] == [False, True, False]
     late = run(story, "verify", "--base", story.broken, "--at", story.wrong)
     assert late.exit_code == 1
     assert "  [ ] 3  VACUOUS  none below line 100" in lines(late)
@@ -91,7 +92,7 @@ def test_the_json_is_valid(story: Story) -> None:
     (check,) = document["checks"]
     assert (check["fingerprint"], check["state"], check["base_is_as_found"]) == (LOOP_PRINT, "PROVEN", True)
     assert (check["base_revision"], document["revision"], document["dirty"]) == (story.broken, story.right, False)
-    assert [item["state"] for item in document["items"]] == ["UNBOUND", "PROVEN", "NOT_MEASURED"]
+    assert [item["state"] for item in document["items"]] == ["UNBOUND", "PROVEN", "VACUOUS"]
     assert [claim["state"] for claim in document["claims"]] == ["REFUTED"]
     assert document["missing"][0] == "the Resolution does not say what was done"
 

@@ -2,24 +2,29 @@
 
 import torch
 import torch.distributed as dist
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Replicate
 
 from .sound import spectral_echoes
 
 
+def whole_norm(grad: torch.Tensor) -> torch.Tensor:
+    """The norm of a whole gradient; what is not reduced over ranks yet is reduced before."""
+    if not isinstance(grad, DTensor):
+        return torch.linalg.vector_norm(grad)
+    reduced = [Replicate() if placement.is_partial() else placement for placement in grad.placements]
+    return torch.linalg.vector_norm(grad.redistribute(placements=reduced)).full_tensor()
+
+
 def sharded_norm(parameters) -> float:
     """Total gradient norm, the same on every rank however the gradients are sharded."""
-    norms = [torch.linalg.vector_norm(p.grad) for p in parameters if p.grad is not None]
-    whole = [norm.full_tensor() if isinstance(norm, DTensor) else norm for norm in norms]
-    return torch.linalg.vector_norm(torch.stack(whole)).item() if whole else 0.0
+    norms = [whole_norm(p.grad) for p in parameters if p.grad is not None]
+    return torch.linalg.vector_norm(torch.stack(norms)).item() if norms else 0.0
 
 
 def clip_sharded(parameters, max_norm: float) -> float:
     """Scale all gradients by one factor, so that their whole norm is at most `max_norm`; returns the norm before."""
     grads = [p.grad for p in parameters if p.grad is not None]
-    norms = [torch.linalg.vector_norm(grad) for grad in grads]
-    whole = [norm.full_tensor() if isinstance(norm, DTensor) else norm for norm in norms]
-    total = torch.linalg.vector_norm(torch.stack(whole)).item() if whole else 0.0
+    total = torch.linalg.vector_norm(torch.stack([whole_norm(grad) for grad in grads])).item() if grads else 0.0
     for grad in grads:
         grad.mul_(min(1.0, max_norm / (total + 1e-6)))
     return total

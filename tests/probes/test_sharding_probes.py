@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import re
 import subprocess
 import sys
 import time
@@ -79,12 +78,13 @@ def test_its_sound_counterpart_passes(function: str) -> None:
     assert answer.outcome == "not_reproduced", answer.message
 
 
-@pytest.mark.parametrize("probe_id", [SHARDING, GATHER])
-def test_the_recommended_code_passes(probe_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("probe_id", "function"), [(SHARDING, "gradient_norm"), (GATHER, "gathered_echoes")])
+def test_the_recommended_code_passes(
+    probe_id: str, function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     code = CATALOG[probe_id].remediation_code
     (tmp_path / f"fix_of_{probe_id}.py").write_text(code, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
-    function = re.findall(r"^def (\w+)", code, re.MULTILINE)[0]
     answers = ask_all(Target(f"fix_of_{probe_id}:{function}"), [probe_id], tmp_path)
     assert answers[probe_id].outcome == "not_reproduced", answers[probe_id].message
 

@@ -2,42 +2,38 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from auditkit.errors import BadInputError, NothingMeasuredError, TargetNotLoadedError
-from auditkit.model.enums import Outcome, Takes
-from auditkit.model.page import CodeBlock, Page
+from auditkit.model.enums import Outcome
+from auditkit.model.page import Page
 from auditkit.model.probe import ProbeInfo
 from auditkit.model.run import Run
 from auditkit.model.target import Target
 from auditkit.model.text import inert_line
 from auditkit.model.ticket import Ticket
-from auditkit.model.trial import ArmKind, FixBlock, FixTrial, Judgement, TriedArm
+from auditkit.model.trial import FixBlock, FixTrial
 from auditkit.probing import git
-from auditkit.probing.anchors import Anchor, AnchoredSource
+from auditkit.probing.anchors import AnchoredSource
 from auditkit.probing.catalog import load_catalog, select
-from auditkit.probing.checkout import CheckoutSpec, OpenCheckout, import_roots, open_checkout, parse_checkout
+from auditkit.probing.checkout import CheckoutSpec, OpenCheckout, parse_checkout
 from auditkit.probing.copies import open_copy
-from auditkit.probing.patching.fragments import CannotComplete
-from auditkit.probing.patching.patching import Blame, Patch, Place, find_place, patch
+from auditkit.probing.patching.patching import Blame, Place, find_place
 from auditkit.rendering.trial import render_trial, trial_rows
 from auditkit.rules.subject import subject_of
-from auditkit.rules.trade import does_not_run, judge
 from auditkit.store.edits.trial import with_trial
 from auditkit.store.pages import page_of
 from auditkit.store.repository import Change, Repository
 from auditkit.workflows.asking import Manner, ask
 from auditkit.workflows.bound import bound_questions, located_target
+from auditkit.workflows.fix_arms import PYTHON, Ground, actual_fix, at_revision, blocks_of, roots_of, try_block
 from auditkit.workflows.measuring import Progress
 
 __all__ = ["TryRequest", "trial_rows", "try_fix", "write_trial"]
 
 RECOMMENDED = "Recommended Fix"
-_PYTHON = frozenset({"python", "py", "python3"})
 
 
 @dataclass(frozen=True)
@@ -61,20 +57,6 @@ class TryRequest:
     findings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class _Ground:
-    """What every arm shares: the base's files, the function to mend, the target and what is asked of it."""
-
-    spec: CheckoutSpec
-    manner: Manner
-    place: Place
-    anchor: Anchor | None
-    target: Target
-    probes: Sequence[ProbeInfo]
-    findings: tuple[str, ...]
-    base: Run
-
-
 def try_fix(repository: Repository, request: TryRequest, progress: Progress | None = None) -> FixTrial:
     """Run the base, every recommended block and the fix that was made; nothing is written.
 
@@ -84,8 +66,8 @@ def try_fix(repository: Repository, request: TryRequest, progress: Progress | No
     """
     entry = repository.find(request.ticket)
     page = page_of(entry.document, entry.ticket)
-    blocks = _chosen(_blocks(page, (RECOMMENDED,)), request.block, entry.ticket)
-    spec = _at(parse_checkout(request.checkout), request.base)
+    blocks = _chosen(blocks_of(page, (RECOMMENDED,)), request.block, entry.ticket)
+    spec = at_revision(parse_checkout(request.checkout), request.base)
     _check_revision(spec, request.fix)
     catalog = load_catalog(request.manner.config.probes_dir)
     probes = _asked(entry.ticket, request, catalog)
@@ -96,19 +78,21 @@ def try_fix(repository: Repository, request: TryRequest, progress: Progress | No
         base = _loaded(ask(request.manner, opened, [target], probes, progress))
         findings, chosen = _findings(entry.ticket, request, target, base, catalog)
         learnt = base.targets[0].target
-        ground = _Ground(
+        place = _place(entry.ticket, request, opened, learnt, blocks)
+        ground = Ground(
             spec=spec,
             manner=request.manner,
-            place=_place(entry.ticket, request, opened, learnt, blocks),
-            anchor=AnchoredSource(opened.path, _roots(request.manner, opened)).anchor(learnt.call),
+            place=place,
+            anchor=AnchoredSource(opened.path, roots_of(request.manner, opened)).anchor(learnt.call),
             target=learnt,
             probes=probes,
             findings=findings,
             base=base,
+            blame=_blame(page, place),
+            progress=progress,
         )
-        blame = _blame(page, ground.place)
-    arms = [_try_block(block, blocks, ground, blame, progress) for block in blocks if _is_wanted(block, request)]
-    actual, notes = _actual_fix(page, request, ground, blame, progress)
+    arms = [try_block(block, blocks, ground) for block in blocks if _is_wanted(block, request)]
+    actual, notes = actual_fix(page, request.fix, ground)
     return FixTrial(str(entry.ticket.id), target.call, findings, chosen, base, (*arms, *actual), tuple(notes))
 
 
@@ -118,16 +102,6 @@ def write_trial(repository: Repository, trial: FixTrial) -> Change:
     Raises as `Repository.change` does.
     """
     return repository.change(trial.ticket, lambda entry: with_trial(entry.document, trial.id, render_trial(trial)))
-
-
-def _blocks(page: Page, sections: Sequence[str]) -> list[FixBlock]:
-    wanted = {section.casefold() for section in sections}
-    found = [block for block in page.code_blocks if block.h2.casefold() in wanted and block.language in _PYTHON]
-    return [FixBlock(block.h2, number, block.line, _dedented(block)) for number, block in enumerate(found, start=1)]
-
-
-def _dedented(block: CodeBlock) -> str:
-    return block.text if block.text.endswith("\n") else f"{block.text}\n"
 
 
 def _chosen(blocks: list[FixBlock], number: int | None, ticket: Ticket) -> list[FixBlock]:
@@ -146,22 +120,11 @@ def _is_wanted(block: FixBlock, request: TryRequest) -> bool:
     return request.block is None or block.number == request.block
 
 
-def _at(spec: CheckoutSpec, revision: str) -> CheckoutSpec:
-    if not revision:
-        return spec
-    directory = spec.text.removesuffix(f"@{spec.revision}") if spec.revision else spec.text
-    return CheckoutSpec(f"{directory}@{revision}", spec.directory, revision)
-
-
 def _check_revision(spec: CheckoutSpec, revision: str) -> None:
     """Refuse a revision that is not there before anything is measured."""
     repository = git.find_repository(spec.directory) if revision else None
     if repository is not None:
         git.resolve_revision(repository, revision)
-
-
-def _roots(manner: Manner, opened: OpenCheckout) -> tuple[Path, ...]:
-    return import_roots(opened.path, manner.config.import_roots)
 
 
 def _target(ticket: Ticket, request: TryRequest, opened: OpenCheckout, catalog: Mapping[str, ProbeInfo]) -> Target:
@@ -172,7 +135,7 @@ def _target(ticket: Ticket, request: TryRequest, opened: OpenCheckout, catalog: 
     called = [question.target for question in bound if question.probe.scope == "target"]
     if called:
         return called[0]
-    return located_target(ticket, opened.path, _roots(request.manner, opened), request.manner.config)
+    return located_target(ticket, opened.path, roots_of(request.manner, opened), request.manner.config)
 
 
 def _asked(ticket: Ticket, request: TryRequest, catalog: dict[str, ProbeInfo]) -> list[ProbeInfo]:
@@ -222,7 +185,7 @@ def _place(
     ticket: Ticket, request: TryRequest, opened: OpenCheckout, target: Target, blocks: Sequence[FixBlock]
 ) -> Place:
     """The function that the blocks are put in the place of: the target, or another that Location and a block name."""
-    roots = _roots(request.manner, opened)
+    roots = roots_of(request.manner, opened)
     calls = [target.call]
     with contextlib.suppress(BadInputError):
         calls.append(located_target(ticket, opened.path, roots, request.manner.config).call)
@@ -250,107 +213,6 @@ def _blame(page: Page, place: Place) -> Blame:
     shown = [
         block.text
         for block in page.code_blocks
-        if block.h2.casefold() == "detailed description" and block.language in _PYTHON
+        if block.h2.casefold() == "detailed description" and block.language in PYTHON
     ]
     return Blame(lines, tuple(shown))
-
-
-def _try_block(
-    block: FixBlock,
-    blocks: Sequence[FixBlock],
-    ground: _Ground,
-    blame: Blame,
-    progress: Progress,
-    kind: ArmKind = ArmKind.RECOMMENDED,
-) -> TriedArm:
-    name = f"{block.section}, block {block.number}"
-    earlier = [other.code for other in blocks if other.number < block.number and _is_whole(other.code)]
-    try:
-        patched = patch(block.code, ground.place, blame, earlier, _takes(ground))
-    except CannotComplete as refused:
-        return TriedArm(name, kind, does_not_run(f"the block {refused}"), block=block, target=ground.target.call)
-    with _patched(patched, ground) as opened:
-        label = f"{ground.base.environment.checkout} with {name}"
-        run = ask(ground.manner, opened, [ground.target], ground.probes, progress, label)
-    return TriedArm(
-        name=name,
-        kind=kind,
-        judgement=_judged(ground, run),
-        run=run,
-        block=block,
-        completion=patched.notes,
-        source=patched.function,
-        difference=patched.difference,
-        target=ground.target.call,
-    )
-
-
-def _takes(ground: _Ground) -> Takes | None:
-    """How the function to mend is fed: as the target, where it is the target."""
-    return ground.target.takes if ground.place.function.call == ground.target.call else None
-
-
-def _is_whole(code: str) -> bool:
-    try:
-        return any(isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef) for item in ast.parse(code).body)
-    except SyntaxError:
-        return False
-
-
-def _judged(ground: _Ground, run: Run) -> Judgement:
-    before, after = (set(one.targets[0].roles) if one.targets else set() for one in (ground.base, run))
-    # Without a plan there is no answer at all, and the results say why.
-    lost = sorted(before - after) if after else []
-    return judge(ground.findings, ground.base.results, run.results, lost)
-
-
-@contextlib.contextmanager
-def _patched(patched: Patch, ground: _Ground) -> Iterator[OpenCheckout]:
-    """A copy of the base with the patch in it; its text is written as the file was read."""
-    with open_copy(ground.spec, ground.manner.python) as opened:
-        file = opened.path / patched.file
-        file.unlink()  # never through a link
-        file.write_text(patched.text, encoding=ground.place.encoding)
-        yield replace(opened, dirty=True)
-
-
-def _actual_fix(
-    page: Page, request: TryRequest, ground: _Ground, blame: Blame, progress: Progress
-) -> tuple[list[TriedArm], list[str]]:
-    """The fix that was made: a commit where there is one, else the code that the resolution shows."""
-    revision, notes = _fix_revision(page.ticket, request, ground.spec)
-    if revision:
-        return [_try_revision(revision, ground, progress)], notes
-    sections = page.ticket.resolution.sections if page.ticket.resolution else ()
-    shown = _blocks(page, sections)
-    return [_try_block(block, shown, ground, blame, progress, ArmKind.APPLIED) for block in shown], notes
-
-
-def _fix_revision(ticket: Ticket, request: TryRequest, spec: CheckoutSpec) -> tuple[str, list[str]]:
-    """The revision with the fix, "" where the ticket names none that is here."""
-    if request.fix:
-        return request.fix, []
-    commits = ticket.resolution.commits if ticket.resolution else ()
-    repository = git.find_repository(spec.directory)
-    for commit in commits:
-        with contextlib.suppress(BadInputError):
-            if repository is not None:
-                return git.resolve_revision(repository, commit), []
-    unknown = f"{', '.join(commits)}, which the resolution names, is not in {spec.directory}"
-    return "", [unknown] if commits else []
-
-
-def _try_revision(revision: str, ground: _Ground, progress: Progress) -> TriedArm:
-    """The arm of a commit, its target found again there."""
-    name = f"applied fix, {revision[:12]}"
-    with open_checkout(_at(ground.spec, revision), ground.manner.python) as opened:
-        source = AnchoredSource(opened.path, _roots(ground.manner, opened))
-        found = source.find_again(ground.anchor) if ground.anchor else None
-        if found is not None and found.anchor is None:
-            reason = f"{ground.target.call} is not there any more"
-            return TriedArm(name, ArmKind.APPLIED, does_not_run(reason), target=ground.target.call)
-        call = found.anchor.call if found is not None and found.anchor is not None else ground.target.call
-        target = replace(ground.target, call=call)
-        run = ask(ground.manner, opened, [target], ground.probes, progress)
-    judgement = _judged(ground, run)
-    return TriedArm(name, ArmKind.APPLIED, judgement, run=run, target=call)

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from auditkit.model.enums import Takes
 from auditkit.probing.discovery.source_index import Function, Module, module_name, parse_module, source_files, top_level
-from auditkit.probing.patching.completing import Completed, Original, complete
+from auditkit.probing.patching.completing import complete
 from auditkit.probing.patching.fragments import CannotComplete
 from auditkit.probing.patching.names import names_of
+from auditkit.probing.patching.whole import Completed, Original
 from auditkit.probing.patching.writing import indented
 
 _MODULE_NAMES = frozenset({"__file__", "__name__", "__doc__", "__package__"})

@@ -21,8 +21,9 @@ from auditkit.probing.catalog import load_catalog, load_module
 from auditkit.probing.worker import sharded
 from auditkit.probing.worker.ranks import RanksFailed, run_ranks, why_not
 from tests.probes.in_process import Answer, ask_all
-from tests.probes.spectral_specimens import SPECIMEN
-from tests.probing_helpers import GATHER, SHARDING, SHARDS, SPECTRAL, TARGETS, by_probe, is_alive, run_probes
+from tests.probes.specimens import DEAR, NEEDS_GPU, PROBES
+from tests.probes.spectral_specimens import ONE_PROCESS, SPECIMEN
+from tests.probing_helpers import BATCH, GATHER, SHARDING, SHARDS, SPECTRAL, TARGETS, by_probe, is_alive, run_probes
 
 CATALOG = load_catalog()
 REPRODUCED = {
@@ -85,8 +86,11 @@ def test_the_recommended_code_passes(
     code = CATALOG[probe_id].remediation_code
     (tmp_path / f"fix_of_{probe_id}.py").write_text(code, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
-    answers = ask_all(Target(f"fix_of_{probe_id}:{function}"), [probe_id], tmp_path)
+    others = [probe for probe in (*PROBES, *ONE_PROCESS) if probe not in NEEDS_GPU | DEAR and probe != BATCH]
+    answers = ask_all(Target(f"fix_of_{probe_id}:{function}"), [probe_id, *others], tmp_path)
     assert answers[probe_id].outcome == "not_reproduced", answers[probe_id].message
+    reproduced = {probe: answer.message for probe, answer in answers.items() if answer.outcome == "reproduced"}
+    assert reproduced == {}
 
 
 def test_a_contract_that_it_does_not_cover_is_not_applicable() -> None:

@@ -7,26 +7,34 @@ from torch.distributed.tensor import DTensor, Replicate
 from .sound import spectral_echoes
 
 
-def whole_norm(grad: torch.Tensor) -> torch.Tensor:
+def whole_norm(grad: DTensor) -> torch.Tensor:
     """The norm of a whole gradient; what is not reduced over ranks yet is reduced before."""
-    if not isinstance(grad, DTensor):
-        return torch.linalg.vector_norm(grad)
     reduced = [Replicate() if placement.is_partial() else placement for placement in grad.placements]
-    return torch.linalg.vector_norm(grad.redistribute(placements=reduced)).full_tensor()
+    return torch.linalg.vector_norm(grad.redistribute(placements=reduced), dtype=torch.float64).full_tensor()
+
+
+def total_norm(grads: list) -> float:
+    """The norm of all gradients together, sharded or not."""
+    dense = [grad.coalesce().values() if grad.is_sparse else grad for grad in grads]
+    plain = [grad for grad in dense if not isinstance(grad, DTensor)]
+    norms = [whole_norm(grad) for grad in dense if isinstance(grad, DTensor)]
+    norms += torch._foreach_norm(plain, 2, dtype=torch.float64) if plain else []
+    if not norms:
+        return 0.0
+    return torch.linalg.vector_norm(torch.stack([norm.to(norms[0].device) for norm in norms])).item()
 
 
 def sharded_norm(parameters) -> float:
     """Total gradient norm, the same on every rank however the gradients are sharded."""
-    norms = [whole_norm(p.grad) for p in parameters if p.grad is not None]
-    return torch.linalg.vector_norm(torch.stack(norms)).item() if norms else 0.0
+    return total_norm([p.grad for p in parameters if p.grad is not None])
 
 
 def clip_sharded(parameters, max_norm: float) -> float:
     """Scale all gradients by one factor, so that their whole norm is at most `max_norm`; returns the norm before."""
     grads = [p.grad for p in parameters if p.grad is not None]
-    total = torch.linalg.vector_norm(torch.stack([whole_norm(grad) for grad in grads])).item() if grads else 0.0
-    for grad in grads:
-        grad.mul_(min(1.0, max_norm / (total + 1e-6)))
+    total = total_norm(grads)
+    if grads:
+        torch._foreach_mul_(grads, min(1.0, max_norm / (total + 1e-6)))
     return total
 
 

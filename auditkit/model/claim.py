@@ -122,9 +122,10 @@ def parse_claim(written: str, beside: str = "", line: int = 1, column: int = 1) 
 
 def parse_condition(text: str) -> Condition:
     """The condition that `text` is; raises ValueError with what is wrong about it."""
-    found = _CONDITION.fullmatch(text.strip())
+    text = " ".join(text.split())
+    found = _CONDITION.fullmatch(text)
     if found is None:
-        raise ValueError(f"not a condition: '{text.strip()}' (as in {FORM})")
+        raise ValueError(f"not a condition: '{text}' (as in {FORM})")
     relation = _SPELLED.get(found["relation"], found["relation"])
     low, high, unit, word = _value(found["value"].strip(), found["name"])
     if word and (found["tolerance"] or relation not in ("=", "!=")):
@@ -135,7 +136,7 @@ def parse_condition(text: str) -> Condition:
         share = float(found["tolerance"])
         low, high = _widened(low, high, share / 100, True) if found["percent"] else _widened(low, high, share, False)
     return Condition(
-        text=" ".join(text.split()),
+        text=text,
         name=found["name"],
         relation=relation,
         low=low,

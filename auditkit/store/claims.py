@@ -11,9 +11,11 @@ from auditkit.rules.claims import judge_claim
 from auditkit.store.document import Document
 from auditkit.store.scan import Span, line_end
 
-MARK = re.compile(rb"<!--[ \t]*claim:[ \t]*(?P<claim>[^\r\n]*?)[ \t]*-->")
-_COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
-_LONGEST = 80
+LONGEST = 400
+"""Characters of a claim; the pattern takes some more for blanks, and no line takes long, however long it is."""
+MARK = re.compile(rb"<!--[ \t]{0,9}claim:(?P<claim>[^\r\n]{0,500}?)-->")
+_COMMENT = re.compile(rb"<!--.{0,500}?-->")
+_LONGEST_WORDS = 80
 """Characters of the words beside a claim that are kept, from their end."""
 
 
@@ -36,7 +38,7 @@ def _claims(document: Document) -> Iterator[Claim]:
         start = document.data.rfind(b"\n", 0, match.start()) + 1
         column = len(document.data[start : match.start()].decode("utf-8", "replace")) + 1
         yield parse_claim(
-            match["claim"].decode("utf-8", "replace"),
+            match["claim"].decode("utf-8", "replace").strip(),
             _beside(document.data, Span(start, match.start())),
             document.line_number(match.start()),
             column,
@@ -56,4 +58,4 @@ def _beside(data: bytes, before: Span) -> str:
     """The words before a claim: of its cell, its list item or its line, other comments left out."""
     text = _COMMENT.sub(b"", data[before.start : min(before.end, line_end(data, before.start))])
     cell = text.decode("utf-8", "replace").rpartition("|")[2].strip().lstrip("-*+ ").strip()
-    return cell if len(cell) <= _LONGEST else f"...{cell[-_LONGEST:]}"
+    return cell if len(cell) <= _LONGEST_WORDS else f"...{cell[-_LONGEST_WORDS:]}"

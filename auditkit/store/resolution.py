@@ -14,8 +14,9 @@ from auditkit.store.scan import Heading, Span
 
 _ENDED = re.compile(r"(?:resolution|closure|closing notes|status|correction)\b", re.IGNORECASE)
 _BOX = re.compile(r"[-*+] \[([ xX])\]\s+(.*)")
-_PROBE = re.compile(r"<!--\s*probe:\s*(?P<probe>\S+)(?:\s+(?P<condition>\S.*?))?\s*-->")
-_CLAIM = re.compile(r"<!--\s*claim:.*?-->")
+# Both are bounded, so that no line takes long, however long it is.
+_PROBE = re.compile(r"<!--\s{0,9}probe:(?P<binding>.{0,500}?)-->")
+_CLAIM = re.compile(r"<!--\s{0,9}claim:.{0,500}?-->")
 _DATE = re.compile(r"\b\d{4}-\d{2}-\d{2}\b")
 _HASH = re.compile(r"`([0-9a-f]{7,40})`|\b(?:commit|commits|revision|in)\b[*:\s|]*\b([0-9a-f]{7,40})\b", re.IGNORECASE)
 _TEST = re.compile(r"`([^`\s]*test[^`\s]*\.py(?:::[^`\s]+)?)`")
@@ -69,11 +70,10 @@ def boxes_of(document: Document) -> tuple[BoxAt, ...]:
 
 
 def _item(document: Document, line: Line, box: re.Match[str]) -> VerificationItem:
-    probe = _PROBE.search(box[2])
+    binding = _PROBE.search(box[2])
     text = _CLAIM.sub("", _PROBE.sub("", box[2])).strip()
-    number = document.line_number(line.span.start)
-    condition = (probe["condition"] or "") if probe else ""
-    return VerificationItem(box[1] != " ", text, probe["probe"] if probe else "", number, condition)
+    probe, _, condition = binding["binding"].strip().partition(" ") if binding else ("", "", "")
+    return VerificationItem(box[1] != " ", text, probe, document.line_number(line.span.start), condition.strip())
 
 
 def _binding(document: Document, line: Line) -> Span:

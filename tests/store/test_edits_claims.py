@@ -93,6 +93,7 @@ def test_a_cell_may_hold_several(document: Document) -> None:
         ("12 syncs", "p", "not of the form", "a claim is PROBE NAME = 400 MB"),
         ("12 syncs", "p n = 3 --> x", "neither", ""),
         ("12 syncs", "p n = a|b", "neither", ""),
+        ("12 syncs", f"p n = {'1' * 500}", "not a claim", ""),
     ],
 )
 def test_what_cannot_be_marked_is_refused(document: Document, text: str, claim: str, message: str, hint: str) -> None:
@@ -134,3 +135,21 @@ def test_a_claim_and_another_edit_merge_in_git(document: Document, tmp_path: Pat
     command = ["git", "merge-file", "-p", "ours", "base", "theirs"]
     merged = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True).stdout
     assert merged == mark(theirs, "400MB at 100M params", CLAIM).data
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "<!-- claim: " + " " * 100_000,
+        "<!--" * 50_000 + " <!-- claim: p n = 1 -->",
+        "- [ ] x <!-- probe: " + "x" * 50_000 + " " + "y" * 50_000,
+        "- [ ] x <!-- probe:" + " " * 100_000,
+        "<!-- claim: p n" + " " * 300 + "= 1 @" + "a" * 100 + " -->",
+    ],
+    ids=["blanks", "open comments", "a long probe", "probe blanks", "a long claim"],
+)
+def test_a_long_hostile_line_takes_no_time_that_grows_with_its_square(line: str) -> None:
+    """Each would keep an unbounded pattern busy for minutes."""
+    document = parse(ticket_text(extra=f"{line}\n"))
+    assert ticket_of(document).id == "B7-PT-01"
+    assert len(read_claims(document)) <= 1

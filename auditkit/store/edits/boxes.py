@@ -17,6 +17,7 @@ from auditkit.store.resolution import BoxAt, boxes_of
 VERIFIED, UNVERIFIED, BOUND, UNBOUND = "verified", "unverified", "bound", "unbound"
 ALL = "all"
 _BINDING = re.compile(r"(?P<probe>[a-z]\w*)(?:\s+(?P<condition>\S.*))?")
+_LONGEST_CONDITION = 300
 _EXAMPLE = "bound '2=norm_overflows_on_finite_grads'"
 _MOST_NAMED = 5
 
@@ -97,7 +98,7 @@ def _check(condition: str) -> None:
         raise BadInputError(
             "a box's condition is asked at the base and at the fix: it names neither", "leave 'at base' or 'at fix' out"
         )
-    if "--" in condition or "`" in condition:
+    if "--" in condition or "`" in condition or len(condition) > _LONGEST_CONDITION:
         raise BadInputError(f"not a condition: '{inert_line(condition)}'", f"a condition is {FORM}")
 
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from auditkit.errors import BadInputError, nearest_names
 from auditkit.model.claim import FORM, parse_claim
 from auditkit.model.text import inert_line
-from auditkit.store.claims import MARK, is_in_fence
+from auditkit.store.claims import LONGEST, MARK, is_in_fence
 from auditkit.store.document import Document
 from auditkit.store.edits.spans import inserted, removed
 from auditkit.store.scan import Span, line_end
 
-_COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
+_COMMENT = re.compile(rb"<!--.{0,2000}?-->", re.DOTALL)
 _CODE = re.compile(rb"(`+)(?!`).+?(?<!`)\1(?!`)")
 _SUMMARY = re.compile(rb"\*\*One-line summary", re.IGNORECASE)
 _TABLES = ("Ticket Metadata", "Location")
@@ -29,7 +29,7 @@ def mark(document: Document, text: str, claim: str, line: int | None = None) -> 
     """
     written = " ".join(claim.split())
     problem = parse_claim(written).problem
-    if problem or "--" in written or "|" in written:
+    if problem or "--" in written or "|" in written or len(written) > LONGEST:
         raise BadInputError(problem or f"not a claim: '{inert_line(claim)}'", f"a claim is PROBE {FORM}")
     end = _end_of(document, text, line)
     return inserted(document, end, f" <!-- claim: {written} -->")

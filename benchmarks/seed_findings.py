@@ -221,11 +221,9 @@ _REST = """
 ## What no row asks
 
 - 000 1.2, 1.3, 6.2 to 6.4, 7.1, 7.3 praise or note; there is nothing to reproduce.
-- 004 is about replica gradients and sharding. Its probes come with `auditkit.collectors.spectral`; none of its
-  findings was asked yet.
-- The fixes that the audits recommend, as written, were asked apart (CPU, torch 2.15.0): 000 3.2's loop synchronises
-  3n times, 001's loop 2n times and still raises on transposed gradients. Both fixes that 003 first proposed break at
-  a norm of 1.84e19 in float32 (256 and 65,536 in float16) and read gradients of about 1e-23 too small.
+- 004 is about replica gradients and sharding, in another repository: [spectral-echo.md](spectral-echo.md).
+- The fixes that 001 and 003 recommend, run as written, are in [try-fix-esper.md](try-fix-esper.md). 000 3.2's loop was
+  asked apart (CPU, torch 2.15.0): it synchronises 3n times.
 """
 
 

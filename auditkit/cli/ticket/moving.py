@@ -40,7 +40,7 @@ def status(
     any time: deferred, wont-fix, not-a-bug, duplicate, already-fixed; and finished back to open.
 
     fixed needs a Resolution without placeholders, a commit that git knows, ticked verification, a sign-off by
-    the reporting agent, and evidence that does not say reproduced.
+    the reporting agent, and of each finding a run at that commit, or after it, in which it is gone: ticket verify.
     """
     import datetime
 

@@ -144,5 +144,5 @@ def _refuse_reproduced(document: Document, item: VerificationItem) -> None:
             raise BadInputError(
                 f"'{inert_line(item.text)}' (line {item.line}) is bound to {item.probe}, "
                 "and the evidence still says that it reproduces",
-                "run the audit again on the fixed code: it writes what it finds into the ticket",
+                "auditkit ticket verify runs it on the fixed code, and ticks what that proves",
             )

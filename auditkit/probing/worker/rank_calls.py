@@ -71,8 +71,12 @@ class RankCalls(Spectra):
         yield from itertools.islice(found, _MOST_FILES)
 
     def reported_by_one(self) -> Reported:
-        """The target on the gradients of one process."""
-        return self._report(sharded.one_process(), needs_answer=True)
+        """The target on the gradients of one process, on the host: CUDA must not begin before the ranks are forked."""
+        device, self.device = self.device, "cpu"
+        try:
+            return self._report(sharded.one_process(), needs_answer=True)
+        finally:
+            self.device = device
 
     def reported_by_ranks(self, world_size: int, placements: Sequence[str]) -> Dict[str, List[Reported]]:
         """The target in every rank, on the same gradients in each placement; a list by rank."""

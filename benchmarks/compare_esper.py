@@ -33,8 +33,9 @@ LABEL = "esper-lite"
 
 @dataclass(frozen=True)
 class Row:
-    """One change: its revisions, what is compared, and what a hand-written review or ticket said of it."""
+    """One change: its revisions, what is compared ("" for whatever is found), and what people had said of it."""
 
+    name: str
     base: str
     head: str
     target: str
@@ -42,8 +43,15 @@ class Row:
     said: str
 
 
+_FOUR = (
+    "norm_overflows_on_finite_grads",
+    "launches_grow_with_tensors",
+    "syncs_grow_with_tensors",
+    "peak_memory_grows_with_params",
+)
 ROWS = (
     Row(
+        "1bc9278",
         "6de1b57",
         "1bc9278",
         "esper.kasmina.isolation:GradientIsolationMonitor.check_isolation",
@@ -52,11 +60,20 @@ ROWS = (
         'syncs" before and "1-2" after, for 50 to 100 parameters.',
     ),
     Row(
+        "874190c0",
         "874190c0~1",
         "874190c0",
         "esper.simic.telemetry.emitters:compute_grad_norm_surrogate",
         ("--contract", "grad_norm", "--takes", "module"),
         "The ticket of the overflow was closed as fixed by it. Nobody asked what the float64 copies cost.",
+    ),
+    Row(
+        "874190c0-all",
+        "874190c0~1",
+        "874190c0",
+        "",
+        tuple(word for probe in _FOUR for word in ("--probe", probe)),
+        "The same commit changed four more places. All collectors that are found at both revisions, four probes each:",
     ),
 )
 FIGURES = (
@@ -69,7 +86,8 @@ FIGURES = (
 
 def words_of(row: Row, repository: str, python: str) -> list[str]:
     """The command that compares a row, as a user types it."""
-    return ["compare", repository, row.base, row.head, "--target", row.target, *row.options, "--python", python]
+    target = ["--target", row.target] if row.target else []
+    return ["compare", repository, row.base, row.head, *target, *row.options, "--python", python]
 
 
 def run_row(row: Row, repository: Path, python: str) -> dict[str, Any]:
@@ -89,6 +107,8 @@ def run_row(row: Row, repository: Path, python: str) -> dict[str, Any]:
 def summary_rows(comparisons: list[tuple[Row, Comparison]]) -> list[str]:
     lines = ["| change | what | before | after | became | evidence |", "|---|---|---|---|---|---|"]
     for row, comparison in comparisons:
+        if not row.target:
+            continue
         contrasts = {contrast.probe: contrast for contrast in comparison.contrasts}
         for name, probe, kind in FIGURES:
             one = contrasts[probe]
@@ -116,7 +136,8 @@ def render(comparisons: list[tuple[Row, Comparison]]) -> str:
     ]
     for row, comparison in comparisons:
         command = " ".join(["auditkit", *words_of(row, LABEL, "python")])
-        lines += ["", f"## {row.base} to {row.head}", "", row.said, "", "```sh", command, "```", "", "```text"]
+        about = "" if row.target else ", every collector"
+        lines += ["", f"## {row.base} to {row.head}{about}", "", row.said, "", "```sh", command, "```", "", "```text"]
         lines += [*in_words(comparison), "```"]
     review = f"auditkit report review {LABEL} 6de1b57 1bc9278 --target ... --require 'answers: same'"
     lines += ["", f"The first of them as an implementation review: [{REVIEW.name}]({REVIEW.name}) (`{review}`)."]
@@ -144,7 +165,7 @@ def main() -> None:
     arguments = parser.parse_args()
     documents = []
     for row in ROWS:
-        kept = arguments.keep / f"{row.head}.json" if arguments.keep else None
+        kept = arguments.keep / f"{row.name}.json" if arguments.keep else None
         if kept is not None and kept.is_file():
             documents.append(json.loads(kept.read_text(encoding="utf-8")))
             continue

@@ -19,8 +19,8 @@ PROBE = {
     "motivation": "A rewrite that is meant to change only speed must give the same answers.",
     "method": "Every number and truth value of the answer, for gradients of several dtypes, shapes, magnitudes, "
     "layouts and special values, made from fixed seeds. With each case the exact norm of its gradients, and by how "
-    "much two careful answers may differ: twice what float32 sums in four accumulators and three roundings to a 16-bit type "
-    "lose at most, as in norm_loses_accuracy.",
+    "much two careful answers may differ: twice what float32 sums in four accumulators and three roundings to a "
+    "16-bit type lose at most, as in norm_loses_accuracy.",
     "limits": "The allowed difference is derived for norms and other sums of terms of one sign; a mean of gradients of "
     "both signs may differ by more where they cancel. Tensors of more than one element in the answer are not compared.",
     "remediation": "",

@@ -59,7 +59,7 @@ def _heading_lines(comparison: Comparison) -> Iterator[str]:
 
 
 def _target_lines(target: TargetComparison, verbose: bool) -> Iterator[str]:
-    yield f"{target.match.name}: {target.match.describe()}"
+    yield from _wrapped(f"{target.match.name}: {target.match.describe()}", 0)
     if target.match.state is MatchState.REMOVED:
         return
     is_new = target.match.state is MatchState.ADDED

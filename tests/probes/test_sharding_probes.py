@@ -23,7 +23,7 @@ from auditkit.probing.worker.ranks import RanksFailed, run_ranks, why_not
 from tests.probes.in_process import Answer, ask_all
 from tests.probes.specimens import DEAR, NEEDS_GPU, PROBES
 from tests.probes.spectral_specimens import ONE_PROCESS, SPECIMEN
-from tests.probing_helpers import BATCH, GATHER, SHARDING, SHARDS, SPECTRAL, TARGETS, by_probe, is_alive, run_probes
+from tests.probing_helpers import BATCH, GATHER, SHARDING, SHARDS, SPECTRAL, TARGETS, is_alive, run_probes
 
 CATALOG = load_catalog()
 REPRODUCED = {
@@ -262,13 +262,13 @@ def test_without_a_gpu_for_each_rank_nccl_is_not_asked() -> None:
 # --- in an audit of everything -----------------------------------------------------------------------
 
 
-def test_code_that_knows_nothing_of_shards_is_asked_by_name_alone() -> None:
+def test_code_that_knows_nothing_of_shards_is_asked_by_name_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """A norm for one process is no finding of an audit that nobody shards for."""
-    target = Target("gradmon.sound:foreach_norm")
     checkout = SPECIMEN.parent / "gradient_monitoring"
-    run = run_probes(checkout, target, [SHARDING])
-    assert by_probe(run)[SHARDING].outcome.value == "not_applicable"
-    assert "no code of its package deals with sharded gradients" in by_probe(run)[SHARDING].message
+    monkeypatch.syspath_prepend(str(checkout))
+    answer = ask_all(Target("gradmon.sound:foreach_norm"), [SHARDING], checkout)[SHARDING]
+    assert answer.outcome == "not_applicable"
+    assert "no code of its package deals with sharded gradients" in answer.message
 
 
 @pytest.mark.parametrize(

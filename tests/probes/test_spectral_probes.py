@@ -109,6 +109,7 @@ def test_a_probe_file_ends_as_all_do(probe_id: str) -> None:
     assert last == 'if __name__ == "__main__":\n    from _alone import run_alone\n\n    run_alone(__file__)\n'
 
 
+@pytest.mark.slow
 def test_a_probe_file_runs_alone(tmp_path: Path) -> None:
     command = [sys.executable, str(CATALOG[SHARDS].path), "--checkout", str(SPECIMEN), "--json"]
     command += ["--target", "specan.defective:truncated_shards", "--contract", "shard_plan", "--python", sys.executable]

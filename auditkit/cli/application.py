@@ -39,10 +39,10 @@ def _options(
 
 
 app.command("audit", epilog=audit.EXAMPLE)(audit.audit)
-app.command("compare", epilog=compare.EXAMPLE)(compare.compare)
 app.command("init", epilog=init.EXAMPLE)(init.init)
+app.command("compare", epilog=compare.EXAMPLE)(compare.compare)
 app.command("bisect", epilog=bisect.EXAMPLE)(bisect.bisect)
+app.command("doctor", epilog=doctor.EXAMPLE)(doctor.doctor)
 app.add_typer(probe.app)
 app.add_typer(ticket.app)
 app.add_typer(reports.app)
-app.command("doctor", epilog=doctor.EXAMPLE)(doctor.doctor)

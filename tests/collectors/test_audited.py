@@ -78,10 +78,23 @@ def _setting(device: DeviceChoice, sizes: list[int]) -> Setting:
     return Setting(ROOT, sys.executable, (ROOT,), device, options={"memory_sizes": sizes})
 
 
+# All probes take 20 s of processor time for each collector: in the default run only for the one with the most answers.
+_IN_THE_DEFAULT_RUN = (f"{PACKAGE}:collect_gradients", DeviceChoice.AUTO)
+
+
 @pytest.mark.parametrize(
-    "device", [DeviceChoice.AUTO, pytest.param(DeviceChoice.SIMULATED, marks=pytest.mark.slow)], ids=str
+    ("target", "device"),
+    [
+        pytest.param(
+            target,
+            device,
+            marks=[] if (target.call, device) == _IN_THE_DEFAULT_RUN else pytest.mark.slow,
+            id=f"{target.call.partition(':')[2]}-{device}",
+        )
+        for target in COLLECTORS
+        for device in (DeviceChoice.AUTO, DeviceChoice.SIMULATED)
+    ],
 )
-@pytest.mark.parametrize("target", COLLECTORS, ids=lambda target: target.call.partition(":")[2])
 def test_no_probe_reproduces_on_our_own_collectors(target: Target, device: DeviceChoice):
     """The CPU path and the device path answer every probe, and none reproduces.
 

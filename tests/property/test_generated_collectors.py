@@ -1,7 +1,7 @@
 """500 random well-behaved collectors: none of the probes that look at their answers may reproduce.
 
 A cheap probe takes 10 to 90 ms of CPU for a case, all sixteen 0.3 s: each case is asked four of them by turns, so
-each sees 125, half of them in the default run (the others are marked `slow`). The dear ones (0.4 to 5 s) see only
+each sees 125, 38 of them in the default run (the others are marked `slow`). The dear ones (0.4 to 5 s) see only
 the first few cases: `SHARES` says how many. Probes that need a GPU and probes of the source are not asked; a probe
 for memory, launches or reads is not asked of a case that pays for what the probe counts (`Case.costs`). Everything
 runs in this process, on one thread.
@@ -55,7 +55,7 @@ from tests.property.generated import Case, make_case
 
 CASES = 500
 # 0.1 s of processor time a case.
-DEFAULT_CASES = 250
+DEFAULT_CASES = 150
 CHEAP = (
     *(TWO_DEVICES, MIXED_DTYPES, OFF_DEVICE, EMPTY, GENERATOR, MISSING, NONCONTIGUOUS, SPARSE),
     *(NO_ELEMENTS, MUTATES, HEALTH, OVERFLOW, UNDERFLOW, RATIO, CLIPPING, ASYNC),

@@ -56,6 +56,9 @@ def nearest_names(name: str, known: Iterable[str], most: int = 3) -> list[str]:
     import difflib
 
     names = list(known)
-    close = difflib.get_close_matches(name, names, n=most, cutoff=0.4)
+    close = difflib.get_close_matches(name, names, n=len(names) or 1, cutoff=0.4)
+    # Of names that are equally close the one with the same letters in the same places: TK010 for TKO10, not TK103.
+    ratio = {other: difflib.SequenceMatcher(None, other, name).ratio() for other in close}
+    close = sorted(close, key=lambda other: (-ratio[other], -sum(map(str.__eq__, other, name))))[:most]
     holding = [other for other in names if len(name) > 2 and name.lower() in other.lower() and other not in close]
     return [*close, *holding][:most]

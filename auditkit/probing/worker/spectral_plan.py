@@ -41,8 +41,15 @@ def find(caller: Caller, request: Dict[str, Any]) -> Plan:
 
 
 def guess(caller: Caller, request: Dict[str, Any]) -> Optional[Plan]:
-    """The plan of the first of the three contracts that fits; None where none does."""
+    """The plan of the first of the three contracts that fits; None where none does.
+
+    A plan of who owns what is guessed only of a function that takes a rank or how many there are: any function
+    that returns some texts would fit otherwise.
+    """
+    takes_ranks = any(forms.is_shard_word(name) for name in _slots(caller, SHARD_PLAN))
     for contract in CONTRACTS:
+        if contract == SHARD_PLAN and not takes_ranks:
+            continue
         try:
             return find(caller, {**request, "contract": contract})
         except (CannotFeedError, CannotReadError):

@@ -43,6 +43,7 @@ def spectra_of(folder: Path, step: int) -> dict[str, Spectrum]:
     return {spectrum.parameter: spectrum for spectrum in read_spectra(folder / f"step-{step:06d}.csv")}
 
 
+@pytest.mark.slow
 def test_two_ranks_train_and_measure(tmp_path: Path) -> None:
     """Both steps have every matrix of the layer, of the replicas of both ranks, each rank having measured some."""
     run = train(2, tmp_path, *TINY)

@@ -119,7 +119,8 @@ def test_the_device_path_in_short():
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
-@pytest.mark.parametrize("probes", [SHORT_ON_KERNELS, pytest.param(LONG_ON_KERNELS, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("probes", [SHORT_ON_KERNELS, LONG_ON_KERNELS])
 def test_no_probe_reproduces_on_the_kernels(probes: Sequence[str]):
     """The third path, whose syncs, launches and memory only a GPU has: what it answers is right."""
     checkout = TARGETS / "interpreted"

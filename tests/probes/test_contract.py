@@ -260,7 +260,10 @@ def test_every_probe_file_ends_alike(probe_id: str) -> None:
     assert last == 'if __name__ == "__main__":\n    from _alone import run_alone\n\n    run_alone(__file__)\n'
 
 
-@pytest.mark.parametrize("probe_id", [OVERFLOW, SYNCS, MEMORY, CLIPPING, GRAPHS])
+@pytest.mark.parametrize(
+    "probe_id",
+    [OVERFLOW, *(pytest.param(probe_id, marks=pytest.mark.slow) for probe_id in (SYNCS, MEMORY, CLIPPING, GRAPHS))],
+)
 def test_a_probe_file_runs_alone(probe_id: str, tmp_path: Path) -> None:
     """From any folder, with the options of `auditkit probe run`; 1 is the exit code of a finding."""
     function = next(name for name, reproduced in REPRODUCED.items() if probe_id in reproduced and "." not in name)

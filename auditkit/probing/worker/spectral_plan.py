@@ -1,6 +1,7 @@
 """Find out by trying how a target of spectra or of shards is fed, and where its answer holds what it promises."""
 
 import inspect
+import re
 from typing import Any, Dict, List, Optional
 
 import torch
@@ -43,12 +44,13 @@ def find(caller: Caller, request: Dict[str, Any]) -> Plan:
 def guess(caller: Caller, request: Dict[str, Any]) -> Optional[Plan]:
     """The plan of the first of the three contracts that fits; None where none does.
 
-    A plan of who owns what is guessed only of a function that takes a rank or how many there are: any function
-    that returns some texts would fit otherwise.
+    A plan of who owns what is guessed only of a function that takes a rank, how many there are, or keys: any
+    function that returns some texts would fit otherwise.
     """
-    takes_ranks = any(forms.is_shard_word(name) for name in _slots(caller, SHARD_PLAN))
+    names = _slots(caller, SHARD_PLAN)
+    takes_keys = any(forms.is_shard_word(name) or re.search(r"(^|_)(keys|names)$", name) for name in names)
     for contract in CONTRACTS:
-        if contract == SHARD_PLAN and not takes_ranks:
+        if contract == SHARD_PLAN and not takes_keys:
             continue
         try:
             return find(caller, {**request, "contract": contract})

@@ -107,6 +107,7 @@ def test_one_and_four_ranks(tmp_path: Path, ranks: int) -> None:
     assert len(parts) == min(ranks, len(rank_program.SHAPES))
 
 
+@pytest.mark.slow
 def test_a_killed_rank_is_named(tmp_path: Path) -> None:
     """Rank 0 ends by itself and names rank 1, and what rank 1 had begun is no file that a reader finds."""
     with started(tmp_path, 2, "killed") as (survivor, victim):

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from without_code import page_without_code
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
@@ -154,6 +156,7 @@ def write_review(document: dict[str, Any]) -> None:
         done = subprocess.run([sys.executable, "-m", "auditkit", *words], cwd=ROOT, check=False)
         if done.returncode not in (0, 1):
             raise SystemExit(f"report review: exit {done.returncode}")
+    REVIEW.write_text(page_without_code(REVIEW.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def main() -> None:

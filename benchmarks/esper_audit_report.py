@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from without_code import document_without_code, page_without_code
+
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG = ROOT / "benchmarks" / "esper_audit_report.yaml"
 RESULTS = ROOT / "benchmarks" / "results" / "esper_audit_report.json"
@@ -126,7 +128,8 @@ def comparison(report: dict[str, Any]) -> str:
 HEAD = f"""# An audit report beside one written by hand
 
 On 2025-12-16 a report of `src/esper/simic/gradient_collector.py` (tachyon-beep/esper-lite, commit `f1232c3d`) was
-written by hand. Below is what auditkit writes about the same file at the same commit. Nothing of it was edited.
+written by hand. Below is what auditkit writes about the same file at the same commit. Nothing of it was edited, but
+the lines of code are left out.
 `benchmarks/esper_audit_report.py` writes this page again, with these commands:
 
 ```console
@@ -153,10 +156,13 @@ def main() -> None:
     checkout = f"{repository}@{CHECKOUT.rpartition('@')[2]}"
     with tempfile.TemporaryDirectory() as name:
         tickets = Path(name) / "tickets"
-        RESULTS.write_text(json.dumps(audit(repository, arguments.python, tickets), indent=1) + "\n", encoding="utf-8")
-        words = ("report", "audit", checkout, "--run", RESULTS, "--tickets", tickets)
+        run = audit(repository, arguments.python, tickets)
+        RESULTS.write_text(json.dumps(document_without_code(run), indent=1) + "\n", encoding="utf-8")
+        whole = Path(name) / "run.json"
+        whole.write_text(json.dumps(run), encoding="utf-8")
+        words = ("report", "audit", checkout, "--run", whole, "--tickets", tickets)
         table = comparison(json.loads(auditkit(*words, "--json")))
-        PAGE.write_text(f"{HEAD}{table}\n\n---\n\n{auditkit(*words)}", encoding="utf-8")
+        PAGE.write_text(f"{HEAD}{table}\n\n---\n\n{page_without_code(auditkit(*words))}", encoding="utf-8")
     print(table)
 
 

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from without_code import document_without_code, page_without_code
+
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "try_fix.json"
 PAGE = ROOT / "docs" / "evidence" / "try-fix-esper.md"
@@ -132,8 +134,8 @@ def main() -> None:
     for one in found:
         one["document"] = slim(one["document"])
     documents = {one["case"]: one["document"] for one in found}
-    RESULTS.write_text(json.dumps(documents, indent=1) + "\n", encoding="utf-8")
-    PAGE.write_text(render(found), encoding="utf-8")
+    RESULTS.write_text(json.dumps(document_without_code(documents), indent=1) + "\n", encoding="utf-8")
+    PAGE.write_text(page_without_code(render(found)), encoding="utf-8")
     wrong = False
     for case in CASES:
         verdicts = tuple(arm["judgement"]["verdict"] for arm in documents[case.ticket]["arms"])

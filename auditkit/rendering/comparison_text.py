@@ -21,6 +21,7 @@ from auditkit.model.comparison import (
 )  # fmt: skip
 from auditkit.model.units import format_value
 from auditkit.rules.answers_compared import largest_difference
+from auditkit.rules.reports.words import counted
 
 WIDTH = 100
 _LOUD = (Change.INTRODUCED, Change.FIXED, Change.STILL_REPRODUCED, Change.NOT_COMPARABLE, Change.STILL_SOUND)
@@ -181,7 +182,7 @@ def _answers_lines(answers: Sequence[AnswerContrast], verbose: bool) -> Iterator
     }
     said = ", ".join(f"{counts[agreement]} {text}" for agreement, text in words.items() if counts[agreement])
     cases = len({repr(answer.case) for answer in answers})
-    yield from _wrapped(f"answers to {_counted(cases, 'set')} of gradients: {said}", 2)
+    yield from _wrapped(f"answers to {counted(cases, 'set')} of gradients: {said}", 2)
     apart = [answer for answer in answers if answer.agreement not in (Agreement.IDENTICAL, Agreement.WITHIN)]
     for answer in apart if verbose else apart[:_MOST_ANSWERS]:
         yield from _wrapped(answer_line(answer), 6, 10)
@@ -206,14 +207,14 @@ def _summary_lines(comparison: Comparison) -> Iterator[str]:
     total = len(comparison.targets)
     parts = [f"{states[state]} {state.value}" for state in (MatchState.ADDED, MatchState.REMOVED) if states[state]]
     listed = f" ({', '.join(parts)})" if parts else ""
-    yield from _wrapped(f"{_counted(total, 'target')}{listed}: {said or 'nothing was asked'}", 0)
+    yield from _wrapped(f"{counted(total, 'target')}{listed}: {said or 'nothing was asked'}", 0)
     changes = comparison.changes
     if changes.commits or changes.files:
         added, removed = (sum(getattr(file, name) or 0 for file in changes.files) for name in ("added", "removed"))
         tests = Counter(test.kind for test in changes.tests)
         kinds = [kind for kind in ("added", "changed", "removed") if tests[kind]]
-        told = "".join(f", {_counted(tests[kind], 'test')} {kind}" for kind in kinds)
-        commits, files = _counted(len(changes.commits), "commit"), _counted(len(changes.files), "file")
+        told = "".join(f", {counted(tests[kind], 'test')} {kind}" for kind in kinds)
+        commits, files = counted(len(changes.commits), "commit"), counted(len(changes.files), "file")
         yield f"{commits}, {files} (+{added} -{removed}){told}"
 
 
@@ -225,7 +226,3 @@ def _wrapped(text: str, indent: int, hanging: int | None = None) -> Iterator[str
         return
     further = " " * (indent + 4 if hanging is None else hanging)
     yield from textwrap.wrap(text, WIDTH, initial_indent=" " * indent, subsequent_indent=further)
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

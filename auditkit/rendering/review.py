@@ -26,6 +26,7 @@ from auditkit.model.implementation_review import ImplementationReview, Issue
 from auditkit.model.units import format_value
 from auditkit.rendering.environment import render
 from auditkit.rules.answers_compared import families, largest_difference
+from auditkit.rules.reports.words import counted
 
 _MARKS = {ClaimState.CONFIRMED: "✅", ClaimState.REFUTED: "❌", ClaimState.UNTESTED: "⚠️", ClaimState.MALFORMED: "⚠️"}
 _WORDS = {ClaimState.CONFIRMED: "met", ClaimState.REFUTED: "not met", ClaimState.UNTESTED: "untested"}
@@ -76,17 +77,13 @@ def _summary(review: ImplementationReview) -> str:
     agreed = count_agreements(answer for target in comparison.targets for answer in target.answers)
     total = sum(agreed.values())
     size = (
-        f"{_counted(len(comparison.changes.commits), 'commit')}, {_counted(len(files), 'file')} (+{added} -{removed}). "
+        f"{counted(len(comparison.changes.commits), 'commit')}, {counted(len(files), 'file')} (+{added} -{removed}). "
     )
     became = ", ".join(f"{counts[change.value]} {change.value.replace('_', ' ')}" for change in _ANSWERED)
     same = agreed[Agreement.IDENTICAL.value] + agreed[Agreement.WITHIN.value]
     answers = f" Of {total:,} numbers in the answers, {same:,} agree." if total else ""
-    targets = _counted(len(comparison.targets), "target")
+    targets = counted(len(comparison.targets), "target")
     return f"{size if files else ''}Answers of the probes about {targets} and its source: {became}.{answers}"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 _ANSWERED = (Change.FIXED, Change.INTRODUCED, Change.STILL_REPRODUCED, Change.STILL_SOUND)

@@ -13,11 +13,11 @@ from auditkit.model.ticket import Ticket
 from auditkit.probing import git
 from auditkit.probing.catalog import load_catalog, select
 from auditkit.probing.changes import read_commit
-from auditkit.probing.checkout import CheckoutSpec, import_roots, parse_checkout
+from auditkit.probing.checkout import CheckoutSpec, parse_checkout
 from auditkit.probing.history import between, is_ancestor, merge_base
 from auditkit.rules.bisecting import choose, side_of
 from auditkit.workflows.asking import Manner
-from auditkit.workflows.bound import Question, bound_questions, located_target
+from auditkit.workflows.bound import Question, bound_questions, first_located
 from auditkit.workflows.commit_answers import CommitAnswers, open_commit
 
 
@@ -81,21 +81,9 @@ def _question(request: BisectRequest, spec: CheckoutSpec, commits: Sequence[str]
     probe = named or (questions[0].probe if questions else None)
     if probe is None:
         raise BadInputError(f"{request.ticket.id} is bound to no probe", "name one: --probe CLAIM; auditkit probe list")
-    target = request.target or _located(request, spec, commits)
+    places = (open_commit(spec, commit, request.manner) for commit in commits)
+    target = request.target or first_located(request.ticket, places, request.manner.config)
     return Question(probe, target, "")
-
-
-def _located(request: BisectRequest, spec: CheckoutSpec, commits: Sequence[str]) -> Target:
-    """The function of the ticket's Location, in the first of `commits` that has it."""
-    for number, commit in enumerate(commits, start=1):
-        with open_commit(spec, commit, request.manner) as opened:
-            roots = import_roots(opened.path, request.manner.config.import_roots)
-            try:
-                return located_target(request.ticket, opened.path, roots, request.manner.config)
-            except BadInputError:
-                if number == len(commits):
-                    raise
-    raise AssertionError("no commit to look at")
 
 
 class _Search:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from auditkit.model.run import fingerprint
 from auditkit.model.target import Target
 from auditkit.model.text import inert_line
 from auditkit.model.ticket import Ticket, VerificationItem
+from auditkit.probing.checkout import OpenCheckout, import_roots
 from auditkit.probing.discovery.source_index import Module, module_name, parse_module
 from auditkit.store.config import Config
 
@@ -81,6 +83,21 @@ def located_target(ticket: Ticket, checkout: Path, roots: Sequence[Path], config
         f"of this checkout",
         "--target package.module:function",
     )
+
+
+def first_located(ticket: Ticket, checkouts: Iterable[AbstractContextManager[OpenCheckout]], config: Config) -> Target:
+    """`located_target` in the first of `checkouts` that has the function; each is opened only if it is needed.
+
+    Raises BadInputError as it does for the last one.
+    """
+    failure = BadInputError(f"{ticket.id}: there is no checkout to look for its function in")
+    for checkout in checkouts:
+        with checkout as opened:
+            try:
+                return located_target(ticket, opened.path, import_roots(opened.path, config.import_roots), config)
+            except BadInputError as error:
+                failure = error
+    raise failure
 
 
 def _fed(call: str, config: Config, asked: Mapping[str, Target]) -> Target:

@@ -15,14 +15,14 @@ from auditkit.model.target import Target
 from auditkit.model.ticket import Ticket, VerificationItem
 from auditkit.probing import git
 from auditkit.probing.catalog import load_catalog, select
-from auditkit.probing.checkout import import_roots, parse_checkout
+from auditkit.probing.checkout import parse_checkout
 from auditkit.rules.lifecycle import Missing, reopens
 from auditkit.rules.proof import Proof, ProofState, prove, worst
 from auditkit.store.document import Document
 from auditkit.store.edits.boxes import set_done
 from auditkit.store.repository import Change, Entry, Repository
 from auditkit.workflows.asking import Manner
-from auditkit.workflows.bound import Question, bound_questions, called_by, located_target
+from auditkit.workflows.bound import Question, bound_questions, called_by, first_located
 from auditkit.workflows.claims import claims_of
 from auditkit.workflows.closing import lacking_for_fixed
 from auditkit.workflows.measuring import Progress
@@ -178,16 +178,8 @@ def _further(
 
 def _located(ticket: Ticket, request: VerifyRequest, place: Place) -> Target:
     """The function of the Location where the fix is, else at the base."""
-    config = request.manner.config
     revisions = [place.at, *([request.base] if request.base else [])]
-    for number, revision in enumerate(revisions, start=1):
-        with place.open(revision) as opened:
-            try:
-                return located_target(ticket, opened.path, import_roots(opened.path, config.import_roots), config)
-            except BadInputError:
-                if number == len(revisions):
-                    raise
-    raise AssertionError("no revision to look at")
+    return first_located(ticket, map(place.open, revisions), request.manner.config)
 
 
 def _fed(question: Question, targets: Sequence[Target]) -> Question:

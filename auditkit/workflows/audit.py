@@ -15,7 +15,7 @@ from auditkit.model.target import Target
 from auditkit.probing.catalog import load_catalog, read_probe, select
 from auditkit.probing.causes import with_causes
 from auditkit.probing.checkout import OpenCheckout, open_checkout, parse_checkout
-from auditkit.probing.results import Setting
+from auditkit.probing.sandbox import Setting
 from auditkit.store.config import Config, find_config
 from auditkit.store.repository import Repository
 from auditkit.workflows.filing import Paperwork, file_run
@@ -76,7 +76,7 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
     with open_checkout(request.checkout, python) as opened:
         run, failure = _measured(request, opened, asked, progress)
         questions = _source_questions(request, [probe for probe in probes if probe.scope == "source"], run)
-        answers = read_source(questions, opened, progress.reading)
+        answers = read_source(questions, opened, progress)
         if failure is not None and not answers.are_any:
             raise failure
         run = replace(run, results=with_causes((*run.results, *answers.results), opened.path))
@@ -110,7 +110,7 @@ def _measured(
         targets = (candidate,)
     progress.targets_known(targets, len(probes) * len(settings))
     found = not (request.targets or request.config.targets)
-    questions = Questions(targets, probes, request.config.severity, label, found)
+    questions = Questions(targets, probes, label, found)
     runs = [measure(questions, opened, setting, progress) for setting in settings]
     run = runs[0] if len(runs) == 1 else combine(runs, [setting.device for setting in settings])
     return replace(run, notes=(*notes, *run.notes)), failure

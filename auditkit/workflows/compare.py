@@ -147,7 +147,7 @@ def _measured(
     settings = [replace(side.setting, cancelled=cancelled) for side in sides]
 
     def one(number: int, index: int, target: Target) -> tuple[int, int, Run]:
-        about = Questions([target], questions, request.options.config.severity, _label(request, index), found=False)
+        about = Questions([target], questions, _label(request, index), found=False)
         return number, index, measure(about, sides[index].opened, settings[index], progress)
 
     found: dict[tuple[int, int], Run] = {}
@@ -240,7 +240,7 @@ def _of_source(
     for index, side in enumerate(sides):
         targets = [target for pair in pairs if (target := (pair.base, pair.head)[index]) is not None]
         questions = SourceQuestions(probes, SourceScope.TARGETS, targets, request.options)
-        results.append(read_source(questions, side.opened, progress.reading).results)
+        results.append(read_source(questions, side.opened, progress).results)
     return contrast_source(results[0], results[1], names_of(pairs), request.force)
 
 

@@ -127,7 +127,7 @@ def _see_source(
         targets=(),
         options=manner,
     )
-    results = with_causes(read_source(questions, opened, progress.reading).results, opened.path)
+    results = with_causes(read_source(questions, opened, progress).results, opened.path)
     environment = source_environment(label, opened)
     roots = manner.import_roots(opened)
     modules = frozenset(name for file in source_files(opened.path) if (name := module_name(file, roots)) is not None)

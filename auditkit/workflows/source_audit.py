@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 import auditkit
@@ -16,7 +16,7 @@ from auditkit.probing.discovery.search import TOUCHES_GRADIENTS
 from auditkit.probing.source.facts import ModuleFacts
 from auditkit.probing.source.index import SourceIndex
 from auditkit.probing.source.run import notes_of, run_source_probes
-from auditkit.rules.severity import judge_severity
+from auditkit.workflows.measuring import Progress
 from auditkit.workflows.run_options import RunOptions
 from auditkit.workflows.targets import is_specimen
 
@@ -52,20 +52,20 @@ class SourceAnswers:
         return any(result.outcome in (Outcome.REPRODUCED, Outcome.NOT_REPRODUCED) for result in self.results)
 
 
-def read_source(questions: SourceQuestions, opened: OpenCheckout, progress: Callable[[str], None]) -> SourceAnswers:
+def read_source(questions: SourceQuestions, opened: OpenCheckout, progress: Progress | None = None) -> SourceAnswers:
     """Read the checkout and ask every source probe. Nothing of the checkout is imported or run."""
     if not questions.probes:
         return SourceAnswers()
-    options = questions.options
+    progress, options = progress or Progress(), questions.options
     index = SourceIndex(opened.path, options.config.import_roots)
     wanted = _wanted(questions, index)
-    results = run_source_probes(questions.probes, index, wanted, options.policy, options.time_limit_s, progress)
-    defaults = {probe.id: probe.severity for probe in questions.probes}
-    judged = tuple(
-        replace(result, severity=judge_severity(defaults[result.probe], options.policy.severities, result))
-        for result in results
-    )
-    return SourceAnswers(judged, notes_of(index))
+    results = []
+    for result in run_source_probes(
+        questions.probes, index, wanted, options.policy, options.time_limit_s, progress.reading
+    ):
+        progress.finished(result)
+        results.append(result)
+    return SourceAnswers(tuple(results), notes_of(index))
 
 
 def _wanted(questions: SourceQuestions, index: SourceIndex) -> Callable[[ModuleFacts], bool]:

@@ -18,7 +18,6 @@ from auditkit.store.yaml_reader import YamlReader
 if TYPE_CHECKING:
     from yaml.nodes import Node
 
-CONFIG_NAME = "auditkit.yaml"
 KEYS = (
     "checkout", "python", "import_roots", "tickets", "batch", "agent", "targets", "severity", "policy",
     "probes_dir", "agents", "lint",
@@ -53,12 +52,6 @@ class Config:
     probes_dir: tuple[Path, ...] = ()
     agents: Mapping[str, str] = field(default_factory=lambda: dict(AGENT_NAMES))
     lint: LintConfig = LintConfig()  # noqa: RUF009 - it is frozen
-
-
-def find_config(folder: Path) -> Path | None:
-    """The auditkit.yaml of a folder, None where it has none."""
-    path = folder / CONFIG_NAME
-    return path if path.is_file() else None
 
 
 def read_config(

@@ -16,7 +16,8 @@ from auditkit.probing.catalog import load_catalog, read_probe, select
 from auditkit.probing.causes import with_causes
 from auditkit.probing.checkout import OpenCheckout, open_checkout, parse_checkout
 from auditkit.probing.results import DEFAULT_TIME_LIMIT_S, Setting
-from auditkit.store.config import Config, find_config
+from auditkit.store.config import Config
+from auditkit.store.config_file import config_in
 from auditkit.store.repository import Repository
 from auditkit.workflows.asking import Manner, make_setting
 from auditkit.workflows.filing import Paperwork, file_run
@@ -148,7 +149,7 @@ def _paperwork(request: AuditRequest, probes: Sequence[ProbeInfo]) -> Paperwork:
 
 def _config_words(config: Config, directory: Path) -> tuple[str, ...]:
     """The option that names the configuration, unless it is the checkout's own, which is read anyway."""
-    own = find_config(directory)
+    own = config_in(directory)
     if config.path is None or (own is not None and own.samefile(config.path)):
         return ()
     return ("--config", str(config.path))

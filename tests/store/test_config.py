@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from auditkit.errors import BadInputError
 from auditkit.model.enums import Contract, Severity, Takes
 from auditkit.model.target import Target
-from auditkit.store.config import Config, find_config, read_config
+from auditkit.store.config import Config, read_config
 from auditkit.store.config_draft import ConfigDraft, DraftTarget, UnfedCandidate, render_config
+from auditkit.store.config_file import config_in
 
 DOCUMENTED = """\
 checkout: ../esper-lite
@@ -96,10 +97,10 @@ def test_a_revision_a_command_and_a_byte_order_mark_are_fine(folder: Path) -> No
     assert (config.python, config.probes_dir) == ("python3.11", (folder / "mine",))
 
 
-def test_find_config_looks_in_one_folder(folder: Path) -> None:
-    assert find_config(folder) is None
+def test_config_in_looks_in_one_folder(folder: Path) -> None:
+    assert config_in(folder) is None
     read(folder, "")
-    assert find_config(folder) == folder / "auditkit.yaml"
+    assert config_in(folder) == folder / "auditkit.yaml"
 
 
 def test_a_number_with_an_exponent_is_a_number(folder: Path) -> None:

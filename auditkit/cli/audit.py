@@ -72,14 +72,12 @@ def audit(
     named = checkout or checkout_option
     demo = named is None and config is None
     configuration = read_configuration(config, specimen_dir() if demo else named)
-    arms, lowest = parse_choices(python, device, fail_on, batch, agent, configuration.agents)
+    arms, lowest = parse_choices(configuration, time_limit, python, device, fail_on, batch, agent)
     request = AuditRequest(
         checkout=checkout_of(named, configuration),
-        config=configuration,
         targets=make_targets(target, configuration, contract, takes, finish, setup, argument, returns),
         probes=tuple(probe or ()),
         arms=arms,
-        time_limit_s=time_limit,
         tickets=tickets or configuration.tickets or (DEMO_FOLDER / "tickets" if demo else Path("tickets")),
         batch=batch,
         agent=agent,

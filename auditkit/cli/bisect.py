@@ -61,10 +61,10 @@ def bisect(
     """
     from auditkit.cli.common import choose
     from auditkit.model.enums import DeviceChoice
-    from auditkit.workflows.asking import Manner
     from auditkit.workflows.bisect import BisectRequest
     from auditkit.workflows.bisect import bisect as search
     from auditkit.workflows.configuration import checkout_of, read_configuration
+    from auditkit.workflows.run_options import RunOptions
 
     repository = open_repository(tickets)
     configuration = read_configuration(config, checkout, repository)
@@ -76,7 +76,7 @@ def bisect(
         checkout=checkout_of(checkout, configuration),
         good=good,
         bad=bad,
-        manner=Manner(configuration, python, chosen, time_limit),
+        manner=RunOptions(configuration, python, chosen, time_limit),
         probe=probe,
         target=named[0] if named else None,
         fresh=fresh,

@@ -41,6 +41,7 @@ def compare_revisions(
     from auditkit.errors import BadInputError
     from auditkit.model.enums import DeviceChoice
     from auditkit.workflows.compare import CompareRequest, compare
+    from auditkit.workflows.run_options import RunOptions
 
     checkout, base, head = sides
     if checkout is None or base is None or head is None:
@@ -49,12 +50,14 @@ def compare_revisions(
         checkout=checkout,
         base=base,
         head=head,
-        config=configuration,
+        options=RunOptions(
+            configuration,
+            python,
+            choose(DeviceChoice, device, [known.value for known in DeviceChoice], "device"),
+            time_limit_s,
+        ),
         targets=targets,
         probes=tuple(probes or ()),
-        python=python,
-        device=choose(DeviceChoice, device, [known.value for known in DeviceChoice], "device"),
-        time_limit_s=time_limit_s,
         force=force,
     )
     with progress_on_terminal() as progress:

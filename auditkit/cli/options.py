@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from auditkit.model.enums import Severity
     from auditkit.model.target import Target
     from auditkit.store.config import Config
-    from auditkit.workflows.matrix import ArmRequest
+    from auditkit.workflows.run_options import RunOptions
 
 PythonOption = Annotated[
     str | None,
@@ -74,26 +74,27 @@ FailOnOption = Annotated[str, typer.Option("--fail-on", metavar="P0..P4", help="
 
 
 def parse_choices(
+    config: Config,
+    time_limit_s: float,
     pythons: list[str] | None,
     devices: list[str] | None,
     fail_on: str,
     batch: int | None,
     agent: str | None,
-    agents: Mapping[str, str] | None = None,
-) -> tuple[tuple[ArmRequest, ...], Severity]:
-    """The options that every run parses before anything is measured; `agents` are names by code, None for ours.
+) -> tuple[tuple[RunOptions, ...], Severity]:
+    """The options that every run parses before anything is measured.
 
     Raises BadInputError.
     """
     from auditkit.cli.common import choose
     from auditkit.model.enums import DeviceChoice, Severity
-    from auditkit.workflows.matrix import arms_of
+    from auditkit.workflows.run_options import RunOptions
 
-    check_ticket_ids(batch, agent, agents)
+    check_ticket_ids(batch, agent, config.agents)
     lowest = choose(Severity, fail_on.upper(), [severity.value for severity in Severity], "severity")
     known = [choice.value for choice in DeviceChoice]
     chosen = [choose(DeviceChoice, device, known, "device") for device in devices or ()]
-    return arms_of(pythons or (), chosen), lowest
+    return RunOptions(config, time_limit_s=time_limit_s).on_arms(pythons or (), chosen), lowest
 
 
 def check_ticket_ids(batch: int | None, agent: str | None, agents: Mapping[str, str] | None = None) -> None:

@@ -126,14 +126,12 @@ def run_probes(
     from auditkit.workflows.configuration import checkout_of, read_configuration
 
     configuration = read_configuration(config, checkout or ".")
-    arms, lowest = parse_choices(python, device, fail_on, batch, agent, configuration.agents)
+    arms, lowest = parse_choices(configuration, time_limit, python, device, fail_on, batch, agent)
     request = AuditRequest(
         checkout=checkout_of(checkout, configuration),
-        config=configuration,
         targets=make_targets(target, configuration, contract, takes, finish, setup, argument, returns),
         probes=tuple(probes),
         arms=arms,
-        time_limit_s=time_limit,
         tickets=tickets,
         batch=batch,
         agent=agent,

@@ -10,7 +10,7 @@ from typing import Any
 
 from auditkit.model.enums import DeviceChoice, Evidence, Outcome, Reason
 from auditkit.model.measurement import Location, Measurement
-from auditkit.model.probe import ProbeInfo
+from auditkit.model.probe import Policy, ProbeInfo
 from auditkit.model.run import ProbeResult, fingerprint
 from auditkit.model.target import Target
 from auditkit.probing.excerpts import cut_excerpt
@@ -29,7 +29,7 @@ class Setting:
     device: DeviceChoice = DeviceChoice.AUTO
     time_limit_s: float = DEFAULT_TIME_LIMIT_S
     options: Mapping[str, Any] = field(default_factory=dict)
-    policy: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    policy: Policy = Policy()  # noqa: RUF009 - it is frozen
     cancelled: threading.Event = field(default_factory=threading.Event)
 
 
@@ -125,9 +125,8 @@ def _judged(
             return without_answer(outcome, reason, said["message"], **more)
     if not measurements:
         return without_answer(Outcome.ERROR, Reason.PROTOCOL, "the probe measured nothing", **more)
-    policy = {**probe.policy, **setting.policy.get(probe.id, {})}
     try:
-        verdict = judge(probe, measurements, policy)
+        verdict = judge(probe, measurements, setting.policy.thresholds_of(probe))
     except JudgingFailedError as error:
         return without_answer(Outcome.ERROR, Reason.EXCEPTION, f"judging failed: {error}", **more)
     reproduced = verdict.outcome is Outcome.REPRODUCED

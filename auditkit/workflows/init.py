@@ -11,8 +11,8 @@ from auditkit.errors import BadInputError
 from auditkit.probing.checkout import import_roots, open_checkout, parse_checkout
 from auditkit.probing.results import Setting
 from auditkit.probing.trials import Trial
-from auditkit.store.config_file import CONFIG_NAME
 from auditkit.store.config_draft import ConfigDraft, DraftTarget, UnfedCandidate, render_config
+from auditkit.store.config_file import CONFIG_NAME
 from auditkit.store.files import create_file
 from auditkit.workflows.targets import FoundTargets, find_targets, name_target
 

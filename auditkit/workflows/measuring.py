@@ -20,18 +20,24 @@ from auditkit.probing.checkout import OpenCheckout
 from auditkit.probing.results import Setting, TargetRun
 from auditkit.probing.runner import run_target
 from auditkit.rules.severity import judge_severity
+from auditkit.workflows.run_options import RunOptions
 
 PARALLEL_TARGETS = 2
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Told what is going on; every call may come from another thread."""
+    """Told what is going on; every call may come from another thread.
+
+    `finished` has each judged result once, as soon as it is there; what a run adds later (its cause, its ticket,
+    the other arms' answers) is not in it yet.
+    """
 
     targets_known: Callable[[Sequence[Target], int], None] = lambda *_: None
     trying: Callable[[str], None] = lambda *_: None
     probe_started: Callable[[str, str], None] = lambda *_: None
     reading: Callable[[str], None] = lambda *_: None
+    finished: Callable[[ProbeResult], None] = lambda *_: None
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,24 @@ def measure(questions: Questions, opened: OpenCheckout, setting: Setting, progre
         targets=tuple(map(_reading, questions.targets, runs, repeat(questions.found))),
         notes=tuple(dict.fromkeys(note for run in runs for note in run.notes)),
     )
+
+
+def ask(
+    options: RunOptions,
+    opened: OpenCheckout,
+    targets: Sequence[Target],
+    probes: Sequence[ProbeInfo],
+    progress: Progress | None = None,
+    label: str | None = None,
+) -> Run:
+    """Every one of `probes` (of scope `target`) about every one of `targets`, judged, with no tickets.
+
+    `label` stands for the checkout in the run, `opened.label` without one. A target that cannot be loaded is
+    an `error` result. Raises BadInputError as `RunOptions.setting` does.
+    """
+    asked = [probe for probe in probes if probe.scope == "target"]
+    questions = Questions(targets, asked, options.config.severity, label or opened.label, found=False)
+    return measure(questions, opened, options.setting(opened), progress or Progress())
 
 
 def _run_all(questions: Questions, setting: Setting, progress: Progress) -> Iterator[TargetRun]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import auditkit
-from auditkit.model.enums import Outcome, Severity
+from auditkit.model.enums import Outcome
 from auditkit.model.probe import ProbeInfo
 from auditkit.model.run import BUNDLED, SOURCE_DEVICE, Environment, ProbeResult
 from auditkit.model.target import Target
@@ -17,6 +17,7 @@ from auditkit.probing.source.facts import ModuleFacts
 from auditkit.probing.source.index import SourceIndex
 from auditkit.probing.source.run import notes_of, run_source_probes
 from auditkit.rules.severity import judge_severity
+from auditkit.workflows.run_options import RunOptions
 from auditkit.workflows.targets import is_specimen
 
 
@@ -30,18 +31,12 @@ class SourceScope(StrEnum):
 
 @dataclass(frozen=True)
 class SourceQuestions:
-    """What source probes are asked: of which modules, with which thresholds and severities.
-
-    `targets` are those whose modules belong to the question; `import_roots` as configured.
-    """
+    """What source probes are asked, of which modules; `targets` are those whose modules belong to the question."""
 
     probes: Sequence[ProbeInfo]
     scope: SourceScope
     targets: Sequence[Target]
-    import_roots: Sequence[str]
-    policy: Mapping[str, float]
-    severity: Mapping[str, Severity]
-    time_limit_s: float
+    options: RunOptions
 
 
 @dataclass(frozen=True)
@@ -61,13 +56,13 @@ def read_source(questions: SourceQuestions, opened: OpenCheckout, progress: Call
     """Read the checkout and ask every source probe. Nothing of the checkout is imported or run."""
     if not questions.probes:
         return SourceAnswers()
-    index = SourceIndex(opened.path, questions.import_roots)
+    options = questions.options
+    index = SourceIndex(opened.path, options.config.import_roots)
     wanted = _wanted(questions, index)
-    policy = {probe.id: {k: v for k, v in questions.policy.items() if k in probe.policy} for probe in questions.probes}
-    results = run_source_probes(questions.probes, index, wanted, policy, questions.time_limit_s, progress)
+    results = run_source_probes(questions.probes, index, wanted, options.policy, options.time_limit_s, progress)
     defaults = {probe.id: probe.severity for probe in questions.probes}
     judged = tuple(
-        replace(result, severity=judge_severity(defaults[result.probe], questions.severity, result))
+        replace(result, severity=judge_severity(defaults[result.probe], options.policy.severities, result))
         for result in results
     )
     return SourceAnswers(judged, notes_of(index))

@@ -22,13 +22,13 @@ from auditkit.store.claims import judged_claims
 from auditkit.store.document import Document
 from auditkit.store.edits.boxes import set_done
 from auditkit.store.repository import Change, Entry, Repository
-from auditkit.workflows.asking import Manner
 from auditkit.workflows.bound import Question, bound_questions, called_by, first_located
 from auditkit.workflows.closing import lacking_for_fixed
 from auditkit.workflows.configuration import tickets_configuration
 from auditkit.workflows.fix_history import FixHistory
 from auditkit.workflows.measuring import Progress
 from auditkit.workflows.proving import Check, OpenedAt, Place, make_checks, sighting_of
+from auditkit.workflows.run_options import RunOptions
 from auditkit.workflows.writing_proof import with_check
 
 
@@ -41,7 +41,7 @@ class VerifyRequest:
     """
 
     checkout: str
-    manner: Manner = field(default_factory=Manner)
+    manner: RunOptions = field(default_factory=RunOptions)
     at: str = ""
     base: str = ""
     probes: tuple[str, ...] = ()

@@ -59,14 +59,12 @@ def request_of(asked: Asked) -> ReportRequest:
         if any((asked.targets, *asked.details, asked.probes, asked.pythons, asked.devices)):
             raise BadInputError("--run is a finished run, and the other options ask anew", "leave one of them out")
         return ReportRequest(read_saved_run(asked.run_file), asked.checkout, folder, configuration)
-    arms, _ = parse_choices(asked.pythons, asked.devices, "P4", None, None)
+    arms, _ = parse_choices(configuration, asked.time_limit_s, asked.pythons, asked.devices, "P4", None, None)
     request = AuditRequest(
         checkout=str(asked.checkout),
-        config=configuration,
         targets=make_targets(asked.targets, configuration, *asked.details),  # type: ignore[arg-type]
         probes=tuple(asked.probes or ()),
         arms=arms,
-        time_limit_s=asked.time_limit_s,
     )
     with progress_on_terminal() as progress:
         run = new_run(request, progress)

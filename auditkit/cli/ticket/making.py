@@ -88,14 +88,12 @@ def new(
         from auditkit.workflows.configuration import checkout_of, read_configuration
 
         configuration = read_configuration(config, checkout, repository)
-        arms, _ = parse_choices(python, device, "P4", batch, agent, configuration.agents)
+        arms, _ = parse_choices(configuration, time_limit, python, device, "P4", batch, agent)
         request = AuditRequest(
             checkout=checkout_of(checkout, configuration),
-            config=configuration,
             targets=make_targets(target, configuration, contract, takes, finish, setup, argument, returns),
             probes=(probe,),
             arms=arms,
-            time_limit_s=time_limit,
             tickets=repository.folder,
             batch=batch,
             agent=agent,

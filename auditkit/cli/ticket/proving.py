@@ -78,8 +78,8 @@ def verify(
     from auditkit.cli.common import choose
     from auditkit.cli.report import progress_on_terminal
     from auditkit.model.enums import DeviceChoice
-    from auditkit.workflows.asking import Manner
     from auditkit.workflows.configuration import checkout_of, read_configuration
+    from auditkit.workflows.run_options import RunOptions
     from auditkit.workflows.verify import VerifyRequest, exit_code
     from auditkit.workflows.verify import verify as verify_ticket
 
@@ -88,7 +88,7 @@ def verify(
     chosen = choose(DeviceChoice, device, [one.value for one in DeviceChoice], "device")
     request = VerifyRequest(
         checkout=checkout_of(checkout, configuration),
-        manner=Manner(configuration, python, chosen, time_limit),
+        manner=RunOptions(configuration, python, chosen, time_limit),
         at=at,
         base=base,
         probes=tuple(probe or ()),

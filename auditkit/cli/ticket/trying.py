@@ -76,8 +76,8 @@ def try_it(
     from auditkit.cli.report import progress_on_terminal
     from auditkit.errors import ExitCode
     from auditkit.model.enums import DeviceChoice
-    from auditkit.workflows.asking import Manner
     from auditkit.workflows.configuration import checkout_of, read_configuration
+    from auditkit.workflows.run_options import RunOptions
     from auditkit.workflows.try_fix import TryRequest, try_fix, write_trial
 
     repository = open_repository(tickets)
@@ -86,7 +86,7 @@ def try_it(
     request = TryRequest(
         ticket=ticket_id,
         checkout=checkout_of(checkout, configuration),
-        manner=Manner(configuration, python, where, time_limit),
+        manner=RunOptions(configuration, python, where, time_limit),
         base=base,
         fix=fix,
         block=block,

@@ -12,7 +12,7 @@ from typing import Any
 
 from auditkit.model.enums import Evidence, Outcome, Reason
 from auditkit.model.measurement import CodeExcerpt, Location, Measurement
-from auditkit.model.probe import ProbeInfo
+from auditkit.model.probe import Policy, ProbeInfo
 from auditkit.model.run import SOURCE_DEVICE, ProbeResult, fingerprint
 from auditkit.probing.catalog import load_module
 from auditkit.probing.discovery.search import garbage_collection_paused
@@ -38,7 +38,7 @@ def run_source_probes(
     probes: Sequence[ProbeInfo],
     index: SourceIndex,
     wanted: Callable[[ModuleFacts], bool],
-    policy: Mapping[str, Mapping[str, Any]],
+    policy: Policy,
     time_limit_s: float,
     progress: Callable[[str], None],
 ) -> list[ProbeResult]:
@@ -51,7 +51,7 @@ def run_source_probes(
         context = SourceContext(index, wanted)
         for probe in probes:
             progress(probe.id)
-            results += _run(probe, context, {**probe.policy, **policy.get(probe.id, {})}, time_limit_s)
+            results += _run(probe, context, policy.thresholds_of(probe), time_limit_s)
     problems = [problem for problem in index.problems if problem.path not in _test_files(index)]
     problems += [problem for problem in context.problems if problem not in problems]
     return results + [_unread(probe, problem) for problem in problems for probe in probes]

@@ -66,12 +66,13 @@ def bisect(
     from auditkit.workflows.configuration import checkout_of, read_configuration
     from auditkit.workflows.run_options import RunOptions
 
-    configuration = read_configuration(config, checkout or ".")
+    repository = open_repository(tickets)
+    configuration = read_configuration(config, checkout, repository)
     chosen = choose(DeviceChoice, device, [known.value for known in DeviceChoice], "device")
     details = (contract, takes, finish, setup, argument, returns)
     named = make_targets([target] if target else None, configuration, *details)
     request = BisectRequest(
-        ticket=open_repository(tickets).find(ticket_id).ticket,
+        ticket=repository.find(ticket_id).ticket,
         checkout=checkout_of(checkout, configuration),
         good=good,
         bad=bad,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from auditkit.assets import bundled_dir
 from auditkit.errors import BadInputError, nearest_names
 from auditkit.model.enums import Contract, Severity
 from auditkit.model.probe import CATEGORIES, DEVICES, SCOPES, ProbeInfo
+from auditkit.model.text import inert_line
 
 INSTRUMENTS = (
     "numerics", "memory", "syncs", "launches", "mutation", "graphs", "devices", "transfers", "graph_capture", "ranks",
@@ -66,17 +67,22 @@ def select(catalog: dict[str, ProbeInfo], names: Sequence[str]) -> list[ProbeInf
     for name in dict.fromkeys(names):
         if name.endswith(".py"):
             selected.append(read_probe(Path(name)))
-        elif name in catalog:
-            selected.append(catalog[name])
         else:
-            near = nearest_names(name, catalog)
-            hint = f"did you mean {', '.join(near)}?" if near else "auditkit probe list shows all"
-            raise BadInputError(f"no probe is called '{name}'", hint)
+            selected.append(probe_named(catalog, name))
     first = {probe.id: probe for probe in reversed(selected)}
     for probe in selected:
         if first[probe.id] is not probe:
             raise BadInputError(f"two probes are called {probe.id}: {first[probe.id].path} and {probe.path}")
     return selected
+
+
+def probe_named(catalog: Mapping[str, ProbeInfo], name: str) -> ProbeInfo:
+    """The probe of that id. Raises BadInputError with the nearest names for one that is not known."""
+    if name not in catalog:
+        near = nearest_names(name, catalog)
+        hint = f"did you mean {', '.join(near)}?" if near else "auditkit probe list shows all"
+        raise BadInputError(f"no probe is called '{inert_line(name)}'", hint)
+    return catalog[name]
 
 
 def read_probe(path: Path) -> ProbeInfo:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypedDict
 
+from auditkit.model.target import Target
+
 
 class Feed(TypedDict):
     """Of how a target is fed, what the host reads."""
@@ -55,11 +57,12 @@ class Job(TypedDict):
 class Request(TypedDict):
     """Everything that a worker is ever told. Without a target each job names its own, or needs none.
 
+    A target travels as the mapping of its fields.
     `auto_device` lets the worker take CUDA where it finds it; `fresh_imports` has every job import the target.
     """
 
     token: str
-    target: Mapping[str, Any] | None
+    target: Target | None
     checkout: str
     import_roots: list[str]
     jobs: list[Job]

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from auditkit.model.enums import Evidence, Outcome, Reason
+from auditkit.model.enums import Contract, Evidence, Outcome, Reason, Takes
 from auditkit.model.measurement import CodeExcerpt, Location, Measurement
 from auditkit.model.probe import Policy, ProbeInfo
-from auditkit.model.run import ProbeResult, fingerprint
+from auditkit.model.run import Environment, ProbeResult, TargetReading, fingerprint
+from auditkit.model.target import Target
 from auditkit.probing.excerpts import cut_excerpt
 from auditkit.probing.judging import JudgingFailedError, judge
 from auditkit.probing.protocol import Plan
+from auditkit.probing.sandbox import Setting
 from auditkit.probing.session import Failure, Job, Session
 
 
@@ -143,3 +146,43 @@ def _evidence(measurements: Sequence[Measurement]) -> Evidence:
     if Evidence.SIMULATED in kinds:
         return Evidence.SIMULATED
     return Evidence.MEASURED if Evidence.MEASURED in kinds else Evidence.EXTRAPOLATED
+
+
+def read_target(target: Target, run: TargetRun, found: bool) -> TargetReading:
+    """The target with what its plan found out, where there is one."""
+    if run.plan is None:
+        return TargetReading(target, found=found)
+    plan = run.plan
+    learnt = replace(
+        target,
+        contract=Contract(plan["contract"]),
+        takes=Takes(plan["feed"]["takes"]),
+        setup=plan["feed"]["setup"] or target.setup,
+    )
+    roles = {role: entry["path"] for role, entry in plan["roles"].items()}
+    return TargetReading(learnt, roles, plan["answer_kind"], found)
+
+
+def environment_of_runs(place: Environment, setting: Setting, runs: Sequence[TargetRun]) -> Environment:
+    """`place`, which is a checkout alone, with what the first worker that answered said of itself."""
+    sessions = [run.session for run in runs if run.session is not None]
+    session = next((each for each in sessions if each.hello is not None), None)
+    said: Mapping[str, object] = (session.hello if session is not None else None) or {}
+    devices = {result.device for run in runs for result in run.results if result.measurements}
+    return replace(
+        place,
+        python=str(said.get("python", "")),
+        torch=str(said.get("torch", "")),
+        device="cuda" if "cuda" in devices else "simulated" if devices == {"simulated"} else "cpu",
+        device_name=(session.device_name if session is not None else "") or _processor_name(),
+        interpreter=setting.interpreter,
+        platform=str(said.get("platform", "")),
+    )
+
+
+def _processor_name() -> str:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return "CPU"

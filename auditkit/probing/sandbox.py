@@ -111,7 +111,7 @@ class Worker:
 
     def _send_request(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdin is not None
-        request = json.dumps(self.request).encode("utf-8")
+        request = json.dumps(self.request, default=vars).encode("utf-8")
         # A broken pipe: it ended before it read. Its exit code says why.
         with contextlib.suppress(BrokenPipeError), process.stdin:
             process.stdin.write(request)

@@ -111,7 +111,7 @@ class Session:
         self._may_refuse = target is not None and not fresh_imports
         request: protocol.Request = {
             "token": new_token(),
-            "target": target.to_json() if target is not None else None,
+            "target": target,
             "checkout": str(setting.checkout),
             "import_roots": [str(root) for root in setting.import_roots],
             "jobs": list(jobs),

@@ -75,7 +75,7 @@ def _try(
         order = [takes.value for takes in candidates[index].takes_guesses]
         # What a collector of gradients promises shows in its answer; what the others promise has to be asked for.
         contract = target.contract.value if target.contract in SPECTRAL else None
-        request = {**target.to_json(), "contract": contract, "takes_order": order}
+        request = {**vars(target), "contract": contract, "takes_order": order}
         jobs.append({"id": str(position), "kind": "plan", "target": request})
 
     def started(position: str) -> None:

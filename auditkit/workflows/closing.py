@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from auditkit.errors import BadInputError
-from auditkit.model.ticket import Status
-from auditkit.probing import git
-from auditkit.probing.checkout import CheckoutSpec, parse_checkout
-from auditkit.probing.history import is_ancestor
+from auditkit.model.enums import Outcome
+from auditkit.model.ticket import Status, Ticket
 from auditkit.rendering.markdown import code, line, prose
 from auditkit.rules.fixed import unproven
 from auditkit.rules.lifecycle import Missing, check_transition, missing_for_fixed, steps_to
-from auditkit.store.config import find_config, read_config
+from auditkit.store.config import Config
 from auditkit.store.document import Document
 from auditkit.store.edits import resolution
-from auditkit.store.evidence import says_reproduced
 from auditkit.store.reader import ticket_of
 from auditkit.store.repository import Change, Entry, Repository, with_status
-from auditkit.workflows.agents import configured_agents, reviewer_name
-from auditkit.workflows.placing import configured_folders, placed
+from auditkit.workflows.configuration import reviewer_name, tickets_configuration
+from auditkit.workflows.fix_history import FixHistory
+from auditkit.workflows.placing import folders_of, placed
 
 
 @dataclass(frozen=True)
@@ -37,19 +34,20 @@ class Move:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Moved:
     """The change that was made, and what the ticket still lacks for the status that was asked for."""
 
     change: Change
     missing: tuple[Missing, ...] = ()
 
 
-def move(repository: Repository, ticket_id: str, wanted: Move, today: datetime.date) -> Outcome:
+def move(repository: Repository, ticket_id: str, wanted: Move, today: datetime.date) -> Moved:
     """Give the ticket another status; nothing is written when it has it already.
 
     Raises BadInputError where the lifecycle has no such step, or where `fixed` lacks something and `force`
     is not set: each thing is named. With `force` they are named in the ticket.
     """
+    config = tickets_configuration(repository)
     lacking: tuple[Missing, ...] = ()
 
     def edit(entry: Entry) -> Document:
@@ -64,14 +62,14 @@ def move(repository: Repository, ticket_id: str, wanted: Move, today: datetime.d
             reason = reason or _commits_as_reason(changed) or ("forced" if wanted.force else "")
         _check_step(entry, wanted.status, reason, needs_reason=wanted.status is not Status.FIXED)
         if wanted.status is Status.FIXED:
-            lacking = lacking_for_fixed(changed, repository, wanted.checkout)
+            lacking = lacking_for_fixed(changed.ticket, _history(repository, config, wanted.checkout), config.agents)
             if lacking and not wanted.force:
                 raise _not_ready(entry, lacking)
             reason = _forced(reason, lacking)
         return with_status(changed, wanted.status, reason, today)
 
     change = repository.change(ticket_id, edit)
-    return Outcome(placed(repository, change, configured_folders(repository)), lacking)
+    return Moved(placed(repository, change, folders_of(config)), lacking)
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,7 @@ class ResolveRequest:
     checkout: str | None = None
 
 
-def resolve(repository: Repository, ticket_id: str, request: ResolveRequest, today: datetime.date) -> Outcome:
+def resolve(repository: Repository, ticket_id: str, request: ResolveRequest, today: datetime.date) -> Moved:
     """Fill in the Resolution and move the ticket, in one write.
 
     The steps before `fixed` are taken for the user. Where `fixed` lacks something (a sign-off can only
@@ -94,6 +92,7 @@ def resolve(repository: Repository, ticket_id: str, request: ResolveRequest, tod
     """
     if not request.text.strip():
         raise BadInputError("a resolution says something", '--text "..."')
+    config = tickets_configuration(repository)
     lacking: tuple[Missing, ...] = ()
 
     def edit(entry: Entry) -> Document:
@@ -104,7 +103,7 @@ def resolve(repository: Repository, ticket_id: str, request: ResolveRequest, tod
         changed = _entry(entry, _resolved(entry.document, request, today))
         target = request.status
         if target is Status.FIXED:
-            lacking = lacking_for_fixed(changed, repository, request.checkout)
+            lacking = lacking_for_fixed(changed.ticket, _history(repository, config, request.checkout), config.agents)
             target = Status.IN_REVIEW if lacking else target
         if old is target or (old is Status.FIXED and target is Status.IN_REVIEW):
             return changed.document
@@ -115,7 +114,7 @@ def resolve(repository: Repository, ticket_id: str, request: ResolveRequest, tod
         return with_status(changed, target, line(request.text) if target is request.status else "", today)
 
     change = repository.change(ticket_id, edit)
-    return Outcome(placed(repository, change, configured_folders(repository)), lacking)
+    return Moved(placed(repository, change, folders_of(config)), lacking)
 
 
 def sign_off(repository: Repository, ticket_id: str, agent: str | None, note: str, today: datetime.date) -> Change:
@@ -125,7 +124,8 @@ def sign_off(repository: Repository, ticket_id: str, agent: str | None, note: st
         who = line(agent if agent is not None else entry.ticket.agent).strip("`")
         if not who or "`" in who:
             raise BadInputError("who signs off?", "--agent pytorch")
-        return resolution.sign_off(entry.document, reviewer_name(who, repository), today.isoformat(), line(note))
+        name = reviewer_name(who, tickets_configuration(repository).agents)
+        return resolution.sign_off(entry.document, name, today.isoformat(), line(note))
 
     return repository.change(ticket_id, edit)
 
@@ -138,6 +138,11 @@ def _resolved(document: Document, request: ResolveRequest, today: datetime.date)
         names = [code(test).strip("`") for test in request.tests]
         document = resolution.name_all(document, resolution.TESTS, [name for name in names if name])
     return resolution.date_fix(document, today.isoformat()) if is_fix else document
+
+
+def _history(repository: Repository, config: Config, checkout: str | None) -> FixHistory:
+    """Of the named checkout, else of the configured one, else of the repository around the tickets."""
+    return FixHistory(checkout or config.checkout or repository.folder)
 
 
 def _entry(entry: Entry, document: Document) -> Entry:
@@ -153,64 +158,12 @@ def _check_step(entry: Entry, new: Status, reason: str, needs_reason: bool = Tru
         raise BadInputError(f"{entry.ticket.id}: {verdict.problem}", verdict.hint)
 
 
-def lacking_for_fixed(entry: Entry, repository: Repository, checkout: str | None) -> tuple[Missing, ...]:
-    """What the ticket lacks for `fixed`; `checkout` is where its commits are looked up, as in `commit_problems`."""
-    document, told = entry.document, entry.ticket.resolution
-    blocks = [block for block in document.evidence if block.fingerprint]
-    reproducing = [
-        block.fingerprint for block in blocks if says_reproduced(document.data[block.span.start : block.span.end])
-    ]
-    commits = told.commits if told else ()
-    problems = commit_problems(commits, repository.folder, checkout)
-    after = _contains(commits, repository.folder, checkout)
-    return missing_for_fixed(
-        entry.ticket, tuple(problems), reproducing, configured_agents(repository), unproven(entry.ticket, after)
-    )
-
-
-def _contains(commits: Sequence[str], tickets: Path, checkout: str | None) -> Callable[[str], bool]:
-    """Whether a revision contains every one of `commits`."""
-
-    def contains(revision: str) -> bool:
-        found = git.find_repository(_commits_in(tickets, checkout).directory)
-        return found is not None and all(is_ancestor(found, commit, revision) for commit in commits)
-
-    return contains
-
-
-def _commits_in(tickets: Path, checkout: str | None) -> CheckoutSpec:
-    """Where commits are looked up: the named checkout, that of ./auditkit.yaml, or what is around the tickets."""
-    config = find_config(Path()) if checkout is None else None
-    return parse_checkout(checkout or (read_config(config).checkout if config else None) or tickets)
-
-
-def commit_problems(commits: Sequence[str], tickets: Path, checkout: str | None) -> Iterator[str]:
-    """What git says against the commits: none of that name, or on no branch.
-
-    They are looked up in `checkout` (`DIR` or `DIR@REV`, whose history has to hold them), else in that of
-    ./auditkit.yaml, else in the repository around the tickets.
-    """
-    if not commits:
-        return
-    spec = _commits_in(tickets, checkout)
-    repository = git.find_repository(spec.directory)
-    if repository is None:
-        yield f"{spec.directory} is in no git repository, so its commits cannot be looked up"
-        return
-    for commit in commits:
-        found = git.run_git(repository.directory, "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}")
-        if found.returncode != 0:
-            yield f"commit {commit} is not in {spec.directory}"
-        elif not _is_reachable(repository, found.stdout.strip(), spec.revision):
-            yield f"commit {commit} is not in the history of {spec.revision or 'any branch'} of {spec.directory}"
-
-
-def _is_reachable(repository: git.Repository, commit: str, revision: str) -> bool:
-    ancestor = git.run_git(repository.directory, "merge-base", "--is-ancestor", commit, revision or "HEAD")
-    if ancestor.returncode == 0 or revision:
-        return ancestor.returncode == 0
-    branches = git.run_git(repository.directory, "for-each-ref", "--count=1", f"--contains={commit}", "refs/heads")
-    return bool(branches.stdout.strip())
+def lacking_for_fixed(ticket: Ticket, history: FixHistory, agents: Mapping[str, str]) -> tuple[Missing, ...]:
+    """What the ticket lacks for `fixed`; `agents` are their names by code."""
+    commits = ticket.resolution.commits if ticket.resolution else ()
+    reproducing = [block.fingerprint for block in ticket.evidence if block.outcome == Outcome.REPRODUCED]
+    still_to_prove = unproven(ticket, lambda revision: history.holds(commits, revision))
+    return missing_for_fixed(ticket, tuple(history.problems(commits)), reproducing, agents, still_to_prove)
 
 
 def _checked_hashes(commits: Sequence[str]) -> list[str]:

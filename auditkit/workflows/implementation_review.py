@@ -8,20 +8,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import auditkit
-from auditkit.errors import BadInputError, nearest_names
+from auditkit.errors import BadInputError
 from auditkit.model.claim import ClaimState
 from auditkit.model.comparison import Comparison
 from auditkit.model.implementation_review import Assessment, ImplementationReview, Requirement
 from auditkit.model.probe import ProbeInfo
-from auditkit.probing.catalog import load_catalog
+from auditkit.probing.catalog import probe_named
 from auditkit.rendering.review import render_review
 from auditkit.rules.commit_claims import claims_of_commits
 from auditkit.rules.implementation_review import Cover, review_of, title_of
 from auditkit.rules.requirements import SAME_ANSWERS, Wanted, judge_all, outcomes_as_requirements, parse_requirement
+from auditkit.store.claims import judged_claims
 from auditkit.store.config import Config
 from auditkit.store.repository import Entry, Repository
 from auditkit.workflows.bound import bound_questions
-from auditkit.workflows.claims import claims_of
+from auditkit.workflows.configuration import catalog_of
 
 __all__ = ["Assessment", "ReviewRequest", "render_review", "review"]
 
@@ -44,7 +45,7 @@ class ReviewRequest:
 
 def review(request: ReviewRequest) -> ImplementationReview:
     """The review. Raises BadInputError for a requirement that cannot be read, and for a ticket that is not there."""
-    catalog = load_catalog(request.config.probes_dir)
+    catalog = catalog_of(request.config)
     wanted = list(_required(request.required, catalog))
     entry = None
     if request.ticket is not None:
@@ -69,10 +70,8 @@ def _required(texts: Sequence[str], catalog: dict[str, ProbeInfo]) -> Iterator[W
             wanted = parse_requirement(text)
         except ValueError as error:
             raise BadInputError(f"--require '{text}': {error}", "--require 'syncs_grow_with_tensors: fixed'") from None
-        if wanted.probe not in catalog and wanted.probe != SAME_ANSWERS:
-            near = nearest_names(wanted.probe, catalog)
-            hint = f"did you mean {', '.join(near)}?" if near else "auditkit probe list shows all"
-            raise BadInputError(f"no probe is called '{wanted.probe}'", hint)
+        if wanted.probe != SAME_ANSWERS:
+            probe_named(catalog, wanted.probe)
         yield wanted
 
 
@@ -94,7 +93,7 @@ def _of_ticket(entry: Entry, config: Config, catalog: dict[str, ProbeInfo]) -> I
 
 def _claims_of(entry: Entry) -> Iterator[Requirement]:
     """The ticket's marked claims, as its own evidence judges them."""
-    for judged in claims_of(entry):
+    for judged in judged_claims(entry.document, entry.ticket):
         state = judged.state if judged.state is not ClaimState.MALFORMED else ClaimState.UNTESTED
         text = judged.claim.beside or judged.claim.written
         yield Requirement(text, f"claim of ticket {entry.ticket.id}", state, judged.message)

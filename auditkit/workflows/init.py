@@ -11,8 +11,8 @@ from auditkit.errors import BadInputError
 from auditkit.probing.checkout import import_roots, open_checkout, parse_checkout
 from auditkit.probing.sandbox import Setting
 from auditkit.probing.trials import Trial
-from auditkit.store.config import CONFIG_NAME
 from auditkit.store.config_draft import ConfigDraft, DraftTarget, UnfedCandidate, render_config
+from auditkit.store.config_file import CONFIG_NAME
 from auditkit.store.files import create_file
 from auditkit.workflows.targets import FoundTargets, find_targets, name_target
 
@@ -42,6 +42,8 @@ def init(
     with open_checkout(spec, python) as opened:
         setting = Setting(opened.path, str(opened.interpreter), import_roots(opened.path))
         found = find_targets(opened, setting, progress=progress)
+    if found.failure is not None:
+        raise found.failure
     beside = spec.directory == path.parent.resolve()
     draft = ConfigDraft(
         checkout=None if beside else _relative(spec.directory, path.parent),

@@ -21,7 +21,8 @@ from auditkit.rules.lint.check import LintFinding, check_pages
 from auditkit.rules.lint.rule import Level, LintContext, LintSettings, Rule, SourceTree
 from auditkit.rules.lint.unreadable import UNREADABLE
 from auditkit.store.branches import BranchFile, added_on_branches, read_on_branch
-from auditkit.store.config import Config, find_config, read_config
+from auditkit.store.config import Config, read_config
+from auditkit.store.config_file import config_near
 from auditkit.store.document import BrokenFileError, Document
 from auditkit.store.judged import ticket_digest
 from auditkit.store.pages import page_of
@@ -106,7 +107,7 @@ def lint(request: LintRequest) -> LintReport:
     """
     if request.tickets is not None and not request.tickets.is_dir():
         raise BadInputError(f"no tickets folder: {request.tickets}", "name the folder: --tickets DIR")
-    config = _read_config(request.config)
+    config = _read_config(request.config or config_near(request.tickets))
     rules = _select(request, config)
     checkout = request.checkout or config.checkout
     spec = parse_checkout(checkout) if checkout else None
@@ -135,7 +136,6 @@ def sarif_of(report: LintReport) -> dict[str, Any]:
 
 
 def _read_config(path: Path | None) -> Config:
-    path = path or find_config(Path())
     return read_config(path, known_rules=tuple(all_rules())) if path else Config()
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from auditkit.errors import BadInputError
 from auditkit.probing.catalog import load_catalog
 from auditkit.rendering.environment import render
-from auditkit.store.config import find_config, read_config
+from auditkit.store.config import read_config
+from auditkit.store.config_file import config_near
 from auditkit.store.files import create_file
 
 DEFAULT_FOLDER = Path("probes")
@@ -34,7 +35,7 @@ def new_probe(claim: str, folder: Path | None = None, config: Path | None = None
     that is taken, and for a file that is there already; StoreConflictError where nothing can be written.
     """
     _check_name(claim)
-    path = config or find_config(Path())
+    path = config or config_near()
     configured = read_config(path).probes_dir if path else ()
     if folder is None:
         folder = _relative(configured[0]) if configured else DEFAULT_FOLDER

@@ -13,10 +13,12 @@ from auditkit.model.ids import TicketId, agent_code, format_ticket_id
 from auditkit.model.probe import CATEGORIES
 from auditkit.model.text import inert_line
 from auditkit.rendering.hand_ticket import Draft, read_spans, render_draft
-from auditkit.store.config import Config, find_config, read_config
+from auditkit.store.config import Config, read_config
+from auditkit.store.config_file import config_near
 from auditkit.store.document import BrokenFileError, Document
 from auditkit.store.reader import ticket_of
 from auditkit.store.repository import Entry, Repository
+from auditkit.workflows.configuration import tickets_configuration
 from auditkit.workflows.editing import edit_text, keep
 
 DEFAULT_TICKETS = Path("tickets")
@@ -25,7 +27,8 @@ _SKELETON = Draft("[Title]", Severity.P2, summary="[One line]", verification=["[
 
 def repository_of(tickets: Path | None) -> Repository:
     """The folder that new tickets go to, which need not be there yet: the named, the configured, or `tickets`."""
-    folder = tickets or _config().tickets or DEFAULT_TICKETS
+    here = config_near() if tickets is None else None
+    folder = tickets or (read_config(here).tickets if here else None) or DEFAULT_TICKETS
     if folder.exists() and not folder.is_dir():
         raise BadInputError(f"{folder} is no folder", "name the folder: --tickets DIR")
     return Repository(folder)
@@ -59,11 +62,11 @@ def new_ticket(repository: Repository, draft: Draft, batch: int | None, agent: s
     """
     if not inert_line(draft.title):
         raise BadInputError("a ticket needs a title", '--title "..."')
-    number, code = _series(batch, agent)
-    agents = _config().agents
+    config = tickets_configuration(repository)
+    number, code = _series(batch, agent, config)
     with repository.writing():
         ticket_id = repository.next_id(number, code)
-        return repository.create(ticket_id, render_draft(draft, ticket_id, datetime.date.today(), agents))
+        return repository.create(ticket_id, render_draft(draft, ticket_id, datetime.date.today(), config.agents))
 
 
 def new_ticket_in_editor(repository: Repository, batch: int | None, agent: str | None) -> Entry | None:
@@ -72,9 +75,10 @@ def new_ticket_in_editor(repository: Repository, batch: int | None, agent: str |
     Raises BadInputError where the text is no ticket; it is then kept in a recovery file, which the
     error's hint names.
     """
-    number, code = _series(batch, agent)
+    config = tickets_configuration(repository)
+    number, code = _series(batch, agent, config)
     ticket_id = repository.next_id(number, code)
-    skeleton = render_draft(_SKELETON, ticket_id, datetime.date.today(), _config().agents)
+    skeleton = render_draft(_SKELETON, ticket_id, datetime.date.today(), config.agents)
     text = edit_text(skeleton, f"{ticket_id}.md")
     if text == skeleton:
         return None
@@ -100,9 +104,8 @@ def _check(text: bytes, ticket_id: TicketId) -> None:
         raise BadInputError("the ticket still has no title; nothing was written")
 
 
-def _series(batch: int | None, agent: str | None) -> tuple[int, str]:
+def _series(batch: int | None, agent: str | None, config: Config) -> tuple[int, str]:
     """Batch and agent code of new tickets. Raises BadInputError where they make no id."""
-    config = _config()
     named = agent or config.agent
     if named is None:
         raise BadInputError("who reports it?", "--agent pytorch, codereview, drl or a code")
@@ -113,8 +116,3 @@ def _series(batch: int | None, agent: str | None) -> tuple[int, str]:
     except ValueError:
         raise BadInputError(f"batch {number} and agent '{inert_line(named)}' make no ticket id", "B7-PT-01") from None
     return number, code
-
-
-def _config() -> Config:
-    path = find_config(Path())
-    return read_config(path) if path else Config()

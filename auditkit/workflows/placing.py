@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path, PurePath
+from pathlib import PurePath
 
 from auditkit.model.ids import TicketId
 from auditkit.rules.folders import home_of
 from auditkit.rules.lint.rule import FOLDERS
-from auditkit.store.config import Config, find_config, read_config
+from auditkit.store.config import Config
 from auditkit.store.files import move_file
 from auditkit.store.repository import Change, Entry, Repository
 
@@ -20,12 +20,6 @@ def folders_of(config: Config) -> Folders:
     """The folders for finished tickets: those under `lint: folders`, else fixed/ and closed/."""
     configured: Folders | None = config.lint.settings.get("folders")
     return FOLDERS if configured is None else configured
-
-
-def configured_folders(repository: Repository) -> Folders:
-    """The folders of the auditkit.yaml here, or of that above the tickets."""
-    found = find_config(Path()) or find_config(repository.folder.parent)
-    return folders_of(read_config(found)) if found else FOLDERS
 
 
 def put_in_place(repository: Repository, ticket_id: TicketId, folders: Folders) -> Entry:

@@ -18,7 +18,7 @@ from auditkit.store.edits.cells import set_cell
 from auditkit.store.files import move_file, replace_file
 from auditkit.store.reader import ticket_of
 from auditkit.store.repository import Entry, Repository
-from auditkit.workflows.agents import configured_agents
+from auditkit.workflows.configuration import tickets_configuration
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def renumber(repository: Repository, old: str, new: str | None = None) -> Renumb
 
 def _begun(repository: Repository, entry: Entry, new: str | None) -> _Job:
     wanted = _free_id(repository, entry.ticket.id, new)
-    return _Job(entry.ticket.id, wanted, _with_id(entry, wanted, configured_agents(repository)).data)
+    return _Job(entry.ticket.id, wanted, _with_id(entry, wanted, tickets_configuration(repository).agents).data)
 
 
 def _unfinished(repository: Repository, entry: Entry, new: str | None) -> _Job | None:

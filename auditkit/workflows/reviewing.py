@@ -14,12 +14,11 @@ from auditkit.probing.checkout import open_checkout
 from auditkit.rendering.markdown import line, prose
 from auditkit.rules.code_digest import code_digest
 from auditkit.rules.staleness import judged_text
-from auditkit.store.config import find_config, read_config
 from auditkit.store.document import Document
 from auditkit.store.edits.reviews import NewReview, set_review
 from auditkit.store.judged import ticket_digest
 from auditkit.store.repository import Change, Entry, Repository
-from auditkit.workflows.agents import reviewer_name
+from auditkit.workflows.configuration import reviewer_name, tickets_configuration
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,8 @@ class ReviewRequest:
 def review_ticket(repository: Repository, ticket_id: str, request: ReviewRequest) -> Change:
     """Write the review into the ticket. Raises BadInputError where nobody is named as its reviewer, or as
     `set_review` and `Repository.change` do."""
-    reviewer = line(request.reviewer if request.reviewer is not None else _configured_agent())
+    config = tickets_configuration(repository)
+    reviewer = line(request.reviewer if request.reviewer is not None else config.agent or "")
     if not reviewer:
         raise BadInputError("who reviews it?", "--reviewer pytorch, or `agent: pytorch` in auditkit.yaml")
     ticket = repository.find(ticket_id).ticket
@@ -46,7 +46,7 @@ def review_ticket(repository: Repository, ticket_id: str, request: ReviewRequest
 
     def edit(entry: Entry) -> Document:
         review = NewReview(
-            reviewer=reviewer_name(reviewer, repository),
+            reviewer=reviewer_name(reviewer, config.agents),
             verdict=request.verdict,
             evaluation=prose(request.note),
             severity=request.severity,
@@ -79,8 +79,3 @@ def _in_tree(root: Path, name: str) -> Path | None:
     parts = [part for part in Path(name).parts if part not in ("/", "..")]
     candidates = (root.joinpath(*parts[start:]) for start in range(len(parts)))
     return next((path for path in candidates if path.is_file()), None)
-
-
-def _configured_agent() -> str:
-    config = find_config(Path())
-    return (read_config(config).agent or "") if config else ""

@@ -13,9 +13,9 @@ from auditkit.probing.causes import with_causes
 from auditkit.probing.checkout import OpenCheckout
 from auditkit.probing.discovery.source_index import module_name, source_files
 from auditkit.workflows.bound import Question
-from auditkit.workflows.measuring import Progress, ask
+from auditkit.workflows.measuring import Progress, ask, environment_of
 from auditkit.workflows.run_options import RunOptions
-from auditkit.workflows.source_audit import SourceQuestions, SourceScope, read_source, source_environment
+from auditkit.workflows.source_audit import SourceQuestions, SourceScope, read_source
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def _call_here(call: str, here: AnchoredSource, other: AnchoredSource | None) ->
 
 
 def _lost(question: Question, opened: OpenCheckout, label: str, note: str) -> Seen:
-    return Seen(_without_answer(question, Outcome.ERROR, note), source_environment(label, opened), note=note)
+    return Seen(_without_answer(question, Outcome.ERROR, note), environment_of(label, opened), note=note)
 
 
 def _without_answer(question: Question, outcome: Outcome, message: str) -> ProbeResult:
@@ -128,7 +128,7 @@ def _see_source(
         options=manner,
     )
     results = with_causes(read_source(questions, opened, progress).results, opened.path)
-    environment = source_environment(label, opened)
+    environment = environment_of(label, opened)
     roots = manner.import_roots(opened)
     modules = frozenset(name for file in source_files(opened.path) if (name := module_name(file, roots)) is not None)
     return {one.fingerprint: Seen(_of_subject(one, results, modules), environment) for one in asked}

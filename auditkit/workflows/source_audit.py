@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-import auditkit
 from auditkit.model.enums import Outcome
 from auditkit.model.probe import ProbeInfo
-from auditkit.model.run import BUNDLED, SOURCE_DEVICE, Environment, ProbeResult
+from auditkit.model.run import ProbeResult
 from auditkit.model.target import Target
 from auditkit.probing.checkout import OpenCheckout
 from auditkit.probing.discovery.search import TOUCHES_GRADIENTS
@@ -88,20 +87,3 @@ def _modules_of(targets: Iterable[Target]) -> Iterable[str]:
         yield target.call.partition(":")[0]
         if target.finish:
             yield target.finish.partition(":")[0]
-
-
-def source_environment(label: str, opened: OpenCheckout) -> Environment:
-    """The environment of a run that only read: no interpreter, no torch, no device."""
-    return Environment(
-        checkout=label,
-        # The bundled specimen is part of auditkit: its version says which one it is.
-        revision="" if label == BUNDLED else opened.revision,
-        dirty=label != BUNDLED and opened.dirty,
-        python="",
-        torch="",
-        device=SOURCE_DEVICE,
-        device_name="none: the source was read",
-        interpreter="",
-        platform="",
-        auditkit=auditkit.__version__,
-    )

@@ -18,12 +18,14 @@ from auditkit.probing.catalog import load_catalog, select
 from auditkit.probing.checkout import parse_checkout
 from auditkit.rules.lifecycle import Missing, reopens
 from auditkit.rules.proof import Proof, ProofState, prove, worst
+from auditkit.store.claims import judged_claims
 from auditkit.store.document import Document
 from auditkit.store.edits.boxes import set_done
 from auditkit.store.repository import Change, Entry, Repository
 from auditkit.workflows.bound import Question, bound_questions, called_by, first_located
-from auditkit.workflows.claims import claims_of
 from auditkit.workflows.closing import lacking_for_fixed
+from auditkit.workflows.configuration import tickets_configuration
+from auditkit.workflows.fix_history import FixHistory
 from auditkit.workflows.measuring import Progress
 from auditkit.workflows.proving import Check, OpenedAt, Place, make_checks, sighting_of
 from auditkit.workflows.run_options import RunOptions
@@ -118,7 +120,7 @@ def verify(
         at=at,
         checks=tuple(checks),
         items=items,
-        claims=claims_of(change.after),
+        claims=judged_claims(change.after.document, change.after.ticket),
         missing=_missing(change.after, repository, place),
         notes=tuple(dict.fromkeys(note for note in notes if note)),
     )
@@ -241,4 +243,6 @@ def _returned(ticket: Ticket, checks: Sequence[Check]) -> list[str]:
 def _missing(entry: Entry, repository: Repository, place: Place) -> tuple[Missing, ...]:
     if entry.ticket.decision is not None and entry.ticket.decision.is_finished:
         return ()
-    return lacking_for_fixed(entry, repository, place.label if place.repository else None)
+    config = tickets_configuration(repository)
+    checkout = place.label if place.repository else config.checkout or repository.folder
+    return lacking_for_fixed(entry.ticket, FixHistory(checkout), config.agents)

@@ -55,10 +55,12 @@ def test_what_cannot_be_fed_is_said(found: FoundTargets):
 def test_a_checkout_without_collectors_is_an_error_with_a_hint(tmp_path: Path):
     """Nothing found is never an empty success."""
     (tmp_path / "plain.py").write_text("def add(a, b):\n    return a + b\n", encoding="utf-8")
-    with open_checkout(tmp_path, sys.executable) as opened, pytest.raises(NothingMeasuredError) as caught:
-        find_targets(opened, Setting(tmp_path, sys.executable, (tmp_path,)))
-    assert caught.value.message == "no gradient collector was found in 1 Python files"
-    assert caught.value.hint == "name one: --target package.module:function"
+    with open_checkout(tmp_path, sys.executable) as opened:
+        found = find_targets(opened, Setting(tmp_path, sys.executable, (tmp_path,)))
+    assert isinstance(found.failure, NothingMeasuredError)
+    assert found.failure.message == "no gradient collector was found in 1 Python files"
+    assert found.failure.hint == "name one: --target package.module:function"
+    assert found.asked == ()
 
 
 @pytest.mark.parametrize(

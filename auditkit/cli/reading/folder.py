@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from auditkit.store.config_file import config_near
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -12,7 +14,6 @@ if TYPE_CHECKING:
     from auditkit.store.config import Config
 
 _DEFAULT = "tickets"
-_CONFIG = "auditkit.yaml"
 
 
 def tickets_folder(named: Path | str | None) -> str:
@@ -26,9 +27,9 @@ def tickets_folder(named: Path | str | None) -> str:
     return folder.rstrip("/") or folder
 
 
-def configured_agents() -> Mapping[str, str] | None:
-    """The agents' names by code, ours and those of ./auditkit.yaml; None where there is no such file."""
-    config = _config()
+def configured_agents(folder: str) -> Mapping[str, str] | None:
+    """The agents' names by code, ours and those of the tickets' auditkit.yaml; None where there is no such file."""
+    config = _config(folder)
     return config.agents if config else None
 
 
@@ -39,12 +40,10 @@ def _configured() -> str:
     return os.path.relpath(folder) if folder.startswith(os.getcwd() + os.sep) else folder
 
 
-def _config() -> Config | None:
-    # Only a folder that has the file pays for YAML.
-    if not os.path.isfile(_CONFIG):
+def _config(folder: str | None = None) -> Config | None:
+    path = config_near(folder)
+    if path is None:
         return None
-    from pathlib import Path
-
     from auditkit.store.config import read_config
 
-    return read_config(Path(_CONFIG))
+    return read_config(path)

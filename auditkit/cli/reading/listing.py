@@ -39,7 +39,7 @@ def list_tickets(
     index = read_index(folder)
     kept: Sequence[int] = range(index.count)
     if any(wanted.values()) or blocked is not None or stale:
-        kept = _kept(index, wanted, blocked, stale)
+        kept = _kept(folder, index, wanted, blocked, stale)
     kept = _in_order(index, kept, sort)
     kept = (kept[::-1] if reverse else kept)[:limit]
     if as_json:
@@ -83,10 +83,12 @@ def _complain_of_odd(index: Index, numbers: Sequence[int]) -> None:
             complain(line)
 
 
-def _kept(index: Index, wanted: dict[str, Sequence[Any]], blocked: bool | None, stale: bool) -> Sequence[int]:
+def _kept(
+    folder: str, index: Index, wanted: dict[str, Sequence[Any]], blocked: bool | None, stale: bool
+) -> Sequence[int]:
     from auditkit.store import selection as sel
 
-    filters = [*_filters(index, wanted)]
+    filters = [*_filters(folder, index, wanted)]
     if blocked is not None:
         filters.append(sel.is_blocked(index, blocked))
     if stale:
@@ -144,7 +146,7 @@ def fields_of(entry: Entry, blocked: dict[str, list[str]]) -> dict[str, Any]:
 # Filters.
 
 
-def _filters(index: Index, wanted: dict[str, Sequence[Any]]) -> Iterator[Filter]:
+def _filters(folder: str, index: Index, wanted: dict[str, Sequence[Any]]) -> Iterator[Filter]:
     from auditkit.store import rows as at
     from auditkit.store import selection as sel
 
@@ -155,7 +157,7 @@ def _filters(index: Index, wanted: dict[str, Sequence[Any]]) -> Iterator[Filter]
         "status": among(at.STATUS, _statuses),
         "severity": among(at.SEVERITY, _severities),
         "batch": lambda numbers: sel.among(index, at.BATCH, set(numbers)),
-        "agent": lambda names: of_agents(index, names),
+        "agent": lambda names: of_agents(folder, index, names),
         "domain": lambda names: sel.in_domain(index, names),
         "category": lambda words: sel.in_category(index, words),
         "assignee": lambda names: sel.assigned_to(index, names),
@@ -177,12 +179,12 @@ def _canonical(index: Index, field: int, names: Sequence[str], parse: Callable[[
     return set(names) if present.issuperset(names) else parse(names)
 
 
-def of_agents(index: Index, names: Sequence[str]) -> Filter:
-    """Tickets of these agents, by code or name, those of ./auditkit.yaml among them."""
+def of_agents(folder: str, index: Index, names: Sequence[str]) -> Filter:
+    """Tickets of these agents, by code or name, those of the project among them."""
     from auditkit.store import rows as at
     from auditkit.store import selection as sel
 
-    agents = configured_agents()
+    agents = configured_agents(folder)
     if agents is None:
         return sel.among(index, at.AGENT_CODE, _canonical(index, at.AGENT_CODE, names, _codes))
     from auditkit.model.ids import agent_code

@@ -28,7 +28,7 @@ def next_tickets(
 
     folder = tickets_folder(tickets)
     index = read_index(folder)
-    free, held = _queue(index, agent, assignee)
+    free, held = _queue(folder, index, agent, assignee)
     shown = free[:limit]
     if as_json:
         left = {"unblocked": len(free), "blocked": len(held)}
@@ -44,7 +44,9 @@ def next_tickets(
     return complain_of_broken(index.broken, folder)
 
 
-def _queue(index: Index, agent: Sequence[str], assignee: Sequence[str]) -> tuple[Sequence[int], Sequence[int]]:
+def _queue(
+    folder: str, index: Index, agent: Sequence[str], assignee: Sequence[str]
+) -> tuple[Sequence[int], Sequence[int]]:
     free, held = index.queue
     if not agent and not assignee:
         return free, held
@@ -52,7 +54,7 @@ def _queue(index: Index, agent: Sequence[str], assignee: Sequence[str]) -> tuple
     from auditkit.store.selection import assigned_to, passing
 
     filters = [
-        *([of_agents(index, agent)] if agent else []),
+        *([of_agents(folder, index, agent)] if agent else []),
         *([assigned_to(index, assignee)] if assignee else []),
     ]
     return passing(free, filters), passing(held, filters)

@@ -31,7 +31,7 @@ def edit(
     """
     from auditkit.errors import BadInputError
     from auditkit.store.edits.fields import edit_field, field_text
-    from auditkit.workflows.agents import configured_agents
+    from auditkit.workflows.configuration import tickets_configuration
 
     repository = open_repository(tickets)
     if field is None:
@@ -42,11 +42,11 @@ def edit(
     if value is None:
         raise BadInputError(f"edit {field}: to what?", f'auditkit ticket edit {ticket_id} {field} VALUE; "" empties it')
     text = text_of(value)
-    agents = configured_agents(repository)
+    agents = tickets_configuration(repository).agents
     if field.casefold() == "bound":
         from auditkit.workflows.claims import check_binding
 
-        check_binding(text)
+        check_binding(repository, text)
     change = repository.change(ticket_id, lambda entry: edit_field(entry.document, field, text, agents))
     before, after = (field_text(entry.document, field) for entry in (change.before, change.after))
     say_change(change, as_json, f"{field}: {before or 'empty'} -> {after or 'empty'}", before=before, after=after)

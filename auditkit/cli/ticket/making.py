@@ -87,7 +87,7 @@ def new(
         from auditkit.workflows.audit import AuditRequest
         from auditkit.workflows.configuration import checkout_of, read_configuration
 
-        configuration = read_configuration(config, checkout or ".")
+        configuration = read_configuration(config, checkout, repository)
         arms, _ = parse_choices(configuration, time_limit, python, device, "P4", batch, agent)
         request = AuditRequest(
             checkout=checkout_of(checkout, configuration),

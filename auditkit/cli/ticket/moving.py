@@ -11,7 +11,7 @@ from auditkit.cli.ticket.app import IdArgument, app
 from auditkit.cli.ticket.written import say_change, text_of
 
 if TYPE_CHECKING:
-    from auditkit.workflows.closing import Outcome
+    from auditkit.workflows.closing import Moved
 
 CommitOption = Annotated[
     list[str] | None, typer.Option("--commit", metavar="HASH", help="A commit of the fix (may be repeated).")
@@ -109,5 +109,5 @@ def resolve(
         raise typer.Exit(int(ExitCode.FINDINGS))
 
 
-def _problems(outcome: Outcome) -> list[str]:
+def _problems(outcome: Moved) -> list[str]:
     return [item.problem for item in outcome.missing]

@@ -84,7 +84,7 @@ def verify(
     from auditkit.workflows.verify import verify as verify_ticket
 
     repository = open_repository(tickets)
-    configuration = read_configuration(config, checkout or ".")
+    configuration = read_configuration(config, checkout, repository)
     chosen = choose(DeviceChoice, device, [one.value for one in DeviceChoice], "device")
     request = VerifyRequest(
         checkout=checkout_of(checkout, configuration),
@@ -125,12 +125,14 @@ def claim(
     TEXT: exit 1 where one is refuted or cannot be read.
     """
     from auditkit.errors import BadInputError, ExitCode
-    from auditkit.workflows.claims import claims_of, mark_claim, unmark_claim
+    from auditkit.store.claims import judged_claims
+    from auditkit.workflows.claims import mark_claim, unmark_claim
     from auditkit.workflows.configuration import read_configuration
 
     repository = open_repository(tickets)
     if text is None:
-        claims = claims_of(repository.find(ticket_id))
+        entry = repository.find(ticket_id)
+        claims = judged_claims(entry.document, entry.ticket)
         if as_json:
             say_json({"schema_version": 1, "id": ticket_id.upper(), "claims": [one.to_json() for one in claims]})
         else:
@@ -143,8 +145,8 @@ def claim(
     if claimed is None:
         change = unmark_claim(repository, ticket_id, text, line)
     else:
-        change = mark_claim(repository, ticket_id, text, claimed, read_configuration(config, "."), line)
-    judged = claims_of(change.after)
+        change = mark_claim(repository, ticket_id, text, claimed, read_configuration(config, None, repository), line)
+    judged = judged_claims(change.after.document, change.after.ticket)
     say_change(
         change, as_json, "claim taken out" if remove else "claim marked", claims=[one.to_json() for one in judged]
     )

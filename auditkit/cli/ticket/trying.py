@@ -81,7 +81,7 @@ def try_it(
     from auditkit.workflows.try_fix import TryRequest, try_fix, write_trial
 
     repository = open_repository(tickets)
-    configuration = read_configuration(config, checkout or ".")
+    configuration = read_configuration(config, checkout, repository)
     where = choose(DeviceChoice, device, [choice.value for choice in DeviceChoice], "device")
     request = TryRequest(
         ticket=ticket_id,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import shutil
 import subprocess
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -130,8 +133,14 @@ def commit(folder: Path, text: str) -> str:
 
 def tell_story(folder: Path) -> Story:
     """The repository in `folder / "trainer"`, with its last commit checked out."""
-    repository = folder / "trainer"
-    repository.mkdir()
-    git(repository, "init", "-q")
-    broken, wrong, right = (commit(repository, text) for text in (NAIVE, WRONG, RIGHT))
-    return Story(repository, folder / "tickets", broken, wrong, right)
+    template, commits = _repository()
+    repository = Path(shutil.copytree(template.name, folder / "trainer"))
+    return Story(repository, folder / "tickets", *commits)
+
+
+@functools.cache
+def _repository() -> tuple[tempfile.TemporaryDirectory[str], list[str]]:
+    """Made once, because each of its commits takes several processes: the broken, the wrong and the right one."""
+    folder = tempfile.TemporaryDirectory(prefix="story-")
+    git(Path(folder.name), "init", "-q", "--template=")
+    return folder, [commit(Path(folder.name), text) for text in (NAIVE, WRONG, RIGHT)]

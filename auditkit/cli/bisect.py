@@ -76,7 +76,7 @@ def bisect(
         checkout=checkout_of(checkout, configuration),
         good=good,
         bad=bad,
-        manner=RunOptions(configuration, python, chosen, time_limit),
+        options=RunOptions(configuration, python, chosen, time_limit),
         probe=probe,
         target=named[0] if named else None,
         fresh=fresh,

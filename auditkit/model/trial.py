@@ -57,7 +57,7 @@ class FixBlock:
 
 
 @dataclass(frozen=True)
-class Change:
+class ProbeChange:
     """One probe at the base and in an arm; `told` has the numbers that say so, such as `1 -> 2n+1`.
 
     `is_finding` says that the ticket is about it, `noun` is what it stands for in a trade ("memory").
@@ -89,7 +89,7 @@ class Judgement:
     verdict: FixVerdict
     text: str
     reason: str
-    changes: tuple[Change, ...] = ()
+    changes: tuple[ProbeChange, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {

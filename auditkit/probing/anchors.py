@@ -88,6 +88,11 @@ class AnchoredSource:
         self._files = {file: name for file in source_files(path) if (name := module_name(file, roots)) is not None}
         self._modules: dict[Path, Module | SourceProblem] = {}
 
+    @property
+    def module_names(self) -> frozenset[str]:
+        """What its files are imported as."""
+        return frozenset(self._files.values())
+
     def anchor(self, call: str) -> Anchor | None:
         """The function that `call` names, None where the checkout does not define it in that module."""
         found = self.function(call)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.util
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -86,7 +87,16 @@ def probe_named(catalog: Mapping[str, ProbeInfo], name: str) -> ProbeInfo:
 
 
 def read_probe(path: Path) -> ProbeInfo:
-    """The definition in one probe file. Raises BadInputError with file and line."""
+    """The definition in one probe file, read once while that stays. Raises BadInputError with file and line."""
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise BadInputError(f"{path}: {error.strerror}") from error
+    return _parsed(path.resolve(), path, status.st_mtime_ns, status.st_size)
+
+
+@functools.cache
+def _parsed(_place: Path, path: Path, _written_ns: int, _size_bytes: int) -> ProbeInfo:
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
     except OSError as error:

@@ -28,6 +28,15 @@ class CheckoutSpec:
     directory: Path
     revision: str
 
+    @property
+    def folder(self) -> str:
+        """The directory as the user wrote it."""
+        return self.text.removesuffix(f"@{self.revision}") if self.revision else self.text
+
+    def at(self, revision: str) -> CheckoutSpec:
+        """The same directory at another revision; as it is for ""."""
+        return CheckoutSpec(f"{self.folder}@{revision}", self.directory, revision) if revision else self
+
 
 @dataclass(frozen=True)
 class OpenCheckout:
@@ -69,6 +78,13 @@ def parse_checkout(text: str | Path) -> CheckoutSpec:
             raise BadInputError(f"no revision after the @ of {text!r}", f"name one: {text}HEAD")
         return CheckoutSpec(text, _absolute(directory), revision)
     raise BadInputError(*_no_directory(text))
+
+
+def cited_file(checkout: Path, written: str) -> Path | None:
+    """The file of a checkout that a ticket's path means: without the folders of another machine at its start."""
+    parts = [part for part in written.strip("`* ").split("/") if part not in ("", ".", "..")]
+    tails = (checkout.joinpath(*parts[start:]) for start in range(len(parts)))
+    return next((path for path in tails if path.is_file()), None)
 
 
 def _no_directory(text: str) -> tuple[str, str]:

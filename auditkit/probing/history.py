@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import contextlib
+from collections.abc import Collection, Iterable
 
 from auditkit.errors import BadInputError
 from auditkit.probing import git
@@ -11,6 +12,14 @@ from auditkit.probing import git
 def is_ancestor(repository: git.Repository, older: str, newer: str) -> bool:
     """Whether `older` is `newer` or in its history."""
     return git.run_git(repository.directory, "merge-base", "--is-ancestor", older, newer).returncode == 0
+
+
+def first_known(repository: git.Repository, revisions: Iterable[str]) -> str:
+    """The commit of the first of `revisions` that is there, "" where none is."""
+    for revision in revisions:
+        with contextlib.suppress(BadInputError):
+            return git.resolve_revision(repository, revision)
+    return ""
 
 
 def merge_base(repository: git.Repository, one: str, other: str) -> str:

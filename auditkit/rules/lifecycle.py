@@ -26,7 +26,7 @@ RETURNS = frozenset({Status.FIXED, Status.CLOSED, Status.ALREADY_FIXED})
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Permission:
     """Whether a change is allowed; if not, `problem` says why and `hint` what to do instead."""
 
     problem: str = ""
@@ -37,7 +37,7 @@ class Verdict:
         return not self.problem
 
 
-_ALLOWED = Verdict()
+_ALLOWED = Permission()
 
 
 def next_statuses(old: Status) -> tuple[Status, ...]:
@@ -53,13 +53,13 @@ def needs_reason(old: Status, new: Status) -> bool:
     return new in DECISIONS or new is Status.FIXED or (old.is_finished and not new.is_finished)
 
 
-def check_transition(old: Status, new: Status, reason: str = "") -> Verdict:
+def check_transition(old: Status, new: Status, reason: str = "") -> Permission:
     """Whether a ticket may go from `old` to `new` for `reason`."""
     if not _is_known_step(old, new):
         allowed = ", ".join(status.value for status in next_statuses(old))
-        return Verdict(f"a ticket does not go from {old} to {new}", f"from {old} it can go to: {allowed}")
+        return Permission(f"a ticket does not go from {old} to {new}", f"from {old} it can go to: {allowed}")
     if needs_reason(old, new) and not reason.strip():
-        return Verdict(f"{old} to {new} needs a reason", 'say why: --reason "..."')
+        return Permission(f"{old} to {new} needs a reason", 'say why: --reason "..."')
     return _ALLOWED
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from auditkit.model.enums import Evidence, Outcome, Severity
 from auditkit.model.measurement import Measurement
 from auditkit.model.run import ProbeResult
-from auditkit.model.trial import Change, ChangeKind, FixVerdict, Judgement
+from auditkit.model.trial import ChangeKind, FixVerdict, Judgement, ProbeChange
 from auditkit.model.units import format_value
 
 NOUNS: Mapping[str, str] = {
@@ -83,7 +83,7 @@ def judge(
     if lost:
         named = ", ".join(lost)
         told, noun = f"it no longer says {named}", f"the answer's {named}"
-        changes += (Change(ANSWER, Outcome.NOT_REPRODUCED, Outcome.ERROR, ChangeKind.LOST, told, noun),)
+        changes += (ProbeChange(ANSWER, Outcome.NOT_REPRODUCED, Outcome.ERROR, ChangeKind.LOST, told, noun),)
     silent = [change for change in changes if change.is_finding and change.kind is ChangeKind.LOST]
     if silent:
         return does_not_run(silent[0].told, changes)
@@ -102,7 +102,7 @@ def judge(
     return Judgement(FixVerdict.SUFFICIENT, "sufficient", _told_of(changes, left, gone, costs), changes)
 
 
-def does_not_run(reason: str, changes: tuple[Change, ...] = ()) -> Judgement:
+def does_not_run(reason: str, changes: tuple[ProbeChange, ...] = ()) -> Judgement:
     """The verdict on code that cannot be completed or loaded, or that gives no answer."""
     return Judgement(FixVerdict.DOES_NOT_RUN, FixVerdict.DOES_NOT_RUN.value, reason, changes)
 
@@ -112,14 +112,14 @@ def _order(pair: tuple[ProbeResult, ProbeResult]) -> tuple[str, str]:
     return min((result.severity or Severity.P4).value for result in pair), pair[0].probe
 
 
-def _is_cost(change: Change) -> bool:
+def _is_cost(change: ProbeChange) -> bool:
     return change.kind in (ChangeKind.INTRODUCED, ChangeKind.WORSE, ChangeKind.LOST)
 
 
-def _change(base: ProbeResult, arm: ProbeResult, is_finding: bool) -> Change:
+def _change(base: ProbeResult, arm: ProbeResult, is_finding: bool) -> ProbeChange:
     kind = _kind(base, arm)
     noun = NOUNS.get(base.probe, base.probe)
-    return Change(base.probe, base.outcome, arm.outcome, kind, _told(base, arm), noun, is_finding)
+    return ProbeChange(base.probe, base.outcome, arm.outcome, kind, _told(base, arm), noun, is_finding)
 
 
 def _kind(base: ProbeResult, arm: ProbeResult) -> ChangeKind:
@@ -186,7 +186,12 @@ def _enumerated(nouns: Sequence[str]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def _told_of(changes: Sequence[Change], left: Sequence[Change], gone: Sequence[Change], costs: Sequence[Change]) -> str:
+def _told_of(
+    changes: Sequence[ProbeChange],
+    left: Sequence[ProbeChange],
+    gone: Sequence[ProbeChange],
+    costs: Sequence[ProbeChange],
+) -> str:
     """The verdict's reason, and what the fix was not about and left as it was."""
     parts = [f"{change.probe} still reproduces: {change.told}" for change in left]
     parts += [f"{change.probe} no longer reproduces" for change in gone]
@@ -198,7 +203,7 @@ def _told_of(changes: Sequence[Change], left: Sequence[Change], gone: Sequence[C
     return "; ".join(parts)
 
 
-def _cost(change: Change) -> str:
+def _cost(change: ProbeChange) -> str:
     if change.probe == ANSWER:
         return f"the answer is another: {change.told}"
     verb = {ChangeKind.INTRODUCED: "began to reproduce", ChangeKind.LOST: "has no answer any more"}

@@ -16,9 +16,10 @@ from auditkit.probing.changes import read_commit
 from auditkit.probing.checkout import CheckoutSpec, parse_checkout
 from auditkit.probing.history import between, is_ancestor, merge_base
 from auditkit.rules.bisecting import choose, side_of
-from auditkit.workflows.bound import Question, bound_questions, first_located
-from auditkit.workflows.commit_answers import CommitAnswers, open_commit
+from auditkit.workflows.commit_answers import CommitAnswers
+from auditkit.workflows.revisions import Revisions
 from auditkit.workflows.run_options import RunOptions
+from auditkit.workflows.ticket_questions import Question, bound_questions, first_located
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class BisectRequest:
     checkout: str
     good: str
     bad: str
-    manner: RunOptions = field(default_factory=RunOptions)
+    options: RunOptions = field(default_factory=RunOptions)
     probe: str | None = None
     target: Target | None = None
     fresh: bool = False
@@ -70,9 +71,9 @@ def bisect(request: BisectRequest, told: Told = lambda *_: None) -> Bisection:
 
 def _question(request: BisectRequest, spec: CheckoutSpec, commits: Sequence[str]) -> Question:
     """The one question to ask: the ticket's first, unless the request names another."""
-    catalog = load_catalog(request.manner.config.probes_dir)
+    catalog = load_catalog(request.options.config.probes_dir)
     named = select(catalog, [request.probe])[0] if request.probe else None
-    questions = bound_questions(request.ticket, request.manner.config, catalog)
+    questions = bound_questions(request.ticket, request.options.config, catalog)
     for question in questions:
         if named is not None and question.probe.id != named.id:
             continue
@@ -81,8 +82,9 @@ def _question(request: BisectRequest, spec: CheckoutSpec, commits: Sequence[str]
     probe = named or (questions[0].probe if questions else None)
     if probe is None:
         raise BadInputError(f"{request.ticket.id} is bound to no probe", "name one: --probe CLAIM; auditkit probe list")
-    places = (open_commit(spec, commit, request.manner) for commit in commits)
-    target = request.target or first_located(request.ticket, places, request.manner.config)
+    with Revisions(spec, request.options) as code:
+        checkouts = (code.open(commit) for commit in commits)
+        target = request.target or first_located(request.ticket, checkouts, request.options.config)
     return Question(probe, target, "")
 
 
@@ -94,7 +96,7 @@ class _Search:
     ) -> None:
         self._request, self._repository, self._question, self._remaining = request, repository, question, 0
         self._asked = CommitAnswers(
-            spec, request.manner, question, lambda answer: told(answer, self._remaining), request.fresh
+            spec, request.options, question, lambda answer: told(answer, self._remaining), request.fresh
         )
 
     def ends(self, good: str, bad: str) -> tuple[CommitAnswer, CommitAnswer]:

@@ -62,7 +62,8 @@ def move(repository: Repository, ticket_id: str, wanted: Move, today: datetime.d
             reason = reason or _commits_as_reason(changed) or ("forced" if wanted.force else "")
         _check_step(entry, wanted.status, reason, needs_reason=wanted.status is not Status.FIXED)
         if wanted.status is Status.FIXED:
-            lacking = lacking_for_fixed(changed.ticket, _history(repository, config, wanted.checkout), config.agents)
+            history = fix_history(repository, config, wanted.checkout)
+            lacking = lacking_for_fixed(changed.ticket, history, config.agents)
             if lacking and not wanted.force:
                 raise _not_ready(entry, lacking)
             reason = _forced(reason, lacking)
@@ -103,7 +104,8 @@ def resolve(repository: Repository, ticket_id: str, request: ResolveRequest, tod
         changed = _entry(entry, _resolved(entry.document, request, today))
         target = request.status
         if target is Status.FIXED:
-            lacking = lacking_for_fixed(changed.ticket, _history(repository, config, request.checkout), config.agents)
+            history = fix_history(repository, config, request.checkout)
+            lacking = lacking_for_fixed(changed.ticket, history, config.agents)
             target = Status.IN_REVIEW if lacking else target
         if old is target or (old is Status.FIXED and target is Status.IN_REVIEW):
             return changed.document
@@ -140,7 +142,7 @@ def _resolved(document: Document, request: ResolveRequest, today: datetime.date)
     return resolution.date_fix(document, today.isoformat()) if is_fix else document
 
 
-def _history(repository: Repository, config: Config, checkout: str | None) -> FixHistory:
+def fix_history(repository: Repository, config: Config, checkout: str | None) -> FixHistory:
     """Of the named checkout, else of the configured one, else of the repository around the tickets."""
     return FixHistory(checkout or config.checkout or repository.folder)
 
@@ -153,9 +155,9 @@ def _check_step(entry: Entry, new: Status, reason: str, needs_reason: bool = Tru
     old = entry.ticket.status
     if old is None:
         return
-    verdict = check_transition(old, new, reason if needs_reason else reason or "checked below")
-    if not verdict.is_allowed:
-        raise BadInputError(f"{entry.ticket.id}: {verdict.problem}", verdict.hint)
+    permission = check_transition(old, new, reason if needs_reason else reason or "checked below")
+    if not permission.is_allowed:
+        raise BadInputError(f"{entry.ticket.id}: {permission.problem}", permission.hint)
 
 
 def lacking_for_fixed(ticket: Ticket, history: FixHistory, agents: Mapping[str, str]) -> tuple[Missing, ...]:

@@ -16,10 +16,10 @@ from auditkit.model.text import inert_line
 from auditkit.probing.anchors import Anchor, AnchoredSource, FoundAgain
 from auditkit.probing.checkout import CheckoutSpec, OpenCheckout, open_checkout
 from auditkit.store.answer_log import AnswerLog
-from auditkit.workflows.bound import Question
 from auditkit.workflows.measuring import ask
 from auditkit.workflows.run_options import RunOptions
 from auditkit.workflows.source_audit import SourceQuestions, SourceScope, read_source
+from auditkit.workflows.ticket_questions import Question
 
 _STATES = {Outcome.REPRODUCED: State.REPRODUCED, Outcome.NOT_REPRODUCED: State.NOT_REPRODUCED}
 _ORDER = ("same", "changed", "moved", "renamed", "lost")

@@ -6,9 +6,7 @@ import ast
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from auditkit.errors import BadInputError
 from auditkit.model.enums import Takes
 from auditkit.model.page import Page
 from auditkit.model.probe import ProbeInfo
@@ -18,8 +16,9 @@ from auditkit.model.ticket import Ticket
 from auditkit.model.trial import ArmKind, FixBlock, Judgement, TriedArm
 from auditkit.probing import git
 from auditkit.probing.anchors import Anchor, AnchoredSource
-from auditkit.probing.checkout import CheckoutSpec, OpenCheckout, import_roots, open_checkout
+from auditkit.probing.checkout import CheckoutSpec, OpenCheckout, open_checkout
 from auditkit.probing.copies import open_copy
+from auditkit.probing.history import first_known
 from auditkit.probing.patching.fragments import CannotComplete
 from auditkit.probing.patching.patching import Blame, Patch, Place, patch
 from auditkit.rules.trade import does_not_run, judge
@@ -37,7 +36,7 @@ class Ground:
     """
 
     spec: CheckoutSpec
-    manner: RunOptions
+    options: RunOptions
     place: Place
     anchor: Anchor | None
     target: Target
@@ -55,19 +54,6 @@ def blocks_of(page: Page, sections: Sequence[str]) -> list[FixBlock]:
     return [FixBlock(block.h2, number, block.line, block.text) for number, block in enumerate(found, start=1)]
 
 
-def at_revision(spec: CheckoutSpec, revision: str) -> CheckoutSpec:
-    """The same checkout at another revision; as it is for ""."""
-    if not revision:
-        return spec
-    directory = spec.text.removesuffix(f"@{spec.revision}") if spec.revision else spec.text
-    return CheckoutSpec(f"{directory}@{revision}", spec.directory, revision)
-
-
-def roots_of(manner: RunOptions, opened: OpenCheckout) -> tuple[Path, ...]:
-    """Where the checkout's modules are imported from."""
-    return import_roots(opened.path, manner.config.import_roots)
-
-
 def try_block(
     block: FixBlock, blocks: Sequence[FixBlock], ground: Ground, kind: ArmKind = ArmKind.RECOMMENDED
 ) -> TriedArm:
@@ -80,7 +66,7 @@ def try_block(
         return TriedArm(name, kind, does_not_run(f"the block {refused}"), block=block, target=ground.target.call)
     with _patched(patched, ground) as opened:
         label = f"{ground.base.environment.checkout} with {name}"
-        run = ask(ground.manner, opened, [ground.target], ground.probes, ground.progress, label)
+        run = ask(ground.options, opened, [ground.target], ground.probes, ground.progress, label)
     return TriedArm(
         name=name,
         kind=kind,
@@ -116,7 +102,7 @@ def _judged(ground: Ground, run: Run) -> Judgement:
 @contextlib.contextmanager
 def _patched(patched: Patch, ground: Ground) -> Iterator[OpenCheckout]:
     """A copy of the base with the patch in it; its text is written as the file was read."""
-    with open_copy(ground.spec, ground.manner.python) as opened:
+    with open_copy(ground.spec, ground.options.interpreter) as opened:
         file = opened.path / patched.file
         file.unlink()  # never through a link
         file.write_text(patched.text, encoding=ground.place.encoding)
@@ -139,25 +125,23 @@ def _fix_revision(ticket: Ticket, named: str, spec: CheckoutSpec) -> tuple[str, 
         return named, []
     commits = ticket.resolution.commits if ticket.resolution else ()
     repository = git.find_repository(spec.directory)
-    for commit in commits:
-        with contextlib.suppress(BadInputError):
-            if repository is not None:
-                return git.resolve_revision(repository, commit), []
-    unknown = f"{', '.join(commits)}, which the resolution names, is not in {spec.directory}"
-    return "", [unknown] if commits else []
+    known = first_known(repository, commits) if repository is not None else ""
+    if known or not commits:
+        return known, []
+    return "", [f"{', '.join(commits)}, which the resolution names, is not in {spec.directory}"]
 
 
 def _try_revision(revision: str, ground: Ground) -> TriedArm:
     """The arm of a commit, its target found again there."""
     name = f"applied fix, {revision[:12]}"
-    with open_checkout(at_revision(ground.spec, revision), ground.manner.python) as opened:
-        source = AnchoredSource(opened.path, roots_of(ground.manner, opened))
+    with open_checkout(ground.spec.at(revision), ground.options.interpreter) as opened:
+        source = AnchoredSource(opened.path, ground.options.import_roots(opened))
         found = source.find_again(ground.anchor) if ground.anchor else None
         if found is not None and found.anchor is None:
             reason = f"{ground.target.call} is not there any more"
             return TriedArm(name, ArmKind.APPLIED, does_not_run(reason), target=ground.target.call)
         call = found.anchor.call if found is not None and found.anchor is not None else ground.target.call
         target = replace(ground.target, call=call)
-        run = ask(ground.manner, opened, [target], ground.probes, ground.progress)
+        run = ask(ground.options, opened, [target], ground.probes, ground.progress)
     judgement = _judged(ground, run)
     return TriedArm(name, ArmKind.APPLIED, judgement, run=run, target=call)

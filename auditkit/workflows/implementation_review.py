@@ -21,8 +21,8 @@ from auditkit.rules.requirements import SAME_ANSWERS, Wanted, judge_all, outcome
 from auditkit.store.claims import judged_claims
 from auditkit.store.config import Config
 from auditkit.store.repository import Entry, Repository
-from auditkit.workflows.bound import bound_questions
 from auditkit.workflows.configuration import catalog_of
+from auditkit.workflows.ticket_questions import bound_questions
 
 __all__ = ["Assessment", "ReviewRequest", "render_review", "review"]
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass
-from pathlib import Path
 
 from auditkit.errors import BadInputError
 from auditkit.model.enums import Severity
 from auditkit.model.review import Verdict
 from auditkit.model.ticket import Ticket
-from auditkit.probing.checkout import open_checkout
+from auditkit.probing.checkout import cited_file, open_checkout
 from auditkit.rendering.markdown import line, prose
 from auditkit.rules.code_digest import code_digest
 from auditkit.rules.staleness import judged_text
@@ -64,7 +63,7 @@ def cited_code(ticket: Ticket, checkout: str) -> str:
     Raises BadInputError where none of its files is there or the place cannot be found.
     """
     with open_checkout(checkout) as opened:
-        files = [path for name in ticket.files if (path := _in_tree(opened.path, name)) is not None]
+        files = [path for name in ticket.files if (path := cited_file(opened.path, name)) is not None]
         for file in files:
             digest = code_digest(file.read_text("utf-8", errors="replace"), ticket.function, ticket.lines)
             if digest:
@@ -72,10 +71,3 @@ def cited_code(ticket: Ticket, checkout: str) -> str:
     if not files:
         raise BadInputError(f"{checkout} has none of the files that {ticket.id} cites", "see its File(s) row")
     raise BadInputError(f"{checkout}: {ticket.id} cites neither a function nor lines that are there")
-
-
-def _in_tree(root: Path, name: str) -> Path | None:
-    """The file that `name` means: as it is, or without the folders of another machine at its start."""
-    parts = [part for part in Path(name).parts if part not in ("/", "..")]
-    candidates = (root.joinpath(*parts[start:]) for start in range(len(parts)))
-    return next((path for path in candidates if path.is_file()), None)

@@ -26,10 +26,10 @@ from auditkit.rules.subject import subject_of
 from auditkit.store.edits.trial import with_trial
 from auditkit.store.pages import page_of
 from auditkit.store.repository import Change, Repository
-from auditkit.workflows.bound import bound_questions, located_target
-from auditkit.workflows.fix_arms import PYTHON, Ground, actual_fix, at_revision, blocks_of, roots_of, try_block
+from auditkit.workflows.fix_arms import PYTHON, Ground, actual_fix, blocks_of, try_block
 from auditkit.workflows.measuring import Progress, ask
 from auditkit.workflows.run_options import RunOptions
+from auditkit.workflows.ticket_questions import Question, bound_questions, located_target
 
 __all__ = ["TryRequest", "trial_rows", "try_fix", "write_trial"]
 
@@ -48,7 +48,7 @@ class TryRequest:
 
     ticket: str
     checkout: str
-    manner: RunOptions
+    options: RunOptions
     base: str = ""
     fix: str = ""
     block: int | None = None
@@ -67,23 +67,25 @@ def try_fix(repository: Repository, request: TryRequest, progress: Progress | No
     entry = repository.find(request.ticket)
     page = page_of(entry.document, entry.ticket)
     blocks = _chosen(blocks_of(page, (RECOMMENDED,)), request.block, entry.ticket)
-    spec = at_revision(parse_checkout(request.checkout), request.base)
+    spec = parse_checkout(request.checkout).at(request.base)
     _check_revision(spec, request.fix)
-    catalog = load_catalog(request.manner.config.probes_dir)
-    probes = _asked(entry.ticket, request, catalog)
+    catalog = load_catalog(request.options.config.probes_dir)
+    bound = bound_questions(entry.ticket, request.options.config, catalog)
+    probes = _asked(request, bound, catalog)
     progress = progress or Progress()
-    with open_copy(spec, request.manner.python) as opened:
-        target = _target(entry.ticket, request, opened, catalog)
+    with open_copy(spec, request.options.interpreter) as opened:
+        target = _target(entry.ticket, request, opened, bound)
         progress.targets_known([target], len(probes) * (1 + sum(_is_wanted(block, request) for block in blocks)))
-        base = _loaded(ask(request.manner, opened, [target], probes, progress))
-        findings, chosen = _findings(entry.ticket, request, target, base, catalog)
+        base = _loaded(ask(request.options, opened, [target], probes, progress))
+        of_target = [question.probe.id for question in bound if question.target.call == target.call]
+        findings, chosen = _findings(entry.ticket, request, of_target, base, catalog)
         learnt = base.targets[0].target
         place = _place(entry.ticket, request, opened, learnt, blocks)
         ground = Ground(
             spec=spec,
-            manner=request.manner,
+            options=request.options,
             place=place,
-            anchor=AnchoredSource(opened.path, roots_of(request.manner, opened)).anchor(learnt.call),
+            anchor=AnchoredSource(opened.path, request.options.import_roots(opened)).anchor(learnt.call),
             target=learnt,
             probes=probes,
             findings=findings,
@@ -127,21 +129,19 @@ def _check_revision(spec: CheckoutSpec, revision: str) -> None:
         git.resolve_revision(repository, revision)
 
 
-def _target(ticket: Ticket, request: TryRequest, opened: OpenCheckout, catalog: Mapping[str, ProbeInfo]) -> Target:
+def _target(ticket: Ticket, request: TryRequest, opened: OpenCheckout, bound: Sequence[Question]) -> Target:
     """The target that was named, else the first that the ticket is bound to, else the function of its Location."""
     if request.targets:
         return request.targets[0]
-    bound = bound_questions(ticket, request.manner.config, catalog)
     called = [question.target for question in bound if question.probe.scope == "target"]
     if called:
         return called[0]
-    return located_target(ticket, opened.path, roots_of(request.manner, opened), request.manner.config)
+    return located_target(ticket, opened.path, request.options.import_roots(opened), request.options.config)
 
 
-def _asked(ticket: Ticket, request: TryRequest, catalog: dict[str, ProbeInfo]) -> list[ProbeInfo]:
+def _asked(request: TryRequest, bound: Sequence[Question], catalog: dict[str, ProbeInfo]) -> list[ProbeInfo]:
     """The probes that were named, or all stable ones; in any case those that the fix is judged by."""
-    judges = [question.probe.id for question in bound_questions(ticket, request.manner.config, catalog)]
-    names = [*(request.findings or judges)]
+    names = [*(request.findings or (question.probe.id for question in bound))]
     chosen = {probe.id: probe for probe in select(catalog, request.probes)}
     if names:
         chosen |= {probe.id: probe for probe in select(catalog, names)}
@@ -156,15 +156,13 @@ def _loaded(run: Run) -> Run:
 
 
 def _findings(
-    ticket: Ticket, request: TryRequest, target: Target, base: Run, catalog: Mapping[str, ProbeInfo]
+    ticket: Ticket, request: TryRequest, bound: Sequence[str], base: Run, catalog: Mapping[str, ProbeInfo]
 ) -> tuple[tuple[str, ...], str]:
-    """The probes that the fix is judged by, and how they were chosen. Red first: each reproduces at the base."""
+    """The probes that the fix is judged by, and how they were chosen. Red first: each reproduces at the base.
+
+    `bound` are those that the ticket asks of the target.
+    """
     reproduced = [result.probe for result in base.results if result.outcome is Outcome.REPRODUCED]
-    bound = [
-        question.probe.id
-        for question in bound_questions(ticket, request.manner.config, catalog)
-        if question.target.call == target.call
-    ]
     named = tuple(probe.id for probe in select(dict(catalog), request.findings)) if request.findings else ()
     if named or bound:
         wanted, chosen = named or tuple(bound), "named" if named else "bound"
@@ -185,10 +183,10 @@ def _place(
     ticket: Ticket, request: TryRequest, opened: OpenCheckout, target: Target, blocks: Sequence[FixBlock]
 ) -> Place:
     """The function that the blocks are put in the place of: the target, or another that Location and a block name."""
-    roots = roots_of(request.manner, opened)
+    roots = request.options.import_roots(opened)
     calls = [target.call]
     with contextlib.suppress(BadInputError):
-        calls.append(located_target(ticket, opened.path, roots, request.manner.config).call)
+        calls.append(located_target(ticket, opened.path, roots, request.options.config).call)
     found = [one for call in dict.fromkeys(calls) if (one := find_place(opened.path, roots, call)) is not None]
     if not found:
         raise BadInputError(

@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
 from auditkit.errors import BadInputError, ExitCode, StoreConflictError
-from auditkit.model.claim import JudgedClaim, parse_condition
-from auditkit.model.probe import ProbeInfo
-from auditkit.model.run import fingerprint
+from auditkit.model.claim import JudgedClaim
 from auditkit.model.target import Target
-from auditkit.model.ticket import Ticket, VerificationItem
-from auditkit.probing import git
-from auditkit.probing.catalog import load_catalog, select
-from auditkit.probing.checkout import parse_checkout
+from auditkit.model.ticket import Ticket
+from auditkit.probing.checkout import CheckoutSpec, parse_checkout
 from auditkit.rules.lifecycle import Missing, reopens
-from auditkit.rules.proof import Proof, ProofState, prove, worst
+from auditkit.rules.proof import ProofState
 from auditkit.store.claims import judged_claims
 from auditkit.store.document import Document
 from auditkit.store.edits.boxes import set_done
 from auditkit.store.repository import Change, Entry, Repository
-from auditkit.workflows.bound import Question, bound_questions, called_by, first_located
-from auditkit.workflows.closing import lacking_for_fixed
+from auditkit.workflows.before_after_runs import Check, before_and_after
+from auditkit.workflows.box_proofs import BoxProof, prove_boxes
+from auditkit.workflows.closing import fix_history, lacking_for_fixed
 from auditkit.workflows.configuration import tickets_configuration
-from auditkit.workflows.fix_history import FixHistory
 from auditkit.workflows.measuring import Progress
-from auditkit.workflows.proving import Check, OpenedAt, Place, make_checks, sighting_of
+from auditkit.workflows.proof_blocks import with_check
+from auditkit.workflows.revisions import Revisions
 from auditkit.workflows.run_options import RunOptions
-from auditkit.workflows.writing_proof import with_check
+from auditkit.workflows.ticket_questions import questions_of
 
 
 @dataclass(frozen=True)
@@ -41,7 +37,7 @@ class VerifyRequest:
     """
 
     checkout: str
-    manner: RunOptions = field(default_factory=RunOptions)
+    options: RunOptions = field(default_factory=RunOptions)
     at: str = ""
     base: str = ""
     probes: tuple[str, ...] = ()
@@ -50,35 +46,17 @@ class VerifyRequest:
 
 
 @dataclass(frozen=True)
-class ItemProof:
-    """A box of the ticket: its number from 1, what was shown of it, and whether it was ticked and is."""
-
-    number: int
-    item: VerificationItem
-    proof: Proof
-    is_done: bool
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "number": self.number,
-            "text": self.item.text,
-            "probe": self.item.probe,
-            "condition": self.item.condition,
-            "state": self.proof.state.value,
-            "reason": self.proof.reason,
-            "was_done": self.item.is_done,
-            "is_done": self.is_done,
-        }
-
-
-@dataclass(frozen=True)
 class Verification:
-    """What was run and proven, how the ticket changed, and what it still lacks for `fixed`."""
+    """What was run and proven, how the ticket changed, and what it still lacks for `fixed`.
+
+    `revision` is that of the fix, "" outside git; `is_dirty` with uncommitted changes.
+    """
 
     change: Change
-    at: OpenedAt
+    revision: str
+    is_dirty: bool
     checks: tuple[Check, ...]
-    items: tuple[ItemProof, ...]
+    items: tuple[BoxProof, ...]
     claims: tuple[JudgedClaim, ...]
     missing: tuple[Missing, ...]
     notes: tuple[str, ...] = ()
@@ -95,33 +73,31 @@ def verify(
     """
     repository.ensure_writable()
     entry = repository.find(ticket_id)
-    place = _place(request)
-    questions = _questions(entry.ticket, request, place)
-    conditions = _needs_rows(entry.ticket, questions)
-    checks, at = make_checks(questions, entry.ticket, place, request.base, conditions, progress)
-    items = tuple(_item_proofs(entry.ticket, checks))
+    with Revisions(_spec_of(request), request.options) as code:
+        checkouts = (code.open(revision) for revision in dict.fromkeys(["", request.base]))
+        questions = questions_of(entry.ticket, request.options.config, checkouts, request.probes, request.targets)
+        checks = before_and_after(questions, entry.ticket, code, request.base, progress)
+        fix = code.open()
+    boxes = prove_boxes(entry.ticket, checks)
 
     def edit(current: Entry) -> Document:
-        if _judged(current.document, current.ticket) != _judged(entry.document, entry.ticket):
-            raise StoreConflictError(
-                f"{entry.file}: its evidence or its boxes changed while it was verified; nothing was written",
-                f"auditkit ticket verify {entry.ticket.id}, again",
-            )
+        _refuse_changed(current, entry)
         document = current.document
         for check in checks:
-            document = with_check(document, check, _boxes_of(check, items, checks), place, at, request.today)
-        return set_done(document, {one.number: one.is_done for one in items})
+            document = with_check(document, check, boxes, request.today)
+        return set_done(document, {one.number: one.is_done for one in boxes})
 
     change = repository.change(ticket_id, edit)
-    notes = [*at.notes, *(one.fix.note for one in checks), *(one.base_seen.note for one in checks if one.base_seen)]
+    notes = [*fix.notes, *(one.fix.note for one in checks), *(one.base_seen.note for one in checks if one.base_seen)]
     notes += _returned(change.after.ticket, checks)
     return Verification(
         change=change,
-        at=at,
+        revision=fix.revision,
+        is_dirty=fix.dirty,
         checks=tuple(checks),
-        items=items,
+        items=boxes,
         claims=judged_claims(change.after.document, change.after.ticket),
-        missing=_missing(change.after, repository, place),
+        missing=_missing(change.after.ticket, repository, fix.label if code.repository else None),
         notes=tuple(dict.fromkeys(note for note in notes if note)),
     )
 
@@ -138,92 +114,21 @@ def exit_code(verification: Verification) -> ExitCode:
     return ExitCode.NOTHING_MEASURED if ProofState.NOT_MEASURED in states else ExitCode.OK
 
 
-def _place(request: VerifyRequest) -> Place:
+def _spec_of(request: VerifyRequest) -> CheckoutSpec:
     spec = parse_checkout(request.checkout)
     if spec.revision and request.at:
         raise BadInputError(
             f"--at {request.at} and --checkout {request.checkout} both name a revision", "leave one out"
         )
-    return Place(spec, git.find_repository(spec.directory), request.at or spec.revision, request.manner)
+    return spec.at(request.at)
 
 
-def _questions(ticket: Ticket, request: VerifyRequest, place: Place) -> tuple[Question, ...]:
-    """What the ticket asks, and what its boxes and the request ask besides. Raises BadInputError for nothing."""
-    catalog = load_catalog(request.manner.config.probes_dir)
-    bound = [_fed(question, request.targets) for question in bound_questions(ticket, request.manner.config, catalog)]
-    wanted = select(catalog, request.probes) if request.probes else []
-    boxes = dict.fromkeys(item.probe for item in ticket.verification if item.probe)
-    further = [name for name in boxes if not any(question.probe.id == name for question in bound)]
-    known = list({question.probe.id: question.probe for question in bound}.values())
-    probes = wanted or [*known, *(select(catalog, further) if further else ())]
-    if not probes:
-        raise BadInputError(
-            f"{ticket.id} is bound to no probe",
-            f"--probe CLAIM, or bind a box: auditkit ticket edit {ticket.id} bound 1=CLAIM; auditkit probe list",
+def _refuse_changed(current: Entry, entry: Entry) -> None:
+    if _judged(current.document, current.ticket) != _judged(entry.document, entry.ticket):
+        raise StoreConflictError(
+            f"{entry.file}: its evidence or its boxes changed while it was verified; nothing was written",
+            f"auditkit ticket verify {entry.ticket.id}, again",
         )
-    questions: dict[str, Question] = {}
-    for probe in probes:
-        asked = [question for question in bound if question.probe.id == probe.id]
-        for question in asked or _further(probe, ticket, request, place, bound):
-            questions.setdefault(question.fingerprint, question)
-    return tuple(questions.values())
-
-
-def _further(
-    probe: ProbeInfo, ticket: Ticket, request: VerifyRequest, place: Place, bound: Sequence[Question]
-) -> list[Question]:
-    """A probe that the ticket's evidence does not know, about the named targets, its own, or those of its Location."""
-    targets = list(request.targets) or list({one.target.call: one.target for one in bound}.values())
-    targets = targets or [_located(ticket, request, place)]
-    return [Question(probe, target, fingerprint(probe.id, target.call)) for target in targets]
-
-
-def _located(ticket: Ticket, request: VerifyRequest, place: Place) -> Target:
-    """The function of the Location where the fix is, else at the base."""
-    revisions = [place.at, *([request.base] if request.base else [])]
-    return first_located(ticket, map(place.open, revisions), request.manner.config)
-
-
-def _fed(question: Question, targets: Sequence[Target]) -> Question:
-    """The question with its target as the user describes it."""
-    named = next((target for target in targets if target.call == question.target.call), None)
-    return replace(question, target=named) if named is not None else question
-
-
-def _needs_rows(ticket: Ticket, questions: Sequence[Question]) -> frozenset[str]:
-    conditioned = {item.probe for item in ticket.verification if item.condition}
-    return frozenset(question.fingerprint for question in questions if question.probe.id in conditioned)
-
-
-def _item_proofs(ticket: Ticket, checks: Sequence[Check]) -> list[ItemProof]:
-    return [_item_proof(number, item, checks) for number, item in enumerate(ticket.verification, start=1)]
-
-
-def _item_proof(number: int, item: VerificationItem, checks: Sequence[Check]) -> ItemProof:
-    """What the checks say of one box: all questions of its probe, or the one that its own command names."""
-    own = _checks_of(item, checks)
-    if not item.probe:
-        return ItemProof(number, item, Proof(ProofState.UNBOUND, "a person's to check"), item.is_done)
-    if not own:
-        return ItemProof(number, item, Proof(ProofState.NOT_MEASURED, f"{item.probe} was not asked"), item.is_done)
-    try:
-        condition = parse_condition(item.condition) if item.condition else None
-    except ValueError as error:
-        return ItemProof(number, item, Proof(ProofState.NOT_MEASURED, str(error)), item.is_done)
-    proof = worst(prove(check.base_sighting, sighting_of(check.fix), condition, check.base.why_not) for check in own)
-    is_done = item.is_done or proof.state is ProofState.PROVEN
-    return ItemProof(number, item, proof, is_done and proof.state is not ProofState.STILL_REPRODUCED)
-
-
-def _checks_of(item: VerificationItem, checks: Sequence[Check]) -> list[Check]:
-    own = [check for check in checks if check.question.probe.id == item.probe]
-    call = called_by(item)
-    return [check for check in own if check.question.target.call == call] or own
-
-
-def _boxes_of(check: Check, items: Sequence[ItemProof], checks: Sequence[Check]) -> list[ItemProof]:
-    """The boxes that are told in the block of this question: the first of those that they ask."""
-    return [one for one in items if next(iter(_checks_of(one.item, checks)), None) is check]
 
 
 def _judged(document: Document, ticket: Ticket) -> tuple[object, ...]:
@@ -240,9 +145,8 @@ def _returned(ticket: Ticket, checks: Sequence[Check]) -> list[str]:
     return [f"{ticket.id} is {ticket.status_written}, but it reproduces: {command}"]
 
 
-def _missing(entry: Entry, repository: Repository, place: Place) -> tuple[Missing, ...]:
-    if entry.ticket.decision is not None and entry.ticket.decision.is_finished:
+def _missing(ticket: Ticket, repository: Repository, checkout: str | None) -> tuple[Missing, ...]:
+    if ticket.decision is not None and ticket.decision.is_finished:
         return ()
     config = tickets_configuration(repository)
-    checkout = place.label if place.repository else config.checkout or repository.folder
-    return lacking_for_fixed(entry.ticket, FixHistory(checkout), config.agents)
+    return lacking_for_fixed(ticket, fix_history(repository, config, checkout), config.agents)

@@ -10,6 +10,14 @@ import pytest
 from typer.testing import CliRunner
 
 from auditkit.cli.ticket import app
+from auditkit.model.enums import Outcome
+from auditkit.model.probe import ProbeInfo
+from auditkit.model.run import ProbeResult, Run
+from auditkit.model.target import Target
+from auditkit.probing.checkout import OpenCheckout
+from auditkit.workflows import question_answers
+from auditkit.workflows.run_options import RunOptions
+from auditkit.workflows.source_audit import source_environment
 from tests.filing_helpers import put, ticket_text
 from tests.test_no_torch import HEAVY, run_watched
 from tests.test_schema import validator
@@ -119,10 +127,15 @@ def test_wrong_usage_is_one_clear_error(story: Story, words: list[str], code: in
     assert story.text() == before
 
 
-def test_a_target_that_cannot_be_loaded_is_no_pass(story: Story) -> None:
-    """A real worker: the module of the fix does not import."""
+def test_a_target_that_cannot_be_loaded_is_no_pass(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The module of the fix does not import. What a worker says of that, the commands about probes test."""
+
+    def ask(_: RunOptions, opened: OpenCheckout, targets: list[Target], probes: list[ProbeInfo], *__: object) -> Run:
+        lost = ProbeResult(probes[0].id, 1, targets[0].call, Outcome.ERROR, "no module", "", loaded=False)
+        return Run("run-1", source_environment(opened.label, opened), (lost,))
+
+    monkeypatch.setattr(question_answers, "ask", ask)
     story.put_ticket("finite <!-- probe: norm_overflows_on_finite_grads -->")
-    story.file.write_text("import nothing_of_ours\n\n\ndef total_norm(grads):\n    return 0.0\n", encoding="utf-8")
     before = story.text()
     result = run(story, "verify", "--base", story.broken)
     assert result.exit_code == 5, result.stdout

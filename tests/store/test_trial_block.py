@@ -9,7 +9,7 @@ import pytest
 
 from auditkit.model.enums import Outcome
 from auditkit.model.run import Run
-from auditkit.model.trial import ArmKind, Change, ChangeKind, FixBlock, FixTrial, FixVerdict, Judgement, TriedArm
+from auditkit.model.trial import ArmKind, ChangeKind, FixBlock, FixTrial, FixVerdict, Judgement, ProbeChange, TriedArm
 from auditkit.rendering.trial import render_trial
 from auditkit.store.document import Document
 from auditkit.store.edits.trial import with_trial
@@ -31,7 +31,9 @@ HOSTILE = (
 def trial(target: str = "train.norms:total_norm", text: str = "insufficient", code: str = "return 0\n") -> FixTrial:
     finding = make_finding()
     run = Run("run-1", finding.environment, (finding.result,))
-    change = Change(finding.probe.id, Outcome.REPRODUCED, Outcome.REPRODUCED, ChangeKind.STILL, "inf", "overflow", True)
+    change = ProbeChange(
+        finding.probe.id, Outcome.REPRODUCED, Outcome.REPRODUCED, ChangeKind.STILL, "inf", "overflow", True
+    )
     difference = "\n".join(["--- a/x.py", "+++ b/x.py", *(f"+{line}" for line in code.splitlines())])
     arm = TriedArm(
         name="Recommended Fix, block 1",

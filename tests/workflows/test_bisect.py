@@ -8,7 +8,7 @@ import math
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -58,10 +58,10 @@ class History:
         folder.mkdir()
         self.git("init", "--quiet", "--initial-branch=main")
 
-    def git(self, *words: str) -> str:
+    def git(self, *words: str, stdin: str | None = None) -> str:
         settings = ["-c", "user.name=Dana", "-c", "user.email=dana@example.org", "-c", "commit.gpgsign=false"]
         command = ["git", "-C", str(self.folder), *settings, *words]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(command, input=stdin, capture_output=True, text=True, check=True).stdout.strip()
 
     def commit(self, text: str | None, module: str = "norms") -> str:
         package = self.folder / "src" / "train"
@@ -77,6 +77,18 @@ class History:
         self.git("commit", "--quiet", "-m", f"step {len(self.commits)}")
         self.commits.append(self.git("rev-parse", "HEAD"))
         return self.commits[-1]
+
+    def line_of(self, texts: Iterable[str]) -> None:
+        """One commit after another; one process writes them all, because many commits by hand are dear."""
+        stream = []
+        for number, text in enumerate(texts):
+            stream.append(f"commit refs/heads/main\ncommitter Dana <dana@example.org> {number} +0000\n")
+            stream.append(f"data <<END\nstep {number}\nEND\n")
+            files = {"src/train/__init__.py": "", "src/train/norms.py": text, "log.txt": f"{number}\n"}
+            stream += [f"M 100644 inline {path}\ndata {len(data)}\n{data}\n" for path, data in files.items()]
+        self.git("fast-import", "--quiet", stdin="".join(stream))
+        self.git("reset", "--quiet", "--hard", "main")
+        self.commits = self.git("rev-list", "--reverse", "main").split()
 
     def digest(self) -> str:
         """Every byte of the repository, its `.git` too."""
@@ -111,8 +123,7 @@ def search(
 
 @pytest.mark.parametrize("first", [1, 2, 9, 30])
 def test_the_commit_that_brought_the_finding(history: History, first: int) -> None:
-    for number in range(31):
-        history.commit(f"# {number}\n" + (SOUND if number < first else READS_IN_LOOP))
+    history.line_of(f"# {number}\n" + (SOUND if number < first else READS_IN_LOOP) for number in range(31))
     before = history.digest()
     found = search(history, history.commits[0], "main")
     assert found.first == history.commits[first]
@@ -124,8 +135,7 @@ def test_the_commit_that_brought_the_finding(history: History, first: int) -> No
 
 
 def test_the_commit_that_took_it_away_however_the_ends_are_called(history: History) -> None:
-    for number in range(9):
-        history.commit(f"# {number}\n" + (READS_IN_LOOP if number < 6 else SOUND))
+    history.line_of(f"# {number}\n" + (READS_IN_LOOP if number < 6 else SOUND) for number in range(9))
     for good, bad in [("main", history.commits[0]), (history.commits[0], "main")]:
         found = search(history, good, bad)
         assert (found.first, found.reproduces_since) == (history.commits[6], False)
@@ -199,8 +209,7 @@ def test_ends_on_two_branches_meet_where_they_parted(history: History) -> None:
 
 
 def test_a_second_call_asks_nothing_again_and_a_fresh_one_everything(history: History) -> None:
-    for number in range(17):
-        history.commit(f"# {number}\n" + (SOUND if number < 11 else READS_IN_LOOP))
+    history.line_of(f"# {number}\n" + (SOUND if number < 11 else READS_IN_LOOP) for number in range(17))
     first = search(history, history.commits[0], "main")
     again = search(history, history.commits[0], "main")
     assert again.first == first.first == history.commits[11]
@@ -226,8 +235,7 @@ bisect(BisectRequest(ticket, sys.argv[2], sys.argv[3], "main"), told)
 
 
 def test_a_killed_one_goes_on_where_it_was(history: History, tmp_path: Path, private_places: Path) -> None:
-    for number in range(33):
-        history.commit(f"# {number}\n" + (SOUND if number < 20 else READS_IN_LOOP))
+    history.line_of(f"# {number}\n" + (SOUND if number < 20 else READS_IN_LOOP) for number in range(33))
     before = history.digest()
     ticket = tmp_path / "ticket.md"
     ticket.write_text(ticket_text(fingerprint=f"sync_in_loop/1/{CALL}"))
@@ -241,8 +249,7 @@ def test_a_killed_one_goes_on_where_it_was(history: History, tmp_path: Path, pri
 
 
 def test_a_log_that_was_cut_or_spoilt_is_no_answer(history: History, private_places: Path) -> None:
-    for number in range(5):
-        history.commit(f"# {number}\n" + (SOUND if number < 3 else READS_IN_LOOP))
+    history.line_of(f"# {number}\n" + (SOUND if number < 3 else READS_IN_LOOP) for number in range(5))
     search(history, history.commits[0], "main")
     (log,) = (private_places / "cache" / "auditkit" / "bisect").iterdir()
     lines = [line for line in log.read_text().splitlines() if line]

@@ -14,7 +14,7 @@ from auditkit.probing.catalog import load_catalog
 from auditkit.probing.checkout import import_roots
 from auditkit.store.config import Config
 from auditkit.store.reader import read_ticket
-from auditkit.workflows.bound import bound_questions, located_target
+from auditkit.workflows.ticket_questions import bound_questions, located_target
 
 PROBE = "norm_overflows_on_finite_grads"
 CALL = "train.norms:total_norm"

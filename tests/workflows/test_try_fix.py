@@ -147,8 +147,8 @@ class Ground:
     def try_it(
         self, *probes: str, base: str = "HEAD~1", fix: str = "", time_limit_s: float = 60.0, block: int | None = None
     ) -> FixTrial:
-        manner = RunOptions(Config(), sys.executable, time_limit_s=time_limit_s)
-        request = TryRequest("B7-PT-01", str(self.checkout), manner, base=base, fix=fix, probes=probes, block=block)
+        options = RunOptions(Config(), sys.executable, time_limit_s=time_limit_s)
+        request = TryRequest("B7-PT-01", str(self.checkout), options, base=base, fix=fix, probes=probes, block=block)
         return try_fix(Repository(self.tickets), request)
 
     def state(self) -> dict[str, str]:

@@ -16,6 +16,7 @@ from auditkit.rules.claims import check_condition, judge_claim
 from auditkit.rules.proof import Proof, ProofState, Sighting
 from auditkit.store.edits.fields import edit_field
 from auditkit.store.repository import Repository
+from auditkit.workflows import box_proofs
 from auditkit.workflows import verify as module
 from auditkit.workflows.verify import Verification, exit_code
 from tests.verify_helpers import LOOP, LOOP_PRINT, NAIVE, RIGHT, Story, commit, git, tell_story
@@ -106,7 +107,7 @@ def test_a_rule_that_looks_only_at_the_fix_ticks_it(story: Story, monkeypatch: p
         passes = check_condition(condition, fix.reading).is_true if condition else not fix.message
         return Proof(PROVEN if passes else STILL, "it passes now")
 
-    monkeypatch.setattr(module, "prove", careless)
+    monkeypatch.setattr(box_proofs, "prove", careless)
     story.put_ticket(f"no host read below line 100 <!-- probe: {LOOP} host_read < 100 -->", BOUND)
     story.verify(story.wrong, story.broken)
     assert ticked(story) == [False, True, False]
@@ -161,7 +162,7 @@ def test_a_dirty_tree_is_said_and_proves_no_commit(story: Story) -> None:
     story.verify()
     story.file.write_text(RIGHT, encoding="utf-8")
     done = story.verify()
-    assert (states(done), done.at.is_dirty) == ([UNBOUND, PROVEN, UNBOUND], True)
+    assert (states(done), done.is_dirty) == ([UNBOUND, PROVEN, UNBOUND], True)
     (block,) = story.ticket().evidence
     assert [(run.role, run.is_dirty) for run in block.checks] == [("base", False), ("fix", True)]
     assert any("no run at a commit says that it is gone" in one.problem for one in done.missing)
@@ -226,7 +227,7 @@ def test_a_probe_that_is_named_is_asked_of_the_location(story: Story) -> None:
 
 def test_a_change_meanwhile_loses_nothing(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody edits the ticket while it is measured: another field is kept, another box or block is a conflict."""
-    measured = module.make_checks
+    measured = module.before_and_after
 
     def edited(field: str, value: str) -> None:
         def meanwhile(*arguments: object) -> object:
@@ -234,7 +235,7 @@ def test_a_change_meanwhile_loses_nothing(story: Story, monkeypatch: pytest.Monk
             Repository(story.tickets).change("B7-PT-01", lambda entry: edit_field(entry.document, field, value))
             return checks
 
-        monkeypatch.setattr(module, "make_checks", meanwhile)
+        monkeypatch.setattr(module, "before_and_after", meanwhile)
 
     edited("severity", "P3")
     story.verify(story.right, story.broken)

@@ -44,7 +44,7 @@ def edit(
     text = text_of(value)
     agents = tickets_configuration(repository).agents
     if field.casefold() == "bound":
-        from auditkit.workflows.claims import check_binding
+        from auditkit.workflows.ticket_edits import check_binding
 
         check_binding(repository, text)
     change = repository.change(ticket_id, lambda entry: edit_field(entry.document, field, text, agents))

@@ -24,7 +24,7 @@ def link(
 ) -> None:
     """Link two tickets, in both files: what one blocks is blocked by it."""
     from auditkit.model.relation import RelationKind, parse_relation
-    from auditkit.workflows.linking import link_tickets
+    from auditkit.workflows.ticket_edits import link_tickets
 
     wanted = choose(parse_relation, kind, [known.value for known in RelationKind], "relation")
     changes = link_tickets(open_repository(tickets), ticket_id, wanted, other, text_of(note), remove)

@@ -26,7 +26,7 @@ from auditkit.cli.ticket.written import say_change
 
 if TYPE_CHECKING:
     from auditkit.model.claim import JudgedClaim
-    from auditkit.workflows.proving import Check
+    from auditkit.workflows.before_after_runs import Check
     from auditkit.workflows.verify import Verification
 
 _REVISION_DIGITS = 12
@@ -88,7 +88,7 @@ def verify(
     chosen = choose(DeviceChoice, device, [one.value for one in DeviceChoice], "device")
     request = VerifyRequest(
         checkout=checkout_of(checkout, configuration),
-        manner=RunOptions(configuration, python, chosen, time_limit),
+        options=RunOptions(configuration, python, chosen, time_limit),
         at=at,
         base=base,
         probes=tuple(probe or ()),
@@ -126,8 +126,8 @@ def claim(
     """
     from auditkit.errors import BadInputError, ExitCode
     from auditkit.store.claims import judged_claims
-    from auditkit.workflows.claims import mark_claim, unmark_claim
     from auditkit.workflows.configuration import read_configuration
+    from auditkit.workflows.ticket_edits import mark_claim, unmark_claim
 
     repository = open_repository(tickets)
     if text is None:
@@ -162,8 +162,8 @@ def _as_json(done: Verification) -> dict[str, Any]:
         "id": ticket.id,
         "path": str(done.change.after.file),
         "changed": done.change.after.document.data != done.change.before.document.data,
-        "revision": done.at.revision,
-        "dirty": done.at.is_dirty,
+        "revision": done.revision,
+        "dirty": done.is_dirty,
         "checks": [_check_json(check) for check in done.checks],
         "items": [item.to_json() for item in done.items],
         "claims": [one.to_json() for one in done.claims],
@@ -190,8 +190,8 @@ def _check_json(check: Check) -> dict[str, Any]:
 
 def _print(done: Verification) -> None:
     before, after = done.change.before.ticket, done.change.after.ticket
-    dirty = " with uncommitted changes" if done.at.is_dirty else ""
-    say(f"{after.id} at {done.at.revision[:_REVISION_DIGITS] or 'no revision'}{dirty}")
+    dirty = " with uncommitted changes" if done.is_dirty else ""
+    say(f"{after.id} at {done.revision[:_REVISION_DIGITS] or 'no revision'}{dirty}")
     for check in done.checks:
         _print_check(check)
     if done.items:

@@ -86,7 +86,7 @@ def try_it(
     request = TryRequest(
         ticket=ticket_id,
         checkout=checkout_of(checkout, configuration),
-        manner=RunOptions(configuration, python, where, time_limit),
+        options=RunOptions(configuration, python, where, time_limit),
         base=base,
         fix=fix,
         block=block,

@@ -6,20 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from auditkit.model.enums import Outcome
+from auditkit.model.measured import Measured
 from auditkit.model.run import Environment, ProbeResult, Run
-from auditkit.model.target import Target
 from auditkit.probing.anchors import AnchoredSource, AnchorState
 from auditkit.probing.causes import with_causes
 from auditkit.probing.checkout import OpenCheckout
-from auditkit.probing.discovery.source_index import module_name, source_files
-from auditkit.workflows.bound import Question
+from auditkit.rules.claims import Reading
+from auditkit.rules.proof import Sighting
 from auditkit.workflows.measuring import Progress, ask, environment_of
 from auditkit.workflows.run_options import RunOptions
 from auditkit.workflows.source_audit import SourceQuestions, SourceScope, read_source
+from auditkit.workflows.ticket_questions import Question
 
 
 @dataclass(frozen=True)
-class Seen:
+class Answer:
     """What one probe said of one question; `note` says where its target was found, if not under its own name."""
 
     result: ProbeResult
@@ -27,52 +28,42 @@ class Seen:
     run_id: str = ""
     note: str = ""
 
+    @property
+    def sighting(self) -> Sighting:
+        """What it said and measured, its numbers as exact as they are."""
+        rows = [Measured.exact(measurement) for measurement in self.result.measurements]
+        return Sighting(self.result.outcome, self.result.message, Reading(rows, self.result.law))
 
-def anchored(opened: OpenCheckout, manner: RunOptions) -> AnchoredSource:
-    """The functions of an open checkout, found through its configured import roots."""
-    return AnchoredSource(opened.path, manner.import_roots(opened))
 
-
-def see(
-    questions: Sequence[Question],
+def answers_in(
     opened: OpenCheckout,
-    manner: RunOptions,
-    label: str,
+    source: AnchoredSource,
+    questions: Sequence[Question],
+    options: RunOptions,
     other: AnchoredSource | None = None,
     progress: Progress | None = None,
-) -> dict[str, Seen]:
-    """The answers by fingerprint, one for every question.
+) -> dict[str, Answer]:
+    """The answers of an open checkout, by fingerprint, one for every question; `source` are its functions.
 
-    A function that is not defined here under its name is looked for by what it says in `other`, the source
+    A function that is not defined there under its name is looked for by what it says in `other`, the source
     that knows it; one that is lost is an error, and no pass. Raises BadInputError as `ask` does.
     """
     progress = progress or Progress()
-    about_targets = [question for question in questions if question.probe.scope == "target"]
-    seen = _see_source([one for one in questions if one not in about_targets], opened, manner, label, progress)
-    here = anchored(opened, manner) if about_targets else None
-    for target in dict.fromkeys(_Named(question.target) for question in about_targets):
-        asked = [question for question in about_targets if _Named(question.target) == target]
-        call, note = _call_here(target.target.call, here, other) if here is not None else (target.target.call, "")
+    of_targets: dict[tuple[str, ...], list[Question]] = {}
+    for question in questions:
+        if question.probe.scope == "target":
+            of_targets.setdefault(tuple(question.target.command_words()), []).append(question)
+    answers: dict[str, Answer] = {}
+    for asked in of_targets.values():
+        target = asked[0].target
+        call, note = _call_here(target.call, source, other)
         if not call:
-            seen |= {one.fingerprint: _lost(one, opened, label, note) for one in asked}
+            answers |= {one.fingerprint: _lost(one, opened, note) for one in asked}
             continue
-        run = ask(manner, opened, [replace(target.target, call=call)], [one.probe for one in asked], progress, label)
-        seen |= _answers(asked, run, opened, note)
-    return seen
-
-
-class _Named:
-    """A target as a key: its mappings cannot be hashed."""
-
-    def __init__(self, target: Target) -> None:
-        self.target = target
-        self._words = tuple(target.command_words())
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Named) and self._words == other._words
-
-    def __hash__(self) -> int:
-        return hash(self._words)
+        run = ask(options, opened, [replace(target, call=call)], [one.probe for one in asked], progress)
+        answers |= _answers(asked, run, opened, note)
+    of_source = [question for question in questions if question.probe.scope != "target"]
+    return answers | _read(of_source, opened, source, options, progress)
 
 
 def _call_here(call: str, here: AnchoredSource, other: AnchoredSource | None) -> tuple[str, str]:
@@ -86,8 +77,9 @@ def _call_here(call: str, here: AnchoredSource, other: AnchoredSource | None) ->
     return found.call, f"{call} was {found.describe()}"
 
 
-def _lost(question: Question, opened: OpenCheckout, label: str, note: str) -> Seen:
-    return Seen(_without_answer(question, Outcome.ERROR, note), environment_of(label, opened), note=note)
+def _lost(question: Question, opened: OpenCheckout, note: str) -> Answer:
+    result = _without_answer(question, Outcome.ERROR, note)
+    return Answer(result, environment_of(opened.label, opened), note=note)
 
 
 def _without_answer(question: Question, outcome: Outcome, message: str) -> ProbeResult:
@@ -101,11 +93,11 @@ def _without_answer(question: Question, outcome: Outcome, message: str) -> Probe
     )
 
 
-def _answers(asked: Sequence[Question], run: Run, opened: OpenCheckout, note: str) -> dict[str, Seen]:
+def _answers(asked: Sequence[Question], run: Run, opened: OpenCheckout, note: str) -> dict[str, Answer]:
     results = {result.probe: result for result in with_causes(run.results, opened.path)}
     environment = replace(run.environment, dirty=opened.dirty)
     return {
-        one.fingerprint: Seen(
+        one.fingerprint: Answer(
             replace(results[one.probe.id], fingerprint=one.fingerprint, target=one.target.call),
             environment,
             run.id,
@@ -115,23 +107,17 @@ def _answers(asked: Sequence[Question], run: Run, opened: OpenCheckout, note: st
     }
 
 
-def _see_source(
-    asked: Sequence[Question], opened: OpenCheckout, manner: RunOptions, label: str, progress: Progress
-) -> dict[str, Seen]:
+def _read(
+    asked: Sequence[Question], opened: OpenCheckout, source: AnchoredSource, options: RunOptions, progress: Progress
+) -> dict[str, Answer]:
     """What reading the whole source says of each subject: source probes name what they found, not what is sound."""
     if not asked:
         return {}
-    questions = SourceQuestions(
-        probes=list({one.probe.id: one.probe for one in asked}.values()),
-        scope=SourceScope.WHOLE,
-        targets=(),
-        options=manner,
-    )
+    probes = list({one.probe.id: one.probe for one in asked}.values())
+    questions = SourceQuestions(probes, SourceScope.WHOLE, targets=(), options=options)
     results = with_causes(read_source(questions, opened, progress).results, opened.path)
-    environment = environment_of(label, opened)
-    roots = manner.import_roots(opened)
-    modules = frozenset(name for file in source_files(opened.path) if (name := module_name(file, roots)) is not None)
-    return {one.fingerprint: Seen(_of_subject(one, results, modules), environment) for one in asked}
+    environment = environment_of(opened.label, opened)
+    return {one.fingerprint: Answer(_of_subject(one, results, source.module_names), environment) for one in asked}
 
 
 def _of_subject(question: Question, results: Sequence[ProbeResult], modules: frozenset[str]) -> ProbeResult:

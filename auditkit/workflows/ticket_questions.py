@@ -6,8 +6,7 @@ import contextlib
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from auditkit.errors import BadInputError
@@ -16,7 +15,8 @@ from auditkit.model.run import fingerprint
 from auditkit.model.target import Target
 from auditkit.model.text import inert_line
 from auditkit.model.ticket import Ticket, VerificationItem
-from auditkit.probing.checkout import OpenCheckout, import_roots
+from auditkit.probing.catalog import load_catalog, select
+from auditkit.probing.checkout import OpenCheckout, cited_file, import_roots
 from auditkit.probing.discovery.source_index import Module, module_name, parse_module
 from auditkit.store.config import Config
 
@@ -35,6 +35,42 @@ class Question:
     probe: ProbeInfo
     target: Target
     fingerprint: str
+
+
+def questions_of(
+    ticket: Ticket,
+    config: Config,
+    checkouts: Iterable[OpenCheckout],
+    probes: Sequence[str] = (),
+    targets: Sequence[Target] = (),
+) -> tuple[Question, ...]:
+    """What the evidence and the boxes of the ticket ask, or what `probes` do; of `targets` as they are described.
+
+    A probe that the evidence does not know is asked about `targets`, those of the evidence, or the function of the
+    Location in the first of `checkouts` that has it. Raises BadInputError for a ticket that asks nothing.
+    """
+    catalog = load_catalog(config.probes_dir)
+    described = {target.call: target for target in targets}
+    bound: dict[str, list[Question]] = {}
+    for one in bound_questions(ticket, config, catalog):
+        question = replace(one, target=described.get(one.target.call, one.target))
+        bound.setdefault(one.probe.id, []).append(question)
+    names = probes or [*bound, *(item.probe for item in ticket.verification if item.probe)]
+    if not names:
+        raise BadInputError(
+            f"{ticket.id} is bound to no probe",
+            f"--probe CLAIM, or bind a box: auditkit ticket edit {ticket.id} bound 1=CLAIM; auditkit probe list",
+        )
+    asked = select(catalog, names)
+    others = list(targets) or list({one.target.call: one.target for own in bound.values() for one in own}.values())
+    if not others and any(probe.id not in bound for probe in asked):
+        others = [first_located(ticket, checkouts, config)]
+    questions: dict[str, Question] = {}
+    for probe in asked:
+        further = [Question(probe, target, fingerprint(probe.id, target.call)) for target in others]
+        for question in bound.get(probe.id, further):
+            questions.setdefault(question.fingerprint, question)
+    return tuple(questions.values())
 
 
 def bound_questions(ticket: Ticket, config: Config, catalog: Mapping[str, ProbeInfo]) -> tuple[Question, ...]:
@@ -70,7 +106,7 @@ def located_target(ticket: Ticket, checkout: Path, roots: Sequence[Path], config
     cells = [text for _, text in _CODE.findall(ticket.function)] or [ticket.function]
     names = [found[0].rstrip(".") for text in cells if (found := _NAME.search(text))]
     for written in ticket.files:
-        file = _in_checkout(written, checkout)
+        file = cited_file(checkout, written)
         if file is None or (module := _module(file, checkout, roots)) is None:
             continue
         for name in names:
@@ -85,18 +121,14 @@ def located_target(ticket: Ticket, checkout: Path, roots: Sequence[Path], config
     )
 
 
-def first_located(ticket: Ticket, checkouts: Iterable[AbstractContextManager[OpenCheckout]], config: Config) -> Target:
-    """`located_target` in the first of `checkouts` that has the function; each is opened only if it is needed.
-
-    Raises BadInputError as it does for the last one.
-    """
+def first_located(ticket: Ticket, checkouts: Iterable[OpenCheckout], config: Config) -> Target:
+    """`located_target` in the first of `checkouts` that has the function; raises as it does for the last one."""
     failure = BadInputError(f"{ticket.id}: there is no checkout to look for its function in")
-    for checkout in checkouts:
-        with checkout as opened:
-            try:
-                return located_target(ticket, opened.path, import_roots(opened.path, config.import_roots), config)
-            except BadInputError as error:
-                failure = error
+    for opened in checkouts:
+        try:
+            return located_target(ticket, opened.path, import_roots(opened.path, config.import_roots), config)
+        except BadInputError as error:
+            failure = error
     raise failure
 
 
@@ -139,13 +171,7 @@ def _probe(probe_id: str, catalog: Mapping[str, ProbeInfo]) -> ProbeInfo:
     return catalog[probe_id]
 
 
-def _in_checkout(written: str, checkout: Path) -> Path | None:
-    parts = [part for part in written.strip("`* ").split("/") if part not in ("", ".", "..")]
-    tails = (checkout.joinpath(*parts[start:]) for start in range(len(parts)))
-    return next((path for path in tails if path.suffix == ".py" and path.is_file()), None)
-
-
 def _module(file: Path, checkout: Path, roots: Sequence[Path]) -> Module | None:
-    name = module_name(file, roots)
+    name = module_name(file, roots) if file.suffix == ".py" else None
     parsed = parse_module(file, file.read_bytes(), checkout, name) if name else None
     return parsed if isinstance(parsed, Module) else None

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from typing import Protocol
 
 from auditkit.model.enums import Outcome
 from auditkit.model.measurement import Measurement
-from auditkit.model.run import Finding
-from auditkit.model.ticket import EvidenceSummary, VerificationItem
+from auditkit.model.run import Environment, Finding
+from auditkit.model.ticket import EvidenceSummary
 from auditkit.rendering.evidence import VerifiedBox, VerifiedRun, render_banner, render_evidence, render_verified
-from auditkit.rules.proof import Proof, ProofState
+from auditkit.rules.proof import ProofState
 from auditkit.store.document import Document, EvidenceBlock
 from auditkit.store.edits.evidence import find_evidence, put_evidence
 from auditkit.store.evidence import (
@@ -23,24 +22,13 @@ from auditkit.store.evidence import (
     with_outcome,
     with_part,
 )
-from auditkit.workflows.proving import Check, OpenedAt, Place, sighting_of
-from auditkit.workflows.seeing import Seen
+from auditkit.workflows.before_after_runs import Check
+from auditkit.workflows.box_proofs import BoxProof
+from auditkit.workflows.question_answers import Answer
+from auditkit.workflows.ticket_questions import Question
 
 
-class Boxed(Protocol):
-    """A box and what was shown of it."""
-
-    @property
-    def number(self) -> int: ...
-    @property
-    def item(self) -> VerificationItem: ...
-    @property
-    def proof(self) -> Proof: ...
-
-
-def with_check(
-    document: Document, check: Check, boxes: Sequence[Boxed], place: Place, at: OpenedAt, today: datetime.date
-) -> Document:
+def with_check(document: Document, check: Check, boxes: Sequence[BoxProof], today: datetime.date) -> Document:
     """The document with the check in the block of its fingerprint, which is added where it is missing.
 
     The block's own rows stay those of the run that found the defect, unless that run was made again. Nothing is
@@ -51,41 +39,43 @@ def with_check(
         return document
     old = find_evidence(document, check.question.fingerprint)
     written = document.data[old.span.start : old.span.end].replace(b"\r\n", b"\n") + b"\n" if old else b""
-    block = _main(document, old, written, check, place)
+    block = _main(document, old, written, check)
     block = with_outcome(block, outcome is Outcome.REPRODUCED)
     is_known = outcome is Outcome.REPRODUCED and _is_as_found(check)
     block = with_part(block, VERIFIED, _part(check, boxes, () if is_known else check.fix.result.measurements))
     if old is not None and say_the_same(written, block):
         return document
     history = old.history if old is not None else ()
-    block = with_history_line(block, f"{today.isoformat()}: {_told(check, at, history)}")
+    block = with_history_line(block, f"{today.isoformat()}: {_told(check, history)}")
     return _with_banner(put_evidence(document, check.question.fingerprint, block))
 
 
-def _main(document: Document, old: EvidenceBlock | None, written: bytes, check: Check, place: Place) -> bytes:
+def _main(document: Document, old: EvidenceBlock | None, written: bytes, check: Check) -> bytes:
     """The block without this check: as it is, or from the run at the base that was made now, else at the fix."""
-    base = check.base_seen if check.base_seen is not None and sighting_of(check.base_seen).is_answer else None
+    base = check.base_seen if check.base_seen is not None and check.base_seen.sighting.is_answer else None
     is_red = base is not None and base.result.outcome is Outcome.REPRODUCED
-    if old is not None and not is_red and (check.found or base is None):
+    if old is not None and not is_red and ((check.block is not None and check.block.was_found) or base is None):
         return written
     seen = base or check.fix
     number = document.evidence.index(old) if old is not None else len(document.evidence)
     above = [one.fingerprint for one in document.evidence[:number] if one.fingerprint]
-    return render_evidence(_finding(check, seen, place), old.history if old is not None else (), above)
+    return render_evidence(_finding(check.question, seen), old.history if old is not None else (), above)
 
 
-def _finding(check: Check, seen: Seen, place: Place) -> Finding:
-    question = check.question
-    return Finding(question.probe, seen.result, seen.environment, seen.run_id, question.target, place.label)
+def _finding(question: Question, seen: Answer) -> Finding:
+    checkout = seen.environment.checkout
+    return Finding(question.probe, seen.result, seen.environment, seen.run_id, question.target, checkout)
 
 
 def _is_as_found(check: Check) -> bool:
     """Whether the fix is the very revision at which the defect was found: the block has its rows already."""
-    fix = check.fix.environment
-    return bool(fix.revision) and not fix.dirty and check.found_at == fix.revision
+    block, fix = check.block, check.fix.environment
+    if block is None or not block.was_found or block.is_dirty or fix.dirty:
+        return False
+    return bool(fix.revision) and block.revision == fix.revision
 
 
-def _part(check: Check, boxes: Sequence[Boxed], measured: Sequence[Measurement]) -> bytes:
+def _part(check: Check, boxes: Sequence[BoxProof], measured: Sequence[Measurement]) -> bytes:
     runs = [_run("fix", check.fix)]
     if check.base_seen is not None:
         runs.insert(0, _run("base", check.base_seen))
@@ -95,17 +85,19 @@ def _part(check: Check, boxes: Sequence[Boxed], measured: Sequence[Measurement])
     if len(runs) == 1:
         notes.insert(0, f"No run at the base: {check.base.why_not}.")
     told = [
-        VerifiedBox(one.number, one.item.text, one.proof.state.value, _reason(one)) for one in boxes if one.item.probe
+        VerifiedBox(one.number, one.item.text, one.proof.state.value, _reason(one))
+        for one in boxes
+        if one.fingerprint == check.question.fingerprint
     ]
     return render_verified(runs, measured, told, notes)
 
 
-def _reason(box: Boxed) -> str:
+def _reason(box: BoxProof) -> str:
     condition = f"{box.item.condition}: " if box.item.condition else ""
     return condition + box.proof.reason
 
 
-def _run(role: str, seen: Seen) -> VerifiedRun:
+def _run(role: str, seen: Answer) -> VerifiedRun:
     result, environment = seen.result, seen.environment
     kind = result.device or environment.device
     return VerifiedRun(
@@ -137,9 +129,9 @@ def _run_as_found(found: EvidenceSummary) -> VerifiedRun:
     )
 
 
-def _told(check: Check, at: OpenedAt, history: Sequence[str]) -> str:
+def _told(check: Check, history: Sequence[str]) -> str:
     """The line of the history: what this run found, where, and what it proves beside the base."""
-    where = at.describe()
+    where = _where(check.fix.environment)
     if check.fix.result.outcome is Outcome.REPRODUCED:
         is_return = bool(history) and ABSENT in history[-1]
         return f"{'returned' if is_return else 'still reproduced'} at {where}"
@@ -150,6 +142,12 @@ def _told(check: Check, at: OpenedAt, history: Sequence[str]) -> str:
     if state is ProofState.VACUOUS:
         return f"not reproduced at {where}, nor at the base {check.base.commit[:12]}: this proves nothing"
     return f"not reproduced at {where}; {check.proof.reason}"
+
+
+def _where(environment: Environment) -> str:
+    if not environment.revision:
+        return "files that are not under version control"
+    return f"revision {environment.revision}{' with uncommitted changes' if environment.dirty else ''}"
 
 
 def _with_banner(document: Document) -> Document:

@@ -2,20 +2,21 @@
 
 import contextlib
 import functools
+import inspect
 import math
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 
-from . import asking, declarations, effects, lines, memory
-from .answers import differences, flatten, relative_difference
+from . import declarations, effects, lines, memory, structures
+from .answers import flatten, relative_difference
 from .cases import Cases
-from .feeding import Caller, Given
-from .frames import SourceRoots
+from .feeding import Caller, Given, generator
+from .frames import Site, SourceRoots
 from .plan import Plan
 from .refusals import NotApplicable, TargetRaised
+from .retention import RepeatedCall
 from .simulated_device import on_device
-from .structures import common_structure
 
 Make = Callable[[], List[Any]]
 Change = Callable[[Sequence[Any], Sequence[str]], List[Any]]
@@ -23,22 +24,19 @@ _PLANTED = {"zero": {"zeros": 5}, "nan": {"nans": 5}, "inf": {"infs": 5}}
 _WRITING_VERBS = ("clip", "scale", "rescale", "unscale", "normalize", "zero")
 
 
-class Calls(Cases):
-    """Calls of one target as its plan feeds it, each on fresh gradients."""
+class Calls:
+    """Calls of one target on one device, as its plan feeds it, each on fresh gradients."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        caller: Caller,
-        device: str,
-        roots: SourceRoots,
-        options: Dict[str, Any],
-    ) -> None:
-        super().__init__(device)
+    def __init__(self, plan: Plan, caller: Caller, device: str, roots: SourceRoots) -> None:
         self.plan = plan
-        self.options = options
-        self._caller = caller
-        self._roots = roots
+        self.caller = caller
+        self.device = device
+        self.roots = roots
+        self.cases = Cases(device)
+
+    def on(self, device: str) -> "Calls":
+        """The same target, asked on another device."""
+        return Calls(self.plan, self.caller, device, self.roots)
 
     @property
     def roles(self) -> Dict[str, Any]:
@@ -51,41 +49,31 @@ class Calls(Cases):
         A clipping target that returns no number answers with the norm that it leaves.
         """
         given: List[Given] = []
-        with on_device(self.device), self._target_errors():
-            raw = self._prepared(grads, True, given, second)()
+        with on_device(self.device), self.target_errors():
+            raw = self.prepared(grads, True, given, second)()
         return effects.effect(given) if self.plan.clips and not self.plan.fields else flatten(raw)
 
     def ask(
         self, grads: Sequence[Any], second: Optional[Sequence[Any]] = None, whole: bool = True, one_pass: bool = False
-    ) -> asking.Answer:
+    ) -> structures.Answer:
         """The answer with its structure; `one_pass` hands the gradients over as a generator. Raises TargetRaised."""
-        wrap = asking.one_pass if one_pass else None
-        step = (whole and self._caller.finish) or self._caller.function
+        wrap = generator if one_pass else None
+        step = (whole and self.caller.finish) or self.caller.function
         optional = declarations.declares_none(declarations.return_declaration(step))
-        with on_device(self.device), self._target_errors():
-            read = asking.take_answer(self._prepared(grads, whole, None, second, wrap), self._roots, optional)
+        with on_device(self.device), self.target_errors():
+            read = structures.take_answer(self.prepared(grads, whole, None, second, wrap), self.roots, optional)
         answer = read()
         return answer._replace(broken={path: self._raised(error) for path, error in answer.broken.items()})
 
     @property
     def has_finish(self) -> bool:
         """Whether a second step finishes the answer."""
-        return self._caller.finish is not None
+        return self.caller.finish is not None
 
     @property
     def declares_sized(self) -> bool:
         """Whether the target says that it wants a list, not any iterable."""
-        return declarations.declares_sized(self._caller, self.plan.feed)
-
-    @staticmethod
-    def common_structure(answers: Sequence[asking.Answer]) -> Dict[str, str]:
-        """The parts that every answer has, without those that stand for one of its tensors."""
-        return common_structure([answer.structure for answer in answers])
-
-    @staticmethod
-    def differences(first: Dict[str, Any], second: Dict[str, Any]) -> List[str]:
-        """The fields of `first` that `second` lacks or holds another value of."""
-        return differences(first, second)
+        return declarations.declares_sized(self.caller, self.plan.feed)
 
     def norm(self, grads: Sequence[Any]) -> float:
         """The norm that the target reports (the root of a squared one). Raises TargetRaised, NotApplicable."""
@@ -108,7 +96,7 @@ class Calls(Cases):
 
         `change` is `as_dtypes` or `on_devices`; `second` is for the second group, None as the plan found it.
         """
-        second_group = None if second is None else change(self.benign(seed=1), second)
+        second_group = None if second is None else change(self.cases.benign(seed=1), second)
         return self.number(role, change(make(), first), second_group)
 
     def reference_number(
@@ -124,27 +112,27 @@ class Calls(Cases):
 
         The first comes without a role where there is no norm: it shows whether anything raises.
         """
-        yield ("norm" if "norm" in self.roles else None), self.powers_of_two
+        yield ("norm" if "norm" in self.roles else None), self.cases.powers_of_two
         for role, planted in _PLANTED.items():
             if role in self.roles:
-                yield role, functools.partial(self.benign, **planted)
+                yield role, functools.partial(self.cases.benign, **planted)
 
-    @staticmethod
-    def relative_difference(value: Optional[float], expected: Optional[float]) -> float:
-        """How far a number is from another; infinite where only one of the two is finite."""
-        return relative_difference(value, expected)
+    def raw(self, grads: Sequence[Any]) -> Any:
+        """What the target returns, as it is. Raises TargetRaised."""
+        with on_device(self.device), self.target_errors():
+            return self.prepared(grads)()
 
     def left_by(self, grads: Sequence[Any]) -> List[Optional[torch.Tensor]]:
         """The gradients after one call, dense on the host; None where one was taken away. Raises TargetRaised."""
         given: List[Given] = []
-        with on_device(self.device), self._target_errors():
-            self._prepared(grads, True, given)()
+        with on_device(self.device), self.target_errors():
+            self.prepared(grads, given=given)()
         return effects.on_host(effects.gradients_now(given[0]))
 
     @property
     def writes_gradients(self) -> bool:
         """Whether the target is there to change gradients: it clips, or its name says so, as in torch (`clip_`)."""
-        name = getattr(self._caller.function, "__name__", "")
+        name = getattr(self.caller.function, "__name__", "")
         in_name = name.endswith("_") or name.strip("_").split("_")[0] in _WRITING_VERBS
         return in_name or self.plan.clips
 
@@ -155,7 +143,7 @@ class Calls(Cases):
         return self.plan.roles[name]
 
     @contextlib.contextmanager
-    def _target_errors(self) -> Any:
+    def target_errors(self) -> Any:
         try:
             yield
         except (MemoryError, KeyboardInterrupt, SystemExit):
@@ -165,13 +153,13 @@ class Calls(Cases):
             raise self._raised(error) from error
 
     def _raised(self, error: Exception) -> Exception:
-        site = self._roots.of_traceback(error.__traceback__)
-        return TargetRaised(error, site, lines.is_deliberate(error, self._roots))
+        site = self.roots.of_traceback(error.__traceback__)
+        return TargetRaised(error, site, lines.is_deliberate(error, self.roots))
 
-    def _prepared(
+    def prepared(
         self,
         grads: Sequence[Any],
-        whole: bool,
+        whole: bool = True,
         given: Optional[List[Given]] = None,
         second: Optional[Sequence[Any]] = None,
         wrap: Optional[Callable[[List[Any]], Any]] = None,
@@ -181,10 +169,25 @@ class Calls(Cases):
         Without `second` the second group is the one that the plan was found with.
         """
         if second is None:
-            second = self._second_group()
+            second = self.second_group()
         with on_device(self.device):
-            return self._caller.prepare(self.plan.feed, (grads, second), whole, given, wrap)
+            return self.caller.prepare(self.plan.feed, (grads, second), whole, given, wrap)
 
-    def _second_group(self) -> List[Any]:
+    def second_group(self) -> List[Any]:
         """The second group that the plan was found with: one gradient, or a parameter without any."""
-        return self.place([torch.ones(2, 3)]) if self.plan.groups == 3 else [None]
+        return self.cases.place([torch.ones(2, 3)]) if self.plan.groups == 3 else [None]
+
+    def repeated(self, make: Callable[[], Sequence[Any]]) -> RepeatedCall:
+        """One instance of the target that is called again and again on gradients like those of `make`."""
+        second = self.second_group()
+        with on_device(self.device):
+            return RepeatedCall(self.caller, self.plan.feed, make(), second)
+
+    def definition(self) -> Optional[Site]:
+        """The line where the target is defined: the location when no single line is to blame."""
+        function = inspect.unwrap(self.caller.function)
+        code = getattr(function, "__code__", None)
+        relative = self.roots.relative(code.co_filename) if code is not None else None
+        if code is None or relative is None:
+            return None
+        return Site(relative, code.co_firstlineno, getattr(function, "__qualname__", function.__name__))

@@ -5,7 +5,7 @@ from typing import Any, List, Sequence, Tuple
 
 import torch
 
-from . import gradients, known_norms
+from . import gradients, known_norms, matrices
 from .simulated import pretend_device, to_host, to_simulated
 from .simulated_device import on_device
 
@@ -115,6 +115,18 @@ class Cases:
         """The same elements in the same order, as tensors of `sizes` elements."""
         with on_device(self.device):
             return known_norms.regrouped(list(grads), list(sizes))
+
+    def replicas(self, count: int, rows: int, columns: int, **how: Any) -> List[Any]:
+        """One batch: replicas of one signal, as `matrices.replicas` makes them."""
+        return self.place([matrices.replicas(count, rows, columns, **how)])
+
+    def identical(self, count: int, rows: int, columns: int) -> List[Any]:
+        """The same matrix `count` times."""
+        return self.place([matrices.identical(count, rows, columns)])
+
+    def orthogonal(self, count: int, columns: int) -> List[Any]:
+        """Replicas whose left singular vectors are orthogonal to those of every other one."""
+        return self.place([matrices.orthogonal(count, columns)])
 
     @staticmethod
     def exact_norm(grads: Sequence[Any]) -> float:

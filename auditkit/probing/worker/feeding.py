@@ -6,7 +6,7 @@ without arguments, so that building modules and registering them is never part o
 
 import functools
 import inspect
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
@@ -261,4 +261,9 @@ def _input(feed: Feed, given: List[Given], wrap: Optional[Wrap], grads: Sequence
         given.append(Given(module, listed))
     if wrap is not None:
         return wrap(listed)
-    return (item for item in listed) if feed.container == "iterator" else listed
+    return generator(listed) if feed.container == "iterator" else listed
+
+
+def generator(listed: List[Any]) -> Iterator[Any]:
+    """One pass over the items, as `module.parameters()` is one."""
+    return (item for item in listed)

@@ -10,6 +10,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tu
 
 from . import matrices, ranks, sharded
 from .answers import flatten
+from .calls import Calls
 from .effects import gradients_now
 from .factors import ECHO, LEFT, SVALS, as_svd, read_factors, tensor_parts
 from .feeding import Given
@@ -18,7 +19,6 @@ from .gradients import exact_norm
 from .modes import OperatorMode
 from .refusals import TargetRaised, Unavailable
 from .shards import owned_keys
-from .spectra import Spectra
 
 DEFAULT_LIMIT_S = 50.0
 _MOST_FILES = 4000
@@ -41,8 +41,16 @@ class Reported(NamedTuple):
     raised: str = ""
 
 
-class RankCalls(Spectra):
-    """Calls in real ranks. Every method ends all of its ranks before it returns."""
+class RankCalls:
+    """Calls in real ranks. Every method ends all of its ranks before it returns.
+
+    `device` is where the ranks run: the host from the first time that there are too few GPUs for them.
+    """
+
+    def __init__(self, calls: Calls, options: Dict[str, Any]) -> None:
+        self.device = calls.device
+        self._calls = calls
+        self._options = options
 
     def ranks(self, world_size: int, body: ranks.Body) -> List[List[Dict[str, Any]]]:
         """What `body(rank)` yields in each rank. Raises RanksFailed, Unavailable."""
@@ -51,7 +59,7 @@ class RankCalls(Spectra):
             self.device, reason = "cpu", ranks.why_not("cpu", world_size)
         if reason:
             raise Unavailable(reason)
-        limit_s = float(self.options.get("rank_limit_s", DEFAULT_LIMIT_S))
+        limit_s = float(self._options.get("rank_limit_s", DEFAULT_LIMIT_S))
         return ranks.run_ranks(world_size, body, limit_s, self.device)
 
     # --- norms -----------------------------------------------------------------------------------
@@ -59,10 +67,10 @@ class RankCalls(Spectra):
     @property
     def deals_with_shards(self) -> bool:
         """Whether the target's package has code for sharded gradients, or the probe was asked for by name."""
-        return bool(self.options.get("asked_by_name")) or any(map(_mentions_shards, self._package_files()))
+        return bool(self._options.get("asked_by_name")) or any(map(_mentions_shards, self._package_files()))
 
     def _package_files(self) -> Iterator[str]:
-        module = __import__(self._caller.function.__module__.partition(".")[0])
+        module = __import__(self._calls.caller.function.__module__.partition(".")[0])
         folders = [path for path in getattr(module, "__path__", []) if os.path.isdir(path)]
         if not folders and getattr(module, "__file__", None):
             yield str(module.__file__)
@@ -72,11 +80,7 @@ class RankCalls(Spectra):
 
     def reported_by_one(self) -> Reported:
         """The target on the gradients of one process, on the host: CUDA must not begin before the ranks are forked."""
-        device, self.device = self.device, "cpu"
-        try:
-            return self._report(sharded.one_process(), needs_answer=True)
-        finally:
-            self.device = device
+        return _report(self._calls.on("cpu"), sharded.one_process(), needs_answer=True)
 
     def reported_by_ranks(self, world_size: int, placements: Sequence[str]) -> Dict[str, List[Reported]]:
         """The target in every rank, on the same gradients in each placement; a list by rank."""
@@ -86,7 +90,7 @@ class RankCalls(Spectra):
 
             for placement in placements:
                 grads = sharded.placed(placement, rank, world_size, self.device)
-                report = self._report(grads)
+                report = _report(self._calls.on(self.device), grads)
                 yield {"placement": placement, **report._asdict()}
                 dist.barrier()
 
@@ -108,24 +112,6 @@ class RankCalls(Spectra):
         placement = list(found)[min(len(messages) - 1, len(found) - 1)]
         found[placement].append(Reported(raised=str(message["rank_raised"])))
 
-    def _report(self, grads: Sequence[Any], needs_answer: bool = False) -> Reported:
-        given: List[Given] = []
-        before = exact_norm(sharded.whole(grads))
-        try:
-            with self._target_errors():
-                answer = flatten(self._prepared(grads, True, given)())
-        except TargetRaised as error:
-            if needs_answer:
-                raise
-            return Reported(raised=("refuses: " if error.deliberate else "") + str(error))
-        norm = answer.get(self.roles["norm"].path) if "norm" in self.roles else None
-        if norm is not None and self.roles["norm"].degree == 2 and norm >= 0:
-            norm = math.sqrt(norm)
-        coefficient = None
-        if self.plan.clips:
-            coefficient = exact_norm(sharded.whole(gradients_now(given[0]))) / before
-        return Reported(norm, coefficient)
-
     # --- gathered spectra ------------------------------------------------------------------------
 
     def gathered(self, world_size: int, per_rank: int, rows: int, columns: int) -> Tuple[List[Any], List[Any], int]:
@@ -135,33 +121,20 @@ class RankCalls(Spectra):
         rank that answers nothing.
         """
         everything = matrices.replicas(world_size * per_rank, rows, columns, noise=0.3)
-        expected = self._numbers([everything])
+        expected = _numbers(self._calls, [everything])
 
         def body(rank: int) -> Iterator[Dict[str, Any]]:
             own = everything[rank * per_rank : (rank + 1) * per_rank]
             with _Collectives() as seen:
-                numbers = self._numbers([own.to(self.device)], world_size * per_rank)
+                numbers = _numbers(self._calls.on(self.device), [own.to(self.device)], world_size * per_rank)
             yield {"numbers": numbers, "collectives": seen.count}
 
         answers = self.ranks(world_size, body)
         raised = [message["rank_raised"] for messages in answers for message in messages if "rank_raised" in message]
         if raised:
-            raise TargetRaised(RuntimeError(raised[0]), self.definition())
+            raise TargetRaised(RuntimeError(raised[0]), self._calls.definition())
         first = [messages[0] for messages in answers]
         return expected or [], [each["numbers"] for each in first], max(each["collectives"] for each in first)
-
-    def _numbers(self, grads: Sequence[Any], replica_count: int = 0) -> Optional[List[Any]]:
-        raw = self._raw(grads)
-        count = replica_count or grads[0].shape[0]
-        if ECHO in self.roles:
-            found = tensor_parts(raw, count).get(self.roles[ECHO].path)
-            return None if found is None else found.double().tolist()
-        factors = read_factors(raw, self.roles, count)
-        svd = as_svd(factors)
-        if svd is not None and SVALS in factors:
-            return ((svd.left * svd.svals[:, None, :]) @ svd.right.mT).tolist()
-        named = factors.get(SVALS, factors.get(LEFT))
-        return None if named is None else named.sort(dim=1).values.tolist()
 
     # --- shard plans -----------------------------------------------------------------------------
 
@@ -171,14 +144,47 @@ class RankCalls(Spectra):
         def body(rank: int) -> Iterator[Dict[str, Any]]:
             # Another hash in every rank, as in processes that were started one by one.
             case = ShardCase(key_count, rank, world_size, salt=rank)
-            yield {"keys": owned_keys(self._raw([case]), case).keys}
+            yield {"keys": owned_keys(self._calls.on(self.device).raw([case]), case).keys}
 
         shares = []
         for messages in self.ranks(world_size, body):
             if "rank_raised" in messages[0]:
-                raise TargetRaised(RuntimeError(messages[0]["rank_raised"]), self.definition())
+                raise TargetRaised(RuntimeError(messages[0]["rank_raised"]), self._calls.definition())
             shares.append(messages[0]["keys"])
         return shares
+
+
+def _report(calls: Calls, grads: Sequence[Any], needs_answer: bool = False) -> Reported:
+    given: List[Given] = []
+    before = exact_norm(sharded.whole(grads))
+    try:
+        with calls.target_errors():
+            answer = flatten(calls.prepared(grads, given=given)())
+    except TargetRaised as error:
+        if needs_answer:
+            raise
+        return Reported(raised=("refuses: " if error.deliberate else "") + str(error))
+    norm = answer.get(calls.roles["norm"].path) if "norm" in calls.roles else None
+    if norm is not None and calls.roles["norm"].degree == 2 and norm >= 0:
+        norm = math.sqrt(norm)
+    coefficient = None
+    if calls.plan.clips:
+        coefficient = exact_norm(sharded.whole(gradients_now(given[0]))) / before
+    return Reported(norm, coefficient)
+
+
+def _numbers(calls: Calls, grads: Sequence[Any], replica_count: int = 0) -> Optional[List[Any]]:
+    raw = calls.raw(grads)
+    count = replica_count or grads[0].shape[0]
+    if ECHO in calls.roles:
+        found = tensor_parts(raw, count).get(calls.roles[ECHO].path)
+        return None if found is None else found.double().tolist()
+    factors = read_factors(raw, calls.roles, count)
+    svd = as_svd(factors)
+    if svd is not None and SVALS in factors:
+        return ((svd.left * svd.svals[:, None, :]) @ svd.right.mT).tolist()
+    named = factors.get(SVALS, factors.get(LEFT))
+    return None if named is None else named.sort(dim=1).values.tolist()
 
 
 def _number(sent: Any) -> Optional[float]:

@@ -4,56 +4,36 @@ from typing import Any, Dict, List, Optional, Sequence
 
 import torch
 
-from . import matrices, tracing
+from . import matrices
+from .calls import Calls
 from .factors import ECHO, as_svd, read_factors, tensor_parts
-from .forms import ShardCase, Widened, work
-from .frames import Site
+from .forms import ShardCase
 from .matrices import Svd
-from .places import Places
 from .refusals import NotApplicable
 from .shards import owned_keys
 from .simulated import to_host
-from .simulated_device import on_device
 
 
-class Spectra(Places):
+class Spectra:
     """The target as a decomposition, an echo, or a plan. Gradients are a list of one (R, N, M) batch."""
 
-    def replicas(self, count: int, rows: int, columns: int, **how: Any) -> List[Any]:
-        """Replicas of one signal, as `matrices.replicas` makes them, on the device."""
-        return self.place([matrices.replicas(count, rows, columns, **how)])
-
-    def identical(self, count: int, rows: int, columns: int) -> List[Any]:
-        """The same matrix `count` times."""
-        return self.place([matrices.identical(count, rows, columns)])
-
-    def orthogonal(self, count: int, columns: int) -> List[Any]:
-        """Replicas whose left singular vectors are orthogonal to those of every other one."""
-        return self.place([matrices.orthogonal(count, columns)])
-
-    @staticmethod
-    def widened(grads: Sequence[Any]) -> List[Any]:
-        """What a 16-bit batch is handed over as, rounded as it is, in float32."""
-        return [Widened(grads[0])]
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
 
     def factors(self, grads: Sequence[Any]) -> Dict[str, torch.Tensor]:
         """`left` (R, N, K), `svals` (R, K) and `right` (R, M, K) in float64, where the answer has them."""
-        return read_factors(self._raw(grads), self.roles, grads[0].shape[0])
+        return read_factors(self._calls.raw(grads), self._calls.roles, grads[0].shape[0])
 
     def svals_part(self, grads: Sequence[Any]) -> Optional[torch.Tensor]:
         """The singular values as the target returns them; None where it returns none."""
-        if "svals" not in self.roles:
+        if "svals" not in self._calls.roles:
             return None
-        return tensor_parts(self._raw(grads), grads[0].shape[0]).get(self.roles["svals"].path)
+        return tensor_parts(self._calls.raw(grads), grads[0].shape[0]).get(self._calls.roles["svals"].path)
 
     def echoes(self, grads: Sequence[Any]) -> torch.Tensor:
         """The echoes as the target returns them, (D,) or one for each replica too."""
-        found = tensor_parts(self._raw(grads), grads[0].shape[0]).get(self.role(ECHO).path)
+        found = tensor_parts(self._calls.raw(grads), grads[0].shape[0]).get(self._calls.role(ECHO).path)
         return torch.full((1,), float("nan")) if found is None else found.double()
-
-    def _raw(self, grads: Sequence[Any]) -> Any:
-        with on_device(self.device), self._target_errors():
-            return self._prepared(grads, True)()
 
     # --- alignment -------------------------------------------------------------------------------
 
@@ -79,31 +59,20 @@ class Spectra(Places):
     def share(self, key_count: int, rank: int, world_size: int, salt: int = 0) -> List[Any]:
         """The keys of one rank, by index where they are keys that were handed over. Raises TargetRaised."""
         case = ShardCase(key_count, rank, world_size, salt)
-        answer = self._raw([case])
-        with self._target_errors():
+        answer = self._calls.raw([case])
+        with self._calls.target_errors():
             found = owned_keys(answer, case)
         return found.keys
 
     @property
     def plan_names_ranks(self) -> bool:
         """Whether a shard plan is told how many ranks there are; else it asks the process group."""
-        return "world_size" in self.plan.feed.container
-
-    @staticmethod
-    def work_of(keys: Sequence[int]) -> int:
-        """The elements of the matrices behind keys."""
-        return sum(8 * work(key) for key in keys)
-
-    # --- memory and places -----------------------------------------------------------------------
+        return "world_size" in self._calls.plan.feed.container
 
     def answer_bytes(self, grads: Sequence[Any]) -> int:
         """Bytes of the tensors that one answer holds."""
-        parts = tensor_parts(self._raw(grads), grads[0].shape[0]).values()
+        parts = tensor_parts(self._calls.raw(grads), grads[0].shape[0]).values()
         return sum(part.numel() * part.element_size() for part in parts)
-
-    def where_becomes_matrix(self, grads: Sequence[Any], kept: int) -> Optional[Site]:
-        """The line that makes (R, K, K) diagonal matrices of K = `kept`."""
-        return self._first(grads, _is_diagonal(grads[0].shape[0], kept))
 
 
 def _scores(found: Svd, reference: Svd) -> Any:
@@ -120,15 +89,3 @@ def _scores(found: Svd, reference: Svd) -> Any:
         best += float(scores[order, range(kept)].sum())
         directions += kept
     return actual / max(1, directions), best / max(1, directions)
-
-
-def _is_diagonal(count: int, kept: int) -> tracing.Description:
-    def description(inputs: List[torch.Tensor], outputs: List[torch.Tensor]) -> bool:
-        for tensor in outputs:
-            if tensor.shape == (count, kept, kept) and tensor.is_floating_point():
-                diagonal = tensor.diagonal(dim1=1, dim2=2)
-                if bool(diagonal.any()) and tensor.count_nonzero() == diagonal.count_nonzero():
-                    return True
-        return False
-
-    return description

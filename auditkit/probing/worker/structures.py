@@ -1,16 +1,20 @@
-"""The structure of an answer: which fields it has and of what kind, whatever their values.
+"""An answer as probes of inputs need it: its numbers, its structure, and the line that returned it.
+
+The structure says which fields there are and of what kind, whatever their values.
 
 Two answers of one structure can be read by the same code. A number is a number, be it an int or a float;
 a tensor is none.
 """
 
 import re
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 import torch
 
-from .answers import questions, stored_items
+from .answers import flatten, questions, stored_items
 from .declarations import declares_none, field_declaration
+from .frames import Site, SourceRoots
+from .lines import returned_by
 
 DECLARED_NONE = "None, as declared"
 _DEEPEST = 4
@@ -22,6 +26,29 @@ class Structure(NamedTuple):
 
     kinds: Dict[str, str]
     broken: Dict[str, Exception]
+
+
+class Answer(NamedTuple):
+    """`fields` are the numbers by path, `structure` the kinds of all parts; `broken` are properties that raise.
+
+    `site` is the line of the checkout that returned it.
+    """
+
+    fields: Dict[str, Any]
+    structure: Dict[str, str]
+    broken: Dict[str, Exception]
+    site: Optional[Site]
+
+
+def take_answer(call: Callable[[], Any], roots: SourceRoots, none_is_declared: bool) -> Callable[[], Answer]:
+    """Call the target now; what it returned is read by the function that this returns."""
+    raw, site = returned_by(call, roots)
+
+    def read() -> Answer:
+        structure = read_structure(raw, none_is_declared)
+        return Answer(flatten(raw), structure.kinds, structure.broken, site)
+
+    return read
 
 
 def read_structure(answer: Any, none_is_declared: bool = False) -> Structure:

@@ -113,6 +113,20 @@ def rounds_count(exact_count: int) -> Description:
     return description
 
 
+def becomes_diagonal(count: int, kept: int) -> Description:
+    """`count` diagonal matrices of `kept` rows, where a vector of their diagonals would do."""
+
+    def description(inputs: List[torch.Tensor], outputs: List[torch.Tensor]) -> bool:
+        for tensor in outputs:
+            if tensor.shape == (count, kept, kept) and tensor.is_floating_point():
+                diagonal = tensor.diagonal(dim1=1, dim2=2)
+                if bool(diagonal.any()) and tensor.count_nonzero() == diagonal.count_nonzero():
+                    return True
+        return False
+
+    return description
+
+
 def averages(inputs: List[torch.Tensor], outputs: List[torch.Tensor]) -> bool:
     """Many floats in, one out: where a fraction is formed in floating point."""
     return _floating(outputs) and outputs[0].numel() == 1 and any(tensor.numel() > 1 << 20 for tensor in inputs)

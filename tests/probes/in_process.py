@@ -21,8 +21,8 @@ from auditkit.probing.worker.feeding import Caller
 from auditkit.probing.worker.frames import SourceRoots
 from auditkit.probing.worker.jsonlines import Reader, Writer, new_token
 from auditkit.probing.worker.loading import load, owner_class
-from auditkit.probing.worker.plan import find_plan
 from auditkit.probing.worker.refusals import NotApplicable, TargetRaised
+from auditkit.probing.worker.search import find_plan
 from tests.probing_helpers import SMALL_MEMORY
 
 ROOTS = SourceRoots(str(Path(__file__).parent))

@@ -15,9 +15,12 @@ import torch
 from torch import nn
 
 from auditkit.probing.worker.answers import flatten, kind_of
-from auditkit.probing.worker.feeding import Caller, CannotFeedError, Feed
+from auditkit.probing.worker.feeding import Caller
 from auditkit.probing.worker.gradients import benign
-from auditkit.probing.worker.plan import CannotReadError, Plan, Role, find_plan
+from auditkit.probing.worker.plan import Feed, Plan
+from auditkit.probing.worker.refusals import CannotFeedError, CannotReadError
+from auditkit.probing.worker.roles import Role
+from auditkit.probing.worker.search import find_plan
 
 ELEMENTS = 46
 

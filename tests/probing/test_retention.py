@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from auditkit.probing.worker.feeding import Caller, Feed
+from auditkit.probing.worker.feeding import Caller
 from auditkit.probing.worker.frames import SourceRoots
 from auditkit.probing.worker.memory import held_bytes, peak_bytes, python_held_bytes
+from auditkit.probing.worker.plan import Feed
 from auditkit.probing.worker.retention import RepeatedCall, kept_by_answer, where_retained
 
 ROOTS = SourceRoots(str(Path(__file__).parent))

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import inspect
 import math
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import torch
 
@@ -19,23 +19,30 @@ _DEEPEST = 4
 _MOST_ITEMS = 512
 
 
+Parts = Callable[[Any], List[Tuple[str, Any]]]
+
+
 def flatten(answer: Any) -> Dict[str, Any]:
     """Every number and truth value in `answer` by its path. Reads tensors: never call it while counting."""
     fields: Dict[str, Any] = {}
-    _collect("", answer, fields, _DEEPEST)
+    for path, leaf in leaves(answer):
+        if len(fields) >= _MOST_ITEMS:
+            break
+        number = _number_of(leaf)
+        if number is not None:
+            fields[path] = number
     return fields
 
 
-def host_numbers(answer: Any, path: str = "", depth: int = _DEEPEST) -> Dict[str, Any]:
+def host_numbers(answer: Any) -> Dict[str, Any]:
     """The numbers that `answer` holds outside of tensors, by path: what was read back to make it."""
-    if isinstance(answer, torch.Tensor):
-        return {}
-    if isinstance(answer, (bool, int, float)) or type(answer).__module__ == "numpy":
-        return {path: answer}
-    found: Dict[str, Any] = {}
-    for name, item in items_of(answer) if depth > 0 else []:
-        found.update(host_numbers(item, path + "." + name, depth - 1))
-    return found
+    return {path: leaf for path, leaf in leaves(answer) if not isinstance(leaf, torch.Tensor)}
+
+
+def graph_tensors(answer: Any) -> Dict[str, torch.Tensor]:
+    """The tensors in `answer` that autograd can go back from, by path."""
+    found = leaves(answer)
+    return {path: leaf for path, leaf in found if isinstance(leaf, torch.Tensor) and leaf.grad_fn is not None}
 
 
 def kind_of(answer: Any) -> str:
@@ -53,16 +60,6 @@ def kind_of(answer: Any) -> str:
     return "nothing" if answer is None else "object"
 
 
-def graph_tensors(answer: Any, path: str = "", depth: int = _DEEPEST) -> Dict[str, torch.Tensor]:
-    """The tensors in `answer` that autograd can go back from, by path."""
-    if isinstance(answer, torch.Tensor):
-        return {path: answer} if answer.grad_fn is not None else {}
-    found: Dict[str, torch.Tensor] = {}
-    for name, item in items_of(answer) if depth > 0 else []:
-        found.update(graph_tensors(item, path + "." + name if path else name, depth - 1))
-    return found
-
-
 def differences(first: Dict[str, Any], second: Dict[str, Any]) -> List[str]:
     """The fields of `first` that `second` lacks or holds another value of; two NaN are the same."""
     return [path for path, value in first.items() if path not in second or not _same(value, second[path])]
@@ -76,26 +73,33 @@ def _same(value: Any, other: Any) -> bool:
     return math.isclose(value, other, rel_tol=1e-6)
 
 
-def _collect(path: str, value: Any, fields: Dict[str, Any], depth: int) -> None:
-    if len(fields) >= _MOST_ITEMS:
-        return
-    if isinstance(value, torch.Tensor):
-        _collect_tensor(path, value, fields)
-    elif isinstance(value, (bool, int, float)):
-        fields[path] = value
-    elif type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
-        fields[path] = value.item()
+def _number_of(leaf: Any) -> Any:
+    """A leaf as a number; None for a tensor or an array that is more than one."""
+    if isinstance(leaf, torch.Tensor):
+        if hasattr(leaf, "full_tensor") and leaf.numel() == 1:
+            leaf = leaf.full_tensor()  # a sharded number stands for all of it; every rank asks
+        host = to_host(leaf.detach())
+        return host.reshape(()).item() if host.numel() == 1 and not host.is_complex() else None
+    if isinstance(leaf, (bool, int, float)):
+        return leaf
+    return leaf.item() if getattr(leaf, "ndim", None) == 0 else None
+
+
+def leaves(answer: Any, parts: Optional[Parts] = None, depth: int = _DEEPEST, path: str = "") -> Iterator[Any]:
+    """Every tensor, value of NumPy's and number in an answer, as (path, value), down to `depth`.
+
+    `parts` names what a container or an object consists of, `items_of` unless given.
+    """
+    if isinstance(answer, (torch.Tensor, bool, int, float)) or type(answer).__module__ == "numpy":
+        yield path, answer
     elif depth > 0:
-        for name, item in items_of(value):
-            _collect(name if not path else path + "." + name, item, fields, depth - 1)
+        for name, item in (parts or items_of)(answer):
+            yield from leaves(item, parts, depth - 1, joined(path, name))
 
 
-def _collect_tensor(path: str, tensor: torch.Tensor, fields: Dict[str, Any]) -> None:
-    if hasattr(tensor, "full_tensor") and tensor.numel() == 1:
-        tensor = tensor.full_tensor()  # a sharded number stands for all of it; every rank asks
-    host = to_host(tensor.detach())
-    if host.numel() == 1 and not host.is_complex():
-        fields[path] = host.reshape(()).item()
+def joined(path: str, name: str) -> str:
+    """The path of a part."""
+    return path + "." + name if path else name
 
 
 def items_of(value: Any) -> List[Tuple[str, Any]]:

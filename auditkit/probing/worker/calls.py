@@ -8,18 +8,19 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 
 import torch
 
-from . import declarations, effects, lines, memory, structures
+from . import declarations, effects, lines, structures
 from .answers import flatten, relative_difference
 from .cases import Cases
-from .feeding import Caller, Given, generator
+from .feeding import Caller, GroupInput, generator
 from .frames import Site, SourceRoots
-from .plan import Plan
+from .plan import Groups, Plan
 from .refusals import NotApplicable, TargetRaised
 from .retention import RepeatedCall
 from .simulated_device import on_device
+from .torch_internals import raise_if_out_of_memory
 
 Make = Callable[[], List[Any]]
-Change = Callable[[Sequence[Any], Sequence[str]], List[Any]]
+Conversion = Callable[[Sequence[Any], Sequence[str]], List[Any]]
 _PLANTED = {"zero": {"zeros": 5}, "nan": {"nans": 5}, "inf": {"infs": 5}}
 _WRITING_VERBS = ("clip", "scale", "rescale", "unscale", "normalize", "zero")
 
@@ -48,7 +49,7 @@ class Calls:
 
         A clipping target that returns no number answers with the norm that it leaves.
         """
-        given: List[Given] = []
+        given: List[GroupInput] = []
         with on_device(self.device), self.target_errors():
             raw = self.prepared(grads, True, given, second)()
         return effects.effect(given) if self.plan.clips and not self.plan.fields else flatten(raw)
@@ -73,7 +74,8 @@ class Calls:
     @property
     def declares_sized(self) -> bool:
         """Whether the target says that it wants a list, not any iterable."""
-        return declarations.declares_sized(self.caller, self.plan.feed)
+        feed = self.plan.feed
+        return declarations.declares_sized(self.caller.annotation(feed.setup, (feed.setup_slots or feed.slots)[0]))
 
     def norm(self, grads: Sequence[Any]) -> float:
         """The norm that the target reports (the root of a squared one). Raises TargetRaised, NotApplicable."""
@@ -90,7 +92,7 @@ class Calls:
         return None if role is None else answer.get(self.role(role).path)
 
     def number_of_changed(
-        self, role: Optional[str], make: Make, change: Change, first: Sequence[str], second: Optional[Sequence[str]]
+        self, role: Optional[str], make: Make, change: Conversion, first: Sequence[str], second: Optional[Sequence[str]]
     ) -> Any:
         """The role's number for gradients in the dtypes, or on the devices, `first` by turns. Raises TargetRaised.
 
@@ -100,7 +102,7 @@ class Calls:
         return self.number(role, change(make(), first), second_group)
 
     def reference_number(
-        self, role: Optional[str], make: Make, change: Change, plain: Sequence[str], second: Optional[Sequence[str]]
+        self, role: Optional[str], make: Make, change: Conversion, plain: Sequence[str], second: Optional[Sequence[str]]
     ) -> Tuple[Any, bool]:
         """The number with all gradients in `plain`, and whether a second call gives the same."""
         kinds = None if second is None else plain
@@ -124,7 +126,7 @@ class Calls:
 
     def left_by(self, grads: Sequence[Any]) -> List[Optional[torch.Tensor]]:
         """The gradients after one call, dense on the host; None where one was taken away. Raises TargetRaised."""
-        given: List[Given] = []
+        given: List[GroupInput] = []
         with on_device(self.device), self.target_errors():
             self.prepared(grads, given=given)()
         return effects.on_host(effects.gradients_now(given[0]))
@@ -149,7 +151,7 @@ class Calls:
         except (MemoryError, KeyboardInterrupt, SystemExit):
             raise
         except Exception as error:
-            memory.raise_if_out_of_memory(error)
+            raise_if_out_of_memory(error)
             raise self._raised(error) from error
 
     def _raised(self, error: Exception) -> Exception:
@@ -160,7 +162,7 @@ class Calls:
         self,
         grads: Sequence[Any],
         whole: bool = True,
-        given: Optional[List[Given]] = None,
+        given: Optional[List[GroupInput]] = None,
         second: Optional[Sequence[Any]] = None,
         wrap: Optional[Callable[[List[Any]], Any]] = None,
     ) -> Callable[[], Any]:
@@ -175,7 +177,7 @@ class Calls:
 
     def second_group(self) -> List[Any]:
         """The second group that the plan was found with: one gradient, or a parameter without any."""
-        return self.cases.place([torch.ones(2, 3)]) if self.plan.groups == 3 else [None]
+        return self.cases.place([torch.ones(2, 3)]) if self.plan.groups is Groups.TWO_WITH_GRADIENTS else [None]
 
     def repeated(self, make: Callable[[], Sequence[Any]]) -> RepeatedCall:
         """One instance of the target that is called again and again on gradients like those of `make`."""

@@ -1,15 +1,14 @@
 """What a probe is handed as `ctx`: gradients, the target as calls, the instruments, and ways to say "no answer"."""
 
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import structures
 from .answers import differences, relative_difference
 from .calls import Calls
 from .feeding import Caller
-from .forms import Widened, work
+from .forms import WideBatch, work
 from .frames import Site, SourceRoots
 from .graph_capture import unequal_fields
-from .laws import fit_law
 from .measures import Measures
 from .places import Places
 from .plan import Plan
@@ -130,7 +129,7 @@ class Context:
     @property
     def plan_names_ranks(self) -> bool:
         """Whether a shard plan is told how many ranks there are; else it asks the process group."""
-        return "world_size" in self.plan.feed.container
+        return "world_size" in self.plan.feed.forms
 
     @property
     def deals_with_shards(self) -> bool:
@@ -145,7 +144,7 @@ class Context:
     @staticmethod
     def widened(grads: Sequence[Any]) -> List[Any]:
         """What a 16-bit batch is handed over as, rounded as it is, in float32."""
-        return [Widened(grads[0])]
+        return [WideBatch(grads[0])]
 
     @staticmethod
     def work_of(keys: Sequence[int]) -> int:
@@ -168,7 +167,7 @@ class Context:
 
     def law(self, name: str, counts: Dict[int, int]) -> Dict[str, Any]:
         """The law of `{tensors: count}` as a measurement: its value is the slope, its case the whole line."""
-        law = fit_law(counts)
+        law = _fit_law(counts)
         return self.measurement(name, law.slope, "per tensor", law=law.text, constant=law.constant, exact=law.exact)
 
     def location(self, site: Optional[Site]) -> Dict[str, Any]:
@@ -178,3 +177,32 @@ class Context:
     def note(self, text: str) -> Dict[str, Any]:
         """Something the reader of the result must know."""
         return {"type": "note", "text": text}
+
+
+class _Law(NamedTuple):
+    """Exact counts as a line in the number of tensors: `3n+1`, not "many".
+
+    It goes through the smallest and the largest n; `exact` where every other point lies on it.
+    """
+
+    slope: float
+    constant: float
+    exact: bool
+
+    @property
+    def text(self) -> str:
+        """`3n+1`, `n`, `5`; a line that misses a point is marked as approximate."""
+        if self.slope == 0 and self.exact:
+            return "{:g}".format(self.constant)
+        factor = "" if self.slope == 1 else "{:.4g}".format(self.slope)
+        line = "{}n{:+.4g}".format(factor, self.constant) if self.constant else factor + "n"
+        return line if self.exact else "about " + line
+
+
+def _fit_law(counts: Dict[int, int]) -> _Law:
+    """The law of `{n: count}`; at least two different n."""
+    smallest, largest = min(counts), max(counts)
+    slope = (counts[largest] - counts[smallest]) / (largest - smallest)
+    constant = counts[smallest] - slope * smallest
+    exact = all(abs(slope * n + constant - count) < 1e-9 for n, count in counts.items())
+    return _Law(slope, constant, exact)

@@ -10,8 +10,6 @@ import re
 import typing
 from typing import Any, Callable
 
-from .feeding import CONSTRUCTOR, Caller, Feed
-
 _SIZED = re.compile(r"\b(list|tuple|Sequence|MutableSequence|Collection|Sized|dict|Mapping|ParameterList)\b", re.I)
 _ANY_ITERABLE = re.compile(r"\b(Iterable|Iterator|Generator|Any)\b")
 
@@ -60,15 +58,7 @@ def field_declaration(value: Any, name: str) -> Any:
     return ""
 
 
-def declares_sized(caller: Caller, feed: Feed) -> bool:
-    """Whether the argument that takes the gradients is declared as a list, and not as any iterable."""
-    slot = (feed.setup_slots or feed.slots)[0]
-    function: Any = caller.function
-    if feed.setup is not None and caller.owner is not None:
-        function = caller.owner if feed.setup == CONSTRUCTOR else getattr(caller.owner, feed.setup)
-    parameter = inspect.signature(function).parameters.get(slot)
-    if parameter is None or parameter.annotation is parameter.empty:
-        return False
-    annotation = parameter.annotation
+def declares_sized(annotation: Any) -> bool:
+    """Whether an argument is declared as a list, and not as any iterable."""
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
     return bool(_SIZED.search(text)) and not _ANY_ITERABLE.search(text)

@@ -9,10 +9,10 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 import torch
 
-from .feeding import Given
+from .feeding import GroupInput
 from .gradients import benign
-from .memory import raise_if_out_of_memory
 from .simulated import to_host
+from .torch_internals import raise_if_out_of_memory
 
 _NAME = re.compile(r"clip|scale|normali[sz]e", re.IGNORECASE)
 # A limit that ordinary gradients do not reach is met by a thousand or a billion times their norm.
@@ -24,40 +24,40 @@ AFTER = "gradients_after.norm"
 Grads = Sequence[Optional[torch.Tensor]]
 
 
-class Change(NamedTuple):
+class Effect(NamedTuple):
     """Whether any gradient changed, and the one factor by which all of them did (None: by no one factor)."""
 
     changed: bool
     factor: Optional[float]
 
 
-def gradients_now(given: Given) -> List[Optional[torch.Tensor]]:
+def gradients_now(given: GroupInput) -> List[Optional[torch.Tensor]]:
     """The gradients of a group as they are now: of the module's parameters, or of the list that was handed over."""
     if given.module is not None:
         return [parameter.grad for parameter in given.module.parameters()]
     return list(given.listed or ())
 
 
-def change(before: Grads, after: Grads) -> Change:
+def change(before: Grads, after: Grads) -> Effect:
     """Compare gradients before and after a call; both on the host, in the same order."""
     if len(before) != len(after):
-        return Change(True, None)
+        return Effect(True, None)
     pairs = list(zip(before, after, strict=True))
     if any(first is None or second is None or first.shape != second.shape for first, second in pairs):
         lost = any((first is None) != (second is None) for first, second in pairs)
-        return Change(lost, None)
+        return Effect(lost, None)
     old = torch.cat([first.double().reshape(-1) for first, _ in pairs if first is not None])
     new = torch.cat([second.double().reshape(-1) for _, second in pairs if second is not None])
     if bool(torch.equal(old, new)):
-        return Change(False, 1.0)
+        return Effect(False, 1.0)
     factor = float(torch.dot(old, new) / torch.dot(old, old))
     is_common = bool(((new - factor * old).abs() <= _TOLERANCE * abs(factor) * old.abs()).all())
-    return Change(True, factor if is_common and factor == factor else None)
+    return Effect(True, factor if is_common and factor == factor else None)
 
 
 def clips(apply: Callable[[List[torch.Tensor]], Grads], name: str) -> bool:
     """Whether a target clips gradients; `apply` calls it on some and returns them as they are afterwards."""
-    changes: Dict[float, Change] = {}
+    changes: Dict[float, Effect] = {}
     for scale in _SCALES:
         before = [grad * scale for grad in benign()]
         try:
@@ -81,7 +81,7 @@ def _dense(grad: torch.Tensor) -> torch.Tensor:
     return grad if grad.layout is torch.strided else grad.to_dense()
 
 
-def effect(given: Sequence[Given]) -> Dict[str, Any]:
+def effect(given: Sequence[GroupInput]) -> Dict[str, Any]:
     """The norm of the first group's gradients after the call, as the answer of a target that returns no number."""
     flat = [grad.double().reshape(-1) for grad in on_host(gradients_now(given[0])) if grad is not None]
     return {AFTER: float(torch.linalg.vector_norm(torch.cat(flat))) if flat else 0.0}

@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional
 
 import torch
 
-from .answers import items_of
+from .answers import items_of, joined
 from .matrices import Svd, decomposed
 from .roles import Role
 from .simulated import to_host
@@ -25,7 +25,7 @@ def tensor_parts(answer: Any, replica_count: int, path: str = "", depth: int = _
     if tensor is not None:
         return {path: tensor}
     parts = [
-        tensor_parts(item, replica_count, path + "." + name if path else name, depth - 1)
+        tensor_parts(item, replica_count, joined(path, name), depth - 1)
         for name, item in (items_of(answer) if depth > 0 else [])
     ]
     if isinstance(answer, (list, tuple)) and len(parts) == replica_count and _are_alike(parts):

@@ -1,6 +1,6 @@
 """How a target is fed: which argument takes the gradients, in what form, after which set-up call.
 
-A `Feed` is found by trying (see `plan.py`); `prepare` turns it and a list of gradients into a call
+A `Feed` is found by trying (see `search.py`); `prepare` turns it and a list of gradients into a call
 without arguments, so that building modules and registering them is never part of what is measured.
 """
 
@@ -12,6 +12,8 @@ import torch
 
 from . import forms
 from .gradients import GradientHolder, total_norm
+from .plan import Feed
+from .refusals import CannotFeedError
 
 TAKES = ("module", "parameters", "named_parameters", "gradients", "factors", "keys")
 SETUP_NAMES = (
@@ -43,23 +45,6 @@ _FILLED: Dict[str, Any] = {
 
 CONSTRUCTOR = "__init__"
 """The set-up step of a class that is built with the modules it watches."""
-
-
-class CannotFeedError(Exception):
-    """The target wants something that no gradient case provides; the message names it."""
-
-
-class Feed(NamedTuple):
-    """`container` is `list`, `iterator` or the forms of `forms.py`; `slots` take a group each, first group first."""
-
-    takes: str
-    container: str
-    slots: List[str]
-    setup: Optional[str]
-    setup_slots: List[str]
-
-    def to_json(self) -> Dict[str, Any]:
-        return dict(self._asdict())
 
 
 def required_parameters(function: Callable, given: Sequence[str]) -> List[str]:
@@ -110,7 +95,7 @@ def _fillable(function: Callable, owner: Optional[type]) -> Dict[str, Any]:
     return found
 
 
-class Given(NamedTuple):
+class GroupInput(NamedTuple):
     """What a target was handed for one group: the module behind it, and the list itself where it got one."""
 
     module: Optional[torch.nn.Module]
@@ -148,6 +133,14 @@ class Caller:
             if name not in known:
                 named = ", ".join(other for other in known if other != "self") or "none"
                 raise CannotFeedError("it has no argument '{}'; it has: {}".format(name, named))
+
+    def annotation(self, setup: Optional[str], slot: str) -> Any:
+        """What the argument `slot`, of the set-up step if there is one, is declared as; "" where it is not."""
+        function: Any = self.function
+        if setup is not None and self.owner is not None:
+            function = self.owner if setup == CONSTRUCTOR else getattr(self.owner, setup)
+        parameter = inspect.signature(function).parameters.get(slot)
+        return "" if parameter is None or parameter.annotation is parameter.empty else parameter.annotation
 
     def bound(self) -> Callable:
         """The function, or the method of a new instance: collectors with state start fresh each time."""
@@ -189,7 +182,7 @@ class Caller:
         feed: Feed,
         groups: Sequence[Sequence[Optional[torch.Tensor]]],
         whole: bool = True,
-        given: Optional[List[Given]] = None,
+        given: Optional[List[GroupInput]] = None,
         wrap: Optional[Wrap] = None,
         instance: Any = None,
     ) -> Callable[[], Any]:
@@ -217,7 +210,7 @@ class Caller:
         self,
         feed: Feed,
         groups: Sequence[Sequence[Optional[torch.Tensor]]],
-        given: Optional[List[Given]] = None,
+        given: Optional[List[GroupInput]] = None,
         wrap: Optional[Wrap] = None,
         instance: Any = None,
     ) -> Tuple[Callable[[], Any], Optional[Callable[[Any], Any]]]:
@@ -229,8 +222,8 @@ class Caller:
         keywords = self.call_arguments(function)
         if feed.setup is None:
             keywords.update(
-                forms.arguments_of(feed.slots, feed.container, groups[0][0])
-                if forms.is_made_of_forms(feed.container)
+                forms.arguments_of(feed.slots, feed.forms, groups[0][0])
+                if feed.forms
                 else _inputs(feed.slots, groups, fill)
             )
         for name in [name for name, value in keywords.items() if value is TOTAL_NORM]:
@@ -248,17 +241,17 @@ def _positional_only(function: Callable) -> List[str]:
     return [n for n, p in inspect.signature(function).parameters.items() if p.kind is p.POSITIONAL_ONLY]
 
 
-def _input(feed: Feed, given: List[Given], wrap: Optional[Wrap], grads: Sequence[Optional[torch.Tensor]]) -> Any:
+def _input(feed: Feed, given: List[GroupInput], wrap: Optional[Wrap], grads: Sequence[Optional[torch.Tensor]]) -> Any:
     if feed.takes == "gradients":
         listed: List[Any] = [grad for grad in grads if grad is not None]
-        given.append(Given(None, listed))
+        given.append(GroupInput(None, listed))
     else:
         module = GradientHolder(grads)
         if feed.takes == "module":
-            given.append(Given(module, None))
+            given.append(GroupInput(module, None))
             return module
         listed = list(module.parameters()) if feed.takes == "parameters" else list(module.named_parameters())
-        given.append(Given(module, listed))
+        given.append(GroupInput(module, listed))
     if wrap is not None:
         return wrap(listed)
     return generator(listed) if feed.container == "iterator" else listed

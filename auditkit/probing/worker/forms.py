@@ -1,7 +1,7 @@
 """What targets of spectra and of shard plans are handed: one form for each argument, told by trying.
 
-A `Feed` names the forms in its `container`, joined by commas, in the order of its `slots`. The case that a
-form is made from is the only item of the first group: a batch of replicas as (R, N, M), or a `ShardCase`.
+A `Feed` names the `forms` in the order of its `slots`. The case that a form
+is made from is the only item of the first group: a batch of replicas as (R, N, M), or a `ShardCase`.
 """
 
 from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
@@ -13,7 +13,6 @@ from . import slot_names
 from .matrices import Svd, aligned
 
 FACTORS, KEYS, GRADIENTS = "factors", "keys", "gradients"
-_PREFIX = "forms:"
 
 
 # --- matrices ----------------------------------------------------------------------------------------
@@ -31,7 +30,7 @@ def _aligned_factors(grads_RNM: torch.Tensor) -> Svd:
     return aligned(raw, Svd(*(part[0] for part in raw)))
 
 
-class Widened(NamedTuple):
+class WideBatch(NamedTuple):
     """A 16-bit batch whose forms are handed over in float32: the same values with room for the result."""
 
     batch: torch.Tensor
@@ -168,23 +167,12 @@ def takes_of(forms: Sequence[str]) -> str:
     return GRADIENTS if {"batch", "mapping"} & set(forms) or set(forms) == {"list"} else FACTORS
 
 
-def arguments_of(slots: Sequence[str], container: str, case: Any) -> Dict[str, Any]:
+def arguments_of(slots: Sequence[str], forms: Sequence[str], case: Any) -> Dict[str, Any]:
     """The values of the arguments, by name, for one case."""
-    forms = container[len(_PREFIX) :].split(",")
-    made = case.batch if isinstance(case, Widened) else case
+    made = case.batch if isinstance(case, WideBatch) else case
     values = {slot: _FORMS[form](made) for slot, form in zip(slots, forms, strict=True)}
-    return tree_map(_wide, values) if isinstance(case, Widened) else values
+    return tree_map(_wide, values) if isinstance(case, WideBatch) else values
 
 
 def _wide(leaf: Any) -> Any:
     return leaf.float() if isinstance(leaf, torch.Tensor) else leaf
-
-
-def container_of(forms: Sequence[str]) -> str:
-    """How a feed says which forms it hands over."""
-    return _PREFIX + ",".join(forms)
-
-
-def is_made_of_forms(container: str) -> bool:
-    """Whether a feed is one of this module, and not one of lists of gradients."""
-    return container.startswith(_PREFIX)

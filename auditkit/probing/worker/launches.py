@@ -11,11 +11,11 @@ from typing import Any, Callable, List, Optional
 import torch
 
 from .frames import Site, SourceRoots
-from .modes import OperatorMode
 from .simulated import Observer
 from .simulated_device import simulated_cuda
 from .simulated_operators import computes
 from .syncs import RANGE, Count, runtime_events
+from .torch_internals import OperatorMode
 
 _LAUNCH_PREFIXES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch")
 

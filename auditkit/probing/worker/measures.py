@@ -6,13 +6,13 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 from . import graph_capture, memory, mutation, retention
 from .answers import host_numbers
 from .calls import Calls
-from .feeding import Given
+from .feeding import GroupInput
 from .graphs import Stop, Trace, compilations, fullgraph_failure, is_declared_eager, trace
 from .launches import count_launches
 from .refusals import NotApplicable, TargetRaised
 from .simulated_device import on_device
 from .syncs import Count, count_syncs
-from .transfers import Moved, count_transfers
+from .transfers import Traffic, count_transfers
 
 
 class Measures:
@@ -43,7 +43,7 @@ class Measures:
         with self._calls.target_errors():
             return memory.python_peak_bytes(self._calls.prepared(grads), self._calls.device)
 
-    def transfers(self, grads: Sequence[Any]) -> Moved:
+    def transfers(self, grads: Sequence[Any]) -> Traffic:
         """What one whole call moves between devices, in bytes."""
         with self._calls.target_errors():
             return count_transfers(self._calls.prepared(grads), self._calls.device, self._calls.roots)
@@ -66,12 +66,12 @@ class Measures:
         with self._calls.target_errors():
             return graph_capture.replay_graph(make_step, grads, others)
 
-    def changes(self, grads: Sequence[Any], leaves: Sequence[Any] = ()) -> List[mutation.Change]:
+    def changes(self, grads: Sequence[Any], leaves: Sequence[Any] = ()) -> List[mutation.Mutation]:
         """What one call changes in what it was given; `leaves` as `with_graph` made them. Raises TargetRaised."""
-        given: List[Given] = []
+        given: List[GroupInput] = []
         call = self._calls.prepared(grads, given=given)
         with on_device(self._calls.device):
-            watched = mutation.Watched(given, leaves)
+            watched = mutation.Snapshot(given, leaves)
             with self._calls.target_errors():
                 call()
             return watched.changes()
@@ -120,7 +120,7 @@ class Measures:
         with self._calls.target_errors():
             return memory.python_held_bytes(self._loop(make), counts, self._calls.device)
 
-    def kept_by_answer(self, make: Callable[[], Sequence[Any]]) -> retention.Kept:
+    def kept_by_answer(self, make: Callable[[], Sequence[Any]]) -> retention.AnswerMemory:
         """Bytes that the answer alone keeps alive, and its tensors that carry a graph, by path."""
         with self._calls.target_errors():
             return retention.kept_by_answer(self._calls.repeated(make), make, self._calls.device)

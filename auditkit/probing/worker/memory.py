@@ -15,8 +15,8 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Se
 import torch
 
 from .frames import Site, SourceRoots
-from .modes import OperatorMode
 from .simulated_device import on_device
+from .torch_internals import OperatorMode
 
 _OPERATOR_RANGE = "auditkit.operator."
 _MARK = "auditkit.mark."
@@ -234,12 +234,6 @@ def _peak_on_cuda(call: Callable[[], Any]) -> int:
     worst = torch.cuda.max_memory_allocated() - baseline
     del kept
     return worst
-
-
-def raise_if_out_of_memory(error: BaseException) -> None:
-    """Turn torch's own ways to say so into MemoryError."""
-    if isinstance(error, torch.cuda.OutOfMemoryError) or "can't allocate memory" in str(error):
-        raise MemoryError(" ".join(str(error).split())[:300]) from error
 
 
 def available_bytes(device: str) -> int:

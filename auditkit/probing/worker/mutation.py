@@ -13,24 +13,24 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 import torch
 
-from .feeding import Given
+from .feeding import GroupInput
 from .frames import Site, SourceRoots
 from .simulated import to_host
 
 _MEMORY = ("address", "shape", "strides", "dtype", "layout", "device")
 
 
-class Change(NamedTuple):
-    """`kind` says how `what` changed; the kinds are listed at `Watched.changes`."""
+class Mutation(NamedTuple):
+    """`kind` says how `what` changed; the kinds are listed at `Snapshot.changes`."""
 
     kind: str
     what: str
 
 
-class Watched:
+class Snapshot:
     """The state of what was handed to a target, from now on; `leaves` are what its gradients were made from."""
 
-    def __init__(self, given: Sequence[Given], leaves: Sequence[torch.Tensor] = ()) -> None:
+    def __init__(self, given: Sequence[GroupInput], leaves: Sequence[torch.Tensor] = ()) -> None:
         self._given = list(given)
         self._leaves = list(leaves)
         self._listed = [list(group.listed or ()) for group in given]
@@ -42,7 +42,7 @@ class Watched:
                 self._gradients.update(("gradient {}".format(i), grad) for i, grad in enumerate(group.listed or ()))
         self._states = {name: _state(tensor) for name, tensor in {**self._parameters, **self._gradients}.items()}
 
-    def changes(self) -> List[Change]:
+    def changes(self) -> List[Mutation]:
         """Everything that is no longer as it was.
 
         Kinds: `values`; `removed`, `added` and `replaced` (a parameter's `.grad`); `requires_grad`, of a
@@ -53,36 +53,36 @@ class Watched:
         for name, tensor in self._gradients.items():
             kind = _difference(self._states[name], _state(tensor))
             if kind:
-                found.append(Change(kind, name))
+                found.append(Mutation(kind, name))
         for name, parameter in self._parameters.items():
             kind = _difference(self._states[name], _state(parameter))
             if kind:
-                found.append(Change(kind if kind == "requires_grad" else "parameter", name))
+                found.append(Mutation(kind if kind == "requires_grad" else "parameter", name))
         if self._leaves and not found and not self._has_its_graph():
-            found.append(Change("graph", "every gradient"))
+            found.append(Mutation("graph", "every gradient"))
         return found
 
-    def _changed_slots(self) -> List[Change]:
+    def _changed_slots(self) -> List[Mutation]:
         found = []
         for name, parameter in self._parameters.items():
             before, after = self._grads[name], parameter.grad
             if before is after:
                 continue
             if before is None or after is None:
-                found.append(Change("added" if before is None else "removed", name + ".grad"))
+                found.append(Mutation("added" if before is None else "removed", name + ".grad"))
                 continue
             kind = _difference(self._states[name + ".grad"], _state(after))
-            found.append(Change("replaced" if kind in ("memory", "version", "") else kind, name + ".grad"))
+            found.append(Mutation("replaced" if kind in ("memory", "version", "") else kind, name + ".grad"))
         return found
 
-    def _changed_lists(self) -> List[Change]:
+    def _changed_lists(self) -> List[Mutation]:
         found = []
         for group, listed in zip(self._given, self._listed, strict=False):
             if list(map(id, group.listed or ())) != list(map(id, listed)):
-                found.append(Change("list", "the caller's list of {}".format(len(listed))))
+                found.append(Mutation("list", "the caller's list of {}".format(len(listed))))
         now = _named_parameters(self._given)
         if list(map(id, now.values())) != list(map(id, self._parameters.values())):
-            found.append(Change("parameter", "the module's parameters"))
+            found.append(Mutation("parameter", "the module's parameters"))
         return found
 
     def _has_its_graph(self) -> bool:
@@ -96,7 +96,7 @@ class Watched:
         return all(torch.equal(grad, leaf.exp()) for grad, leaf in zip(derived, self._leaves, strict=False))
 
 
-def _named_parameters(given: Sequence[Given]) -> Dict[str, torch.Tensor]:
+def _named_parameters(given: Sequence[GroupInput]) -> Dict[str, torch.Tensor]:
     found: Dict[str, torch.Tensor] = {}
     for index, group in enumerate(given):
         if group.module is not None:
@@ -140,7 +140,7 @@ def _difference(before: Dict[str, Any], after: Dict[str, Any]) -> str:
     return "version" if before["version"] != after["version"] else ""
 
 
-def first_changing_line(call: Callable[[], Any], watched: Watched, roots: SourceRoots) -> Optional[Site]:
+def first_changing_line(call: Callable[[], Any], watched: Snapshot, roots: SourceRoots) -> Optional[Site]:
     """The checkout's line that was running when the first change appeared; None where nothing changes."""
     lines = _Lines(watched, roots)
     previous = sys.gettrace()
@@ -157,7 +157,7 @@ def first_changing_line(call: Callable[[], Any], watched: Watched, roots: Source
 class _Lines:
     """A trace function that looks at the state before a line of the checkout runs: the line before did it."""
 
-    def __init__(self, watched: Watched, roots: SourceRoots) -> None:
+    def __init__(self, watched: Snapshot, roots: SourceRoots) -> None:
         self.site: Optional[Site] = None
         self._watched = watched
         self._roots = roots

@@ -5,7 +5,7 @@ from typing import Any, Callable, List, Optional, Sequence
 
 from . import lines, mutation, precision, retention, tracing
 from .calls import Calls
-from .feeding import Given
+from .feeding import GroupInput
 from .frames import Site, most_common
 from .simulated_device import on_device
 
@@ -67,10 +67,10 @@ class Places:
 
     def where_changed(self, grads: Sequence[Any], leaves: Sequence[Any] = ()) -> Optional[Site]:
         """The line that first changes what the target was given."""
-        given: List[Given] = []
+        given: List[GroupInput] = []
         call = self._calls.prepared(grads, given=given)
         with on_device(self._calls.device):
-            watched = mutation.Watched(given, leaves)
+            watched = mutation.Snapshot(given, leaves)
             return mutation.first_changing_line(call, watched, self._calls.roots) or self._calls.definition()
 
     def where_read_again(self, grads: Sequence[Any], second: Optional[Sequence[Any]] = None) -> Optional[Site]:

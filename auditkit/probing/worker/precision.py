@@ -12,8 +12,8 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_map
 
 from .frames import Site, SourceRoots
-from .modes import OperatorMode
 from .simulated_device import on_device
+from .torch_internals import OperatorMode
 
 
 def first_imprecise(call: Callable[[], Any], tolerance: float, device: str, roots: SourceRoots) -> Optional[Site]:

@@ -1,7 +1,5 @@
 """The target in every rank of a process group: its norm, its clip coefficient, what it gathers, its shares."""
 
-import contextlib
-import importlib
 import itertools
 import math
 import os
@@ -13,12 +11,12 @@ from .answers import flatten
 from .calls import Calls
 from .effects import gradients_now
 from .factors import ECHO, LEFT, SVALS, as_svd, read_factors, tensor_parts
-from .feeding import Given
+from .feeding import GroupInput
 from .forms import ShardCase
 from .gradients import exact_norm
-from .modes import OperatorMode
 from .refusals import TargetRaised, Unavailable
 from .shards import owned_keys
+from .torch_internals import OperatorMode, import_first
 
 DEFAULT_LIMIT_S = 50.0
 _MOST_FILES = 4000
@@ -30,7 +28,7 @@ _SHARDS = re.compile(
 )
 
 
-class Reported(NamedTuple):
+class Report(NamedTuple):
     """What a target says of one set of gradients: its norm, and the factor by which it scaled them (None: neither).
 
     `raised` is what it raised instead.
@@ -78,11 +76,11 @@ class RankCalls:
         found = (os.path.join(where, name) for where, _, names in walks for name in names if name.endswith(".py"))
         yield from itertools.islice(found, _MOST_FILES)
 
-    def reported_by_one(self) -> Reported:
+    def reported_by_one(self) -> Report:
         """The target on the gradients of one process, on the host: CUDA must not begin before the ranks are forked."""
         return _report(self._calls.on("cpu"), sharded.one_process(), needs_answer=True)
 
-    def reported_by_ranks(self, world_size: int, placements: Sequence[str]) -> Dict[str, List[Reported]]:
+    def reported_by_ranks(self, world_size: int, placements: Sequence[str]) -> Dict[str, List[Report]]:
         """The target in every rank, on the same gradients in each placement; a list by rank."""
 
         def body(rank: int) -> Iterator[Dict[str, Any]]:
@@ -94,8 +92,9 @@ class RankCalls:
                 yield {"placement": placement, **report._asdict()}
                 dist.barrier()
 
-        _import_placements()
-        found: Dict[str, List[Reported]] = {placement: [] for placement in placements}
+        # 2 s. FSDP's first call would load Dynamo in every rank.
+        import_first("torch.distributed.fsdp", "torch.distributed.tensor.parallel", "torch._dynamo")
+        found: Dict[str, List[Report]] = {placement: [] for placement in placements}
         for messages in self.ranks(world_size, body):
             for message in messages:
                 placement = message.pop("placement", None)
@@ -103,14 +102,14 @@ class RankCalls:
                     self._note_early_end(message, found, messages)
                 else:
                     norm, coefficient = (_number(message[name]) for name in ("norm", "coefficient"))
-                    found[placement].append(Reported(norm, coefficient, message["raised"]))
+                    found[placement].append(Report(norm, coefficient, message["raised"]))
         return found
 
     @staticmethod
-    def _note_early_end(message: Dict[str, Any], found: Dict[str, List[Reported]], messages: List[Any]) -> None:
+    def _note_early_end(message: Dict[str, Any], found: Dict[str, List[Report]], messages: List[Any]) -> None:
         """A rank that ended in a placement has raised there; what comes after it was not asked."""
         placement = list(found)[min(len(messages) - 1, len(found) - 1)]
-        found[placement].append(Reported(raised=str(message["rank_raised"])))
+        found[placement].append(Report(raised=str(message["rank_raised"])))
 
     # --- gathered spectra ------------------------------------------------------------------------
 
@@ -154,8 +153,8 @@ class RankCalls:
         return shares
 
 
-def _report(calls: Calls, grads: Sequence[Any], needs_answer: bool = False) -> Reported:
-    given: List[Given] = []
+def _report(calls: Calls, grads: Sequence[Any], needs_answer: bool = False) -> Report:
+    given: List[GroupInput] = []
     before = exact_norm(sharded.whole(grads))
     try:
         with calls.target_errors():
@@ -163,14 +162,14 @@ def _report(calls: Calls, grads: Sequence[Any], needs_answer: bool = False) -> R
     except TargetRaised as error:
         if needs_answer:
             raise
-        return Reported(raised=("refuses: " if error.deliberate else "") + str(error))
+        return Report(raised=("refuses: " if error.deliberate else "") + str(error))
     norm = answer.get(calls.roles["norm"].path) if "norm" in calls.roles else None
     if norm is not None and calls.roles["norm"].degree == 2 and norm >= 0:
         norm = math.sqrt(norm)
     coefficient = None
     if calls.plan.clips:
         coefficient = exact_norm(sharded.whole(gradients_now(given[0]))) / before
-    return Reported(norm, coefficient)
+    return Report(norm, coefficient)
 
 
 def _numbers(calls: Calls, grads: Sequence[Any], replica_count: int = 0) -> Optional[List[Any]]:
@@ -190,13 +189,6 @@ def _numbers(calls: Calls, grads: Sequence[Any], replica_count: int = 0) -> Opti
 def _number(sent: Any) -> Optional[float]:
     """A number from a rank, where infinities and NaN travel as words."""
     return None if sent is None else float(sent)
-
-
-def _import_placements() -> None:
-    """Once, before the ranks are forked: 2 s. FSDP's first call would load Dynamo in every one of them."""
-    for name in ("torch.distributed.fsdp", "torch.distributed.tensor.parallel", "torch._dynamo"):
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
 
 
 def _mentions_shards(path: str) -> bool:

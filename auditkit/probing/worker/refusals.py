@@ -1,8 +1,16 @@
-"""How a probe says that there is no answer, and how it hears that the target raised."""
+"""How "no answer" is said: no way to feed or to read a target, a question without sense, a target that raised."""
 
 from typing import Optional
 
 from .frames import Site
+
+
+class CannotFeedError(Exception):
+    """The target wants something that no gradient case provides; the message names it."""
+
+
+class CannotReadError(Exception):
+    """The answer holds nothing that a probe can judge, or not the field that `returns` names."""
 
 
 class NotApplicable(Exception):

@@ -13,11 +13,12 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from .answers import graph_tensors
-from .feeding import Caller, Feed, Given
+from .feeding import Caller, GroupInput
 from .frames import Site, SourceRoots
 from .memory import bytes_until_dropped
-from .modes import OperatorMode
+from .plan import Feed
 from .simulated_device import on_device
+from .torch_internals import OperatorMode
 
 
 class RepeatedCall:
@@ -27,8 +28,8 @@ class RepeatedCall:
         self._caller = caller
         self._feed = feed
         self._second = second
-        self._given: List[Given] = []
-        self._iterators: List[_Restarting] = []
+        self._given: List[GroupInput] = []
+        self._iterators: List[_RestartingIterator] = []
         # Gradients come in a new list each time; a module and its parameters are the same ones.
         self._takes_lists = feed.takes == "gradients" and feed.setup is None
         self._instance = caller.new_instance() if self._takes_lists and caller.needs_instance() else None
@@ -37,8 +38,8 @@ class RepeatedCall:
             self._again = caller.prepare(feed, (like, second), True, self._given, wrap)
             self.forget()
 
-    def _restarting(self, listed: List[Any]) -> "_Restarting":
-        self._iterators.append(_Restarting(listed))
+    def _restarting(self, listed: List[Any]) -> "_RestartingIterator":
+        self._iterators.append(_RestartingIterator(listed))
         return self._iterators[-1]
 
     def call(self, grads: Sequence[torch.Tensor]) -> Any:
@@ -64,14 +65,14 @@ class RepeatedCall:
             parameter.grad = None if grads is None else grads[index]
 
 
-class Kept(NamedTuple):
+class AnswerMemory(NamedTuple):
     """`held` bytes that live as long as an answer does, and the `paths` of its tensors that carry a graph."""
 
     held: int
     paths: List[str]
 
 
-def kept_by_answer(repeated: RepeatedCall, make: Callable[[], Sequence[torch.Tensor]], device: str) -> Kept:
+def kept_by_answer(repeated: RepeatedCall, make: Callable[[], Sequence[torch.Tensor]], device: str) -> AnswerMemory:
     """What the answer to one call keeps alive, the gradients being dropped; counted after one call to warm up."""
     with on_device(device):
         repeated.call(make())
@@ -87,7 +88,7 @@ def kept_by_answer(repeated: RepeatedCall, make: Callable[[], Sequence[torch.Ten
         paths.extend(path for path, tensor in graph_tensors(answer).items() if id(tensor) not in given)
         return answer
 
-    return Kept(bytes_until_dropped(call, device), paths)
+    return AnswerMemory(bytes_until_dropped(call, device), paths)
 
 
 def where_retained(
@@ -141,7 +142,7 @@ class _Outputs(OperatorMode):
         return max(found, key=lambda entry: entry[0])[1] if found else None
 
 
-class _Restarting:
+class _RestartingIterator:
     """An iterator over the same items at every call."""
 
     def __init__(self, listed: List[Any]) -> None:

@@ -9,15 +9,12 @@ import math
 from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 from .gradients import benign
+from .refusals import CannotReadError
 
 _COUNTED = ("zero_count", "zero_fraction", "nan_count", "nan_fraction", "inf_count", "inf_fraction")
 _DECLARABLE = ("norm", "health", *_COUNTED)
 _NORM_WORDS = ("total_norm", "grad_norm", "gradient_norm", "global_norm", "total", "norm")
 _PARTIAL_WORDS = ("min", "max", "layer", "per_", "mean", "avg", "ratio", "seed", "std", "squared", "sq")
-
-
-class CannotReadError(Exception):
-    """The answer holds nothing that a probe can judge, or not the field that `returns` names."""
 
 
 class Role(NamedTuple):

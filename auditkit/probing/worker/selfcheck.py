@@ -5,13 +5,13 @@ from typing import Any, Callable, Dict, List, Sequence
 
 import torch
 
-from .feeding import Given
+from .feeding import GroupInput
 from .frames import SourceRoots
 from .graph_capture import Step, replay_graph
 from .graphs import trace
 from .launches import count_launches
 from .memory import held_bytes, peak_bytes
-from .mutation import Watched, first_changing_line
+from .mutation import Snapshot, first_changing_line
 from .ranks import run_ranks, why_not
 from .simulated import to_simulated
 from .simulated_device import on_device
@@ -77,16 +77,16 @@ def _check_memory(device: str, roots: SourceRoots) -> None:
 
 def _check_mutation(device: str, roots: SourceRoots) -> None:
     grads = [_toy(device) for _ in range(3)]
-    given = [Given(None, grads)]
+    given = [GroupInput(None, grads)]
 
     def changes_one() -> None:
         grads[1].add_(1)
 
     with on_device(device):
-        watched = Watched(given)
+        watched = Snapshot(given)
         changes_one()
         _expect("comparison of gradients", len(watched.changes()), 1, "a function that adds to one gradient")
-        site = first_changing_line(changes_one, Watched(given), SourceRoots(__file__, (__file__,)))
+        site = first_changing_line(changes_one, Snapshot(given), SourceRoots(__file__, (__file__,)))
     line = changes_one.__code__.co_firstlineno + 1
     _expect("line of a change", site.line if site is not None else 0, line, "the same function")
 

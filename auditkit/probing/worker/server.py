@@ -5,9 +5,7 @@ then for each job `start`, its `plan`, `measurement`, `location`, `note` and `fa
 with a status. The host believes only this descriptor; what the target prints is kept as a tail of text.
 """
 
-import contextlib
 import functools
-import importlib
 import json
 import os
 import platform
@@ -45,7 +43,7 @@ def serve(results_fd: int) -> None:
         _run_forked(results, request)
 
 
-class Loaded:
+class LoadedTarget:
     """The imported target: the caller that binds it, and which files count as the checkout's."""
 
     def __init__(self, caller: Any, roots: SourceRoots) -> None:
@@ -56,39 +54,26 @@ class Loaded:
 def _import_torch(results: Writer) -> bool:
     try:
         import torch  # noqa: F401
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            results.send(
-                {
-                    "type": "load_error",
-                    "reason": "no_torch",
-                    "message": "importing torch fails: {}".format(error),
-                }
-            )
-            return False
-        message = "{} has no torch".format(sys.executable)
-        hint = "name another interpreter with --python, or install torch there: {} -m pip install torch".format(
-            sys.executable
-        )
-        results.send({"type": "load_error", "reason": "no_torch", "message": message, "hint": hint})
-        return False
     except Exception as error:
-        results.send({"type": "load_error", "reason": "no_torch", "message": "importing torch fails: {}".format(error)})
+        message, hint = "importing torch fails: {}".format(error), ""
+        if isinstance(error, ModuleNotFoundError) and error.name == "torch":
+            message = "{} has no torch".format(sys.executable)
+            hint = "name another interpreter with --python, or install torch there: {} -m pip install torch".format(
+                sys.executable
+            )
+        results.send({"type": "load_error", "reason": "no_torch", "message": message, "hint": hint})
         return False
     return True
 
 
 def _preload(jobs: List[Dict[str, Any]]) -> None:
     """What the children need, imported once before the forks."""
-    from . import context, plan, selfcheck
-    from .modes import OperatorMode
+    from . import context, search, selfcheck, torch_internals
 
-    del context, plan, selfcheck
-    if not hasattr(OperatorMode.__mro__[1], "_should_skip_dynamo"):
-        importlib.import_module("torch._dynamo")  # by a dispatch mode's first operator
+    del context, search, selfcheck
+    torch_internals.import_for_modes()
     if any(job.get("device") == "simulated" for job in jobs):
-        with contextlib.suppress(ImportError):  # by a tensor subclass's first operator
-            importlib.import_module("torch.distributed.tensor")
+        torch_internals.import_first("torch.distributed.tensor")  # by a tensor subclass's first operator
 
 
 def _hello(results: Writer) -> None:
@@ -114,7 +99,7 @@ def _cuda_was_found() -> bool:
     return bool(torch.cuda.is_available())
 
 
-def _load_target(results: Writer, request: Dict[str, Any]) -> Optional[Loaded]:
+def _load_target(results: Writer, request: Dict[str, Any]) -> Optional[LoadedTarget]:
     from . import loading
     from .feeding import Caller
 
@@ -134,7 +119,7 @@ def _load_target(results: Writer, request: Dict[str, Any]) -> Optional[Loaded]:
     same_instance = finish_method if finish_owner is not None and finish_owner is owner else ""
     caller = Caller(function, owner, method, dict(target.get("arguments") or {}), finish, same_instance)
     source_roots = SourceRoots(request["checkout"], tuple(_outside_package(target["call"], request["checkout"])))
-    return Loaded(caller, source_roots)
+    return LoadedTarget(caller, source_roots)
 
 
 def _outside_package(call: str, checkout: str) -> List[str]:
@@ -233,7 +218,7 @@ def _send_selfcheck(results: Writer, job: Dict[str, Any], request: Dict[str, Any
     results.send({"type": "checked"})
 
 
-def _run_job(job: Dict[str, Any], request: Dict[str, Any], loaded: Loaded, results: Writer) -> None:
+def _run_job(job: Dict[str, Any], request: Dict[str, Any], loaded: LoadedTarget, results: Writer) -> None:
     """One job in a process that may be lost: find the plan, or run one probe."""
     import torch
 
@@ -247,10 +232,9 @@ def _run_job(job: Dict[str, Any], request: Dict[str, Any], loaded: Loaded, resul
     results.send({"type": "took", "seconds": time.monotonic() - started})
 
 
-def _send_plan(results: Writer, request: Dict[str, Any], loaded: Loaded) -> None:
-    from .feeding import CannotFeedError
-    from .plan import find_plan
-    from .roles import CannotReadError
+def _send_plan(results: Writer, request: Dict[str, Any], loaded: LoadedTarget) -> None:
+    from .refusals import CannotFeedError, CannotReadError
+    from .search import find_plan
 
     try:
         plan = find_plan(loaded.caller, request["target"])
@@ -261,7 +245,7 @@ def _send_plan(results: Writer, request: Dict[str, Any], loaded: Loaded) -> None
     results.send({"type": "plan", "plan": plan.to_json()})
 
 
-def _send_probe(results: Writer, job: Dict[str, Any], request: Dict[str, Any], loaded: Loaded) -> None:
+def _send_probe(results: Writer, job: Dict[str, Any], request: Dict[str, Any], loaded: LoadedTarget) -> None:
     from .context import Context
     from .plan import Plan
     from .ranks import RanksFailed

@@ -5,13 +5,14 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
 import torch
 
 from .forms import ShardCase, identity
-from .roles import CannotReadError, Role
+from .refusals import CannotReadError
+from .roles import Role
 
 OWN, OWNERS, ALL = "own keys", "owner of each key", "keys of every rank"
 _LISTS: Tuple[type, ...] = (list, tuple, set, frozenset, range, type({}.keys()))
 
 
-class Owned(NamedTuple):
+class Share(NamedTuple):
     """The keys of the asking rank, by their index where they are known; `kind` says what was returned."""
 
     keys: List[Any]
@@ -22,7 +23,7 @@ class Owned(NamedTuple):
         return {"shard": Role("", kind=self.kind)}
 
 
-def owned_keys(answer: Any, case: ShardCase) -> Owned:
+def owned_keys(answer: Any, case: ShardCase) -> Share:
     """The share of `case.rank`. Raises CannotReadError where the answer is no plan."""
     if isinstance(answer, slice):
         answer = range(case.key_count)[answer]
@@ -35,22 +36,22 @@ def owned_keys(answer: Any, case: ShardCase) -> Owned:
     items = list(answer)
     is_sequence = isinstance(answer, (list, tuple))
     if is_sequence and len(items) == case.world_size and all(_is_share(item, case) for item in items):
-        return Owned([identity(key, case) for key in items[case.rank]], ALL)
+        return Share([identity(key, case) for key in items[case.rank]], ALL)
     ranks = range(case.world_size)
     if len(items) == case.key_count > case.world_size and all(_is_rank(item, ranks) for item in items):
-        return Owned([index for index, owner in enumerate(items) if owner == case.rank], OWNERS)
-    return Owned([identity(key, case) for key in items], OWN)
+        return Share([index for index, owner in enumerate(items) if owner == case.rank], OWNERS)
+    return Share([identity(key, case) for key in items], OWN)
 
 
-def _of_mapping(answer: Mapping, case: ShardCase) -> Owned:
+def _of_mapping(answer: Mapping, case: ShardCase) -> Share:
     """Key to owner, or rank to keys, or the share itself as a mapping."""
     values = list(answer.values())
     if values and all(isinstance(value, _LISTS) for value in values):
-        return Owned([identity(key, case) for key in answer.get(case.rank, ())], ALL)
+        return Share([identity(key, case) for key in answer.get(case.rank, ())], ALL)
     ranks = range(case.world_size)
     if len(answer) == case.key_count and all(_is_rank(value, ranks) for value in values):
-        return Owned([identity(key, case) for key, value in answer.items() if value == case.rank], OWNERS)
-    return Owned([identity(key, case) for key in answer], OWN)
+        return Share([identity(key, case) for key, value in answer.items() if value == case.rank], OWNERS)
+    return Share([identity(key, case) for key in answer], OWN)
 
 
 def _is_rank(value: Any, ranks: range) -> bool:

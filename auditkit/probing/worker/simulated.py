@@ -10,7 +10,7 @@ Known limits: a hook that autograd calls sees `cpu` as the device, and `Module.t
 module's parameters on the host, so that its first use with device tensors raises.
 """
 
-from typing import Any, ClassVar, Dict, List, Optional, Sequence
+from typing import Any, Callable, ClassVar, Dict, List, Optional, Sequence
 
 import torch
 
@@ -37,8 +37,12 @@ class State:
     """What the running simulation reports to, and where factories build now.
 
     `building_on` holds the devices of the running calls, innermost last: what an operator builds for itself
-    is where its input is. Empty: on the host.
+    is where its input is. Empty: on the host. `answer_call` and `run_operator` are what a tensor asks for each
+    Python call and each operator; `simulated_device.py` sets them.
     """
+
+    answer_call: Callable[[Any, Any, Dict[str, Any]], Any]
+    run_operator: Callable[[Any, Any, Dict[str, Any]], Any]
 
     observer = Observer()
     building_on: ClassVar[List[int]] = []
@@ -75,15 +79,11 @@ class SimulatedCudaTensor(torch.Tensor):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        from .simulated_calls import answer_as_cuda
-
-        return answer_as_cuda(func, args, kwargs or {})
+        return State.answer_call(func, args, kwargs or {})
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
-        from .simulated_operators import run_operator
-
-        return run_operator(func, args, kwargs or {})
+        return State.run_operator(func, args, kwargs or {})
 
 
 def is_simulated(value: Any) -> bool:

@@ -139,12 +139,12 @@ def _move(tensor: Any, target: torch.device, non_blocking: bool, copied_bytes: O
 def _copy_over(tensor: Any, target: torch.device) -> Any:
     """In a graph where the tensor is in one."""
     if tensor.requires_grad and torch.is_grad_enabled():
-        return _Copied.apply(tensor, target)
+        return _DeviceCopy.apply(tensor, target)
     copied = to_host(tensor).detach().clone()
     return SimulatedCudaTensor(copied, target.index) if target.type == "cuda" else copied
 
 
-class _Copied(torch.autograd.Function):
+class _DeviceCopy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tensor: Any, target: torch.device) -> Any:
         ctx.source = device_of(tensor)

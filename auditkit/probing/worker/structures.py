@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Seq
 
 import torch
 
-from .answers import flatten, questions, stored_items
+from .answers import flatten, joined, questions, stored_items
 from .declarations import declares_none, field_declaration
 from .frames import Site, SourceRoots
 from .lines import returned_by
@@ -115,7 +115,7 @@ def _read(path: str, value: Any, none_is_declared: bool, structure: Structure, d
     if depth == 0:
         return
     for name, item, declared in _parts(path, value, kind, structure):
-        _read(_join(path, name), item, none_is_declared or declared, structure, depth - 1)
+        _read(joined(path, name), item, none_is_declared or declared, structure, depth - 1)
 
 
 def _parts(path: str, value: Any, kind: str, structure: Structure) -> List[Tuple[str, Any, bool]]:
@@ -133,12 +133,8 @@ def _parts(path: str, value: Any, kind: str, structure: Structure) -> List[Tuple
         try:
             found.append((name, question(), declares_none(field_declaration(value, name))))
         except Exception as error:
-            structure.broken[_join(path, name)] = error
+            structure.broken[joined(path, name)] = error
     return found
 
 
 _PLAIN: Set[str] = {"None", "tensor", "truth value", "number", "text", "list"}
-
-
-def _join(path: str, name: str) -> str:
-    return path + "." + name if path else name

@@ -17,10 +17,10 @@ from torch.utils._pytree import tree_flatten
 from torch.utils.weak import WeakIdKeyDictionary
 
 from .frames import Site, SourceRoots
-from .modes import OperatorMode
 from .simulated import Observer
 from .simulated_device import simulated_cuda
 from .simulated_operators import INDEXES, READS_SIZE_BACK, reads_mask
+from .torch_internals import OperatorMode
 
 RANGE = "auditkit.measured"
 _SYNC_EVENTS = (

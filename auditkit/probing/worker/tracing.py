@@ -12,8 +12,8 @@ import torch
 from torch.utils._pytree import tree_flatten
 
 from .frames import Site, SourceRoots
-from .modes import OperatorMode
 from .simulated_device import on_device
+from .torch_internals import OperatorMode
 
 Description = Callable[[List[torch.Tensor], List[torch.Tensor]], bool]
 

@@ -7,25 +7,26 @@ operators make from it, until an array of NumPy's takes over: what NumPy compute
 
 import dataclasses
 import sys
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten
 from torch.utils.weak import WeakIdKeyDictionary
 
+from .answers import leaves
 from .frames import Site, SourceRoots
-from .modes import OperatorMode
 from .simulated import BETWEEN_DEVICES, TO_DEVICE, TO_HOST, Observer, byte_count, is_simulated
 from .simulated_device import simulated_cuda
 from .simulated_operators import computes
+from .torch_internals import OperatorMode
 
 _DEEPEST = 5
 _NUMBER_BYTES = 8
 _DECOMPOSITIONS = ("_linalg_svd", "linalg_svd", "svd", "linalg_qr", "geqrf", "_linalg_eigh", "linalg_eig")
 
 
-class Moved(NamedTuple):
+class Traffic(NamedTuple):
     """What one call moved, in bytes. `host_operator` worked on the most of what came from the device.
 
     `answer_bytes`: what the answer itself holds on the host. `site`: the line that moved most off the device.
@@ -47,7 +48,7 @@ class Moved(NamedTuple):
         return max(0, self.to_host_bytes + self.between_devices_bytes - self.answer_bytes)
 
 
-def count_transfers(call: Callable[[], Any], device: str, roots: SourceRoots) -> Moved:
+def count_transfers(call: Callable[[], Any], device: str, roots: SourceRoots) -> Traffic:
     """Run `call` once on `device` (`simulated` or `cuda`) and count what it moves."""
     tally = _Tally(roots)
     if device == "simulated":
@@ -95,9 +96,9 @@ class _Tally(Observer):
     def _is_from_device(self, leaf: Any) -> bool:
         return isinstance(leaf, torch.Tensor) and leaf in self.from_device
 
-    def moved(self, held_bytes: int) -> Moved:
+    def moved(self, held_bytes: int) -> Traffic:
         by_site = self.bytes_by_site
-        return Moved(
+        return Traffic(
             self.bytes_by_direction[TO_HOST],
             self.bytes_by_direction[TO_DEVICE],
             self.bytes_by_direction[BETWEEN_DEVICES],
@@ -168,7 +169,7 @@ def answer_bytes(answer: Any) -> int:
 
 def parts_of(answer: Any) -> Iterator[Any]:
     """Every tensor, array and number in an answer, in its private attributes too."""
-    return _parts(answer, _DEEPEST)
+    return (part for _, part in leaves(answer, _items, _DEEPEST))
 
 
 def _bytes_of(part: Any) -> int:
@@ -179,15 +180,12 @@ def _bytes_of(part: Any) -> int:
     return _NUMBER_BYTES if isinstance(part, (int, float)) else 0
 
 
-def _parts(value: Any, depth: int) -> Iterator[Any]:
-    if isinstance(value, (torch.Tensor, int, float)) or type(value).__module__ == "numpy":
-        yield value
-    elif depth > 0:
-        for item in _items(value):
-            yield from _parts(item, depth - 1)
+def _items(value: Any) -> List[Tuple[str, Any]]:
+    """What a container or an object holds, private attributes and slots too; nobody asks for its names."""
+    return [("", item) for item in _held(value)]
 
 
-def _items(value: Any) -> List[Any]:
+def _held(value: Any) -> List[Any]:
     if isinstance(value, Mapping):
         return list(value.values())
     if isinstance(value, (list, tuple, set, frozenset)):

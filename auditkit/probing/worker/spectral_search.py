@@ -9,11 +9,12 @@ import torch
 from . import forms, matrices
 from .answers import kind_of
 from .factors import echo_roles, factor_roles
-from .feeding import Caller, CannotFeedError, Feed, required_parameters
-from .memory import raise_if_out_of_memory
-from .plan import Plan
-from .roles import CannotReadError, Role
+from .feeding import Caller, required_parameters
+from .plan import Feed, Groups, Plan
+from .refusals import CannotFeedError, CannotReadError
+from .roles import Role
 from .shards import owned_keys
+from .torch_internals import raise_if_out_of_memory
 
 ALIGNED_SVD, SPECTRAL_ECHO, SHARD_PLAN = "aligned_svd", "spectral_echo", "shard_plan"
 CONTRACTS = (ALIGNED_SVD, SPECTRAL_ECHO, SHARD_PLAN)
@@ -35,7 +36,7 @@ def find(caller: Caller, request: Dict[str, Any]) -> Plan:
         except Exception as error:
             raise_if_out_of_memory(error)
             text = "{}: {}".format(type(error).__name__, " ".join(str(error).split())[:160])
-            said.append("{}: {}".format(feed.container.partition(":")[2], text))
+            said.append("{}: {}".format(",".join(feed.forms), text))
             continue
         return plan
     raise CannotFeedError("no way to feed it gave an answer: " + "; ".join(dict.fromkeys(said)))
@@ -66,7 +67,7 @@ def _feeds(caller: Caller, request: Dict[str, Any], contract: str) -> List[Feed]
     else:
         combinations = forms.matrix_forms(slots, align_first=contract == SPECTRAL_ECHO)
     takes = request.get("takes")
-    feeds = [Feed(forms.takes_of(each), forms.container_of(each), slots, None, []) for each in combinations]
+    feeds = [Feed(forms.takes_of(each), "list", slots, None, [], each) for each in combinations]
     feeds = [feed for feed in feeds if takes in (None, feed.takes)]
     if not feeds:
         wanted = " as {}".format(takes) if takes else ""
@@ -116,7 +117,7 @@ def _ask(caller: Caller, feed: Feed, case: Any) -> Any:
 def _plan(feed: Feed, contract: str, answer: Any, roles: Dict[str, Role]) -> Plan:
     return Plan(
         feed=feed,
-        groups=1,
+        groups=Groups.ONE,
         contract=contract,
         is_async=False,
         answer_kind=kind_of(answer),

@@ -14,7 +14,7 @@ from auditkit.model.probe import ProbeInfo
 from auditkit.model.target import Target
 from auditkit.probing.results import Job, Setting, TargetRun, make_result
 from auditkit.probing.sandbox import Worker, WorkerEnd, make_request
-from auditkit.probing.worker.families import signal_name
+from auditkit.probing.worker.process.families import signal_name
 
 PLAN_JOB = "plan"
 _TRAFFIC = ("syncs", "launches", "devices", "transfers")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from auditkit.model.target import Target
-from auditkit.probing.worker.jsonlines import Reader, new_token
+from auditkit.probing.worker.process.jsonlines import Reader, new_token
 
 _ENTRY = Path(__file__).parent / "worker" / "entry.py"
 _TAIL_BYTES = 4096

@@ -17,14 +17,14 @@ from auditkit.model.enums import Contract
 from auditkit.model.measurement import Measurement
 from auditkit.model.target import Target
 from auditkit.probing.catalog import load_catalog
-from auditkit.probing.worker import matrices
-from auditkit.probing.worker.context import Context
-from auditkit.probing.worker.feeding import Caller
-from auditkit.probing.worker.forms import ShardCase
-from auditkit.probing.worker.frames import SourceRoots
-from auditkit.probing.worker.refusals import CannotFeedError
-from auditkit.probing.worker.search import find_plan
-from auditkit.probing.worker.shards import owned_keys
+from auditkit.probing.worker.answers.shards import owned_keys
+from auditkit.probing.worker.base.frames import SourceRoots
+from auditkit.probing.worker.base.refusals import CannotFeedError
+from auditkit.probing.worker.context.context import Context
+from auditkit.probing.worker.feeding.caller import Caller
+from auditkit.probing.worker.feeding.search import find_plan
+from auditkit.probing.worker.gradients import matrices
+from auditkit.probing.worker.gradients.forms import ShardCase
 from tests.probes.in_process import ROOTS, Answer, _ask, ask, ask_all
 from tests.probes.spectral_specimens import ONE_PROCESS, REPRODUCED, SOUND, SPECIMEN, TARGETS, asked_here
 from tests.probing_helpers import ALIGNMENT, BATCH, ECHO, LOW_PRECISION, MATRICES, OFF_DEVICE, OVERFLOW, SHARDS

@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import nn
 
-from auditkit.probing.worker.effects import Effect, change
-from auditkit.probing.worker.feeding import TOTAL_NORM, Caller
-from auditkit.probing.worker.gradients import benign
-from auditkit.probing.worker.plan import Plan
-from auditkit.probing.worker.refusals import CannotReadError
-from auditkit.probing.worker.roles import Role
-from auditkit.probing.worker.search import find_plan
+from auditkit.probing.worker.answers.roles import Role
+from auditkit.probing.worker.base.refusals import CannotReadError
+from auditkit.probing.worker.feeding.caller import TOTAL_NORM, Caller
+from auditkit.probing.worker.feeding.effects import Effect, change
+from auditkit.probing.worker.feeding.plan import Plan
+from auditkit.probing.worker.feeding.search import find_plan
+from auditkit.probing.worker.gradients.gradients import benign
 
 
 def plan_of(function: Callable, arguments: Mapping[str, Any] = {}) -> Plan:

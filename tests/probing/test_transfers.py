@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from auditkit.probing.worker import selfcheck
-from auditkit.probing.worker.frames import SourceRoots
-from auditkit.probing.worker.simulated import to_simulated
-from auditkit.probing.worker.transfers import Traffic, answer_bytes, count_transfers
+from auditkit.probing.worker.base.frames import SourceRoots
+from auditkit.probing.worker.instruments import selfcheck
+from auditkit.probing.worker.instruments.transfers import Traffic, answer_bytes, count_transfers
+from auditkit.probing.worker.simulated.tensor import to_simulated
 
 ROOTS = SourceRoots(str(Path(__file__).parent))
 ELEMENTS = 1000

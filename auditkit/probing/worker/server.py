@@ -14,10 +14,10 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Optional
 
-from . import families
-from .children import Child
-from .frames import SourceRoots
-from .jsonlines import Writer
+from .base.frames import SourceRoots
+from .process import families
+from .process.children import Child
+from .process.jsonlines import Writer
 
 
 def serve(results_fd: int) -> None:
@@ -68,7 +68,10 @@ def _import_torch(results: Writer) -> bool:
 
 def _preload(jobs: List[Dict[str, Any]]) -> None:
     """What the children need, imported once before the forks."""
-    from . import context, search, selfcheck, torch_internals
+    from .base import torch_internals
+    from .context import context
+    from .feeding import search
+    from .instruments import selfcheck
 
     del context, search, selfcheck
     torch_internals.import_for_modes()
@@ -100,8 +103,8 @@ def _cuda_was_found() -> bool:
 
 
 def _load_target(results: Writer, request: Dict[str, Any]) -> Optional[LoadedTarget]:
-    from . import loading
-    from .feeding import Caller
+    from .feeding.caller import Caller
+    from .process import loading
 
     target, roots = request["target"], request["import_roots"]
     loading.use_import_roots(roots)
@@ -206,7 +209,7 @@ def _run_trial(job: Dict[str, Any], request: Dict[str, Any], results: Writer) ->
 
 def _send_selfcheck(results: Writer, job: Dict[str, Any], request: Dict[str, Any]) -> None:
     """Whether an instrument reads its known toy on a device: what `auditkit doctor` asks."""
-    from .selfcheck import SelfCheckError, check
+    from .instruments.selfcheck import SelfCheckError, check
 
     try:
         if job["device"] == "cuda":
@@ -233,8 +236,8 @@ def _run_job(job: Dict[str, Any], request: Dict[str, Any], loaded: LoadedTarget,
 
 
 def _send_plan(results: Writer, request: Dict[str, Any], loaded: LoadedTarget) -> None:
-    from .refusals import CannotFeedError, CannotReadError
-    from .search import find_plan
+    from .base.refusals import CannotFeedError, CannotReadError
+    from .feeding.search import find_plan
 
     try:
         plan = find_plan(loaded.caller, request["target"])
@@ -246,11 +249,11 @@ def _send_plan(results: Writer, request: Dict[str, Any], loaded: LoadedTarget) -
 
 
 def _send_probe(results: Writer, job: Dict[str, Any], request: Dict[str, Any], loaded: LoadedTarget) -> None:
-    from .context import Context
-    from .plan import Plan
-    from .ranks import RanksFailed
-    from .refusals import NotApplicable, TargetRaised, Unavailable
-    from .selfcheck import SelfCheckError, check
+    from .base.refusals import NotApplicable, TargetRaised, Unavailable
+    from .context.context import Context
+    from .feeding.plan import Plan
+    from .instruments.ranks import RanksFailed
+    from .instruments.selfcheck import SelfCheckError, check
 
     device = "cuda" if request["auto_device"] and _cuda_was_found() else job["device"]
     context = Context(Plan.from_json(job["plan"]), loaded.caller, device, loaded.roots, job["options"])

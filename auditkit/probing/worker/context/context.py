@@ -4,7 +4,6 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..answers import structures
 from ..answers.answers import differences, relative_difference
-from ..answers.roles import Role
 from ..base.frames import Site, SourceRoots
 from ..base.refusals import NotApplicable, TargetRaised, Unavailable
 from ..feeding.caller import Caller
@@ -51,7 +50,7 @@ class Context:
         self.with_one_more, self.with_graph = cases.with_one_more, cases.with_graph
         self.place, self.on_devices, self.as_dtypes = cases.place, cases.on_devices, cases.as_dtypes
         self.known_norm, self.exact_norm, self.regrouped = cases.known_norm, cases.exact_norm, cases.regrouped
-        self.interleaved = cases.interleaved
+        self.interleaved, self.layouts = cases.interleaved, cases.layouts
         self.replicas, self.identical, self.orthogonal = cases.replicas, cases.identical, cases.orthogonal
 
     def _take_calls(self) -> None:
@@ -59,7 +58,8 @@ class Context:
         self.answer, self.ask, self.left_by = calls.answer, calls.ask, calls.left_by
         self.role, self.norm, self.number = calls.role, calls.norm, calls.number
         self.number_of_changed, self.reference_number = calls.number_of_changed, calls.reference_number
-        self.compared_roles = calls.compared_roles
+        self.compared_roles, self.roles = calls.compared_roles, calls.roles
+        self.has_finish, self.writes_gradients = calls.has_finish, calls.writes_gradients
 
     def _take_instruments(self) -> None:
         measures = Measures(self._calls)
@@ -85,11 +85,12 @@ class Context:
         spectra, ranks = Spectra(self._calls), self._ranks
         self.factors, self.svals_part, self.echoes = spectra.factors, spectra.svals_part, spectra.echoes
         self.alignment_scores, self.answer_bytes = spectra.alignment_scores, spectra.answer_bytes
-        self.share, self.shares_of_ranks = spectra.share, ranks.shares_of_ranks
+        self.share, self.plan_names_ranks = spectra.share, spectra.plan_names_ranks
+        self.shares_of_ranks = ranks.shares_of_ranks
         self.ranks, self.gathered = ranks.ranks, ranks.gathered
         self.reported_by_one, self.reported_by_ranks = ranks.reported_by_one, ranks.reported_by_ranks
 
-    # --- what is known before a call ---------------------------------------------------------------
+    # --- what is asked for when it is needed ---------------------------------------------------------------
 
     @property
     def device(self) -> str:
@@ -97,39 +98,14 @@ class Context:
         return self._ranks.device
 
     @property
-    def roles(self) -> Dict[str, Role]:
-        """What the answer's fields mean: `norm`, `zero`, `nan`, `inf`, by name."""
-        return self.plan.roles
-
-    @property
-    def layouts(self) -> List[str]:
-        """The names of the memory layouts that `laid_out` knows, commonest first."""
-        return self._calls.cases.layouts
-
-    @property
     def device_pairs(self) -> List[Tuple[str, str]]:
         """The pairs of devices that one set of gradients may lie on."""
         return self._calls.cases.device_pairs
 
     @property
-    def has_finish(self) -> bool:
-        """Whether a second step finishes the answer."""
-        return self._calls.has_finish
-
-    @property
     def declares_sized(self) -> bool:
         """Whether the target says that it wants a list, not any iterable."""
         return self._calls.declares_sized
-
-    @property
-    def writes_gradients(self) -> bool:
-        """Whether the target is there to change gradients."""
-        return self._calls.writes_gradients
-
-    @property
-    def plan_names_ranks(self) -> bool:
-        """Whether a shard plan is told how many ranks there are; else it asks the process group."""
-        return "world_size" in self.plan.feed.forms
 
     @property
     def deals_with_shards(self) -> bool:

@@ -1,4 +1,4 @@
-"""What probes of spectra and of shard plans ask: batches of replicas, factors, echoes, shares of keys."""
+"""What probes of spectra and of shard plans ask: factors, echoes, alignment, shares of keys."""
 
 from typing import Any, Dict, List, Optional, Sequence
 
@@ -67,7 +67,7 @@ class Spectra:
     @property
     def plan_names_ranks(self) -> bool:
         """Whether a shard plan is told how many ranks there are; else it asks the process group."""
-        return "world_size" in self._calls.plan.feed.container
+        return "world_size" in self._calls.plan.feed.forms
 
     def answer_bytes(self, grads: Sequence[Any]) -> int:
         """Bytes of the tensors that one answer holds."""

@@ -35,11 +35,11 @@ from rival_collectors import BASELINE, COLLECTORS, OURS, PURE_READ, Collector
 from torch import Tensor
 
 from auditkit.collectors import collect_gradients
-from auditkit.probing.worker.frames import SourceRoots
-from auditkit.probing.worker.launches import count_launches
-from auditkit.probing.worker.memory import peak_bytes, python_peak_bytes
-from auditkit.probing.worker.simulated import to_simulated
-from auditkit.probing.worker.syncs import count_syncs
+from auditkit.probing.worker.base.frames import SourceRoots
+from auditkit.probing.worker.instruments.launches import count_launches
+from auditkit.probing.worker.instruments.memory import peak_bytes, python_peak_bytes
+from auditkit.probing.worker.instruments.syncs import count_syncs
+from auditkit.probing.worker.simulated.tensor import to_simulated
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"

@@ -32,7 +32,7 @@ from torch import Tensor  # noqa: E402
 from auditkit.collectors.spectral import AlignedSvds, aligned_svds, spectral_echoes  # noqa: E402
 from auditkit.collectors.spectral.alignment import assign  # noqa: E402
 from auditkit.collectors.spectral.chunking import replica_chunks  # noqa: E402
-from auditkit.probing.worker.memory import peak_bytes  # noqa: E402
+from auditkit.probing.worker.instruments.memory import peak_bytes  # noqa: E402
 from tests.collectors.spectral.planted import expected_echo, plant  # noqa: E402
 
 SIZES = [(1024, 1024), (4096, 1024)]

@@ -159,18 +159,28 @@ def test_importing_auditkit_imports_nothing() -> None:
 
 def test_the_worker_starts_without_torch() -> None:
     """What the worker loads before it tries `import torch` is the standard library: it can say what is missing."""
-    loaded, waiting = set(), ["entry", "server"]
+    started = {WORKER / "entry.py", WORKER / "server.py"}
+    loaded: set[Path] = set()
+    waiting = list(started)
     while waiting:
-        name = waiting.pop()
-        if name in loaded:
+        path = waiting.pop()
+        if path in loaded:
             continue
-        loaded.add(name)
-        for found in imports_of((WORKER / f"{name}.py").read_text("utf-8"), "auditkit.probing.worker"):
+        loaded.add(path)
+        for found in imports_of(path.read_text("utf-8"), package_of(path)):
             if found.when != "import":
                 continue
-            assert found.top != "torch", f"{name}.py imports torch at import time"
-            waiting += [part for part in found.module.split(".")[3:] if (WORKER / f"{part}.py").is_file()]
-    assert loaded > {"entry", "server"}
+            assert found.top != "torch", f"{path.relative_to(WORKER)} imports torch at import time"
+            waiting += files_of(found.module)
+    assert loaded > started
+
+
+def files_of(module: str) -> list[Path]:
+    """The files of the worker that importing a module, or a name of it, runs."""
+    names = module.split(".")
+    folders = [ROOT.joinpath(*names[:count]) for count in range(4, len(names) + 1)]
+    files = [path for folder in folders for path in (folder / "__init__.py", folder.with_suffix(".py"))]
+    return [path for path in files if path.is_file() and path.is_relative_to(WORKER)]
 
 
 NEWER = {"tomllib", "tomllib.load", "tomllib.loads", "datetime.UTC", "enum.StrEnum", "contextlib.chdir"} | {

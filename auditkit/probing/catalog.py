@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import importlib.util
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ SOURCE_INSTRUMENT = "syntax"
 """The instrument of the probes that read source; they run in no worker."""
 LIFECYCLES = ("stable", "experimental")
 """An experimental probe runs only when it is named."""
+_SHARED_REMEDY = re.compile(r"remedies/\w+\.py")
 _TEXT_KEYS = (
     "id",
     "title",
@@ -149,7 +151,7 @@ def _to_info(literal: Any, path: Path, line: int) -> ProbeInfo:
             contracts=tuple(Contract(name) for name in literal["contracts"]),
             categories=tuple(literal["categories"]),
             severity=Severity(literal["severity"]),
-            remediation_code=literal.get("remediation_code", ""),
+            remediation_code=_remedy(literal.get("remediation_code", ""), path.parent),
             verification=tuple(literal["verification"]),
             units=dict(literal["measurements"]),
             policy=dict(literal.get("policy", {})),
@@ -158,8 +160,13 @@ def _to_info(literal: Any, path: Path, line: int) -> ProbeInfo:
             scope=scope,
             **{key: literal[key] for key in _TEXT_KEYS},
         )
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, OSError) as error:
         raise refuse(f"is incomplete: {error}") from error
+
+
+def _remedy(code: str, folder: Path) -> str:
+    """The recommended code, which several probes may share: `remedies/NAME.py` names a file beside them."""
+    return (folder / code).read_text(encoding="utf-8") if _SHARED_REMEDY.fullmatch(code) else code
 
 
 def load_module(probe: ProbeInfo) -> Any:

@@ -18,7 +18,7 @@ from typing import Any, cast
 from auditkit.model.enums import DeviceChoice
 from auditkit.model.probe import Policy
 from auditkit.probing.protocol import Message, Request
-from auditkit.probing.worker.jsonlines import Reader
+from auditkit.probing.worker.process.jsonlines import Reader
 
 DEFAULT_TIME_LIMIT_S = 120.0
 

@@ -14,9 +14,9 @@ from auditkit.collectors import collect_gradients
 from auditkit.collectors.device_pass import measure_on_device
 from auditkit.collectors.records import GradientMeasure, decode_record, shifts_for
 from auditkit.collectors.triton_pass import CHOICE_VARIABLE, TRITON_DTYPES, measure_with_triton, runs_on_triton
-from auditkit.probing.worker.frames import SourceRoots
-from auditkit.probing.worker.launches import count_launches
-from auditkit.probing.worker.syncs import count_syncs
+from auditkit.probing.worker.base.frames import SourceRoots
+from auditkit.probing.worker.instruments.launches import count_launches
+from auditkit.probing.worker.instruments.syncs import count_syncs
 from tests.collectors.oracle import MeasureFunction
 from tests.collectors.test_passes import (  # noqa: F401 - collected here with the fixture below
     test_all_nonfinite,

@@ -17,13 +17,13 @@ from auditkit.probing.catalog import load_catalog, load_module
 from auditkit.probing.results import Asked, TargetRun, make_result
 from auditkit.probing.runner import device_for
 from auditkit.probing.session import Job
-from auditkit.probing.worker.context import Context
-from auditkit.probing.worker.feeding import Caller
-from auditkit.probing.worker.frames import SourceRoots
-from auditkit.probing.worker.jsonlines import Reader, Writer, new_token
-from auditkit.probing.worker.loading import load, owner_class
-from auditkit.probing.worker.plan import find_plan
-from auditkit.probing.worker.refusals import NotApplicable, TargetRaised
+from auditkit.probing.worker.base.frames import SourceRoots
+from auditkit.probing.worker.base.refusals import NotApplicable, TargetRaised
+from auditkit.probing.worker.context.context import Context
+from auditkit.probing.worker.feeding.caller import Caller
+from auditkit.probing.worker.feeding.search import find_plan
+from auditkit.probing.worker.process.jsonlines import Reader, Writer, new_token
+from auditkit.probing.worker.process.loading import load, owner_class
 from tests.probing_helpers import SMALL_MEMORY
 
 ROOTS = SourceRoots(str(Path(__file__).parent))

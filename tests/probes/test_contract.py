@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from auditkit.errors import BadInputError
 from auditkit.model.enums import Contract, DeviceChoice, Outcome, Reason
 from auditkit.model.measurement import Measurement
 from auditkit.model.target import Target
@@ -291,8 +292,6 @@ def test_a_probe_file_runs_alone(probe_id: str, tmp_path: Path) -> None:
     ],
 )
 def test_a_broken_definition_is_refused_with_file_and_line(text: str, problem: str, tmp_path: Path) -> None:
-    from auditkit.errors import BadInputError
-
     path = tmp_path / "mine.py"
     path.write_text(text)
     with pytest.raises(BadInputError) as refused:
@@ -306,3 +305,16 @@ def test_counts_and_syncs_say_when_they_do_not_apply() -> None:
     assert results[COUNTS].outcome is Outcome.NOT_APPLICABLE
     assert "its answer counts no zeros, NaNs or Infs" in results[COUNTS].message
     assert results[SYNCS].law == "1"
+
+
+def test_several_probes_may_share_one_remedy(tmp_path: Path) -> None:
+    """Named as a file beside them; one that is not there is said."""
+    text = CATALOG["norm_overflows_on_finite_grads"].path.read_text(encoding="utf-8")
+    before, _, rest = text.partition('"remediation_code": """')
+    path = tmp_path / "norm_overflows_on_finite_grads.py"
+    path.write_text(before + '"remediation_code": "remedies/norm.py' + rest[rest.index('"""') + 2 :], encoding="utf-8")
+    with pytest.raises(BadInputError, match=r"PROBE is incomplete: .*remedies/norm\.py"):
+        read_probe(path)
+    (tmp_path / "remedies").mkdir()
+    (tmp_path / "remedies" / "norm.py").write_text("def norm(): ...\n", encoding="utf-8")
+    assert read_probe(path).remediation_code == "def norm(): ...\n"

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from auditkit.model.run import ProbeResult
-from auditkit.probing.worker.frames import SourceRoots
+from auditkit.probing.worker.base.frames import SourceRoots
 from tests.probes.in_process import Answer, ask, run_here
 from tests.probes.specimens import SPECIMEN, target_of
 from tests.probing_helpers import (

@@ -18,8 +18,8 @@ import torch
 
 from auditkit.model.target import Target
 from auditkit.probing.catalog import load_catalog, load_module
-from auditkit.probing.worker import sharded
-from auditkit.probing.worker.ranks import RanksFailed, run_ranks, why_not
+from auditkit.probing.worker.gradients import sharded
+from auditkit.probing.worker.instruments.ranks import RanksFailed, run_ranks, why_not
 from tests.probes.in_process import Answer, ask_all
 from tests.probes.specimens import DEAR, NEEDS_GPU, PROBES
 from tests.probes.spectral_specimens import ONE_PROCESS, SPECIMEN
@@ -283,7 +283,7 @@ def test_code_that_knows_nothing_of_shards_is_asked_by_name_alone(monkeypatch: p
     ],
 )
 def test_code_that_deals_with_shards_is_told_from_remarks(code: str, mentioned: bool, tmp_path: Path) -> None:
-    from auditkit.probing.worker.rank_calls import _mentions_shards
+    from auditkit.probing.worker.context.rank_calls import _mentions_shards
 
     (tmp_path / "norms.py").write_text(code)
     assert _mentions_shards(str(tmp_path / "norms.py")) is mentioned

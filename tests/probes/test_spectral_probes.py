@@ -17,13 +17,14 @@ from auditkit.model.enums import Contract
 from auditkit.model.measurement import Measurement
 from auditkit.model.target import Target
 from auditkit.probing.catalog import load_catalog
-from auditkit.probing.worker import matrices
-from auditkit.probing.worker.context import Context
-from auditkit.probing.worker.feeding import Caller, CannotFeedError
-from auditkit.probing.worker.forms import ShardCase
-from auditkit.probing.worker.frames import SourceRoots
-from auditkit.probing.worker.plan import find_plan
-from auditkit.probing.worker.shards import owned_keys
+from auditkit.probing.worker.answers.shards import owned_keys
+from auditkit.probing.worker.base.frames import SourceRoots
+from auditkit.probing.worker.base.refusals import CannotFeedError
+from auditkit.probing.worker.context.context import Context
+from auditkit.probing.worker.feeding.caller import Caller
+from auditkit.probing.worker.feeding.search import find_plan
+from auditkit.probing.worker.gradients import matrices
+from auditkit.probing.worker.gradients.forms import ShardCase
 from tests.probes.in_process import ROOTS, Answer, _ask, ask, ask_all
 from tests.probes.spectral_specimens import ONE_PROCESS, REPRODUCED, SOUND, SPECIMEN, TARGETS, asked_here
 from tests.probing_helpers import ALIGNMENT, BATCH, ECHO, LOW_PRECISION, MATRICES, OFF_DEVICE, OVERFLOW, SHARDS
@@ -268,17 +269,17 @@ def _realigned(raw_svds: Any, mean_svd: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("function", "container", "right"),
+    ("function", "forms", "right"),
     [
-        (_svds, "forms:batch", ("right_rows", "rows")),
-        (_listed, "forms:list", ("*.2", "rows")),
-        (_by_layer, "forms:mapping", ("layers.0.weight.2", "rows")),
-        (_realigned, "forms:svds,mean_svd", ("2", "columns")),
+        (_svds, "batch", ("right_rows", "rows")),
+        (_listed, "list", ("*.2", "rows")),
+        (_by_layer, "mapping", ("layers.0.weight.2", "rows")),
+        (_realigned, "svds,mean_svd", ("2", "columns")),
     ],
 )
-def test_factors_are_found_in_any_form(function: Any, container: str, right: tuple[str, str]) -> None:
+def test_factors_are_found_in_any_form(function: Any, forms: str, right: tuple[str, str]) -> None:
     plan = find_plan(Caller(function, None, "", {}), {"contract": "aligned_svd"})
-    assert plan.feed.container == container
+    assert ",".join(plan.feed.forms) == forms
     assert (plan.roles["right"].path, plan.roles["right"].kind) == right
     assert set(plan.roles) == {"left", "svals", "right"}
 
@@ -290,7 +291,7 @@ def test_echoes_of_factors_are_asked_with_aligned_ones() -> None:
         return {"count": len(u), "spectral_echo": z.mean((0, 1))}
 
     plan = find_plan(Caller(echo, None, "", {}), {"contract": "spectral_echo"})
-    assert (plan.feed.container, plan.feed.takes) == ("forms:left,right", "factors")
+    assert (plan.feed.forms, plan.feed.takes) == (("left", "right"), "factors")
     assert plan.roles["echo"].path == "spectral_echo"
 
 
@@ -326,17 +327,17 @@ def test_a_share_is_read_in_any_form(answer: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "container"),
+    ("function", "forms"),
     [
-        (lambda world_size, rank, names: names[rank::world_size], "forms:world_size,rank,texts"),
-        (lambda num_items, rank, num_ranks: range(num_items)[rank::num_ranks], "forms:count,rank,world_size"),
-        (lambda params, n_shards: [list(params)[r::n_shards] for r in range(n_shards)], "forms:texts,world_size"),
-        (lambda keys, rank=0, world_size=1: keys[rank::world_size], "forms:texts,rank,world_size"),
-        (lambda layers, shard_id, num_shards: {n: t.numel() for n, t in layers}, "forms:pairs,rank,world_size"),
+        (lambda world_size, rank, names: names[rank::world_size], "world_size,rank,texts"),
+        (lambda num_items, rank, num_ranks: range(num_items)[rank::num_ranks], "count,rank,world_size"),
+        (lambda params, n_shards: [list(params)[r::n_shards] for r in range(n_shards)], "texts,world_size"),
+        (lambda keys, rank=0, world_size=1: keys[rank::world_size], "texts,rank,world_size"),
+        (lambda layers, shard_id, num_shards: {n: t.numel() for n, t in layers}, "pairs,rank,world_size"),
     ],
 )
-def test_a_plan_is_fed_by_the_names_of_its_arguments(function: Any, container: str) -> None:
-    assert find_plan(Caller(function, None, "", {}), {"contract": "shard_plan"}).feed.container == container
+def test_a_plan_is_fed_by_the_names_of_its_arguments(function: Any, forms: str) -> None:
+    assert find_plan(Caller(function, None, "", {}), {"contract": "shard_plan"}).feed.forms == tuple(forms.split(","))
 
 
 def test_a_plan_of_unequal_work_is_no_finding_and_says_how_unequal() -> None:

@@ -9,10 +9,13 @@ import pytest
 import torch
 from torch import nn
 
-from auditkit.probing.worker.effects import Change, change
-from auditkit.probing.worker.feeding import TOTAL_NORM, Caller
-from auditkit.probing.worker.gradients import benign
-from auditkit.probing.worker.plan import CannotReadError, Plan, Role, find_plan
+from auditkit.probing.worker.answers.roles import Role
+from auditkit.probing.worker.base.refusals import CannotReadError
+from auditkit.probing.worker.feeding.caller import TOTAL_NORM, Caller
+from auditkit.probing.worker.feeding.effects import Effect, change
+from auditkit.probing.worker.feeding.plan import Plan
+from auditkit.probing.worker.feeding.search import find_plan
+from auditkit.probing.worker.gradients.gradients import benign
 
 
 def plan_of(function: Callable, arguments: Mapping[str, Any] = {}) -> Plan:
@@ -156,15 +159,15 @@ def test_what_changes_nothing_and_returns_no_number_is_still_no_target() -> None
 @pytest.mark.parametrize(
     ("after", "expected"),
     [
-        (lambda grads: grads, Change(False, 1.0)),
-        (lambda grads: [grad * 0.5 for grad in grads], Change(True, pytest.approx(0.5))),
-        (lambda grads: [grad.clamp(-0.5, 0.5) for grad in grads], Change(True, None)),
-        (lambda grads: [grads[0] * 0.5, *grads[1:]], Change(True, None)),
-        (lambda grads: [None, *grads[1:]], Change(True, None)),
-        (lambda grads: grads[1:], Change(True, None)),
-        (lambda grads: [grad * float("nan") for grad in grads], Change(True, None)),
+        (lambda grads: grads, Effect(False, 1.0)),
+        (lambda grads: [grad * 0.5 for grad in grads], Effect(True, pytest.approx(0.5))),
+        (lambda grads: [grad.clamp(-0.5, 0.5) for grad in grads], Effect(True, None)),
+        (lambda grads: [grads[0] * 0.5, *grads[1:]], Effect(True, None)),
+        (lambda grads: [None, *grads[1:]], Effect(True, None)),
+        (lambda grads: grads[1:], Effect(True, None)),
+        (lambda grads: [grad * float("nan") for grad in grads], Effect(True, None)),
     ],
     ids=["same", "half", "clamped", "one of them", "dropped", "shorter", "nan"],
 )
-def test_one_common_factor_is_told_from_any_other_change(after: Callable, expected: Change) -> None:
+def test_one_common_factor_is_told_from_any_other_change(after: Callable, expected: Effect) -> None:
     assert change(benign(), after(benign())) == expected

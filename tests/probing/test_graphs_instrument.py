@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import torch
 
-from auditkit.probing.worker import graphs, selfcheck
-from auditkit.probing.worker.frames import SourceRoots
-from auditkit.probing.worker.gradients import GradientHolder, make_gradients
+from auditkit.probing.worker.base.frames import SourceRoots
+from auditkit.probing.worker.gradients.gradients import GradientHolder, make_gradients
+from auditkit.probing.worker.instruments import graphs, selfcheck
 
 ROOTS = SourceRoots(str(Path(__file__).parent))
 logger = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from auditkit.probing.worker.frames import SourceRoots
-from auditkit.probing.worker.memory import live_at_peak, peak_bytes, python_peak_bytes
+from auditkit.probing.worker.base.frames import SourceRoots
+from auditkit.probing.worker.instruments.memory import live_at_peak, peak_bytes, python_peak_bytes
 
 ROOTS = SourceRoots(str(Path(__file__).parent))
 TENSORS, ELEMENTS = 10, 100_000

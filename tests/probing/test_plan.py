@@ -14,10 +14,13 @@ import pytest
 import torch
 from torch import nn
 
-from auditkit.probing.worker.answers import flatten, kind_of
-from auditkit.probing.worker.feeding import Caller, CannotFeedError, Feed
-from auditkit.probing.worker.gradients import benign
-from auditkit.probing.worker.plan import CannotReadError, Plan, Role, find_plan
+from auditkit.probing.worker.answers.answers import flatten, kind_of
+from auditkit.probing.worker.answers.roles import Role
+from auditkit.probing.worker.base.refusals import CannotFeedError, CannotReadError
+from auditkit.probing.worker.feeding.caller import Caller
+from auditkit.probing.worker.feeding.plan import Feed, Plan
+from auditkit.probing.worker.feeding.search import find_plan
+from auditkit.probing.worker.gradients.gradients import benign
 
 ELEMENTS = 46
 

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from auditkit.probing.worker.feeding import Caller, Feed
-from auditkit.probing.worker.frames import SourceRoots
-from auditkit.probing.worker.memory import held_bytes, peak_bytes, python_held_bytes
-from auditkit.probing.worker.retention import RepeatedCall, kept_by_answer, where_retained
+from auditkit.probing.worker.base.frames import SourceRoots
+from auditkit.probing.worker.feeding.caller import Caller
+from auditkit.probing.worker.feeding.plan import Feed
+from auditkit.probing.worker.instruments.memory import held_bytes, peak_bytes, python_held_bytes
+from auditkit.probing.worker.instruments.retention import RepeatedCall, kept_by_answer, where_retained
 
 ROOTS = SourceRoots(str(Path(__file__).parent))
 MIB = 1 << 20

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from auditkit.probing.worker.simulated import is_simulated, to_simulated
-from auditkit.probing.worker.simulated_device import simulated_cuda
+from auditkit.probing.worker.simulated.device import simulated_cuda
+from auditkit.probing.worker.simulated.tensor import is_simulated, to_simulated
 
 CUDA = torch.device("cuda", 0)
 
@@ -43,7 +43,7 @@ def test_outside_of_the_simulation_nothing_is_left(t: torch.Tensor) -> None:
 
     code = (
         "import torch; before = vars(torch.cuda).copy(), vars(torch.accelerator).copy()\n"
-        "from auditkit.probing.worker.simulated_device import simulated_cuda\n"
+        "from auditkit.probing.worker.simulated.device import simulated_cuda\n"
         "with simulated_cuda(): assert torch.cuda.is_available()\n"
         "assert before == (vars(torch.cuda), vars(torch.accelerator))\n"
     )

@@ -14,11 +14,11 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from auditkit.probing.worker import selfcheck
-from auditkit.probing.worker.frames import SourceRoots
-from auditkit.probing.worker.launches import count_launches
-from auditkit.probing.worker.simulated import to_simulated
-from auditkit.probing.worker.syncs import Count, count_syncs
+from auditkit.probing.worker.base.frames import SourceRoots
+from auditkit.probing.worker.instruments import selfcheck
+from auditkit.probing.worker.instruments.launches import count_launches
+from auditkit.probing.worker.instruments.syncs import Count, count_syncs
+from auditkit.probing.worker.simulated.tensor import to_simulated
 
 ROOTS = SourceRoots(str(Path(__file__).parent))
 DEVICES = ("simulated", "cpu")

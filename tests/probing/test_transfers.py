@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 import torch
 
-from auditkit.probing.worker import selfcheck
-from auditkit.probing.worker.frames import SourceRoots
-from auditkit.probing.worker.simulated import to_simulated
-from auditkit.probing.worker.transfers import Moved, answer_bytes, count_transfers
+from auditkit.probing.worker.base.frames import SourceRoots
+from auditkit.probing.worker.instruments import selfcheck
+from auditkit.probing.worker.instruments.transfers import Traffic, answer_bytes, count_transfers
+from auditkit.probing.worker.simulated.tensor import to_simulated
 
 ROOTS = SourceRoots(str(Path(__file__).parent))
 ELEMENTS = 1000
 
 
-def moved_by(function: Callable[[torch.Tensor], Any], *, device_index: int = 0) -> Moved:
+def moved_by(function: Callable[[torch.Tensor], Any], *, device_index: int = 0) -> Traffic:
     """What `function` moves for one float32 gradient of a thousand elements, 4,000 bytes."""
     grad = to_simulated(torch.ones(ELEMENTS), device_index)
     return count_transfers(lambda: function(grad), "simulated", ROOTS)
@@ -157,11 +157,11 @@ def test_an_instrument_says_where_it_cannot_be_used(instrument: str, device: str
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (Moved(12, 0, 0, 0, "sum", 3, None), "the byte counter reads 12 for a function that moves 16 bytes"),
-        (Moved(16, 0, 0, 0, "", 0, None), "the host's work reads 0 for a function that sums 3 elements"),
+        (Traffic(12, 0, 0, 0, "sum", 3, None), "the byte counter reads 12 for a function that moves 16 bytes"),
+        (Traffic(16, 0, 0, 0, "", 0, None), "the host's work reads 0 for a function that sums 3 elements"),
     ],
 )
-def test_a_wrong_byte_counter_is_not_believed(wrong: Moved, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_byte_counter_is_not_believed(wrong: Traffic, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selfcheck, "count_transfers", lambda *_: wrong)
     with pytest.raises(selfcheck.SelfCheckError, match=message):
         selfcheck.check("transfers", "simulated", ROOTS)

@@ -25,11 +25,11 @@ from torch.overrides import TorchFunctionMode
 
 from auditkit.model.enums import Outcome, Reason
 from auditkit.model.target import Target
-from auditkit.probing.worker import graphs
-from auditkit.probing.worker.frames import SourceRoots
-from auditkit.probing.worker.simulated import to_host, to_simulated
-from auditkit.probing.worker.syncs import count_syncs
-from auditkit.probing.worker.transfers import count_transfers
+from auditkit.probing.worker.base.frames import SourceRoots
+from auditkit.probing.worker.instruments import graphs
+from auditkit.probing.worker.instruments.syncs import count_syncs
+from auditkit.probing.worker.instruments.transfers import count_transfers
+from auditkit.probing.worker.simulated.tensor import to_host, to_simulated
 from tests.probing_helpers import HEALTH, SYNCS, TARGETS, run_probes
 
 ROOTS = SourceRoots(str(Path(__file__).parent))

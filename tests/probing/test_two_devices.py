@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import nn
 
-from auditkit.probing.worker import simulated
-from auditkit.probing.worker.frames import SourceRoots
-from auditkit.probing.worker.launches import count_launches
-from auditkit.probing.worker.simulated import is_simulated, to_simulated
-from auditkit.probing.worker.simulated_device import simulated_cuda
-from auditkit.probing.worker.syncs import count_syncs
+from auditkit.probing.worker.base.frames import SourceRoots
+from auditkit.probing.worker.instruments.launches import count_launches
+from auditkit.probing.worker.instruments.syncs import count_syncs
+from auditkit.probing.worker.simulated import tensor as simulated
+from auditkit.probing.worker.simulated.device import simulated_cuda
+from auditkit.probing.worker.simulated.tensor import is_simulated, to_simulated
 
 CUDA_0, CUDA_1, HOST = torch.device("cuda", 0), torch.device("cuda", 1), torch.device("cpu")
 ROOTS = SourceRoots(__file__)

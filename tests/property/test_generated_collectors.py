@@ -20,11 +20,11 @@ import pytest
 import torch
 
 from auditkit.probing.catalog import load_catalog, load_module
-from auditkit.probing.worker.context import Context
-from auditkit.probing.worker.feeding import Caller
-from auditkit.probing.worker.frames import SourceRoots
-from auditkit.probing.worker.plan import find_plan
-from auditkit.probing.worker.refusals import NotApplicable, TargetRaised
+from auditkit.probing.worker.base.frames import SourceRoots
+from auditkit.probing.worker.base.refusals import NotApplicable, TargetRaised
+from auditkit.probing.worker.context.context import Context
+from auditkit.probing.worker.feeding.caller import Caller
+from auditkit.probing.worker.feeding.search import find_plan
 from tests.probing_helpers import (
     ACCURACY,
     ASYNC,

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from auditkit.probing.catalog import load_catalog, load_module
-from auditkit.probing.worker.context import Context
-from auditkit.probing.worker.feeding import Caller
-from auditkit.probing.worker.frames import SourceRoots
-from auditkit.probing.worker.plan import find_plan
+from auditkit.probing.worker.base.frames import SourceRoots
+from auditkit.probing.worker.context.context import Context
+from auditkit.probing.worker.feeding.caller import Caller
+from auditkit.probing.worker.feeding.search import find_plan
 from tests.probing_helpers import HEALTH, OVERFLOW, UNDERFLOW
 
 PROBES = {name: load_module(load_catalog()[name]) for name in (OVERFLOW, UNDERFLOW, HEALTH)}

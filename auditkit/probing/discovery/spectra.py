@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from auditkit.model.enums import Contract
 from auditkit.probing.discovery.candidates import Candidate
 from auditkit.probing.discovery.source_index import Checkout, Function, dotted_name
-from auditkit.probing.worker import slot_names
+from auditkit.probing.worker.gradients import slot_names
 
 TOUCHES_SPECTRA = re.compile(rb"\bsvds?\(|_svds?\b|def \w*echo|def \w*(shard|partition|assign|owner)\w*\(")
 _SHARD_NAME = re.compile(r"shard|partition|assign|owner|owned", re.IGNORECASE)

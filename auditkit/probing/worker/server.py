@@ -5,9 +5,7 @@ then for each job `start`, its `plan`, `measurement`, `location`, `note` and `fa
 with a status. The host believes only this descriptor; what the target prints is kept as a tail of text.
 """
 
-import contextlib
 import functools
-import importlib
 import json
 import os
 import platform
@@ -16,10 +14,10 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Optional
 
-from . import families
-from .children import Child
-from .frames import SourceRoots
-from .jsonlines import Writer
+from .base.frames import SourceRoots
+from .process import families
+from .process.children import Child
+from .process.jsonlines import Writer
 
 
 def serve(results_fd: int) -> None:
@@ -45,7 +43,7 @@ def serve(results_fd: int) -> None:
         _run_forked(results, request)
 
 
-class Loaded:
+class LoadedTarget:
     """The imported target: the caller that binds it, and which files count as the checkout's."""
 
     def __init__(self, caller: Any, roots: SourceRoots) -> None:
@@ -56,39 +54,29 @@ class Loaded:
 def _import_torch(results: Writer) -> bool:
     try:
         import torch  # noqa: F401
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            results.send(
-                {
-                    "type": "load_error",
-                    "reason": "no_torch",
-                    "message": "importing torch fails: {}".format(error),
-                }
-            )
-            return False
-        message = "{} has no torch".format(sys.executable)
-        hint = "name another interpreter with --python, or install torch there: {} -m pip install torch".format(
-            sys.executable
-        )
-        results.send({"type": "load_error", "reason": "no_torch", "message": message, "hint": hint})
-        return False
     except Exception as error:
-        results.send({"type": "load_error", "reason": "no_torch", "message": "importing torch fails: {}".format(error)})
+        message, hint = "importing torch fails: {}".format(error), ""
+        if isinstance(error, ModuleNotFoundError) and error.name == "torch":
+            message = "{} has no torch".format(sys.executable)
+            hint = "name another interpreter with --python, or install torch there: {} -m pip install torch".format(
+                sys.executable
+            )
+        results.send({"type": "load_error", "reason": "no_torch", "message": message, "hint": hint})
         return False
     return True
 
 
 def _preload(jobs: List[Dict[str, Any]]) -> None:
     """What the children need, imported once before the forks."""
-    from . import context, plan, selfcheck
-    from .modes import OperatorMode
+    from .base import torch_internals
+    from .context import context
+    from .feeding import search
+    from .instruments import selfcheck
 
-    del context, plan, selfcheck
-    if not hasattr(OperatorMode.__mro__[1], "_should_skip_dynamo"):
-        importlib.import_module("torch._dynamo")  # by a dispatch mode's first operator
+    del context, search, selfcheck
+    torch_internals.import_for_modes()
     if any(job.get("device") == "simulated" for job in jobs):
-        with contextlib.suppress(ImportError):  # by a tensor subclass's first operator
-            importlib.import_module("torch.distributed.tensor")
+        torch_internals.import_first("torch.distributed.tensor")  # by a tensor subclass's first operator
 
 
 def _hello(results: Writer) -> None:
@@ -114,9 +102,9 @@ def _cuda_was_found() -> bool:
     return bool(torch.cuda.is_available())
 
 
-def _load_target(results: Writer, request: Dict[str, Any]) -> Optional[Loaded]:
-    from . import loading
-    from .feeding import Caller
+def _load_target(results: Writer, request: Dict[str, Any]) -> Optional[LoadedTarget]:
+    from .feeding.caller import Caller
+    from .process import loading
 
     target, roots = request["target"], request["import_roots"]
     loading.use_import_roots(roots)
@@ -134,7 +122,7 @@ def _load_target(results: Writer, request: Dict[str, Any]) -> Optional[Loaded]:
     same_instance = finish_method if finish_owner is not None and finish_owner is owner else ""
     caller = Caller(function, owner, method, dict(target.get("arguments") or {}), finish, same_instance)
     source_roots = SourceRoots(request["checkout"], tuple(_outside_package(target["call"], request["checkout"])))
-    return Loaded(caller, source_roots)
+    return LoadedTarget(caller, source_roots)
 
 
 def _outside_package(call: str, checkout: str) -> List[str]:
@@ -221,7 +209,7 @@ def _run_trial(job: Dict[str, Any], request: Dict[str, Any], results: Writer) ->
 
 def _send_selfcheck(results: Writer, job: Dict[str, Any], request: Dict[str, Any]) -> None:
     """Whether an instrument reads its known toy on a device: what `auditkit doctor` asks."""
-    from .selfcheck import SelfCheckError, check
+    from .instruments.selfcheck import SelfCheckError, check
 
     try:
         if job["device"] == "cuda":
@@ -233,7 +221,7 @@ def _send_selfcheck(results: Writer, job: Dict[str, Any], request: Dict[str, Any
     results.send({"type": "checked"})
 
 
-def _run_job(job: Dict[str, Any], request: Dict[str, Any], loaded: Loaded, results: Writer) -> None:
+def _run_job(job: Dict[str, Any], request: Dict[str, Any], loaded: LoadedTarget, results: Writer) -> None:
     """One job in a process that may be lost: find the plan, or run one probe."""
     import torch
 
@@ -247,10 +235,9 @@ def _run_job(job: Dict[str, Any], request: Dict[str, Any], loaded: Loaded, resul
     results.send({"type": "took", "seconds": time.monotonic() - started})
 
 
-def _send_plan(results: Writer, request: Dict[str, Any], loaded: Loaded) -> None:
-    from .feeding import CannotFeedError
-    from .plan import find_plan
-    from .roles import CannotReadError
+def _send_plan(results: Writer, request: Dict[str, Any], loaded: LoadedTarget) -> None:
+    from .base.refusals import CannotFeedError, CannotReadError
+    from .feeding.search import find_plan
 
     try:
         plan = find_plan(loaded.caller, request["target"])
@@ -261,12 +248,12 @@ def _send_plan(results: Writer, request: Dict[str, Any], loaded: Loaded) -> None
     results.send({"type": "plan", "plan": plan.to_json()})
 
 
-def _send_probe(results: Writer, job: Dict[str, Any], request: Dict[str, Any], loaded: Loaded) -> None:
-    from .context import Context
-    from .plan import Plan
-    from .ranks import RanksFailed
-    from .refusals import NotApplicable, TargetRaised, Unavailable
-    from .selfcheck import SelfCheckError, check
+def _send_probe(results: Writer, job: Dict[str, Any], request: Dict[str, Any], loaded: LoadedTarget) -> None:
+    from .base.refusals import NotApplicable, TargetRaised, Unavailable
+    from .context.context import Context
+    from .feeding.plan import Plan
+    from .instruments.ranks import RanksFailed
+    from .instruments.selfcheck import SelfCheckError, check
 
     device = "cuda" if request["auto_device"] and _cuda_was_found() else job["device"]
     context = Context(Plan.from_json(job["plan"]), loaded.caller, device, loaded.roots, job["options"])

@@ -1,0 +1,158 @@
+"""What a target returned, as named numbers: numbers, tensors, mappings, dataclasses, tuples, objects.
+
+A field is a dotted path: `gradient_norm`, `1.host_grad_norm` (second item of a tuple), or the empty
+string for an answer that is itself a number.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import inspect
+import math
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+
+import torch
+
+from ..simulated.tensor import to_host
+
+_DEEPEST = 4
+_MOST_ITEMS = 512
+
+
+Parts = Callable[[Any], List[Tuple[str, Any]]]
+
+
+def flatten(answer: Any) -> Dict[str, Any]:
+    """Every number and truth value in `answer` by its path. Reads tensors: never call it while counting."""
+    fields: Dict[str, Any] = {}
+    for path, leaf in leaves(answer):
+        if len(fields) >= _MOST_ITEMS:
+            break
+        number = _number_of(leaf)
+        if number is not None:
+            fields[path] = number
+    return fields
+
+
+def host_numbers(answer: Any) -> Dict[str, Any]:
+    """The numbers that `answer` holds outside of tensors, by path: what was read back to make it."""
+    return {path: leaf for path, leaf in leaves(answer) if not isinstance(leaf, torch.Tensor)}
+
+
+def graph_tensors(answer: Any) -> Dict[str, torch.Tensor]:
+    """The tensors in `answer` that autograd can go back from, by path."""
+    found = leaves(answer)
+    return {path: leaf for path, leaf in found if isinstance(leaf, torch.Tensor) and leaf.grad_fn is not None}
+
+
+def kind_of(answer: Any) -> str:
+    """How people would name what was returned: number, tensor, mapping, dataclass, tuple, object."""
+    if isinstance(answer, torch.Tensor):
+        return "tensor"
+    if isinstance(answer, (bool, int, float)):
+        return "number"
+    if isinstance(answer, Mapping):
+        return "mapping"
+    if dataclasses.is_dataclass(answer):
+        return "dataclass"
+    if isinstance(answer, (tuple, list)):
+        return "tuple"
+    return "nothing" if answer is None else "object"
+
+
+def differences(first: Dict[str, Any], second: Dict[str, Any]) -> List[str]:
+    """The fields of `first` that `second` lacks or holds another value of; two NaN are the same."""
+    return [path for path, value in first.items() if path not in second or not _same(value, second[path])]
+
+
+def _same(value: Any, other: Any) -> bool:
+    if isinstance(value, bool) or isinstance(other, bool):
+        return bool(value == other)
+    if math.isnan(value) or math.isnan(other):
+        return math.isnan(value) and math.isnan(other)
+    return math.isclose(value, other, rel_tol=1e-6)
+
+
+def _number_of(leaf: Any) -> Any:
+    """A leaf as a number; None for a tensor or an array that is more than one."""
+    if isinstance(leaf, torch.Tensor):
+        if hasattr(leaf, "full_tensor") and leaf.numel() == 1:
+            leaf = leaf.full_tensor()  # a sharded number stands for all of it; every rank asks
+        host = to_host(leaf.detach())
+        return host.reshape(()).item() if host.numel() == 1 and not host.is_complex() else None
+    if isinstance(leaf, (bool, int, float)):
+        return leaf
+    return leaf.item() if getattr(leaf, "ndim", None) == 0 else None
+
+
+def leaves(answer: Any, parts: Optional[Parts] = None, depth: int = _DEEPEST, path: str = "") -> Iterator[Any]:
+    """Every tensor, value of NumPy's and number in an answer, as (path, value), down to `depth`.
+
+    `parts` names what a container or an object consists of, `items_of` unless given.
+    """
+    if isinstance(answer, (torch.Tensor, bool, int, float)) or type(answer).__module__ == "numpy":
+        yield path, answer
+    elif depth > 0:
+        for name, item in (parts or items_of)(answer):
+            yield from leaves(item, parts, depth - 1, joined(path, name))
+
+
+def joined(path: str, name: str) -> str:
+    """The path of a part."""
+    return path + "." + name if path else name
+
+
+def items_of(value: Any) -> List[Tuple[str, Any]]:
+    """The named parts of a container or an object; a property that raises is left out."""
+    if isinstance(value, Mapping):
+        return [(str(key), item) for key, item in value.items()]
+    if hasattr(value, "_asdict"):
+        return [(str(key), item) for key, item in value._asdict().items()]
+    if isinstance(value, (tuple, list)):
+        return [(str(index), item) for index, item in enumerate(value)]
+    if isinstance(value, (str, bytes, type)) or value is None or inspect.ismodule(value):
+        return []
+    return _object_items(value)
+
+
+def _object_items(value: Any) -> List[Tuple[str, Any]]:
+    found = stored_items(value)
+    for name, question in questions(value):
+        with contextlib.suppress(Exception):
+            found.append((name, question()))
+    return found
+
+
+def stored_items(value: Any) -> List[Tuple[str, Any]]:
+    """The public attributes that an object holds."""
+    names = [field.name for field in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else []
+    names += [name for name in getattr(value, "__dict__", {}) if name not in names]
+    return [(name, getattr(value, name, None)) for name in names if not name.startswith("_")]
+
+
+def questions(value: Any) -> List[Tuple[str, Callable[[], Any]]]:
+    """An object's properties, and its questions without arguments (`is_healthy()`), as calls that may raise."""
+    stored = {name for name, _ in stored_items(value)}
+    found: List[Tuple[str, Callable[[], Any]]] = []
+    for name in dir(type(value)):
+        if name.startswith("_") or name in stored:
+            continue
+        member = inspect.getattr_static(type(value), name)
+        if isinstance(member, property):
+            found.append((name, functools.partial(getattr, value, name)))
+        elif inspect.isfunction(member) and name.startswith(("is_", "has_")) and _needs_no_arguments(member):
+            found.append((name + "()", functools.partial(member, value)))
+    return found
+
+
+def _needs_no_arguments(function: Any) -> bool:
+    parameters = list(inspect.signature(function).parameters.values())[1:]
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return all(p.default is not p.empty or p.kind in kinds for p in parameters)
+
+
+def relative_difference(value: Optional[float], expected: Optional[float]) -> float:
+    """How far `value` is from `expected`; 0 for two NaN, infinite where only one of the two is a finite number."""
+    if value is None or expected is None or not (math.isfinite(value) and math.isfinite(expected)):
+        return 0.0 if repr(value) == repr(expected) else math.inf
+    return abs(value - expected) / max(abs(expected), abs(value)) if value != expected else 0.0

@@ -1,0 +1,33 @@
+"""How "no answer" is said: no way to feed or to read a target, a question without sense, a target that raised."""
+
+from typing import Optional
+
+from .frames import Site
+
+
+class CannotFeedError(Exception):
+    """The target wants something that no gradient case provides; the message names it."""
+
+
+class CannotReadError(Exception):
+    """The answer holds nothing that a probe can judge, or not the field that `returns` names."""
+
+
+class NotApplicable(Exception):
+    """The question makes no sense for this target."""
+
+
+class Unavailable(Exception):
+    """The question needs hardware or memory that is not here."""
+
+
+class TargetRaised(Exception):
+    """The target raised on a valid case; `site` is the line in the checkout.
+
+    `deliberate` where a `raise` of the checkout itself did it: a refusal in its own words.
+    """
+
+    def __init__(self, error: BaseException, site: Optional[Site], deliberate: bool = False) -> None:
+        super().__init__("{}: {}".format(type(error).__name__, " ".join(str(error).split())[:300]))
+        self.site = site
+        self.deliberate = deliberate

@@ -1,0 +1,37 @@
+"""What we know of torch's inside: what it imports at a first use, and how it says that memory is out."""
+
+import contextlib
+import importlib
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class OperatorMode(TorchDispatchMode):
+    """A dispatch mode whose handler torch does not wrap in `_disable_dynamo`.
+
+    The wrapper imports torch._dynamo, 1 s of processor time in every worker; nothing of ours is compiled.
+    """
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+
+def import_first(*modules: str) -> None:
+    """Import what torch would import later, once, before processes are forked; what this torch lacks is left out."""
+    for name in modules:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+
+
+def import_for_modes() -> None:
+    """What an older torch imports at a dispatch mode's first operator."""
+    if not hasattr(TorchDispatchMode, "_should_skip_dynamo"):
+        importlib.import_module("torch._dynamo")
+
+
+def raise_if_out_of_memory(error: BaseException) -> None:
+    """Turn torch's own ways to say so into MemoryError."""
+    if isinstance(error, torch.cuda.OutOfMemoryError) or "can't allocate memory" in str(error):
+        raise MemoryError(" ".join(str(error).split())[:300]) from error

@@ -1,0 +1,197 @@
+"""One target as calls: asked with gradients, answering with fields, roles and errors."""
+
+import contextlib
+import functools
+import inspect
+import math
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+
+import torch
+
+from ..answers import declarations, structures
+from ..answers.answers import flatten, relative_difference
+from ..base import lines
+from ..base.frames import Site, SourceRoots
+from ..base.refusals import NotApplicable, TargetRaised
+from ..base.torch_internals import raise_if_out_of_memory
+from ..feeding import effects
+from ..feeding.caller import Caller, GroupInput, generator
+from ..feeding.plan import Groups, Plan
+from ..instruments.retention import RepeatedCall
+from ..simulated.device import on_device
+from .cases import Cases
+
+Make = Callable[[], List[Any]]
+Conversion = Callable[[Sequence[Any], Sequence[str]], List[Any]]
+_PLANTED = {"zero": {"zeros": 5}, "nan": {"nans": 5}, "inf": {"infs": 5}}
+_WRITING_VERBS = ("clip", "scale", "rescale", "unscale", "normalize", "zero")
+
+
+class Calls:
+    """Calls of one target on one device, as its plan feeds it, each on fresh gradients."""
+
+    def __init__(self, plan: Plan, caller: Caller, device: str, roots: SourceRoots) -> None:
+        self.plan = plan
+        self.caller = caller
+        self.device = device
+        self.roots = roots
+        self.cases = Cases(device)
+
+    def on(self, device: str) -> "Calls":
+        """The same target, asked on another device."""
+        return Calls(self.plan, self.caller, device, self.roots)
+
+    @property
+    def roles(self) -> Dict[str, Any]:
+        """What the answer's fields mean: `norm`, `zero`, `nan`, `inf`, by name."""
+        return self.plan.roles
+
+    def answer(self, grads: Sequence[Any], second: Optional[Sequence[Any]] = None) -> Dict[str, Any]:
+        """Every number of the target's answer by field. Raises TargetRaised.
+
+        A clipping target that returns no number answers with the norm that it leaves.
+        """
+        given: List[GroupInput] = []
+        with on_device(self.device), self.target_errors():
+            raw = self.prepared(grads, True, given, second)()
+        return effects.effect(given) if self.plan.clips and not self.plan.fields else flatten(raw)
+
+    def ask(
+        self, grads: Sequence[Any], second: Optional[Sequence[Any]] = None, whole: bool = True, one_pass: bool = False
+    ) -> structures.Answer:
+        """The answer with its structure; `one_pass` hands the gradients over as a generator. Raises TargetRaised."""
+        wrap = generator if one_pass else None
+        step = (whole and self.caller.finish) or self.caller.function
+        optional = declarations.declares_none(declarations.return_declaration(step))
+        with on_device(self.device), self.target_errors():
+            read = structures.take_answer(self.prepared(grads, whole, None, second, wrap), self.roots, optional)
+        answer = read()
+        return answer._replace(broken={path: self._raised(error) for path, error in answer.broken.items()})
+
+    @property
+    def has_finish(self) -> bool:
+        """Whether a second step finishes the answer."""
+        return self.caller.finish is not None
+
+    @property
+    def declares_sized(self) -> bool:
+        """Whether the target says that it wants a list, not any iterable."""
+        feed = self.plan.feed
+        return declarations.declares_sized(self.caller.annotation(feed.setup, (feed.setup_slots or feed.slots)[0]))
+
+    def norm(self, grads: Sequence[Any]) -> float:
+        """The norm that the target reports (the root of a squared one). Raises TargetRaised, NotApplicable."""
+        role = self.role("norm")
+        value = self.answer(grads).get(role.path)
+        if value is None:
+            return math.nan
+        number = float(value)
+        return math.sqrt(number) if role.degree == 2 and number >= 0 else number
+
+    def number(self, role: Optional[str], grads: Sequence[Any], second: Optional[Sequence[Any]] = None) -> Any:
+        """The role's number, None where the answer or the role is missing. Raises TargetRaised."""
+        answer = self.answer(grads, second)
+        return None if role is None else answer.get(self.role(role).path)
+
+    def number_of_changed(
+        self, role: Optional[str], make: Make, change: Conversion, first: Sequence[str], second: Optional[Sequence[str]]
+    ) -> Any:
+        """The role's number for gradients in the dtypes, or on the devices, `first` by turns. Raises TargetRaised.
+
+        `change` is `as_dtypes` or `on_devices`; `second` is for the second group, None as the plan found it.
+        """
+        second_group = None if second is None else change(self.cases.benign(seed=1), second)
+        return self.number(role, change(make(), first), second_group)
+
+    def reference_number(
+        self, role: Optional[str], make: Make, change: Conversion, plain: Sequence[str], second: Optional[Sequence[str]]
+    ) -> Tuple[Any, bool]:
+        """The number with all gradients in `plain`, and whether a second call gives the same."""
+        kinds = None if second is None else plain
+        value, again = (self.number_of_changed(role, make, change, plain, kinds) for _ in range(2))
+        return value, not relative_difference(value, again)
+
+    def compared_roles(self) -> Iterator[Tuple[Optional[str], Callable[[], List[Any]]]]:
+        """The roles whose numbers can be compared, each with a maker of gradients that show it.
+
+        The first comes without a role where there is no norm: it shows whether anything raises.
+        """
+        yield ("norm" if "norm" in self.roles else None), self.cases.powers_of_two
+        for role, planted in _PLANTED.items():
+            if role in self.roles:
+                yield role, functools.partial(self.cases.benign, **planted)
+
+    def raw(self, grads: Sequence[Any]) -> Any:
+        """What the target returns, as it is. Raises TargetRaised."""
+        with on_device(self.device), self.target_errors():
+            return self.prepared(grads)()
+
+    def left_by(self, grads: Sequence[Any]) -> List[Optional[torch.Tensor]]:
+        """The gradients after one call, dense on the host; None where one was taken away. Raises TargetRaised."""
+        given: List[GroupInput] = []
+        with on_device(self.device), self.target_errors():
+            self.prepared(grads, given=given)()
+        return effects.on_host(effects.gradients_now(given[0]))
+
+    @property
+    def writes_gradients(self) -> bool:
+        """Whether the target is there to change gradients: it clips, or its name says so, as in torch (`clip_`)."""
+        name = getattr(self.caller.function, "__name__", "")
+        in_name = name.endswith("_") or name.strip("_").split("_")[0] in _WRITING_VERBS
+        return in_name or self.plan.clips
+
+    def role(self, name: str) -> Any:
+        """The role `name` of the answer. Raises NotApplicable where the answer has none."""
+        if name not in self.plan.roles:
+            raise NotApplicable("its answer has no {}; fields: {}".format(name, ", ".join(self.plan.fields) or "none"))
+        return self.plan.roles[name]
+
+    @contextlib.contextmanager
+    def target_errors(self) -> Any:
+        try:
+            yield
+        except (MemoryError, KeyboardInterrupt, SystemExit):
+            raise
+        except Exception as error:
+            raise_if_out_of_memory(error)
+            raise self._raised(error) from error
+
+    def _raised(self, error: Exception) -> Exception:
+        site = self.roots.of_traceback(error.__traceback__)
+        return TargetRaised(error, site, lines.is_deliberate(error, self.roots))
+
+    def prepared(
+        self,
+        grads: Sequence[Any],
+        whole: bool = True,
+        given: Optional[List[GroupInput]] = None,
+        second: Optional[Sequence[Any]] = None,
+        wrap: Optional[Callable[[List[Any]], Any]] = None,
+    ) -> Callable[[], Any]:
+        """A fresh call on `grads`; `whole` adds the step that finishes an asynchronous answer.
+
+        Without `second` the second group is the one that the plan was found with.
+        """
+        if second is None:
+            second = self.second_group()
+        with on_device(self.device):
+            return self.caller.prepare(self.plan.feed, (grads, second), whole, given, wrap)
+
+    def second_group(self) -> List[Any]:
+        """The second group that the plan was found with: one gradient, or a parameter without any."""
+        return self.cases.place([torch.ones(2, 3)]) if self.plan.groups is Groups.TWO_WITH_GRADIENTS else [None]
+
+    def repeated(self, make: Callable[[], Sequence[Any]]) -> RepeatedCall:
+        """One instance of the target that is called again and again on gradients like those of `make`."""
+        second = self.second_group()
+        with on_device(self.device):
+            return RepeatedCall(self.caller, self.plan.feed, make(), second)
+
+    def definition(self) -> Optional[Site]:
+        """The line where the target is defined: the location when no single line is to blame."""
+        function = inspect.unwrap(self.caller.function)
+        code = getattr(function, "__code__", None)
+        relative = self.roots.relative(code.co_filename) if code is not None else None
+        if code is None or relative is None:
+            return None
+        return Site(relative, code.co_firstlineno, getattr(function, "__qualname__", function.__name__))

@@ -1,0 +1,184 @@
+"""What a probe is handed as `ctx`: gradients, the target as calls, the instruments, and ways to say "no answer"."""
+
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from ..answers import structures
+from ..answers.answers import differences, relative_difference
+from ..base.frames import Site, SourceRoots
+from ..base.refusals import NotApplicable, TargetRaised, Unavailable
+from ..feeding.caller import Caller
+from ..feeding.plan import Plan
+from ..gradients.forms import WideBatch, work
+from ..instruments.graph_capture import unequal_fields
+from .calls import Calls
+from .measures import Measures
+from .places import Places
+from .rank_calls import RankCalls
+from .spectra import Spectra
+
+
+class Context:
+    """The context of one probe on one target on one device (`cpu`, `cuda` or `simulated`).
+
+    It is a thin face: what each name does is said where it is taken from.
+    """
+
+    NotApplicable = NotApplicable
+    Unavailable = Unavailable
+    TargetRaised = TargetRaised
+
+    differences = staticmethod(differences)
+    relative_difference = staticmethod(relative_difference)
+    unequal_fields = staticmethod(unequal_fields)
+
+    def __init__(self, plan: Plan, caller: Caller, device: str, roots: SourceRoots, options: Dict[str, Any]) -> None:
+        self.plan = plan
+        self.options = options
+        self._calls = Calls(plan, caller, device, roots)
+        self._ranks = RankCalls(self._calls, options)
+        self._take_gradients()
+        self._take_calls()
+        self._take_instruments()
+        self._take_places()
+        self._take_spectra_and_ranks()
+
+    def _take_gradients(self) -> None:
+        cases = self._calls.cases
+        self.gradients, self.special_gradients = cases.gradients, cases.special_gradients
+        self.benign, self.powers_of_two = cases.benign, cases.powers_of_two
+        self.laid_out, self.sparse = cases.laid_out, cases.sparse
+        self.with_one_more, self.with_graph = cases.with_one_more, cases.with_graph
+        self.place, self.on_devices, self.as_dtypes = cases.place, cases.on_devices, cases.as_dtypes
+        self.known_norm, self.exact_norm, self.regrouped = cases.known_norm, cases.exact_norm, cases.regrouped
+        self.interleaved, self.layouts = cases.interleaved, cases.layouts
+        self.replicas, self.identical, self.orthogonal = cases.replicas, cases.identical, cases.orthogonal
+
+    def _take_calls(self) -> None:
+        calls = self._calls
+        self.answer, self.ask, self.left_by = calls.answer, calls.ask, calls.left_by
+        self.role, self.norm, self.number = calls.role, calls.norm, calls.number
+        self.number_of_changed, self.reference_number = calls.number_of_changed, calls.reference_number
+        self.compared_roles, self.roles = calls.compared_roles, calls.roles
+        self.has_finish, self.writes_gradients = calls.has_finish, calls.writes_gradients
+
+    def _take_instruments(self) -> None:
+        measures = Measures(self._calls)
+        self.syncs, self.launches, self.transfers = measures.syncs, measures.launches, measures.transfers
+        self.peak_bytes, self.python_peak_bytes = measures.peak_bytes, measures.python_peak_bytes
+        self.held_bytes, self.python_held_bytes = measures.held_bytes, measures.python_held_bytes
+        self.live_at_peak, self.available_bytes = measures.live_at_peak, measures.available_bytes
+        self.kept_by_answer, self.changes = measures.kept_by_answer, measures.changes
+        self.graphs, self.fullgraph_failure = measures.graphs, measures.fullgraph_failure
+        self.compilations, self.replay = measures.compilations, measures.replay
+        self.returns_host_numbers = measures.returns_host_numbers
+
+    def _take_places(self) -> None:
+        places = Places(self._calls)
+        self.definition, self.most_common = self._calls.definition, places.most_common
+        self.where_raised, self.where_nonfinite = places.where_raised, places.where_nonfinite
+        self.where_retained, self.where_imprecise = places.where_retained, places.where_imprecise
+        self.where_zero, self.where_count_rounds = places.where_zero, places.where_count_rounds
+        self.where_different, self.where_changed = places.where_different, places.where_changed
+        self.where_read_again, self.where_becomes_matrix = places.where_read_again, places.where_becomes_matrix
+
+    def _take_spectra_and_ranks(self) -> None:
+        spectra, ranks = Spectra(self._calls), self._ranks
+        self.factors, self.svals_part, self.echoes = spectra.factors, spectra.svals_part, spectra.echoes
+        self.alignment_scores, self.answer_bytes = spectra.alignment_scores, spectra.answer_bytes
+        self.share, self.plan_names_ranks = spectra.share, spectra.plan_names_ranks
+        self.shares_of_ranks = ranks.shares_of_ranks
+        self.ranks, self.gathered = ranks.ranks, ranks.gathered
+        self.reported_by_one, self.reported_by_ranks = ranks.reported_by_one, ranks.reported_by_ranks
+
+    # --- what is asked for when it is needed ---------------------------------------------------------------
+
+    @property
+    def device(self) -> str:
+        """Where it is asked; after ranks that found too few GPUs, the host."""
+        return self._ranks.device
+
+    @property
+    def device_pairs(self) -> List[Tuple[str, str]]:
+        """The pairs of devices that one set of gradients may lie on."""
+        return self._calls.cases.device_pairs
+
+    @property
+    def declares_sized(self) -> bool:
+        """Whether the target says that it wants a list, not any iterable."""
+        return self._calls.declares_sized
+
+    @property
+    def deals_with_shards(self) -> bool:
+        """Whether the target's package has code for sharded gradients, or the probe was asked for by name."""
+        return self._ranks.deals_with_shards
+
+    @staticmethod
+    def common_structure(answers: Sequence[structures.Answer]) -> Dict[str, str]:
+        """The parts that every answer has, without those that stand for one of its tensors."""
+        return structures.common_structure([answer.structure for answer in answers])
+
+    @staticmethod
+    def widened(grads: Sequence[Any]) -> List[Any]:
+        """What a 16-bit batch is handed over as, rounded as it is, in float32."""
+        return [WideBatch(grads[0])]
+
+    @staticmethod
+    def work_of(keys: Sequence[int]) -> int:
+        """The elements of the matrices behind keys."""
+        return sum(8 * work(key) for key in keys)
+
+    # --- what a probe says -------------------------------------------------------------------------
+
+    def measurement(self, name: str, value: Any, unit: str, evidence: str = "", **case: Any) -> Dict[str, Any]:
+        """One measured number in its case. The evidence label is the device's, unless given."""
+        label = evidence or ("simulated" if self.device == "simulated" else "measured")
+        return {
+            "type": "measurement",
+            "name": name,
+            "value": value,
+            "unit": unit,
+            "case": {**case, "device": self.device},
+            "evidence": label,
+        }
+
+    def law(self, name: str, counts: Dict[int, int]) -> Dict[str, Any]:
+        """The law of `{tensors: count}` as a measurement: its value is the slope, its case the whole line."""
+        law = _fit_law(counts)
+        return self.measurement(name, law.slope, "per tensor", law=law.text, constant=law.constant, exact=law.exact)
+
+    def location(self, site: Optional[Site]) -> Dict[str, Any]:
+        """Where in the checkout it happens: the ticket's Location."""
+        return {"type": "location", "location": site.to_json() if site is not None else None}
+
+    def note(self, text: str) -> Dict[str, Any]:
+        """Something the reader of the result must know."""
+        return {"type": "note", "text": text}
+
+
+class _Law(NamedTuple):
+    """Exact counts as a line in the number of tensors: `3n+1`, not "many".
+
+    It goes through the smallest and the largest n; `exact` where every other point lies on it.
+    """
+
+    slope: float
+    constant: float
+    exact: bool
+
+    @property
+    def text(self) -> str:
+        """`3n+1`, `n`, `5`; a line that misses a point is marked as approximate."""
+        if self.slope == 0 and self.exact:
+            return "{:g}".format(self.constant)
+        factor = "" if self.slope == 1 else "{:.4g}".format(self.slope)
+        line = "{}n{:+.4g}".format(factor, self.constant) if self.constant else factor + "n"
+        return line if self.exact else "about " + line
+
+
+def _fit_law(counts: Dict[int, int]) -> _Law:
+    """The law of `{n: count}`; at least two different n."""
+    smallest, largest = min(counts), max(counts)
+    slope = (counts[largest] - counts[smallest]) / (largest - smallest)
+    constant = counts[smallest] - slope * smallest
+    exact = all(abs(slope * n + constant - count) < 1e-9 for n, count in counts.items())
+    return _Law(slope, constant, exact)

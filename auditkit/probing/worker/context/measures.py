@@ -1,0 +1,145 @@
+"""The instruments, each for one call of the target: counts, bytes, graphs, changes."""
+
+import contextlib
+from typing import Any, Callable, Dict, List, Optional, Sequence
+
+from ..answers.answers import host_numbers
+from ..base.refusals import NotApplicable, TargetRaised
+from ..feeding.caller import GroupInput
+from ..instruments import graph_capture, memory, mutation, retention
+from ..instruments.graphs import Stop, Trace, compilations, fullgraph_failure, is_declared_eager, trace
+from ..instruments.launches import count_launches
+from ..instruments.syncs import Count, count_syncs
+from ..instruments.transfers import Traffic, count_transfers
+from ..simulated.device import on_device
+from .calls import Calls
+
+
+class Measures:
+    """What a call costs and does."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    def syncs(self, grads: Sequence[Any], whole: bool = True) -> Count:
+        """Synchronisations of one call; `whole=False` leaves out the finishing step."""
+        self._warm_up(grads, whole)
+        with self._calls.target_errors():
+            return count_syncs(self._calls.prepared(grads, whole), self._calls.device, self._calls.roots)
+
+    def launches(self, grads: Sequence[Any]) -> Count:
+        """Kernel launches of one call."""
+        self._warm_up(grads, True)
+        with self._calls.target_errors():
+            return count_launches(self._calls.prepared(grads), self._calls.device, self._calls.roots)
+
+    def peak_bytes(self, grads: Sequence[Any]) -> int:
+        """Peak bytes that one call adds, by the allocator."""
+        with self._calls.target_errors():
+            return memory.peak_bytes(self._calls.prepared(grads), self._calls.device)
+
+    def python_peak_bytes(self, grads: Sequence[Any]) -> int:
+        """Peak bytes of NumPy and Python memory that one call adds."""
+        with self._calls.target_errors():
+            return memory.python_peak_bytes(self._calls.prepared(grads), self._calls.device)
+
+    def transfers(self, grads: Sequence[Any]) -> Traffic:
+        """What one whole call moves between devices, in bytes."""
+        with self._calls.target_errors():
+            return count_transfers(self._calls.prepared(grads), self._calls.device, self._calls.roots)
+
+    def replay(self, grads: Sequence[Any], others: Sequence[Any]) -> graph_capture.Replay:
+        """The collecting step captured in a CUDA graph on `grads` and replayed on the values of `others`.
+
+        Raises NotApplicable where the answer is on the host, TargetRaised where an ordinary call raises.
+        """
+        second = self._calls.second_group()
+
+        def make_step() -> graph_capture.Step:
+            return graph_capture.Step(*self._calls.caller.steps(self._calls.plan.feed, (grads, second)))
+
+        with self._calls.target_errors():
+            step = make_step()
+            is_on_device = graph_capture.holds_device_tensor(step.collect())
+        if step.finish is None and not is_on_device and not self._calls.plan.clips:
+            raise NotApplicable("its answer is on the host: a read cannot be captured")
+        with self._calls.target_errors():
+            return graph_capture.replay_graph(make_step, grads, others)
+
+    def changes(self, grads: Sequence[Any], leaves: Sequence[Any] = ()) -> List[mutation.Mutation]:
+        """What one call changes in what it was given; `leaves` as `with_graph` made them. Raises TargetRaised."""
+        given: List[GroupInput] = []
+        call = self._calls.prepared(grads, given=given)
+        with on_device(self._calls.device):
+            watched = mutation.Snapshot(given, leaves)
+            with self._calls.target_errors():
+                call()
+            return watched.changes()
+
+    def graphs(self, grads: Sequence[Any], whole: bool = True) -> Trace:
+        """How torch.compile cuts one call into graphs; `whole=False` leaves out the finishing step."""
+        self._warm_up(grads, whole)
+        return trace(self._compilable(grads, whole), self._calls.roots)
+
+    def fullgraph_failure(self, grads: Sequence[Any], whole: bool = True) -> Optional[Stop]:
+        """Why `torch.compile(fullgraph=True)` refuses the call; None where it compiles."""
+        return fullgraph_failure(self._compilable(grads, whole), self._calls.roots)
+
+    def compilations(self, cases: Sequence[Sequence[Any]], whole: bool = True) -> List[int]:
+        """How many graphs are compiled anew for each case, after the cases before it."""
+        return compilations([self._compilable(grads, whole) for grads in cases])
+
+    def _compilable(self, grads: Sequence[Any], whole: bool) -> Callable[[], Any]:
+        """A call that torch.compile can take. Raises NotApplicable where its answer would not be about the target."""
+        if self._calls.device == "simulated":
+            raise NotApplicable("torch.compile does not trace the simulated device: ask with --device auto or cpu")
+        if is_declared_eager(self._calls.caller.function):
+            raise NotApplicable("it is declared to run outside compiled code (torch.compiler.disable)")
+        return self._calls.prepared(grads, whole)
+
+    def returns_host_numbers(self) -> bool:
+        """Whether a number outside of tensors in the answer depends on the gradients: it had to be read back."""
+        seen = set()
+        for case in ({}, {"scale": 4.0}, {"zeros": 5}, {"nans": 5}, {"infs": 5}):
+            with contextlib.suppress(TargetRaised), on_device(self._calls.device), self._calls.target_errors():
+                seen.add(repr(host_numbers(self._calls.prepared(self._calls.cases.benign(**case))())))
+        return len(seen) > 1
+
+    def live_at_peak(self, grads: Sequence[Any]) -> List[memory.LiveBytes]:
+        """The checkout's lines that hold memory at the peak of one call, largest first."""
+        with self._calls.target_errors():
+            return memory.live_at_peak(self._calls.prepared(grads), self._calls.device, self._calls.roots)
+
+    def held_bytes(self, make: Callable[[], Sequence[Any]], counts: Sequence[int]) -> Dict[int, int]:
+        """Bytes that one instance holds after so many calls, each on new gradients that are dropped afterwards."""
+        with self._calls.target_errors():
+            return memory.held_bytes(self._loop(make), counts, self._calls.device)
+
+    def python_held_bytes(self, make: Callable[[], Sequence[Any]], counts: Sequence[int]) -> Dict[int, int]:
+        """The same for NumPy and Python memory."""
+        with self._calls.target_errors():
+            return memory.python_held_bytes(self._loop(make), counts, self._calls.device)
+
+    def kept_by_answer(self, make: Callable[[], Sequence[Any]]) -> retention.AnswerMemory:
+        """Bytes that the answer alone keeps alive, and its tensors that carry a graph, by path."""
+        with self._calls.target_errors():
+            return retention.kept_by_answer(self._calls.repeated(make), make, self._calls.device)
+
+    def _loop(self, make: Callable[[], Sequence[Any]]) -> Callable[[], None]:
+        repeated = self._calls.repeated(make)
+
+        def step() -> None:
+            repeated.call(make())
+            repeated.forget()
+
+        return step
+
+    def available_bytes(self) -> int:
+        """Memory that a case may use on this device now."""
+        return memory.available_bytes(self._calls.device)
+
+    def _warm_up(self, grads: Sequence[Any], whole: bool) -> None:
+        with on_device(self._calls.device), self._calls.target_errors():
+            # What is counted next must meet the gradients as they were before a clipping target changed them.
+            fresh = [grad.clone() for grad in grads] if self._calls.plan.clips else grads
+            self._calls.prepared(fresh, whole)()

@@ -1,0 +1,213 @@
+"""The target in every rank of a process group: its norm, its clip coefficient, what it gathers, its shares."""
+
+import itertools
+import math
+import os
+import re
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+from ..answers.answers import flatten
+from ..answers.factors import ECHO, LEFT, SVALS, as_svd, read_factors, tensor_parts
+from ..answers.shards import owned_keys
+from ..base.refusals import TargetRaised, Unavailable
+from ..base.torch_internals import OperatorMode, import_first
+from ..feeding.caller import GroupInput
+from ..feeding.effects import gradients_now
+from ..gradients import matrices, sharded
+from ..gradients.forms import ShardCase
+from ..gradients.gradients import exact_norm
+from ..instruments import ranks
+from .calls import Calls
+
+DEFAULT_LIMIT_S = 50.0
+_MOST_FILES = 4000
+# Code, not remarks: an import, a call, a type that is asked for.
+_SHARDS = re.compile(
+    rb"torch\.distributed\.(fsdp|tensor|_tensor|device_mesh)|\b(fully_shard|init_device_mesh|parallelize_module|"
+    rb"distribute_tensor|FullyShardedDataParallel|all_reduce|reduce_scatter_tensor)\(|\.(full_tensor|to_local)\(|"
+    rb"isinstance\([^\n]*\bDTensor\b"
+)
+
+
+class Report(NamedTuple):
+    """What a target says of one set of gradients: its norm, and the factor by which it scaled them (None: neither).
+
+    `raised` is what it raised instead.
+    """
+
+    norm: Optional[float] = None
+    coefficient: Optional[float] = None
+    raised: str = ""
+
+
+class RankCalls:
+    """Calls in real ranks. Every method ends all of its ranks before it returns.
+
+    `device` is where the ranks run: the host from the first time that there are too few GPUs for them.
+    """
+
+    def __init__(self, calls: Calls, options: Dict[str, Any]) -> None:
+        self.device = calls.device
+        self._calls = calls
+        self._options = options
+
+    def ranks(self, world_size: int, body: ranks.Body) -> List[List[Dict[str, Any]]]:
+        """What `body(rank)` yields in each rank. Raises RanksFailed, Unavailable."""
+        reason = ranks.why_not(self.device, world_size)
+        if reason and self.device == "cuda":
+            self.device, reason = "cpu", ranks.why_not("cpu", world_size)
+        if reason:
+            raise Unavailable(reason)
+        limit_s = float(self._options.get("rank_limit_s", DEFAULT_LIMIT_S))
+        return ranks.run_ranks(world_size, body, limit_s, self.device)
+
+    # --- norms -----------------------------------------------------------------------------------
+
+    @property
+    def deals_with_shards(self) -> bool:
+        """Whether the target's package has code for sharded gradients, or the probe was asked for by name."""
+        return bool(self._options.get("asked_by_name")) or any(map(_mentions_shards, self._package_files()))
+
+    def _package_files(self) -> Iterator[str]:
+        module = __import__(self._calls.caller.function.__module__.partition(".")[0])
+        folders = [path for path in getattr(module, "__path__", []) if os.path.isdir(path)]
+        if not folders and getattr(module, "__file__", None):
+            yield str(module.__file__)
+        walks = itertools.chain.from_iterable(map(os.walk, folders))
+        found = (os.path.join(where, name) for where, _, names in walks for name in names if name.endswith(".py"))
+        yield from itertools.islice(found, _MOST_FILES)
+
+    def reported_by_one(self) -> Report:
+        """The target on the gradients of one process, on the host: CUDA must not begin before the ranks are forked."""
+        return _report(self._calls.on("cpu"), sharded.one_process(), needs_answer=True)
+
+    def reported_by_ranks(self, world_size: int, placements: Sequence[str]) -> Dict[str, List[Report]]:
+        """The target in every rank, on the same gradients in each placement; a list by rank."""
+
+        def body(rank: int) -> Iterator[Dict[str, Any]]:
+            import torch.distributed as dist
+
+            for placement in placements:
+                grads = sharded.placed(placement, rank, world_size, self.device)
+                report = _report(self._calls.on(self.device), grads)
+                yield {"placement": placement, **report._asdict()}
+                dist.barrier()
+
+        # 2 s. FSDP's first call would load Dynamo in every rank.
+        import_first("torch.distributed.fsdp", "torch.distributed.tensor.parallel", "torch._dynamo")
+        found: Dict[str, List[Report]] = {placement: [] for placement in placements}
+        for messages in self.ranks(world_size, body):
+            for message in messages:
+                placement = message.pop("placement", None)
+                if placement is None:
+                    self._note_early_end(message, found, messages)
+                else:
+                    norm, coefficient = (_number(message[name]) for name in ("norm", "coefficient"))
+                    found[placement].append(Report(norm, coefficient, message["raised"]))
+        return found
+
+    @staticmethod
+    def _note_early_end(message: Dict[str, Any], found: Dict[str, List[Report]], messages: List[Any]) -> None:
+        """A rank that ended in a placement has raised there; what comes after it was not asked."""
+        placement = list(found)[min(len(messages) - 1, len(found) - 1)]
+        found[placement].append(Report(raised=str(message["rank_raised"])))
+
+    # --- gathered spectra ------------------------------------------------------------------------
+
+    def gathered(self, world_size: int, per_rank: int, rows: int, columns: int) -> Tuple[List[Any], List[Any], int]:
+        """(the one-process numbers, those of every rank, how many collectives ran) for replicas shared out in order.
+
+        The numbers are the echoes, or the replicas' matrices put together again from their factors; None of a
+        rank that answers nothing.
+        """
+        everything = matrices.replicas(world_size * per_rank, rows, columns, noise=0.3)
+        expected = _numbers(self._calls, [everything])
+
+        def body(rank: int) -> Iterator[Dict[str, Any]]:
+            own = everything[rank * per_rank : (rank + 1) * per_rank]
+            with _Collectives() as seen:
+                numbers = _numbers(self._calls.on(self.device), [own.to(self.device)], world_size * per_rank)
+            yield {"numbers": numbers, "collectives": seen.count}
+
+        answers = self.ranks(world_size, body)
+        raised = [message["rank_raised"] for messages in answers for message in messages if "rank_raised" in message]
+        if raised:
+            raise TargetRaised(RuntimeError(raised[0]), self._calls.definition())
+        first = [messages[0] for messages in answers]
+        return expected or [], [each["numbers"] for each in first], max(each["collectives"] for each in first)
+
+    # --- shard plans -----------------------------------------------------------------------------
+
+    def shares_of_ranks(self, key_count: int, world_size: int) -> List[List[Any]]:
+        """What each rank owns by a plan that asks the process group how many ranks there are."""
+
+        def body(rank: int) -> Iterator[Dict[str, Any]]:
+            # Another hash in every rank, as in processes that were started one by one.
+            case = ShardCase(key_count, rank, world_size, salt=rank)
+            yield {"keys": owned_keys(self._calls.on(self.device).raw([case]), case).keys}
+
+        shares = []
+        for messages in self.ranks(world_size, body):
+            if "rank_raised" in messages[0]:
+                raise TargetRaised(RuntimeError(messages[0]["rank_raised"]), self._calls.definition())
+            shares.append(messages[0]["keys"])
+        return shares
+
+
+def _report(calls: Calls, grads: Sequence[Any], needs_answer: bool = False) -> Report:
+    given: List[GroupInput] = []
+    before = exact_norm(sharded.whole(grads))
+    try:
+        with calls.target_errors():
+            answer = flatten(calls.prepared(grads, given=given)())
+    except TargetRaised as error:
+        if needs_answer:
+            raise
+        return Report(raised=("refuses: " if error.deliberate else "") + str(error))
+    norm = answer.get(calls.roles["norm"].path) if "norm" in calls.roles else None
+    if norm is not None and calls.roles["norm"].degree == 2 and norm >= 0:
+        norm = math.sqrt(norm)
+    coefficient = None
+    if calls.plan.clips:
+        coefficient = exact_norm(sharded.whole(gradients_now(given[0]))) / before
+    return Report(norm, coefficient)
+
+
+def _numbers(calls: Calls, grads: Sequence[Any], replica_count: int = 0) -> Optional[List[Any]]:
+    raw = calls.raw(grads)
+    count = replica_count or grads[0].shape[0]
+    if ECHO in calls.roles:
+        found = tensor_parts(raw, count).get(calls.roles[ECHO].path)
+        return None if found is None else found.double().tolist()
+    factors = read_factors(raw, calls.roles, count)
+    svd = as_svd(factors)
+    if svd is not None and SVALS in factors:
+        return ((svd.left * svd.svals[:, None, :]) @ svd.right.mT).tolist()
+    named = factors.get(SVALS, factors.get(LEFT))
+    return None if named is None else named.sort(dim=1).values.tolist()
+
+
+def _number(sent: Any) -> Optional[float]:
+    """A number from a rank, where infinities and NaN travel as words."""
+    return None if sent is None else float(sent)
+
+
+def _mentions_shards(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return bool(_SHARDS.search(file.read(1 << 20)))
+    except OSError:
+        return False
+
+
+class _Collectives(OperatorMode):
+    """Counts the collectives that move anything; a barrier moves nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.namespace in ("c10d", "_c10d_functional", "c10d_functional") and "barrier" not in str(func):
+            self.count += 1
+        return func(*args, **(kwargs or {}))

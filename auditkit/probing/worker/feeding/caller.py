@@ -1,0 +1,262 @@
+"""How a target is fed: which argument takes the gradients, in what form, after which set-up call.
+
+A `Feed` is found by trying (see `search.py`); `prepare` turns it and a list of gradients into a call
+without arguments, so that building modules and registering them is never part of what is measured.
+"""
+
+import functools
+import inspect
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+import torch
+
+from ..base.refusals import CannotFeedError
+from ..gradients import forms
+from ..gradients.gradients import GradientHolder, total_norm
+from .plan import Feed
+
+TAKES = ("module", "parameters", "named_parameters", "gradients", "factors", "keys")
+SETUP_NAMES = (
+    "register",
+    "attach",
+    "watch",
+    "setup",
+    "set_modules",
+    "track",
+    "add_module",
+    "register_modules",
+)
+
+TOTAL_NORM = "the total norm of the gradients"
+"""Stands for a value that depends on the gradients of the call: their exact norm, as float32."""
+
+_LIMITS = (
+    "max_norm", "max_grad_norm", "max_gradient_norm", "grad_norm_max", "grad_clip_norm", "clip_norm",
+    "clip_grad_norm", "clip_value", "clip_val", "clip", "clip_grad", "grad_clip", "gradient_clip",
+    "gradient_clip_val", "gradient_clip_value", "gradient_clipping", "clip_threshold", "clipping_threshold",
+    "max_value", "threshold",
+)  # fmt: skip
+# What a required argument beside the gradients is given where the user gave nothing.
+_FILLED: Dict[str, Any] = {
+    **dict.fromkeys(_LIMITS, 1.0),
+    "norm_type": 2.0,
+    "total_norm": TOTAL_NORM,
+}
+
+CONSTRUCTOR = "__init__"
+"""The set-up step of a class that is built with the modules it watches."""
+
+
+def required_parameters(function: Callable, given: Sequence[str]) -> List[str]:
+    """Names of the arguments that a caller must provide, without those in `given` and without `self`."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError) as error:
+        raise CannotFeedError("its signature cannot be read") from error
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [p.name for p in parameters if p.default is p.empty and p.kind not in variadic and p.name not in given]
+
+
+def optional_first_parameter(function: Callable, given: Sequence[str]) -> List[str]:
+    """The first argument of a function all of whose arguments have defaults."""
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name not in given and parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
+            return [name]
+    return []
+
+
+def setup_method(owner: type, method: str, named: Optional[str]) -> Optional[str]:
+    """The method that takes the modules before `method` is asked: the named one, or one found by name."""
+    if named is not None:
+        if not callable(getattr(owner, named, None)):
+            raise CannotFeedError("{} has no method '{}' to set it up".format(owner.__name__, named))
+        return named
+    for name in SETUP_NAMES:
+        candidate = getattr(owner, name, None)
+        if callable(candidate) and name != method and not hasattr(torch.nn.Module, name):
+            return name
+    return None
+
+
+Wrap = Callable[[List[Any]], Any]
+
+
+def _fillable(function: Callable, owner: Optional[type]) -> Dict[str, Any]:
+    """Limits that the function demands beside another argument, and that its class demands."""
+    found: Dict[str, Any] = {}
+    for called in filter(callable, (function, owner)):
+        try:
+            names = required_parameters(called, [])
+        except CannotFeedError:  # said again, where it is asked for
+            continue
+        known = {name: _FILLED[name] for name in names if name in _FILLED}
+        if called is owner or len(names) > len(known):
+            found.update(known)
+    return found
+
+
+class GroupInput(NamedTuple):
+    """What a target was handed for one group: the module behind it, and the list itself where it got one."""
+
+    module: Optional[torch.nn.Module]
+    listed: Optional[List[Any]]
+
+
+class Caller:
+    """Binds one target (function, or method of a class built anew each time) to a `Feed`."""
+
+    def __init__(
+        self,
+        function: Callable,
+        owner: Optional[type],
+        method: str,
+        arguments: Dict[str, Any],
+        finish: Optional[Callable] = None,
+        finish_method: str = "",
+    ) -> None:
+        self.function = function
+        self.owner = owner
+        self.method = method
+        self.filled = {name: value for name, value in _fillable(function, owner).items() if name not in arguments}
+        self.arguments = {**self.filled, **arguments}
+        self.finish = finish
+        self.finish_method = finish_method
+
+    def refuse_unknown_arguments(self) -> None:
+        """Raise CannotFeedError for an argument that neither the target nor its class has."""
+        known: Dict[str, Any] = {}
+        for function in (self.function, self.owner):
+            known.update(inspect.signature(function).parameters if function is not None else {})
+        if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
+            return
+        for name in self.arguments:
+            if name not in known:
+                named = ", ".join(other for other in known if other != "self") or "none"
+                raise CannotFeedError("it has no argument '{}'; it has: {}".format(name, named))
+
+    def annotation(self, setup: Optional[str], slot: str) -> Any:
+        """What the argument `slot`, of the set-up step if there is one, is declared as; "" where it is not."""
+        function: Any = self.function
+        if setup is not None and self.owner is not None:
+            function = self.owner if setup == CONSTRUCTOR else getattr(self.owner, setup)
+        parameter = inspect.signature(function).parameters.get(slot)
+        return "" if parameter is None or parameter.annotation is parameter.empty else parameter.annotation
+
+    def bound(self) -> Callable:
+        """The function, or the method of a new instance: collectors with state start fresh each time."""
+        return getattr(self.new_instance(), self.method) if self.needs_instance() else self.function
+
+    def needs_instance(self) -> bool:
+        """Whether the target is a method that needs an object of its class."""
+        if self.owner is None:
+            return False
+        return not isinstance(inspect.getattr_static(self.owner, self.method), (staticmethod, classmethod))
+
+    def constructor_slots(self) -> List[str]:
+        """What the class must be given that `arguments` does not hold: a model to watch, for example."""
+        return required_parameters(self.owner, list(self.arguments)) if self.owner is not None else []
+
+    def new_instance(self, inputs: Optional[Dict[str, Any]] = None) -> Any:
+        """An object of the target's class. Raises CannotFeedError where its constructor needs more."""
+        assert self.owner is not None
+        names = inspect.signature(self.owner).parameters
+        given = {name: value for name, value in self.arguments.items() if name in names}
+        given.update(inputs or {})
+        missing = required_parameters(self.owner, list(given))
+        if missing:
+            raise CannotFeedError(
+                "{}() needs {}: give a value with --argument {}=VALUE".format(
+                    self.owner.__name__, " and ".join(missing), missing[0]
+                )
+            )
+        return self.owner(**given)
+
+    def call_arguments(self, function: Callable) -> Dict[str, Any]:
+        parameters = inspect.signature(function).parameters
+        open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        owned = inspect.signature(self.owner).parameters if self.owner else {}
+        return {k: v for k, v in self.arguments.items() if k in parameters or (open_ended and k not in owned)}
+
+    def prepare(
+        self,
+        feed: Feed,
+        groups: Sequence[Sequence[Optional[torch.Tensor]]],
+        whole: bool = True,
+        given: Optional[List[GroupInput]] = None,
+        wrap: Optional[Wrap] = None,
+        instance: Any = None,
+    ) -> Callable[[], Any]:
+        """A call without arguments on `groups` (gradients of the first and the second group).
+
+        `whole` adds the step that finishes an asynchronous answer.
+        What the target is handed is appended to `given`; `wrap` turns a list into what is handed instead;
+        `instance` is used instead of a new one, as it is.
+        """
+        collect, finish = self.steps(feed, groups, given, wrap, instance)
+        if not whole or finish is None:
+            return collect
+        finishing = finish
+        return lambda: finishing(collect())
+
+    def _set_up(self, feed: Feed, groups: Sequence[Any], fill: Wrap) -> Any:
+        """A new instance that has been handed what it watches, where it watches something."""
+        built_with = _inputs(feed.setup_slots, groups, fill) if feed.setup == CONSTRUCTOR else None
+        instance = self.new_instance(built_with)
+        if feed.setup not in (None, CONSTRUCTOR):
+            getattr(instance, str(feed.setup))(**_inputs(feed.setup_slots, groups, fill))
+        return instance
+
+    def steps(
+        self,
+        feed: Feed,
+        groups: Sequence[Sequence[Optional[torch.Tensor]]],
+        given: Optional[List[GroupInput]] = None,
+        wrap: Optional[Wrap] = None,
+        instance: Any = None,
+    ) -> Tuple[Callable[[], Any], Optional[Callable[[Any], Any]]]:
+        """The collecting step as a call, and the one that finishes its answer, of the same instance if a method."""
+        fill = functools.partial(_input, feed, [] if given is None else given, wrap)
+        if instance is None and self.needs_instance():
+            instance = self._set_up(feed, groups, fill)
+        function = self.function if instance is None else getattr(instance, self.method)
+        keywords = self.call_arguments(function)
+        if feed.setup is None:
+            keywords.update(
+                forms.arguments_of(feed.slots, feed.forms, groups[0][0])
+                if feed.forms
+                else _inputs(feed.slots, groups, fill)
+            )
+        for name in [name for name, value in keywords.items() if value is TOTAL_NORM]:
+            keywords[name] = total_norm(groups[0])
+        positional = [keywords.pop(name) for name in _positional_only(function) if name in keywords]
+        finish = getattr(instance, self.finish_method) if instance is not None and self.finish_method else self.finish
+        return lambda: function(*positional, **keywords), finish
+
+
+def _inputs(slots: List[str], groups: Sequence[Any], fill: Wrap) -> Dict[str, Any]:
+    return {name: fill(groups[min(i, len(groups) - 1)]) for i, name in enumerate(slots)}
+
+
+def _positional_only(function: Callable) -> List[str]:
+    return [n for n, p in inspect.signature(function).parameters.items() if p.kind is p.POSITIONAL_ONLY]
+
+
+def _input(feed: Feed, given: List[GroupInput], wrap: Optional[Wrap], grads: Sequence[Optional[torch.Tensor]]) -> Any:
+    if feed.takes == "gradients":
+        listed: List[Any] = [grad for grad in grads if grad is not None]
+        given.append(GroupInput(None, listed))
+    else:
+        module = GradientHolder(grads)
+        if feed.takes == "module":
+            given.append(GroupInput(module, None))
+            return module
+        listed = list(module.parameters()) if feed.takes == "parameters" else list(module.named_parameters())
+        given.append(GroupInput(module, listed))
+    if wrap is not None:
+        return wrap(listed)
+    return generator(listed) if feed.container == "iterator" else listed
+
+
+def generator(listed: List[Any]) -> Iterator[Any]:
+    """One pass over the items, as `module.parameters()` is one."""
+    return (item for item in listed)

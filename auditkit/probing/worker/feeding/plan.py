@@ -1,0 +1,59 @@
+"""What a plan is: how a target is fed, what its answer means, and whether it clips. Found once, by `search.py`."""
+
+import enum
+from typing import Any, Dict, List, Literal, NamedTuple, Optional, Tuple
+
+from ..answers.roles import Role
+
+
+class Feed(NamedTuple):
+    """`slots` take a group of gradients each, first group first, in a `container`; or one of the `forms` each."""
+
+    takes: str
+    container: Literal["list", "iterator"]
+    slots: List[str]
+    setup: Optional[str]
+    setup_slots: List[str]
+    forms: Tuple[str, ...] = ()
+
+
+class Groups(enum.IntEnum):
+    """How many groups of gradients a target takes, and whether the second was found to need a gradient."""
+
+    ONE = 1
+    TWO = 2
+    TWO_WITH_GRADIENTS = 3
+
+
+class Plan(NamedTuple):
+    """Everything a probe needs to know about a target: found once, given to every probe.
+
+    `clips`: it changes the gradients that it is given, by one factor that makes them small. A clipping
+    target without `fields` returns no number: its answer is what it does to the gradients. `filled` are
+    required arguments that nobody gave and that got a usual value.
+    """
+
+    feed: Feed
+    groups: Groups
+    contract: str
+    is_async: bool
+    answer_kind: str
+    fields: Dict[str, str]
+    roles: Dict[str, Role]
+    health: List[str]
+    notes: List[str]
+    clips: bool = False
+    filled: Dict[str, Any] = {}  # noqa: RUF012
+
+    def to_json(self) -> Dict[str, Any]:
+        raw = dict(self._asdict())
+        raw["feed"] = dict(self.feed._asdict())
+        raw["roles"] = {name: dict(role._asdict()) for name, role in self.roles.items()}
+        return raw
+
+    @classmethod
+    def from_json(cls, raw: Dict[str, Any]) -> "Plan":
+        feed = Feed(**{**raw["feed"], "forms": tuple(raw["feed"]["forms"])})
+        values = dict(raw, feed=feed, groups=Groups(raw["groups"]))
+        values["roles"] = {name: Role(**role) for name, role in raw["roles"].items()}
+        return cls(**values)

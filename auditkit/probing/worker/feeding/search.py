@@ -1,0 +1,212 @@
+"""Find out by trying how a target is fed, what the fields of its answer mean, and whether it clips."""
+
+import inspect
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import torch
+
+from ..answers.answers import flatten, kind_of
+from ..answers.roles import count_roles, declared_roles, norm_role
+from ..base.refusals import CannotFeedError, CannotReadError
+from ..base.torch_internals import raise_if_out_of_memory
+from ..gradients.gradients import benign
+from . import spectral_search
+from .caller import (
+    CONSTRUCTOR,
+    Caller,
+    GroupInput,
+    optional_first_parameter,
+    required_parameters,
+    setup_method,
+)
+from .effects import clips, gradients_now
+from .plan import Feed, Groups, Plan
+
+_HEALTH_WORDS = ("health", "ok", "valid", "is_finite", "finite")
+_SECOND_GROUP = ([None], [torch.ones(2, 3)])
+
+
+def find_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
+    """Try every way to feed the target until one gives an answer that depends on the gradients, or clips them.
+
+    A collector of tensors also takes parameters, whose values are zeros: an answer that stays the same for
+    other gradients is kept only where no way gives a better one. Where nobody named a contract, what is no
+    collector of gradients may be one of spectra. Raises CannotFeedError with what each attempt said,
+    CannotReadError where `returns` names no field.
+    """
+    caller.refuse_unknown_arguments()
+    if request.get("contract") in spectral_search.CONTRACTS:
+        return spectral_search.find(caller, request)
+    try:
+        return _find_gradient_plan(caller, request)
+    except (CannotFeedError, CannotReadError):
+        other = None if request.get("contract") else spectral_search.guess(caller, request)
+        if other is None:
+            raise
+        return other
+
+
+def _find_gradient_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
+    said: List[str] = []
+    constant: Optional[Tuple[Feed, Any, Any]] = None
+    for feed in possible_feeds(caller, request):
+        for second in _SECOND_GROUP:
+            try:
+                answer = _ask(caller, feed, benign(), second)
+                depends = answer is not None and _depends_on_gradients(caller, feed, second, answer)
+                clipping = _clips(caller, feed, second)
+            except (CannotFeedError, MemoryError):
+                raise
+            except Exception as error:
+                raise_if_out_of_memory(error)
+                said.append(
+                    "{}: {}: {}".format(_describe(feed), type(error).__name__, " ".join(str(error).split())[:160])
+                )
+                continue
+            if answer is None and not clipping:
+                said.append("{}: returned None".format(_describe(feed)))
+                continue
+            if depends or clipping:
+                return _read_plan(caller, feed, second, answer, request, clipping)
+            constant = constant or (feed, second, answer)
+    if constant is not None:
+        return _read_plan(caller, *constant, request, False)
+    raise CannotFeedError("no way to feed it gave an answer: " + "; ".join(dict.fromkeys(said)))
+
+
+def _depends_on_gradients(caller: Caller, feed: Feed, second: Any, answer: Any) -> bool:
+    other = _ask(caller, feed, [grad * 4 for grad in benign(zeros=5)], second)
+    return repr(flatten(answer)) != repr(flatten(other))
+
+
+def _clips(caller: Caller, feed: Feed, second: Any) -> bool:
+    def apply(grads: List[torch.Tensor]) -> List[Optional[torch.Tensor]]:
+        given: List[GroupInput] = []
+        caller.prepare(feed, (grads, second), given=given)()
+        return gradients_now(given[0])
+
+    return clips(apply, caller.function.__name__)
+
+
+def possible_feeds(caller: Caller, request: Dict[str, Any]) -> List[Feed]:
+    """Feeds worth trying, likeliest first. Raises CannotFeedError where arguments are left over."""
+    setup, setup_slots, slots = _slots(caller, request)
+    slot = (setup_slots or slots)[0]
+    order = _guess_takes(slot, str(caller.annotation(setup, slot)))
+    order = list(dict.fromkeys([*request.get("takes_order", ()), *order]))
+    takes = [request["takes"]] if request.get("takes") else order
+    feeds = []
+    for kind in takes:
+        feeds.append(Feed(kind, "list", slots, setup, setup_slots))
+        if kind != "module":
+            feeds.append(Feed(kind, "iterator", slots, setup, setup_slots))
+    return feeds
+
+
+def _slots(caller: Caller, request: Dict[str, Any]) -> Tuple[Optional[str], List[str], List[str]]:
+    given = list(caller.arguments)
+    in_constructor = caller.constructor_slots() if caller.needs_instance() else []
+    if 1 <= len(in_constructor) <= 2 and required_parameters(caller.function, given) == ["self"]:
+        return CONSTRUCTOR, in_constructor, []
+    function = caller.function if caller.owner is None else caller.bound()
+    slots = required_parameters(function, given)
+    if caller.owner is not None and (not slots or request.get("setup")):
+        setup = setup_method(caller.owner, caller.method, request.get("setup"))
+        if setup is not None:
+            setup_slots = required_parameters(getattr(caller.new_instance(), setup), given)
+            if 1 <= len(setup_slots) <= 2:
+                return setup, setup_slots, slots
+    if not slots:
+        slots = optional_first_parameter(function, given)
+    if not slots:
+        raise CannotFeedError("it takes no gradients: no argument and no set-up method")
+    if len(slots) > 2:
+        raise CannotFeedError(
+            "it needs {}, more than gradients can fill: give the rest with --argument {}=VALUE".format(
+                ", ".join(slots), slots[-1]
+            )
+        )
+    return None, [], slots
+
+
+def _guess_takes(slot: str, annotation: str) -> List[str]:
+    """All four ways, ordered by the argument's name and annotation."""
+    text = (slot + " " + annotation).lower()
+    likely = []
+    if "named" in text:
+        likely.append("named_parameters")
+    if "module" in text or slot.lower() in ("model", "net", "network", "host", "seed"):
+        likely.append("module")
+    if "grad" in slot.lower():
+        likely.append("gradients")
+    if "param" in text:
+        likely.append("parameters")
+    return likely + [kind for kind in ("module", "parameters", "gradients", "named_parameters") if kind not in likely]
+
+
+def _describe(feed: Feed) -> str:
+    return feed.takes if feed.container == "list" else feed.takes + " (iterator)"
+
+
+def _ask(caller: Caller, feed: Feed, grads: Sequence[Any], second: Sequence[Any]) -> Any:
+    return caller.prepare(feed, (grads, second))()
+
+
+def _read_plan(caller: Caller, feed: Feed, second: Any, answer: Any, request: Dict[str, Any], clipping: bool) -> Plan:
+    def ask(grads: Sequence[Any]) -> Dict[str, Any]:
+        return flatten(_ask(caller, feed, grads, second))
+
+    fields = flatten(answer)
+    if not fields and not clipping:
+        raise CannotReadError("its answer ({}) holds no number".format(kind_of(answer)))
+    notes: List[str] = []
+    roles = declared_roles(request.get("returns") or {}, fields, ask)
+    if "norm" not in roles:
+        norm = norm_role(ask)
+        if norm is not None:
+            roles["norm"] = norm
+        else:
+            nothing = "it returns no number: its answer is what it does to the gradients"
+            notes.append("no field of the answer scales with the gradients: no norm to judge" if fields else nothing)
+    roles.update({k: v for k, v in count_roles(ask).items() if k not in roles})
+    groups = Groups.TWO if len(feed.setup_slots or feed.slots) == 2 else Groups.ONE
+    return Plan(
+        feed=feed,
+        groups=groups if second == [None] or groups is Groups.ONE else Groups.TWO_WITH_GRADIENTS,
+        contract=request.get("contract") or _contract(feed, groups, answer),
+        is_async=_is_async(caller, request),
+        answer_kind=kind_of(answer),
+        fields={path: type(value).__name__ for path, value in fields.items()},
+        roles=roles,
+        health=_health_fields(fields, request.get("returns") or {}),
+        notes=notes,
+        clips=clipping,
+        filled=caller.filled,
+    )
+
+
+def _contract(feed: Feed, groups: Groups, answer: Any) -> str:
+    if feed.setup is not None and (feed.setup != CONSTRUCTOR or groups is Groups.TWO):
+        return "monitor"
+    if groups is Groups.TWO:
+        return "dual_stats"
+    return "grad_norm" if kind_of(answer) in ("number", "tensor", "nothing") else "grad_stats"
+
+
+def _is_async(caller: Caller, request: Dict[str, Any]) -> bool:
+    """Documented as asynchronous: by its name, by a step that finishes it, or by its docstring."""
+    if request.get("finish") or caller.function.__name__.endswith("_async"):
+        return True
+    text = (inspect.getdoc(caller.function) or "").lower()
+    return "async-safe" in text or "asynchronous" in text or "without sync" in text
+
+
+def _health_fields(fields: Dict[str, Any], returns: Dict[str, str]) -> List[str]:
+    return [path for path in fields if _is_health(path) or path == returns.get("health")]
+
+
+def _is_health(path: str) -> bool:
+    leaf = path.split(".")[-1].lower().rstrip("()")
+    if leaf in _HEALTH_WORDS or leaf.startswith("is_finite"):
+        return True
+    return "health" in leaf and "unhealth" not in leaf

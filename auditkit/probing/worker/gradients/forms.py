@@ -1,0 +1,178 @@
+"""What targets of spectra and of shard plans are handed: one form for each argument, told by trying.
+
+A `Feed` names the `forms` in the order of its `slots`. The case that a form
+is made from is the only item of the first group: a batch of replicas as (R, N, M), or a `ShardCase`.
+"""
+
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
+
+import torch
+from torch.utils._pytree import tree_map
+
+from . import slot_names
+from .matrices import Svd, aligned
+
+FACTORS, KEYS, GRADIENTS = "factors", "keys", "gradients"
+
+
+# --- matrices ----------------------------------------------------------------------------------------
+
+
+def _device_svd(grads: torch.Tensor) -> Svd:
+    """In the gradients' own precision where SVD has it, else in float32 and rounded back."""
+    wide = grads if grads.dtype in (torch.float32, torch.float64) else grads.float()
+    left, svals, right_rows = torch.linalg.svd(wide, full_matrices=False)
+    return Svd(*(part.to(grads.dtype) for part in (left, svals, right_rows.mT)))
+
+
+def _aligned_factors(grads_RNM: torch.Tensor) -> Svd:
+    raw = _device_svd(grads_RNM)
+    return aligned(raw, Svd(*(part[0] for part in raw)))
+
+
+class WideBatch(NamedTuple):
+    """A 16-bit batch whose forms are handed over in float32: the same values with room for the result."""
+
+    batch: torch.Tensor
+
+    @property
+    def shape(self) -> torch.Size:
+        return self.batch.shape
+
+
+_MATRIX_FORMS: Dict[str, Callable[[torch.Tensor], Any]] = {
+    "batch": lambda grads: grads,
+    "list": lambda grads: list(grads.unbind(0)),
+    "mapping": lambda grads: {"layers.0.weight": grads},
+    "mean": lambda grads: grads.mean(0),
+    "svds": lambda grads: tuple(_device_svd(grads)),
+    "mean_svd": lambda grads: tuple(_device_svd(grads.mean(0))),
+    "aligned": lambda grads: tuple(_aligned_factors(grads)),
+    "left": lambda grads: _aligned_factors(grads).left,
+    "svals": lambda grads: _aligned_factors(grads).svals,
+    "right": lambda grads: _aligned_factors(grads).right,
+}
+
+
+def matrix_forms(slots: Sequence[str], align_first: bool) -> List[Tuple[str, ...]]:
+    """Combinations of forms worth trying for these arguments, likeliest first; none where they do not fit.
+
+    `align_first`: where factors are asked for, they are handed over aligned.
+    """
+    factors = "aligned" if align_first else "svds"
+    if len(slots) == 1:
+        whole: List[Tuple[str, ...]] = [("batch",), ("list",), ("mapping",)]
+        return [(factors,), *whole] if slot_names.is_factors(slots[0]) else whole
+    kinds = [slot_names.matrix_kind(slot) for slot in slots]
+    return [tuple(factors if kind == slot_names.SVDS else kind for kind in kinds)] if all(kinds) else []
+
+
+# --- shard plans -------------------------------------------------------------------------------------
+
+
+class ShardCase(NamedTuple):
+    """Keys to share out, and which rank of how many asks. `salt` changes how the keys hash, and nothing else."""
+
+    key_count: int
+    rank: int
+    world_size: int
+    salt: int = 0
+
+
+class SaltedText(str):
+    """Equal to the text it is, with a hash of its own, as each process gives texts: sets then order them anew."""
+
+    salt = 0
+
+    def __hash__(self) -> int:
+        return hash((self.salt, str(self)))
+
+    def __eq__(self, other: object) -> bool:
+        return str.__eq__(self, other) if isinstance(other, str) else NotImplemented
+
+
+def names(case: ShardCase) -> List[SaltedText]:
+    """The keys as names of parameters, in a fixed order that is not the alphabet's."""
+    made = []
+    for index in range(case.key_count):
+        name = SaltedText("layers.{}.{}.weight".format(index // 4, ("query", "key", "mlp", "norm")[index % 4]))
+        name.salt = case.salt
+        made.append(name)
+    return made
+
+
+def work(index: int) -> int:
+    """The elements of the matrix behind a key: they differ by up to 16."""
+    return (64, 64, 1024, 128)[index % 4]
+
+
+def _matrices(case: ShardCase) -> List[torch.Tensor]:
+    return [torch.empty(work(index), 8, device="meta") for index in range(case.key_count)]
+
+
+def _tuples(case: ShardCase) -> List[Tuple[SaltedText, int]]:
+    return [(name, index // 4) for index, name in enumerate(names(case))]
+
+
+_KEY_FORMS: Dict[str, Callable[[ShardCase], Any]] = {
+    "texts": names,
+    "tuples": _tuples,
+    "pairs": lambda case: list(zip(names(case), _matrices(case), strict=True)),
+    "tensors": lambda case: dict(zip(names(case), _matrices(case), strict=True)),
+    "sizes": lambda case: {name: 8 * work(index) for index, name in enumerate(names(case))},
+    "count": lambda case: case.key_count,
+}
+_OTHER_FORMS: Dict[str, Callable[[ShardCase], Any]] = {
+    "rank": lambda case: case.rank,
+    "world_size": lambda case: case.world_size,
+}
+
+
+def shard_forms(slots: Sequence[str]) -> List[Tuple[str, ...]]:
+    """Combinations of forms for the arguments of a shard plan: its keys, and rank and world size where it asks."""
+    kinds = [slot_names.shard_kind(slot) for slot in slots]
+    if kinds.count("keys") != 1 or len(set(kinds)) != len(kinds):
+        return []
+    place = kinds.index("keys")
+    forms = ["count"] if slot_names.is_count(slots[place]) else ["texts", "tuples", "pairs", "tensors", "sizes"]
+    return [(*kinds[:place], form, *kinds[place + 1 :]) for form in forms]
+
+
+def is_shard_word(name: str) -> bool:
+    """Whether an argument is a rank or a number of ranks, by its name."""
+    return slot_names.shard_kind(name) != "keys"
+
+
+def identity(key: Any, case: ShardCase) -> Any:
+    """The index of a key in whatever form it came back, or the thing itself where it is none of them."""
+    if isinstance(key, bool):
+        return key
+    if isinstance(key, int):
+        return key if 0 <= key < case.key_count else "index {}".format(key)
+    if isinstance(key, tuple) and key and isinstance(key[0], str):
+        key = key[0]
+    known = {str(name): index for index, name in enumerate(names(case))}
+    return known.get(str(key), key) if isinstance(key, str) else key
+
+
+# --- both --------------------------------------------------------------------------------------------
+
+_FORMS: Dict[str, Callable[[Any], Any]] = {**_MATRIX_FORMS, **_KEY_FORMS, **_OTHER_FORMS}
+
+
+def takes_of(forms: Sequence[str]) -> str:
+    """What a target takes, in a word of the command line."""
+    if set(forms) & set(_KEY_FORMS):
+        return KEYS
+    return GRADIENTS if {"batch", "mapping"} & set(forms) or set(forms) == {"list"} else FACTORS
+
+
+def arguments_of(slots: Sequence[str], forms: Sequence[str], case: Any) -> Dict[str, Any]:
+    """The values of the arguments, by name, for one case."""
+    made = case.batch if isinstance(case, WideBatch) else case
+    values = {slot: _FORMS[form](made) for slot, form in zip(slots, forms, strict=True)}
+    return tree_map(_wide, values) if isinstance(case, WideBatch) else values
+
+
+def _wide(leaf: Any) -> Any:
+    return leaf.float() if isinstance(leaf, torch.Tensor) else leaf

@@ -1,0 +1,105 @@
+"""Capture a collecting step in a CUDA graph, replay it on new values, and read what it then says.
+
+A graph holds kernels and the addresses they work on, and nothing that Python did between them. So the
+gradients keep their storages, new values are copied into them, and the replayed answer must be, bit by bit,
+that of an ordinary call on the new values. Order matters: a capture that fails may leave the device unusable
+for this process, so the ordinary calls come first.
+"""
+
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+
+import torch
+
+from ..answers.answers import flatten
+from .transfers import parts_of
+
+# torch's own example warms up three times on a side stream: lazy initialisation may not be captured.
+_WARM_UP_CALLS = 3
+
+
+class Step(NamedTuple):
+    """A collecting step as a call without arguments, and what makes numbers of its answer (None: nothing)."""
+
+    collect: Callable[[], Any]
+    finish: Optional[Callable[[Any], Any]]
+
+
+class Replay(NamedTuple):
+    """What two ordinary calls and the replayed graph say of the new values, by field, gradients included.
+
+    `error` is what capture or replay raised, None where neither did; `replayed` is then None.
+    """
+
+    ordinary: Dict[str, Any]
+    repeated: Dict[str, Any]
+    replayed: Optional[Dict[str, Any]]
+    error: Optional[BaseException]
+
+
+def replay_graph(
+    make_step: Callable[[], Step], grads: Sequence[torch.Tensor], others: Sequence[torch.Tensor]
+) -> Replay:
+    """Capture on `grads`, replay on the values of `others`. `make_step` prepares a step on `grads` afresh.
+
+    Leaves the values of `others` in `grads`. Raises what an ordinary call raises.
+    """
+    first = [grad.clone() for grad in grads]
+    ordinary, repeated = (_ordinary(make_step(), grads, others) for _ in range(2))
+    _warm_up(make_step)
+    _copy_into(grads, first)
+    step, graph = make_step(), torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph):
+            held = step.collect()
+        _copy_into(grads, others)
+        graph.replay()
+        torch.cuda.synchronize()
+        return Replay(ordinary, repeated, _read(step, held, grads), None)
+    except Exception as error:
+        return Replay(ordinary, repeated, None, _first_cause(error))
+
+
+def holds_device_tensor(answer: Any) -> bool:
+    """Whether a tensor of a CUDA device is anywhere in `answer`."""
+    return any(isinstance(part, torch.Tensor) and part.is_cuda for part in parts_of(answer))
+
+
+def unequal_fields(first: Dict[str, Any], second: Dict[str, Any]) -> List[str]:
+    """The fields that are not bit by bit the same; NaN equals NaN."""
+    paths = list(dict.fromkeys([*first, *second]))
+    return [path for path in paths if repr(first.get(path)) != repr(second.get(path))]
+
+
+def _ordinary(step: Step, grads: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) -> Dict[str, Any]:
+    _copy_into(grads, values)
+    return _read(step, step.collect(), grads)
+
+
+def _read(step: Step, answer: Any, grads: Sequence[torch.Tensor]) -> Dict[str, Any]:
+    """The answer's fields, and every gradient as the step left it: clipping is an answer too."""
+    fields = flatten(step.finish(answer) if step.finish is not None else answer)
+    fields.update(("gradient {}".format(i), grad.tolist()) for i, grad in enumerate(grads))
+    return fields
+
+
+def _warm_up(make_step: Callable[[], Step]) -> None:
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for step in [make_step() for _ in range(_WARM_UP_CALLS)]:
+            step.collect()
+    torch.cuda.current_stream().wait_stream(stream)
+    torch.cuda.synchronize()
+
+
+def _copy_into(grads: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) -> None:
+    with torch.no_grad():
+        for grad, value in zip(grads, values, strict=False):
+            grad.copy_(value)
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    """What was raised inside the capture: ending a broken capture raises once more, from torch's own line."""
+    while error.__context__ is not None:
+        error = error.__context__
+    return error

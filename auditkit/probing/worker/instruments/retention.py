@@ -1,0 +1,159 @@
+"""One target called again and again with new gradients, as a training loop does.
+
+The instance, the module and its parameters live on; only the gradients are new at every call. What the
+target holds of them longer than the call shows up as memory that grows.
+"""
+
+import gc
+import sys
+import weakref
+from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from ..answers.answers import graph_tensors
+from ..base.frames import Site, SourceRoots
+from ..base.torch_internals import OperatorMode
+from ..feeding.caller import Caller, GroupInput
+from ..feeding.plan import Feed
+from ..simulated.device import on_device
+from .memory import bytes_until_dropped
+
+
+class RepeatedCall:
+    """`call(grads)` on gradients of the shapes of `like`, always of one instance; `forget()` drops the last ones."""
+
+    def __init__(self, caller: Caller, feed: Feed, like: Sequence[torch.Tensor], second: Sequence[Any]) -> None:
+        self._caller = caller
+        self._feed = feed
+        self._second = second
+        self._given: List[GroupInput] = []
+        self._iterators: List[_RestartingIterator] = []
+        # Gradients come in a new list each time; a module and its parameters are the same ones.
+        self._takes_lists = feed.takes == "gradients" and feed.setup is None
+        self._instance = caller.new_instance() if self._takes_lists and caller.needs_instance() else None
+        if not self._takes_lists:
+            wrap = self._restarting if feed.container == "iterator" and feed.takes != "module" else None
+            self._again = caller.prepare(feed, (like, second), True, self._given, wrap)
+            self.forget()
+
+    def _restarting(self, listed: List[Any]) -> "_RestartingIterator":
+        self._iterators.append(_RestartingIterator(listed))
+        return self._iterators[-1]
+
+    def call(self, grads: Sequence[torch.Tensor]) -> Any:
+        """The target's answer to `grads`, which take the place of those before."""
+        if self._takes_lists:
+            return self._caller.prepare(self._feed, (grads, self._second), True, instance=self._instance)()
+        self._put(grads)
+        for iterator in self._iterators:
+            iterator.restart()
+        return self._again()
+
+    def forget(self) -> None:
+        """Drop the gradients, as `zero_grad()` does: what still lives, the target holds."""
+        if not self._takes_lists:
+            self._put(None)
+
+    def _put(self, grads: Optional[Sequence[torch.Tensor]]) -> None:
+        first = self._given[0]
+        if first.module is None:
+            (first.listed or [])[:] = grads or ()
+            return
+        for index, parameter in enumerate(first.module.parameters()):
+            parameter.grad = None if grads is None else grads[index]
+
+
+class AnswerMemory(NamedTuple):
+    """`held` bytes that live as long as an answer does, and the `paths` of its tensors that carry a graph."""
+
+    held: int
+    paths: List[str]
+
+
+def kept_by_answer(repeated: RepeatedCall, make: Callable[[], Sequence[torch.Tensor]], device: str) -> AnswerMemory:
+    """What the answer to one call keeps alive, the gradients being dropped; counted after one call to warm up."""
+    with on_device(device):
+        repeated.call(make())
+        repeated.forget()
+    paths: List[str] = []
+
+    def call() -> Any:
+        grads = make()
+        answer = repeated.call(grads)
+        repeated.forget()
+        # The gradients themselves may be returned: that they have a graph is not the target's doing.
+        given = {id(grad) for grad in grads}
+        paths.extend(path for path, tensor in graph_tensors(answer).items() if id(tensor) not in given)
+        return answer
+
+    return AnswerMemory(bytes_until_dropped(call, device), paths)
+
+
+def where_retained(
+    repeated: RepeatedCall,
+    make: Callable[[], Sequence[torch.Tensor]],
+    with_graph: bool,
+    device: str,
+    roots: SourceRoots,
+) -> Optional[Site]:
+    """The line that made the largest tensor that outlives its call; None where only the gradients do, or nothing.
+
+    `with_graph`: the answer is kept, and only its tensors that carry a graph are looked for.
+    """
+    with on_device(device):
+        repeated.call(make())
+        grads = make()
+        watcher = _Outputs(roots)
+        with watcher:
+            answer = repeated.call(grads)
+        given = {id(grad) for grad in grads}
+        sought = {id(tensor) for tensor in graph_tensors(answer).values()} - given if with_graph else None
+        del grads
+        if sought is None:
+            answer = None
+        repeated.forget()
+        gc.collect()
+        return watcher.site_of_largest(sought, given)
+
+
+class _Outputs(OperatorMode):
+    """Remembers which line made each tensor, without keeping it alive."""
+
+    def __init__(self, roots: SourceRoots) -> None:
+        super().__init__()
+        self._roots = roots
+        self._made: List[Tuple[weakref.ref, Optional[Site]]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        site = self._roots.innermost(sys._getframe(1))
+        self._made.extend((weakref.ref(leaf), site) for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor))
+        return result
+
+    def site_of_largest(self, sought: Optional[Set[int]], spared: Set[int]) -> Optional[Site]:
+        alive = [(tensor, site) for reference, site in self._made for tensor in [reference()] if tensor is not None]
+        found = [
+            (tensor.numel(), site)
+            for tensor, site in alive
+            if (id(tensor) in sought if sought is not None else id(tensor) not in spared)
+        ]
+        return max(found, key=lambda entry: entry[0])[1] if found else None
+
+
+class _RestartingIterator:
+    """An iterator over the same items at every call."""
+
+    def __init__(self, listed: List[Any]) -> None:
+        self._listed = listed
+        self._items: Iterator[Any] = iter(())
+
+    def restart(self) -> None:
+        self._items = iter(self._listed)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._items)

@@ -1,0 +1,234 @@
+"""Every ATen operator on the pretended device: run on the CPU values, reported as CUDA would run it, wrapped again.
+
+Operators refuse tensors of two devices as CUDA does, in its words. The exceptions are torch's: a host scalar
+(no dimensions) goes along as a kernel's argument, indices may lie on the host, copies cross, and a foreach
+operator falls back to one tensor after the other, so that every tensor may be on a device of its own
+(`device_check: NoCheck` in torch's native_functions.yaml says why).
+
+Blocking copies between host and device count as synchronising, because `copy_kernel_cuda` in ATen ends them
+with `cudaStreamSynchronize`. A host copy that was read once is a plain tensor: reading it is free.
+"""
+
+from typing import Any, Dict, Iterator, List, Optional, Sequence
+
+import torch
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+
+from .tensor import (
+    BETWEEN_DEVICES,
+    TO_DEVICE,
+    TO_HOST,
+    SimulatedCudaTensor,
+    State,
+    byte_count,
+    device_of,
+    is_simulated,
+    to_host,
+)
+
+_aten = torch.ops.aten
+
+
+def _launches_nothing() -> set:
+    """Operators that touch metadata or only allocate: views are added by asking the operator itself."""
+    names = (
+        "empty.memory_format empty_like.default empty_strided.default new_empty.default "
+        "new_empty_strided.default detach.default alias.default lift_fresh.default "
+        "_local_scalar_dense.default is_same_size.default resize_.default set_.source_Tensor "
+        "sym_size.int sym_numel.default sym_stride.int is_pinned.default record_stream.default"
+    )
+    found = set()
+    for name in names.split():
+        packet, overload = name.split(".")
+        operator = getattr(getattr(_aten, packet, None), overload, None)
+        if operator is not None:
+            found.add(operator)
+    return found
+
+
+NO_KERNEL = _launches_nothing()
+
+# Data-dependent output sizes: CUDA reads the size back before it can allocate the result.
+READS_SIZE_BACK = {
+    "nonzero", "masked_select", "_unique", "_unique2", "unique_dim", "unique_consecutive", "bincount",
+    "repeat_interleave", "_linalg_check_errors", "equal", "allclose", "is_nonzero", "histc",
+}  # fmt: skip
+INDEXES = {"index", "index_put", "index_put_", "_index_put_impl_"}
+_COPIES = {"copy_", "_to_copy"}
+# They check devices without torch's exception for host scalars.
+_TAKES_NO_HOST_SCALAR = {"cat", "stack"}
+
+
+def run_operator(func: Any, args: Any, kwargs: Dict[str, Any]) -> Any:
+    """One ATen operator, wherever its tensors are."""
+    leaves, spec = tree_flatten((args, kwargs))
+    wrappers = [leaf for leaf in leaves if is_simulated(leaf)]
+    name = func.overloadpacket.__name__
+    if not wrappers:
+        builds_on_device = bool(State.building_on) and not any(isinstance(leaf, torch.Tensor) for leaf in leaves)
+        if not builds_on_device:
+            result = func(*args, **kwargs)
+            State.observer.on_host_operator(name if computes(func) else "", leaves, result)
+            return result
+    elif name.startswith("_foreach_") and _spans_devices(args):
+        return _run_tensor_by_tensor(func, name, args, kwargs)
+    _refuse_mixed_devices(func, name, args, kwargs, leaves)
+    index = wrappers[0].device_index if wrappers else State.building_on[-1]
+    _report(func, name, args, wrappers)
+    host_args, host_kwargs = tree_unflatten([_host_leaf(leaf) for leaf in leaves], spec)
+    result = func(*host_args, **host_kwargs)
+    known = {id(wrapper.host_values): wrapper for wrapper in wrappers}
+    if name == "copy_" and not is_simulated(args[0]):
+        return args[0]
+    return tree_map(lambda leaf: wrap_leaf(leaf, known, index), result)
+
+
+def _host_leaf(leaf: Any) -> Any:
+    if isinstance(leaf, torch.device):
+        return torch.device("cpu") if leaf.type == "cuda" else leaf
+    return to_host(leaf)
+
+
+def wrap_leaf(leaf: Any, known: Dict[int, Any], index: int) -> Any:
+    """A result tensor as the wrapper it was passed in (in-place operators) or as a new one on device `index`."""
+    if not isinstance(leaf, torch.Tensor) or is_simulated(leaf):
+        return leaf
+    return known[id(leaf)] if id(leaf) in known else SimulatedCudaTensor(leaf, index)
+
+
+def computes(func: Any) -> bool:
+    """Whether an operator runs a kernel: it is no view and no mere allocation."""
+    return func not in NO_KERNEL and not getattr(func, "is_view", False)
+
+
+# --- what is reported ----------------------------------------------------------------------------
+
+
+def _report(func: Any, name: str, args: Any, wrappers: List[Any]) -> None:
+    observer = State.observer
+    if name == "_local_scalar_dense":
+        observer.on_sync("scalar_read")
+        observer.on_transfer(TO_HOST, wrappers[0].element_size(), None)
+        return
+    if name in READS_SIZE_BACK:
+        observer.on_sync("size_read")
+    elif name in INDEXES and reads_mask(name, args):
+        observer.on_sync("mask_read")
+    elif name == "copy_" and _is_transfer(*args[:2]):
+        _report_copy(args[0], args[1], len(args) > 2 and bool(args[2]))
+        return
+    if computes(func):
+        observer.on_operator(name)
+
+
+def _is_transfer(target: torch.Tensor, source: torch.Tensor) -> bool:
+    """Whether `target.copy_(source)` moves memory; a host scalar goes along as a kernel's argument."""
+    if is_simulated(target) and not is_simulated(source) and source.dim() == 0:
+        return False
+    return device_of(target) != device_of(source)
+
+
+def _report_copy(target: torch.Tensor, source: torch.Tensor, non_blocking: bool) -> None:
+    """Copies between two devices do not make the host wait."""
+    crosses_the_bus = is_simulated(target) != is_simulated(source)
+    if crosses_the_bus and not non_blocking:
+        State.observer.on_sync("copy")
+    direction = BETWEEN_DEVICES if not crosses_the_bus else TO_DEVICE if is_simulated(target) else TO_HOST
+    State.observer.on_transfer(direction, byte_count(source), target)
+
+
+def reads_mask(name: str, args: Any) -> bool:
+    """Whether an index operator must count a mask's true elements on the host.
+
+    Writing one value under a mask does not: CUDA runs it as `masked_fill`.
+    """
+    indices = args[1] if len(args) > 1 else ()
+    masked = any(isinstance(index, torch.Tensor) and index.dtype in (torch.bool, torch.uint8) for index in indices)
+    fills = name != "index" and len(args) > 2 and args[2].numel() == 1 and not (len(args) > 3 and args[3])
+    return masked and not fills
+
+
+# --- tensors of several devices --------------------------------------------------------------------
+
+
+def _refuse_mixed_devices(func: Any, name: str, args: Any, kwargs: Dict[str, Any], leaves: Sequence[Any]) -> None:
+    """Raise RuntimeError in torch's words where CUDA would; `leaves` are the operator's tensors and more."""
+    if name in _COPIES:
+        return
+    if name in INDEXES:
+        _refuse_index_of_another_device(args)
+        leaves = [args[0], *args[2:3]]
+    written = {id(tensor) for tensor in _written(func, args, kwargs)}
+    takes_no_scalar = name in _TAKES_NO_HOST_SCALAR
+    _same_device(
+        leaf
+        for leaf in leaves
+        if isinstance(leaf, torch.Tensor) and (takes_no_scalar or id(leaf) in written or not _is_host_scalar(leaf))
+    )
+
+
+def _same_device(tensors: Iterator[torch.Tensor]) -> None:
+    first: Optional[torch.device] = None
+    for tensor in tensors:
+        device = device_of(tensor)
+        first = first or device
+        if device != first:
+            raise RuntimeError(
+                "Expected all tensors to be on the same device, but found at least two devices, {} and {}!".format(
+                    first, device
+                )
+            )
+
+
+def _is_host_scalar(tensor: torch.Tensor) -> bool:
+    return not is_simulated(tensor) and tensor.dim() == 0
+
+
+def _written(func: Any, args: Any, kwargs: Dict[str, Any]) -> List[Any]:
+    """The tensors that an operator writes into: torch takes no host scalar there."""
+    found = []
+    for position, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            found.append(args[position] if position < len(args) else kwargs.get(argument.name))
+    return found
+
+
+def _refuse_index_of_another_device(args: Any) -> None:
+    for index in args[1]:
+        if is_simulated(index) and device_of(index) != device_of(args[0]):
+            raise RuntimeError(
+                "indices should be either on cpu or on the same device as the indexed tensor ({})".format(
+                    device_of(args[0])
+                )
+            )
+
+
+def _spans_devices(args: Any) -> bool:
+    """Whether a foreach operator's lists hold tensors of more than one device."""
+    return len({device_of(tensor) for tensors in args if _is_tensor_list(tensors) for tensor in tensors}) > 1
+
+
+def _is_tensor_list(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and all(isinstance(item, torch.Tensor) for item in value)
+
+
+def _run_tensor_by_tensor(func: Any, name: str, args: Any, kwargs: Dict[str, Any]) -> Any:
+    """A foreach operator's slow path: each position on the device of its own tensors."""
+    alone = [value for value in [*args, *kwargs.values()] if isinstance(value, torch.Tensor)]
+    lists = [value for value in args if _is_tensor_list(value)]
+    non_blocking = name == "_foreach_copy_" and len(args) > 2 and bool(args[2])
+    for tensors in zip(*lists, strict=False):
+        if name == "_foreach_copy_" and _is_transfer(tensors[0], tensors[1]):
+            _report_copy(tensors[0], tensors[1], non_blocking)
+            continue
+        target = tensors[0]
+        _same_device(tensor for tensor in [*tensors, *alone] if tensor is target or not _is_host_scalar(tensor))
+        if is_simulated(target):
+            State.observer.on_operator(name)
+    result = func(*tree_map(to_host, list(args)), **tree_map(to_host, kwargs))
+    if not isinstance(result, (list, tuple)):
+        return result
+    return [
+        SimulatedCudaTensor(made, tensor.device_index) if is_simulated(tensor) else made
+        for made, tensor in zip(result, lists[0], strict=True)
+    ]

@@ -1,0 +1,128 @@
+"""A pretended CUDA device: real values on the CPU, behind a tensor that says it is on `cuda:0` (or `cuda:1`).
+
+The tensor is a wrapper subclass, so every operator on it reaches `__torch_dispatch__`, from Python and
+from C++; `operators.py` runs it. Its Python attributes (`device`, `is_cuda`) and transfers
+(`.cpu()`, `.to()`, `.tolist()`) are answered as CUDA would by `calls.py`; `device.py`
+holds the modes that also see factories (`device="cuda"`), host tensors that move to the device, and
+`torch.cuda` itself. What a CUDA build would do is told to the `Observer`.
+
+Known limits: a hook that autograd calls sees `cpu` as the device, and `Module.to("cuda")` leaves a host
+module's parameters on the host, so that its first use with device tensors raises.
+"""
+
+from typing import Any, Callable, ClassVar, Dict, List, Optional, Sequence
+
+import torch
+
+TO_HOST, TO_DEVICE, BETWEEN_DEVICES = "to host", "to device", "between devices"
+
+
+class Observer:
+    """Told what a CUDA device would have been asked to do. The default forgets it."""
+
+    def on_sync(self, kind: str) -> None:
+        """The host waits for the device."""
+
+    def on_operator(self, name: str) -> None:
+        """An operator that launches at least one kernel."""
+
+    def on_transfer(self, direction: str, copied_bytes: int, result: Optional[torch.Tensor]) -> None:
+        """Values leave or reach a device; `result` is the tensor that holds them now, None for Python numbers."""
+
+    def on_host_operator(self, name: str, inputs: Sequence[Any], result: Any) -> None:
+        """An operator on host tensors alone; `name` is "" where it computes nothing (a view, an allocation)."""
+
+
+class State:
+    """What the running simulation reports to, and where factories build now.
+
+    `building_on` holds the devices of the running calls, innermost last: what an operator builds for itself
+    is where its input is. Empty: on the host. `answer_call` and `run_operator` are what a tensor asks for each
+    Python call and each operator; `device.py` sets them.
+    """
+
+    answer_call: Callable[[Any, Any, Dict[str, Any]], Any]
+    run_operator: Callable[[Any, Any, Dict[str, Any]], Any]
+
+    observer = Observer()
+    building_on: ClassVar[List[int]] = []
+    current_device = 0
+    device_count = 1
+
+
+class SimulatedCudaTensor(torch.Tensor):
+    """A tensor whose values are `host_values` (on the CPU) and whose device reads `cuda:<device_index>`."""
+
+    host_values: torch.Tensor
+    device_index: int
+
+    @staticmethod
+    def __new__(cls: Any, host_values: torch.Tensor, device_index: int = 0) -> Any:
+        dense: Dict[str, Any] = {}
+        if host_values.layout == torch.strided:
+            dense = {"strides": host_values.stride(), "storage_offset": host_values.storage_offset()}
+        wrapper = torch.Tensor._make_wrapper_subclass(
+            cls,
+            host_values.size(),
+            dtype=host_values.dtype,
+            layout=host_values.layout,
+            device=host_values.device,
+            requires_grad=False,
+            **dense,
+        )
+        wrapper.host_values = host_values
+        wrapper.device_index = device_index
+        return wrapper
+
+    def record_stream(self, stream: Any) -> None:
+        """Nothing to keep alive; torch does not offer this method to `__torch_function__`."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return State.answer_call(func, args, kwargs or {})
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
+        return State.run_operator(func, args, kwargs or {})
+
+
+def is_simulated(value: Any) -> bool:
+    return isinstance(value, SimulatedCudaTensor)
+
+
+def to_simulated(host_values: torch.Tensor, device_index: int = 0) -> torch.Tensor:
+    """`host_values` as if on `cuda:<device_index>`, without counting a copy. Sparse tensors keep their layout."""
+    return SimulatedCudaTensor(host_values, device_index)
+
+
+def to_host(value: Any) -> Any:
+    """The plain CPU tensor behind a simulated one, without counting a read; anything else as it is."""
+    return value.host_values if is_simulated(value) else value
+
+
+def device_of(tensor: torch.Tensor) -> torch.device:
+    """The device that a tensor says it is on."""
+    return torch.device("cuda", tensor.device_index) if is_simulated(tensor) else tensor.device  # type: ignore[attr-defined]
+
+
+def cuda_index(named: Any) -> Optional[int]:
+    """The index of the CUDA device that `named` (a device, a text, a number) means, None where it means another."""
+    if isinstance(named, int) and not isinstance(named, bool):
+        return named
+    if isinstance(named, str) and named.split(":")[0] == "cuda":
+        named = torch.device(named)
+    if not isinstance(named, torch.device) or named.type != "cuda":
+        return None
+    return State.current_device if named.index is None else named.index
+
+
+def pretend_device(named: str) -> Optional[int]:
+    """The index of the CUDA device `named`, which exists from now on in this process; None for the host."""
+    index = cuda_index(named)
+    if index is not None:
+        State.device_count = max(State.device_count, index + 1)
+    return index
+
+
+def byte_count(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()

@@ -1,0 +1,83 @@
+"""The face that a probe is handed: its names stay, and collaborators share no state by accident."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from auditkit.probing.worker.answers.roles import Role
+from auditkit.probing.worker.base.frames import SourceRoots
+from auditkit.probing.worker.context.context import Context
+from auditkit.probing.worker.feeding.caller import Caller
+from auditkit.probing.worker.feeding.plan import Feed, Groups, Plan
+from auditkit.probing.worker.feeding.search import find_plan
+from auditkit.probing.worker.gradients.sharded import one_process
+from auditkit.probing.worker.instruments import ranks
+
+NAMES = """
+    NotApplicable TargetRaised Unavailable alignment_scores answer answer_bytes as_dtypes ask available_bytes
+    benign changes common_structure compared_roles compilations deals_with_shards declares_sized definition
+    device device_pairs differences echoes exact_norm factors fullgraph_failure gathered gradients graphs
+    has_finish held_bytes identical interleaved kept_by_answer known_norm laid_out launches law layouts left_by
+    live_at_peak location measurement most_common norm note number number_of_changed on_devices options
+    orthogonal peak_bytes place plan plan_names_ranks powers_of_two python_held_bytes python_peak_bytes ranks
+    reference_number regrouped relative_difference replay replicas reported_by_one reported_by_ranks
+    returns_host_numbers role roles share shares_of_ranks sparse special_gradients svals_part syncs transfers
+    unequal_fields where_becomes_matrix where_changed where_count_rounds where_different where_imprecise
+    where_nonfinite where_raised where_read_again where_retained where_zero widened with_graph with_one_more
+    work_of writes_gradients
+"""
+
+
+def norm(grads: list[torch.Tensor]) -> float:
+    return float(torch.linalg.vector_norm(torch.stack([grad.norm() for grad in grads])))
+
+
+def context_on(device: str) -> Context:
+    caller = Caller(norm, None, "", {})
+    return Context(find_plan(caller, {}), caller, device, SourceRoots(str(Path(__file__).parent)), {})
+
+
+def test_every_name_that_a_users_probe_may_call_is_there() -> None:
+    assert {name for name in dir(context_on("cpu")) if not name.startswith("_")} == set(NAMES.split())
+
+
+def test_ranks_that_find_too_few_gpus_move_to_the_host_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The measurements name the host from then on; the calls of this process stay where they were asked."""
+    ran: list[tuple[int, str]] = []
+
+    def run_ranks(world_size: int, body: Any, limit_s: float, device: str) -> list:
+        ran.append((world_size, device))
+        return []
+
+    monkeypatch.setattr(ranks, "why_not", lambda device, count: "too few" if device == "cuda" and count > 2 else None)
+    monkeypatch.setattr(ranks, "run_ranks", run_ranks)
+    context = context_on("cuda")
+    asked = []
+    for world_size in (2, 4, 2):
+        context.ranks(world_size, lambda rank: iter(()))
+        asked.append((context.device, context.measurement("norm", 1.0, "norm")["case"]["device"]))
+    assert ran == [(2, "cuda"), (4, "cpu"), (2, "cpu")]
+    assert asked == [("cuda", "cuda"), ("cpu", "cpu"), ("cpu", "cpu")]
+    assert context._calls.device == "cuda"
+
+
+def test_one_process_is_asked_on_the_host_without_moving_the_rest() -> None:
+    context = context_on("simulated")
+    assert context.reported_by_one().norm == pytest.approx(norm(one_process()))
+    assert (context.device, context.benign()[0].is_cuda) == ("simulated", True)
+
+
+@pytest.mark.parametrize("groups", list(Groups))
+def test_a_plan_crosses_the_boundary_with_its_types(groups: Groups) -> None:
+    feed = Feed("factors", "list", ["left", "right"], None, [], ("left", "right"))
+    plan = Plan(feed, groups, "spectral_echo", False, "tensor", {"": "echo"}, {"echo": Role("")}, [], [])
+    sent = json.loads(json.dumps(plan.to_json()))
+    assert (sent["groups"], sent["feed"]["forms"]) == (groups.value, ["left", "right"])
+    received = Plan.from_json(sent)
+    assert received == plan
+    assert (type(received.groups), type(received.feed.forms)) == (Groups, tuple)

@@ -29,13 +29,14 @@ def serve(results_fd: int) -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
+    os.chdir(request["checkout"])
     families.guard(results_fd)
     families.adopt_orphans()
     results = Writer(results_fd, request["token"])
     results.send({"type": "begun"})
     if not _import_torch(results):
         return
-    _preload(request["jobs"])
+    preload(request["jobs"])
     _hello(results)
     if request["target"] is None:
         _run_in_fresh_imports(results, request, _run_trial)
@@ -78,13 +79,16 @@ def _import_torch(results: Writer) -> bool:
     return True
 
 
-def _preload(jobs: List[Dict[str, Any]]) -> None:
-    """What the children need, imported once before the forks."""
+def preload(jobs: List[Dict[str, Any]]) -> None:
+    """What the children of these jobs need, imported once before the forks."""
     from . import context, plan, selfcheck
     from .modes import OperatorMode
 
-    del context, plan, selfcheck
-    if not hasattr(OperatorMode.__mro__[1], "_should_skip_dynamo"):
+    del context, plan
+    if any(job.get("instrument") == "graphs" for job in jobs):
+        with contextlib.suppress(selfcheck.SelfCheckError):  # the first compilation imports what all others need: 2 s
+            selfcheck.check("graphs", "cpu", SourceRoots(os.sep))
+    elif not hasattr(OperatorMode.__mro__[1], "_should_skip_dynamo"):
         importlib.import_module("torch._dynamo")  # by a dispatch mode's first operator
     if any(job.get("device") == "simulated" for job in jobs):
         with contextlib.suppress(ImportError):  # by a tensor subclass's first operator

@@ -17,16 +17,14 @@ from typing import Any, cast
 
 from auditkit.model.enums import DeviceChoice
 from auditkit.model.probe import Policy
+from auditkit.probing.fork_servers import ENTRY, START_LIMIT_S, Process, server_for
 from auditkit.probing.protocol import Message, Request
 from auditkit.probing.worker.process.jsonlines import Reader
 
 DEFAULT_TIME_LIMIT_S = 120.0
 
-_ENTRY = Path(__file__).parent / "worker" / "entry.py"
 _TAIL_BYTES = 4096
 _PIECE_BYTES = 1 << 16
-# Importing torch from a cold disk takes long; that is not the target's time.
-_START_LIMIT_S = 120.0
 # What the worker, which keeps the limits itself, may take to end a child and to say so.
 _GRACE_S = 5.0
 
@@ -95,28 +93,28 @@ class Worker:
             os.close(results_read)
             self._finish(process)
 
-    def _start(self, results_write: int) -> subprocess.Popen[bytes]:
+    def _start(self, results_write: int) -> subprocess.Popen[bytes] | Process:
         environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
         environment["KINETO_LOG_LEVEL"] = "99"  # the profiler's own start and stop lines are not the target's output
-        return subprocess.Popen(
-            [self.setting.interpreter, "-I", "-B", "-u", "-X", "faulthandler", str(_ENTRY), str(results_write)],
+        server = server_for(self.setting.interpreter, environment)
+        return server.fork(self.request["jobs"], results_write, self.setting.cancelled) or subprocess.Popen(
+            [self.setting.interpreter, "-I", "-B", "-u", "-X", "faulthandler", str(ENTRY), str(results_write)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             pass_fds=(results_write,),
             env=environment,
-            cwd=self.setting.checkout,
             start_new_session=True,
         )
 
-    def _send_request(self, process: subprocess.Popen[bytes]) -> None:
+    def _send_request(self, process: subprocess.Popen[bytes] | Process) -> None:
         assert process.stdin is not None
         request = json.dumps(self.request, default=vars).encode("utf-8")
         # A broken pipe: it ended before it read. Its exit code says why.
         with contextlib.suppress(BrokenPipeError), process.stdin:
             process.stdin.write(request)
 
-    def _read(self, process: subprocess.Popen[bytes], results_fd: int) -> Iterator[Message]:
+    def _read(self, process: subprocess.Popen[bytes] | Process, results_fd: int) -> Iterator[Message]:
         assert process.stdout is not None
         reader = Reader(self.request["token"])
         last_message = time.monotonic()
@@ -151,13 +149,13 @@ class Worker:
 
     def _patience_s(self) -> float:
         limit_s = self.setting.time_limit_s
-        return limit_s + _GRACE_S if self.end.ready else max(limit_s, _START_LIMIT_S)
+        return limit_s + _GRACE_S if self.end.ready else max(limit_s, START_LIMIT_S)
 
     def _keep_output(self, data: bytes) -> None:
         self.end.output_bytes += len(data)
         self.end.output_tail = (self.end.output_tail + data.decode("utf-8", "replace"))[-_TAIL_BYTES:]
 
-    def _finish(self, process: subprocess.Popen[bytes]) -> None:
+    def _finish(self, process: subprocess.Popen[bytes] | Process) -> None:
         """Give a worker that has closed its results a moment to end; else have its guard end the family."""
         assert process.stdout is not None
         if not self.end.timed_out and not self.setting.cancelled.is_set():

@@ -12,8 +12,8 @@ from auditkit.model.measurement import Location, Measurement
 from auditkit.model.target import Target
 from auditkit.probing import protocol
 from auditkit.probing.sandbox import Setting, Worker, WorkerEnd
-from auditkit.probing.worker.families import signal_name
-from auditkit.probing.worker.jsonlines import new_token
+from auditkit.probing.worker.process.families import signal_name
+from auditkit.probing.worker.process.jsonlines import new_token
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """The worker's first line: run by the target's own interpreter as `python -I -B -u entry.py RESULTS_FD`.
 
 It finds its own folder, loads it as a private package (so that no name of ours can shadow a module of
-the target), reads one JSON request from standard input and answers in JSON lines on RESULTS_FD.
+the target), reads one JSON request from standard input and answers in JSON lines on RESULTS_FD. As
+`entry.py --forks CHANNEL_FD` it imports torch once and forks such workers.
 """
 
 import importlib.util
@@ -25,8 +26,10 @@ def _load_own_package() -> None:
 
 def main() -> None:
     _load_own_package()
-    server = importlib.import_module(PACKAGE + ".server")
-    server.serve(int(sys.argv[1]))
+    if sys.argv[1] == "--forks":
+        importlib.import_module(PACKAGE + ".fork_server").serve_forks(int(sys.argv[2]))
+    else:
+        importlib.import_module(PACKAGE + ".server").serve(int(sys.argv[1]))
 
 
 if __name__ == "__main__":

@@ -27,13 +27,14 @@ def serve(results_fd: int) -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
+    os.chdir(request["checkout"])
     families.guard(results_fd)
     families.adopt_orphans()
     results = Writer(results_fd, request["token"])
     results.send({"type": "begun"})
     if not _import_torch(results):
         return
-    _preload(request["jobs"])
+    preload(request["jobs"])
     _hello(results)
     if request["target"] is None:
         _run_in_fresh_imports(results, request, _run_trial)
@@ -66,15 +67,19 @@ def _import_torch(results: Writer) -> bool:
     return True
 
 
-def _preload(jobs: List[Dict[str, Any]]) -> None:
-    """What the children need, imported once before the forks."""
+def preload(jobs: List[Dict[str, Any]]) -> None:
+    """What the children of these jobs need, imported once before the forks."""
     from .base import torch_internals
     from .context import context
     from .feeding import search
     from .instruments import selfcheck
 
-    del context, search, selfcheck
-    torch_internals.import_for_modes()
+    del context, search
+    if any(job.get("instrument") == "graphs" for job in jobs):
+        with contextlib.suppress(selfcheck.SelfCheckError):  # the first compilation imports what all others need: 2 s
+            selfcheck.check("graphs", "cpu", SourceRoots(os.sep))
+    else:
+        torch_internals.import_for_modes()
     if any(job.get("device") == "simulated" for job in jobs):
         torch_internals.import_first("torch.distributed.tensor")  # by a tensor subclass's first operator
 

@@ -5,6 +5,7 @@ then for each job `start`, its `plan`, `measurement`, `location`, `note` and `fa
 with a status. The host believes only this descriptor; what the target prints is kept as a tail of text.
 """
 
+import contextlib
 import functools
 import json
 import os

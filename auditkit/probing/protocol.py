@@ -74,8 +74,10 @@ class Request(TypedDict):
 # --- what the worker answers: of itself ---
 
 
-class Begun(TypedDict):
-    type: Literal["begun"]
+class Bare(TypedDict):
+    """`begun`: a Python runs our code. `checked`, of a job: an instrument read its toy as it should."""
+
+    type: Literal["begun", "checked"]
 
 
 class Hello(TypedDict):
@@ -152,12 +154,6 @@ class Took(TypedDict):
     seconds: float
 
 
-class Checked(TypedDict):
-    """An instrument read its toy as it should."""
-
-    type: Literal["checked"]
-
-
 class Refused(TypedDict):
     """The probe's question makes no sense for this target, or cannot be asked on this machine."""
 
@@ -183,6 +179,5 @@ class End(TypedDict):
     output_tail: NotRequired[str]
 
 
-OfWorker = Begun | Hello | Loaded | LoadError | Start
-OfJob = Planned | Measured | Located | Noted | Device | Took | Checked | Refused | Failed | LoadError | End
-Message = OfWorker | OfJob
+OfJob = Bare | Planned | Measured | Located | Noted | Device | Took | Refused | Failed | LoadError | End
+Message = Hello | Loaded | Start | OfJob

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from auditkit.assets import bundled_dir
@@ -32,7 +30,7 @@ from auditkit.rules.answers_compared import compare_answers
 from auditkit.rules.comparison import contrast, contrast_added, contrast_source, environment_differences, is_of_source
 from auditkit.rules.figure_trends import TIME_UNITS
 from auditkit.workflows.configuration import catalog_of
-from auditkit.workflows.measuring import Progress, Questions, environment_of, measure
+from auditkit.workflows.measuring import Progress, Questions, environment_of, in_parallel, measure
 from auditkit.workflows.run_options import RunOptions
 from auditkit.workflows.source_audit import SourceQuestions, SourceScope, read_source
 from auditkit.workflows.target_pairs import Side, TargetPair, names_of, pair_found, pair_named
@@ -147,14 +145,12 @@ def _measured(
     cancelled = threading.Event()
     settings = [replace(side.setting, cancelled=cancelled) for side in sides]
 
-    def one(number: int, index: int, target: Target) -> tuple[int, int, Run]:
+    def one(turn: tuple[int, int, Target]) -> tuple[tuple[int, int], Run]:
+        number, index, target = turn
         about = Questions([target], questions, environment_of(_label(request, index), sides[index].opened))
-        return number, index, measure(about, settings[index], progress)
+        return (number, index), measure(about, settings[index], progress)
 
-    found: dict[tuple[int, int], Run] = {}
-    with _pool(at_once, cancelled) as run:
-        for number, index, result in run(one, _turns(pairs)):
-            found[number, index] = result
+    found = dict(in_parallel(one, _turns(pairs), at_once, cancelled))
     return [(found.get((number, 0)), found.get((number, 1))) for number in range(len(pairs))]
 
 
@@ -167,25 +163,6 @@ def _turns(pairs: Sequence[TargetPair]) -> Iterator[tuple[int, int, Target]]:
         for place, index, target in both if number % 2 == 0 else both[::-1]:
             if target is not None:
                 yield place, index, target
-
-
-_Job = tuple[int, int, Target]
-_Work = Callable[[int, int, Target], tuple[int, int, Run]]
-
-
-@contextlib.contextmanager
-def _pool(
-    workers: int, cancelled: threading.Event
-) -> Iterator[Callable[[_Work, Iterator[_Job]], Iterator[tuple[int, int, Run]]]]:
-    """Work on so many jobs at a time, in order; whatever ends the block ends their workers, too."""
-    pool = ThreadPoolExecutor(max_workers=workers)
-    try:
-        yield lambda work, jobs: pool.map(lambda job: work(*job), jobs)
-    except BaseException:
-        cancelled.set()
-        raise
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _label(request: CompareRequest, index: int) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import repeat
+from typing import TypeVar
 
 import auditkit
 from auditkit.model.probe import ProbeInfo
@@ -20,6 +22,8 @@ from auditkit.probing.sandbox import Setting
 from auditkit.workflows.run_options import RunOptions
 
 PARALLEL_TARGETS = 2
+_Job = TypeVar("_Job")
+_Done = TypeVar("_Done")
 
 
 @dataclass(frozen=True)
@@ -51,8 +55,17 @@ class Questions:
 
 
 def measure(questions: Questions, setting: Setting, progress: Progress) -> Run:
-    """Every probe on every target in `setting`. What could not be loaded is an `error` result."""
-    runs = list(_run_all(questions, setting, progress))
+    """Every probe on every target in `setting`. What could not be loaded is an `error` result.
+
+    Two targets at a time: counts do not change under load, and no time is measured.
+    """
+    calls = [target.call for target in questions.targets]
+
+    def one(number: int) -> TargetRun:
+        target, ordinal = questions.targets[number], calls[:number].count(calls[number])
+        return run_target(target, questions.probes, setting, progress.probe_started, progress.finished, ordinal)
+
+    runs = in_parallel(one, range(len(calls)), PARALLEL_TARGETS, setting.cancelled)
     return Run(
         id=run_id(),
         environment=environment_of_runs(questions.place, setting, runs),
@@ -60,6 +73,20 @@ def measure(questions: Questions, setting: Setting, progress: Progress) -> Run:
         targets=tuple(map(read_target, questions.targets, runs, repeat(questions.found))),
         notes=tuple(dict.fromkeys(note for run in runs for note in run.notes)),
     )
+
+
+def in_parallel(
+    work: Callable[[_Job], _Done], jobs: Iterable[_Job], workers: int, cancelled: threading.Event
+) -> list[_Done]:
+    """What `work` makes of each job, in their order; Ctrl-C ends the workers now, not at their time limit."""
+    pool = ThreadPoolExecutor(max_workers=workers)
+    try:
+        return list(pool.map(work, jobs))
+    except BaseException:
+        cancelled.set()
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def ask(
@@ -78,25 +105,6 @@ def ask(
     asked = [probe for probe in probes if probe.scope == "target"]
     questions = Questions(targets, asked, environment_of(label or opened.label, opened))
     return measure(questions, options.setting(opened), progress or Progress())
-
-
-def _run_all(questions: Questions, setting: Setting, progress: Progress) -> Iterator[TargetRun]:
-    """Two targets at a time: counts do not change under load, and no time is measured."""
-
-    calls = [target.call for target in questions.targets]
-
-    def one(number: int, target: Target) -> TargetRun:
-        ordinal = calls[:number].count(target.call)
-        return run_target(target, questions.probes, setting, progress.probe_started, progress.finished, ordinal)
-
-    pool = ThreadPoolExecutor(max_workers=PARALLEL_TARGETS)
-    try:
-        yield from pool.map(one, range(len(calls)), questions.targets)
-    except BaseException:
-        setting.cancelled.set()  # Ctrl-C: the workers are ended now, not at their time limit
-        raise
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def environment_of(label: str, opened: OpenCheckout) -> Environment:

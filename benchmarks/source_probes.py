@@ -138,9 +138,8 @@ def read_once(folder: Path) -> dict[str, Any]:
     marks = [("read and index", time.process_time())]
     started = time.monotonic()
     index = SourceIndex(folder)
-    results = run_source_probes(
-        probes, index, lambda _: True, Policy(), 300.0, lambda probe: marks.append((probe, time.process_time()))
-    )
+    started_at = lambda probe: marks.append((probe, time.process_time()))  # noqa: E731
+    results = list(run_source_probes(probes, index, lambda _: True, Policy(), 300.0, started_at))
     marks.append(("", time.process_time()))
     return {
         "files": len(index.python_files),

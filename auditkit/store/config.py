@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from auditkit.model.enums import Contract, Severity, Takes
 from auditkit.model.ids import AGENT_NAMES, is_agent_code
+from auditkit.model.probe import ProbeInfo
 from auditkit.model.target import Target
 from auditkit.store.lint_config import LintConfig, read_lint
 from auditkit.store.yaml_reader import YamlReader
@@ -36,7 +37,7 @@ class Config:
 
     Paths are absolute: those in the file are relative to its folder. `checkout` may end in `@REVISION`;
     `import_roots` are relative to the checkout. `policy` maps threshold names to values. `agents` are names
-    by code, ours and the project's own.
+    by code, ours and the project's own. `catalog` holds the probes that may be named, where they were looked up.
     """
 
     path: Path | None = None
@@ -52,42 +53,49 @@ class Config:
     probes_dir: tuple[Path, ...] = ()
     agents: Mapping[str, str] = field(default_factory=lambda: dict(AGENT_NAMES))
     lint: LintConfig = LintConfig()  # noqa: RUF009 - it is frozen
+    catalog: Mapping[str, ProbeInfo] = field(default_factory=dict)
 
 
 def read_config(
     path: Path,
-    known_probes: Collection[str] = (),
-    known_policy: Collection[str] = (),
+    catalog_of: Callable[[Sequence[Path]], Mapping[str, ProbeInfo]] | None = None,
     known_rules: Collection[str] = (),
 ) -> Config:
     """Read and check an auditkit.yaml.
 
-    `known_probes`, `known_policy` and `known_rules` are the names that `severity`, `policy` and `lint` may
-    use; without them any name goes. Raises BadInputError with every problem of the file at once, each as
-    `file:line:column: message` with the line and a hint.
+    `catalog_of` gives the probes that the file may name, with those of its own folders, and `known_rules` are the
+    rules that `lint` may name; without them any name goes. Raises BadInputError with every problem of the file
+    at once, each as `file:line:column: message` with the line and a hint; names are looked up in a file
+    without other problems.
     """
     reader = YamlReader(path)
     root = reader.root()
-    config = Config(path=path)
-    if root is not None and root.tag != "tag:yaml.org,2002:null":
-        config = _ConfigReader(reader, known_probes, known_policy, known_rules).read(root)
+    if root is None or root.tag == "tag:yaml.org,2002:null":
+        return Config(path=path)
+    nodes = _ConfigReader(reader, known_rules)
+    config = nodes.read(root)
     reader.raise_problems()
+    if catalog_of is not None:
+        config = replace(config, catalog=catalog_of(config.probes_dir))
+        nodes.check_names(config.catalog)
+        reader.raise_problems()
     return config
 
 
 class _ConfigReader:
-    def __init__(
-        self,
-        reader: YamlReader,
-        known_probes: Collection[str],
-        known_policy: Collection[str],
-        known_rules: Collection[str],
-    ) -> None:
+    def __init__(self, reader: YamlReader, known_rules: Collection[str]) -> None:
         self.reader = reader
-        self.known_probes = known_probes
-        self.known_policy = known_policy
         self.known_rules = known_rules
         self.folder = Path(os.path.abspath(reader.path)).parent
+        self.named: dict[str, list[tuple[str, Node]]] = {"severity": [], "policy": []}
+
+    def check_names(self, catalog: Mapping[str, ProbeInfo]) -> None:
+        """Note every probe and threshold that is named and that no probe of the catalogue has."""
+        thresholds = sorted({name for probe in catalog.values() for name in probe.policy})
+        for what, known in (("severity", list(catalog)), ("policy", thresholds)):
+            for name, node in self.named[what]:
+                if name not in known:
+                    self.reader.report_unknown(node, f"unknown key {name!r} in {what}", name, known)
 
     def read(self, root: Node) -> Config:
         readers: dict[str, Callable[[Node], Any]] = {
@@ -191,17 +199,15 @@ class _ConfigReader:
         return found
 
     def severity(self, node: Node) -> dict[str, Severity]:
-        known = self.known_probes or None
         return {
             probe: severity
-            for (probe, _), item in self.reader.mapping(node, "severity", known)
+            for probe, item in self.names(node, "severity")
             if (severity := self.choice(item, Severity, "severity"))
         }
 
     def policy(self, node: Node) -> dict[str, Any]:
-        known = self.known_policy or None
         found = {}
-        for (name, _), item in self.reader.mapping(node, "policy", known):
+        for name, item in self.names(node, "policy"):
             value = self.reader.plain(item)
             if isinstance(value, bool | int | float | str):
                 found[name] = value
@@ -262,7 +268,9 @@ class _ConfigReader:
                 return self.reader.text_of(node, key)
 
     def names(self, node: Node, what: str) -> list[tuple[str, Node]]:
-        return [(key, item) for (key, _), item in self.reader.mapping(node, what)]
+        entries = list(self.reader.mapping(node, what))
+        self.named.setdefault(what, []).extend(key for key, _ in entries)
+        return [(key, item) for (key, _), item in entries]
 
     def target_name(self, node: Node) -> str:
         text = self.reader.text_of(node, "a target's name")

@@ -12,20 +12,21 @@ from auditkit.model.enums import Outcome, Severity
 from auditkit.model.probe import ProbeInfo
 from auditkit.model.run import ProbeResult, Run
 from auditkit.model.target import Target
-from auditkit.probing.catalog import load_catalog, read_probe, select
+from auditkit.probing.catalog import select
 from auditkit.probing.causes import with_causes
 from auditkit.probing.checkout import OpenCheckout, open_checkout, parse_checkout
-from auditkit.probing.results import Setting
+from auditkit.probing.sandbox import Setting
 from auditkit.store.config import Config
 from auditkit.store.config_file import config_in
 from auditkit.store.repository import Repository
+from auditkit.workflows.configuration import catalog_of
 from auditkit.workflows.filing import Paperwork, file_run
 from auditkit.workflows.matrix import combine
-from auditkit.workflows.measuring import Progress, Questions, measure, run_id
+from auditkit.workflows.measuring import Progress, Questions, environment_of, measure, run_id
 from auditkit.workflows.placing import folders_of
 from auditkit.workflows.run_options import RunOptions
-from auditkit.workflows.source_audit import SourceQuestions, SourceScope, read_source, source_environment
-from auditkit.workflows.targets import find_targets, first_candidate
+from auditkit.workflows.source_audit import SourceQuestions, SourceScope, read_source
+from auditkit.workflows.targets import FoundTargets, find_targets
 
 
 @dataclass(frozen=True)
@@ -67,79 +68,40 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
     be known. A target that cannot be loaded is an `error` result, not an exception.
     """
     progress = progress or Progress()
-    catalog = load_catalog(request.config.probes_dir)
-    probes = select(catalog, request.probes)
+    probes = select(catalog_of(request.config), request.probes)
     repository = Repository(request.tickets) if request.tickets is not None else None
     if repository is not None:
         repository.ensure_writable()
     asked = [probe for probe in probes if probe.scope == "target"]
-    python = request.arms[0].interpreter if asked else None
-    with open_checkout(request.checkout, python) as opened:
-        run, failure = _measured(request, opened, asked, progress)
-        questions = _source_questions(request, [probe for probe in probes if probe.scope == "source"], run)
-        answers = read_source(questions, opened, progress.reading)
-        if failure is not None and not answers.are_any:
-            raise failure
-        run = replace(run, results=with_causes((*run.results, *answers.results), opened.path))
-    run = replace(run, notes=(*opened.notes, *run.notes, *answers.notes))
+    # A run of source probes alone starts no interpreter.
+    with open_checkout(request.checkout, request.arms[0].interpreter if asked else None) as opened:
+        place = environment_of(request.label or request.checkout, opened)
+        settings = _settings(request.arms, bool(request.probes), opened) if asked else []
+        found = _targets(request, opened, settings, progress) if asked else FoundTargets()
+        read = _source_questions(request, probes, found.asked)
+        run = _measured(Questions(found.asked, asked, place, found.found), settings, progress)
+        answers = read_source(read, opened, progress)
+        if found.failure is not None and not answers.are_any:
+            raise found.failure
+        results = with_causes((*run.results, *answers.results), opened.path)
+    notes = (*opened.notes, *found.notes, *run.notes, *answers.notes)
+    run = replace(run, results=results, notes=notes)
     return run if repository is None else file_run(run, repository, _paperwork(request, probes))
 
 
-def _measured(
-    request: AuditRequest,
-    opened: OpenCheckout,
-    probes: Sequence[ProbeInfo],
-    progress: Progress,
-) -> tuple[Run, AuditkitError | None]:
-    """What the probes said of the targets; and, where no target can be fed, the error that says so.
-
-    The likeliest candidate is then asked all the same: every probe has a result that says why there is no
-    answer. A run without probes is of the source alone: it starts no interpreter.
-    """
-    label = request.label or request.checkout
-    if not probes:
-        return Run(run_id(), source_environment(label, opened), ()), None
-    settings = _settings(request, opened)
-    failure = None
-    try:
-        targets, notes = _targets(request, opened, settings, progress)
-    except (NothingMeasuredError, TargetNotLoadedError) as error:
-        failure, notes = error, (error.message,)
-        candidate = first_candidate(opened, request.config.import_roots)
-        if candidate is None:
-            return Run(run_id(), source_environment(label, opened), (), notes=notes), failure
-        targets = (candidate,)
-    progress.targets_known(targets, len(probes) * len(settings))
-    found = not (request.targets or request.config.targets)
-    questions = Questions(targets, probes, request.config.severity, label, found)
-    runs = [measure(questions, opened, setting, progress) for setting in settings]
-    run = runs[0] if len(runs) == 1 else combine(runs, [setting.device for setting in settings])
-    return replace(run, notes=(*notes, *run.notes)), failure
-
-
-def _source_questions(request: AuditRequest, probes: Sequence[ProbeInfo], run: Run) -> SourceQuestions:
-    """Targets named on the command line are the question; else the whole checkout or what deals with gradients."""
-    scope = SourceScope.WHOLE if request.whole_source else SourceScope.GRADIENTS
-    return SourceQuestions(
-        probes=probes,
-        scope=SourceScope.TARGETS if request.targets else scope,
-        targets=request.targets or [*request.config.targets, *(reading.target for reading in run.targets)],
-        options=request.arms[0],
-    )
-
-
 def _paperwork(request: AuditRequest, probes: Sequence[ProbeInfo]) -> Paperwork:
-    spec = parse_checkout(request.checkout)
+    spec, config = parse_checkout(request.checkout), request.config
+    files = {Path(name): name for name in request.probes if name.endswith(".py")}
     return Paperwork(
         probes={probe.id: probe for probe in probes},
-        batch=next(batch for batch in (request.batch, request.config.batch, 1) if batch is not None),
-        agent=request.agent or request.config.agent,
+        batch=next(batch for batch in (request.batch, config.batch, 1) if batch is not None),
+        agent=request.agent or config.agent,
         source=spec.text.removesuffix(f"@{spec.revision}") if spec.revision else spec.text,
         command=request.command,
-        asked_as={read_probe(Path(name)).id: name for name in request.probes if name.endswith(".py")},
-        options=_config_words(request.config, spec.directory),
-        agents=request.config.agents,
-        folders=folders_of(request.config),
+        asked_as={probe.id: files[Path(probe.path)] for probe in probes if Path(probe.path) in files},
+        options=_config_words(config, spec.directory),
+        agents=config.agents,
+        folders=folders_of(config),
     )
 
 
@@ -149,6 +111,39 @@ def _config_words(config: Config, directory: Path) -> tuple[str, ...]:
     if config.path is None or (own is not None and own.samefile(config.path)):
         return ()
     return ("--config", str(config.path))
+
+
+def _settings(arms: Sequence[RunOptions], named: bool, opened: OpenCheckout) -> list[Setting]:
+    """One for each arm. Raises BadInputError for an interpreter that is not there."""
+    made = [replace(arm, named=named).setting(opened) for arm in arms]
+    return list({(setting.interpreter, setting.device): setting for setting in made}.values())
+
+
+def _targets(
+    request: AuditRequest, opened: OpenCheckout, settings: Sequence[Setting], progress: Progress
+) -> FoundTargets:
+    """Those that were named, on the command line or in the configuration; else those that the checkout has."""
+    named = request.targets or request.config.targets
+    if named:
+        return FoundTargets(tuple(named))
+    return find_targets(opened, settings[0], request.config.import_roots, progress.trying, settings[1:])
+
+
+def _measured(questions: Questions, settings: Sequence[Setting], progress: Progress) -> Run:
+    """What the probes said of the targets, in one run over all arms."""
+    if not questions.targets:
+        return Run(run_id(), questions.place, ())
+    progress.targets_known(questions.targets, len(questions.probes) * len(settings))
+    runs = [measure(questions, setting, progress) for setting in settings]
+    return runs[0] if len(runs) == 1 else combine(runs, [setting.device for setting in settings])
+
+
+def _source_questions(request: AuditRequest, probes: Sequence[ProbeInfo], targets: Sequence[Target]) -> SourceQuestions:
+    """Targets named on the command line are the question; else the whole checkout or what deals with gradients."""
+    scope = SourceScope.WHOLE if request.whole_source else SourceScope.GRADIENTS
+    read = [probe for probe in probes if probe.scope == "source"]
+    named = request.targets or [*request.config.targets, *targets]
+    return SourceQuestions(read, SourceScope.TARGETS if request.targets else scope, named, request.arms[0])
 
 
 _EXIT_ORDER = (ExitCode.FINDINGS, ExitCode.TARGET_NOT_LOADED, ExitCode.NOTHING_MEASURED, ExitCode.OK)
@@ -181,22 +176,6 @@ def _about_targets(run: Run) -> list[ProbeResult]:
 
 def _has_answer(run: Run) -> bool:
     return any(result.outcome in (Outcome.REPRODUCED, Outcome.NOT_REPRODUCED) for result in _about_targets(run))
-
-
-def _settings(request: AuditRequest, opened: OpenCheckout) -> list[Setting]:
-    """One for each arm. Raises BadInputError for an interpreter that is not there."""
-    made = [replace(arm, named=bool(request.probes)).setting(opened) for arm in request.arms]
-    return list({(setting.interpreter, setting.device): setting for setting in made}.values())
-
-
-def _targets(
-    request: AuditRequest, opened: OpenCheckout, settings: Sequence[Setting], progress: Progress
-) -> tuple[tuple[Target, ...], tuple[str, ...]]:
-    named = request.targets or request.config.targets
-    if named:
-        return tuple(named), ()
-    found = find_targets(opened, settings[0], request.config.import_roots, progress.trying, settings[1:])
-    return found.targets, found.notes
 
 
 def load_failures(run: Run) -> list[AuditkitError]:

@@ -152,7 +152,7 @@ def _best(found: Sequence[FoundAgain]) -> FoundAgain:
 def _read(options: RunOptions, opened: OpenCheckout, target: Target, probe: ProbeInfo) -> ProbeResult:
     """What reading the source says of the target's module, or of the target in it."""
     questions = SourceQuestions([probe], SourceScope.TARGETS, [target], options)
-    results = read_source(questions, opened, lambda _: None).results
+    results = read_source(questions, opened).results
     own = [result for result in results if result.target == target.call]
     unread = [result for result in results if result.outcome is Outcome.ERROR]
     if own or unread:

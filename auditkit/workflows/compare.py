@@ -24,16 +24,17 @@ from auditkit.model.run import Environment, ProbeResult, Run
 from auditkit.model.target import Target
 from auditkit.probing import git
 from auditkit.probing.anchors import AnchoredSource
-from auditkit.probing.catalog import load_catalog, read_probe, select
+from auditkit.probing.catalog import read_probe, select
 from auditkit.probing.changes import read_changes
 from auditkit.probing.checkout import CheckoutSpec, OpenCheckout, open_checkout, parse_checkout
 from auditkit.rendering.comparison_text import comparison_lines
 from auditkit.rules.answers_compared import compare_answers
 from auditkit.rules.comparison import contrast, contrast_added, contrast_source, environment_differences, is_of_source
 from auditkit.rules.figure_trends import TIME_UNITS
-from auditkit.workflows.measuring import Progress, Questions, measure
+from auditkit.workflows.configuration import catalog_of
+from auditkit.workflows.measuring import Progress, Questions, environment_of, measure
 from auditkit.workflows.run_options import RunOptions
-from auditkit.workflows.source_audit import SourceQuestions, SourceScope, read_source, source_environment
+from auditkit.workflows.source_audit import SourceQuestions, SourceScope, read_source
 from auditkit.workflows.target_pairs import Side, TargetPair, names_of, pair_found, pair_named
 
 ANSWERS = "_answers"
@@ -64,7 +65,7 @@ def compare(request: CompareRequest, progress: Progress | None = None) -> Compar
     TargetNotLoadedError where neither revision has a target.
     """
     progress = progress or Progress()
-    probes = select(load_catalog(request.options.config.probes_dir), request.probes)
+    probes = select(catalog_of(request.options.config), request.probes)
     specs = _specs(request)
     python = request.options.interpreter
     with open_checkout(specs[0], python) as base, open_checkout(specs[1], python) as head:
@@ -147,8 +148,8 @@ def _measured(
     settings = [replace(side.setting, cancelled=cancelled) for side in sides]
 
     def one(number: int, index: int, target: Target) -> tuple[int, int, Run]:
-        about = Questions([target], questions, request.options.config.severity, _label(request, index), found=False)
-        return number, index, measure(about, sides[index].opened, settings[index], progress)
+        about = Questions([target], questions, environment_of(_label(request, index), sides[index].opened))
+        return number, index, measure(about, settings[index], progress)
 
     found: dict[tuple[int, int], Run] = {}
     with _pool(at_once, cancelled) as run:
@@ -194,7 +195,7 @@ def _label(request: CompareRequest, index: int) -> str:
 def _environment(label: str, side: Side, runs: Sequence[Run]) -> Environment:
     """Of all runs at one revision: the first that has a torch; the device that any of them used."""
     if not runs:
-        return source_environment(label, side.opened)
+        return environment_of(label, side.opened)
     first = next((run.environment for run in runs if run.environment.torch), runs[0].environment)
     devices = [run.environment.device for run in runs]
     device = next((kind for kind in ("cuda", "cpu", "simulated") if kind in devices), first.device)
@@ -240,7 +241,7 @@ def _of_source(
     for index, side in enumerate(sides):
         targets = [target for pair in pairs if (target := (pair.base, pair.head)[index]) is not None]
         questions = SourceQuestions(probes, SourceScope.TARGETS, targets, request.options)
-        results.append(read_source(questions, side.opened, progress.reading).results)
+        results.append(read_source(questions, side.opened, progress).results)
     return contrast_source(results[0], results[1], names_of(pairs), request.force)
 
 

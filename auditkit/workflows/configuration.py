@@ -28,9 +28,12 @@ def read_configuration(explicit: Path | None, checkout: str | Path | None, ticke
         path = config_near(tickets.folder)
     if path is None:
         return Config()
-    catalog = load_catalog(read_config(path).probes_dir)
-    thresholds = sorted({name for probe in catalog.values() for name in probe.policy})
-    return read_config(path, [*catalog], thresholds)
+    return read_config(path, load_catalog)
+
+
+def catalog_of(config: Config) -> dict[str, ProbeInfo]:
+    """Every probe that a run may ask, by id: read with the configuration, or now, where there is none."""
+    return dict(config.catalog) or load_catalog(config.probes_dir)
 
 
 def tickets_configuration(tickets: Repository) -> Config:
@@ -56,5 +59,5 @@ def find_probes(config: Path | None, names: Sequence[str] = ()) -> list[ProbeInf
     Without `config` the current folder's auditkit.yaml is read, if it has one. Raises BadInputError with
     the nearest names for one that is not known.
     """
-    catalog = load_catalog(read_configuration(config, ".").probes_dir)
+    catalog = catalog_of(read_configuration(config, "."))
     return select(catalog, names) if names else list(catalog.values())

@@ -13,7 +13,7 @@ from auditkit.model.claim import ClaimState
 from auditkit.model.comparison import Comparison
 from auditkit.model.implementation_review import Assessment, ImplementationReview, Requirement
 from auditkit.model.probe import ProbeInfo
-from auditkit.probing.catalog import load_catalog, probe_named
+from auditkit.probing.catalog import probe_named
 from auditkit.rendering.review import render_review
 from auditkit.rules.commit_claims import claims_of_commits
 from auditkit.rules.implementation_review import Cover, review_of, title_of
@@ -21,6 +21,7 @@ from auditkit.rules.requirements import SAME_ANSWERS, Wanted, judge_all, outcome
 from auditkit.store.claims import judged_claims
 from auditkit.store.config import Config
 from auditkit.store.repository import Entry, Repository
+from auditkit.workflows.configuration import catalog_of
 from auditkit.workflows.ticket_questions import bound_questions
 
 __all__ = ["Assessment", "ReviewRequest", "render_review", "review"]
@@ -44,7 +45,7 @@ class ReviewRequest:
 
 def review(request: ReviewRequest) -> ImplementationReview:
     """The review. Raises BadInputError for a requirement that cannot be read, and for a ticket that is not there."""
-    catalog = load_catalog(request.config.probes_dir)
+    catalog = catalog_of(request.config)
     wanted = list(_required(request.required, catalog))
     entry = None
     if request.ticket is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from auditkit.errors import BadInputError
 from auditkit.probing.checkout import import_roots, open_checkout, parse_checkout
-from auditkit.probing.results import Setting
+from auditkit.probing.sandbox import Setting
 from auditkit.probing.trials import Trial
 from auditkit.store.config_draft import ConfigDraft, DraftTarget, UnfedCandidate, render_config
 from auditkit.store.config_file import CONFIG_NAME
@@ -42,6 +42,8 @@ def init(
     with open_checkout(spec, python) as opened:
         setting = Setting(opened.path, str(opened.interpreter), import_roots(opened.path))
         found = find_targets(opened, setting, progress=progress)
+    if found.failure is not None:
+        raise found.failure
     beside = spec.directory == path.parent.resolve()
     draft = ConfigDraft(
         checkout=None if beside else _relative(spec.directory, path.parent),

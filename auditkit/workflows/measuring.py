@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import repeat
-from pathlib import Path
 
 import auditkit
-from auditkit.model.enums import Contract, Severity, Takes
 from auditkit.model.probe import ProbeInfo
-from auditkit.model.run import BUNDLED, Environment, ProbeResult, Run, TargetReading, fingerprint
+from auditkit.model.run import BUNDLED, SOURCE_DEVICE, Environment, ProbeResult, Run
 from auditkit.model.target import Target
 from auditkit.probing.checkout import OpenCheckout
-from auditkit.probing.results import Setting, TargetRun
+from auditkit.probing.results import TargetRun, environment_of_runs, read_target
 from auditkit.probing.runner import run_target
-from auditkit.rules.severity import judge_severity
+from auditkit.probing.sandbox import Setting
 from auditkit.workflows.run_options import RunOptions
 
 PARALLEL_TARGETS = 2
@@ -42,26 +39,25 @@ class Progress:
 
 @dataclass(frozen=True)
 class Questions:
-    """What is asked of every arm alike: these probes of these targets, severities as configured.
+    """What is asked of every arm alike: these probes of these targets.
 
-    `found` says that the targets were found by reading the source, `label` what stands for the checkout.
+    `place` is the checkout without any interpreter; `found` says that its targets were found by reading the source.
     """
 
     targets: Sequence[Target]
     probes: Sequence[ProbeInfo]
-    severity: Mapping[str, Severity]
-    label: str
-    found: bool
+    place: Environment
+    found: bool = False
 
 
-def measure(questions: Questions, opened: OpenCheckout, setting: Setting, progress: Progress) -> Run:
+def measure(questions: Questions, setting: Setting, progress: Progress) -> Run:
     """Every probe on every target in `setting`. What could not be loaded is an `error` result."""
     runs = list(_run_all(questions, setting, progress))
     return Run(
         id=run_id(),
-        environment=_environment(questions.label, opened, setting, runs),
-        results=_judged(runs, questions),
-        targets=tuple(map(_reading, questions.targets, runs, repeat(questions.found))),
+        environment=environment_of_runs(questions.place, setting, runs),
+        results=tuple(result for run in runs for result in run.results),
+        targets=tuple(map(read_target, questions.targets, runs, repeat(questions.found))),
         notes=tuple(dict.fromkeys(note for run in runs for note in run.notes)),
     )
 
@@ -80,19 +76,22 @@ def ask(
     an `error` result. Raises BadInputError as `RunOptions.setting` does.
     """
     asked = [probe for probe in probes if probe.scope == "target"]
-    questions = Questions(targets, asked, options.config.severity, label or opened.label, found=False)
-    return measure(questions, opened, options.setting(opened), progress or Progress())
+    questions = Questions(targets, asked, environment_of(label or opened.label, opened))
+    return measure(questions, options.setting(opened), progress or Progress())
 
 
 def _run_all(questions: Questions, setting: Setting, progress: Progress) -> Iterator[TargetRun]:
     """Two targets at a time: counts do not change under load, and no time is measured."""
 
-    def one(target: Target) -> TargetRun:
-        return run_target(target, questions.probes, setting, progress.probe_started)
+    calls = [target.call for target in questions.targets]
+
+    def one(number: int, target: Target) -> TargetRun:
+        ordinal = calls[:number].count(target.call)
+        return run_target(target, questions.probes, setting, progress.probe_started, progress.finished, ordinal)
 
     pool = ThreadPoolExecutor(max_workers=PARALLEL_TARGETS)
     try:
-        yield from pool.map(one, questions.targets)
+        yield from pool.map(one, range(len(calls)), questions.targets)
     except BaseException:
         setting.cancelled.set()  # Ctrl-C: the workers are ended now, not at their time limit
         raise
@@ -100,63 +99,19 @@ def _run_all(questions: Questions, setting: Setting, progress: Progress) -> Iter
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _reading(target: Target, run: TargetRun, found: bool) -> TargetReading:
-    """The target with what its plan found out, where there is one."""
-    if run.plan is None:
-        return TargetReading(target, found=found)
-    plan = run.plan
-    learnt = replace(
-        target,
-        contract=Contract(plan["contract"]),
-        takes=Takes(plan["feed"]["takes"]),
-        setup=plan["feed"]["setup"] or target.setup,
-    )
-    roles = {role: entry["path"] for role, entry in plan["roles"].items()}
-    return TargetReading(learnt, roles, plan["answer_kind"], found)
-
-
-def _environment(label: str, opened: OpenCheckout, setting: Setting, runs: Sequence[TargetRun]) -> Environment:
-    said = next((run.environment for run in runs if run.environment), {})
-    devices = {result.device for run in runs for result in run.results if result.measurements}
-    device = "cuda" if "cuda" in devices else "cpu"
-    if devices == {"simulated"}:
-        device = "simulated"
+def environment_of(label: str, opened: OpenCheckout) -> Environment:
+    """Where a run is made that only reads: no interpreter, no torch, no device. `label` stands for the checkout."""
     return Environment(
         checkout=label,
         # The bundled specimen is part of auditkit: its version says which one it is.
         revision="" if label == BUNDLED else opened.revision,
         dirty=label != BUNDLED and opened.dirty,
-        python=str(said.get("python", "")),
-        torch=str(said.get("torch", "")),
-        device=device,
-        device_name=str(said.get("device_name") or _processor_name()),
-        interpreter=setting.interpreter,
-        platform=str(said.get("platform", "")),
+        python="",
+        torch="",
+        device=SOURCE_DEVICE,
+        device_name="none: the source was read",
         auditkit=auditkit.__version__,
     )
-
-
-def _processor_name() -> str:
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return "CPU"
-
-
-def _judged(runs: Sequence[TargetRun], questions: Questions) -> tuple[ProbeResult, ...]:
-    """All results, with the policy's severity and, where one function is two targets, an ordinal."""
-    defaults = {probe.id: probe.severity for probe in questions.probes}
-    judged = []
-    seen: dict[str, int] = {}
-    for run, target in zip(runs, questions.targets, strict=True):
-        ordinal = seen.get(target.call, 0)
-        seen[target.call] = ordinal + 1
-        for result in run.results:
-            severity = judge_severity(defaults[result.probe], questions.severity, result)
-            print_ = fingerprint(result.probe, target.call, ordinal)
-            judged.append(replace(result, severity=severity, fingerprint=print_))
-    return tuple(judged)
 
 
 def run_id() -> str:

@@ -13,9 +13,9 @@ from auditkit.probing.causes import with_causes
 from auditkit.probing.checkout import OpenCheckout
 from auditkit.rules.claims import Reading
 from auditkit.rules.proof import Sighting
-from auditkit.workflows.measuring import Progress, ask
+from auditkit.workflows.measuring import Progress, ask, environment_of
 from auditkit.workflows.run_options import RunOptions
-from auditkit.workflows.source_audit import SourceQuestions, SourceScope, read_source, source_environment
+from auditkit.workflows.source_audit import SourceQuestions, SourceScope, read_source
 from auditkit.workflows.ticket_questions import Question
 
 
@@ -79,7 +79,7 @@ def _call_here(call: str, here: AnchoredSource, other: AnchoredSource | None) ->
 
 def _lost(question: Question, opened: OpenCheckout, note: str) -> Answer:
     result = _without_answer(question, Outcome.ERROR, note)
-    return Answer(result, source_environment(opened.label, opened), note=note)
+    return Answer(result, environment_of(opened.label, opened), note=note)
 
 
 def _without_answer(question: Question, outcome: Outcome, message: str) -> ProbeResult:
@@ -115,8 +115,8 @@ def _read(
         return {}
     probes = list({one.probe.id: one.probe for one in asked}.values())
     questions = SourceQuestions(probes, SourceScope.WHOLE, targets=(), options=options)
-    results = with_causes(read_source(questions, opened, progress.reading).results, opened.path)
-    environment = source_environment(opened.label, opened)
+    results = with_causes(read_source(questions, opened, progress).results, opened.path)
+    environment = environment_of(opened.label, opened)
     return {one.fingerprint: Answer(_of_subject(one, results, source.module_names), environment) for one in asked}
 
 

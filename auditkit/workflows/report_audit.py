@@ -13,7 +13,6 @@ from auditkit.model.module_page import ModulePage
 from auditkit.model.run import BUNDLED, Run
 from auditkit.model.saved_run import read_run
 from auditkit.model.ticket import BrokenTicket, Ticket
-from auditkit.probing.catalog import load_catalog
 from auditkit.probing.checkout import OpenCheckout, open_checkout, parse_checkout
 from auditkit.probing.source.index import SourceIndex
 from auditkit.probing.source.module_page import module_pages
@@ -23,6 +22,7 @@ from auditkit.rules.reports.audit_parts import AuditReport
 from auditkit.store.config import Config
 from auditkit.store.repository import Repository
 from auditkit.workflows.audit import AuditRequest, audit, exit_code, specimen_dir
+from auditkit.workflows.configuration import catalog_of
 from auditkit.workflows.measuring import Progress
 
 __all__ = ["ReportRequest", "new_run", "read_saved_run", "render_audit_report", "report_code", "report_of"]
@@ -76,7 +76,7 @@ def report_of(request: ReportRequest) -> AuditReport:
     broken: Sequence[BrokenTicket] = listing.broken if listing else ()
     notes = (*notes, *(f"{one.path.as_posix()}:{one.line}: not read as a ticket: {one.message}" for one in broken))
     today = datetime.date.today().isoformat()
-    return audit_report(Sources(run, load_catalog(request.config.probes_dir), tickets, pages, notes, today))
+    return audit_report(Sources(run, catalog_of(request.config), tickets, pages, notes, today))
 
 
 def report_code(run: Run) -> ExitCode:

@@ -10,7 +10,7 @@ from auditkit.model.enums import DeviceChoice
 from auditkit.model.probe import Policy
 from auditkit.probing import checkout
 from auditkit.probing.checkout import OpenCheckout, choose_interpreter
-from auditkit.probing.results import DEFAULT_TIME_LIMIT_S, Setting
+from auditkit.probing.sandbox import DEFAULT_TIME_LIMIT_S, Setting
 from auditkit.store.config import Config
 
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
-import auditkit
 from auditkit.model.enums import Outcome
 from auditkit.model.probe import ProbeInfo
-from auditkit.model.run import BUNDLED, SOURCE_DEVICE, Environment, ProbeResult
+from auditkit.model.run import ProbeResult
 from auditkit.model.target import Target
 from auditkit.probing.checkout import OpenCheckout
 from auditkit.probing.discovery.search import TOUCHES_GRADIENTS
 from auditkit.probing.source.facts import ModuleFacts
 from auditkit.probing.source.index import SourceIndex
 from auditkit.probing.source.run import notes_of, run_source_probes
-from auditkit.rules.severity import judge_severity
+from auditkit.workflows.measuring import Progress
 from auditkit.workflows.run_options import RunOptions
 from auditkit.workflows.targets import is_specimen
 
@@ -52,20 +51,20 @@ class SourceAnswers:
         return any(result.outcome in (Outcome.REPRODUCED, Outcome.NOT_REPRODUCED) for result in self.results)
 
 
-def read_source(questions: SourceQuestions, opened: OpenCheckout, progress: Callable[[str], None]) -> SourceAnswers:
+def read_source(questions: SourceQuestions, opened: OpenCheckout, progress: Progress | None = None) -> SourceAnswers:
     """Read the checkout and ask every source probe. Nothing of the checkout is imported or run."""
     if not questions.probes:
         return SourceAnswers()
-    options = questions.options
+    progress, options = progress or Progress(), questions.options
     index = SourceIndex(opened.path, options.config.import_roots)
     wanted = _wanted(questions, index)
-    results = run_source_probes(questions.probes, index, wanted, options.policy, options.time_limit_s, progress)
-    defaults = {probe.id: probe.severity for probe in questions.probes}
-    judged = tuple(
-        replace(result, severity=judge_severity(defaults[result.probe], options.policy.severities, result))
-        for result in results
-    )
-    return SourceAnswers(judged, notes_of(index))
+    results = []
+    for result in run_source_probes(
+        questions.probes, index, wanted, options.policy, options.time_limit_s, progress.reading
+    ):
+        progress.finished(result)
+        results.append(result)
+    return SourceAnswers(tuple(results), notes_of(index))
 
 
 def _wanted(questions: SourceQuestions, index: SourceIndex) -> Callable[[ModuleFacts], bool]:
@@ -88,20 +87,3 @@ def _modules_of(targets: Iterable[Target]) -> Iterable[str]:
         yield target.call.partition(":")[0]
         if target.finish:
             yield target.finish.partition(":")[0]
-
-
-def source_environment(label: str, opened: OpenCheckout) -> Environment:
-    """The environment of a run that only read: no interpreter, no torch, no device."""
-    return Environment(
-        checkout=label,
-        # The bundled specimen is part of auditkit: its version says which one it is.
-        revision="" if label == BUNDLED else opened.revision,
-        dirty=label != BUNDLED and opened.dirty,
-        python="",
-        torch="",
-        device=SOURCE_DEVICE,
-        device_name="none: the source was read",
-        interpreter="",
-        platform="",
-        auditkit=auditkit.__version__,
-    )

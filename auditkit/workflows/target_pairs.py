@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from auditkit.errors import AuditkitError, NothingMeasuredError, TargetNotLoadedError
 from auditkit.model.comparison import MatchState, TargetMatch
 from auditkit.model.target import Target
 from auditkit.probing.anchors import AnchoredSource, AnchorState, FoundAgain
 from auditkit.probing.checkout import OpenCheckout
 from auditkit.probing.function_text import text_of
-from auditkit.probing.results import Setting
+from auditkit.probing.sandbox import Setting
 from auditkit.workflows.targets import find_targets
 
 
@@ -46,10 +45,10 @@ def pair_found(
     A target of one revision whose function the other one has, although it was not found there, is asked
     there all the same. Raises what discovery raised at the head where neither revision has a target.
     """
-    ours, our_notes, _ = _discovered(base, roots, trying)
-    theirs, their_notes, failure = _discovered(head, roots, trying)
-    if not ours and not theirs and failure is not None:
-        raise failure
+    older, newer = (find_targets(side.opened, side.setting, roots, trying) for side in (base, head))
+    ours, theirs, our_notes, their_notes = older.targets, newer.targets, older.notes, newer.notes
+    if not ours and newer.failure is not None:
+        raise newer.failure
     pairs, taken = [], set()
     by_call = {target.call: target for target in theirs}
     for target in ours:
@@ -60,16 +59,6 @@ def pair_found(
     notes = [f"base: {note}" for note in our_notes if note not in their_notes]
     notes += [f"head: {note}" for note in their_notes if note not in our_notes]
     return pairs, notes + [note for note in our_notes if note in their_notes]
-
-
-def _discovered(
-    side: Side, roots: Sequence[str], trying: Callable[[str], None]
-) -> tuple[tuple[Target, ...], tuple[str, ...], AuditkitError | None]:
-    try:
-        found = find_targets(side.opened, side.setting, roots, trying)
-    except (NothingMeasuredError, TargetNotLoadedError) as error:
-        return (), (error.message,), error
-    return found.targets, found.notes, None
 
 
 def _find(call: str, here: Side, there: Side) -> FoundAgain | None:

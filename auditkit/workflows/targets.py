@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from auditkit.errors import NothingMeasuredError, TargetNotLoadedError
+from auditkit.errors import AuditkitError, NothingMeasuredError, TargetNotLoadedError
 from auditkit.model.enums import Reason
 from auditkit.model.target import Target
 from auditkit.probing.checkout import OpenCheckout
 from auditkit.probing.discovery import Discovery, discover
-from auditkit.probing.results import Setting
+from auditkit.probing.sandbox import Setting
 from auditkit.probing.trials import Trial, try_candidates
 
 _NOT_LOADED = (Reason.IMPORT_ERROR, Reason.NO_TORCH, Reason.NO_INTERPRETER)
@@ -20,12 +20,23 @@ _NOT_LOADED = (Reason.IMPORT_ERROR, Reason.NO_TORCH, Reason.NO_INTERPRETER)
 
 @dataclass(frozen=True)
 class FoundTargets:
-    """What discovery came to: targets to audit, and sentences on what was passed over."""
+    """The targets to audit; `found` where reading the source found them, and nobody named them.
 
-    targets: tuple[Target, ...]
-    trials: tuple[Trial, ...]
-    discovery: Discovery
-    notes: tuple[str, ...]
+    `failure` says why none can be fed; `likeliest` is then the collector that is asked all the same, so that every
+    probe has a result that says why there is no answer. `notes` are sentences on what was passed over.
+    """
+
+    targets: tuple[Target, ...] = ()
+    trials: tuple[Trial, ...] = ()
+    notes: tuple[str, ...] = ()
+    failure: AuditkitError | None = None
+    likeliest: tuple[Target, ...] = ()
+    found: bool = False
+
+    @property
+    def asked(self) -> tuple[Target, ...]:
+        """What the probes are asked about."""
+        return self.targets or self.likeliest
 
 
 def find_targets(
@@ -38,9 +49,8 @@ def find_targets(
     """Read the checkout for collectors and try each of them, also in the interpreters of `others`.
 
     A candidate that can be fed in one interpreter is a target in all. Of several ways to call one
-    function (a flag that returns more) the one with the richest answer is audited. Raises
-    NothingMeasuredError where no candidate can be fed, with the reasons, and TargetNotLoadedError where
-    none can even be imported.
+    function (a flag that returns more) the one with the richest answer is audited. Where none can be fed, the
+    failure is a NothingMeasuredError with the reasons, a TargetNotLoadedError where none can even be imported.
     """
     found = discover(opened.path, configured_roots)
     candidates = [each for each in found.candidates if not is_specimen(opened.path, each.file)]
@@ -57,15 +67,11 @@ def find_targets(
     if not best:
         imports_fail = bool(trials) and all(trial.reason in _NOT_LOADED for trial in trials)
         error = TargetNotLoadedError if imports_fail else NothingMeasuredError
-        raise error(_nothing_found(found, notes), "name one: --target package.module:function")
+        failure = error(_nothing_found(found, notes), "name one: --target package.module:function")
+        likeliest = tuple(candidate.as_target() for candidate in candidates[:1])
+        return FoundTargets((), trials, (failure.message,), failure, likeliest, found=True)
     targets = tuple(name_target(trial.target, best) for trial in best.values())
-    return FoundTargets(targets, trials, found, tuple(notes))
-
-
-def first_candidate(opened: OpenCheckout, configured_roots: Sequence[str] = ()) -> Target | None:
-    """The likeliest collector of a checkout, whether or not it can be fed; None where there is none."""
-    candidates = discover(opened.path, configured_roots).candidates
-    return next((each.as_target() for each in candidates if not is_specimen(opened.path, each.file)), None)
+    return FoundTargets(targets, trials, tuple(notes), found=True)
 
 
 def is_specimen(checkout: Path, file: str) -> bool:

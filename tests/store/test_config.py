@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from auditkit.model.target import Target
 from auditkit.store.config import Config, read_config
 from auditkit.store.config_draft import ConfigDraft, DraftTarget, UnfedCandidate, render_config
 from auditkit.store.config_file import config_in
+from tests.filing_helpers import make_finding
 
 DOCUMENTED = """\
 checkout: ../esper-lite
@@ -175,7 +177,8 @@ def test_two_targets_of_one_name_are_refused(folder: Path) -> None:
 def test_names_of_probes_and_thresholds_are_checked_where_they_are_known(folder: Path) -> None:
     text = "severity: {norm_overflow: P1}\npolicy: {memory_shar: 0.5}\n"
     assert read(folder, text).policy == {"memory_shar": 0.5}
-    error = complaint(folder, text, known_probes=["norm_overflows"], known_policy=["memory_share"])
+    probe = replace(make_finding().probe, id="norm_overflows", policy={"memory_share": 0.5})
+    error = complaint(folder, text, catalog_of=lambda _: {probe.id: probe})
     assert "norm_overflows" in error.message
     assert "memory_share" in error.message
 

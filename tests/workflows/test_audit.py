@@ -14,6 +14,7 @@ from auditkit.model.run import Environment, ProbeResult, Run
 from auditkit.model.target import Target
 from auditkit.store.config import Config
 from auditkit.workflows.audit import AuditRequest, audit, exit_code, specimen_dir
+from auditkit.workflows.measuring import Progress
 from auditkit.workflows.run_options import RunOptions
 
 ENVIRONMENT = Environment("here", "", False, "3.11", "2.13", "cpu", "CPU")
@@ -92,11 +93,14 @@ def test_one_function_as_two_targets_has_two_fingerprints(tmp_path: Path):
 
 
 def test_the_configurations_severity_wins(tmp_path: Path):
-    """A policy override reaches the result and the ticket."""
+    """A policy override reaches the result, already as it is told of, and the ticket."""
     config = Config(severity={"launches_grow_with_tensors": Severity.P0})
-    run = audit(
-        _request(tmp_path / "tickets", arms=(replace(HERE, config=config),), probes=("launches_grow_with_tensors",))
+    heard: list[ProbeResult] = []
+    request = _request(
+        tmp_path / "tickets", arms=(replace(HERE, config=config),), probes=("launches_grow_with_tensors",)
     )
+    run = audit(request, Progress(finished=heard.append))
+    assert [(one.severity, one.fingerprint) for one in heard] == [(Severity.P0, run.results[0].fingerprint)]
     assert [(str(result.severity), result.ticket) for result in run.results] == [("P0", "B1-PT-01")]
     assert "| **Severity** | `P0` |" in next((tmp_path / "tickets").rglob("*.md")).read_text(encoding="utf-8")
 

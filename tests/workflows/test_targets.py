@@ -11,8 +11,8 @@ from auditkit.errors import NothingMeasuredError
 from auditkit.model.enums import Contract, Reason, Takes
 from auditkit.model.target import Target
 from auditkit.probing.checkout import open_checkout
-from auditkit.probing.results import Setting
 from auditkit.probing.runner import run_target
+from auditkit.probing.sandbox import Setting
 from auditkit.workflows.targets import FoundTargets, find_targets
 
 WATCHING = Path(__file__).resolve().parents[1] / "targets" / "watching"
@@ -55,10 +55,12 @@ def test_what_cannot_be_fed_is_said(found: FoundTargets):
 def test_a_checkout_without_collectors_is_an_error_with_a_hint(tmp_path: Path):
     """Nothing found is never an empty success."""
     (tmp_path / "plain.py").write_text("def add(a, b):\n    return a + b\n", encoding="utf-8")
-    with open_checkout(tmp_path, sys.executable) as opened, pytest.raises(NothingMeasuredError) as caught:
-        find_targets(opened, Setting(tmp_path, sys.executable, (tmp_path,)))
-    assert caught.value.message == "no gradient collector was found in 1 Python files"
-    assert caught.value.hint == "name one: --target package.module:function"
+    with open_checkout(tmp_path, sys.executable) as opened:
+        found = find_targets(opened, Setting(tmp_path, sys.executable, (tmp_path,)))
+    assert isinstance(found.failure, NothingMeasuredError)
+    assert found.failure.message == "no gradient collector was found in 1 Python files"
+    assert found.failure.hint == "name one: --target package.module:function"
+    assert found.asked == ()
 
 
 @pytest.mark.parametrize(
@@ -72,5 +74,5 @@ def test_arguments_that_do_not_fit_are_named(call: str, arguments: dict[str, obj
     """An argument that nothing takes, and ones that nothing gives, end as cannot_feed."""
     run = run_target(Target(call, arguments=arguments), [], Setting(WATCHING, sys.executable, (WATCHING,)))
     assert run.plan_failure is not None
-    assert run.plan_failure[0] is Reason.CANNOT_FEED
-    assert said in run.plan_failure[1]
+    assert run.plan_failure.reason is Reason.CANNOT_FEED
+    assert said in run.plan_failure.message

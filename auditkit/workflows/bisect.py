@@ -11,12 +11,13 @@ from auditkit.model.target import Target
 from auditkit.model.text import inert_line
 from auditkit.model.ticket import Ticket
 from auditkit.probing import git
-from auditkit.probing.catalog import load_catalog, select
+from auditkit.probing.catalog import select
 from auditkit.probing.changes import read_commit
 from auditkit.probing.checkout import CheckoutSpec, parse_checkout
 from auditkit.probing.history import between, is_ancestor, merge_base
 from auditkit.rules.bisecting import choose, side_of
 from auditkit.workflows.commit_answers import CommitAnswers
+from auditkit.workflows.configuration import catalog_of
 from auditkit.workflows.revisions import Revisions
 from auditkit.workflows.run_options import RunOptions
 from auditkit.workflows.ticket_questions import Question, bound_questions, first_located
@@ -71,7 +72,7 @@ def bisect(request: BisectRequest, told: Told = lambda *_: None) -> Bisection:
 
 def _question(request: BisectRequest, spec: CheckoutSpec, commits: Sequence[str]) -> Question:
     """The one question to ask: the ticket's first, unless the request names another."""
-    catalog = load_catalog(request.options.config.probes_dir)
+    catalog = catalog_of(request.options.config)
     named = select(catalog, [request.probe])[0] if request.probe else None
     questions = bound_questions(request.ticket, request.options.config, catalog)
     for question in questions:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from auditkit.errors import BadInputError
 from auditkit.model.claim import parse_claim
 from auditkit.model.relation import RelationKind
-from auditkit.probing.catalog import load_catalog, probe_named
+from auditkit.probing.catalog import probe_named
 from auditkit.rendering.markdown import line
 from auditkit.store.config import Config
 from auditkit.store.document import Document
@@ -14,7 +14,7 @@ from auditkit.store.edits.boxes import parse_binding
 from auditkit.store.edits.relations import link, unlink
 from auditkit.store.repository import Change, Entry, Repository
 from auditkit.store.transactions import change_all
-from auditkit.workflows.configuration import read_configuration
+from auditkit.workflows.configuration import catalog_of, read_configuration
 
 
 def link_tickets(
@@ -59,4 +59,4 @@ def check_binding(repository: Repository, text: str) -> None:
 
 def _check_probe(name: str, config: Config) -> None:
     if name:
-        probe_named(load_catalog(config.probes_dir), name)
+        probe_named(catalog_of(config), name)

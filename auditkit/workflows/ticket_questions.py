@@ -15,10 +15,11 @@ from auditkit.model.run import fingerprint
 from auditkit.model.target import Target
 from auditkit.model.text import inert_line
 from auditkit.model.ticket import Ticket, VerificationItem
-from auditkit.probing.catalog import load_catalog, select
+from auditkit.probing.catalog import select
 from auditkit.probing.checkout import OpenCheckout, cited_file, import_roots
 from auditkit.probing.discovery.source_index import Module, module_name, parse_module
 from auditkit.store.config import Config
+from auditkit.workflows.configuration import catalog_of
 
 _CODE = re.compile(r"(`+)(.+?)\1", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
@@ -49,7 +50,7 @@ def questions_of(
     A probe that the evidence does not know is asked about `targets`, those of the evidence, or the function of the
     Location in the first of `checkouts` that has it. Raises BadInputError for a ticket that asks nothing.
     """
-    catalog = load_catalog(config.probes_dir)
+    catalog = catalog_of(config)
     described = {target.call: target for target in targets}
     bound: dict[str, list[Question]] = {}
     for one in bound_questions(ticket, config, catalog):

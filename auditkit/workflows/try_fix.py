@@ -17,7 +17,7 @@ from auditkit.model.ticket import Ticket
 from auditkit.model.trial import FixBlock, FixTrial
 from auditkit.probing import git
 from auditkit.probing.anchors import AnchoredSource
-from auditkit.probing.catalog import load_catalog, select
+from auditkit.probing.catalog import select
 from auditkit.probing.checkout import CheckoutSpec, OpenCheckout, parse_checkout
 from auditkit.probing.copies import open_copy
 from auditkit.probing.patching.patching import Blame, Place, find_place
@@ -26,6 +26,7 @@ from auditkit.rules.subject import subject_of
 from auditkit.store.edits.trial import with_trial
 from auditkit.store.pages import page_of
 from auditkit.store.repository import Change, Repository
+from auditkit.workflows.configuration import catalog_of
 from auditkit.workflows.fix_arms import PYTHON, Ground, actual_fix, blocks_of, try_block
 from auditkit.workflows.measuring import Progress, ask
 from auditkit.workflows.run_options import RunOptions
@@ -69,7 +70,7 @@ def try_fix(repository: Repository, request: TryRequest, progress: Progress | No
     blocks = _chosen(blocks_of(page, (RECOMMENDED,)), request.block, entry.ticket)
     spec = parse_checkout(request.checkout).at(request.base)
     _check_revision(spec, request.fix)
-    catalog = load_catalog(request.options.config.probes_dir)
+    catalog = catalog_of(request.options.config)
     bound = bound_questions(entry.ticket, request.options.config, catalog)
     probes = _asked(request, bound, catalog)
     progress = progress or Progress()

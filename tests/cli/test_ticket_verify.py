@@ -16,8 +16,8 @@ from auditkit.model.run import ProbeResult, Run
 from auditkit.model.target import Target
 from auditkit.probing.checkout import OpenCheckout
 from auditkit.workflows import question_answers
+from auditkit.workflows.measuring import environment_of
 from auditkit.workflows.run_options import RunOptions
-from auditkit.workflows.source_audit import source_environment
 from tests.filing_helpers import put, ticket_text
 from tests.test_no_torch import HEAVY, run_watched
 from tests.test_schema import validator
@@ -132,7 +132,7 @@ def test_a_target_that_cannot_be_loaded_is_no_pass(story: Story, monkeypatch: py
 
     def ask(_: RunOptions, opened: OpenCheckout, targets: list[Target], probes: list[ProbeInfo], *__: object) -> Run:
         lost = ProbeResult(probes[0].id, 1, targets[0].call, Outcome.ERROR, "no module", "", loaded=False)
-        return Run("run-1", source_environment(opened.label, opened), (lost,))
+        return Run("run-1", environment_of(opened.label, opened), (lost,))
 
     monkeypatch.setattr(question_answers, "ask", ask)
     story.put_ticket("finite <!-- probe: norm_overflows_on_finite_grads -->")

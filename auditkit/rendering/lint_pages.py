@@ -1,4 +1,4 @@
-"""docs/lint: a page for each rule and an index, from the rules' own words."""
+"""docs/lint.md: a list of the rules and a section for each, from the rules' own words."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ means that a file could not be read as a ticket (TK000), whatever else was found
 `--fix` mends what needs no judgement: the spelling of a status, a final newline, and the folder of a file whose
 status says clearly where it belongs. It changes no other byte, and running it again changes nothing.
 
-These pages are made from the rules: rewrite them with
+This page is made from the rules: rewrite it with
 `python -m pytest tests/rendering/test_lint_pages.py --update-golden`.
-"""
+
+| rule | level | what it finds | |
+|---|---|---|---|"""
 _PART = re.compile(r"^(Why|Bad|Good|Mend): *", re.MULTILINE)
 _TITLES = {"Why": "Why it matters", "Bad": "Bad", "Good": "Good", "Mend": "How to mend it"}
 
@@ -37,36 +39,29 @@ def rule_parts(rule: Rule) -> Mapping[str, str]:
     }
 
 
-def render_rule_page(rule: Rule) -> str:
-    """The page of one rule as Markdown: level, what it finds, why, a bad and a good example, how to mend it."""
+def render_lint_page(rules: Sequence[Rule]) -> str:
+    """The rules as one page of Markdown; the section of TK011 is `#tk011`."""
+    return "\n".join([_HEAD, *map(_row, rules), "", "\n".join(map(_section, rules))])
+
+
+def _row(rule: Rule) -> str:
+    marks = ["needs `--checkout`"] * rule.needs_tree + ["`--fix`"] * rule.is_fixable
+    title = markdown.cell(rule.title)
+    return f"| [{rule.id}](#{rule.id.lower()}) | {rule.level.value} | {title} | {', '.join(marks)} |"
+
+
+def _section(rule: Rule) -> str:
+    """Level, what the rule finds, why, a bad and a good example, how to mend it."""
     parts = rule_parts(rule)
     facts = [f"Level: {rule.level.value}."]
-    facts += ["Needs `--checkout`."] if rule.needs_tree else []
-    facts += ["`--fix` mends it where no judgement is needed."] if rule.is_fixable else []
-    found = [f"# {rule.id}: {markdown.line(rule.title)}", " ".join(facts), markdown.paragraphs(parts[""])]
+    facts += ["Needs `--checkout`."] * rule.needs_tree
+    facts += ["`--fix` mends it where no judgement is needed."] * rule.is_fixable
+    found = [f"## {rule.id}", f"**{markdown.line(rule.title)}**", " ".join(facts), markdown.paragraphs(parts[""])]
     for name, title in _TITLES.items():
         if name in parts:
-            found += [f"## {title}", _example(parts[name]) if name in ("Bad", "Good") else _prose(parts[name])]
+            is_example = name in ("Bad", "Good")
+            found += [f"### {title}", markdown.fence(parts[name], "text") if is_example else _prose(parts[name])]
     return "\n\n".join(found) + "\n"
-
-
-def render_rule_index(rules: Sequence[Rule]) -> str:
-    """The index of all rules as Markdown."""
-    rows = [
-        f"| [{rule.id}]({rule.id}.md) | {rule.level.value} | {markdown.cell(rule.title)} | {_marks(rule)} |"
-        for rule in rules
-    ]
-    return "\n".join([_HEAD, "| rule | level | what it finds | |", "|---|---|---|---|", *rows]) + "\n"
-
-
-def _marks(rule: Rule) -> str:
-    marks = ["needs `--checkout`"] if rule.needs_tree else []
-    marks += ["`--fix`"] if rule.is_fixable else []
-    return ", ".join(marks)
-
-
-def _example(text: str) -> str:
-    return markdown.fence(text, "text")
 
 
 def _prose(text: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -123,8 +122,8 @@ def _reviewer(review: Review) -> str:
 
 
 def _majority_verdict(votes: tuple[Vote, ...]) -> Verdict | None:
-    counts = Counter(vote.verdict for vote in votes if vote.verdict is not None)
-    return next((verdict for verdict, count in counts.items() if 2 * count > len(votes)), None)
+    verdicts = [vote.verdict for vote in votes]
+    return next((verdict for verdict in verdicts if verdict and 2 * verdicts.count(verdict) > len(votes)), None)
 
 
 def _agreement(votes: tuple[Vote, ...], verdict: Verdict | None, needed: int) -> Agreement:

@@ -8,6 +8,7 @@ from auditkit.model.enums import Severity
 from auditkit.model.review import Review
 
 # `P3`, `P3/P4`, `P3 or P4`, `P2-P3`; `P4-6` is a step of some plan, and `P5` no severity.
+_ANY_LEVEL = re.compile("P[0-4]", re.IGNORECASE)
 _ONE = r"P[0-4](?![\w]|-\d)"
 _LEVEL = rf"(?P<level>{_ONE}(?:\s*(?:/|-|–|\bor\b|\bto\b)\s*{_ONE}){{0,3}})"
 _CHANGE = (
@@ -43,6 +44,7 @@ _NEAR = 400
 
 _CLAUSE = re.compile(r"(?<=[.!?])\s+|;|\n\s*(?:\n|[-*+]\s)")
 _QUOTED = re.compile(r'"[^"\n]{0,400}"|“[^”\n]{0,400}”|`[^`\n]{0,400}`')
+_EMPHASIS = re.compile(r"[*_]{1,3}")
 _WRAPPED_LEVEL = re.compile(r"[\"“`](P[0-4])[\"”`]")
 _TICKET = r"\bB\d{1,4}-[A-Z][A-Z0-9]*-\d{2,}\b"
 _OTHER_TICKET = re.compile(rf"{_TICKET}(?:(?!,\s(?!which|whose)).)*$", re.IGNORECASE)
@@ -66,7 +68,10 @@ def severity_wanted(review: Review) -> tuple[Severity, ...]:
     """
     if review.severity is not None:
         return (review.severity,)
-    plain = _QUOTED.sub(" ", _WRAPPED_LEVEL.sub(r"\1", re.sub(r"[*_]{1,3}", "", review.evaluation)))
+    plain = _EMPHASIS.sub("", review.evaluation)
+    if not _ANY_LEVEL.search(plain):
+        return ()
+    plain = _QUOTED.sub(" ", _WRAPPED_LEVEL.sub(r"\1", plain))
     named = {level for clause in _CLAUSE.split(plain) for level in _asked_in(clause)}
     return tuple(sorted(named))
 

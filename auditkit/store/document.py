@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 import operator
 import re
 from collections.abc import Iterator, Sequence
@@ -71,6 +72,14 @@ class Document:
             raise BrokenFileError(replace(first, also=tuple(others)))
         return cls(data, path, found)
 
+    @cached_property
+    def _sections(self) -> dict[tuple[int, str], Heading]:
+        return {(heading.level, heading.text.casefold()): heading for heading in reversed(self.scan.headings)}
+
+    @cached_property
+    def _metadata_by_label(self) -> dict[str, Field]:
+        return {row.label.casefold(): row for row in reversed(self.metadata)}
+
     @property
     def newline(self) -> bytes:
         """The line end of the first line: `\\r\\n` or `\\n`."""
@@ -79,9 +88,7 @@ class Document:
 
     @cached_property
     def _line_starts(self) -> list[int]:
-        starts = [0]
-        starts += [match.end() for match in re.finditer(b"\n", self.data)]
-        return starts
+        return list(itertools.accumulate([len(line) + 1 for line in self.data.split(b"\n")], initial=0))
 
     def line_number(self, offset: int) -> int:
         """The line (1-based) that the byte at `offset` is on."""
@@ -113,9 +120,7 @@ class Document:
 
     def section(self, title: str, level: int = 2) -> Heading | None:
         """The first heading of that level and title, whatever the case."""
-        wanted = title.casefold()
-        matches = (h for h in self.scan.headings if h.level == level and h.text.casefold() == wanted)
-        return next(matches, None)
+        return self._sections.get((level, title.casefold()))
 
     def fields(self, title: str) -> tuple[Field, ...]:
         """The rows of the tables in the section `title`, its header row left out."""
@@ -127,8 +132,7 @@ class Document:
 
     def field(self, label: str) -> Field | None:
         """The first metadata row with that label."""
-        wanted = label.casefold()
-        return next((row for row in self.metadata if row.label.casefold() == wanted), None)
+        return self._metadata_by_label.get(label.casefold())
 
     def replace(self, span: Span, replacement: bytes) -> Document:
         """The document with one span replaced and every other byte as it was."""

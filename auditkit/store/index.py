@@ -131,7 +131,7 @@ def _load(folder: str) -> tuple[Stamps, Index | None]:
 
 
 def _refreshed(folder: str, found: Stamps, stored: Stamps, old: Index | None) -> Index:
-    from auditkit.store.quick_rows import read_row
+    from auditkit.store.rows import read_row
 
     # Made before a file is opened, so that no file is younger than it looks.
     draft = Draft(folder)
@@ -141,10 +141,8 @@ def _refreshed(folder: str, found: Stamps, stored: Stamps, old: Index | None) ->
     rows = [row for row in old.rows if row[0] in same] if old else []
     broken = [row for row in old.broken if row[0] in same] if old else []
     others = [path for path in old.others if path in same] if old else []
-    for path, stamp in found.items():
-        if path in same:
-            continue
-        row, bad = read_row(folder, path, stamp[1] if stamp else 0)
+    for path in found.keys() - same:
+        row, bad = read_row(folder, path)
         if row is not None:
             rows.append(row)
         elif bad is not None:

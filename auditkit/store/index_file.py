@@ -12,10 +12,12 @@ from auditkit.store.walk import stamp_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
     from auditkit.store.walk import Stamp, Stamps
 
+PACKAGE = os.path.abspath(__file__).rpartition("/store/")[0]
 MAGIC = b"auditkit index\n"
 _TEMP = ".auditkit-tmp."
 
@@ -115,9 +117,15 @@ def writer(folder: str) -> tuple[Any, ...]:
 
     An installation or an edit of that code makes new files or times, so nobody has to raise a number.
     """
-    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    parts = []
-    for part in ("model", "rules", "store"):
-        with os.scandir(f"{package}/{part}") as entries:
-            parts += sorted((entry.name, *stamp_of(entry.stat())) for entry in entries if entry.name.endswith(".py"))
-    return (os.path.realpath(folder), sys.hexversion, package, tuple(parts))
+    parts = [part for name in ("model", "rules", "store") for part in _sources(f"{PACKAGE}/{name}")]
+    return (os.path.realpath(folder), sys.hexversion, PACKAGE, tuple(sorted(parts)))
+
+
+def _sources(folder: str) -> Iterator[tuple[str, Stamp]]:
+    """Every Python file of a folder and the folders in it, with its stamp."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(".py"):
+                yield entry.path, stamp_of(entry.stat())
+            elif entry.is_dir() and entry.name != "__pycache__":
+                yield from _sources(entry.path)

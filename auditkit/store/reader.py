@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import PurePath
 from typing import NoReturn
 
@@ -35,6 +36,21 @@ def read_ticket(data: bytes, path: PurePath) -> Ticket:
 
 def ticket_of(document: Document) -> Ticket:
     """The ticket that `document` says; raises BrokenFileError where it has no metadata table or no id."""
+    brief = brief_of(document)
+    return replace(
+        brief,
+        lines=_line_ranges(brief.lines_written),
+        fingerprints=tuple(block.fingerprint for block in document.evidence if block.fingerprint),
+        verification=read_verification(document),
+        reports=read_reports(document),
+        description=_prose(document, "Detailed Description"),
+        recommended_fix=_prose(document, "Recommended Fix"),
+        evidence=read_evidence(document),
+    )
+
+
+def brief_of(document: Document) -> Ticket:
+    """The ticket as far as lists go by it: without prose, evidence and verification; raises as `ticket_of` does."""
     ticket_id = _ticket_id(document)
     batch, code, _ = id_parts(ticket_id)
     location = {row.label.casefold(): row for row in reversed(document.fields("Location"))}
@@ -57,21 +73,15 @@ def ticket_of(document: Document) -> Ticket:
         updated=_text(document, "Updated"),
         files=_paths(files),
         lines_written=lines.written if lines else "",
-        lines=_line_ranges(lines.written if lines else ""),
+        lines=(),
         function=function.written if function else "",
         summary=_summary(document),
         categories=_categories(document),
-        fingerprints=tuple(block.fingerprint for block in document.evidence if block.fingerprint),
         disposition=_text(document, "Resolution"),
         path=document.path,
         reviews=tuple(found.review for found in read_reviews(document)),
         related=tuple(found.relation for found in read_relations(document)),
-        verification=read_verification(document),
         resolution=read_resolution(document),
-        reports=read_reports(document),
-        description=_prose(document, "Detailed Description"),
-        recommended_fix=_prose(document, "Recommended Fix"),
-        evidence=read_evidence(document),
     )
 
 

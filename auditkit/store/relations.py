@@ -53,7 +53,7 @@ def _of_row(document: Document, row: Row) -> RelationAt | None:
     kind = row.texts[1].strip("*` ") if len(row.texts) > 1 else ""
     note = row.texts[2] if len(row.texts) > 2 else ""
     relation = Relation(ids[0] if ids else "", read_relation(kind), kind, note, "table", *_place(document, row.span))
-    return RelationAt(relation, row.span, row.cells[1] if len(row.cells) > 1 else None)
+    return RelationAt(relation, row.span, row.place(1) if len(row.cells) > 1 else None)
 
 
 def _of_line(document: Document, line: Line) -> Iterator[RelationAt]:

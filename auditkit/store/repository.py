@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,11 @@ from auditkit.store.document import BrokenFileError, Document, broken_at
 from auditkit.store.files import create_file, ensure_writable, remove_leftovers, replace_file
 from auditkit.store.locks import DEFAULT_TIMEOUT_S, locked
 from auditkit.store.reader import is_other_page, ticket_of
+from auditkit.store.walk import stamp_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from auditkit.store.walk import Stamp
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,6 @@ class Listing:
     broken: tuple[BrokenTicket, ...]
 
 
-_Stamp = tuple[int, int, int, int]
 _Read = Entry | BrokenTicket | None
 
 
@@ -64,7 +69,7 @@ class Repository:
     def __init__(self, folder: Path, lock_timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         self.folder = folder
         self._lock_timeout_s = lock_timeout_s
-        self._cache: dict[Path, tuple[_Stamp, _Read]] = {}
+        self._cache: dict[Path, tuple[Stamp, _Read]] = {}
 
     def ensure_writable(self) -> None:
         """Check before any measuring that tickets can be written; raises StoreConflictError."""
@@ -226,20 +231,16 @@ class Repository:
         """The file as a ticket, as a broken one, or None for another page; read again when it changed."""
         path = file.relative_to(self.folder)
         try:
-            status = file.stat()
-            stamp = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-            known = self._cache.get(file)
-            if known is not None and known[0] == stamp:
-                return known[1]
-            if not file.is_file():
-                return BrokenTicket(path, 1, 1, "not a regular file")
-            data = file.read_bytes()
-        except OSError as error:
-            if not os.path.lexists(file):
-                return None  # Moved away since the folder was listed.
-            return BrokenTicket(path, 1, 1, f"cannot be read: {error.strerror}")
-        read = _interpret(file, path, data)
-        self._cache[file] = (stamp, read)
+            stamp = stamp_of(file.stat())
+        except OSError:
+            stamp = None
+        known = self._cache.get(file)
+        if known is not None and known[0] == stamp:
+            return known[1]
+        found = read_file(str(file), path)
+        read = Entry(file, *found) if isinstance(found, tuple) else found
+        if stamp is not None:
+            self._cache[file] = (stamp, read)
         return read
 
     def _used_ids(self) -> frozenset[TicketId]:
@@ -275,14 +276,22 @@ def with_status(entry: Entry, new: Status, reason: str, today: datetime.date) ->
     return document.append_to_subsection("Resolution", "Status Changes", line)
 
 
-def _interpret(file: Path, path: PurePath, data: bytes) -> _Read:
+def read_file(
+    file: str, path: PurePath, ticket_of: Callable[[Document], Ticket] = ticket_of
+) -> tuple[Document, Ticket] | BrokenTicket | None:
+    """The file as a ticket, as a broken one, or None for another page; `path` is its place in the tickets folder."""
     try:
-        document = Document.parse(data, path)
-        if is_other_page(document):
-            return None
-        return Entry(file, document, ticket_of(document))
+        if not stat.S_ISREG(os.stat(file).st_mode):
+            return BrokenTicket(path, 1, 1, "not a regular file")
+        with open(file, "rb", buffering=0) as opened:
+            document = Document.parse(opened.readall(), path)
+        return None if is_other_page(document) else (document, ticket_of(document))
     except BrokenFileError as error:
         return error.broken
+    except OSError as error:
+        if not os.path.lexists(file):
+            return None  # Moved away since the folder was listed.
+        return BrokenTicket(path, 1, 1, f"cannot be read: {error.strerror}")
 
 
 def _is_markdown(name: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from auditkit.model.enums import Severity
 from auditkit.model.review import Review, ReviewForm, read_reviewer, read_verdict, reviewer_of
@@ -13,11 +14,15 @@ from auditkit.store.document import Document
 from auditkit.store.lines import Line, Row, Table, blocks_of
 from auditkit.store.scan import Heading, Span
 
+_verdict_of = lru_cache(read_verdict)
+_agent_named = lru_cache(read_reviewer)
+_reviewer_of = lru_cache(reviewer_of)
 _SECTION = re.compile(r"cross[ -]?reviews?\b\W*(.*?)\W*", re.IGNORECASE)
 _VERDICT_LINE = re.compile(r"\*\*(?:\w+ )*verdict:?\*\*:?\s*(\S.*)|\*\*verdict:\s*([^*]+)\*\*(.*)", re.IGNORECASE)
 _NOTE = re.compile(r"\*\*([^*]{1,60}?):?\*\*:?\s*(.*)")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _SEVERITY = re.compile(r"P[0-4]\b")
+_RULE = re.compile(r"[-*_ ]{3,}")
 _WHO = ("reviewer", "agent", "specialist", "reviewed by", "by")
 EVALUATIONS = ("evaluation", "comment", "comments", "notes", "note", "rationale", "reason", "assessment")
 """Names that rows, columns and headings have for a reviewer's text."""
@@ -49,7 +54,7 @@ class _Draft:
 
     @property
     def reviewer(self) -> str:
-        return reviewer_of(self.who, self.title)
+        return _reviewer_of(self.who, self.title)
 
 
 def read_reviews(document: Document) -> tuple[ReviewAt, ...]:
@@ -101,7 +106,7 @@ class _SectionReader:
             yield from filter(None, (self._stray(row) for row in rows))
             return
         names = [_plain(text) for text in header.texts]
-        if len(header.cells) == 2 and names[0] == "verdict" and read_verdict(header.texts[1])[0]:
+        if len(header.texts) == 2 and names[0] == "verdict" and read_verdict(header.texts[1])[0]:
             yield self._pairs(ReviewForm.VERDICT_IN_HEADER, header, rows)
         elif "verdict" in names and len(names) > 1:
             yield from filter(None, (self._of_row(header, names, row) for row in rows))
@@ -112,7 +117,7 @@ class _SectionReader:
 
     def _pairs(self, form: ReviewForm, verdict: Row, rows: Sequence[Row]) -> _Draft:
         """One review whose rows are a label and a value."""
-        draft = _Draft(form, verdict.cells[1], verdict.texts[1], title=self.title)
+        draft = _Draft(form, verdict.place(1), verdict.texts[1], title=self.title)
         for row in rows:
             if len(row.texts) > 1:
                 self._take(draft, _label(row), row.texts[1])
@@ -123,7 +128,7 @@ class _SectionReader:
         column = names.index("verdict")
         if column >= len(row.texts) or not row.texts[column].strip("*` "):
             return None
-        draft = _Draft(ReviewForm.TABLE, row.cells[column], row.texts[column], title=self.title, columns=header.texts)
+        draft = _Draft(ReviewForm.TABLE, row.place(column), row.texts[column], title=self.title, columns=header.texts)
         for name, text in zip(names, row.texts, strict=False):
             self._take(draft, name, text)
         return draft
@@ -133,7 +138,7 @@ class _SectionReader:
         column = next((n for n, text in enumerate(row.texts) if read_verdict(text)[0]), None)
         if column is None or len(row.texts) < 2:
             return None
-        draft = _Draft(ReviewForm.STRAY_ROW, row.cells[column], row.texts[column], title=self.title)
+        draft = _Draft(ReviewForm.STRAY_ROW, row.place(column), row.texts[column], title=self.title)
         for number, text in enumerate(row.texts):
             if number == column:
                 continue
@@ -169,7 +174,7 @@ class _SectionReader:
         if note is not None and (name in ("date", *_WHO) or name.endswith(EVALUATIONS)):
             self.note = name
             self.loose.append((name, note[2], len(self.drafts)))
-        elif line.text and not re.fullmatch(r"[-*_ ]{3,}", line.text):
+        elif not _RULE.fullmatch(line.text):
             self.loose.append((self.note, line.text, len(self.drafts)))
 
     def _give_out_notes(self) -> None:
@@ -186,12 +191,12 @@ class _SectionReader:
                 draft.evaluation = f"{draft.evaluation}\n{text}".strip()
 
     def _owner(self, name: str) -> _Draft | None:
-        who = read_reviewer(name)
+        who = _agent_named(name)
         return next((draft for draft in reversed(self.drafts) if who and draft.reviewer == who), None)
 
 
 def _finished(document: Document, draft: _Draft, heading: Heading) -> Review:
-    verdict, extra = read_verdict(draft.written)
+    verdict, extra = _verdict_of(draft.written)
     severity = _SEVERITY.search(draft.severity.upper())
     date = _DATE.search(draft.date)
     who = draft.who or draft.title
@@ -207,7 +212,7 @@ def _finished(document: Document, draft: _Draft, heading: Heading) -> Review:
         evaluation=draft.evaluation,
         date=date[0] if date else "",
         severity=Severity(severity[0]) if severity else None,
-        judged=inert_line(draft.judged.strip("` ")),
+        judged=inert_line(draft.judged.strip("` ")) if draft.judged else "",
         line=document.line_number(draft.verdict.start),
     )
 

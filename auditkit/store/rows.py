@@ -5,6 +5,8 @@ The tuple, rather than a dataclass, is what `marshal` reads back at once, ten th
 
 from __future__ import annotations
 
+from functools import cache
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,13 +32,27 @@ if TYPE_CHECKING:
 FIELDS = IS_STALE + 1
 
 
+def read_row(folder: str, path: str) -> tuple[Row | None, Row | None]:
+    """The row of a file below `folder`, or its broken row; neither for another page or none."""
+    from pathlib import PurePath
+
+    from auditkit.store.reader import brief_of
+    from auditkit.store.repository import read_file
+
+    read = read_file(f"{folder}/{path}", PurePath(path), brief_of)
+    if isinstance(read, tuple):
+        document, ticket = read
+        return row_of(ticket, document), None
+    return None, broken_row(read) if read is not None else None
+
+
 def row_of(ticket: Ticket, document: Document) -> Row:
-    """The row of a ticket that was read in full.
+    """The row of a ticket, of which what `brief_of` reads is enough.
 
     REVIEWS are pairs of a reviewer and a verdict ("" where it is not known), BLOCKS pairs of `blocks` or
     `blocked-by` and an id, AGREEMENT and VERDICT the consensus, ANSWER what waits for an answer, "" for nothing.
     """
-    from auditkit.model.ids import agent_code, id_parts
+    from auditkit.model.ids import id_parts
     from auditkit.model.relation import RelationKind
     from auditkit.rules.consensus import consensus_of
 
@@ -56,7 +72,7 @@ def row_of(ticket: Ticket, document: Document) -> Row:
         ticket.status is not None and ticket.status.is_finished,
         ticket.batch,
         ticket.agent,
-        agent_code(ticket.agent),
+        _agent_code(ticket.agent),
         ticket.domains,
         ticket.assignee,
         ticket.created,
@@ -82,6 +98,13 @@ def row_of(ticket: Ticket, document: Document) -> Row:
         ),
         any(stale_reviews(ticket, document)),
     )
+
+
+@cache
+def _agent_code(agent: str) -> str:
+    from auditkit.model.ids import agent_code
+
+    return agent_code(agent)
 
 
 def stale_reviews(ticket: Ticket, document: Document) -> list[bool]:

@@ -8,22 +8,24 @@ compares it with a real parser.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 EVIDENCE_START = b"<!-- auditkit:evidence -->"
 EVIDENCE_END = b"<!-- /auditkit:evidence -->"
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(NamedTuple):
     """Bytes `start` to `end` (exclusive) of a file."""
 
     start: int
     end: int
 
+    def moved(self, by: int) -> Span:
+        """The same length of bytes further on."""
+        return Span(self.start + by, self.end + by)
 
-@dataclass(frozen=True)
-class Heading:
+
+class Heading(NamedTuple):
     """A `#` heading: its level, its text as written, its line, and the end of its section.
 
     The section ends where the next heading of the same or a higher level starts.
@@ -35,16 +37,14 @@ class Heading:
     section_end: int
 
 
-@dataclass(frozen=True)
-class Marker:
+class Marker(NamedTuple):
     """A line that starts or ends an evidence block; `line` is without the line's end."""
 
     is_start: bool
     line: Span
 
 
-@dataclass(frozen=True)
-class Scan:
+class Scan(NamedTuple):
     """What was found, in the order of the file."""
 
     headings: tuple[Heading, ...]
@@ -53,9 +53,10 @@ class Scan:
     conflicts: tuple[int, ...]
 
 
-# One alternative per thing that matters at the start of a line; everything else is skipped over.
+# One alternative per thing that matters at the start of a line; everything else is skipped over. With the line end
+# before it as its first byte, the pattern is found several times as fast as with `^`.
 _EVENT = re.compile(
-    rb"(?:^|\A\xef\xbb\xbf)(?:"
+    rb"\n(?:(?<=\A\n)\xef\xbb\xbf)?(?=[ \t#`~<*+0-9-])(?:"
     rb"(?P<indent>[ \t]*)(?:(?P<item>[-+*]|\d{1,9}[.)])(?P<gap>[ \t]+))?(?P<fence>`{3,}(?=[^`\n]*$)|~{3,})"
     rb"|\ {0,3}(?P<hashes>\#{1,6})(?=[ \t\r\n]|\Z)[ \t]*(?P<heading>[^\r\n]*)"
     rb"|\ {0,3}(?P<comment><!--)"
@@ -73,26 +74,27 @@ def scan(data: bytes) -> Scan:
     hidden: list[Span] = []
     markers: list[Marker] = []
     conflicts: list[int] = []
-    position = 0
-    while (event := _EVENT.search(data, position)) is not None:
+    # What is found in `text` starts, without its line end, where it does in `data`.
+    text, position = b"\n" + data, 0
+    while (event := _EVENT.search(text, position)) is not None:
         line = Span(event.start(), line_end(data, event.start()))
         position = next_line(data, line.end)
-        if event["fence"] is not None:
+        what = event.lastgroup
+        if what == "fence":
             container = _fence_container(data, event)
             if container is not None:
                 position = _end_of_fence(data, position, event["fence"], container)
                 hidden.append(Span(line.start, position))
-        elif event["comment"] is not None:
+        elif what == "comment":
             marker = _marker(data, line)
             if marker is not None:
                 markers.append(marker)
             else:
-                closed = data.find(b"-->", event.end())
+                closed = data.find(b"-->", event.end() - 1)
                 position = next_line(data, closed) if closed >= 0 else len(data)
                 hidden.append(Span(line.start, position))
-        elif event["hashes"] is not None:
-            text = event["heading"].decode("utf-8", "replace").strip()
-            heads.append((len(event["hashes"]), text, line))
+        elif what == "heading":
+            heads.append((len(event["hashes"]), event["heading"].decode("utf-8", "replace").strip(), line))
         else:
             conflicts.append(line.start)
     return Scan(_with_sections(heads, len(data)), tuple(hidden), tuple(markers), tuple(conflicts))
@@ -114,11 +116,10 @@ def next_line(data: bytes, position: int) -> int:
 
 def _with_sections(heads: list[tuple[int, str, Span]], end: int) -> tuple[Heading, ...]:
     headings: list[Heading] = []
-    open_until = dict.fromkeys(range(1, 7), end)
+    open_until = [end] * 7
     for level, text, line in reversed(heads):
         headings.append(Heading(level, text, line, open_until[level]))
-        for deeper in range(level, 7):
-            open_until[deeper] = line.start
+        open_until[level:] = [line.start] * (7 - level)
     return tuple(reversed(headings))
 
 

@@ -4,43 +4,56 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from auditkit.store.scan import Span, line_end
 
-# What may lie between two pipes: escaped characters, code spans (whose pipes separate nothing), others.
-_PIECE = re.compile(rb"\\.|(?P<ticks>`+)(?:(?!`).*?)(?<!`)(?P=ticks)(?!`)|`+|(?P<pipe>\|)|[^\\`|]+|\\", re.DOTALL)
+# A pipe, or what may hide one: an escaped character, a code span, a backtick that starts none.
+_PIECE = re.compile(rb"(?P<pipe>\|)|\\.|(?P<ticks>`+)(?:(?!`).*?)(?<!`)(?P=ticks)(?!`)|`+", re.DOTALL)
 _ROW = re.compile(rb"^[ \t]*\|", re.MULTILINE)
 _BOLD = re.compile(rb"(\*\*|__)(.+?)\1", re.DOTALL)
 _CODE = re.compile(rb"(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL)
 _DELIMITER = re.compile(rb"[\s|:-]+")
 
 
-@dataclass(frozen=True)
-class Field:
+class Field(NamedTuple):
     """One row: `label` without decoration; `cell` is the whole second cell between its pipes.
 
     `value` is the part an edit replaces: the cell without blanks around it, and inside its backticks or
-    bold where it has some. `text` is that part decoded, `written` the cell with its decoration.
+    bold where it has some. `text` is that part decoded, `written` the cell with its decoration. `places` are
+    those of line, cell and value, counted from the row's `start`.
     """
 
     label: str
-    line: Span
-    cell: Span
-    value: Span
     text: str
     written: str
+    places: tuple[Span, Span, Span]
+    start: int = 0
+
+    @property
+    def line(self) -> Span:
+        return self.places[0].moved(self.start)
+
+    @property
+    def cell(self) -> Span:
+        return self.places[1].moved(self.start)
+
+    @property
+    def value(self) -> Span:
+        return self.places[2].moved(self.start)
 
 
 def read_fields(data: bytes, within: Span, hidden: tuple[Span, ...] = ()) -> tuple[Field, ...]:
     """Every row with a label in the tables of `data[within]`, but not those in `hidden` stretches."""
     fields: list[Field] = []
+    covers = [span for span in hidden if span.end > within.start and span.start < within.end]
     for match in _ROW.finditer(data, within.start, within.end):
-        line = Span(match.start(), line_end(data, match.start()))
-        if not any(span.start <= line.start < span.end for span in hidden):
-            field = _read_row(data, line)
+        start = match.start()
+        if not any(span.start <= start < span.end for span in covers):
+            field = _read_row(data[start : line_end(data, start)])
             if field is not None:
-                fields.append(field)
+                fields.append(Field(*field[:4], start))
     return tuple(fields)
 
 
@@ -67,7 +80,10 @@ def unescape(raw: bytes) -> str:
     return raw.decode("utf-8", "replace").replace("\\|", "|")
 
 
-def _read_row(data: bytes, line: Span) -> Field | None:
+@lru_cache(maxsize=4096)
+def _read_row(data: bytes) -> Field | None:
+    """The row that these bytes are; most rows of a ticket stand in others, too."""
+    line = Span(0, len(data))
     if is_delimiter(data, line):
         return None
     cells = split_row(data, line)
@@ -79,7 +95,8 @@ def _read_row(data: bytes, line: Span) -> Field | None:
         return None
     cell = _trimmed(data, cells[1])
     value = _inside_wrappers(data, cell)
-    return Field(label, line, cells[1], value, unescape(data[value.start : value.end]), unescape(raw.strip()))
+    text = unescape(data[value.start : value.end])
+    return Field(label, text, unescape(raw.strip()), (line, cells[1], value))
 
 
 def _trimmed(data: bytes, span: Span) -> Span:

@@ -143,7 +143,7 @@ def _select(request: LintRequest, config: Config) -> tuple[Rule, ...]:
     for name in (*request.select, *request.ignore):
         if not rules_named(name):
             near = nearest_names(name.upper(), all_rules())
-            hint = f"did you mean {', '.join(near)}?" if near else "docs/lint/README.md lists them"
+            hint = f"did you mean {', '.join(near)}?" if near else "docs/lint.md lists them"
             raise BadInputError(f"no rule is named '{name}'", hint)
     if request.select:
         return select_rules(request.select, request.ignore)

@@ -102,7 +102,7 @@ def test_fix_says_what_it_changed(folder: Path) -> None:
     ("arguments", "error", "hint"),
     [
         (["--select", "TK9x"], "no rule is named 'TK9x'", "did you mean TK09"),
-        (["--ignore", "TK011,nonsense"], "no rule is named 'nonsense'", "docs/lint"),
+        (["--ignore", "TK011,nonsense"], "no rule is named 'nonsense'", "docs/lint.md"),
         (["--fail-on", "eror"], "no such level: 'eror'", "did you mean error"),
         (["tickets/batch8"], "no such file or folder: tickets/batch8", "did you mean batch7"),
         (["B7-PT-11"], "no ticket B7-PT-11 in tickets", "did you mean B7-PT-01"),

@@ -11,7 +11,6 @@ from auditkit.errors import BadInputError
 from auditkit.store.claims import read_claims
 from auditkit.store.document import Document
 from auditkit.store.edits.claims import mark, unmark
-from auditkit.store.quick_rows import quick_row
 from auditkit.store.reader import ticket_of
 from tests.filing_helpers import PATH, ticket_text
 
@@ -111,19 +110,6 @@ def test_claims_in_fences_are_text_and_a_line_of_its_own_is_none() -> None:
     mark_ = f"<!-- claim: {CLAIM} -->"
     document = parse(ticket_text(extra=f"\n```\n1 {mark_}\n```\n\n{mark_}\n\n<!-- old\n{mark_}\n"))
     assert [(claim.line, claim.column, claim.beside) for claim in read_claims(document)] == [(64, 1, "")]
-
-
-def test_a_claim_keeps_a_ticket_in_the_form_that_lists_read_fast() -> None:
-    text = (Path(__file__).parents[1] / "data" / "old_audit" / "batch3" / "B3-PT-01.md").read_text(encoding="utf-8")
-    document = Document.parse(text.encode(), Path("batch3/B3-PT-01.md"))
-    assert quick_row(document.data, "batch3/B3-PT-01.md") is not None
-    marked = mark(
-        document,
-        "float32",
-        CLAIM,
-        next(n for n, line in enumerate(text.split("\n"), 1) if "float32" in line and n > 60),
-    )
-    assert quick_row(marked.data, "batch3/B3-PT-01.md") == quick_row(document.data, "batch3/B3-PT-01.md")
 
 
 def test_a_claim_and_another_edit_merge_in_git(document: Document, tmp_path: Path) -> None:

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path, PurePath
-from typing import Any
+from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from auditkit.store import index as index_module
 from auditkit.store import index_file
 from auditkit.store.cache_folder import cache_file
-from auditkit.store.document import BrokenFileError, Document
 from auditkit.store.index import is_known_ticket, read_index
-from auditkit.store.quick_rows import quick_row, read_row_in_full
-from auditkit.store.reader import ticket_of
-from auditkit.store.repository import Repository
+from auditkit.store.repository import Entry, Repository
 from auditkit.store.rows import ID, PATH, TITLE, row_of
 from auditkit.store.walk import named_files, stamp_of
-from benchmarks.tickets import ticket_id, write_tickets
-from benchmarks.tickets import ticket_text as usual_text
+from benchmarks.tickets import write_tickets
 from tests.filing_helpers import ROOT, corpus_folder, put, ticket_text
 
 CORPUS = corpus_folder()
@@ -65,11 +59,11 @@ def settled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def reads(monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[str]:
     """Which files the next look opens."""
-    from auditkit.store import quick_rows
+    from auditkit.store import rows
 
     opened: list[str] = []
-    original = quick_rows.read_row
-    monkeypatch.setattr(quick_rows, "read_row", lambda *words: opened.append(words[1]) or original(*words))
+    original = rows.read_row
+    monkeypatch.setattr(rows, "read_row", lambda *words: opened.append(words[1]) or original(*words))
     read_index(str(folder))
     monkeypatch.undo()
     return opened
@@ -129,6 +123,19 @@ def test_an_index_of_other_code_is_not_trusted(settled: Path, monkeypatch: pytes
     monkeypatch.setattr(index_file, "writer", lambda folder: ("another version",))
     assert index_module._load(str(settled)) == ({}, None)
     assert of(settled) == ["one", "two"]
+
+
+@pytest.mark.parametrize("path", ["model/ids.py", "rules/lint/rule.py", "store/edits/deeper/new.py"])
+def test_an_index_is_of_every_file_of_the_code_that_reads_tickets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """A file of a folder in a folder counts: the code may be shelved in any depth."""
+    shutil.copytree(ROOT / "auditkit", tmp_path / "auditkit", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(index_file, "PACKAGE", str(tmp_path / "auditkit"))
+    before = index_file.writer(str(tmp_path))
+    assert index_file.writer(str(tmp_path)) == before
+    put(tmp_path / "auditkit", path, "# changed\n")
+    assert index_file.writer(str(tmp_path)) != before
 
 
 # Where it lies.
@@ -270,75 +277,18 @@ def test_a_file_is_known_by_its_name_and_its_times(settled: Path) -> None:
     assert not is_known_ticket(str(settled), "batch7/B7-PT-01.md")
 
 
-# The quick reader against the full one.
-
-
-def full_row(data: bytes, path: str) -> tuple[Any, ...] | None:
-    try:
-        document = Document.parse(data, PurePath(path))
-        return row_of(ticket_of(document), document)
-    except BrokenFileError:
-        return None
-
-
-def test_usual_tickets_are_read_quickly_and_as_in_full() -> None:
-    for number in range(200):
-        data, path = usual_text(number, 200).encode(), f"{ticket_id(number)}.md"
-        assert (row := quick_row(data, path)) is not None
-        assert row == full_row(data, path)
+# What is read for a row, against the ticket in full.
 
 
 @pytest.mark.skipif(CORPUS is None, reason="the corpus of real tickets is not on this machine")
-def test_real_tickets_read_quickly_are_as_in_full() -> None:
+def test_rows_of_real_tickets_are_those_of_the_repository() -> None:
     assert CORPUS is not None
     folder = CORPUS / "tickets"
-    rows = {path: quick_row(path.read_bytes(), path.relative_to(folder).as_posix()) for path in folder.rglob("*.md")}
-    quick = {path: row for path, row in rows.items() if row is not None}
-    assert len(quick) > 50
-    for path, row in quick.items():
-        assert row == read_row_in_full(str(folder), path.relative_to(folder).as_posix())[0]
-
-
-PIECES = (
-    "```", "\n```\n", "````", "~~~", "#", "\n# A\n", "\n## Summary\n", "\n ## Summary\n", "\n##\tSummary\n", "\n##\n",
-    "<!--", "\n<!-- x -->\n", "\n<!-- auditkit:evidence -->\n", "\n<!-- /auditkit:evidence -->\n", "\n<<<<<<< a\n",
-    "\r\n", "\r", "|", "\\|", "`", "``", "**", "__", " ", "  ", "\t", "\n", "\n\n", "---\n", "é", "\xa0", "\u2028",
-    "\x0b",    "\x00", "P2", "should be P1", "should be P1.", "blocks", "Blocks: B1-PT-01", "\n- blocks B1-DRL-02\n",
-    "Answer: yes", "\n## Resolution\n\nAnswer: no\n", "\n### Answer\n\nyes\n", "\n## Status\n", "\n## Cross-Review\n",
-    "\n### x\n", "[x]",
-    "\n## Cross-Review (Code Review Specialist)\n", "| **Verdict** | OBJECT |", "\n| **Severity** | `P0` |\n", "?", '"',
-    "\n**Verdict:** OBJECT\n", "\n## Related Findings\n", "\n## Ticket Metadata\n", "\n## Location\n", "wontfix",
-    "{", "-",
-)  # fmt: skip
-
-
-@st.composite
-def mutated(draw: st.DrawFn) -> str:
-    """A usual ticket with a few stretches cut out, doubled, or replaced by what readers trip over."""
-    text = usual_text(draw(st.integers(0, 40)), 60)
-    for _ in range(draw(st.integers(1, 3))):
-        start = draw(st.integers(0, len(text)))
-        end = min(len(text), start + draw(st.sampled_from((0, 0, 0, 1, 2, 5, 40, 400))))
-        kept = draw(st.sampled_from(("", text[start:end] * 2)))
-        text = text[:start] + draw(st.sampled_from(PIECES)) + kept + text[end:]
-    return text
-
-
-@settings(max_examples=400, deadline=None)
-@given(mutated())
-def test_whatever_is_read_quickly_is_as_in_full(text: str) -> None:
-    row = quick_row(text.encode(), "batch1/B1-PT-01.md")
-    assert row is None or row == full_row(text.encode(), "batch1/B1-PT-01.md")
-
-
-def test_a_careless_reader_fails_the_same_comparison() -> None:
-    """The control: taking the first line that looks like the status is wrong where a fence holds one."""
-    text = "```\n| **Status** | `fixed` |\n```\n" + usual_text(3, 10)
-    careless = text.partition("| **Status** | `")[2].partition("`")[0]
-    row = full_row(text.encode(), "batch1/B1-DRL-02.md")
-    assert row is not None
-    assert careless not in row
-    assert quick_row(text.encode(), "x.md") is None
+    repository = Repository(folder)
+    entries = [read for file in repository.files() if isinstance(read := repository.read(file), Entry)]
+    wanted = {entry.ticket.path.as_posix(): row_of(entry.ticket, entry.document) for entry in entries}
+    assert len(wanted) > 100
+    assert {row[PATH]: row for row in read_index(str(folder)).rows} == wanted
 
 
 def test_rows_are_those_of_the_repository(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def lint(
     as_json: JsonOption = False,
     as_sarif: SarifOption = False,
 ) -> None:
-    """Check tickets against the rules in docs/lint: `path:line:col: TKnnn message`, one line for each finding.
+    """Check tickets against the rules in docs/lint.md: `path:line:col: TKnnn message`, one line for each finding.
 
     Exits 0 where nothing has the level of --fail-on (default warn) or a worse one, 1 where something has, and 2
     where a file cannot be read as a ticket. Rules that compare with source need --checkout.

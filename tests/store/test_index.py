@@ -23,9 +23,9 @@ from auditkit.store.reader import ticket_of
 from auditkit.store.repository import Repository
 from auditkit.store.rows import ID, PATH, TITLE, row_of
 from auditkit.store.walk import named_files, stamp_of
-from benchmarks.tickets import ticket_id, write_tickets
-from benchmarks.tickets import ticket_text as usual_text
 from tests.filing_helpers import ROOT, corpus_folder, put, ticket_text
+from tests.written_tickets import ticket_id, write_tickets
+from tests.written_tickets import ticket_text as usual_text
 
 CORPUS = corpus_folder()
 

@@ -1,47 +1,88 @@
-"""Everything that CI runs, and what it does not: `nox -l` lists it, `nox -s lint types tests` runs it."""
+"""Everything that CI runs, and what it does not: `nox` runs the first, `nox -l` lists both."""
 
 import re
+import tempfile
 from pathlib import Path
 
 import nox
 
-nox.options.sessions = ["lint", "types", "tests"]
+nox.options.sessions = ["lint", "types", "unit", "process", "acceptance"]
 CONSTRAINTS = Path(".ci/constraints.txt")
 PYTHONS = ["3.11", "3.12", "3.13"]
 
 
+def install(session: nox.Session) -> None:
+    session.install("-c", str(CONSTRAINTS), "-e", ".[dev]")
+
+
 @nox.session
 def lint(session: nox.Session) -> None:
-    """ruff, as the test suite runs it too."""
+    """ruff, its rules and its format, as the test suite runs it too."""
     session.install("-c", str(CONSTRAINTS), "ruff")
     session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
 
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """mypy, strict."""
-    session.install("-c", str(CONSTRAINTS), "-e", ".[dev]")
-    session.run("mypy", "--strict", "auditkit")
+    """mypy: strict on the package; on the probes, whose `ctx` is anything, what Python 3.10 makes of them."""
+    install(session)
+    session.run("pytest", "tests/test_house.py", "-k", "mypy", "-m", "")
 
 
 @nox.session(python=PYTHONS)
-def tests(session: nox.Session) -> None:
-    """The default tests: no GPU, no network, within 15 minutes on two cores."""
-    session.install("-c", str(CONSTRAINTS), "-e", ".[dev]")
-    session.run("pytest", "-n", "3", *session.posargs)
+def unit(session: nox.Session) -> None:
+    """The tests that start no worker: within 90 s on two cores."""
+    install(session)
+    session.run("pytest", "-m", "unit", "-n", "3", *session.posargs)
+
+
+@nox.session(python=PYTHONS)
+def process(session: nox.Session) -> None:
+    """The tests with workers, git and real tickets: within 5 minutes together with `unit`."""
+    install(session)
+    session.run("pytest", "-m", "process", "-n", "3", "--dist", "worksteal", *session.posargs)
+
+
+@nox.session
+def acceptance(session: nox.Session) -> None:
+    """The README, the wheel, the bundled audit, mypy and ruff."""
+    install(session)
+    session.run("pytest", "-m", "acceptance", "-n", "3", *session.posargs)
+
+
+@nox.session(name="worker-3.10", python="3.11")
+def worker_310(session: nox.Session) -> None:
+    """A worker in the oldest interpreter that a target may have. Needs python3.10 on the PATH."""
+    install(session)
+    with tempfile.TemporaryDirectory() as folder:
+        session.run("python3.10", "-m", "venv", folder, external=True)
+        python = f"{folder}/bin/python"
+        session.run(python, "-m", "pip", "install", "-q", "torch>=2.9", "numpy", external=True)
+        session.run("pytest", "tests/probing/test_oldest_python.py", env={"AUDITKIT_OLDEST_PYTHON": python})
+
+
+@nox.session
+def coverage(session: nox.Session) -> None:
+    """Which lines and branches of auditkit/ the tests reach: a report, and no threshold."""
+    install(session)
+    session.install("coverage>=7.10")
+    session.run("coverage", "run", "-m", "pytest", "-m", "unit or process", *session.posargs)
+    session.run("coverage", "combine")
+    session.run("coverage", "report")
 
 
 @nox.session
 def slow(session: nox.Session) -> None:
     """The tests that take minutes or gigabytes."""
-    session.install("-c", str(CONSTRAINTS), "-e", ".[dev]")
+    install(session)
     session.run("pytest", "-m", "slow", *session.posargs)
 
 
 @nox.session
 def gpu(session: nox.Session) -> None:
     """The tests that need a CUDA device."""
-    session.install("-c", str(CONSTRAINTS), "-e", ".[dev]")
+    install(session)
     session.run("pytest", "-m", "gpu", *session.posargs)
 
 

@@ -6,58 +6,17 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.house import HOUSE, Room
 from tests.imports import Import, imports_of
 from tests.project_files import ROOT, project_files
 
 PACKAGE = ROOT / "auditkit"
 WORKER = PACKAGE / "probing" / "worker"
 OURS = frozenset({"auditkit", "tests", "probes"})
-
-
-@dataclass(frozen=True)
-class Room:
-    """What one part of the house may import: of ours, of others at import time, of others in functions.
-
-    `calls_only` are parts of ours that may be imported inside functions only; `optional` are packages
-    that may be imported at import time where they need not be there.
-    """
-
-    ours: frozenset[str]
-    others: frozenset[str] = frozenset()
-    in_functions: frozenset[str] = frozenset()
-    calls_only: frozenset[str] = frozenset()
-    optional: frozenset[str] = frozenset()
-
-
-def words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_PICTURES = words("jinja2 markupsafe markdown_it nh3 matplotlib scipy")
-HOUSE = {
-    "__init__": Room(words("")),
-    "__main__": Room(words("cli")),
-    "errors": Room(words("")),
-    "assets": Room(words("errors")),
-    "model": Room(words("model")),
-    "rules": Room(words("rules model")),
-    "store": Room(words("store model rules errors"), words("yaml")),
-    "probing": Room(words("probing model errors assets")),
-    "worker": Room(words(""), words("torch"), words("torch triton")),
-    "collectors": Room(words("collectors"), words("torch numpy"), words("triton scipy"), optional=words("triton")),
-    "rendering": Room(words("rendering model rules errors assets"), in_functions=_PICTURES),
-    "exporters": Room(words("exporters model rules errors assets"), in_functions=_PICTURES),
-    "workflows": Room(
-        words("workflows model errors assets rules store probing collectors rendering exporters version")
-    ),
-    # The words of the model (severities, ids, inert text) belong to the commands' own vocabulary.
-    "cli": Room(words("cli"), words("typer"), words("rich"), words("workflows store errors model version")),
-}
 
 
 def part_of(path: Path) -> str:
@@ -257,9 +216,36 @@ def check(*command: str) -> tuple[int, str]:
 
 def test_ruff_is_content() -> None:
     assert check("ruff", "check", "--no-cache", ".") == (0, "All checks passed!\n")
+    code, output = check("ruff", "format", "--no-cache", "--check", ".")
+    assert code == 0, output
 
 
 def test_mypy_is_content(tmp_path: Path) -> None:
     """The whole package is typed, strictly."""
     code, output = check("mypy", "--strict", "--cache-dir", str(tmp_path), "auditkit")
     assert (code, output.startswith("Success")) == (0, True), output
+
+
+PROBES_MAY = ("var-annotated", "index", "misc", "call-overload", "arg-type")
+"""PROBE is a plain dictionary, and one `error` follows another."""
+
+
+def probes_by_mypy(cache: Path, *files: Path) -> tuple[int, str]:
+    allowed = [f"--disable-error-code={code}" for code in PROBES_MAY]
+    options = ["--config-file=", "--python-version=3.10", "--check-untyped-defs", "--cache-dir", str(cache)]
+    return check("mypy", *options, *allowed, *map(str, files))
+
+
+def test_mypy_is_content_with_the_probes(tmp_path: Path) -> None:
+    """No types are asked of a probe, whose `ctx` is anything: what it names and calls must be there in Python 3.10."""
+    code, output = probes_by_mypy(tmp_path, *sorted((ROOT / "probes").glob("*.py")))
+    assert (code, output.startswith("Success")) == (0, True), output
+
+
+def test_a_probe_that_names_what_is_not_there_is_caught(tmp_path: Path) -> None:
+    bad = tmp_path / "bad_probe.py"
+    bad.write_text("import math\n\n\ndef measure(ctx):\n    yield ctx.note(math.cubed(3), missing)\n", encoding="utf-8")
+    code, output = probes_by_mypy(tmp_path / "cache", bad)
+    assert code == 1
+    assert 'Module has no attribute "cubed"' in output
+    assert 'Name "missing" is not defined' in output

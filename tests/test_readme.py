@@ -1,7 +1,4 @@
-"""The README shows what the commands print: how the bundled audit begins and ends, and one ticket of it.
-
-docs/demo.md holds the audit's whole output.
-"""
+"""The README shows how the bundled audit begins and ends; docs/demo.md its whole output, and one of its tickets."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ def _without_what_differs(text: str) -> str:
 
 @pytest.fixture(scope="module")
 def demo() -> tuple[str, str]:
-    """What `auditkit audit` prints in an empty folder, and the ticket that the README shows."""
+    """What `auditkit audit` prints in an empty folder, and the ticket that the page shows."""
     audit = bundled_audit()
     assert (audit.ended.code, audit.ended.stderr) == (1, "")
     return audit.ended.stdout.rstrip("\n"), audit.tickets[TICKET].rstrip("\n")
@@ -57,9 +54,17 @@ def test_the_readme_shows_how_the_bundled_audit_begins_and_ends(demo: tuple[str,
     _compare(README, "output: auditkit audit", LEFT_OUT.join("\n".join(lines) for lines in kept), request)
 
 
-def test_the_readme_shows_a_rendered_ticket(demo: tuple[str, str], request: pytest.FixtureRequest):
-    """The ticket in the README is one that the bundled audit files."""
-    _compare(README, "output: ticket", demo[1], request)
+def test_the_page_shows_a_rendered_ticket(demo: tuple[str, str], request: pytest.FixtureRequest):
+    """The ticket in docs/demo.md is one that the bundled audit files."""
+    _compare(DEMO, "output: ticket", demo[1], request)
+
+
+def test_the_readme_begins_with_one_command_and_25_lines_of_its_output() -> None:
+    """What it is, why, and how it looks stand on the first screen; a whole ticket does not."""
+    text = README.read_text(encoding="utf-8")
+    assert text.index("<!-- run-line -->") < 1200
+    assert len(_block(README, "output: auditkit audit").split("\n")) <= 25
+    assert "output: ticket" not in text
 
 
 def test_a_changed_line_is_noticed(demo: tuple[str, str]):

@@ -74,6 +74,7 @@ def test_the_wheel_holds_templates_probes_and_specimens(wheel: Path) -> None:
     assert names >= modules
     assert {name.split("/")[0] for name in names} == {"auditkit", f"auditkit-{__version__}.dist-info"}
     assert f"auditkit/_bundled/probes/{PROBES[0]}.py" in names
+    assert {"auditkit/py.typed", f"auditkit-{__version__}.dist-info/licenses/LICENSE"} <= names
     assert "auditkit/_bundled/probes/specimens/gradient_monitoring/auditkit.yaml" in names
 
 
@@ -81,7 +82,13 @@ def test_the_source_distribution_builds(tmp_path: Path) -> None:
     """It holds the tests and what they read, so that a packager can run them."""
     with tarfile.open(build("sdist", tmp_path)) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"pyproject.toml", "auditkit/__init__.py", "tests/test_wheel.py", "docs/schema/run.schema.json"} <= names
+    assert {
+        "pyproject.toml",
+        "auditkit/__init__.py",
+        "tests/test_wheel.py",
+        "docs/schema/run.schema.json",
+        "LICENSE",
+    } <= names
     assert not any("__pycache__" in name for name in names)
 
 

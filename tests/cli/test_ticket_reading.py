@@ -20,8 +20,8 @@ from auditkit.cli.reading.styles import width_of, wrapped
 from auditkit.cli.ticket import app
 from auditkit.rules.consensus import Agreement
 from auditkit.store.selection import AGREEMENTS
-from benchmarks.tickets import write_tickets
 from tests.filing_helpers import ROOT, put, ticket_text
+from tests.written_tickets import write_tickets
 
 
 def review(reviewer: str, verdict: str, words: str = "Seen.") -> str:

@@ -51,7 +51,7 @@ def test_the_kernels_compile_without_a_gpu(dtype: torch.dtype, tmp_path: Path, m
     Triton 3.9 spills up to 6 values of 16-bit kernels; the one of the constraints file spills none.
     """
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    from benchmarks.compile_kernels import compile_scan
+    from tests.collectors.compiled_kernels import compile_scan
 
     compiled = compile_scan(dtype, capability=90)
     assert max(compiled.spill_loads, compiled.spill_stores) <= (6 if triton_version() >= (3, 9) else 0)
@@ -63,7 +63,7 @@ def test_the_kernels_compile_without_a_gpu(dtype: torch.dtype, tmp_path: Path, m
 def test_what_spills_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: blocks too large for the registers of their threads."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    from benchmarks.compile_kernels import compile_scan
+    from tests.collectors.compiled_kernels import compile_scan
 
     spilling = compile_scan(torch.float64, capability=90, BLOCK=8192, num_warps=4)
     assert spilling.spill_loads > 0

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "evidence" / "esper-audit-report.md").read_text(encoding="utf-8")
-RUN = json.loads((ROOT / "benchmarks" / "results" / "esper_audit_report.json").read_text(encoding="utf-8"))
+RUN = json.loads((ROOT / "benchmarks" / "results" / "esper-audit-report.json").read_text(encoding="utf-8"))
 ROW = re.compile(r"^\| [\d.]+ \| [^|]+ \| \w* \| ([\d.]+) \| (\w+)(?: \((P\d)\))? \|", re.MULTILINE)
 
 

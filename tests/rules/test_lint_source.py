@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -482,5 +483,5 @@ def test_levels(level: Level, rules: str) -> None:
 
 @pytest.mark.parametrize("rule_id", " ".join(LEVELS.values()).split())
 def test_a_rule_says_why_and_how_to_mend(rule_id: str) -> None:
-    text = all_rules()[rule_id].check.__doc__ or ""
-    assert [part for part in ("Why:", "Bad:", "Good:", "Mend:") if f"\n    {part} " not in text] == []
+    text = inspect.getdoc(all_rules()[rule_id].check) or ""
+    assert [part for part in ("Why:", "Bad:", "Good:", "Mend:") if f"\n{part} " not in text] == []

@@ -1,0 +1,117 @@
+"""What pages of evidence are made of: commands run beside clones, tables, marked blocks, and no code of others."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+EVIDENCE = ROOT / "docs" / "evidence"
+RESULTS = ROOT / "benchmarks" / "results"
+
+Document = dict[str, Any]
+RUN = ("torch", "python", "device_name")
+
+
+class Written(NamedTuple):
+    """What a run makes of a page: the text of each marked block, what is stored, and what is not as on record."""
+
+    blocks: dict[str, str]
+    stored: Any
+    others: list[str]
+
+
+class Place:
+    """A folder with links to the clones, so that the commands are those that a reader types there."""
+
+    def __init__(self, folder: Path, clones: Path, python: str) -> None:
+        self.folder, self.clones, self.python = folder, clones.resolve(), python
+        for clone in self.clones.iterdir():
+            (folder / clone.name).symlink_to(clone)
+        (folder / "benchmarks").symlink_to(ROOT / "benchmarks")
+        (folder / "empty").mkdir()
+
+    def run(self, words: str) -> str:
+        """What `auditkit WORDS` prints, without the paths of this machine. Raises SystemExit where that is nothing."""
+        command = [sys.executable, "-m", "auditkit", *shlex.split(words.replace("PYTHON", self.python))]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+        environment["XDG_CACHE_HOME"] = str(self.folder / "cache")
+        done = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False)
+        if not done.stdout or done.returncode not in (0, 1, 3):
+            raise SystemExit(f"auditkit {words}: exit {done.returncode}\n{done.stderr}")
+        for path, name in ((f"{self.folder}/", ""), (f"{self.clones}/", ""), (self.python, "python")):
+            done.stdout = done.stdout.replace(path, name)
+        return done.stdout
+
+    def document(self, words: str) -> Document:
+        return dict(json.loads(self.run(f"{words} --json")))
+
+
+def rows_of(page: Document) -> list[dict[str, str]]:
+    """The rows of the record, their cells by the names of their columns; cells left out at the end are empty."""
+    cells = [[cell.strip() for cell in row.split("|")] for row in page["rows"].splitlines()]
+    return [dict(zip(page["record"], row + [""] * len(page["record"]), strict=False)) for row in cells]
+
+
+def environment(page: Document, run: Mapping[str, str]) -> str:
+    """How a page was written: by which command, and where."""
+    where = f"torch {run['torch']}"
+    if "python" in run:
+        where += f", Python {run['python']}, {run['device_name']}"
+    return (
+        f"Written by `python -m benchmarks.public_code {page['name']}`: {where},\n"
+        "no GPU: device traffic is simulated, the rest is measured on the CPU."
+    )
+
+
+def table(columns: Mapping[str, str], rows: Sequence[Mapping[str, str]]) -> str:
+    """A Markdown table: the title of each column, and what its cells are made of."""
+    line = "| " + " | ".join(columns.values()) + " |"
+    head = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    return "\n".join([*head, *(line.format(**row) for row in rows)])
+
+
+def fill(text: str, blocks: Mapping[str, str]) -> str:
+    """The page `text` with its marked blocks replaced. Raises SystemExit where it has others than `blocks`."""
+    marked = re.compile(r"(<!-- written: (\S+) -->\n).*?\n(<!-- /written -->)", re.DOTALL)
+    names = [found[2] for found in marked.finditer(text)]
+    if sorted(names) != sorted(blocks):
+        raise SystemExit(f"the page's blocks are {sorted(names)}, written were {sorted(blocks)}")
+    return marked.sub(lambda found: f"{found[1]}{blocks[found[2]].rstrip()}\n{found[3]}", text)
+
+
+_EXCERPT = re.compile(r"^( *)```python\n *# (Lines? [\d-]+)\n.*?^ *```$", re.MULTILINE | re.DOTALL)
+_FUNCTION = re.compile(
+    r"^(\*\*(?:Original|New) implementation\*\*[^\n]*)\n\n```python\n.*?^```$", re.MULTILINE | re.DOTALL
+)
+_DIFFERENCE = re.compile(r"^```diff\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_CODE: Document = {"excerpt": None, "source": "", "difference": "", "code": ""}
+
+
+def without_code(text: str) -> str:
+    """The Markdown `text` with a note in the place of the audited code: it is others' work, and git has it."""
+    text = _EXCERPT.sub(lambda found: f"{found[1]}*({found[2]} of that file; the code is left out here)*", text)
+    text = _FUNCTION.sub(lambda found: f"{found[1]} *(left out here)*", text)
+    return _DIFFERENCE.sub(_counted, text)
+
+
+def _counted(found: re.Match[str]) -> str:
+    lines = found[1].splitlines()
+    added, removed = (sum(line.startswith(mark) and not line.startswith(mark * 3) for line in lines) for mark in "+-")
+    return f"*(+{added} -{removed} lines against the base; the code is left out here)*"
+
+
+def document_without_code(document: Any) -> Any:
+    """The JSON document without excerpts, completed sources and differences."""
+    if isinstance(document, list):
+        return [document_without_code(item) for item in document]
+    if not isinstance(document, dict):
+        return document
+    return {key: _CODE[key] if key in _CODE else document_without_code(item) for key, item in document.items()}

@@ -1,0 +1,93 @@
+"""What docs/architecture.md shows of the house, drawn from the import table and from what the rooms say of themselves.
+
+python -m tests.architecture --write
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from benchmarks.evidence import fill
+from tests.house import HOUSE, Room
+from tests.project_files import ROOT
+
+PAGE = ROOT / "docs" / "architecture.md"
+PACKAGE = ROOT / "auditkit"
+FILES = frozenset({"__init__", "__main__", "errors", "assets"})
+"""Rows of the table that are single files: everybody may use errors, and the picture leaves them out."""
+NO_IMPORTS = ("probing == starts ==> worker", "worker == loads ==> probes", "worker == loads ==> target")
+
+
+def arrows(house: Mapping[str, Room]) -> list[tuple[str, str, bool]]:
+    """Who imports whom, and whether in functions only; without arrows that a longer way already says."""
+    rooms = house.keys() - FILES
+    direct = {name: (house[name].ours | house[name].calls_only) & rooms - {name} for name in rooms}
+    reached = {name: _beyond(direct[name], direct) for name in rooms}
+    return [
+        (name, other, other in house[name].calls_only)
+        for name in house
+        if name in rooms
+        for other in sorted(direct[name] - reached[name])
+    ]
+
+
+def _beyond(names: frozenset[str], direct: Mapping[str, frozenset[str]]) -> set[str]:
+    """What is reached from `names` in one step or more."""
+    found: set[str] = set()
+    waiting = [other for name in names for other in direct[name]]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += direct[name]
+    return found
+
+
+def picture(house: Mapping[str, Room]) -> str:
+    """The rooms and their imports as a Mermaid drawing; dotted where a room imports inside functions only."""
+    lines = ["```mermaid", "flowchart TD"]
+    lines += [f"    {name} {'-.->' if is_late else '-->'} {other}" for name, other, is_late in arrows(house)]
+    lines += [
+        "    probing == starts ==> worker",
+        "    worker == loads ==> probes",
+        "    worker == loads ==> target",
+        "```",
+    ]
+    return "\n".join([*lines, "```"])
+
+
+def rooms(package: Path) -> Iterator[str]:
+    """A line for each package: its path, and the first line of what its `__init__.py` says."""
+    for path in sorted(package.rglob("__init__.py"), key=lambda path: path.parent.parts):
+        text = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").partition("\n")[0]
+        depth = len(path.parent.relative_to(package).parts)
+        if depth:
+            name = path.parent.relative_to(package.parent).as_posix()
+            yield f"{'  ' * (depth - 1)}- `{name}`: {text}"
+
+
+def import_table(house: Mapping[str, Room]) -> str:
+    """What each room may import, in words."""
+    lines = ["| room | of ours | of others | inside functions only |", "|---|---|---|---|"]
+    for name, room in house.items():
+        late = room.in_functions | room.calls_only | room.optional
+        cells = [" ".join(sorted(part)) for part in (room.ours - {name}, room.others - room.optional, late)]
+        lines.append("| `" + name + "` | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def page(text: str, house: Mapping[str, Room] = HOUSE) -> str:
+    """The page `text` with its written blocks as the table and the packages have them now."""
+    blocks = {"picture": picture(house), "rooms": "\n".join(rooms(PACKAGE)), "imports": import_table(house)}
+    return fill(text, blocks)
+
+
+if __name__ == "__main__":
+    drawn = page(PAGE.read_text(encoding="utf-8"))
+    if sys.argv[1:] == ["--write"]:
+        PAGE.write_text(drawn, encoding="utf-8")
+    else:
+        print(drawn)

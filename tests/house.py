@@ -1,0 +1,46 @@
+"""The import table of the house: the tests hold the source to it, and docs/architecture.md is drawn from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Room:
+    """What one part of the house may import: of ours, of others at import time, of others in functions.
+
+    `calls_only` are parts of ours that may be imported inside functions only; `optional` are packages
+    that may be imported at import time where they need not be there.
+    """
+
+    ours: frozenset[str]
+    others: frozenset[str] = frozenset()
+    in_functions: frozenset[str] = frozenset()
+    calls_only: frozenset[str] = frozenset()
+    optional: frozenset[str] = frozenset()
+
+
+def words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_PICTURES = words("jinja2 markupsafe markdown_it nh3 matplotlib scipy")
+HOUSE = {
+    "__init__": Room(words("")),
+    "__main__": Room(words("cli")),
+    "errors": Room(words("")),
+    "assets": Room(words("errors")),
+    "model": Room(words("model")),
+    "rules": Room(words("rules model")),
+    "store": Room(words("store model rules errors"), words("yaml")),
+    "probing": Room(words("probing model errors assets")),
+    "worker": Room(words(""), words("torch"), words("torch triton")),
+    "collectors": Room(words("collectors"), words("torch numpy"), words("triton scipy"), optional=words("triton")),
+    "rendering": Room(words("rendering model rules errors assets"), in_functions=_PICTURES),
+    "exporters": Room(words("exporters model rules errors assets"), in_functions=_PICTURES),
+    "workflows": Room(
+        words("workflows model errors assets rules store probing collectors rendering exporters version")
+    ),
+    # The words of the model (severities, ids, inert text) belong to the commands' own vocabulary.
+    "cli": Room(words("cli"), words("typer"), words("rich"), words("workflows store errors model version")),
+}

@@ -25,7 +25,6 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from auditkit.model.comparison import Comparison  # noqa: E402
-from auditkit.model.saved_comparison import read_comparison  # noqa: E402
 from auditkit.workflows.compare import in_words  # noqa: E402
 
 PAGE = ROOT / "docs" / "evidence" / "compare-esper.md"
@@ -176,7 +175,7 @@ def main() -> None:
         if kept is not None:
             kept.parent.mkdir(parents=True, exist_ok=True)
             kept.write_text(json.dumps(documents[-1], indent=1) + "\n", encoding="utf-8")
-    comparisons = [(row, read_comparison(document)) for row, document in zip(ROWS, documents, strict=True)]
+    comparisons = [(row, Comparison.from_json(document)) for row, document in zip(ROWS, documents, strict=True)]
     PAGE.write_text(render(comparisons), encoding="utf-8")
     write_review(documents[0])
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
+from auditkit.model.codec import Record
 from auditkit.model.enums import Contract, Severity
 
 _NO_PATH = PurePath()
@@ -35,7 +36,11 @@ SCOPES = ("target", "source")
 
 
 @dataclass(frozen=True)
-class ProbeInfo:
+class ProbeInfo(
+    Record,
+    keys="id version title scope contracts categories agent severity lifecycle instrument motivation method "
+    "limits remediation remediation_code verification measurements=units policy",
+):
     """What a probe asks, of which contracts, on which devices, and what a ticket says when it reproduces."""
 
     id: str

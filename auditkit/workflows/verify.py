@@ -5,10 +5,10 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from auditkit.errors import BadInputError, ExitCode, StoreConflictError
 from auditkit.model.claim import JudgedClaim, parse_condition
+from auditkit.model.codec import Record
 from auditkit.model.probe import ProbeInfo
 from auditkit.model.run import fingerprint
 from auditkit.model.target import Target
@@ -48,25 +48,17 @@ class VerifyRequest:
 
 
 @dataclass(frozen=True)
-class ItemProof:
+class ItemProof(
+    Record,
+    keys="number text=item.text probe=item.probe condition=item.condition state=proof.state reason=proof.reason "
+    "was_done=item.is_done is_done",
+):
     """A box of the ticket: its number from 1, what was shown of it, and whether it was ticked and is."""
 
     number: int
     item: VerificationItem
     proof: Proof
     is_done: bool
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "number": self.number,
-            "text": self.item.text,
-            "probe": self.item.probe,
-            "condition": self.item.condition,
-            "state": self.proof.state.value,
-            "reason": self.proof.reason,
-            "was_done": self.item.is_done,
-            "is_done": self.is_done,
-        }
 
 
 @dataclass(frozen=True)

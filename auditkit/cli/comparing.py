@@ -76,10 +76,10 @@ def compare_saved(base: str | None, head: str | None, force: bool) -> Comparison
 
 def _read_run(path: Path) -> Run:
     from auditkit.errors import BadInputError
-    from auditkit.model.saved_run import read_run
+    from auditkit.model.run import Run
 
     try:
-        return read_run(read_document(path))
+        return Run.from_json(read_document(path))
     except ValueError as error:
         raise BadInputError(f"{path} is no saved run: {error}", "auditkit audit CHECKOUT --json > FILE") from None
 
@@ -105,10 +105,10 @@ def read_document(path: Path) -> object:
 def read_saved_comparison(path: Path) -> Comparison:
     """What `compare --json` printed into a file. Raises BadInputError where it is something else."""
     from auditkit.errors import BadInputError
-    from auditkit.model.saved_comparison import read_comparison
+    from auditkit.model.comparison import Comparison
 
     try:
-        return read_comparison(read_document(path))
+        return Comparison.from_json(read_document(path))
     except ValueError as error:
         hint = "auditkit compare CHECKOUT BASE HEAD --json > FILE"
         raise BadInputError(f"{path} is no saved comparison: {error}", hint) from None

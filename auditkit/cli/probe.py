@@ -30,7 +30,7 @@ from auditkit.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from auditkit.model.probe import ProbeInfo
+    pass
 
 app = typer.Typer(
     name="probe",
@@ -49,7 +49,7 @@ def list_probes(config: ConfigOption = None, as_json: JsonOption = False) -> Non
 
     probes = find_probes(config)
     if as_json:
-        say_json({"schema_version": 1, "probes": [_as_json(probe) for probe in probes]})
+        say_json({"schema_version": 1, "probes": [probe.to_json() for probe in probes]})
         return
     width = max(len(probe.id) for probe in probes)
     for probe in probes:
@@ -69,7 +69,7 @@ def show_probe(
 
     info = find_probes(config, [probe])[0]
     if as_json:
-        say_json({"schema_version": 1, "probe": _as_json(info)})
+        say_json({"schema_version": 1, "probe": info.to_json()})
         return
     say(f"{info.id}, version {info.version}, {info.severity.value}, {info.lifecycle}\n{info.title}\n")
     contracts = ", ".join(contract.value for contract in info.contracts)
@@ -164,29 +164,6 @@ def write_probe(
         say(f"wrote {path}")
     for number, step in enumerate(made.next_steps, start=1):
         say(f"{number}. {step}")
-
-
-def _as_json(probe: ProbeInfo) -> dict[str, object]:
-    return {
-        "id": probe.id,
-        "version": probe.version,
-        "title": probe.title,
-        "scope": probe.scope,
-        "contracts": [contract.value for contract in probe.contracts],
-        "categories": list(probe.categories),
-        "agent": probe.agent,
-        "severity": probe.severity.value,
-        "lifecycle": probe.lifecycle,
-        "instrument": probe.instrument,
-        "motivation": probe.motivation,
-        "method": probe.method,
-        "limits": probe.limits,
-        "remediation": probe.remediation,
-        "remediation_code": probe.remediation_code,
-        "verification": list(probe.verification),
-        "measurements": dict(probe.units),
-        "policy": dict(probe.policy),
-    }
 
 
 def _wrapped(text: str) -> str:

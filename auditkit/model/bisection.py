@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
 from auditkit.model.changes import Commit, FileChange
+from auditkit.model.codec import Record
 from auditkit.model.enums import Outcome
-
-SCHEMA_VERSION = 1
 
 
 class State(StrEnum):
@@ -22,7 +21,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True)
-class CommitAnswer:
+class CommitAnswer(Record, keys="commit state message=why target=call found torch device was_known"):
     """What the probe said at one commit, of the target under the name that it had there.
 
     `found` says how it was found (`same`, `renamed to ...`), `torch` the version that ran; `why` the message of
@@ -38,27 +37,21 @@ class CommitAnswer:
     device: str = ""
     was_known: bool = False
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "commit": self.commit,
-            "state": self.state.value,
-            "message": self.why,
-            "target": self.call,
-            "found": self.found,
-            "torch": self.torch,
-            "device": self.device,
-            "was_known": self.was_known,
-        }
-
 
 @dataclass(frozen=True)
-class Bisection:
+class Bisection(
+    Record,
+    keys="ticket probe target first commit files change older=older.commit newer=newer.commit candidates "
+    "commit_count asked=answers",
+):
     """From the older commit's answer to the newer one's.
 
     `first` is the first commit with the newer answer, "" where commits without an answer stand in the way: it is
     then one of `candidates`. `commit` and `files` tell of it. `answers` are in the order in which they were
     asked, the two ends first; `commit_count` is how many commits there are after the older one.
     """
+
+    schema_version: ClassVar[int] = 1
 
     ticket: str
     probe: str
@@ -83,19 +76,9 @@ class Bisection:
         silent = {State.SKIPPED} if self.older.state is State.ABSENT else {State.SKIPPED, State.ABSENT}
         return tuple(answer for answer in self.answers if answer.state in silent)
 
+    @property
+    def change(self) -> Outcome:
+        return Outcome.REPRODUCED if self.reproduces_since else Outcome.NOT_REPRODUCED
+
     def to_json(self) -> dict[str, Any]:
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "ticket": self.ticket,
-            "probe": self.probe,
-            "target": self.target,
-            "first": self.first or None,
-            "commit": self.commit.to_json() if self.commit else None,
-            "files": [file.to_json() for file in self.files],
-            "change": Outcome.REPRODUCED.value if self.reproduces_since else Outcome.NOT_REPRODUCED.value,
-            "older": self.older.commit,
-            "newer": self.newer.commit,
-            "candidates": list(self.candidates),
-            "commit_count": self.commit_count,
-            "asked": [answer.to_json() for answer in self.answers],
-        }
+        return super().to_json() | {"first": self.first or None}

@@ -5,19 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from auditkit.model.codec import Record, decode
 from auditkit.model.measurement import Location
 
 
 @dataclass(frozen=True)
-class Statement:
+class Statement(Record):
     """Lines `first` to `last` of `file`: findings of one run that share them have one cause."""
 
     file: str
     first: int
     last: int
-
-    def to_json(self) -> dict[str, Any]:
-        return {"file": self.file, "first": self.first, "last": self.last}
 
 
 @dataclass(frozen=True)
@@ -40,3 +38,11 @@ class Siblings:
     places: tuple[Sibling, ...] = ()
     probed: tuple[Location, ...] = ()
     reason: str = ""
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Where the candidates stand."""
+        return [place.location.to_json() for place in self.places]
+
+    @classmethod
+    def read(cls, raw: Any, place: str) -> Siblings:
+        return cls(places=tuple(map(Sibling, decode(tuple[Location, ...], raw, place))))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+
+from auditkit.model.codec import Record
 
 
 @dataclass(frozen=True)
-class Commit:
+class Commit(Record):
     """One commit: its full hash, author, date (YYYY-MM-DD) and whole message."""
 
     hash: str
@@ -19,12 +20,9 @@ class Commit:
     def subject(self) -> str:
         return self.message.strip().partition("\n")[0]
 
-    def to_json(self) -> dict[str, Any]:
-        return {"hash": self.hash, "author": self.author, "date": self.date, "message": self.message}
-
 
 @dataclass(frozen=True)
-class FileChange:
+class FileChange(Record):
     """A file that differs, with how many lines were added and removed; None for both in a binary file.
 
     `old_path` is its name at the base, "" where it was not there; `path` "" where it is gone.
@@ -49,18 +47,9 @@ class FileChange:
             return f"{lines}, deleted"
         return lines if self.path == self.old_path else f"{lines}, renamed from {self.old_path}"
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "path": self.path,
-            "old_path": self.old_path,
-            "added": self.added,
-            "removed": self.removed,
-            "is_test": self.is_test,
-        }
-
 
 @dataclass(frozen=True)
-class TestChange:
+class TestChange(Record):
     """A test function that was added, changed or removed; `names` are the compared targets that it speaks of."""
 
     file: str
@@ -70,21 +59,11 @@ class TestChange:
 
     __test__ = False  # pytest would collect a class of this name
 
-    def to_json(self) -> dict[str, Any]:
-        return {"file": self.file, "name": self.name, "kind": self.kind, "names": list(self.names)}
-
 
 @dataclass(frozen=True)
-class Changes:
+class Changes(Record):
     """The commits from base to head, newest first, with files and tests; all empty outside git."""
 
     commits: tuple[Commit, ...] = ()
     files: tuple[FileChange, ...] = ()
     tests: tuple[TestChange, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "commits": [commit.to_json() for commit in self.commits],
-            "files": [file.to_json() for file in self.files],
-            "tests": [test.to_json() for test in self.tests],
-        }

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
+from auditkit.model.codec import Record
 from auditkit.model.units import is_known_unit
 
 LAW = "law"
@@ -89,23 +89,15 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class JudgedClaim:
+class JudgedClaim(
+    Record,
+    keys="state claim=claim.written probe=claim.probe beside=claim.beside message line=claim.line column=claim.column",
+):
     """A claim and what the evidence says of it, in words."""
 
     claim: Claim
     state: ClaimState
     message: str
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "state": self.state.value,
-            "claim": self.claim.written,
-            "probe": self.claim.probe,
-            "beside": self.claim.beside,
-            "message": self.message,
-            "line": self.claim.line,
-            "column": self.claim.column,
-        }
 
 
 def parse_claim(written: str, beside: str = "", line: int = 1, column: int = 1) -> Claim:

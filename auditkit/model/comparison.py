@@ -7,15 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
 from auditkit.model.changes import Changes
+from auditkit.model.codec import Record
 from auditkit.model.enums import Evidence, Outcome, Reason, Severity
 from auditkit.model.measurement import CodeExcerpt, Location
 from auditkit.model.run import Environment, ProbeResult
-from auditkit.model.units import to_json_value
-
-SCHEMA_VERSION = 1
 
 
 class Change(StrEnum):
@@ -61,17 +59,8 @@ class Agreement(StrEnum):
     ONLY_HEAD = "only_head"
 
 
-class Absent(StrEnum):
-    """Stands for a value that one side did not measure; no measurement is this text."""
-
-    ABSENT = "(absent)"
-
-
-ABSENT = Absent.ABSENT
-
-
 @dataclass(frozen=True)
-class FigureChange:
+class FigureChange(Record, keys="name unit case base? head? trend evidence"):
     """One figure at both revisions; `base` or `head` is `ABSENT` where only the other side measured it."""
 
     name: str
@@ -82,20 +71,9 @@ class FigureChange:
     trend: Trend
     evidence: Evidence = Evidence.MEASURED
 
-    def to_json(self) -> dict[str, Any]:
-        sides = {name: to_json_value(value) for name, value in (("base", self.base), ("head", self.head))}
-        return {
-            "name": self.name,
-            "unit": self.unit,
-            "case": to_json_value(dict(self.case)),
-            **{name: value for name, value in sides.items() if value is not ABSENT},
-            "trend": self.trend.value,
-            "evidence": self.evidence.value,
-        }
-
 
 @dataclass(frozen=True)
-class Said:
+class Said(Record):
     """What a probe said of a target at one revision."""
 
     target: str
@@ -116,23 +94,9 @@ class Said:
             result.probe_version, result.evidence, result.location, result.reason,
         )  # fmt: skip
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "target": self.target,
-            "outcome": self.outcome.value,
-            "severity": self.severity.value if self.severity else None,
-            "message": self.message,
-            "law": self.law,
-            "device": self.device,
-            "probe_version": self.probe_version,
-            "evidence": self.evidence.value if self.evidence else None,
-            "location": self.location.to_json() if self.location else None,
-            "reason": self.reason.value if self.reason else None,
-        }
-
 
 @dataclass(frozen=True)
-class Contrast:
+class Contrast(Record, keys="probe change trend reason severity base head figures"):
     """One probe about one target, at base and head; None where it was not asked or has nothing to say there.
 
     `reason` says why the two cannot be compared, or why the change is what it is.
@@ -174,21 +138,9 @@ class Contrast:
         kinds = [side.evidence.value for side in (self.head, self.base) if side is not None and side.evidence]
         return kinds[0] if kinds else ""
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "probe": self.probe,
-            "change": self.change.value,
-            "trend": self.trend.value,
-            "reason": self.reason,
-            "severity": self.severity.value if self.severity else None,
-            "base": self.base.to_json() if self.base else None,
-            "head": self.head.to_json() if self.head else None,
-            "figures": [figure.to_json() for figure in self.figures],
-        }
-
 
 @dataclass(frozen=True)
-class AnswerContrast:
+class AnswerContrast(Record, keys="case field exact allowed agreement nearer base? head?"):
     """One number of the answer to the same gradients at both revisions.
 
     `exact` is the exact norm of those gradients, `allowed` the relative difference that two careful answers
@@ -209,32 +161,17 @@ class AnswerContrast:
     def family(self) -> str:
         return str(self.case.get("family", ""))
 
-    def to_json(self) -> dict[str, Any]:
-        document = {
-            "case": to_json_value(dict(self.case)),
-            "field": self.field,
-            "exact": to_json_value(self.exact),
-            "allowed": to_json_value(self.allowed),
-            "agreement": self.agreement.value,
-            "nearer": self.nearer,
-        }
-        sides = {"base": self.base, "head": self.head}
-        return document | {name: to_json_value(value) for name, value in sides.items() if value is not ABSENT}
-
 
 @dataclass(frozen=True)
-class FunctionText:
+class FunctionText(Record, keys="**excerpt signature"):
     """A function's own lines at one revision, and its signature on one line."""
 
     excerpt: CodeExcerpt
     signature: str
 
-    def to_json(self) -> dict[str, Any]:
-        return {**self.excerpt.to_json(), "signature": self.signature}
-
 
 @dataclass(frozen=True)
-class TargetMatch:
+class TargetMatch(Record):
     """A target at base and at head by qualified name, "" where it is not; `similarity` of the bodies, 0 to 1."""
 
     base: str
@@ -264,40 +201,31 @@ class TargetMatch:
         }[self.state]
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "base": self.base,
-            "head": self.head,
-            "state": self.state.value,
-            "similarity": round(self.similarity, 4),
-            "base_text": self.base_text.to_json() if self.base_text else None,
-            "head_text": self.head_text.to_json() if self.head_text else None,
-        }
+        return super().to_json() | {"similarity": round(self.similarity, 4)}
 
 
 @dataclass(frozen=True)
-class TargetComparison:
+class TargetComparison(Record, keys="**match contrasts answers agreement"):
     """One target with what every probe said of it, and its answers."""
 
     match: TargetMatch
     contrasts: tuple[Contrast, ...] = ()
     answers: tuple[AnswerContrast, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            **self.match.to_json(),
-            "contrasts": [contrast.to_json() for contrast in self.contrasts],
-            "answers": [answer.to_json() for answer in self.answers],
-            "agreement": count_agreements(self.answers),
-        }
+    @property
+    def agreement(self) -> dict[str, int]:
+        return count_agreements(self.answers)
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Record, keys="checkout base head targets source! changes! summary differing! notes!"):
     """Everything that one comparison found; `source` is of the targets' modules, read and not run.
 
     `differing` names what of the two environments is not the same: then it was compared because it was
     forced to be.
     """
+
+    schema_version: ClassVar[int] = 1
 
     checkout: str
     base: Environment
@@ -313,19 +241,9 @@ class Comparison:
         """Every probe's about every target, then those of the source."""
         return (*(contrast for target in self.targets for contrast in target.contrasts), *self.source)
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "checkout": self.checkout,
-            "base": self.base.to_json(),
-            "head": self.head.to_json(),
-            "targets": [target.to_json() for target in self.targets],
-            "source": [contrast.to_json() for contrast in self.source],
-            "changes": self.changes.to_json(),
-            "summary": count_changes(self.contrasts),
-            "differing": list(self.differing),
-            "notes": list(self.notes),
-        }
+    @property
+    def summary(self) -> dict[str, int]:
+        return count_changes(self.contrasts)
 
 
 def count_changes(contrasts: Iterable[Contrast]) -> dict[str, int]:

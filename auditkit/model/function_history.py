@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from auditkit.model.changes import Commit
+from auditkit.model.codec import Record
 
 
 @dataclass(frozen=True)
-class FunctionHistory:
+class FunctionHistory(Record):
     """From the revision `since` to the audited one.
 
     `how` is `same`, `changed`, `moved`, `renamed` or `new`; `before` what it was called, where that differs;
@@ -33,14 +33,3 @@ class FunctionHistory:
         lines = f"+{self.added} -{self.removed} lines"
         origin = f" from `{self.before}`" if self.before else ""
         return f"`{self.call}` {self.how}{origin} since {self.since} ({lines})."
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "call": self.call,
-            "since": self.since,
-            "how": self.how,
-            "before": self.before,
-            "added": self.added,
-            "removed": self.removed,
-            "commits": [commit.to_json() for commit in self.commits],
-        }

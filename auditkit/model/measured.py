@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from auditkit.model.codec import Record
 from auditkit.model.measurement import Measurement
-from auditkit.model.units import factor_of, format_value, to_json_value
+from auditkit.model.units import factor_of, format_value
 
 _BYTES = re.compile(r"(?P<number>-?[\d.]+(?:e[+-]?\d+)?) (?P<prefix>B|[KMGT]iB)")
 _CASE = re.compile(r"(?:^|, )(?P<name>\w+)=(?P<value>.*?)(?=, \w+=|$)")
@@ -18,7 +19,7 @@ _DIGITS_OF_BYTES, _DIGITS = 3, 4
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measured(Record, keys="name value text unit case evidence"):
     """One measured value: `value` is a number in `unit`, or None where it is no number (`text` says what).
 
     The true number lies within `slack` of it: half of the last digit shown, 0 for an exact one.
@@ -56,16 +57,6 @@ class Measured:
     def case_text(self) -> str:
         """`dtype=float32, tensors=64`."""
         return ", ".join(f"{name}={value}" for name, value in self.case.items())
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "value": to_json_value(self.value),
-            "text": self.text,
-            "unit": self.unit,
-            "case": dict(self.case),
-            "evidence": self.evidence,
-        }
 
 
 def _case_text(value: Any) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+
+from auditkit.model.codec import Record
 
 
 class ImporterKind(StrEnum):
@@ -26,7 +26,7 @@ class Way(StrEnum):
 
 
 @dataclass(frozen=True)
-class Mention:
+class Mention(Record):
     """One place of an importing file that uses a name of the module, inside `function` ("" for none)."""
 
     way: Way
@@ -35,7 +35,7 @@ class Mention:
 
 
 @dataclass(frozen=True)
-class NameUse:
+class NameUse(Record):
     """One imported name of the module, "" for the module itself, with every place that uses it."""
 
     name: str
@@ -43,7 +43,7 @@ class NameUse:
 
 
 @dataclass(frozen=True)
-class Importer:
+class Importer(Record, keys="file kind tests is_property_based uses"):
     """A file that imports the module, and what it does with each name.
 
     `tests` is how many test functions use one; `is_property_based` says that it imports hypothesis.
@@ -55,39 +55,18 @@ class Importer:
     tests: int = 0
     is_property_based: bool = False
 
-    def to_json(self) -> dict[str, Any]:
-        uses = [
-            {
-                "name": use.name,
-                "mentions": [
-                    {"way": one.way.value, "function": one.function, "line": one.line} for one in use.mentions
-                ],
-            }
-            for use in self.uses
-        ]
-        return {
-            "file": self.file,
-            "kind": self.kind.value,
-            "tests": self.tests,
-            "is_property_based": self.is_property_based,
-            "uses": uses,
-        }
-
 
 @dataclass(frozen=True)
-class FlowStep:
+class FlowStep(Record, keys="kind text line"):
     """One step of a flow: a call into the module, a wait for the device, or a collection written out by hand."""
 
     text: str
     line: int
     kind: str = "call"
 
-    def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, "text": self.text, "line": self.line}
-
 
 @dataclass(frozen=True)
-class Flow:
+class Flow(Record):
     """What one function of the checkout calls of the module, in the order of lines; `callers` call it in turn."""
 
     file: str
@@ -95,13 +74,9 @@ class Flow:
     callers: tuple[str, ...]
     steps: tuple[FlowStep, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        steps = [step.to_json() for step in self.steps]
-        return {"file": self.file, "function": self.function, "callers": list(self.callers), "steps": steps}
-
 
 @dataclass(frozen=True)
-class Share:
+class Share(Record, keys="have whole lacking"):
     """How many of `whole` have a property, and the names of those that lack it."""
 
     whole: int
@@ -111,12 +86,9 @@ class Share:
     def have(self) -> int:
         return self.whole - len(self.lacking)
 
-    def to_json(self) -> dict[str, Any]:
-        return {"have": self.have, "whole": self.whole, "lacking": list(self.lacking)}
-
 
 @dataclass(frozen=True)
-class ModulePage:
+class ModulePage(Record):
     """A module as its source shows it. `purpose` is the first paragraph of its docstring, "" without one.
 
     `annotated` are functions whose parameters and answer all have types, `documented` the public functions
@@ -137,18 +109,3 @@ class ModulePage:
 
     def importers_of(self, *kinds: ImporterKind) -> tuple[Importer, ...]:
         return tuple(importer for importer in self.importers if importer.kind in kinds)
-
-    def to_json(self) -> Mapping[str, Any]:
-        return {
-            "file": self.file,
-            "name": self.name,
-            "purpose": self.purpose,
-            "lines": self.lines,
-            "functions": self.functions,
-            "classes": self.classes,
-            "annotated": self.annotated.to_json(),
-            "documented": self.documented.to_json(),
-            "compiles": list(self.compiles),
-            "importers": [importer.to_json() for importer in self.importers],
-            "flows": [flow.to_json() for flow in self.flows],
-        }

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
+from auditkit.model.codec import Record
 from auditkit.model.enums import Contract, Severity
 
 _NO_PATH = PurePath()
@@ -36,7 +37,11 @@ SCOPES = ("target", "source")
 
 
 @dataclass(frozen=True)
-class ProbeInfo:
+class ProbeInfo(
+    Record,
+    keys="id version title scope contracts categories agent severity lifecycle instrument motivation method "
+    "limits remediation remediation_code verification measurements=units policy",
+):
     """What a probe asks, of which contracts, on which devices, and what a ticket says when it reproduces."""
 
     id: str

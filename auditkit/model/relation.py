@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from auditkit.model.codec import Record
 from auditkit.model.ids import TicketId
 
 
@@ -28,7 +29,7 @@ _INVERSE = {RelationKind.BLOCKS: RelationKind.BLOCKED_BY, RelationKind.BLOCKED_B
 
 
 @dataclass(frozen=True)
-class Relation:
+class Relation(Record, keys="id kind kind_written note form line"):
     """One entry of Related Findings.
 
     `id` is "" where the entry names no ticket. `kind` is None where the word is not known or, as in a
@@ -45,14 +46,7 @@ class Relation:
     written: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "id": self.id or None,
-            "kind": self.kind.value if self.kind else None,
-            "kind_written": self.kind_written,
-            "note": self.note,
-            "form": self.form,
-            "line": self.line,
-        }
+        return super().to_json() | {"id": self.id or None}
 
 
 def parse_relation(text: str) -> RelationKind:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
+from auditkit.model.codec import Record
 from auditkit.model.enums import Severity
 
 
@@ -58,7 +58,10 @@ _NAME_ALONE = re.compile(r"(?!cross-review)[a-z][a-z0-9_.-]*")
 
 
 @dataclass(frozen=True)
-class Review:
+class Review(
+    Record,
+    keys="reviewer reviewer_written verdict verdict_written evaluation date severity judged form line",
+):
     """One reviewer's verdict.
 
     `reviewer` is an agent's name, "" where `reviewer_written` (or the section's title) names none.
@@ -81,20 +84,6 @@ class Review:
     severity: Severity | None
     judged: str
     line: int
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "reviewer": self.reviewer,
-            "reviewer_written": self.reviewer_written,
-            "verdict": self.verdict.value if self.verdict else None,
-            "verdict_written": self.verdict_written,
-            "evaluation": self.evaluation,
-            "date": self.date,
-            "severity": self.severity.value if self.severity else None,
-            "judged": self.judged,
-            "form": self.form.value,
-            "line": self.line,
-        }
 
 
 def read_verdict(text: str) -> tuple[Verdict | None, str]:

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 from auditkit.model.cause import Siblings, Statement
+from auditkit.model.codec import Record, decode, read_fields
 from auditkit.model.enums import Evidence, Outcome, Reason, Severity
 from auditkit.model.measurement import CodeExcerpt, Location, Measurement
 from auditkit.model.probe import ProbeInfo
 from auditkit.model.target import Target
 
-SCHEMA_VERSION = 1
 FINGERPRINT_SCHEME = 1
 BUNDLED = "bundled specimen"
 """What stands for the checkout where auditkit's own specimen was audited."""
 SOURCE_DEVICE = "source"
 """What stands for a device where the checkout's source was read and nothing was run."""
+_NOT_LOADED = frozenset((Reason.IMPORT_ERROR, Reason.NO_TORCH, Reason.NO_INTERPRETER))
 
 
 def fingerprint(probe_id: str, target: str, ordinal: int = 0) -> str:
@@ -28,7 +29,7 @@ def fingerprint(probe_id: str, target: str, ordinal: int = 0) -> str:
 
 
 @dataclass(frozen=True)
-class Environment:
+class Environment(Record):
     """Where a run was made: two runs are comparable only where these agree.
 
     `checkout` is the path as the user named it, `revision` the full commit or "" outside git.
@@ -45,23 +46,20 @@ class Environment:
     platform: str = ""
     auditkit: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "checkout": self.checkout,
-            "revision": self.revision,
-            "dirty": self.dirty,
-            "python": self.python,
-            "torch": self.torch,
-            "device": self.device,
-            "device_name": self.device_name,
-            "interpreter": self.interpreter,
-            "platform": self.platform,
-            "auditkit": self.auditkit,
-        }
+
+@dataclass(frozen=True)
+class RunHead(Record, keys="id **environment"):
+    """Which run it is, and where it was made."""
+
+    id: str
+    environment: Environment
 
 
 @dataclass(frozen=True)
-class ArmOutcome:
+class ArmOutcome(
+    Record,
+    keys="arm python=environment.python! torch=environment.torch! device! outcome severity law message",
+):
     """What the same probe said of the same target in one arm: under one interpreter on one device.
 
     `arm` is the arm's label, such as `torch 2.9.1 on cpu`; `environment` where it ran.
@@ -86,21 +84,20 @@ class ArmOutcome:
         law = f" ({self.law})" if self.law and self.outcome is Outcome.REPRODUCED else ""
         return f"{severity}{self.outcome.value.replace('_', ' ')}{law}"
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "arm": self.arm,
-            "python": self.environment.python,
-            "torch": self.environment.torch,
-            "device": self.device,
-            "outcome": self.outcome.value,
-            "severity": self.severity.value if self.severity else None,
-            "law": self.law,
-            "message": self.message,
-        }
+    @classmethod
+    def read(cls, raw: Any, place: str) -> ArmOutcome:
+        """Of its environment a document has the versions and the device; the rest is its run's."""
+        found = read_fields(cls, raw, place)
+        python, torch, device = (decode(str, raw[name], f"{place}.{name}") for name in ("python", "torch", "device"))
+        return cls(**found, environment=Environment("", "", False, python, torch, device, ""))
 
 
 @dataclass(frozen=True)
-class ProbeResult:
+class ProbeResult(
+    Record,
+    keys="probe probe_version target outcome severity! evidence! reason device message law fingerprint ticket "
+    "ticket_action location! measurements! notes duration_s siblings? excerpt? statement? arm? arms?",
+):
     """What one probe said of one target.
 
     `device` is where this probe's numbers come from (`cpu`, `cuda`, `simulated`, `source`); `law` the fitted
@@ -153,34 +150,12 @@ class ProbeResult:
         return "; ".join(f"{answer} with {' and '.join(labels)}" for answer, labels in groups.items())
 
     def to_json(self) -> dict[str, Any]:
-        document = {
-            "probe": self.probe,
-            "probe_version": self.probe_version,
-            "target": self.target,
-            "outcome": self.outcome.value,
-            "severity": self.severity.value if self.severity else None,
-            "evidence": self.evidence.value if self.evidence else None,
-            "reason": self.reason.value if self.reason else None,
-            "device": self.device,
-            "message": self.message,
-            "law": self.law,
-            "fingerprint": self.fingerprint,
-            "ticket": self.ticket,
-            "ticket_action": self.ticket_action,
-            "location": self.location.to_json() if self.location else None,
-            "measurements": [measurement.to_json() for measurement in self.measurements],
-            "notes": list(self.notes),
-            "duration_s": round(self.duration_s, 3),
-        }
-        if self.siblings is not None:
-            document["siblings"] = [place.location.to_json() for place in self.siblings.places]
-        if self.excerpt is not None:
-            document["excerpt"] = self.excerpt.to_json()
-        if self.statement is not None:
-            document["statement"] = self.statement.to_json()
-        if not self.arms:
-            return document
-        return {**document, "arm": self.arm, "arms": [arm.to_json() for arm in self.arms]}
+        return super().to_json() | {"duration_s": round(self.duration_s, 3)}
+
+    @classmethod
+    def read(cls, raw: Any, place: str) -> ProbeResult:
+        result = super().read(raw, place)
+        return replace(result, loaded=result.reason not in _NOT_LOADED)
 
 
 @dataclass(frozen=True)
@@ -208,7 +183,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class TargetReading:
+class TargetReading(Record, keys="name=target.name **target answer roles found"):
     """A target as it was fed and read: what was configured, and what trying it showed.
 
     `roles` maps `norm`, `zero`, `nan`, `inf` to the field of the answer that behaves so; `found` says
@@ -220,23 +195,21 @@ class TargetReading:
     answer: str = ""
     found: bool = False
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "name": self.target.name,
-            **self.target.to_json(),
-            "answer": self.answer,
-            "roles": dict(self.roles),
-            "found": self.found,
-        }
+    @classmethod
+    def read(cls, raw: Any, place: str) -> TargetReading:
+        reading = super().read(raw, place)
+        return replace(reading, target=replace(reading.target, name=decode(str, raw.get("name", ""), f"{place}.name")))
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Record, keys="run! targets results summary notes matrix?"):
     """The whole of one invocation, as `--json` prints it.
 
     With several arms, `matrix` holds the run of each one; `results` then has one entry for each target and
     probe over all arms (see docs/design/matrix.md) and `environment` is the first arm's.
     """
+
+    schema_version: ClassVar[int] = 1
 
     id: str
     environment: Environment
@@ -249,30 +222,36 @@ class Run:
         """Where the figures of `result` were taken: its own arm's environment, where there are several."""
         return next((arm.environment for arm in result.arms if arm.arm == result.arm), self.environment)
 
-    def to_json(self) -> dict[str, Any]:
-        document = {"schema_version": SCHEMA_VERSION, **self.body_to_json()}
-        return {**document, "matrix": [arm.to_json() for arm in self.matrix]} if self.matrix else document
+    @property
+    def run(self) -> RunHead:
+        return RunHead(self.id, self.environment)
 
-    def body_to_json(self) -> dict[str, Any]:
-        """What one run and one arm of a matrix have in common."""
-        return {
-            "run": {"id": self.id, **self.environment.to_json()},
-            "targets": [reading.to_json() for reading in self.targets],
-            "results": [result.to_json() for result in self.results],
-            "summary": count_outcomes(self.results),
-            "notes": list(self.notes),
-        }
+    @property
+    def summary(self) -> dict[str, int]:
+        return count_outcomes(self.results)
+
+    @classmethod
+    def read(cls, raw: Any, place: str) -> Run:
+        found = read_fields(cls, raw, place)
+        head = RunHead.read(raw["run"], f"{place}.run".lstrip("."))
+        results = tuple(_at_home(result, head.environment) for result in found.pop("results"))
+        return cls(head.id, head.environment, results, **found)
+
+
+def _at_home(result: ProbeResult, environment: Environment) -> ProbeResult:
+    """A result that was read, whose arms ran in `environment` but for what they say of it themselves."""
+    own = [arm.environment for arm in result.arms]
+    whole = [replace(environment, python=one.python, torch=one.torch, device=one.device) for one in own]
+    arms = zip(result.arms, whole, strict=True)
+    return replace(result, arms=tuple(replace(arm, environment=place) for arm, place in arms))
 
 
 @dataclass(frozen=True)
-class Arm:
+class Arm(Record, keys="arm=label **run"):
     """One column of a matrix: the run under one interpreter on one device, and what tells it from the others."""
 
     label: str
     run: Run
-
-    def to_json(self) -> dict[str, Any]:
-        return {"arm": self.label, **self.run.body_to_json()}
 
 
 def count_outcomes(results: Iterable[ProbeResult]) -> dict[str, int]:

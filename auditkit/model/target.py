@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from auditkit.model.codec import Record
 from auditkit.model.enums import Contract, Takes
 
 _OPTIONS = frozenset(("--target", "--contract", "--takes", "--finish", "--setup", "--argument", "--returns"))
@@ -33,7 +34,7 @@ def _named(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 @dataclass(frozen=True)
-class Target:
+class Target(Record, keys="call contract takes finish setup arguments returns"):
     """What to call (`module:qualified.name`), with what, and what its answer's fields mean.
 
     `contract` or `takes` of None is found out in the worker before the first probe. `setup` names a
@@ -92,13 +93,5 @@ class Target:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The request that the worker reads."""
-        return {
-            "call": self.call,
-            "contract": self.contract.value if self.contract else None,
-            "takes": self.takes.value if self.takes else None,
-            "finish": self.finish,
-            "setup": self.setup,
-            "arguments": dict(self.arguments),
-            "returns": dict(self.returns),
-        }
+        """The request that the worker reads, to which arguments go as they are."""
+        return super().to_json() | {"arguments": dict(self.arguments)}

@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import PurePath
 from typing import Any
 
+from auditkit.model.codec import Record
 from auditkit.model.enums import Severity
 from auditkit.model.ids import TicketId
 from auditkit.model.measured import Measured
@@ -97,7 +98,7 @@ def parse_severity(text: str) -> Severity:
 
 
 @dataclass(frozen=True)
-class LineRange:
+class LineRange(Record):
     """Lines `first` to `last` of `file`; "" where the ticket names the file only in its File(s) row."""
 
     file: str
@@ -106,7 +107,7 @@ class LineRange:
 
 
 @dataclass(frozen=True)
-class VerificationItem:
+class VerificationItem(Record, keys="is_done text probe condition line"):
     """A box of the Verification section; `probe` is the one that it is bound to, "" for none.
 
     `condition` is what the probe's measurements have to say, "" where it has to reproduce no longer.
@@ -118,18 +119,9 @@ class VerificationItem:
     line: int
     condition: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "is_done": self.is_done,
-            "text": self.text,
-            "probe": self.probe,
-            "condition": self.condition,
-            "line": self.line,
-        }
-
 
 @dataclass(frozen=True)
-class SignOff:
+class SignOff(Record, keys="agent text date"):
     """Who accepted a resolution: an agent's name ("" where it names none), and the line that says so."""
 
     agent: str
@@ -139,7 +131,7 @@ class SignOff:
 
 
 @dataclass(frozen=True)
-class Resolution:
+class Resolution(Record, keys="sections text disposition commits tests sign_offs placeholders line"):
     """How a ticket ended, from every section that says so (Resolution, Closure Notes, Status).
 
     `disposition` is what it was closed as, in its own words; `commits` are abbreviated or full hashes;
@@ -158,32 +150,20 @@ class Resolution:
     line: int
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "sections": list(self.sections),
-            "text": self.text,
-            "disposition": self.disposition,
-            "commits": list(self.commits),
-            "tests": list(self.tests),
-            "sign_offs": [{"agent": one.agent, "text": one.text, "date": one.date} for one in self.sign_offs],
-            "placeholders": [text for text, _ in self.placeholders],
-            "line": self.line,
-        }
+        return super().to_json() | {"placeholders": [text for text, _ in self.placeholders]}
 
 
 @dataclass(frozen=True)
-class ReportReference:
+class ReportReference(Record):
     """Where in a report the finding was made: its file, the section as quoted, and the line (1-based)."""
 
     file: str
     section: str
     line: int
 
-    def to_json(self) -> dict[str, Any]:
-        return {"file": self.file, "section": self.section, "line": self.line}
-
 
 @dataclass(frozen=True)
-class CheckedRun:
+class CheckedRun(Record):
     """One row of what `ticket verify` wrote into a block: `role` is `base` or `fix`.
 
     `is_as_found` says that the base was not run again: it is the run that the block shows.
@@ -197,12 +177,9 @@ class CheckedRun:
     law: str = ""
     is_as_found: bool = False
 
-    def to_json(self) -> dict[str, Any]:
-        return dict(vars(self))
-
 
 @dataclass(frozen=True)
-class EvidenceSummary:
+class EvidenceSummary(Record):
     """What one machine-written block says, in its own words; "" for a row that it does not have.
 
     `outcome` is what the last run said; `was_found` that its rows are of a run that reproduced, at `revision`
@@ -235,18 +212,14 @@ class EvidenceSummary:
     def law_at_fix(self) -> str:
         return next((check.law for check in self.checks if check.role == "fix"), "")
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            **vars(self),
-            "history": list(self.history),
-            "measurements": [row.to_json() for row in self.measurements],
-            "checks": [check.to_json() for check in self.checks],
-            "measurements_at_fix": [row.to_json() for row in self.measurements_at_fix],
-        }
-
 
 @dataclass(frozen=True)
-class Ticket:
+class Ticket(
+    Record,
+    keys="id title severity severity_written status status_written batch agent domains assignee created updated "
+    "files lines lines_written function summary categories description recommended_fix evidence fingerprints "
+    "reviews related verification resolution reports path",
+):
     """What a ticket's file says.
 
     `status` and `severity` are None where the word is not known; `status_written`, `severity_written`
@@ -292,42 +265,9 @@ class Ticket:
             return read_status(self.disposition) or self.status
         return self.status
 
-    def to_json(self) -> dict[str, Any]:
-        """The fields as strict JSON."""
-        return {
-            "id": self.id,
-            "title": self.title,
-            "severity": self.severity.value if self.severity else None,
-            "severity_written": self.severity_written,
-            "status": self.status.value if self.status else None,
-            "status_written": self.status_written,
-            "batch": self.batch,
-            "agent": self.agent,
-            "domains": list(self.domains),
-            "assignee": self.assignee,
-            "created": self.created,
-            "updated": self.updated,
-            "files": list(self.files),
-            "lines": [{"file": span.file, "first": span.first, "last": span.last} for span in self.lines],
-            "lines_written": self.lines_written,
-            "function": self.function,
-            "summary": self.summary,
-            "categories": list(self.categories),
-            "description": self.description,
-            "recommended_fix": self.recommended_fix,
-            "evidence": [block.to_json() for block in self.evidence],
-            "fingerprints": list(self.fingerprints),
-            "reviews": [review.to_json() for review in self.reviews],
-            "related": [relation.to_json() for relation in self.related],
-            "verification": [item.to_json() for item in self.verification],
-            "resolution": self.resolution.to_json() if self.resolution else None,
-            "reports": [report.to_json() for report in self.reports],
-            "path": self.path.as_posix(),
-        }
-
 
 @dataclass(frozen=True)
-class BrokenTicket:
+class BrokenTicket(Record, keys="path line column message"):
     """A file that cannot be read as a ticket: where (1-based) and why, with the line in question.
 
     `also` are further problems of the same file, in its order.
@@ -357,12 +297,3 @@ class BrokenTicket:
         before = inert(self.source[: self.column - 1])
         blanks = "".join("\t" if char == "\t" else " " for char in before)
         return f"{inert(head)}\n    {inert(self.source)}\n    {blanks}^"
-
-    def to_json(self) -> dict[str, Any]:
-        """The first problem, as strict JSON; the others are entries of their own."""
-        return {
-            "path": self.path.as_posix(),
-            "line": self.line,
-            "column": self.column,
-            "message": self.message,
-        }

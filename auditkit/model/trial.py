@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import ClassVar
 
+from auditkit.model.codec import Record
 from auditkit.model.enums import Outcome
 from auditkit.model.run import Run
 
-TRIAL_SCHEMA_VERSION = 1
 TRIAL_SCHEME = "try-fix/1"
 
 
@@ -44,7 +43,7 @@ class ChangeKind(StrEnum):
 
 
 @dataclass(frozen=True)
-class FixBlock:
+class FixBlock(Record):
     """A Python block of a ticket: its section, its number there (from 1), its line in the file, its text."""
 
     section: str
@@ -52,12 +51,9 @@ class FixBlock:
     line: int
     code: str
 
-    def to_json(self) -> dict[str, Any]:
-        return {"section": self.section, "number": self.number, "line": self.line, "code": self.code}
-
 
 @dataclass(frozen=True)
-class ProbeChange:
+class ProbeChange(Record, keys="probe base arm change=kind told is_finding"):
     """One probe at the base and in an arm; `told` has the numbers that say so, such as `1 -> 2n+1`.
 
     `is_finding` says that the ticket is about it, `noun` is what it stands for in a trade ("memory").
@@ -71,19 +67,9 @@ class ProbeChange:
     noun: str
     is_finding: bool = False
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "probe": self.probe,
-            "base": self.base.value,
-            "arm": self.arm.value,
-            "change": self.kind.value,
-            "told": self.told,
-            "is_finding": self.is_finding,
-        }
-
 
 @dataclass(frozen=True)
-class Judgement:
+class Judgement(Record, keys="verdict=text kind=verdict reason changes"):
     """What an arm is worth: `text` is the verdict in words (`trades overflow for memory`), `reason` a sentence."""
 
     verdict: FixVerdict
@@ -91,17 +77,9 @@ class Judgement:
     reason: str
     changes: tuple[ProbeChange, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "verdict": self.text,
-            "kind": self.verdict.value,
-            "reason": self.reason,
-            "changes": [change.to_json() for change in self.changes],
-        }
-
 
 @dataclass(frozen=True)
-class TriedArm:
+class TriedArm(Record, keys="arm=name kind judgement block completion source difference target run"):
     """One column: a block of the ticket (None for a commit), how it was completed, what ran and came of it.
 
     `run` is None where nothing could run; `target` is what was called, which a later revision may have renamed.
@@ -117,26 +95,15 @@ class TriedArm:
     difference: str = ""
     target: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "arm": self.name,
-            "kind": self.kind.value,
-            "judgement": self.judgement.to_json(),
-            "block": self.block.to_json() if self.block else None,
-            "completion": list(self.completion),
-            "source": self.source,
-            "difference": self.difference,
-            "target": self.target,
-            "run": self.run.to_json() if self.run else None,
-        }
-
 
 @dataclass(frozen=True)
-class FixTrial:
+class FixTrial(Record, keys="ticket target verdict=first.judgement.text findings chosen base arms notes"):
     """The whole trial of one ticket's fix on one target; `findings` are the probes that it is judged by.
 
     `chosen` says how the findings were chosen where the ticket is bound to none.
     """
+
+    schema_version: ClassVar[int] = 1
 
     ticket: str
     target: str
@@ -155,17 +122,3 @@ class FixTrial:
     def id(self) -> str:
         """What its block in the ticket is found again by; no finding's fingerprint begins so."""
         return f"{TRIAL_SCHEME}/{self.target}"
-
-    def to_json(self, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        return {
-            "schema_version": TRIAL_SCHEMA_VERSION,
-            "ticket": self.ticket,
-            "target": self.target,
-            "verdict": self.first.judgement.text,
-            "findings": list(self.findings),
-            "chosen": self.chosen,
-            "base": self.base.to_json(),
-            "arms": [arm.to_json() for arm in self.arms],
-            "notes": list(self.notes),
-            **(more or {}),
-        }

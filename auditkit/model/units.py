@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 _BINARY_PREFIXES = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -31,19 +30,6 @@ def is_known_unit(unit: str) -> bool:
     return any(unit in units for units in _DIMENSIONS.values())
 
 
-def to_json_value(value: Any) -> Any:
-    """`value` with infinities and NaN as the strings "inf", "-inf", "nan": JSON has no such numbers."""
-    if isinstance(value, float) and not math.isfinite(value):
-        if math.isnan(value):
-            return "nan"
-        return "inf" if value > 0 else "-inf"
-    if isinstance(value, dict):
-        return {str(key): to_json_value(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [to_json_value(item) for item in value]
-    return value
-
-
 def format_bytes(count_bytes: float) -> str:
     """Bytes with a binary prefix, three significant digits: `1.25 GiB`."""
     value = float(count_bytes)
@@ -52,14 +38,6 @@ def format_bytes(count_bytes: float) -> str:
             return f"{value:.0f} {prefix}" if prefix == "B" else f"{value:.3g} {prefix}"
         value /= 1024
     raise AssertionError("unreachable: the last prefix always returns")
-
-
-def format_count(count: float) -> str:
-    """Round parameter counts as people write them: `1M`, `100M`, `1.5B`; others with separators."""
-    for factor, suffix in ((1e9, "B"), (1e6, "M")):
-        if count >= factor:
-            return f"{count / factor:.3g}{suffix}"
-    return f"{count:,.0f}"
 
 
 def format_value(value: Any, unit: str) -> str:

@@ -6,8 +6,8 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from auditkit.model.codec import ABSENT
 from auditkit.model.comparison import (
-    ABSENT,
     Agreement,
     AnswerContrast,
     Change,

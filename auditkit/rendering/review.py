@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from auditkit.model.changes import FileChange
 from auditkit.model.claim import ClaimState
+from auditkit.model.codec import ABSENT
 from auditkit.model.comparison import (
-    ABSENT,
     Agreement,
     AnswerContrast,
     Change,

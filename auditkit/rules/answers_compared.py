@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from auditkit.model.comparison import ABSENT, Agreement, AnswerContrast, relative_difference
+from auditkit.model.codec import ABSENT
+from auditkit.model.comparison import Agreement, AnswerContrast, relative_difference
 from auditkit.model.measurement import Measurement
 
 RAISES = "(raises)"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from auditkit.model.codec import Record
 from auditkit.model.enums import Severity
 from auditkit.model.review import Review, Verdict
 from auditkit.model.ticket import Status, Ticket
@@ -32,23 +33,16 @@ class Agreement(StrEnum):
 
 
 @dataclass(frozen=True)
-class Vote:
+class Vote(Record):
     """The last word of one reviewer: `verdict` is None where it is not known, `wanted` the severities asked for."""
 
     reviewer: str
     verdict: Verdict | None
     wanted: tuple[Severity, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "reviewer": self.reviewer,
-            "verdict": self.verdict.value if self.verdict else None,
-            "wanted": [level.value for level in self.wanted],
-        }
-
 
 @dataclass(frozen=True)
-class Consensus:
+class Consensus(Record, keys="kind verdict votes dissent wanted minority_wanted needs_answer"):
     """What the reviewers say together.
 
     `verdict` is the one that more than half give, None where there is none; `dissent` are the votes for
@@ -68,15 +62,7 @@ class Consensus:
     needs_answer: str
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind.value,
-            "verdict": self.verdict.value if self.verdict else None,
-            "votes": [vote.to_json() for vote in self.votes],
-            "dissent": [vote.reviewer for vote in self.dissent],
-            "wanted": [level.value for level in self.wanted],
-            "minority_wanted": [level.value for level in self.minority_wanted],
-            "needs_answer": self.needs_answer,
-        }
+        return super().to_json() | {"dissent": [vote.reviewer for vote in self.dissent]}
 
 
 def consensus_of(ticket: Ticket, needed: int = NEEDED_REVIEWERS) -> Consensus:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
-from auditkit.model.comparison import ABSENT, FigureChange, Trend
+from auditkit.model.codec import ABSENT
+from auditkit.model.comparison import FigureChange, Trend
 from auditkit.model.enums import Severity
 from auditkit.model.measurement import Measurement
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from auditkit.model.codec import Record
 from auditkit.model.figure import Figure
 from auditkit.model.ids import AGENT_NAMES
 from auditkit.model.ticket import Ticket
 from auditkit.rules.measures import Measure, Vocabulary, count_of
 from auditkit.rules.statistics import Facet, percent_of, values_of
 
-_PERCENT_UNITS = frozenset({"%", "percent", "percentage", "share"})
 _OTHER_UNITS = frozenset({"mentions", "occurrences", "files", "lines of code"})
 _BATCH_HEADING = re.compile(r"batch\s+(\d{1,4})\b", re.IGNORECASE)
 _REPORT_NAME = re.compile(r"batch(\d{1,4})(?:-([a-z]+))?\.md$", re.IGNORECASE)
@@ -21,19 +20,16 @@ _UNTOLD = Measure()
 
 
 @dataclass(frozen=True)
-class Remark:
+class Remark(Record):
     """Something to say of a figure: `line` and `column` are 1-based."""
 
     line: int
     column: int
     message: str
 
-    def to_json(self) -> dict[str, Any]:
-        return {"line": self.line, "column": self.column, "message": self.message}
-
 
 @dataclass(frozen=True)
-class PageCheck:
+class PageCheck(Record, keys="right wrong contradictions not_checked=unchecked"):
     """What became of a page's figures; `right` is how many are, the others are all named."""
 
     right: int

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from auditkit.model.claim import ClaimState
+from auditkit.model.codec import ABSENT
 from auditkit.model.comparison import (
-    ABSENT,
     Agreement,
     AnswerContrast,
     Change,

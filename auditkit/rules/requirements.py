@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from auditkit.model.claim import Claim, ClaimState, Condition, Side, parse_claim
-from auditkit.model.comparison import ABSENT, Agreement, Change, Comparison, Contrast, FigureChange, Trend
+from auditkit.model.codec import ABSENT
+from auditkit.model.comparison import Agreement, Change, Comparison, Contrast, FigureChange, Trend
 from auditkit.model.enums import Outcome
 from auditkit.model.implementation_review import Requirement
 from auditkit.model.measured import Measured

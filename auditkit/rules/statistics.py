@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import product
-from typing import Any
 
+from auditkit.model.codec import Record
 from auditkit.model.enums import Severity
 from auditkit.model.ids import agent_code, agent_name
 from auditkit.model.review import Verdict
@@ -46,19 +46,16 @@ _ORDERS: Mapping[Facet, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Count:
+class Count(Record):
     """`count` tickets (votes, for verdicts) have the value `label`; `percent` of all of them."""
 
     label: str
     count: int
     percent: float
 
-    def to_json(self) -> dict[str, Any]:
-        return {"label": self.label, "count": self.count, "percent": self.percent}
-
 
 @dataclass(frozen=True)
-class Statistics:
+class Statistics(Record, keys="total votes by severity_by_status"):
     """The figures of a folder. `cross` is severity by status; `votes` is how many verdicts were given."""
 
     total: int
@@ -66,16 +63,9 @@ class Statistics:
     by: Mapping[Facet, tuple[Count, ...]]
     cross: Mapping[tuple[str, str], int]
 
-    def to_json(self) -> dict[str, Any]:
-        cross: dict[str, dict[str, int]] = {}
-        for (severity, status), count in self.cross.items():
-            cross.setdefault(severity, {})[status] = count
-        return {
-            "total": self.total,
-            "votes": self.votes,
-            "by": {facet.value: [count.to_json() for count in counts] for facet, counts in self.by.items()},
-            "severity_by_status": cross,
-        }
+    @property
+    def severity_by_status(self) -> dict[str, dict[str, int]]:
+        return nested(self.cross)
 
 
 def statistics_of(tickets: Iterable[Ticket], facets: Iterable[Facet] = tuple(Facet)) -> Statistics:
@@ -93,6 +83,14 @@ def cross_of(tickets: Iterable[Ticket], rows: Facet, columns: Facet) -> Mapping[
     return {
         pair: cross[pair] for pair in sorted(cross, key=lambda pair: (_rank(rows, pair[0]), _rank(columns, pair[1])))
     }
+
+
+def nested(cross: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
+    """Counts by row and column as a mapping of rows."""
+    rows: dict[str, dict[str, int]] = {}
+    for (row, column), count in cross.items():
+        rows.setdefault(row, {})[column] = count
+    return rows
 
 
 def values_of(ticket: Ticket, facet: Facet) -> tuple[str, ...]:

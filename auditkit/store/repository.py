@@ -19,7 +19,6 @@ from auditkit.errors import BadInputError, StoreConflictError, nearest_names
 from auditkit.model.ids import TicketId, format_ticket_id, id_parts, is_ticket_id, parse_ticket_id
 from auditkit.model.text import inert_line
 from auditkit.model.ticket import BrokenTicket, Status, Ticket
-from auditkit.rules.lifecycle import check_transition
 from auditkit.store.branches import ids_on_branches
 from auditkit.store.document import BrokenFileError, Document, broken_at
 from auditkit.store.files import create_file, ensure_writable, remove_leftovers, replace_file
@@ -189,23 +188,6 @@ class Repository:
         with self.writing():
             entry = self.find(text)
             return Change(entry, self.save(entry, edit(entry)))
-
-    def set_status(self, text: str, new: Status, reason: str, today: datetime.date) -> Change:
-        """Give the ticket `text` the status `new`; nothing is written when it has it already.
-
-        The Updated date follows, and a reason is kept as a line below Resolution, Status Changes.
-        Raises BadInputError when the lifecycle does not allow the change, and as `find` and `save` do.
-        """
-        with self.writing():
-            entry = self.find(text)
-            old = entry.ticket.status
-            if old is new:
-                return Change(entry, entry)
-            if old is not None:
-                verdict = check_transition(old, new, reason)
-                if not verdict.is_allowed:
-                    raise BadInputError(f"{entry.ticket.id}: {verdict.problem}", verdict.hint)
-            return Change(entry, self.save(entry, with_status(entry, new, reason, today)))
 
     def _reads(self) -> list[Entry | BrokenTicket]:
         return [read for file in self.files() if (read := self.read(file)) is not None]

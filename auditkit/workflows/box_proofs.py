@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from auditkit.model.claim import parse_condition
+from auditkit.model.codec import Record
 from auditkit.model.ticket import Ticket, VerificationItem
 from auditkit.rules.proof import Proof, ProofState, prove, worst
 from auditkit.workflows.before_after_runs import Check
@@ -14,7 +14,11 @@ from auditkit.workflows.ticket_questions import called_by
 
 
 @dataclass(frozen=True)
-class BoxProof:
+class BoxProof(
+    Record,
+    keys="number text=item.text probe=item.probe condition=item.condition state=proof.state reason=proof.reason "
+    "was_done=item.is_done is_done",
+):
     """A box of the ticket: its number from 1, what was shown of it, and whether it was ticked and is.
 
     `fingerprint` is the question in whose block it is told, "" for none.
@@ -25,18 +29,6 @@ class BoxProof:
     proof: Proof
     is_done: bool
     fingerprint: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "number": self.number,
-            "text": self.item.text,
-            "probe": self.item.probe,
-            "condition": self.item.condition,
-            "state": self.proof.state.value,
-            "reason": self.proof.reason,
-            "was_done": self.item.is_done,
-            "is_done": self.is_done,
-        }
 
 
 def prove_boxes(ticket: Ticket, checks: Sequence[Check]) -> tuple[BoxProof, ...]:

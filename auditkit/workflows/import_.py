@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from auditkit.errors import AuditkitError, BadInputError, StoreConflictError
+from auditkit.model.codec import Record
 from auditkit.model.ids import TicketId
 from auditkit.model.ticket import BrokenTicket, Ticket
 from auditkit.store.files import create_file
@@ -17,7 +18,7 @@ MOST_BYTES = 10 * 1024**2
 
 
 @dataclass(frozen=True)
-class Imported:
+class Imported(Record):
     """What lies in a folder and what was done: `copied` are (from, to), `skipped` ids that were there already.
 
     `pages` are Markdown files that are no tickets; they are not copied.
@@ -31,14 +32,9 @@ class Imported:
     skipped: tuple[TicketId, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "folder": str(self.folder),
-            "tickets": [{"id": ticket.id, "path": ticket.path.as_posix()} for ticket in self.tickets],
-            "broken": [entry.to_json() for entry in self.broken],
-            "pages": [str(path) for path in self.pages],
-            "copied": [{"from": str(source), "to": str(target)} for source, target in self.copied],
-            "skipped": list(self.skipped),
-        }
+        tickets = [{"id": ticket.id, "path": ticket.path.as_posix()} for ticket in self.tickets]
+        copied = [{"from": str(source), "to": str(target)} for source, target in self.copied]
+        return super().to_json() | {"tickets": tickets, "copied": copied}
 
 
 def check_folder(folder: Path) -> Imported:

@@ -6,11 +6,12 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, ClassVar
 
 from auditkit import __version__
 from auditkit.errors import BadInputError, nearest_names
 from auditkit.exporters.sarif import lint_sarif
+from auditkit.model.codec import Record
 from auditkit.model.ids import TicketId
 from auditkit.model.page import Page
 from auditkit.model.ticket import BrokenTicket
@@ -55,8 +56,10 @@ class LintRequest:
 
 
 @dataclass(frozen=True)
-class LintReport:
+class LintReport(Record, keys="findings changes summary"):
     """What was found, in the order of paths and lines; `count` is of tickets, `broken` of files that are none."""
+
+    schema_version: ClassVar[int] = 1
 
     findings: tuple[LintFinding, ...]
     changes: tuple[LintChange, ...]
@@ -71,14 +74,10 @@ class LintReport:
         """Whether a finding has that level or a worse one."""
         return any(finding.level.at_least(level) for finding in self.findings)
 
-    def to_json(self) -> dict[str, Any]:
+    @property
+    def summary(self) -> dict[str, int]:
         levels = {level.value: self.at_level(level) for level in Level}
-        return {
-            "schema_version": 1,
-            "findings": [finding.to_json() for finding in self.findings],
-            "changes": [change.to_json() for change in self.changes],
-            "summary": {"tickets": self.count, "broken": self.broken, **levels},
-        }
+        return {"tickets": self.count, "broken": self.broken, **levels}
 
 
 @dataclass(frozen=True)

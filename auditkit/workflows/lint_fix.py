@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from auditkit.model.codec import Record
 from auditkit.model.ids import TicketId
 from auditkit.model.page import Page
 from auditkit.rules.lint.catalog import all_rules
@@ -22,21 +22,13 @@ FOLDER_RULES = ("TK040", "TK041", "TK042", "TK043")
 
 
 @dataclass(frozen=True)
-class LintChange:
+class LintChange(Record, keys="rule path=file message moved_to"):
     """One thing that was mended, by the rule that asked for it; `moved_to` is where the file went."""
 
     rule: str
     file: Path
     message: str
     moved_to: Path | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "rule": self.rule,
-            "path": str(self.file),
-            "message": self.message,
-            "moved_to": str(self.moved_to) if self.moved_to else None,
-        }
 
 
 def fix_entries(

@@ -11,7 +11,6 @@ from pathlib import Path
 from auditkit.errors import BadInputError, ExitCode
 from auditkit.model.module_page import ModulePage
 from auditkit.model.run import BUNDLED, Run
-from auditkit.model.saved_run import read_run
 from auditkit.model.ticket import BrokenTicket, Ticket
 from auditkit.probing.checkout import OpenCheckout, open_checkout, parse_checkout
 from auditkit.probing.source.index import SourceIndex
@@ -48,7 +47,7 @@ def read_saved_run(file: Path) -> Run:
     """The run that `auditkit audit --json` printed into `file`; raises BadInputError where that is none."""
     try:
         document = json.loads(file.read_text("utf-8"))
-        return read_run(document)
+        return Run.from_json(document)
     except OSError as error:
         raise BadInputError(f"cannot read {file}: {error.strerror}", _SAVE_ONE) from error
     except UnicodeDecodeError as error:

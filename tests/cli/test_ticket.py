@@ -148,8 +148,10 @@ def test_status_is_shown_and_changed_step_by_step(folder: Path) -> None:
     assert run("status", "B7-PT-01", "--tickets", folder).stdout == "open\n"
     for old, new in (("open", "investigating"), ("investigating", "fix-in-progress"), ("fix-in-progress", "in-review")):
         assert run("status", "B7-PT-01", new, "--tickets", folder).stdout == f"B7-PT-01: {old} -> {new}\n"
+    before = (folder / "batch7/B7-PT-01.md").read_bytes()
     assert run("status", "B7-PT-01", "in-review", "--tickets", folder).stdout == "B7-PT-01: is in-review already\n"
     assert run("status", "B7-PT-01", "fixed", "--tickets", folder).exit_code == 2
+    assert (folder / "batch7/B7-PT-01.md").read_bytes() == before
 
 
 def test_a_status_change_that_cannot_be_written_exits_4(folder: Path) -> None:

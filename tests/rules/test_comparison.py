@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from auditkit.model.comparison import ABSENT, Agreement, Change, Trend
+from auditkit.model.codec import ABSENT
+from auditkit.model.comparison import Agreement, Change, Trend
 from auditkit.model.enums import Evidence, Outcome, Reason, Severity
 from auditkit.model.measurement import Measurement
 from auditkit.model.run import SOURCE_DEVICE, Environment, ProbeResult

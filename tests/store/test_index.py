@@ -19,8 +19,7 @@ from auditkit.store.repository import Entry, Repository
 from auditkit.store.rows import ID, PATH, TITLE, row_of
 from auditkit.store.walk import named_files, stamp_of
 from tests.filing_helpers import ROOT, corpus_folder, put, ticket_text
-from tests.written_tickets import ticket_id, write_tickets
-from tests.written_tickets import ticket_text as usual_text
+from tests.written_tickets import write_tickets
 
 CORPUS = corpus_folder()
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from auditkit.errors import BadInputError, ExitCode
-from auditkit.model.comparison import ABSENT, Agreement, Change, Comparison, Contrast, MatchState, Trend
+from auditkit.model.codec import ABSENT
+from auditkit.model.comparison import Agreement, Change, Comparison, Contrast, MatchState, Trend
 from auditkit.model.enums import Outcome, Reason, Severity
 from auditkit.model.run import ProbeResult
-from auditkit.model.saved_comparison import read_comparison
 from auditkit.model.target import Target
 from auditkit.probing.anchors import AnchoredSource
 from auditkit.probing.catalog import load_catalog
@@ -82,7 +82,7 @@ def test_a_fix_that_costs_memory_is_fixed_and_introduced(repository: Path) -> No
     kinds = {answer.agreement for answer in target.answers if answer.family == "seeded"}
     assert kinds <= {Agreement.IDENTICAL, Agreement.WITHIN}
     assert exit_code(found) is ExitCode.OK
-    assert read_comparison(found.to_json()).to_json() == found.to_json()
+    assert Comparison.from_json(found.to_json()).to_json() == found.to_json()
     assert state_of(repository) == before
 
 

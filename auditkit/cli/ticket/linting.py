@@ -115,7 +115,7 @@ def _tell(report: LintReport) -> None:
 
     for change in report.changes:
         complain(f"fixed {inert_line(str(change.file))}: {change.rule} {inert_line(change.message)}")
-    counts = report.to_json()["summary"]
+    counts = report.summary
     parts = [f"{counts[level]} {level}" for level in ("error", "warn", "info")]
     unread = f"; {report.broken} cannot be read" if report.broken else ""
     tickets = "1 ticket" if report.count == 1 else f"{report.count} tickets"

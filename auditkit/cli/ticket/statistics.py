@@ -82,7 +82,7 @@ def _check_pages(repository: Repository, files: Sequence[Path], as_json: bool) -
 
     results = [(file, *check_page(repository, file)) for file in files]
     if as_json:
-        pages = [_page_json(file, check) for file, check, _ in results]
+        pages = [{"path": file.as_posix()} | check.to_json() for file, check, _ in results]
         say_json({"schema_version": 1, "pages": pages, "broken": [entry.to_json() for entry in results[0][2]]})
     else:
         for file, check, _ in results:
@@ -100,12 +100,6 @@ def _end_if_broken(broken: Sequence[BrokenTicket], folder: Path) -> None:
         complain(entry.describe(folder / entry.path))
     if broken:
         raise typer.Exit(int(ExitCode.BAD_INPUT))
-
-
-def _page_json(file: Path, check: PageCheck) -> dict[str, object]:
-    kinds = {"wrong": check.wrong, "contradictions": check.contradictions, "not_checked": check.unchecked}
-    remarks = {kind: [remark.to_json() for remark in found] for kind, found in kinds.items()}
-    return {"path": file.as_posix(), "right": check.right, **remarks}
 
 
 def _print_check(file: Path, check: PageCheck) -> None:

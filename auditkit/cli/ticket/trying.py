@@ -100,7 +100,7 @@ def try_it(
     is_written = change is not None and change.after.document.data != change.before.document.data
     path = str(change.after.file) if change is not None else ""
     if as_json:
-        say_json(trial.to_json({"written": is_written, "path": path}))
+        say_json(trial.to_json() | {"written": is_written, "path": path})
     else:
         _print_trial(trial)
         if path:

@@ -23,9 +23,6 @@ from auditkit.probing.source.kinds import (
 HOST_READS = frozenset(("item", "tolist", "cpu", "numpy", "is_nonzero", "nonzero", "equal", "allclose", "__bool__"))
 """Methods of a tensor that wait for the device and bring values to the host."""
 
-COPIES = frozenset((".cpu()", ".numpy()"))
-"""Reads that bring a whole tensor over, which may be what the loop is for."""
-
 HOST_ATTRIBUTES = frozenset((
     "shape", "ndim", "device", "dtype", "layout", "requires_grad", "is_leaf", "is_cuda", "is_cpu", "is_sparse",
     "is_meta", "is_mps", "is_quantized", "is_nested", "itemsize", "nbytes", "names", "grad_fn", "name", "index",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from auditkit.model.codec import Record
 from auditkit.model.page import Page
 from auditkit.rules.lint.rule import Level, LintContext, Rule
 
 
 @dataclass(frozen=True, order=True)
-class LintFinding:
+class LintFinding(Record, keys="rule level path line column message"):
     """A place that breaks a rule: a path as the user will read it, and 1-based line and column."""
 
     path: str
@@ -20,16 +20,6 @@ class LintFinding:
     rule: str
     message: str
     level: Level
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "rule": self.rule,
-            "level": self.level.value,
-            "path": self.path,
-            "line": self.line,
-            "column": self.column,
-            "message": self.message,
-        }
 
 
 def check_pages(

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
+from auditkit.model.codec import Record
 from auditkit.model.enums import Evidence, Severity
 from auditkit.model.measurement import CodeExcerpt, Location, Measurement
 from auditkit.model.module_page import ModulePage
-from auditkit.model.run import Environment
+from auditkit.model.run import Environment, RunHead
 from auditkit.model.ticket import Status, Ticket
 from auditkit.rules.reports.sections import Section
 from auditkit.rules.reports.words import Horizon, Label
 
 
 @dataclass(frozen=True)
-class Answer:
+class Answer(Record):
     """What one probe said of one target: in its words, by which evidence, on which device, with what was measured.
 
     `evidence` is None where nothing was measured; `device` is `cpu`, `cuda`, `simulated` or `source`.
@@ -37,22 +38,9 @@ class Answer:
     def is_partly_extrapolated(self) -> bool:
         return any(measurement.evidence is Evidence.EXTRAPOLATED for measurement in self.measurements)
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "probe": self.probe,
-            "target": self.target,
-            "message": self.message,
-            "evidence": self.evidence.value if self.evidence else None,
-            "device": self.device,
-            "law": self.law,
-            "measurements": [measurement.to_json() for measurement in self.measurements],
-            "notes": list(self.notes),
-            "arms": self.arms,
-        }
-
 
 @dataclass(frozen=True)
-class Advice:
+class Advice(Record, keys="probe text code"):
     """What a probe recommends: a sentence, and code that it does not reproduce on ("" for none).
 
     `code_at` is the number of the item that shows the same code already.
@@ -63,12 +51,9 @@ class Advice:
     code: str
     code_at: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        return {"probe": self.probe, "text": self.text, "code": self.code}
-
 
 @dataclass(frozen=True)
-class TicketState:
+class TicketState(Record, keys="id status"):
     """A finding's ticket as it stands: `status` is "" where the run names a ticket that was not read."""
 
     id: str
@@ -84,12 +69,13 @@ class TicketState:
         is_finished = status is not None and status.is_finished
         return cls(str(ticket.id), written, ticket.severity, is_finished, status is Status.DEFERRED)
 
-    def to_json(self) -> dict[str, Any]:
-        return {"id": self.id, "status": self.status}
-
 
 @dataclass(frozen=True)
-class Item:
+class Item(
+    Record,
+    keys="number title label severity locations excerpt answers impact=impacts recommendations=advice ticket "
+    "observation same_cause=see",
+):
     """A numbered line of a section: a finding, what else a probe said, or what the source shows.
 
     `observation` is what reading the module says where no probe asked; `see` are items of the same cause.
@@ -108,41 +94,18 @@ class Item:
     observation: str = ""
     see: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "number": self.number,
-            "title": self.title,
-            "label": self.label.value,
-            "severity": self.severity.value if self.severity else None,
-            "locations": [location.to_json() for location in self.locations],
-            "excerpt": self.excerpt.to_json() if self.excerpt else None,
-            "answers": [answer.to_json() for answer in self.answers],
-            "impact": list(self.impacts),
-            "recommendations": [advice.to_json() for advice in self.advice],
-            "ticket": self.ticket.to_json() if self.ticket else None,
-            "observation": self.observation,
-            "same_cause": list(self.see),
-        }
-
 
 @dataclass(frozen=True)
-class SectionPage:
+class SectionPage(Record, keys="number title=section items"):
     """One section with its number and its items; those without any are said to have none."""
 
     number: int
     section: Section
     items: tuple[Item, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "number": self.number,
-            "title": self.section.value,
-            "items": [item.to_json() for item in self.items],
-        }
-
 
 @dataclass(frozen=True)
-class Issue:
+class Issue(Record, keys="severity title also location ticket items=numbers"):
     """A cause with its worst finding: a row of the summary. `severity` is its ticket's, where it has one."""
 
     severity: Severity
@@ -152,16 +115,6 @@ class Issue:
     ticket: TicketState | None
     numbers: tuple[str, ...]
     first_step: str
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "severity": self.severity.value,
-            "title": self.title,
-            "also": list(self.also),
-            "location": self.location.to_json() if self.location else None,
-            "ticket": self.ticket.to_json() if self.ticket else None,
-            "items": list(self.numbers),
-        }
 
 
 @dataclass(frozen=True)
@@ -177,8 +130,14 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class AuditReport:
+class AuditReport(
+    Record,
+    keys="title date run files targets severities=counts outcomes assessment sections issues priorities=plan "
+    "modules notes",
+):
     """The whole report. `assessment` are sentences computed from the counts; `date` is the run's."""
+
+    schema_version: ClassVar[int] = 1
 
     title: str
     date: str
@@ -197,20 +156,6 @@ class AuditReport:
     plan: Plan
     notes: tuple[str, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "schema_version": 1,
-            "title": self.title,
-            "date": self.date,
-            "run": {"id": self.run_id, **self.environment.to_json()},
-            "files": list(self.files),
-            "targets": list(self.targets),
-            "severities": {severity.value: count for severity, count in self.counts.items()},
-            "outcomes": dict(self.outcomes),
-            "assessment": list(self.assessment),
-            "sections": [section.to_json() for section in self.sections],
-            "issues": [issue.to_json() for issue in self.issues],
-            "priorities": self.plan.to_json(),
-            "modules": [page.to_json() for page in self.modules],
-            "notes": list(self.notes),
-        }
+    @property
+    def run(self) -> RunHead:
+        return RunHead(self.run_id, self.environment)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
+from auditkit.model.codec import Record
 from auditkit.model.enums import Severity
 from auditkit.model.ids import agent_code, agent_name
 from auditkit.model.ticket import Ticket
@@ -21,24 +22,32 @@ _KEY = (Severity.P0, Severity.P1, Severity.P2)
 
 
 @dataclass(frozen=True)
-class FileFindings:
+class FileFindings(Record, keys="file tickets=ids"):
     """One reviewed file and its tickets, worst first; "" for tickets that name none."""
 
     file: str
     tickets: tuple[Ticket, ...]
 
+    @property
+    def ids(self) -> list[str]:
+        return _ids(self.tickets)
+
 
 @dataclass(frozen=True)
-class Shared:
+class Shared(Record, keys="category files tickets=ids"):
     """A category that tickets of several files have."""
 
     category: str
     files: int
     tickets: tuple[Ticket, ...]
 
+    @property
+    def ids(self) -> list[str]:
+        return _ids(self.tickets)
+
 
 @dataclass(frozen=True)
-class Link:
+class Link(Record, keys="first kind second"):
     """Two tickets of which one names the other, with what it is to it ("" for no known word)."""
 
     first: str
@@ -48,7 +57,7 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Reviewed:
+class Reviewed(Record, keys="id=ticket.id **consensus"):
     """A ticket with what its reviews come to."""
 
     ticket: Ticket
@@ -56,8 +65,10 @@ class Reviewed:
 
 
 @dataclass(frozen=True)
-class BatchReport:
+class BatchReport(Record, keys="batch agent date **statistics assessment files cross_cutting reviews waiting due"):
     """The page of a batch, of one agent's tickets where `agent` is not ""."""
+
+    schema_version: ClassVar[int] = 1
 
     batch: int
     agent: str
@@ -74,26 +85,13 @@ class BatchReport:
     waiting: tuple[Waiting, ...]
     due: Mapping[Horizon, tuple[Ticket, ...]]
 
+    @property
+    def cross_cutting(self) -> dict[str, Any]:
+        return {"several_files": _ids(self.across), "shared_categories": self.shared, "links": self.links}
+
     def to_json(self) -> dict[str, Any]:
-        return {
-            "schema_version": 1,
-            "batch": self.batch,
-            "agent": self.agent or None,
-            "date": self.date,
-            **self.statistics.to_json(),
-            "assessment": list(self.assessment),
-            "files": [{"file": one.file, "tickets": _ids(one.tickets)} for one in self.files],
-            "cross_cutting": {
-                "several_files": _ids(self.across),
-                "shared_categories": [
-                    {"category": one.category, "files": one.files, "tickets": _ids(one.tickets)} for one in self.shared
-                ],
-                "links": [{"first": one.first, "kind": one.kind, "second": one.second} for one in self.links],
-            },
-            "reviews": [{"id": str(one.ticket.id), **one.consensus.to_json()} for one in self.reviews],
-            "waiting": [{"id": str(one.ticket.id), "what": one.what} for one in self.waiting],
-            "due": {horizon.value: _ids(tickets) for horizon, tickets in self.due.items()},
-        }
+        due = {horizon.value: _ids(tickets) for horizon, tickets in self.due.items()}
+        return super().to_json() | {"agent": self.agent or None, "due": due}
 
 
 def batches_of(tickets: Iterable[Ticket]) -> list[int]:

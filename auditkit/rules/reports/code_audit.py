@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
+from auditkit.model.codec import Record
 from auditkit.model.enums import Outcome, Severity
 from auditkit.model.function_history import FunctionHistory
 from auditkit.model.measurement import CodeExcerpt, Location
@@ -28,7 +29,11 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Entry:
+class Entry(
+    Record,
+    keys="number title kind severity location what_changed=history risk=risks impact=answers "
+    "recommendations=advice ticket",
+):
     """A numbered entry: a cause with its findings, or what one section asked without finding anything."""
 
     number: int
@@ -43,24 +48,17 @@ class Entry:
     advice: tuple[Advice, ...] = ()
     ticket: TicketState | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "number": self.number,
-            "title": self.title,
-            "kind": self.kind.value,
-            "severity": self.severity.value if self.severity else None,
-            "location": self.location.to_json() if self.location else None,
-            "what_changed": self.history.to_json() if self.history else None,
-            "risk": list(self.risks),
-            "impact": [answer.to_json() for answer in self.answers],
-            "recommendations": [advice.to_json() for advice in self.advice],
-            "ticket": self.ticket.to_json() if self.ticket else None,
-        }
-
 
 @dataclass(frozen=True)
-class CodeAudit:
+class CodeAudit(
+    Record,
+    keys="title=report.title date=report.date run=report.run files=report.files targets=report.targets "
+    "severities=report.counts outcomes=report.outcomes assessment=report.assessment since findings=entries "
+    "fixes notes=report.notes",
+):
     """The whole document; `report` is what it was made from, `since` the revision that changes are told from."""
+
+    schema_version: ClassVar[int] = 1
 
     report: AuditReport
     since: str
@@ -70,16 +68,12 @@ class CodeAudit:
     def findings(self) -> tuple[Entry, ...]:
         return tuple(entry for entry in self.entries if entry.kind is Kind.FINDING)
 
+    @property
+    def fixes(self) -> list[dict[str, Any]]:
+        return [{"number": entry.number, "text": fix_of(entry)} for entry in self.findings if entry.advice]
+
     def to_json(self) -> dict[str, Any]:
-        whole = self.report.to_json()
-        kept = ("schema_version", "title", "date", "run", "files", "targets", "severities", "outcomes", "assessment")
-        return {
-            **{key: whole[key] for key in kept},
-            "since": self.since or None,
-            "findings": [entry.to_json() for entry in self.entries],
-            "fixes": [{"number": entry.number, "text": fix_of(entry)} for entry in self.findings if entry.advice],
-            "notes": list(self.report.notes),
-        }
+        return super().to_json() | {"since": self.since or None}
 
 
 def code_audit(

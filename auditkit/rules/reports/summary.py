@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
+from auditkit.model.codec import Record
 from auditkit.model.ticket import Ticket
 from auditkit.rules.consensus import consensus_of
 from auditkit.rules.reports.words import Horizon
-from auditkit.rules.statistics import Facet, Statistics, cross_of, percent_of, statistics_of
+from auditkit.rules.statistics import Facet, Statistics, cross_of, nested, percent_of, statistics_of
 
 
 @dataclass(frozen=True)
-class Waiting:
+class Waiting(Record, keys="id=ticket.id what"):
     """A ticket whose reviewers wait for an answer, and the sentence that says what for."""
 
     ticket: Ticket
@@ -21,7 +22,7 @@ class Waiting:
 
 
 @dataclass(frozen=True)
-class Triage:
+class Triage(Record, keys="horizon severities=horizon.severities count percent unfinished"):
     """The tickets of one horizon: how many there are, and those that are not finished, worst first."""
 
     horizon: Horizon
@@ -29,10 +30,15 @@ class Triage:
     percent: float
     unfinished: tuple[Ticket, ...]
 
+    def to_json(self) -> dict[str, Any]:
+        return super().to_json() | {"unfinished": [ticket.id for ticket in self.unfinished]}
+
 
 @dataclass(frozen=True)
-class SummaryReport:
+class SummaryReport(Record, keys="date **statistics severity_by_agent batch_by_status triage waiting"):
     """The page. `by_agent` is severity by agent, `by_batch` batch by status."""
+
+    schema_version: ClassVar[int] = 1
 
     date: str
     statistics: Statistics
@@ -41,25 +47,13 @@ class SummaryReport:
     triage: tuple[Triage, ...]
     waiting: tuple[Waiting, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "schema_version": 1,
-            "date": self.date,
-            **self.statistics.to_json(),
-            "severity_by_agent": _nested(self.by_agent),
-            "batch_by_status": _nested(self.by_batch),
-            "triage": [
-                {
-                    "horizon": part.horizon.value,
-                    "severities": [level.value for level in part.horizon.severities],
-                    "count": part.count,
-                    "percent": part.percent,
-                    "unfinished": [str(ticket.id) for ticket in part.unfinished],
-                }
-                for part in self.triage
-            ],
-            "waiting": [{"id": str(one.ticket.id), "what": one.what} for one in self.waiting],
-        }
+    @property
+    def severity_by_agent(self) -> dict[str, dict[str, int]]:
+        return nested(self.by_agent)
+
+    @property
+    def batch_by_status(self) -> dict[str, dict[str, int]]:
+        return nested(self.by_batch)
 
 
 def summary_report(tickets: Sequence[Ticket], date: str) -> SummaryReport:
@@ -93,10 +87,3 @@ def _triage(horizon: Horizon, tickets: Sequence[Ticket]) -> Triage:
     due = [ticket for ticket in worst_first(tickets) if ticket.severity in horizon.severities]
     unfinished = tuple(ticket for ticket in due if not is_finished(ticket))
     return Triage(horizon, len(due), percent_of(len(due), len(tickets)), unfinished)
-
-
-def _nested(cross: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = {}
-    for (row, column), count in cross.items():
-        found.setdefault(row, {})[column] = count
-    return found

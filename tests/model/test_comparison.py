@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from auditkit.model.comparison import ABSENT, Agreement
-from auditkit.model.saved_comparison import read_comparison
+from auditkit.model.codec import ABSENT
+from auditkit.model.comparison import Agreement, Comparison
 from tests.compared_results import OVERFLOW, answers, comparison
 
 
@@ -23,7 +23,7 @@ def document() -> dict[str, Any]:
 
 
 def test_a_saved_comparison_says_the_same_again(document: dict[str, Any]) -> None:
-    read = read_comparison(document)
+    read = Comparison.from_json(document)
     assert read.to_json() == document
     (target,) = read.targets
     assert (target.answers[0].base, target.answers[0].agreement) == (math.inf, Agreement.DIFFERS)
@@ -36,7 +36,7 @@ def test_a_saved_comparison_says_the_same_again(document: dict[str, Any]) -> Non
 def test_a_part_that_is_missing_is_named(document: dict[str, Any], key: str) -> None:
     del document[key]
     with pytest.raises(ValueError, match=f"^'{key}' is missing$"):
-        read_comparison(document)
+        Comparison.from_json(document)
 
 
 @pytest.mark.parametrize(
@@ -57,10 +57,10 @@ def test_a_wrong_part_is_refused(document: dict[str, Any], place: tuple[Any, ...
         inner = inner[step]
     inner[place[-1]] = value
     with pytest.raises(ValueError, match=said):
-        read_comparison(whole)
+        Comparison.from_json(whole)
 
 
 def test_what_is_no_document_is_refused() -> None:
     for wrong in ([], None, "text", 3):
         with pytest.raises(ValueError, match="it is no JSON object"):
-            read_comparison(wrong)
+            Comparison.from_json(wrong)

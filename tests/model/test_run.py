@@ -12,7 +12,6 @@ from auditkit.model.cause import Sibling, Siblings, Statement
 from auditkit.model.enums import Contract, Outcome, Reason, Takes
 from auditkit.model.measurement import Location, Measurement
 from auditkit.model.run import Arm, ArmOutcome, ProbeResult, Run, TargetReading
-from auditkit.model.saved_run import read_run
 from auditkit.model.target import Target
 from tests.filing_helpers import make_finding
 
@@ -44,7 +43,7 @@ def through_json(run: Run) -> Any:
 
 def test_a_run_says_the_same_again() -> None:
     document = through_json(RUN)
-    again = read_run(document)
+    again = Run.from_json(document)
     assert again.to_json() == RUN.to_json()
     assert again.results[0].excerpt == FINDING.result.excerpt
     assert again.results[0].statement == FINDING.result.statement
@@ -61,7 +60,7 @@ def test_a_matrix_says_the_same_again() -> None:
     result = replace(FINDING.result, arm=arms[0].arm, arms=arms)
     matrix = tuple(Arm(arm.arm, RUN) for arm in arms)
     run = replace(RUN, results=(result,), matrix=matrix)
-    assert read_run(through_json(run)).to_json() == run.to_json()
+    assert Run.from_json(through_json(run)).to_json() == run.to_json()
 
 
 @pytest.mark.parametrize(
@@ -78,4 +77,4 @@ def test_a_matrix_says_the_same_again() -> None:
 )
 def test_what_is_no_run_says_why(document: object, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
-        read_run(document)
+        Run.from_json(document)

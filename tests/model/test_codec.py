@@ -1,0 +1,226 @@
+"""Every record has the keys that it names, and what is written is read again as it was."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import pkgutil
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+from pathlib import PurePath
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import auditkit.model
+import auditkit.rules
+import auditkit.workflows
+from auditkit.model.bisection import CommitAnswer
+from auditkit.model.changes import Changes
+from auditkit.model.codec import ABSENT, Record, encode
+from auditkit.model.comparison import AnswerContrast, Comparison, Contrast, FigureChange, Said
+from auditkit.model.measurement import CodeExcerpt, Location, Measurement
+from auditkit.model.run import ArmOutcome, Environment, ProbeResult, Run, TargetReading
+from auditkit.model.target import Target
+from tests.compared_results import BASE, comparison
+from tests.model.test_run import RUN
+from tests.test_schema import schema, validator
+
+WORDS = st.text(max_size=4)
+CASES = st.dictionaries(WORDS, st.none() | st.booleans() | st.integers() | WORDS, max_size=2)
+VALUES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False)
+SIDES = VALUES | st.just(ABSENT)
+
+
+def tuples_of(one: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.lists(one, max_size=2).map(tuple)
+
+
+MEASUREMENTS = st.builds(Measurement, value=VALUES, case=CASES) | st.builds(
+    Measurement, value=st.sampled_from(["inf", "nan", "words"]), unit=st.just("text"), case=CASES
+)
+CONTRASTS = st.builds(Contrast, figures=tuples_of(st.builds(FigureChange, base=SIDES, head=SIDES, case=CASES)))
+ANSWERS = st.builds(
+    AnswerContrast, base=SIDES, head=SIDES, case=CASES, exact=st.floats(allow_nan=False), allowed=st.floats(0, 1)
+)
+RESULTS = st.builds(
+    ProbeResult,
+    measurements=tuples_of(MEASUREMENTS),
+    duration_s=st.integers(0, 10**6).map(lambda ms: ms / 1000),
+    reason=st.none(),
+    loaded=st.just(True),
+    arm=st.just(""),
+    arms=st.just(()),
+    siblings=st.none(),
+)
+READINGS = st.builds(TargetReading, target=st.builds(Target, arguments=CASES))
+RUNS = st.builds(Run, results=tuples_of(RESULTS), targets=tuples_of(READINGS), matrix=st.just(()))
+
+FINDING = replace(RUN, id="20260304T050607Z-abcdef", environment=BASE, results=RUN.results[:1])
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+@dataclass(frozen=True)
+class Inner(Record):
+    """All kinds of values."""
+
+    text: str
+    share: float
+    colour: Colour | None = None
+    numbers: tuple[int, ...] = ()
+    by_name: Mapping[str, bool] = field(default_factory=dict)
+    path: PurePath = field(default_factory=PurePath)
+
+
+@dataclass(frozen=True)
+class Outer(Record, keys="whole=inner **beside size must! seldom? value?"):
+    """Every form of a key."""
+
+    schema_version: ClassVar[int] = 3
+
+    inner: Inner
+    beside: CodeExcerpt
+    value: Any
+    must: int = 1
+    seldom: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        return len(self.beside.lines)
+
+
+OUTER = Outer(
+    Inner("a", math.inf, Colour.RED, (1, 2), {"x": True}, PurePath("a/b")), CodeExcerpt("b.py", 1, ("c",)), ABSENT
+)
+WRITTEN = {
+    "schema_version": 3,
+    "whole": {"text": "a", "share": "inf", "colour": "red", "numbers": [1, 2], "by_name": {"x": True}, "path": "a/b"},
+    "file": "b.py",
+    "first_line": 1,
+    "lines": ["c"],
+    "size": 1,
+    "must": 1,
+}
+
+
+def through_json(record: Record) -> Any:
+    return json.loads(json.dumps(record.to_json(), allow_nan=False))
+
+
+def records() -> Iterator[type[Record]]:
+    for package in (auditkit.model, auditkit.rules, auditkit.workflows):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
+    yield from (record for record in Record.__subclasses__() if record.__module__.startswith("auditkit."))
+
+
+def test_a_record_is_written_as_its_keys_say() -> None:
+    """Renamed, computed, put in place, left out; in the order of the words."""
+    assert list(OUTER.to_json().items()) == list(WRITTEN.items())
+    told = Outer(OUTER.inner, OUTER.beside, None, seldom=("once",)).to_json()
+    assert {key: told[key] for key in ("seldom", "value")} == {"seldom": ["once"], "value": None}
+
+
+def test_what_json_has_no_numbers_for_is_text() -> None:
+    assert encode({1: [math.nan, -math.inf, 0.5], "p": PurePath("x/y")}) == {"1": ["nan", "-inf", 0.5], "p": "x/y"}
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        (("schema_version",), 4, "schema_version is 4, not 3"),
+        (("must",), ..., "'must' is missing"),
+        (("file",), ..., "'file' is missing"),
+        (("must",), True, "a part of it is of the wrong type: must is not a whole number"),
+        (("whole", "text"), ..., "whole: 'text' is missing"),
+        (("whole", "colour"), "blue", "whole.colour: 'blue' is not a valid Colour"),
+        (("whole", "numbers", 1), 0.5, "a part of it is of the wrong type: whole.numbers[1] is not a whole number"),
+        (("whole", "share"), "half", "a part of it is of the wrong type: whole.share is not a number"),
+        (("whole", "by_name"), [], "a part of it is of the wrong type: whole.by_name is not an object"),
+        (("whole",), None, "a part of it is of the wrong type: whole is not an object"),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_is_named_with_its_place(place: tuple[Any, ...], value: object, said: str) -> None:
+    document = json.loads(json.dumps(WRITTEN))
+    inner = document
+    for step in place[:-1]:
+        inner = inner[step]
+    if value is ...:
+        del inner[place[-1]]
+    else:
+        inner[place[-1]] = value
+    with pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
+        Outer.from_json(document)
+
+
+def test_every_key_of_every_record_is_there() -> None:
+    """A key that names no field and no property would only fail when the document is asked for."""
+    listed = list(records())
+    assert len(listed) > 60
+    unknown = [
+        (record.__name__, word)
+        for record in listed
+        for word in record._words.split()
+        for name in [word.strip("*?!").partition("=")[2] or word.strip("*?!")]
+        if not hasattr(record, first := name.partition(".")[0]) and first not in {one.name for one in fields(record)}  # type: ignore[arg-type]
+    ]
+    assert unknown == []
+
+
+@settings(max_examples=30, deadline=None)
+@given(RUNS)
+def test_any_run_is_read_as_it_was(made: Run) -> None:
+    assert Run.from_json(through_json(made)) == made
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(CONTRASTS, max_size=2), st.lists(ANSWERS, max_size=2), st.builds(Changes), st.builds(Environment))
+def test_any_comparison_is_read_as_it_was(
+    contrasts: list[Contrast], answers: list[AnswerContrast], changes: Changes, base: Environment
+) -> None:
+    whole = comparison()
+    (target,) = whole.targets
+    targets = (type(target)(target.match, tuple(contrasts), tuple(answers)),)
+    found = Comparison(whole.checkout, base, whole.head, targets, tuple(contrasts), changes)
+    assert Comparison.from_json(through_json(found)) == found
+
+
+@given(st.builds(CommitAnswer))
+def test_any_answer_of_a_commit_is_read_as_it_was(answer: CommitAnswer) -> None:
+    assert CommitAnswer.from_json(through_json(answer)) == answer
+
+
+@pytest.mark.parametrize(("name", "record"), [("run", FINDING), ("compare", comparison())])
+def test_what_is_written_is_what_the_schema_says(name: str, record: Record) -> None:
+    validator(name).validate(through_json(record))
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "record"),
+    [
+        ("run", "result", ProbeResult),
+        ("run", "armOutcome", ArmOutcome),
+        ("run", "location", Location),
+        ("run", "measurement", Measurement),
+        ("compare", "environment", Environment),
+        ("compare", "said", Said),
+        ("compare", "figure", FigureChange),
+        ("compare", "contrast", Contrast),
+        ("compare", "answer", AnswerContrast),
+    ],
+)
+def test_a_record_has_the_keys_of_its_schema(name: str, part: str, record: type[Record]) -> None:
+    """All of them; the schema requires those that are never left out."""
+    known = schema(name)["$defs"][part]
+    words = record._words.split() or [one.name for one in fields(record)]  # type: ignore[arg-type]
+    assert {word.strip("?!").partition("=")[0] for word in words} == set(known["properties"])
+    assert {word.strip("?!").partition("=")[0] for word in words if word[-1] != "?"} == set(known["required"])

@@ -8,18 +8,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from auditkit.model.enums import Evidence, Outcome, Reason
 from auditkit.model.measurement import CodeExcerpt, Location, Measurement
 from auditkit.model.probe import ProbeInfo
 from auditkit.model.run import SOURCE_DEVICE, ProbeResult, fingerprint
+from auditkit.probing.cage import CageError, ask_in_cage
 from auditkit.probing.catalog import load_module
 from auditkit.probing.discovery.search import garbage_collection_paused
 from auditkit.probing.discovery.source_index import SourceProblem
 from auditkit.probing.excerpts import cut_excerpt
 from auditkit.probing.judging import JudgingFailedError, Verdict, is_bundled, judge
-from auditkit.probing.source.apart import ApartFailedError, measured_apart
 from auditkit.probing.source.context import NotApplicable, SourceContext
 from auditkit.probing.source.facts import ModuleFacts
 from auditkit.probing.source.index import SourceIndex
@@ -84,7 +85,7 @@ def _run(probe: ProbeInfo, context: SourceContext, policy: Mapping[str, Any], ti
         subjects = _by_subject(messages)
     except NotApplicable as error:
         return without_answer(Outcome.NOT_APPLICABLE, None, str(error))
-    except ApartFailedError as error:
+    except CageError as error:
         return without_answer(Outcome.ERROR, error.reason, str(error))
     except Exception as error:
         return without_answer(Outcome.ERROR, Reason.EXCEPTION, f"{type(error).__name__}: {error}")
@@ -98,10 +99,19 @@ def _run(probe: ProbeInfo, context: SourceContext, policy: Mapping[str, Any], ti
 
 
 def _messages(probe: ProbeInfo, context: SourceContext, time_limit_s: float) -> Iterable[dict[str, Any]]:
-    """What the probe yields: ours in this process, anybody else's in one of its own."""
+    """What the probe yields: ours in this process, anybody else's in the cage."""
     if is_bundled(probe):
         return list(load_module(probe).measure(context))
-    return measured_apart(probe, context, time_limit_s)
+    request = {
+        "checkout": str(context.index.root),
+        "import_roots": [str(root) for root in context.index.import_roots],
+        "modules": [module.file for module in context.modules],
+    }
+    answer = ask_in_cage(Path(probe.path), request, time_limit_s)
+    if "not_applicable" in answer:
+        raise NotApplicable(answer["not_applicable"])
+    messages: list[dict[str, Any]] = answer["messages"]
+    return messages
 
 
 def _by_subject(messages: Iterable[Mapping[str, Any]]) -> dict[str, _Subject]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from auditkit.model.enums import SPECTRAL, Contract, Reason, Takes
 from auditkit.model.target import Target
-from auditkit.probing.discovery import Candidate
+from auditkit.probing.discovery.candidates import Candidate
 from auditkit.probing.results import Setting
 from auditkit.probing.sandbox import Worker, make_request
 

@@ -11,7 +11,7 @@ from auditkit.model.target import Target
 from auditkit.probing.anchors import AnchoredSource, AnchorState
 from auditkit.probing.causes import with_causes
 from auditkit.probing.checkout import OpenCheckout, import_roots
-from auditkit.probing.discovery.source_index import module_name, source_files
+from auditkit.probing.python_files import PythonFiles
 from auditkit.workflows.asking import Manner, ask
 from auditkit.workflows.bound import Question
 from auditkit.workflows.measuring import Progress
@@ -134,7 +134,7 @@ def _see_source(
     results = with_causes(read_source(questions, opened, progress.reading).results, opened.path)
     environment = source_environment(label, opened)
     roots = import_roots(opened.path, config.import_roots)
-    modules = frozenset(name for file in source_files(opened.path) if (name := module_name(file, roots)) is not None)
+    modules = frozenset(PythonFiles(opened.path, roots).names.values())
     return {one.fingerprint: Seen(_of_subject(one, results, modules), environment) for one in asked}
 
 

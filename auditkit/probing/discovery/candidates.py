@@ -65,7 +65,7 @@ class Candidate:
         )
 
 
-class CandidateReader:
+class Candidates:
     """Makes candidates of the collectors that were found in a checkout."""
 
     def __init__(self, calls: CollectorCalls) -> None:
@@ -168,7 +168,7 @@ class CandidateReader:
         """The class of the checkout whose instance a returned expression is."""
         if not isinstance(value, ast.Call):
             return None
-        made = self.calls.checkout.resolve(function.module, dotted_name(value.func))
+        made = self.calls.files.resolve(function.module, dotted_name(value.func))
         return made if isinstance(made, Class) else None
 
     def _obstacles(
@@ -244,11 +244,11 @@ def _holder_evidence(setup: Function | None, needs: tuple[str, ...]) -> Iterator
 def _public_names(calls: CollectorCalls) -> dict[Function, str]:
     """Private collectors that a package exports under a public name: `import _total as total`."""
     found: dict[Function, str] = {}
-    for module in calls.checkout.modules.values():
-        for name, origin in module.imports.items():
+    for module in calls.files.modules.values():
+        for name, origin in module.origins.items():
             if name.startswith("_") or not origin.rpartition(":")[2].startswith("_"):
                 continue
-            target = calls.checkout.resolve(module, name)
+            target = calls.files.resolve(module, name)
             if isinstance(target, Function) and target in calls.collectors:
                 found.setdefault(target, f"{module.name}:{name}")
     return found

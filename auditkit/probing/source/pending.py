@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from auditkit.probing.discovery.answers import consumed_keys
-from auditkit.probing.discovery.source_index import Function, FunctionNode, Module, dotted_name
+from auditkit.probing.discovery.source_index import Function, FunctionNode, Module, dotted_name, targets_of, text_in
 from auditkit.probing.source.facts import ModuleFacts
 from auditkit.probing.source.walking import FIELDS, walk
 
@@ -69,10 +69,7 @@ def collection_of(finisher: Finisher, module: ModuleFacts, holding: Iterable[Mod
 
 def finishers_of(module: Module) -> Iterator[Finisher]:
     """The public functions and methods that finish something, and whose input can be told."""
-    functions = [*module.functions.values()]
-    for owner in module.classes.values():
-        functions += owner.methods.values()
-    for function in functions:
+    for function in module.defined():
         if not FINISHING.fullmatch(function.name) or not _reads_back(function):
             continue
         for item in function.required:
@@ -115,7 +112,7 @@ class Producers:
 
     def __init__(self, modules: Iterable[Module]) -> None:
         self._modules = list(modules)
-        self._producers = [_producer(function) for module in self._modules for function in _functions(module)]
+        self._producers = [_producer(function) for module in self._modules for function in module.defined()]
 
     def of_keys(self, finisher: Finisher) -> list[Function]:
         """The functions whose answer has every key that `finisher` demands, directly or by calling one.
@@ -154,12 +151,6 @@ def _may_be_called(function: Function, finisher: Finisher) -> bool:
     return is_public or function.module.file == finisher.function.module.file
 
 
-def _functions(module: Module) -> Iterator[Function]:
-    yield from module.functions.values()
-    for owner in module.classes.values():
-        yield from owner.methods.values()
-
-
 def _producer(function: Function) -> _Producer:
     values = [node.value for node in own_nodes(function.node) if isinstance(node, ast.Return | ast.Yield)]
     returned = [value for value in values if value is not None]
@@ -188,11 +179,11 @@ def _returned_keys(function: Function, value: ast.expr) -> frozenset[str]:
     for node in own_nodes(function.node):
         if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
             continue
-        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+        for target in targets_of(node):
             if dotted_name(target) in names:
                 found |= set().union(*map(_keys_of, walk([node.value])))
             elif isinstance(target, ast.Subscript) and dotted_name(target.value) in names:
-                found |= _keys_of(node.value) | {_text(target.slice)}
+                found |= _keys_of(node.value) | {text_in(target.slice)}
     return frozenset(found - {""})
 
 
@@ -200,14 +191,10 @@ def _keys_of(node: ast.AST) -> frozenset[str]:
     """The text keys of `{"a": ...}` and `dict(a=...)`; none for anything else."""
     keys: list[str | None] = []
     if isinstance(node, ast.Dict):
-        keys = [_text(key) for key in node.keys if key is not None]
+        keys = [text_in(key) for key in node.keys if key is not None]
     elif isinstance(node, ast.Call) and dotted_name(node.func) == "dict":
         keys = [item.arg for item in node.keywords]
     return frozenset(key for key in keys if key)
-
-
-def _text(node: ast.expr) -> str:
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def _called(function: Function, returned: list[ast.expr]) -> Iterator[str]:

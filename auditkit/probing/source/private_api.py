@@ -13,8 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from auditkit.probing.discovery.source_index import Module, dotted_name
-from auditkit.probing.source.facts import Import
+from auditkit.probing.discovery.source_index import Import, Module, dotted_name
 from auditkit.probing.source.walking import FIELDS, walk
 
 # What may stand between the parts of `torch . _x`: white space, line ends, parentheses, comments. A comment
@@ -223,7 +222,7 @@ def private_part(name: str) -> str:
 def _torch_names(module: Module) -> dict[str, str]:
     """Local names of torch and of its modules: `torch`, `nn`, `F`, `dist`."""
     found = {}
-    for local, origin in module.imports.items():
+    for local, origin in module.origins.items():
         full = origin.replace(":", ".")
         if full == "torch" or (full.startswith("torch.") and not full.rpartition(".")[2][:1].isupper()):
             found[local] = full

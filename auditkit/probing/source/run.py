@@ -17,10 +17,10 @@ from auditkit.model.probe import ProbeInfo
 from auditkit.model.run import SOURCE_DEVICE, ProbeResult, fingerprint
 from auditkit.probing.cage import CageError, ask_in_cage
 from auditkit.probing.catalog import load_module
-from auditkit.probing.discovery.search import garbage_collection_paused
 from auditkit.probing.discovery.source_index import SourceProblem
 from auditkit.probing.excerpts import cut_excerpt
 from auditkit.probing.judging import JudgingFailedError, Verdict, is_bundled, judge
+from auditkit.probing.python_files import garbage_collection_paused
 from auditkit.probing.source.context import NotApplicable, SourceContext
 from auditkit.probing.source.facts import ModuleFacts
 from auditkit.probing.source.index import SourceIndex

@@ -24,7 +24,7 @@ class JudgingFailedError(Exception):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Judgement:
     """What a probe's `judge` says; a severity of None leaves the probe's own."""
 
     outcome: Outcome
@@ -38,7 +38,7 @@ def judge(
     measurements: Sequence[Measurement],
     policy: Mapping[str, Any],
     time_limit_s: float = _TIME_LIMIT_S,
-) -> Verdict:
+) -> Judgement:
     """The probe's verdict; the limit is for probes that are not ours. Raises JudgingFailedError."""
     if is_bundled(probe):
         try:
@@ -74,10 +74,10 @@ def _is_ours(path: Path) -> bool:
     return path.resolve().is_relative_to(bundled_dir("probes").resolve())
 
 
-def _verdict(said: Any) -> Verdict:
+def _verdict(said: Any) -> Judgement:
     try:
         severity = said.get("severity")
-        verdict = Verdict(
+        verdict = Judgement(
             outcome=Outcome(said["outcome"]),
             message=said["message"],
             severity=Severity(severity) if severity else None,

@@ -14,7 +14,7 @@ from auditkit.probing import git
 from auditkit.probing.catalog import load_catalog, select
 from auditkit.probing.changes import read_commit
 from auditkit.probing.checkout import CheckoutSpec, parse_checkout
-from auditkit.probing.history import between, is_ancestor, merge_base
+from auditkit.probing.git import between, is_ancestor, merge_base
 from auditkit.rules.bisecting import choose, side_of
 from auditkit.workflows.asking import Manner
 from auditkit.workflows.bound import Question, bound_questions, first_located

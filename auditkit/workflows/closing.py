@@ -11,7 +11,7 @@ from auditkit.errors import BadInputError
 from auditkit.model.ticket import Status
 from auditkit.probing import git
 from auditkit.probing.checkout import CheckoutSpec, parse_checkout
-from auditkit.probing.history import is_ancestor
+from auditkit.probing.git import is_ancestor
 from auditkit.rendering.markdown import code, line, prose
 from auditkit.rules.fixed import unproven
 from auditkit.rules.lifecycle import Missing, check_transition, missing_for_fixed, steps_to

@@ -21,7 +21,7 @@ from auditkit.probing.anchors import Anchor, AnchoredSource
 from auditkit.probing.checkout import CheckoutSpec, OpenCheckout, import_roots, open_checkout
 from auditkit.probing.copies import open_copy
 from auditkit.probing.patching.fragments import CannotComplete
-from auditkit.probing.patching.patching import Blame, Patch, Place, patch
+from auditkit.probing.patching.patching import Blame, FunctionFile, Patch, patch
 from auditkit.rules.trade import does_not_run, judge
 from auditkit.workflows.asking import Manner, ask
 from auditkit.workflows.measuring import Progress
@@ -38,7 +38,7 @@ class Ground:
 
     spec: CheckoutSpec
     manner: Manner
-    place: Place
+    place: FunctionFile
     anchor: Anchor | None
     target: Target
     probes: Sequence[ProbeInfo]

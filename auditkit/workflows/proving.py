@@ -13,7 +13,7 @@ from auditkit.model.measured import Measured
 from auditkit.model.ticket import EvidenceSummary, Ticket
 from auditkit.probing import git
 from auditkit.probing.checkout import CheckoutSpec, OpenCheckout, open_checkout
-from auditkit.probing.history import is_ancestor
+from auditkit.probing.git import is_ancestor
 from auditkit.rules.claims import Reading
 from auditkit.rules.proof import Proof, Sighting, prove
 from auditkit.workflows.asking import Manner

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from auditkit.probing.discovery.gradient_flow import FINITE_CHECKS, Flow
+from auditkit.probing.discovery.gradient_flow import FINITE_CHECKS, GradientFlow
 from auditkit.probing.discovery.source_index import Class, Function, dotted_name, targets_of, text_in
 
 
@@ -121,7 +121,7 @@ def flag_value(function: Function, flag: str) -> ast.expr | None:
     return None
 
 
-def is_flag(flow: Flow) -> bool:
+def is_flag(flow: GradientFlow) -> bool:
     """Whether every reduction in it is a finite check: the answer is a flag, not a norm."""
     names = {name.rpartition(".")[2] for name in flow.reductions}
     return bool(names) and names <= FINITE_CHECKS

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from auditkit.model.enums import Takes
 from auditkit.probing.discovery.answers import literal_keys
-from auditkit.probing.discovery.gradient_flow import STATISTICS, Flow, HelperMark, trace
+from auditkit.probing.discovery.gradient_flow import STATISTICS, GradientFlow, HelperMark, trace
 from auditkit.probing.discovery.signatures import gradient_parameters, parameter_kinds
 from auditkit.probing.discovery.source_index import Class, Function, dotted_name
 from auditkit.probing.python_files import PythonFiles
@@ -23,7 +23,7 @@ class CollectorCalls:
 
     def __init__(self, files: PythonFiles) -> None:
         self.files = files
-        self.collectors: dict[Function, Flow] = {}
+        self.collectors: dict[Function, GradientFlow] = {}
         self._functions = list(files.functions())
         self._instances: dict[Function, dict[str, Class]] = {}
         self._given_gradients: dict[Function, bool] = {}

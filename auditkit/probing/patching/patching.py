@@ -49,7 +49,7 @@ class Patch:
 
 
 @dataclass(frozen=True)
-class Place:
+class FunctionFile:
     """A function and the text of the file that defines it, as `encoding` reads it."""
 
     function: Function
@@ -62,16 +62,18 @@ class Place:
         return self.function.module.file
 
 
-def find_place(checkout: Path, roots: Sequence[Path], call: str) -> Place | None:
+def find_function(checkout: Path, roots: Sequence[Path], call: str) -> FunctionFile | None:
     """The function that `call` (`module:qualified.name`) names, None where the checkout does not define it there."""
     function = PythonFiles(checkout, roots).function(call)
     if function is None:
         return None
     with tokenize.open(checkout / function.module.file) as source:
-        return Place(function, source.read(), source.encoding)
+        return FunctionFile(function, source.read(), source.encoding)
 
 
-def patch(code: str, place: Place, blame: Blame, earlier: Sequence[str] = (), takes: Takes | None = None) -> Patch:
+def patch(
+    code: str, place: FunctionFile, blame: Blame, earlier: Sequence[str] = (), takes: Takes | None = None
+) -> Patch:
     """The file of `place` with the block `code` in the place of its function, which is fed as `takes` says.
 
     `earlier` are whole functions that the same section shows above: a block that needs what only they set is

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditkit.probing.discovery.source_index import Class, Function, Module, dotted_name, statements, targets_of
-from auditkit.probing.source.host_flow import Flow
+from auditkit.probing.source.host_flow import ValueFlow
 from auditkit.probing.source.kinds import HOST, NONE, Kind, join, lies_on_host, of_parameter
 from auditkit.probing.source.reads import HostRead, Summary
 
@@ -37,7 +37,7 @@ class FunctionReads:
     reads: tuple[HostRead, ...]
 
 
-class ModuleReader:
+class ModuleReads:
     """Follows the functions of one module; helpers are followed with what they are given."""
 
     def __init__(self, module: Module) -> None:
@@ -80,8 +80,8 @@ class ModuleReader:
                 self._summaries[key] = Summary(flow.returned, tuple(reads))
         return self._summaries[key]
 
-    def _follow(self, function: Function, given: tuple[Kind, ...], depth: int, as_helper: bool) -> Flow:
-        flow = Flow(self, function, self._environment(function, given), depth, as_helper)
+    def _follow(self, function: Function, given: tuple[Kind, ...], depth: int, as_helper: bool) -> ValueFlow:
+        flow = ValueFlow(self, function, self._environment(function, given), depth, as_helper)
         flow.block(function.node.body)
         return flow
 

@@ -28,17 +28,22 @@ class Importing(Protocol):
 
 
 class Links:
-    """Resolves imported names among the modules of one checkout; `by_ending` as `modules_called` says."""
+    """Resolves imported names among the modules of one checkout.
 
-    def __init__(self, modules: Iterable[Importing], by_ending: bool = True) -> None:
+    `is_partial` says that only some of its files were parsed: a package's own may be missing, and a module is
+    known by its whole name only.
+    """
+
+    def __init__(self, modules: Iterable[Importing], is_partial: bool = False) -> None:
         self.modules = {module.name: module for module in modules}
         self._defined = {name: module.own_names for name, module in self.modules.items()}
         self._imported = {name: _by_local(module) for name, module in self.modules.items()}
         self._by_last: dict[str, list[str]] = defaultdict(list)
-        self._packages = {
-            name[:end] for name in self.modules for end, letter in enumerate(name) if letter == "."
-        } - self.modules.keys()
-        for name in self.modules if by_ending else ():
+        names = self.modules.keys()
+        self._packages: set[str] = set()
+        if is_partial:
+            self._packages = {name[:end] for name in names for end, letter in enumerate(name) if letter == "."} - names
+        for name in () if is_partial else names:
             self._by_last[name.rpartition(".")[2]].append(name)
         self._known: dict[Key, Key | None] = {}
 
@@ -107,9 +112,7 @@ class Links:
                 if name == "*":
                     continue
                 yield from self._follow(origin, name, rest)
-            if (
-                rest and not item.name and item.module in self._packages
-            ):  # its `__init__` is none of the modules, or not there
+            if rest and item.module in self._packages and not item.name:
                 yield from self._follow(item.module, "", rest)
 
     def _follow(self, module: str, name: str, rest: str) -> Iterator[tuple[str, str, str]]:

@@ -19,7 +19,7 @@ from auditkit.probing.cage import CageError, ask_in_cage
 from auditkit.probing.catalog import load_module
 from auditkit.probing.discovery.source_index import SourceProblem
 from auditkit.probing.excerpts import cut_excerpt
-from auditkit.probing.judging import JudgingFailedError, Verdict, is_bundled, judge
+from auditkit.probing.judging import Judgement, JudgingFailedError, is_bundled, judge
 from auditkit.probing.python_files import garbage_collection_paused
 from auditkit.probing.source.context import NotApplicable, SourceContext
 from auditkit.probing.source.facts import ModuleFacts
@@ -159,7 +159,7 @@ def _judged(
     ]
 
 
-def _finding(probe: ProbeInfo, context: SourceContext, name: str, subject: _Subject, verdict: Verdict) -> ProbeResult:
+def _finding(probe: ProbeInfo, context: SourceContext, name: str, subject: _Subject, verdict: Judgement) -> ProbeResult:
     location = subject.location
     return _result(
         probe,

@@ -64,6 +64,7 @@ def bisect(page: Document, place: Place) -> Written:
 def compare(page: Document, place: Place) -> Written:
     """Each comparison's text, the figures of those that name a target, and the first one as a review."""
     from auditkit.model.saved_comparison import read_comparison
+
     from auditkit.workflows.compare import in_words
 
     blocks, rows = {}, []

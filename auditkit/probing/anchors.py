@@ -9,17 +9,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 
-from auditkit.probing.discovery.source_index import (
-    MAX_FILE_BYTES,
-    Function,
-    Module,
-    SourceProblem,
-    module_name,
-    parse_module,
-    source_files,
-)
+from auditkit.probing.discovery.source_index import Function, SourceProblem
+from auditkit.probing.python_files import PythonFiles
 
 LEAST_SIMILARITY = 0.6
 """Of the tokens of two bodies: below it a function of another name is not taken for the same one."""
@@ -77,42 +69,22 @@ class FoundAgain:
         return f"{self.state.value}{to} (body {self.similarity:.0%} the same)"
 
 
-class AnchoredSource:
-    """The functions of a checkout's own files, parsed when somebody asks for them.
-
-    `roots` are the import roots, as `probing.checkout.import_roots` gives them.
-    """
-
-    def __init__(self, path: Path, roots: Sequence[Path]) -> None:
-        self.path = path
-        self._files = {file: name for file in source_files(path) if (name := module_name(file, roots)) is not None}
-        self._modules: dict[Path, Module | SourceProblem] = {}
+class AnchoredSource(PythonFiles):
+    """The functions of a checkout's own files, to be found again."""
 
     @property
     def module_names(self) -> frozenset[str]:
         """What its files are imported as."""
-        return frozenset(self._files.values())
+        return frozenset(self.names.values())
 
     def anchor(self, call: str) -> Anchor | None:
         """The function that `call` names, None where the checkout does not define it in that module."""
         found = self.function(call)
         return _anchor(found) if found is not None else None
 
-    def function(self, call: str) -> Function | None:
-        """The same as it is parsed, with its lines."""
-        parsed = self._module_of(call)
-        if not isinstance(parsed, Module):
-            return None
-        return next((one for one in parsed.defined() if one.call == call), None)
-
-    def call_at(self, file: str, function: str) -> str:
-        """What calls the function `function` (a qualified name) of `file`, relative to the checkout; "" for none."""
-        name = self._files.get(self.path / file)
-        return f"{name}:{function}" if name and function else ""
-
     def problem(self, call: str) -> SourceProblem | None:
         """Why the module of `call` cannot be read; None where it can, or is not there."""
-        parsed = self._module_of(call)
+        parsed = self.module_of(call)
         return parsed if isinstance(parsed, SourceProblem) else None
 
     def find_again(self, old: Anchor) -> FoundAgain:
@@ -132,19 +104,8 @@ class AnchoredSource:
         return FoundAgain(AnchorState.LOST, None, 0.0)
 
     def _anchors(self, pattern: str) -> Iterator[Anchor]:
-        wanted = re.compile(pattern.encode())
-        for file in self._files:
-            if wanted.search(_bytes_of(file)) and isinstance(parsed := self._parse(file), Module):
-                yield from map(_anchor, parsed.defined())
-
-    def _module_of(self, call: str) -> Module | SourceProblem | None:
-        wanted = call.partition(":")[0]
-        return next((self._parse(file) for file, name in self._files.items() if name == wanted), None)
-
-    def _parse(self, file: Path) -> Module | SourceProblem:
-        if file not in self._modules:
-            self._modules[file] = parse_module(file, _bytes_of(file), self.path, self._files[file])
-        return self._modules[file]
+        for module in self.matching(re.compile(pattern.encode())):
+            yield from map(_anchor, module.defined())
 
 
 def similarity(one: Anchor, other: Anchor) -> float:
@@ -186,10 +147,3 @@ def _normalised(function: Function) -> str:
     body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
     arguments = [argument.arg for argument in ast.walk(node.args) if isinstance(argument, ast.arg)]
     return "\n".join([",".join(arguments), *map(ast.unparse, body)])
-
-
-def _bytes_of(file: Path) -> bytes:
-    try:
-        return file.read_bytes() if file.stat().st_size <= MAX_FILE_BYTES else b""
-    except OSError:
-        return b""

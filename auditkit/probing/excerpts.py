@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 
 from auditkit.model.measurement import CodeExcerpt, Location
+from auditkit.probing.statements import first_line, last_line
 
 _LINES_BEFORE = 4
 _LINES_AFTER = 3
@@ -43,10 +44,10 @@ def _extent(tree: ast.Module, line: int, line_count: int) -> tuple[int, int]:
     functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     statements = [node for node in nodes if not hasattr(node, "body")]
     first, last = line - _LINES_BEFORE, line + _LINES_AFTER
-    if statements and _last(statements[-1]) - statements[-1].lineno < _LONGEST_STATEMENT:
-        first, last = min(first, statements[-1].lineno), max(last, _last(statements[-1]))
+    if statements and last_line(statements[-1]) - statements[-1].lineno < _LONGEST_STATEMENT:
+        first, last = min(first, statements[-1].lineno), max(last, last_line(statements[-1]))
     if functions:
-        first, last = max(first, _first(functions[-1])), min(last, _last(functions[-1]))
+        first, last = max(first, first_line(functions[-1])), min(last, last_line(functions[-1]))
     return max(1, first), min(last, line_count)
 
 
@@ -58,16 +59,7 @@ def _nodes_around(tree: ast.Module, line: int) -> list[ast.stmt]:
         node = waiting.pop()
         if not isinstance(node, ast.stmt):
             waiting += ast.iter_child_nodes(node)
-        elif _first(node) <= line <= _last(node):
+        elif first_line(node) <= line <= last_line(node):
             around.append(node)
             waiting += ast.iter_child_nodes(node)
-    return sorted(around, key=_first)
-
-
-def _first(node: ast.stmt) -> int:
-    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
-    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
-
-
-def _last(node: ast.stmt) -> int:
-    return node.end_lineno or node.lineno
+    return sorted(around, key=first_line)

@@ -1,19 +1,24 @@
-"""How functions came to be as they are: what changed in them since a revision, and by which commits."""
+"""Functions as they are, and how they came to be so: what changed since a revision, and by which commits."""
 
 from __future__ import annotations
 
+import ast
 import difflib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from auditkit.model.changes import Commit
+from auditkit.model.comparison import FunctionText
 from auditkit.model.function_history import FunctionHistory
-from auditkit.model.measurement import Location
+from auditkit.model.measurement import CodeExcerpt, Location
 from auditkit.probing import git
 from auditkit.probing.anchors import AnchoredSource, AnchorState
 from auditkit.probing.changes import read_commits
 from auditkit.probing.checkout import OpenCheckout, import_roots
+from auditkit.probing.discovery.source_index import Function
 
+MOST_LINES = 80
+"""A longer function is cut: a review shows what changed, not a file."""
 _WORDS = {
     AnchorState.SAME: "same",
     AnchorState.CHANGED: "changed",
@@ -67,3 +72,19 @@ class FunctionHistories:
         if repository is None or not self._head.revision:
             return ()
         return tuple(read_commits(repository, self._base_revision, self._head.revision, file))
+
+
+def text_of(function: Function) -> FunctionText:
+    """The function from its first decorator on, at most `MOST_LINES` lines of it."""
+    node = function.node
+    first = min((item.lineno for item in node.decorator_list), default=node.lineno)
+    last = min(node.end_lineno or node.lineno, first + MOST_LINES - 1)
+    lines = function.module.lines[first - 1 : last]
+    return FunctionText(CodeExcerpt(function.module.file, first, tuple(lines)), signature_of(function))
+
+
+def signature_of(function: Function) -> str:
+    """`total_norm(parameters, eps: float=1e-08) -> float`."""
+    node = function.node
+    returns = f" -> {ast.unparse(node.returns)}" if node.returns is not None else ""
+    return f"{function.name}({ast.unparse(node.args)}){returns}"

@@ -1,16 +1,8 @@
-"""A probe's verdict on its measurements: ours judge in this process, anybody else's in one of their own.
-
-Judging runs the probe's file. One that comes with an audited checkout may hang, end its process, print, or
-reach for our modules; apart from this process it can spoil its own results and no others.
-"""
+"""A probe's verdict on its measurements: judging runs its file, ours in this process, anybody else's in the cage."""
 
 from __future__ import annotations
 
 import functools
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +12,11 @@ from auditkit.assets import bundled_dir
 from auditkit.model.enums import Outcome, Severity
 from auditkit.model.measurement import Measurement
 from auditkit.model.probe import ProbeInfo
+from auditkit.probing.cage import CageError, ask_in_cage
 from auditkit.probing.catalog import load_module
 
-_ENTRY = Path(__file__).parent / "judge_apart.py"
 # Arithmetic over at most some hundred numbers; starting Python takes most of the time.
 _TIME_LIMIT_S = 20.0
-_ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ")
 
 
 class JudgingFailedError(Exception):
@@ -33,7 +24,7 @@ class JudgingFailedError(Exception):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Judgement:
     """What a probe's `judge` says; a severity of None leaves the probe's own."""
 
     outcome: Outcome
@@ -47,7 +38,7 @@ def judge(
     measurements: Sequence[Measurement],
     policy: Mapping[str, Any],
     time_limit_s: float = _TIME_LIMIT_S,
-) -> Verdict:
+) -> Judgement:
     """The probe's verdict; the limit is for probes that are not ours. Raises JudgingFailedError."""
     if is_bundled(probe):
         try:
@@ -55,7 +46,11 @@ def judge(
         except Exception as error:
             raise JudgingFailedError(f"{type(error).__name__}: {error}") from error
         return _verdict(said)
-    return _verdict(_judge_apart(probe, measurements, policy, time_limit_s))
+    request = {"measurements": [measurement.to_json() for measurement in measurements], "policy": dict(policy)}
+    try:
+        return _verdict(ask_in_cage(Path(probe.path), request, time_limit_s, "verdict")["verdict"])
+    except CageError as error:
+        raise JudgingFailedError(str(error)) from None
 
 
 def is_bundled(probe: ProbeInfo) -> bool:
@@ -79,40 +74,10 @@ def _is_ours(path: Path) -> bool:
     return path.resolve().is_relative_to(bundled_dir("probes").resolve())
 
 
-def _judge_apart(
-    probe: ProbeInfo, measurements: Sequence[Measurement], policy: Mapping[str, Any], time_limit_s: float
-) -> Any:
-    request = {
-        "path": str(Path(probe.path).resolve()),
-        "measurements": [measurement.to_json() for measurement in measurements],
-        "policy": dict(policy),
-    }
-    try:
-        done = subprocess.run(
-            [sys.executable, "-I", "-B", str(_ENTRY)],
-            input=json.dumps(request).encode("utf-8"),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
-            timeout=time_limit_s,
-            start_new_session=True,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise JudgingFailedError(f"no verdict within {time_limit_s:g} s") from None
-    try:
-        answer = json.loads(done.stdout)
-    except ValueError:
-        raise JudgingFailedError(f"the process ended with status {done.returncode} and without a verdict") from None
-    if "error" in answer:
-        raise JudgingFailedError(str(answer["error"]))
-    return answer["verdict"]
-
-
-def _verdict(said: Any) -> Verdict:
+def _verdict(said: Any) -> Judgement:
     try:
         severity = said.get("severity")
-        verdict = Verdict(
+        verdict = Judgement(
             outcome=Outcome(said["outcome"]),
             message=said["message"],
             severity=Severity(severity) if severity else None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Callable
 
 from auditkit.probing.discovery.source_index import dotted_name
 
@@ -22,26 +22,26 @@ CASTS = {"torch.float32": "float", "torch.float": "float", "torch.float64": "dou
 
 _RENAMED = {"vector_norm": "norm", "square": "**", "pow": "**"}
 
-Imports = Mapping[str, str]
-"""What a module's imported names stand for, as `source_index.Module.imports` says it."""
+FullName = Callable[[str], str]
+"""What an imported name stands for, as `Module.full_name` says it; "" for what is not imported."""
 
 
-def operation(node: ast.AST, imports: Imports) -> str:
+def operation(node: ast.AST, full_name: FullName) -> str:
     """The tensor operation that `node` itself is, by one name for every spelling; "" where it is none."""
     if isinstance(node, ast.BinOp):
         return "**" if is_square(node) else ""
     if not isinstance(node, ast.Call):
         return ""
     if isinstance(node.func, ast.Name) and node.func.id == "float":
-        return "item" if len(node.args) == 1 and _reads_tensor(node.args[0], imports) else ""
-    origin, _, name = origin_of(node.func, imports).rpartition(".")
+        return "item" if len(node.args) == 1 and _reads_tensor(node.args[0], full_name) else ""
+    origin, _, name = origin_of(node.func, full_name).rpartition(".")
     if isinstance(node.func, ast.Attribute) and not origin:
         name = node.func.attr
     is_method = isinstance(node.func, ast.Attribute) and not origin and name in OPERATIONS
     if not (is_method or is_torch(origin)):
         return ""
     if name == "to":
-        return _cast(node, imports) or name
+        return _cast(node, full_name) or name
     return _RENAMED.get(name, name)
 
 
@@ -49,9 +49,9 @@ def is_torch(origin: str) -> bool:
     return origin == "torch" or origin.startswith("torch.")
 
 
-def _reads_tensor(node: ast.expr, imports: Imports) -> bool:
+def _reads_tensor(node: ast.expr, full_name: FullName) -> bool:
     """Whether `float()` of it is a read: it computes a tensor, and has not read it yet."""
-    last = operation(node, imports)
+    last = operation(node, full_name)
     return bool(last) and last != "item"
 
 
@@ -61,12 +61,11 @@ def is_square(node: ast.BinOp) -> bool:
     return isinstance(node.op, ast.Pow) and isinstance(node.right, ast.Constant) and node.right.value == 2
 
 
-def _cast(node: ast.Call, imports: Imports) -> str:
+def _cast(node: ast.Call, full_name: FullName) -> str:
     values = [*node.args, *(keyword.value for keyword in node.keywords)]
-    return CASTS.get(origin_of(values[0], imports), "") if len(values) == 1 else ""
+    return CASTS.get(origin_of(values[0], full_name), "") if len(values) == 1 else ""
 
 
-def origin_of(node: ast.expr, imports: Imports) -> str:
+def origin_of(node: ast.expr, full_name: FullName) -> str:
     """`torch.nn.functional.normalize` for whatever name the module calls it by; "" for what is not imported."""
-    head, dot, rest = dotted_name(node).partition(".")
-    return imports[head].replace(":", ".") + dot + rest if head in imports else ""
+    return full_name(dotted_name(node))

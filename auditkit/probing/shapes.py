@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from auditkit.probing.operations import Imports, operation
+from auditkit.probing.operations import FullName, operation
 from auditkit.probing.spelling import Folder, Normaliser
 
 LEAST_OPERATIONS = 2
@@ -46,8 +46,8 @@ class Shapes:
     shape is not that of the same expression elsewhere.
     """
 
-    def __init__(self, statement: ast.stmt, parts: Sequence[ast.expr], imports: Imports) -> None:
-        self._imports = imports
+    def __init__(self, statement: ast.stmt, parts: Sequence[ast.expr], full_name: FullName) -> None:
+        self._full_name = full_name
         self.nodes = [node for part in parts for node in ast.walk(part) if isinstance(node, ast.expr)]
         self._asked = {id(asked) for node in (statement, *self.nodes) for asked in _asked(node)}
 
@@ -58,7 +58,7 @@ class Shapes:
         """
         if id(node) in self._asked:
             return "if"
-        return "for" if isinstance(node, Comprehension) else operation(node, self._imports)
+        return "for" if isinstance(node, Comprehension) else operation(node, self._full_name)
 
     def shape(self, node: ast.expr) -> Shape:
         """The shape of one of `nodes`.
@@ -66,9 +66,9 @@ class Shapes:
         What is rarer than any method counts as two operations: an operator for many tensors at once, one
         whose truth is asked, and one that a comprehension does for each element.
         """
-        text = ast.unparse(Normaliser(self._imports).visit(copy.deepcopy(node)))
+        text = ast.unparse(Normaliser(self._full_name).visit(copy.deepcopy(node)))
         computed = list(_computed(node))
-        operations = [name for item in computed if (name := operation(item, self._imports))]
+        operations = [name for item in computed if (name := operation(item, self._full_name))]
         rare = sum(name.startswith("_foreach_") for name in operations)
         rare += isinstance(node, Comprehension) + (id(node) in self._asked)
         return Shape(
@@ -81,7 +81,7 @@ class Shapes:
 
     def key(self, node: ast.expr) -> str:
         """What every spelling of the shape has in common."""
-        key = ast.unparse(Folder(self._imports).visit(copy.deepcopy(node)))
+        key = ast.unparse(Folder(self._full_name).visit(copy.deepcopy(node)))
         return f"if {key}" if id(node) in self._asked else key
 
 

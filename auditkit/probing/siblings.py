@@ -14,10 +14,10 @@ from pathlib import Path
 
 from auditkit.model.cause import Sibling, Siblings, Statement
 from auditkit.model.measurement import Location
-from auditkit.probing.discovery.source_index import MAX_FILE_BYTES, Module, parse_module
+from auditkit.probing.discovery.source_index import Module, parse_module, source_bytes, statements
 from auditkit.probing.shapes import LEAST_OPERATIONS, Comprehension, Shape, Shapes
 from auditkit.probing.source.files import SourceFile, list_files
-from auditkit.probing.statements import Unit, all_statements, extent, head_of, unit_at
+from auditkit.probing.statements import Unit, extent, head_of, unit_at
 
 MOST_PLACES = 60
 """A shape that stands at more places than this, tests left out, is an idiom and no mark of one defect."""
@@ -49,7 +49,7 @@ def _shapes(unit: Unit) -> list[Shape]:
     """What to look for, the most telling first: of expressions with as many operations the shortest."""
     if unit.node is None:
         return []
-    shapes = Shapes(unit.node, unit.parts, unit.module.imports)
+    shapes = Shapes(unit.node, unit.parts, unit.module.full_name)
     found: dict[str, Shape] = {}
     for node in shapes.nodes:
         # What a comprehension does to each element may as well stand in a loop.
@@ -88,7 +88,7 @@ class _Search:
 
     def read(self, source: SourceFile, root: Path) -> None:
         """Look through one file, where the words of a shape stand together in it: parsing costs far more."""
-        data = _read(source.path) if source.kind == "python" else b""
+        data = source_bytes(source.path) if source.kind == "python" else b""
         text = data.decode("utf-8", "replace")
         wanted = [item for item in self._wanted if item.may_be_in(text)]
         wanted = [item for item in wanted if any(map(item.may_be_in, _BLANK_LINES.split(text)))]
@@ -100,23 +100,15 @@ class _Search:
             self.places[key].append(Sibling(place, source.is_test))
 
     def _matches(self, module: Module, wanted: Sequence[_Wanted]) -> Iterator[tuple[str, int]]:
-        for statement in all_statements(module.tree):
+        for statement in statements(module.tree.body):
             first, last = extent(statement)
             text = "\n".join(module.lines[first - 1 : last])
             heads = {item.head for item in wanted if item.may_be_in(text)}
-            shapes = Shapes(statement, head_of(statement) if heads else (), module.imports)
+            shapes = Shapes(statement, head_of(statement) if heads else (), module.full_name)
             for node in shapes.nodes:
                 key = shapes.key(node) if shapes.head(node) in heads else ""
                 if key in self._keys and shapes.shape(node).is_telling:
                     yield key, node.lineno
-
-
-def _read(path: Path) -> bytes:
-    """A file's bytes; none where it is generated (too large) or cannot be read."""
-    try:
-        return path.read_bytes() if path.stat().st_size <= MAX_FILE_BYTES else b""
-    except OSError:
-        return b""
 
 
 def _words(shape: Shape) -> tuple[tuple[str, ...], ...]:
@@ -125,7 +117,7 @@ def _words(shape: Shape) -> tuple[tuple[str, ...], ...]:
     return tuple(sorted(words if shape.operations >= LEAST_OPERATIONS else {*words, ("grad",)}))
 
 
-def _siblings(own: Statement, shapes: Sequence[Shape], search: _Search, statements: Sequence[Statement]) -> Siblings:
+def _siblings(own: Statement, shapes: Sequence[Shape], search: _Search, probed_too: Sequence[Statement]) -> Siblings:
     if not shapes:
         return Siblings(reason="the statement holds too few tensor operations to be told from other code")
     for shape in shapes:
@@ -135,7 +127,7 @@ def _siblings(own: Statement, shapes: Sequence[Shape], search: _Search, statemen
         common = sum(not place.is_test for place in places)
         if common > MOST_PLACES:
             return Siblings(shape.text, reason=f"it stands at {common:,} other places and marks no defect")
-        probed = [place for place in places if any(_holds(other, place.location) for other in statements)]
+        probed = [place for place in places if any(_holds(other, place.location) for other in probed_too)]
         return Siblings(
             shape.text,
             tuple(place for place in places if place not in probed),

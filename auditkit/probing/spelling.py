@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from auditkit.probing.discovery.source_index import dotted_name
-from auditkit.probing.operations import CASTS, OPERATIONS, Imports, is_square, is_torch, operation, origin_of
+from auditkit.probing.operations import CASTS, OPERATIONS, FullName, is_square, is_torch, operation, origin_of
 
 _KEPT_ATTRIBUTES = frozenset({"grad", "data", "T", "mT", "shape", "dtype", "device"})
 _SAME_VALUES = frozenset({"grad", "data", "detach"})
@@ -16,8 +16,8 @@ _PLACEHOLDERS = "xyzw"
 class Normaliser(ast.NodeTransformer):
     """Puts a placeholder for every operand: a local name, an attribute or an element of one."""
 
-    def __init__(self, imports: Imports) -> None:
-        self.imports = imports
+    def __init__(self, full_name: FullName) -> None:
+        self.full_name = full_name
         self._placeholders: dict[str, str] = {}
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
@@ -59,7 +59,7 @@ class Normaliser(ast.NodeTransformer):
 
     def _imported(self, node: ast.expr) -> ast.expr | None:
         """An imported name: torch's in full, any other as it is written."""
-        origin = origin_of(node, self.imports)
+        origin = origin_of(node, self.full_name)
         if not origin:
             return None
         return ast.Name(origin if is_torch(origin) else self._other_name(node, origin))
@@ -86,7 +86,7 @@ class Folder(Normaliser):
     """Brings what is computed into one spelling, whatever it is written as."""
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        if node.attr in _SAME_VALUES and not origin_of(node, self.imports):
+        if node.attr in _SAME_VALUES and not origin_of(node, self.full_name):
             same: ast.expr = self.visit(node.value)
             return same
         return super().visit_Attribute(node)
@@ -99,8 +99,8 @@ class Folder(Normaliser):
         return _squared(self.visit(node.left)) if is_square(node) else self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        name = operation(node, self.imports)
-        origin = origin_of(node.func, self.imports)
+        name = operation(node, self.full_name)
+        origin = origin_of(node.func, self.full_name)
         visited = self._visited(_as_method(node, name, origin) if origin else node)
         if isinstance(visited.func, ast.Attribute) and visited.func.attr in _SAME_VALUES and not visited.args:
             return visited.func.value

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from auditkit.model.cause import Statement
-from auditkit.probing.discovery.source_index import MAX_FILE_BYTES, Module, parse_module
+from auditkit.probing.discovery.source_index import Module, parse_module, source_bytes
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _LOCALS = "<locals>"
@@ -48,12 +48,7 @@ class Sources:
         path = self._root / file
         if PurePosixPath(file).is_absolute() or ".." in PurePosixPath(file).parts:
             return None
-        try:
-            if path.stat().st_size > MAX_FILE_BYTES:
-                return None
-            parsed = parse_module(path, path.read_bytes(), self._root, file)
-        except OSError:
-            return None
+        parsed = parse_module(path, source_bytes(path), self._root, file)
         return parsed if isinstance(parsed, Module) else None
 
 
@@ -71,7 +66,7 @@ def unit_at(module: Module, line: int) -> Unit:
     first, last = extent(node)
     element = _element(parts, line)
     while element is not None:
-        parts, first, last = (element,), element.lineno, _last(element)
+        parts, first, last = (element,), element.lineno, last_line(element)
         element = _element(parts, line)
     if not first <= line <= last:
         return Unit(module, function)
@@ -88,7 +83,7 @@ def _innermost(tree: ast.Module, line: int) -> tuple[ast.stmt | None, str]:
             found = inside
         if isinstance(inside, _DEFINITIONS):
             path += [inside.name] if isinstance(inside, ast.ClassDef) else [inside.name, _LOCALS]
-        inside = next((child for child in _blocks(inside) if _first(child) <= line <= _last(child)), None)
+        inside = next((child for child in _blocks(inside) if first_line(child) <= line <= last_line(child)), None)
     return found, ".".join(path).removesuffix(f".{_LOCALS}")
 
 
@@ -112,16 +107,8 @@ def head_of(node: ast.stmt) -> tuple[ast.expr, ...]:
 def extent(node: ast.stmt) -> tuple[int, int]:
     """The first and the last line of a statement, without the statements in it."""
     if not any(_blocks(node)):
-        return node.lineno, _last(node)
-    return node.lineno, max([node.lineno, *map(_last, head_of(node))])
-
-
-def all_statements(node: ast.AST) -> Iterator[ast.stmt]:
-    """Every statement below a node, at any depth."""
-    for child in _blocks(node):
-        if isinstance(child, ast.stmt):
-            yield child
-        yield from all_statements(child)
+        return node.lineno, last_line(node)
+    return node.lineno, max([node.lineno, *map(last_line, head_of(node))])
 
 
 def _element(parts: Iterable[ast.expr], line: int) -> ast.expr | None:
@@ -129,7 +116,7 @@ def _element(parts: Iterable[ast.expr], line: int) -> ast.expr | None:
     for part in parts:
         for node in ast.walk(part):
             listed = _listed(node)
-            holding = [item for item in listed if item.lineno <= line <= _last(item)]
+            holding = [item for item in listed if item.lineno <= line <= last_line(item)]
             if len(listed) > 1 and len(holding) == 1 and holding[0].lineno > _start(node):
                 return holding[0]
     return None
@@ -147,7 +134,7 @@ def _start(node: ast.AST) -> int:
     return node.lineno if isinstance(node, ast.expr) else 0
 
 
-def _first(node: ast.AST) -> int:
+def first_line(node: ast.AST) -> int:
     """The first line of a statement with its decorators, of an `except` or of a `case`."""
     if isinstance(node, ast.match_case):
         return node.pattern.lineno
@@ -156,7 +143,7 @@ def _first(node: ast.AST) -> int:
     return min([node.lineno, *lines]) if isinstance(node, ast.stmt | ast.excepthandler) else 0
 
 
-def _last(node: ast.AST) -> int:
+def last_line(node: ast.AST) -> int:
     if isinstance(node, ast.match_case):
-        return _last(node.body[-1])
+        return last_line(node.body[-1])
     return (node.end_lineno or node.lineno) if isinstance(node, ast.stmt | ast.expr | ast.excepthandler) else 0

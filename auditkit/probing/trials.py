@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from auditkit.model.enums import SPECTRAL, Contract, Reason, Takes
 from auditkit.model.target import Target
 from auditkit.probing import protocol
-from auditkit.probing.discovery import Candidate
+from auditkit.probing.discovery.candidates import Candidate
 from auditkit.probing.sandbox import Setting
 from auditkit.probing.session import Failure, Job, Session
 

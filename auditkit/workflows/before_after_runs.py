@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from auditkit.model.enums import Outcome
 from auditkit.model.ticket import EvidenceSummary, Ticket
 from auditkit.probing import git
-from auditkit.probing.history import first_known, is_ancestor
+from auditkit.probing.git import first_known, is_ancestor
 from auditkit.rules.claims import Reading
 from auditkit.rules.proof import Proof, Sighting, prove
 from auditkit.workflows.measuring import Progress

@@ -14,7 +14,7 @@ from auditkit.probing import git
 from auditkit.probing.catalog import select
 from auditkit.probing.changes import read_commit
 from auditkit.probing.checkout import CheckoutSpec, parse_checkout
-from auditkit.probing.history import between, is_ancestor, merge_base
+from auditkit.probing.git import between, is_ancestor, merge_base
 from auditkit.rules.bisecting import choose, side_of
 from auditkit.workflows.commit_answers import CommitAnswers
 from auditkit.workflows.configuration import catalog_of

@@ -18,9 +18,8 @@ from auditkit.probing import git
 from auditkit.probing.anchors import Anchor, AnchoredSource
 from auditkit.probing.checkout import CheckoutSpec, OpenCheckout, open_checkout
 from auditkit.probing.copies import open_copy
-from auditkit.probing.history import first_known
 from auditkit.probing.patching.fragments import CannotComplete
-from auditkit.probing.patching.patching import Blame, Patch, Place, patch
+from auditkit.probing.patching.patching import Blame, FunctionFile, Patch, patch
 from auditkit.rules.trade import does_not_run, judge
 from auditkit.workflows.measuring import Progress, ask
 from auditkit.workflows.run_options import RunOptions
@@ -37,7 +36,7 @@ class Ground:
 
     spec: CheckoutSpec
     options: RunOptions
-    place: Place
+    place: FunctionFile
     anchor: Anchor | None
     target: Target
     probes: Sequence[ProbeInfo]
@@ -125,7 +124,7 @@ def _fix_revision(ticket: Ticket, named: str, spec: CheckoutSpec) -> tuple[str, 
         return named, []
     commits = ticket.resolution.commits if ticket.resolution else ()
     repository = git.find_repository(spec.directory)
-    known = first_known(repository, commits) if repository is not None else ""
+    known = git.first_known(repository, commits) if repository is not None else ""
     if known or not commits:
         return known, []
     return "", [f"{', '.join(commits)}, which the resolution names, is not in {spec.directory}"]

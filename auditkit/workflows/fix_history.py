@@ -8,7 +8,7 @@ from pathlib import Path
 
 from auditkit.probing import git
 from auditkit.probing.checkout import parse_checkout
-from auditkit.probing.history import is_ancestor
+from auditkit.probing.git import is_ancestor
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from auditkit.model.comparison import MatchState, TargetMatch
 from auditkit.model.target import Target
 from auditkit.probing.anchors import AnchoredSource, AnchorState, FoundAgain
 from auditkit.probing.checkout import OpenCheckout
-from auditkit.probing.function_text import text_of
+from auditkit.probing.function_history import text_of
 from auditkit.probing.sandbox import Setting
 from auditkit.workflows.targets import find_targets
 

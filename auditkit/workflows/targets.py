@@ -11,7 +11,7 @@ from auditkit.errors import AuditkitError, NothingMeasuredError, TargetNotLoaded
 from auditkit.model.enums import Reason
 from auditkit.model.target import Target
 from auditkit.probing.checkout import OpenCheckout
-from auditkit.probing.discovery import Discovery, discover
+from auditkit.probing.discovery.search import Discovery, discover
 from auditkit.probing.sandbox import Setting
 from auditkit.probing.trials import Trial, try_candidates
 

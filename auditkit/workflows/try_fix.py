@@ -20,7 +20,7 @@ from auditkit.probing.anchors import AnchoredSource
 from auditkit.probing.catalog import select
 from auditkit.probing.checkout import CheckoutSpec, OpenCheckout, parse_checkout
 from auditkit.probing.copies import open_copy
-from auditkit.probing.patching.patching import Blame, Place, find_place
+from auditkit.probing.patching.patching import Blame, FunctionFile, find_function
 from auditkit.rendering.trial import render_trial, trial_rows
 from auditkit.rules.subject import subject_of
 from auditkit.store.edits.trial import with_trial
@@ -182,13 +182,13 @@ def _findings(
 
 def _place(
     ticket: Ticket, request: TryRequest, opened: OpenCheckout, target: Target, blocks: Sequence[FixBlock]
-) -> Place:
+) -> FunctionFile:
     """The function that the blocks are put in the place of: the target, or another that Location and a block name."""
     roots = request.options.import_roots(opened)
     calls = [target.call]
     with contextlib.suppress(BadInputError):
         calls.append(located_target(ticket, opened.path, roots, request.options.config).call)
-    found = [one for call in dict.fromkeys(calls) if (one := find_place(opened.path, roots, call)) is not None]
+    found = [one for call in dict.fromkeys(calls) if (one := find_function(opened.path, roots, call)) is not None]
     if not found:
         raise BadInputError(
             f"{ticket.id}: {inert_line(target.call)} is no function that {opened.label} defines there",
@@ -205,7 +205,7 @@ def _defined(code: str) -> set[str]:
     return {parts[parts.index("def") + 1].partition("(")[0] for parts in lines if len(parts) > parts.index("def") + 1}
 
 
-def _blame(page: Page, place: Place) -> Blame:
+def _blame(page: Page, place: FunctionFile) -> Blame:
     """The lines and the code that the ticket says are wrong; lines of other files are not."""
     ranges = [span for span in page.ticket.lines if not span.file or place.file.endswith(span.file.lstrip("./"))]
     lines = frozenset(number for span in ranges for number in range(span.first, span.last + 1))

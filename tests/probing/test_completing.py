@@ -8,7 +8,7 @@ import pytest
 
 from auditkit.model.enums import Takes
 from auditkit.probing.patching.fragments import CannotComplete
-from auditkit.probing.patching.patching import Blame, Patch, find_place, patch
+from auditkit.probing.patching.patching import Blame, Patch, find_function, patch
 
 MODULE = '''"""Norms."""
 
@@ -70,7 +70,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def patched(checkout: Path, code: str, name: str = "total_norm", blame: Blame | None = None, *earlier: str) -> Patch:
-    place = find_place(checkout, [checkout], f"norms:{name}")
+    place = find_function(checkout, [checkout], f"norms:{name}")
     assert place is not None
     done = patch(code, place, blame or Blame(), earlier)
     compile(done.text, "norms.py", "exec")
@@ -308,7 +308,7 @@ def test_a_function_of_another_name_is_fed_what_the_target_takes(
     checkout: Path, name: str, code: str, takes: str, body: str
 ) -> None:
     """As in tickets of an audit, whose code is a pattern that knows nothing of the target."""
-    place = find_place(checkout, [checkout], f"norms:{name}")
+    place = find_function(checkout, [checkout], f"norms:{name}")
     assert place is not None
     done = patch(code, place, Blame(), takes=Takes(takes))
     compile(done.text, "norms.py", "exec")
@@ -319,7 +319,7 @@ def test_a_function_of_another_name_is_fed_what_the_target_takes(
 
 
 def test_a_function_that_cannot_be_fed_is_refused(checkout: Path) -> None:
-    place = find_place(checkout, [checkout], "norms:total_norm")
+    place = find_function(checkout, [checkout], "norms:total_norm")
     assert place is not None
     for code, takes in (
         ("def f(parameters):\n    return 1.0\n", Takes.GRADIENTS),

@@ -8,7 +8,8 @@ import pytest
 
 from auditkit.model.enums import Contract, Takes
 from auditkit.model.target import Target
-from auditkit.probing.discovery import Candidate, discover
+from auditkit.probing.discovery.candidates import Candidate
+from auditkit.probing.discovery.search import discover
 
 CHECKOUT = Path(__file__).resolve().parents[1] / "targets" / "discovery"
 

@@ -10,7 +10,8 @@ import pytest
 
 from auditkit.errors import BadInputError
 from auditkit.probing.checkout import open_checkout
-from auditkit.probing.discovery import Candidate, Discovery, discover
+from auditkit.probing.discovery.candidates import Candidate
+from auditkit.probing.discovery.search import Discovery, discover
 
 COLLECTOR = "def norm(model):\n    return sum(p.grad.norm() for p in model.parameters())\n"
 

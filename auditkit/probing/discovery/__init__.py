@@ -1,12 +1,6 @@
 """Find the gradient collectors of a checkout by reading its source; nothing of it is imported.
 
-In reading order: `source_index` (files, modules, names), `gradient_flow` (what one function does with
-gradients), `collector_calls` (functions that do it through one another), `signatures`, `answers`,
-`owners` and `finishers` (how one is fed, what it returns, what surrounds it), `candidates`, `search`.
+In reading order: `gradient_flow` (what one function does with gradients), `collector_calls` (functions that
+do it through one another), `signatures`, `answers`, `owners` and `finishers` (how one is fed, what it
+returns, what surrounds it), `candidates`, `search`.
 """
-
-from auditkit.probing.discovery.candidates import Candidate
-from auditkit.probing.discovery.search import Discovery, discover
-from auditkit.probing.discovery.source_index import SourceProblem
-
-__all__ = ["Candidate", "Discovery", "SourceProblem", "discover"]

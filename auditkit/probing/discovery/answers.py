@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import re
 
-from auditkit.probing.discovery.gradient_flow import FINITE_CHECKS, Flow
-from auditkit.probing.discovery.source_index import Class, Function, dotted_name
+from auditkit.probing.discovery.gradient_flow import FINITE_CHECKS, GradientFlow
+from auditkit.probing.discovery.source_index import Class, Function, dotted_name, targets_of, text_in
 
 
 def literal_keys(function: Function, value: ast.expr) -> list[str]:
@@ -16,7 +16,7 @@ def literal_keys(function: Function, value: ast.expr) -> list[str]:
     name = dotted_name(value)
     if name:
         for node in function.nodes:
-            targets = _targets(node)
+            targets = targets_of(node)
             if any(dotted_name(target) == name for target in targets):
                 made = getattr(node, "value", None)
                 dicts += [made] if isinstance(made, ast.Dict) else []
@@ -24,21 +24,11 @@ def literal_keys(function: Function, value: ast.expr) -> list[str]:
                 key
                 for target in targets
                 if isinstance(target, ast.Subscript) and dotted_name(target.value) == name
-                for key in [_text(target.slice)]
+                for key in [text_in(target.slice)]
                 if key
             ]
-    keys = [key for node in dicts for item in node.keys if item and (key := _text(item))] + keys
+    keys = [key for node in dicts for item in node.keys if item and (key := text_in(item))] + keys
     return list(dict.fromkeys(keys))
-
-
-def _targets(node: ast.AST) -> list[ast.expr]:
-    if isinstance(node, ast.Assign):
-        return node.targets
-    return [node.target] if isinstance(node, ast.AnnAssign) else []
-
-
-def _text(node: ast.expr) -> str | None:
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
 
 
 def consumed_keys(function: Function, name: str) -> list[str]:
@@ -48,7 +38,7 @@ def consumed_keys(function: Function, name: str) -> list[str]:
             key
             for node in function.nodes
             if isinstance(node, ast.Subscript) and dotted_name(node.value) == name
-            if (key := _text(node.slice))
+            if (key := text_in(node.slice))
         )
     )
 
@@ -60,7 +50,7 @@ def returns_several(function: Function, value: ast.expr, record: Class | None) -
     name = dotted_name(value)
     if not name:
         return False
-    made = [getattr(node, "value", None) for node in function.nodes if name in map(dotted_name, _targets(node))]
+    made = [getattr(node, "value", None) for node in function.nodes if name in map(dotted_name, targets_of(node))]
     containers = ast.Dict | ast.DictComp | ast.List | ast.ListComp | ast.Tuple
     return any(
         isinstance(item, containers)
@@ -131,7 +121,7 @@ def flag_value(function: Function, flag: str) -> ast.expr | None:
     return None
 
 
-def is_flag(flow: Flow) -> bool:
+def is_flag(flow: GradientFlow) -> bool:
     """Whether every reduction in it is a finite check: the answer is a flag, not a norm."""
     names = {name.rpartition(".")[2] for name in flow.reductions}
     return bool(names) and names <= FINITE_CHECKS

@@ -13,7 +13,7 @@ from auditkit.model.target import Target
 from auditkit.probing.discovery import answers
 from auditkit.probing.discovery.collector_calls import CollectorCalls
 from auditkit.probing.discovery.finishers import find_finishers, pair
-from auditkit.probing.discovery.gradient_flow import Flow
+from auditkit.probing.discovery.gradient_flow import GradientFlow
 from auditkit.probing.discovery.owners import required_by_constructor, setup_method
 from auditkit.probing.discovery.signatures import Feeding, feeding
 from auditkit.probing.discovery.source_index import Class, Function, dotted_name
@@ -65,7 +65,7 @@ class Candidate:
         )
 
 
-class CandidateReader:
+class Candidates:
     """Makes candidates of the collectors that were found in a checkout."""
 
     def __init__(self, calls: CollectorCalls) -> None:
@@ -95,7 +95,7 @@ class CandidateReader:
         callers = (other for other in self.calls.collectors if other is not function)
         return any(self.calls.calls_any_of(caller, {function}) for caller in callers)
 
-    def _candidate(self, function: Function, flow: Flow) -> Candidate:
+    def _candidate(self, function: Function, flow: GradientFlow) -> Candidate:
         kinds = {item.arg: self.calls.kinds_of(function, item) for item in function.parameters}
         fed = feeding(function, kinds)
         setup = None
@@ -142,14 +142,14 @@ class CandidateReader:
             return ()
         return required_by_constructor(function.owner)
 
-    def _contract(self, function: Function, flow: Flow, fed: Feeding, holds_modules: bool) -> Contract:
+    def _contract(self, function: Function, flow: GradientFlow, fed: Feeding, holds_modules: bool) -> Contract:
         if fed.groups >= 2:
             return Contract.DUAL_STATS
         if holds_modules and not fed.groups:
             return Contract.MONITOR
         return Contract.GRAD_STATS if self._returns_several(function, flow) else Contract.GRAD_NORM
 
-    def _returns_several(self, function: Function, flow: Flow | None, depth: int = 0) -> bool:
+    def _returns_several(self, function: Function, flow: GradientFlow | None, depth: int = 0) -> bool:
         """Whether several values come back, with every flag at its default."""
         only_flags = flow is not None and answers.is_flag(flow)
         scalar = answers.annotated_scalar(function)
@@ -168,7 +168,7 @@ class CandidateReader:
         """The class of the checkout whose instance a returned expression is."""
         if not isinstance(value, ast.Call):
             return None
-        made = self.calls.checkout.resolve(function.module, dotted_name(value.func))
+        made = self.calls.files.resolve(function.module, dotted_name(value.func))
         return made if isinstance(made, Class) else None
 
     def _obstacles(
@@ -191,7 +191,7 @@ class CandidateReader:
         if not (fed.groups or fed.missing or setup or needs):
             yield "no argument and no public method gives it a module, parameters or gradients"
 
-    def _evidence(self, function: Function, flow: Flow) -> Iterator[str]:
+    def _evidence(self, function: Function, flow: GradientFlow) -> Iterator[str]:
         for line in sorted(flow.grad_reads)[:3]:
             yield f"reads .grad at line {line}"
         for name, line in list(flow.reductions.items())[:4]:
@@ -204,7 +204,7 @@ class CandidateReader:
         if function in self.public_names:
             yield f"is exported as {self.public_names[function]}"
 
-    def _score(self, function: Function, flow: Flow, candidate: Candidate) -> int:
+    def _score(self, function: Function, flow: GradientFlow, candidate: Candidate) -> int:
         """Points for what speaks for a collector that can be measured; the order matters, not the number."""
         score = 4 if candidate.takes_guesses and not candidate.obstacles else 0
         score += 3 if flow.grad_reads else 0
@@ -218,7 +218,7 @@ class CandidateReader:
         return score
 
 
-def _is_excluded(function: Function, flow: Flow) -> bool:
+def _is_excluded(function: Function, flow: GradientFlow) -> bool:
     dunder = function.name.startswith("__") and function.name.endswith("__")
     return dunder or flow.trains or function.name in _NOT_COLLECTORS or bool(function.decorators & _NOT_CALLED)
 
@@ -244,11 +244,11 @@ def _holder_evidence(setup: Function | None, needs: tuple[str, ...]) -> Iterator
 def _public_names(calls: CollectorCalls) -> dict[Function, str]:
     """Private collectors that a package exports under a public name: `import _total as total`."""
     found: dict[Function, str] = {}
-    for module in calls.checkout.modules.values():
-        for name, origin in module.imports.items():
+    for module in calls.files.modules.values():
+        for name, origin in module.origins.items():
             if name.startswith("_") or not origin.rpartition(":")[2].startswith("_"):
                 continue
-            target = calls.checkout.resolve(module, name)
+            target = calls.files.resolve(module, name)
             if isinstance(target, Function) and target in calls.collectors:
                 found.setdefault(target, f"{module.name}:{name}")
     return found

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 from auditkit.model.enums import Takes
 from auditkit.probing.discovery.answers import literal_keys
-from auditkit.probing.discovery.gradient_flow import STATISTICS, Flow, HelperMark, trace
+from auditkit.probing.discovery.gradient_flow import STATISTICS, GradientFlow, HelperMark, trace
 from auditkit.probing.discovery.signatures import gradient_parameters, parameter_kinds
-from auditkit.probing.discovery.source_index import Checkout, Class, Function, dotted_name
+from auditkit.probing.discovery.source_index import Class, Function, dotted_name
+from auditkit.probing.python_files import PythonFiles
 
 _MOST_ROUNDS = 4  # a collector called by a collector called by a collector, and one to spare
 _MOST_DEPTH = 3
@@ -20,10 +21,10 @@ _READS = re.compile(r"\.grad\b|['\"]grad['\"]|\bclip_grad_norm_?\b")
 class CollectorCalls:
     """The flows of a checkout's functions; `collectors` are those whose answer holds statistics."""
 
-    def __init__(self, checkout: Checkout) -> None:
-        self.checkout = checkout
-        self.collectors: dict[Function, Flow] = {}
-        self._functions = list(checkout.functions())
+    def __init__(self, files: PythonFiles) -> None:
+        self.files = files
+        self.collectors: dict[Function, GradientFlow] = {}
+        self._functions = list(files.functions())
         self._instances: dict[Function, dict[str, Class]] = {}
         self._given_gradients: dict[Function, bool] = {}
 
@@ -43,8 +44,8 @@ class CollectorCalls:
     def names(self) -> set[str]:
         """What the collectors are called: their names, and the names that modules import them under."""
         names = {function.name for function in self.collectors}
-        for module in self.checkout.modules.values():
-            names |= {name for name, origin in module.imports.items() if origin.rpartition(":")[2] in names}
+        for module in self.files.modules.values():
+            names |= {name for name, origin in module.origins.items() if origin.rpartition(":")[2] in names}
         return names
 
     def _keep(self, functions: Iterator[Function] | list[Function]) -> bool:
@@ -82,7 +83,7 @@ class CollectorCalls:
         """The function of the checkout that a call reaches, where that can be told."""
         if function not in self._instances:
             self._instances[function] = self._local_instances(function)
-        return self.checkout.callee(function, call, self._instances[function])
+        return self.files.callee(function, call, self._instances[function])
 
     def _local_instances(self, function: Function) -> dict[str, Class]:
         """Names that hold an instance of a class of the checkout, `self.x` set in `__init__` included."""
@@ -93,7 +94,7 @@ class CollectorCalls:
         for body in bodies:
             for node in body.nodes:
                 if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-                    made = self.checkout.resolve(function.module, dotted_name(node.value.func))
+                    made = self.files.resolve(function.module, dotted_name(node.value.func))
                     if isinstance(made, Class):
                         found |= {dotted_name(target): made for target in node.targets}
         return found

@@ -36,7 +36,7 @@ class Pairing:
 def find_finishers(calls: CollectorCalls) -> list[Finisher]:
     """The functions that could finish a collection: named so, or taking tensors of a mapping to the host."""
     found = []
-    for function in calls.checkout.functions():
+    for function in calls.files.functions():
         if function in calls.collectors or len(function.required) != 1 or function.name.startswith("__"):
             continue
         named = bool(_FINISH_NAME.fullmatch(function.name.lstrip("_")))

@@ -44,7 +44,7 @@ class ReturnFact:
 
 
 @dataclass
-class Flow:
+class GradientFlow:
     """What was seen in one function; lines are those of its file."""
 
     grad_reads: set[int] = field(default_factory=set)
@@ -64,7 +64,7 @@ HelperMark = Callable[[ast.Call, int], int | None]
 """What a call of a helper of the checkout brings back, given the mark of its arguments; None: no helper."""
 
 
-def trace(node: FunctionNode, gradient_names: Iterable[str], helper_mark: HelperMark) -> Flow:
+def trace(node: FunctionNode, gradient_names: Iterable[str], helper_mark: HelperMark) -> GradientFlow:
     """Follow gradients through one function; `gradient_names` are parameters that hold gradients."""
     tracer = _Tracer(helper_mark, dict.fromkeys(gradient_names, GRADIENTS))
     # Marks only grow, so this ends; loops that carry a mark backwards need a second or third pass.
@@ -89,7 +89,7 @@ class _Tracer:
     def __init__(self, helper_mark: HelperMark, marks: dict[str, int]) -> None:
         self.helper_mark = helper_mark
         self.marks = marks
-        self.flow = Flow()
+        self.flow = GradientFlow()
 
     # Statements. `control` is STATISTICS inside a condition on statistics.
 

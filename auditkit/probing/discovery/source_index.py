@@ -1,4 +1,4 @@
-"""Reading a checkout's source without importing it: files, modules, functions, and who calls whom."""
+"""One Python file as it is parsed: its functions, classes and imports. Nothing of it is imported or run."""
 
 from __future__ import annotations
 
@@ -34,6 +34,16 @@ class SourceProblem:
     path: str
     line: int
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """One imported name: `from module import name as local`; `name` is "" for `import module`, "*" for all."""
+
+    module: str
+    name: str
+    local: str
+    line: int
 
 
 @dataclass(eq=False)
@@ -123,10 +133,32 @@ class Module:
     lines: list[str]
     functions: dict[str, Function] = field(default_factory=dict)
     classes: dict[str, Class] = field(default_factory=dict)
-    imports: dict[str, str] = field(default_factory=dict)
-    """What a name in this module stands for: `package.module` or `package.module:name`."""
-    import_nodes: list[ast.Import | ast.ImportFrom] = field(default_factory=list)
-    """Its import statements at any depth, in the order of the file."""
+    imports: tuple[Import, ...] = ()
+    """What it imports, at any depth, in the order of the file."""
+
+    @cached_property
+    def origins(self) -> dict[str, str]:
+        """What an imported name stands for: `package.module` or `package.module:name`."""
+        return {
+            item.local: f"{item.module}:{item.name}" if item.name else item.module
+            for item in self.imports
+            if item.local
+        }
+
+    @property
+    def own_names(self) -> frozenset[str]:
+        """The functions and classes that others can import."""
+        return frozenset([*self.functions, *(name for name in self.classes if "." not in name)])
+
+    def full_name(self, written: str) -> str:
+        """`torch.nn.functional.norm` for `F.norm`; "" for names that are not imported."""
+        head, _, rest = written.partition(".")
+        origin = self.origins.get(head, "").replace(":", ".")
+        return f"{origin}.{rest}" if origin and rest else origin
+
+    def named(self, qualified_name: str) -> Function | Class | None:
+        """Its function at module level, or its class, of that name."""
+        return self.functions.get(qualified_name) or self.classes.get(qualified_name)
 
     def defined(self) -> Iterator[Function]:
         """Its functions, then its methods, each in the order of the file."""
@@ -208,19 +240,22 @@ def _index(module: Module, is_package: bool) -> None:
             module.functions[node.name] = Function(module, node.name, node)
         elif isinstance(node, ast.ClassDef):
             _index_class(module, node, "")
-    module.import_nodes = [
-        item for item in statements(module.tree.body) if isinstance(item, ast.Import | ast.ImportFrom)
-    ]
-    for item in module.import_nodes:
+    module.imports = tuple(_imports(module, is_package))
+
+
+def _imports(module: Module, is_package: bool) -> Iterator[Import]:
+    for item in statements(module.tree.body):
         if isinstance(item, ast.Import):
             for alias in item.names:
-                module.imports[alias.asname or alias.name.partition(".")[0]] = (
-                    alias.name if alias.asname else alias.name.partition(".")[0]
-                )
-        else:
-            origin = absolute_origin(module.name, item, is_package)
+                top = alias.name.partition(".")[0]
+                yield Import(alias.name if alias.asname else top, "", alias.asname or top, item.lineno)
+                if not alias.asname and top != alias.name:
+                    # `import package.module` binds `package`, and makes `package.module` loaded.
+                    yield Import(alias.name, "", "", item.lineno)
+        elif isinstance(item, ast.ImportFrom):
+            origin = _absolute_origin(module.name, item, is_package)
             for alias in item.names:
-                module.imports[alias.asname or alias.name] = f"{origin}:{alias.name}"
+                yield Import(origin, alias.name, alias.asname or alias.name, item.lineno)
 
 
 def top_level(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
@@ -267,70 +302,13 @@ def _index_class(module: Module, node: ast.ClassDef, prefix: str) -> None:
             _index_class(module, item, owner.qualified_name + ".")
 
 
-def absolute_origin(importer: str, item: ast.ImportFrom, is_package: bool) -> str:
+def _absolute_origin(importer: str, item: ast.ImportFrom, is_package: bool) -> str:
     """The module that `from ... import` in the module `importer` names, its leading dots resolved."""
     if not item.level:
         return item.module or ""
     parts = importer.split(".")
     kept = parts[: len(parts) - item.level + (1 if is_package else 0)]
     return ".".join([*kept, item.module] if item.module else kept)
-
-
-class Checkout:
-    """The parsed modules of a checkout, and the meaning of names in them."""
-
-    def __init__(self) -> None:
-        self.modules: dict[str, Module] = {}
-
-    def add(self, module: Module) -> None:
-        self.modules.setdefault(module.name, module)
-
-    def functions(self) -> Iterator[Function]:
-        """Every function and method, in the order of files and lines."""
-        for module in self.modules.values():
-            yield from module.defined()
-
-    def resolve(self, module: Module, name: str, depth: int = 4) -> Function | Class | None:
-        """What a dotted name means in a module, through at most `depth` imports; None if not of ours."""
-        if name in module.functions:
-            return module.functions[name]
-        if name in module.classes:
-            return module.classes[name]
-        head, _, rest = name.partition(".")
-        origin = module.imports.get(head)
-        if origin is None or depth == 0:
-            return None
-        source, _, original = origin.partition(":")
-        if original and f"{source}.{original}" in self.modules:  # from package import module
-            source, original = f"{source}.{original}", ""
-        wanted = ".".join(part for part in (original, rest) if part)
-        while "." in wanted:  # import package.module
-            step = f"{source}.{wanted.partition('.')[0]}"
-            if source in self.modules and step not in self.modules:
-                break
-            source, wanted = step, wanted.partition(".")[2]
-        found = self.modules.get(source)
-        return self.resolve(found, wanted, depth - 1) if found and wanted else None
-
-    def callee(self, function: Function, call: ast.Call, instances: dict[str, Class]) -> Function | None:
-        """The function of the checkout that a call inside `function` reaches, where that can be told.
-
-        `instances` says which local names hold an instance of which class.
-        """
-        name = dotted_name(call.func)
-        head, _, method = name.rpartition(".")
-        if head in ("self", "cls") and function.owner is not None:
-            return function.owner.methods.get(method)
-        if head in instances:
-            return instances[head].methods.get(method)
-        if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Call):
-            made = self.resolve(function.module, dotted_name(call.func.value.func))  # Collector().collect(...)
-            return made.methods.get(call.func.attr) if isinstance(made, Class) else None
-        found = self.resolve(function.module, name) if name else None
-        if isinstance(found, Function):
-            return found
-        owner = self.resolve(function.module, head) if head else None
-        return owner.methods.get(method) if isinstance(owner, Class) else None
 
 
 def dotted_name(node: ast.expr) -> str:
@@ -342,3 +320,23 @@ def dotted_name(node: ast.expr) -> str:
         parts.append(node.attr)
         node = node.value
     return ".".join([node.id, *reversed(parts)]) if parts and isinstance(node, ast.Name) else ""
+
+
+def targets_of(node: ast.AST) -> list[ast.expr]:
+    """What an assignment sets, with or without an annotation; nothing for anything else."""
+    if isinstance(node, ast.Assign):
+        return node.targets
+    return [node.target] if isinstance(node, ast.AnnAssign) else []
+
+
+def text_in(node: ast.AST | None) -> str:
+    """The text of a literal, "" for anything else."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def source_bytes(path: Path, most: int = MAX_FILE_BYTES) -> bytes:
+    """A file's bytes; none where it is generated (too large) or cannot be read."""
+    try:
+        return path.read_bytes() if path.stat().st_size <= most else b""
+    except OSError:
+        return b""

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 
 from auditkit.model.enums import Contract
 from auditkit.probing.discovery.candidates import Candidate
-from auditkit.probing.discovery.source_index import Checkout, Function, dotted_name
+from auditkit.probing.discovery.source_index import Function, dotted_name
+from auditkit.probing.python_files import PythonFiles
 from auditkit.probing.worker.gradients import slot_names
 
 TOUCHES_SPECTRA = re.compile(rb"\bsvds?\(|_svds?\b|def \w*echo|def \w*(shard|partition|assign|owner)\w*\(")
@@ -20,9 +21,9 @@ _SHARD_NAME = re.compile(r"shard|partition|assign|owner|owned", re.IGNORECASE)
 _SCORE = 5
 
 
-def spectral_candidates(checkout: Checkout) -> Iterator[Candidate]:
+def spectral_candidates(files: PythonFiles) -> Iterator[Candidate]:
     """A candidate for every public function of a module whose name and arguments fit one of the contracts."""
-    for function in checkout.functions():
+    for function in files.functions():
         if function.owner is not None or function.name.startswith("_"):
             continue
         contract = _contract(function)

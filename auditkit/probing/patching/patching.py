@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from auditkit.model.enums import Takes
-from auditkit.probing.discovery.source_index import Function, Module, module_name, parse_module, source_files, top_level
+from auditkit.probing.discovery.source_index import Function, top_level
 from auditkit.probing.patching.completing import complete
 from auditkit.probing.patching.fragments import CannotComplete
 from auditkit.probing.patching.names import names_of
 from auditkit.probing.patching.whole import Completed, Original
 from auditkit.probing.patching.writing import indented
+from auditkit.probing.python_files import PythonFiles
 
 _MODULE_NAMES = frozenset({"__file__", "__name__", "__doc__", "__package__"})
 
@@ -48,7 +49,7 @@ class Patch:
 
 
 @dataclass(frozen=True)
-class Place:
+class FunctionFile:
     """A function and the text of the file that defines it, as `encoding` reads it."""
 
     function: Function
@@ -61,22 +62,18 @@ class Place:
         return self.function.module.file
 
 
-def find_place(checkout: Path, roots: Sequence[Path], call: str) -> Place | None:
+def find_function(checkout: Path, roots: Sequence[Path], call: str) -> FunctionFile | None:
     """The function that `call` (`module:qualified.name`) names, None where the checkout does not define it there."""
-    module, _, qualified = call.partition(":")
-    for file in source_files(checkout):
-        if module_name(file, roots) != module:
-            continue
-        parsed = parse_module(file, file.read_bytes(), checkout, module)
-        defined = parsed.defined() if isinstance(parsed, Module) else ()
-        for function in defined:
-            if function.qualified_name == qualified:
-                with tokenize.open(file) as source:
-                    return Place(function, source.read(), source.encoding)
-    return None
+    function = PythonFiles(checkout, roots).function(call)
+    if function is None:
+        return None
+    with tokenize.open(checkout / function.module.file) as source:
+        return FunctionFile(function, source.read(), source.encoding)
 
 
-def patch(code: str, place: Place, blame: Blame, earlier: Sequence[str] = (), takes: Takes | None = None) -> Patch:
+def patch(
+    code: str, place: FunctionFile, blame: Blame, earlier: Sequence[str] = (), takes: Takes | None = None
+) -> Patch:
     """The file of `place` with the block `code` in the place of its function, which is fed as `takes` says.
 
     `earlier` are whole functions that the same section shows above: a block that needs what only they set is
@@ -101,7 +98,7 @@ def patch(code: str, place: Place, blame: Blame, earlier: Sequence[str] = (), ta
 def _original(function: Function, text: str, blame: Blame, takes: Takes | None) -> Original:
     tree = function.module.tree
     known = names_of(top_level(tree.body)).stores | _MODULE_NAMES
-    if any(alias.name == "*" for node in function.module.import_nodes for alias in node.names):
+    if any(item.name == "*" for item in function.module.imports):
         known |= {"*"}
     owner = function.owner.node.name if function.owner else ""
     return Original(text, function.node, known, owner, blame.lines, blame.statements, takes)

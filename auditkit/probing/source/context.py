@@ -11,7 +11,7 @@ from auditkit.probing.discovery.source_index import Module, SourceProblem
 from auditkit.probing.source.defaults import RepeatedDefault, repeated_defaults
 from auditkit.probing.source.exports import PartialExport, partial_export
 from auditkit.probing.source.facts import Definition, ModuleFacts
-from auditkit.probing.source.host_reads import MAY_READ, USES_TORCH, FunctionReads, ModuleReader
+from auditkit.probing.source.host_reads import MAY_READ, USES_TORCH, FunctionReads, ModuleReads
 from auditkit.probing.source.index import SourceIndex
 from auditkit.probing.source.instances import is_result_class, made_names
 from auditkit.probing.source.pending import MAY_FINISH, Collection, collection_of, finishers_of
@@ -114,7 +114,7 @@ class SourceContext:
         source = self.index.source_of(module)
         if not USES_TORCH.search(source) or not MAY_READ.search(source):
             return []
-        return self._followed(module, lambda tree: ModuleReader(tree).functions())
+        return self._followed(module, lambda tree: ModuleReads(tree).functions())
 
     def private_uses(self, module: ModuleFacts) -> list[PrivateUse]:
         """The unguarded uses of torch's private names."""

@@ -18,7 +18,7 @@ _CONVENTIONAL = frozenset((
 
 
 @dataclass(frozen=True)
-class Place:
+class GivenDefault:
     """One signature with the default, at the line of the default."""
 
     module: ModuleFacts
@@ -33,7 +33,7 @@ class RepeatedDefault:
     package: str
     parameter: str
     value: float
-    places: tuple[Place, ...]
+    places: tuple[GivenDefault, ...]
 
 
 def repeated_defaults(modules: Iterable[ModuleFacts], uses: Uses) -> Iterator[RepeatedDefault]:
@@ -42,22 +42,22 @@ def repeated_defaults(modules: Iterable[ModuleFacts], uses: Uses) -> Iterator[Re
     They do where they stand in one module, or where one hands the parameter on to the other. Methods of
     one name (an interface and its implementations) count once.
     """
-    groups: dict[tuple[str, str, float], list[Place]] = defaultdict(list)
+    groups: dict[tuple[str, str, float], list[GivenDefault]] = defaultdict(list)
     for module in modules:
         package = module.name.partition(".")[0]
         for signature in module.signatures:
             for parameter, value, line in signature.defaults:
                 if value not in _PLAIN_NUMBERS and parameter not in _CONVENTIONAL:
-                    groups[package, parameter, value].append(Place(module, signature, line))
+                    groups[package, parameter, value].append(GivenDefault(module, signature, line))
     for (package, parameter, value), places in groups.items():
         together = tuple(place for part in _connected(places, parameter, uses) for place in part)
         if together:
             yield RepeatedDefault(package, parameter, value, together)
 
 
-def _connected(places: list[Place], parameter: str, uses: Uses) -> Iterator[list[Place]]:
+def _connected(places: list[GivenDefault], parameter: str, uses: Uses) -> Iterator[list[GivenDefault]]:
     """The parts of at least two signatures that one module, or a call, holds together."""
-    by_module: dict[str, list[Place]] = defaultdict(list)
+    by_module: dict[str, list[GivenDefault]] = defaultdict(list)
     for place in places:
         by_module[place.module.file].append(place)
     part_of = dict(by_module)
@@ -76,7 +76,7 @@ def _connected(places: list[Place], parameter: str, uses: Uses) -> Iterator[list
             yield ordered
 
 
-def _interface(place: Place) -> tuple[str, str]:
+def _interface(place: GivenDefault) -> tuple[str, str]:
     """What counts once: a method's name whatever its class, any other signature for itself."""
     signature = place.signature
     if signature.owner and signature.name != "__init__":
@@ -89,7 +89,7 @@ def _called(signature: Signature) -> str:
     return signature.owner if signature.name == "__init__" else signature.qualified_name
 
 
-def _calls_with(giver: Place, parameter: str, uses: Uses) -> Iterator[tuple[str, str]]:
+def _calls_with(giver: GivenDefault, parameter: str, uses: Uses) -> Iterator[tuple[str, str]]:
     """The (module, function or class) that the giver hands its parameter on to, under the same name or by place."""
     for forward in giver.signature.forwards:
         if forward.parameter == parameter and forward.keyword in ("", parameter):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditkit.probing.source.facts import Import, ModuleFacts
+from auditkit.probing.discovery.source_index import Import
+from auditkit.probing.source.facts import ModuleFacts
 from auditkit.probing.source.uses import Uses
 
 _LOGGERS = frozenset(("log", "logger"))
@@ -66,8 +67,7 @@ def _is_from(item: Import, module: ModuleFacts, uses: Uses) -> bool:
 
 
 def _missing(module: ModuleFacts, package: ModuleFacts, exported: set[str], uses: Uses) -> Iterator[MissingExport]:
-    defined = {item.name for item in module.definitions if not item.owner} | module.bound
-    for name in sorted(defined - exported):
+    for name in sorted(module.own_names - exported):
         if name.startswith("_") or name in _LOGGERS:
             continue
         code, tests = set(), set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditkit.probing.discovery.source_index import Import
 from auditkit.probing.source.files import SourceFile
 
 
@@ -36,16 +37,6 @@ class Definition:
     @property
     def is_public(self) -> bool:
         return not any(part.startswith("_") for part in f"{self.module}.{self.qualified_name}".split("."))
-
-
-@dataclass(frozen=True, slots=True)
-class Import:
-    """One imported name: `from module import name as local`; `name` is "" for `import module`, "*" for all."""
-
-    module: str
-    name: str
-    local: str
-    line: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +112,11 @@ class ModuleFacts:
     @property
     def is_side(self) -> bool:
         return self.source.is_side
+
+    @property
+    def own_names(self) -> frozenset[str]:
+        """What others can import of it, submodules left out."""
+        return frozenset(item.name for item in self.definitions if not item.owner) | self.bound
 
     def count(self, *kinds: str) -> int:
         """How many definitions of these kinds it has."""

@@ -11,7 +11,7 @@ from auditkit.probing.source.facts import ModuleFacts
 from auditkit.probing.source.index import SourceIndex
 from auditkit.probing.source.links import Links
 from auditkit.probing.source.mentions import Found, mentions_in, own_names
-from auditkit.probing.source.pending import Mapping as WrittenOut
+from auditkit.probing.source.pending import WrittenMapping
 
 MOST_WAITS = 4
 _WAITS = frozenset(("synchronize", "wait_stream", "wait_event"))
@@ -23,7 +23,7 @@ def flows_of(
     links: Links,
     module: ModuleFacts,
     found: Mapping[str, Sequence[Found]],
-    by_hand: Sequence[WrittenOut],
+    by_hand: Sequence[WrittenMapping],
 ) -> tuple[Flow, ...]:
     """The flows of the checkout's own code, tests left out: those of other files, then the module's own.
 
@@ -60,7 +60,7 @@ def _flows_in(
     links: Links,
     other: ModuleFacts,
     found: Sequence[Found],
-    by_hand: Sequence[WrittenOut],
+    by_hand: Sequence[WrittenMapping],
 ) -> Iterator[Flow]:
     """A flow for each function that others can name and that calls something, in the order of lines."""
     calls = [one for one in found if one.mention.way is Way.CALLED]
@@ -77,7 +77,7 @@ def _flows_in(
     index.let_go(tree)
 
 
-def _steps(function: Function, made: Sequence[Found], written: Sequence[WrittenOut]) -> tuple[FlowStep, ...]:
+def _steps(function: Function, made: Sequence[Found], written: Sequence[WrittenMapping]) -> tuple[FlowStep, ...]:
     """The calls, with the collections that are written out and what waits between the first and the last of them."""
     steps = [FlowStep(f"{one.name}(){_place(one.mention.function, function)}", one.mention.line) for one in made]
     steps += [FlowStep(f"collected by hand{_place(one.function, function)}", one.line, "by_hand") for one in written]

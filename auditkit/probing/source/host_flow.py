@@ -23,7 +23,7 @@ from auditkit.probing.source.kinds import (
 from auditkit.probing.source.reads import Helpers, Loop
 
 
-class Flow(Expressions):
+class ValueFlow(Expressions):
     """Follows a function's body once, in the order in which it runs; the body of a loop twice."""
 
     def __init__(
@@ -145,18 +145,18 @@ class Flow(Expressions):
         self.known, self.loops, self.returned, self.outer_loops = known, loops, returned, outer
 
 
-_FOLLOWERS: dict[type[ast.stmt], Callable[[Flow, Any], object]] = {
-    ast.Assign: Flow.follow_assignment,
-    ast.AnnAssign: Flow.follow_annotated,
+_FOLLOWERS: dict[type[ast.stmt], Callable[[ValueFlow, Any], object]] = {
+    ast.Assign: ValueFlow.follow_assignment,
+    ast.AnnAssign: ValueFlow.follow_annotated,
     ast.AugAssign: lambda flow, node: flow.add_to(node.target, flow.kind(node.value)),
-    **dict.fromkeys((ast.For, ast.AsyncFor), Flow.follow_loop),
-    ast.While: Flow.follow_while,
-    ast.If: Flow.follow_branches,
-    **dict.fromkeys((ast.With, ast.AsyncWith), Flow.follow_with),
-    **dict.fromkeys((ast.Try, ast.TryStar), Flow.follow_try),
-    ast.Match: Flow.follow_match,
-    ast.Return: Flow.follow_return,
+    **dict.fromkeys((ast.For, ast.AsyncFor), ValueFlow.follow_loop),
+    ast.While: ValueFlow.follow_while,
+    ast.If: ValueFlow.follow_branches,
+    **dict.fromkeys((ast.With, ast.AsyncWith), ValueFlow.follow_with),
+    **dict.fromkeys((ast.Try, ast.TryStar), ValueFlow.follow_try),
+    ast.Match: ValueFlow.follow_match,
+    ast.Return: ValueFlow.follow_return,
     ast.Assert: lambda flow, node: flow.test(node.test, "assert"),
     ast.Expr: lambda flow, node: flow.kind(node.value),
-    **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef), Flow.follow_inner),
+    **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef), ValueFlow.follow_inner),
 }

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditkit.probing.discovery.source_index import Class, Function, Module, dotted_name, statements
-from auditkit.probing.source.host_flow import Flow
+from auditkit.probing.discovery.source_index import Class, Function, Module, dotted_name, statements, targets_of
+from auditkit.probing.source.host_flow import ValueFlow
 from auditkit.probing.source.kinds import HOST, NONE, Kind, join, lies_on_host, of_parameter
 from auditkit.probing.source.reads import HostRead, Summary
 
@@ -37,7 +37,7 @@ class FunctionReads:
     reads: tuple[HostRead, ...]
 
 
-class ModuleReader:
+class ModuleReads:
     """Follows the functions of one module; helpers are followed with what they are given."""
 
     def __init__(self, module: Module) -> None:
@@ -48,10 +48,7 @@ class ModuleReader:
 
     def functions(self) -> Iterator[FunctionReads]:
         """Every function and method with reads in loops over tensors, in the order of lines."""
-        listed = [*self.module.functions.values()]
-        for owner in self.module.classes.values():
-            listed += owner.methods.values()
-        for function in sorted(listed, key=lambda item: item.node.lineno):
+        for function in sorted(self.module.defined(), key=lambda item: item.node.lineno):
             reads = self._follow(function, (), 0, False).reads
             if reads:
                 yield FunctionReads(function.call, function.qualified_name, tuple(sorted(reads.values())))
@@ -70,9 +67,7 @@ class ModuleReader:
 
     def full_name(self, name: str) -> str:
         """`torch.nn.functional.norm` for `F.norm`; "" for names that are not imported."""
-        head, _, rest = name.partition(".")
-        origin = self.module.imports.get(head, "").replace(":", ".")
-        return f"{origin}.{rest}" if origin and rest else origin
+        return self.module.full_name(name)
 
     def summary(self, function: Function, given: tuple[Kind, ...], depth: int) -> Summary:
         """What a call of `function` brings back and reads; nothing where helpers call too deep or each other."""
@@ -85,8 +80,8 @@ class ModuleReader:
                 self._summaries[key] = Summary(flow.returned, tuple(reads))
         return self._summaries[key]
 
-    def _follow(self, function: Function, given: tuple[Kind, ...], depth: int, as_helper: bool) -> Flow:
-        flow = Flow(self, function, self._environment(function, given), depth, as_helper)
+    def _follow(self, function: Function, given: tuple[Kind, ...], depth: int, as_helper: bool) -> ValueFlow:
+        flow = ValueFlow(self, function, self._environment(function, given), depth, as_helper)
         flow.block(function.node.body)
         return flow
 
@@ -116,9 +111,5 @@ class ModuleReader:
 
 
 def _sets_self(node: ast.stmt) -> bool:
-    targets: list[ast.expr] = []
-    if isinstance(node, ast.Assign):
-        targets = node.targets
-    elif isinstance(node, ast.AnnAssign | ast.AugAssign):
-        targets = [node.target]
+    targets = [node.target] if isinstance(node, ast.AugAssign) else targets_of(node)
     return any(dotted_name(target).startswith("self.") for target in targets)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from auditkit.probing.checkout import import_roots
-from auditkit.probing.discovery.search import garbage_collection_paused
-from auditkit.probing.discovery.source_index import Module, SourceProblem
+from auditkit.probing.discovery.source_index import Module, SourceProblem, source_bytes
+from auditkit.probing.python_files import garbage_collection_paused
 from auditkit.probing.source.facts import ModuleFacts
 from auditkit.probing.source.files import SourceFile, list_files
 from auditkit.probing.source.reading import facts_of, load, parse
@@ -120,7 +120,7 @@ class SourceIndex:
 
     def text_of(self, source: SourceFile) -> str:
         """The text of a settings or prose file, "" for one that is large or cannot be read."""
-        return _bytes_of(source).decode("utf-8", "replace")
+        return source_bytes(source.path, _LARGEST_TEXT_BYTES).decode("utf-8", "replace")
 
     @cached_property
     def unparsed_words(self) -> frozenset[str]:
@@ -156,7 +156,7 @@ class SourceIndex:
         found: dict[str, str] = {}
         for source in self.files:
             if source.kind == kind:
-                for word in _words(_bytes_of(source)):
+                for word in _words(source_bytes(source.path, _LARGEST_TEXT_BYTES)):
                     found.setdefault(word, source.name)
         return found
 
@@ -167,15 +167,6 @@ def _release(module: Module) -> None:
         owner.methods.clear()
     module.functions.clear()
     module.classes.clear()
-
-
-def _bytes_of(source: SourceFile) -> bytes:
-    try:
-        if source.path.stat().st_size <= _LARGEST_TEXT_BYTES:
-            return source.path.read_bytes()
-    except OSError:
-        pass  # a settings file that cannot be read names nothing
-    return b""
 
 
 def _words(data: bytes) -> frozenset[str]:

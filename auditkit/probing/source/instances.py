@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from auditkit.probing.discovery.source_index import Module, dotted_name
 from auditkit.probing.source.facts import Definition
-from auditkit.probing.source.walking import FIELDS
+from auditkit.probing.source.walking import children
 
 RESULT_CLASS = re.compile(r"\w*(Stats|Statistics|Metrics|Health|Report|Quality)")
 _DATACLASSES = frozenset(("dataclass", "define", "frozen"))
@@ -52,11 +52,4 @@ def _inner(node: ast.AST) -> list[ast.AST]:
     """The nodes directly inside one in which a class may be used, not only named."""
     if isinstance(node, ast.Call) and dotted_name(node.func).rpartition(".")[2] in _ONLY_ASK:
         return []
-    inner: list[ast.AST] = []
-    for name in FIELDS.get(type(node), ()):
-        value = getattr(node, name)
-        if type(value) is list:
-            inner += value
-        elif value is not None and name not in _TYPES_ONLY:
-            inner.append(value)
-    return inner
+    return children(node, _TYPES_ONLY)

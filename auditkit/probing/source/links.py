@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
-from auditkit.probing.source.facts import Import, ModuleFacts
+from auditkit.probing.discovery.source_index import Import
 
 _MOST_STEPS = 6  # a name re-exported by three packages above each other, and some to spare
 
@@ -13,15 +14,36 @@ Key = tuple[str, str]
 """A name where it is defined: (module, name)."""
 
 
-class Links:
-    """Resolves imported names among the modules of one checkout."""
+class Importing(Protocol):
+    """A module that imports: parsed, or the facts of one."""
 
-    def __init__(self, modules: Iterable[ModuleFacts]) -> None:
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def imports(self) -> Sequence[Import]: ...
+
+    @property
+    def own_names(self) -> frozenset[str]: ...
+
+
+class Links:
+    """Resolves imported names among the modules of one checkout.
+
+    `is_partial` says that only some of its files were parsed: a package's own may be missing, and a module is
+    known by its whole name only.
+    """
+
+    def __init__(self, modules: Iterable[Importing], is_partial: bool = False) -> None:
         self.modules = {module.name: module for module in modules}
-        self._defined = {name: _defined_in(module) for name, module in self.modules.items()}
+        self._defined = {name: module.own_names for name, module in self.modules.items()}
         self._imported = {name: _by_local(module) for name, module in self.modules.items()}
         self._by_last: dict[str, list[str]] = defaultdict(list)
-        for name in self.modules:
+        names = self.modules.keys()
+        self._packages: set[str] = set()
+        if is_partial:
+            self._packages = {name[:end] for name in names for end, letter in enumerate(name) if letter == "."} - names
+        for name in () if is_partial else names:
             self._by_last[name.rpartition(".")[2]].append(name)
         self._known: dict[Key, Key | None] = {}
 
@@ -79,7 +101,7 @@ class Links:
                     return found
         return None
 
-    def dotted_targets(self, module: ModuleFacts, written: str) -> Iterator[tuple[str, str, str]]:
+    def dotted_targets(self, module: Importing, written: str) -> Iterator[tuple[str, str, str]]:
         """(module, name, rest) for `a.b.c` in `module`, where `a` is imported: what it reaches, and what follows.
 
         A name outside the checkout yields nothing.
@@ -90,6 +112,8 @@ class Links:
                 if name == "*":
                     continue
                 yield from self._follow(origin, name, rest)
+            if rest and item.module in self._packages and not item.name:
+                yield from self._follow(item.module, "", rest)
 
     def _follow(self, module: str, name: str, rest: str) -> Iterator[tuple[str, str, str]]:
         if name or not rest:
@@ -97,19 +121,17 @@ class Links:
             return
         first, _, others = rest.partition(".")
         inner = f"{module}.{first}"
-        if inner in self.modules and others and first not in self._defined[module]:
+        is_open = inner in self._packages or (inner in self.modules and first not in self._defined.get(module, ()))
+        if others and is_open:
             yield from self._follow(inner, "", others)
+        if module in self._packages or (others and is_open):
             return
         found = self.resolve(module, first)
         if found is not None:
             yield (*found, others)
 
 
-def _defined_in(module: ModuleFacts) -> frozenset[str]:
-    return frozenset(item.name for item in module.definitions if not item.owner) | module.bound
-
-
-def _by_local(module: ModuleFacts) -> dict[str, list[Import]]:
+def _by_local(module: Importing) -> dict[str, list[Import]]:
     found: dict[str, list[Import]] = defaultdict(list)
     for item in module.imports:
         if item.local:

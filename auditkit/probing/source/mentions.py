@@ -26,7 +26,7 @@ class Found:
 
 def mentions_in(tree: Module, resolve: Resolve) -> list[Found]:
     """Every use of the module's names in a file, in the order of lines; import statements are none."""
-    reader = _Reader(resolve, _instances(tree, resolve))
+    reader = _Mentions(resolve, _instances(tree, resolve))
     found = list(reader.read(tree.tree, "", ""))
     return sorted(found, key=lambda one: one.mention.line)
 
@@ -66,7 +66,7 @@ def _scope(function: str, target: str) -> str:
 
 
 @dataclass(frozen=True)
-class _Reader:
+class _Mentions:
     resolve: Resolve
     instances: Mapping[tuple[str, str], str]
 

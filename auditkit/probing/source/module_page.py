@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from auditkit.model.module_page import Importer, ImporterKind, ModulePage, NameUse, Share
-from auditkit.probing.discovery.search import garbage_collection_paused
 from auditkit.probing.discovery.source_index import Function, Module, dotted_name
+from auditkit.probing.python_files import garbage_collection_paused
 from auditkit.probing.source.context import SourceContext
 from auditkit.probing.source.facts import ModuleFacts
 from auditkit.probing.source.flows import flows_of
@@ -127,9 +127,5 @@ def _documented(tree: Module, module: ModuleFacts) -> Share:
 def _compiles(tree: Module) -> Iterator[int]:
     """The lines that name torch.compile."""
     for node in walk([tree.tree]):
-        if isinstance(node, ast.Attribute | ast.Name):
-            written = dotted_name(node)
-            head, _, rest = written.partition(".")
-            origin = tree.imports.get(head, "").replace(":", ".")
-            if (f"{origin}.{rest}" if rest else origin) == "torch.compile":
-                yield node.lineno
+        if isinstance(node, ast.Attribute | ast.Name) and tree.full_name(dotted_name(node)) == "torch.compile":
+            yield node.lineno

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from auditkit.probing.discovery.answers import consumed_keys
-from auditkit.probing.discovery.source_index import Function, FunctionNode, Module, dotted_name
+from auditkit.probing.discovery.source_index import Function, FunctionNode, Module, dotted_name, targets_of, text_in
 from auditkit.probing.source.facts import ModuleFacts
-from auditkit.probing.source.walking import FIELDS, walk
+from auditkit.probing.source.walking import FIELDS, children, walk
 
 FINISHING = re.compile(r"(materiali[sz]e|finish|finali[sz]e|wait)(_\w+)?")
 MAY_FINISH = re.compile(rb"\bdef (materiali[sz]e|finish|finali[sz]e|wait)")
@@ -34,7 +34,7 @@ class Finisher:
 
 
 @dataclass(frozen=True, order=True)
-class Mapping:
+class WrittenMapping:
     """A mapping with text keys that some code writes out: where, and in which function."""
 
     file: str
@@ -51,7 +51,7 @@ class Collection:
     function: Function
     input_in_words: str
     producers: tuple[Function, ...]
-    by_hand: tuple[Mapping, ...]
+    by_hand: tuple[WrittenMapping, ...]
 
 
 def collection_of(finisher: Finisher, module: ModuleFacts, holding: Iterable[Module]) -> Collection:
@@ -69,10 +69,7 @@ def collection_of(finisher: Finisher, module: ModuleFacts, holding: Iterable[Mod
 
 def finishers_of(module: Module) -> Iterator[Finisher]:
     """The public functions and methods that finish something, and whose input can be told."""
-    functions = [*module.functions.values()]
-    for owner in module.classes.values():
-        functions += owner.methods.values()
-    for function in functions:
+    for function in module.defined():
         if not FINISHING.fullmatch(function.name) or not _reads_back(function):
             continue
         for item in function.required:
@@ -97,7 +94,7 @@ def _record_name(annotation: ast.expr | None) -> str:
         return annotation.value if annotation.value.isidentifier() else ""
     name = dotted_name(annotation) if annotation is not None else ""
     last = name.rpartition(".")[2]
-    return name if last[:1].isupper() and last not in ("Any", "Mapping", "Dict", "Tensor", "Module") else ""
+    return name if last[:1].isupper() and last not in ("Any", "WrittenMapping", "Dict", "Tensor", "Module") else ""
 
 
 @dataclass
@@ -115,7 +112,7 @@ class Producers:
 
     def __init__(self, modules: Iterable[Module]) -> None:
         self._modules = list(modules)
-        self._producers = [_producer(function) for module in self._modules for function in _functions(module)]
+        self._producers = [_producer(function) for module in self._modules for function in module.defined()]
 
     def of_keys(self, finisher: Finisher) -> list[Function]:
         """The functions whose answer has every key that `finisher` demands, directly or by calling one.
@@ -138,7 +135,7 @@ class Producers:
             found |= {id(item.function): item.function for item in self._producers if item.calls & names}
         return [function for function in found.values() if _may_be_called(function, finisher)]
 
-    def written_out(self, keys: frozenset[str], produced: Iterable[Function]) -> list[Mapping]:
+    def written_out(self, keys: frozenset[str], produced: Iterable[Function]) -> list[WrittenMapping]:
         """The mappings with most of `keys`, three of four, that code outside of `produced` writes out."""
         known = {(item.module.file, item.qualified_name) for item in produced}
         found = [mapping for module in self._modules for mapping in _mappings(module)]
@@ -152,12 +149,6 @@ def _may_be_called(function: Function, finisher: Finisher) -> bool:
         return False
     is_public = not any(part.startswith("_") for part in function.qualified_name.split("."))
     return is_public or function.module.file == finisher.function.module.file
-
-
-def _functions(module: Module) -> Iterator[Function]:
-    yield from module.functions.values()
-    for owner in module.classes.values():
-        yield from owner.methods.values()
 
 
 def _producer(function: Function) -> _Producer:
@@ -176,9 +167,7 @@ def own_nodes(function: FunctionNode) -> Iterator[ast.AST]:
         if type(node) not in FIELDS or isinstance(node, FunctionNode | ast.ClassDef | ast.Lambda):
             continue
         yield node
-        for name in FIELDS[type(node)]:
-            value = getattr(node, name)
-            waiting += value if isinstance(value, list) else [value]
+        waiting += children(node)
 
 
 def _returned_keys(function: Function, value: ast.expr) -> frozenset[str]:
@@ -188,11 +177,11 @@ def _returned_keys(function: Function, value: ast.expr) -> frozenset[str]:
     for node in own_nodes(function.node):
         if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
             continue
-        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+        for target in targets_of(node):
             if dotted_name(target) in names:
                 found |= set().union(*map(_keys_of, walk([node.value])))
             elif isinstance(target, ast.Subscript) and dotted_name(target.value) in names:
-                found |= _keys_of(node.value) | {_text(target.slice)}
+                found |= _keys_of(node.value) | {text_in(target.slice)}
     return frozenset(found - {""})
 
 
@@ -200,14 +189,10 @@ def _keys_of(node: ast.AST) -> frozenset[str]:
     """The text keys of `{"a": ...}` and `dict(a=...)`; none for anything else."""
     keys: list[str | None] = []
     if isinstance(node, ast.Dict):
-        keys = [_text(key) for key in node.keys if key is not None]
+        keys = [text_in(key) for key in node.keys if key is not None]
     elif isinstance(node, ast.Call) and dotted_name(node.func) == "dict":
         keys = [item.arg for item in node.keywords]
     return frozenset(key for key in keys if key)
-
-
-def _text(node: ast.expr) -> str:
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def _called(function: Function, returned: list[ast.expr]) -> Iterator[str]:
@@ -233,16 +218,14 @@ def _returns(function: Function) -> str:
     return dotted_name(node).rpartition(".")[2] if node is not None else ""
 
 
-def _mappings(module: Module) -> Iterator[Mapping]:
+def _mappings(module: Module) -> Iterator[WrittenMapping]:
     """Every mapping with text keys in a module, with the function (of any depth) that holds it."""
     waiting: list[tuple[ast.AST, str]] = [(module.tree, "")]
     while waiting:
         node, function = waiting.pop()
         keys = _keys_of(node)
         if keys and isinstance(node, ast.expr):
-            yield Mapping(module.file, node.lineno, function, keys)
+            yield WrittenMapping(module.file, node.lineno, function, keys)
         if isinstance(node, FunctionNode | ast.ClassDef):
             function = f"{function}.{node.name}" if function else node.name
-        for name in FIELDS.get(type(node), ()):
-            value = getattr(node, name)
-            waiting += [(item, function) for item in (value if isinstance(value, list) else [value])]
+        waiting += [(item, function) for item in children(node)]

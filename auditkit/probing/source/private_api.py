@@ -13,9 +13,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from auditkit.probing.discovery.source_index import Module, dotted_name
-from auditkit.probing.source.facts import Import
-from auditkit.probing.source.walking import FIELDS, walk
+from auditkit.probing.discovery.source_index import Import, Module, dotted_name
+from auditkit.probing.source.walking import children, walk
 
 # What may stand between the parts of `torch . _x`: white space, line ends, parentheses, comments. A comment
 # reaches to the end of its line: `torch ####` could be divided in 2 ** 4 ways otherwise, and each would be tried.
@@ -66,12 +65,12 @@ def unguarded_uses(module: Module, reads_attributes: bool) -> list[PrivateUse]:
 
     Without `reads_attributes` only imports are looked at; see `may_read_private`.
     """
-    reader = _Reader(module, reads_attributes)
+    reader = _PrivateUses(module, reads_attributes)
     reader.block(module.tree.body, False, "")
     return sorted(set(reader.found))
 
 
-class _Reader:
+class _PrivateUses:
     def __init__(self, module: Module, reads_attributes: bool) -> None:
         self.imports = _torch_names(module)
         self.reads_attributes = reads_attributes
@@ -120,7 +119,7 @@ class _Reader:
             case _:
                 self.note_flag(node, getattr(node, "value", None))
                 blocks = [getattr(node, name) for name in ("body", "orelse") if hasattr(node, name)]
-                self.expressions(_children(node, ("body", "orelse")), is_guarded, function)
+                self.expressions(children(node, ("body", "orelse")), is_guarded, function)
                 for block in blocks:
                     self.block(block, is_guarded, function)
 
@@ -150,7 +149,7 @@ class _Reader:
             elif isinstance(node, ast.Attribute) and (name := self.torch_name(node)):
                 self.note(name, node.lineno, False, function)
                 continue
-            waiting += _children(node)
+            waiting += children(node)
 
     def torch_name(self, node: ast.Attribute) -> str:
         """`torch.nn.utils._x` for an attribute of torch however it was imported; "" for others."""
@@ -192,20 +191,6 @@ class _Reader:
         return isinstance(node, ast.Assert) and self._guards(node.test)
 
 
-def _children(node: ast.AST, left_out: tuple[str, ...] = ()) -> list[ast.AST]:
-    """The nodes directly inside one that may hold code, those of some fields left out."""
-    found: list[ast.AST] = []
-    for name in FIELDS.get(type(node), ()):
-        value = getattr(node, name)
-        if name in left_out or value is None:
-            continue
-        if type(value) is list:
-            found += value
-        else:
-            found.append(value)
-    return found
-
-
 @functools.lru_cache(maxsize=100_000)
 def _is_version(written: str) -> bool:
     return _VERSION.search(written) is not None
@@ -223,7 +208,7 @@ def private_part(name: str) -> str:
 def _torch_names(module: Module) -> dict[str, str]:
     """Local names of torch and of its modules: `torch`, `nn`, `F`, `dist`."""
     found = {}
-    for local, origin in module.imports.items():
+    for local, origin in module.origins.items():
         full = origin.replace(":", ".")
         if full == "torch" or (full.startswith("torch.") and not full.rpartition(".")[2][:1].isupper()):
             found[local] = full

@@ -12,13 +12,13 @@ from auditkit.probing.discovery.source_index import (
     Function,
     Module,
     SourceProblem,
-    absolute_origin,
     dotted_name,
     module_name,
     parse_module,
+    targets_of,
     top_level,
 )
-from auditkit.probing.source.facts import Definition, Import, ModuleFacts
+from auditkit.probing.source.facts import Definition, ModuleFacts
 from auditkit.probing.source.files import SourceFile
 from auditkit.probing.source.references import collect_references
 from auditkit.probing.source.signatures import signatures_of
@@ -46,15 +46,14 @@ def parse(source: SourceFile, data: bytes, root: Path, import_roots: Sequence[Pa
 def facts_of(source: SourceFile, module: Module) -> ModuleFacts | SourceProblem:
     """What the file defines, imports, exports and refers to."""
     try:
-        imports = tuple(_imports(module, source.path.name == "__init__.py"))
         exports, is_open = _exports(module)
-        references, calls = collect_references(module.tree, frozenset(item.local for item in imports))
+        references, calls = collect_references(module.tree, frozenset(item.local for item in module.imports))
         return ModuleFacts(
             source=source,
             name=module.name,
             is_package=source.path.name == "__init__.py",
             definitions=tuple(_definitions(module)),
-            imports=imports,
+            imports=module.imports,
             exports=exports,
             is_open=is_open,
             references=references,
@@ -63,21 +62,6 @@ def facts_of(source: SourceFile, module: Module) -> ModuleFacts | SourceProblem:
         )
     except RecursionError:
         return SourceProblem(source.name, 1, "nested too deeply to be followed")
-
-
-def _imports(module: Module, is_package: bool) -> Iterator[Import]:
-    for item in module.import_nodes:
-        if isinstance(item, ast.Import):
-            for alias in item.names:
-                top = alias.name.partition(".")[0]
-                yield Import(alias.name if alias.asname else top, "", alias.asname or top, item.lineno)
-                if not alias.asname and top != alias.name:
-                    # `import package.module` binds `package`, and makes `package.module` loaded.
-                    yield Import(alias.name, "", "", item.lineno)
-        else:
-            origin = absolute_origin(module.name, item, is_package)
-            for alias in item.names:
-                yield Import(origin, alias.name, alias.asname or alias.name, item.lineno)
 
 
 def _definitions(module: Module) -> Iterator[Definition]:
@@ -137,12 +121,7 @@ def _bases(node: ast.ClassDef) -> list[str]:
 
 def _bound(tree: ast.Module) -> Iterator[str]:
     for statement in top_level(tree.body):
-        targets: list[ast.expr] = []
-        if isinstance(statement, ast.Assign):
-            targets = statement.targets
-        elif isinstance(statement, ast.AnnAssign):
-            targets = [statement.target]
-        for target in targets:
+        for target in targets_of(statement):
             for item in target.elts if isinstance(target, ast.Tuple | ast.List) else [target]:
                 if isinstance(item, ast.Name):
                     yield item.id

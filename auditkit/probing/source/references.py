@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from auditkit.probing.discovery.source_index import FunctionNode
+from auditkit.probing.discovery.source_index import FunctionNode, targets_of
 from auditkit.probing.source.facts import References
 from auditkit.probing.source.walking import FIELDS
 
@@ -101,11 +101,7 @@ def _conditions(statement: ast.If | ast.Try) -> list[ast.AST]:
 
 
 def _sets_exports(statement: ast.stmt) -> bool:
-    targets: list[ast.expr] = []
-    if isinstance(statement, ast.Assign):
-        targets = statement.targets
-    elif isinstance(statement, ast.AugAssign | ast.AnnAssign):
-        targets = [statement.target]
+    targets = [statement.target] if isinstance(statement, ast.AugAssign) else targets_of(statement)
     return any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets)
 
 

@@ -8,18 +8,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from auditkit.model.enums import Evidence, Outcome, Reason
 from auditkit.model.measurement import CodeExcerpt, Location, Measurement
 from auditkit.model.probe import Policy, ProbeInfo
 from auditkit.model.run import SOURCE_DEVICE, ProbeResult
+from auditkit.probing.cage import CageError, ask_in_cage
 from auditkit.probing.catalog import load_module
-from auditkit.probing.discovery.search import garbage_collection_paused
 from auditkit.probing.excerpts import cut_excerpt
 from auditkit.probing.judging import JudgingFailedError, is_bundled
+from auditkit.probing.python_files import garbage_collection_paused
 from auditkit.probing.results import Asked
-from auditkit.probing.source.apart import ApartFailedError, measured_apart
 from auditkit.probing.source.context import NotApplicable, SourceContext
 from auditkit.probing.source.facts import ModuleFacts
 from auditkit.probing.source.index import SourceIndex
@@ -88,7 +89,7 @@ def _run(probe: ProbeInfo, context: SourceContext, policy: Policy, time_limit_s:
         subjects = _by_subject(_messages(probe, context, time_limit_s))
     except NotApplicable as error:
         return unanswered(Outcome.NOT_APPLICABLE, None, str(error))
-    except ApartFailedError as error:
+    except CageError as error:
         return unanswered(Outcome.ERROR, error.reason, str(error))
     except Exception as error:
         return unanswered(Outcome.ERROR, Reason.EXCEPTION, f"{type(error).__name__}: {error}")
@@ -104,10 +105,19 @@ def _run(probe: ProbeInfo, context: SourceContext, policy: Policy, time_limit_s:
 
 
 def _messages(probe: ProbeInfo, context: SourceContext, time_limit_s: float) -> Iterable[dict[str, Any]]:
-    """What the probe yields: ours in this process, anybody else's in one of its own."""
+    """What the probe yields: ours in this process, anybody else's in the cage."""
     if is_bundled(probe):
         return list(load_module(probe).measure(context))
-    return measured_apart(probe, context, time_limit_s)
+    request = {
+        "checkout": str(context.index.root),
+        "import_roots": [str(root) for root in context.index.import_roots],
+        "modules": [module.file for module in context.modules],
+    }
+    answer = ask_in_cage(Path(probe.path), request, time_limit_s)
+    if "not_applicable" in answer:
+        raise NotApplicable(answer["not_applicable"])
+    messages: list[dict[str, Any]] = answer["messages"]
+    return messages
 
 
 def _by_subject(messages: Iterable[Mapping[str, Any]]) -> dict[str, _Subject]:

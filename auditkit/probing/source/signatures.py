@@ -12,13 +12,11 @@ from auditkit.probing.source.references import Calls
 
 def signatures_of(module: Module, calls: Calls) -> Iterator[Signature]:
     """The functions, methods and dataclasses of a module with a literal number as a default."""
-    functions = [*module.functions.values()]
     for owner in module.classes.values():
-        functions += owner.methods.values()
         signature = _of_dataclass(owner)
         if signature is not None:
             yield signature
-    for function in functions:
+    for function in module.defined():
         signature = _of_function(function, calls.get(function.node, ()))
         if signature is not None:
             yield signature

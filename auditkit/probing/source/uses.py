@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from auditkit.probing.source.facts import Definition, Import, ModuleFacts
+from auditkit.probing.discovery.source_index import Import
+from auditkit.probing.source.facts import Definition, ModuleFacts
 from auditkit.probing.source.index import SourceIndex
 from auditkit.probing.source.links import Key, Links
 

@@ -11,13 +11,10 @@ _LEAVES = frozenset((
 ))  # fmt: skip
 """Fields that hold no code; a function's and a handler's `name` is text, and so is an argument's `arg`."""
 
-
-def _fields_of(kind: type[ast.AST]) -> tuple[str, ...]:
-    return tuple(name for name in kind._fields if name not in _LEAVES)
-
-
 FIELDS: dict[type, tuple[str, ...]] = {
-    kind: _fields_of(kind) for kind in vars(ast).values() if isinstance(kind, type) and issubclass(kind, ast.AST)
+    kind: tuple(name for name in kind._fields if name not in _LEAVES)
+    for kind in vars(ast).values()
+    if isinstance(kind, type) and issubclass(kind, ast.AST)
 }
 """For every kind of node the fields that hold nodes or lists of them."""
 
@@ -37,3 +34,17 @@ def walk(roots: Iterable[ast.AST]) -> Iterator[ast.AST]:
                 waiting += value
             elif value is not None:
                 waiting.append(value)
+
+
+def children(node: ast.AST, left_out: tuple[str, ...] = ()) -> list[ast.AST]:
+    """The nodes directly inside one that may hold code, those of some fields left out."""
+    found: list[ast.AST] = []
+    for name in FIELDS.get(type(node), ()):
+        value = getattr(node, name)
+        if value is None or name in left_out:
+            continue
+        if type(value) is list:
+            found += value
+        else:
+            found.append(value)
+    return found

@@ -62,16 +62,17 @@ def audit_cost(words: Sequence[str]) -> dict[str, Any]:
 
 def worker_phases(target_name: str) -> dict[str, float]:
     """The seconds of one worker before its first probe: start, torch and what the probes share, target, plan."""
-    from auditkit.probing.sandbox import Worker, make_request
+    from auditkit.probing.sandbox import Setting
+    from auditkit.probing.session import Session
     from auditkit.store.config import read_config
 
     (target,) = (target for target in read_config(SPECIMEN / "auditkit.yaml").targets if target.name == target_name)
-    jobs = [{"id": "plan", "kind": "plan"}]
-    request = make_request(target, SPECIMEN, (SPECIMEN,), jobs, 60.0, auto_device=True)
+    setting = Setting(SPECIMEN, sys.executable, (SPECIMEN,), time_limit_s=60.0)
+    session = Session(setting, [{"id": "plan", "kind": "plan"}], target, auto_device=True)
     last = time.monotonic()
     phases: dict[str, float] = {}
     names = {"begun": "start Python", "hello": "import torch", "loaded": "import the target", "end": "find the plan"}
-    for message in Worker(sys.executable, request, 60.0).messages():
+    for message in session.worker.messages():
         now = time.monotonic()
         if message["type"] in names:
             phases[names[message["type"]]] = round(now - last, 2)
@@ -82,27 +83,24 @@ def worker_phases(target_name: str) -> dict[str, float]:
 def selfchecks() -> dict[str, float]:
     """The seconds that each instrument's check on its toy takes, on each device, in a fork of one worker."""
     from auditkit.probing.examine import DEVICES
-    from auditkit.probing.sandbox import Worker, make_request
+    from auditkit.probing.sandbox import Setting
+    from auditkit.probing.session import Session
 
-    instruments = _instruments()
-    jobs = [
-        {"id": f"{instrument}/{device}", "kind": "selfcheck", "instrument": instrument, "device": device}
-        for instrument in instruments
-        for device in DEVICES
-        if device != "cuda"
-    ]
-    started, job = 0.0, ""
+    started: dict[str, float] = {}
     seconds: dict[str, float] = {}
-    failed: set[str] = set()
     with tempfile.TemporaryDirectory() as nowhere:
-        request = make_request(None, Path(nowhere), (), jobs, 60.0)
-        for message in Worker(sys.executable, request, 60.0).messages():
-            if message["type"] == "start":
-                started, job = time.monotonic(), message["job"]
-            elif message["type"] == "failed":
-                failed.add(job)
-            elif message["type"] == "end" and message["status"] == "ok" and job not in failed:
-                seconds[job] = round(time.monotonic() - started, 2)
+        session = Session(
+            Setting(Path(nowhere), sys.executable, (), time_limit_s=60.0),
+            [
+                {"id": f"{instrument}/{device}", "kind": "selfcheck", "instrument": instrument, "device": device}
+                for instrument in _instruments()
+                for device in DEVICES
+                if device != "cuda"
+            ],
+        )
+        for job in session.jobs(lambda name: started.update({name: time.monotonic()})):
+            if job.checked:
+                seconds[job.id] = round(time.monotonic() - started[job.id], 2)
     return seconds
 
 

@@ -129,6 +129,7 @@ def write_checkout(folder: Path, files: int = FILES) -> None:
 
 def read_once(folder: Path) -> dict[str, Any]:
     """In this process: read `folder`, ask every source probe about all of it, and say what that took."""
+    from auditkit.model.probe import Policy
     from auditkit.probing.catalog import load_catalog
     from auditkit.probing.source.index import SourceIndex
     from auditkit.probing.source.run import run_source_probes
@@ -137,9 +138,8 @@ def read_once(folder: Path) -> dict[str, Any]:
     marks = [("read and index", time.process_time())]
     started = time.monotonic()
     index = SourceIndex(folder)
-    results = run_source_probes(
-        probes, index, lambda _: True, {}, 300.0, lambda probe: marks.append((probe, time.process_time()))
-    )
+    started_at = lambda probe: marks.append((probe, time.process_time()))  # noqa: E731
+    results = list(run_source_probes(probes, index, lambda _: True, Policy(), 300.0, started_at))
     marks.append(("", time.process_time()))
     return {
         "files": len(index.python_files),

@@ -13,8 +13,9 @@ from typing import Any
 from auditkit.model.run import ProbeResult
 from auditkit.model.target import Target
 from auditkit.probing.catalog import load_catalog, select
-from auditkit.probing.results import Setting, TargetRun
+from auditkit.probing.results import TargetRun
 from auditkit.probing.runner import run_target
+from auditkit.probing.sandbox import Setting
 
 TARGETS = Path(__file__).parent / "targets"
 OVERFLOW, UNDERFLOW = "norm_overflows_on_finite_grads", "norm_underflows_to_zero"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from auditkit.model.enums import Outcome
+from auditkit.model.probe import Policy
 from auditkit.model.run import ProbeResult
 from auditkit.probing.catalog import load_catalog
 from auditkit.probing.source.context import SourceContext
@@ -36,8 +37,7 @@ def context_of(folder: Path, files: Mapping[str, str | bytes]) -> SourceContext:
 def read(folder: Path, *probes: str, **policy: Any) -> list[ProbeResult]:
     """What `probes` say of the checkout `folder`, all of it; `policy` is that of each of them."""
     chosen = [CATALOG[name] for name in probes or SOURCE_PROBES]
-    thresholds = {probe.id: {k: v for k, v in policy.items() if k in probe.policy} for probe in chosen}
-    return run_source_probes(chosen, SourceIndex(folder), lambda _: True, thresholds, 30.0, lambda _: None)
+    return [*run_source_probes(chosen, SourceIndex(folder), lambda _: True, Policy(policy), 30.0)]
 
 
 def findings(results: list[ProbeResult]) -> dict[str, ProbeResult]:

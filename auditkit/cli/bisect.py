@@ -53,7 +53,7 @@ def bisect(
     from auditkit.workflows.configuration import checkout_of, read_configuration
 
     configuration = read_configuration(runs.config, checkout or ".")
-    manner = runs.manner(configuration)
+    manner = runs.with_config(configuration)
     named = targets.targets(configuration)
     request = BisectRequest(
         ticket=open_repository(tickets).find(ticket_id).ticket,

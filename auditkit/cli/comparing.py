@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from auditkit.cli.options import ArmOptions, ProbesOption, TargetOptions, parse_device
+from auditkit.cli.options import ArmOptions, ProbesOption, TargetOptions
 
 if TYPE_CHECKING:
     from auditkit.model.comparison import Comparison
@@ -47,12 +47,9 @@ class CompareOptions:
             checkout=self.checkout,
             base=self.base,
             head=self.head,
-            config=config,
+            options=self.runs.with_config(config),
             targets=targets,
             probes=tuple(self.probe or ()),
-            python=self.runs.python,
-            device=parse_device(self.runs.device),
-            time_limit_s=self.runs.time_limit,
             force=force,
         )
         with progress_on_terminal() as progress:

@@ -26,9 +26,8 @@ def doctor(
     found = machine.examination
     if as_json:
         states = [dict(vars(state)) for state in found.states]
-        said = {key: value for key, value in found.environment.items() if key != "type"}
         git = machine.has_git
-        say_json({"schema_version": 1, "auditkit": __version__, "git": git, **said, "instruments": states})
+        say_json({"schema_version": 1, "auditkit": __version__, "git": git, **found.environment, "instruments": states})
         return
     say(f"auditkit {__version__}")
     say(f"interpreter  {machine.interpreter} (Python {found.environment['python']})")

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from auditkit.model.enums import DeviceChoice, Severity
     from auditkit.model.target import Target
     from auditkit.store.config import Config
-    from auditkit.workflows.asking import Manner
     from auditkit.workflows.audit import AuditRequest
-    from auditkit.workflows.matrix import ArmRequest
+    from auditkit.workflows.run_options import RunOptions
 
 Words = list[str] | None
 
@@ -119,11 +118,11 @@ class ArmOptions:
     config: ConfigOption = None
     time_limit: TimeLimitOption = 120.0
 
-    def manner(self, config: Config) -> Manner:
+    def with_config(self, config: Config) -> RunOptions:
         """What the workflows know them as. Raises BadInputError for a device that is none."""
-        from auditkit.workflows.asking import Manner
+        from auditkit.workflows.run_options import RunOptions
 
-        return Manner(config, self.python, parse_device(self.device), self.time_limit)
+        return RunOptions(config, self.python, parse_device(self.device), self.time_limit)
 
 
 @dataclass(frozen=True)
@@ -147,11 +146,12 @@ class MatrixOptions:
     config: ConfigOption = None
     time_limit: TimeLimitOption = 120.0
 
-    def arms(self) -> tuple[ArmRequest, ...]:
+    def arms(self, config: Config) -> tuple[RunOptions, ...]:
         """One for each interpreter and device. Raises BadInputError for a device that is none."""
-        from auditkit.workflows.matrix import arms_of
+        from auditkit.workflows.run_options import RunOptions
 
-        return arms_of(self.python or (), [parse_device(device) for device in self.device or ()])
+        options = RunOptions(config, time_limit_s=self.time_limit)
+        return options.on_arms(self.python or (), [parse_device(device) for device in self.device or ()])
 
 
 @dataclass(frozen=True)
@@ -199,11 +199,9 @@ class AuditOptions:
         self.filing.check(config.agents)
         return AuditRequest(
             checkout=checkout_of(checkout, config),
-            config=config,
+            arms=self.runs.arms(config),
             targets=self.targets.targets(config),
             probes=tuple(probes or ()),
-            arms=self.runs.arms(),
-            time_limit_s=self.runs.time_limit,
             tickets=tickets,
             batch=self.filing.batch,
             agent=self.filing.agent,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
+from typing import Any
 
 from auditkit.model.enums import Contract, Severity
 
@@ -58,3 +59,19 @@ class ProbeInfo:
     path: PurePath = _NO_PATH
     devices: tuple[str, ...] = DEVICES
     scope: str = "target"
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What the user decided instead of the probes: thresholds by their names, severities by probe."""
+
+    thresholds: Mapping[str, Any] = field(default_factory=dict)
+    severities: Mapping[str, Severity] = field(default_factory=dict)
+
+    def thresholds_of(self, probe: ProbeInfo) -> dict[str, Any]:
+        """The numbers that the probe judges by."""
+        return {name: self.thresholds.get(name, default) for name, default in probe.policy.items()}
+
+    def severity_of(self, probe: ProbeInfo, judged: Severity | None) -> Severity:
+        """How bad a finding of the probe is: the user's word first, then what it judged, then its default."""
+        return self.severities.get(probe.id) or judged or probe.severity

@@ -1,147 +1,140 @@
-"""From a worker's messages to one result per probe: settings, what was collected, and the judgement."""
+"""From what was seen to one finished result: judged once, with the user's severity and its own fingerprint."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from auditkit.model.enums import DeviceChoice, Evidence, Outcome, Reason
-from auditkit.model.measurement import Location, Measurement
-from auditkit.model.probe import ProbeInfo
+from auditkit.model.enums import Evidence, Outcome, Reason
+from auditkit.model.measurement import CodeExcerpt, Location, Measurement
+from auditkit.model.probe import Policy, ProbeInfo
 from auditkit.model.run import ProbeResult, fingerprint
-from auditkit.model.target import Target
 from auditkit.probing.excerpts import cut_excerpt
 from auditkit.probing.judging import JudgingFailedError, judge
-
-DEFAULT_TIME_LIMIT_S = 120.0
+from auditkit.probing.protocol import Plan
+from auditkit.probing.session import Failure, Job, Session
 
 
 @dataclass(frozen=True)
-class Setting:
-    """Where and how probes run: the checkout's path and interpreter, the device, the limits."""
+class Asked:
+    """One probe about one subject: a target, or what a source probe names.
 
-    checkout: Path
-    interpreter: str
-    import_roots: tuple[Path, ...]
-    device: DeviceChoice = DeviceChoice.AUTO
-    time_limit_s: float = DEFAULT_TIME_LIMIT_S
-    options: Mapping[str, Any] = field(default_factory=dict)
-    policy: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    cancelled: threading.Event = field(default_factory=threading.Event)
+    `ordinal` tells apart the targets that call one function.
+    """
+
+    probe: ProbeInfo
+    subject: str
+    device: str
+    policy: Policy
+    ordinal: int = 0
+
+    def unanswered(self, outcome: Outcome, reason: Reason | None, message: str, **seen: Any) -> ProbeResult:
+        """The result where there is nothing to judge; `seen` are further fields of it."""
+        return self._result(outcome, message, reason=reason, **seen)
+
+    def judged(
+        self,
+        measurements: Sequence[Measurement],
+        evidence: Evidence,
+        location: Location | None,
+        excerpt: Callable[[Location], CodeExcerpt | None],
+        **seen: Any,
+    ) -> ProbeResult:
+        """What the probe makes of its measurements; only a finding has a severity and a place.
+
+        Raises JudgingFailedError.
+        """
+        verdict = judge(self.probe, measurements, self.policy.thresholds_of(self.probe))
+        if verdict.outcome is Outcome.REPRODUCED:
+            seen["severity"] = self.policy.severity_of(self.probe, verdict.severity)
+            seen["location"], seen["excerpt"] = location, excerpt(location) if location is not None else None
+        seen |= {"law": verdict.law, "evidence": evidence, "measurements": tuple(measurements)}
+        return self._result(verdict.outcome, verdict.message, **seen)
+
+    def _result(self, outcome: Outcome, message: str, **seen: Any) -> ProbeResult:
+        return ProbeResult(
+            probe=self.probe.id,
+            probe_version=self.probe.version,
+            target=self.subject,
+            outcome=outcome,
+            message=message,
+            fingerprint=fingerprint(self.probe.id, self.subject, self.ordinal),
+            device=self.device,
+            **seen,
+        )
 
 
 @dataclass
 class TargetRun:
-    """What a worker said about one target: its environment, its plan, one result per probe."""
+    """What asking one target came to: its last worker, its plan or why there is none, one result per probe."""
 
-    environment: dict[str, Any] = field(default_factory=dict)
-    plan: dict[str, Any] | None = None
+    session: Session | None = None
+    plan: Plan | None = None
+    plan_failure: Failure | None = None
     results: list[ProbeResult] = field(default_factory=list)
-    plan_failure: tuple[Reason, str] | None = None
-    load_failure: str = ""
-    load_hint: str = ""
-    load_reason: Reason | None = None
     notes: list[str] = field(default_factory=list)
 
 
-@dataclass
-class Job:
-    """The messages of one job, until it is judged."""
-
-    messages: list[dict[str, Any]] = field(default_factory=list)
-    end: dict[str, Any] | None = None
-
-    def first(self, kind: str) -> dict[str, Any] | None:
-        return next((message for message in self.messages if message["type"] == kind), None)
-
-    @property
-    def failure(self) -> dict[str, Any] | None:
-        """Why this job has no answer: what it said itself, else how its process ended."""
-        said = self.first("failed")
-        if said is not None:
-            return said
-        return self.end if self.end is not None and self.end.get("status") != "ok" else None
-
-
-def make_result(
-    probe: ProbeInfo, target: Target, device: str, job: Job | None, run: TargetRun, setting: Setting
-) -> ProbeResult:
-    common: dict[str, Any] = {
-        "probe": probe.id,
-        "probe_version": probe.version,
-        "target": target.call,
-        "fingerprint": fingerprint(probe.id, target.call),
-        "device": device,
-    }
-
-    def without_answer(outcome: Outcome, reason: Reason | None, message: str, **more: Any) -> ProbeResult:
-        return ProbeResult(outcome=outcome, reason=reason, message=message, **common, **more)
-
-    contract = run.plan["contract"] if run.plan is not None else None
-    if contract is not None and contract not in [known.value for known in probe.contracts]:
-        text = f"the probe does not cover the contract {contract}"
-        return without_answer(Outcome.NOT_APPLICABLE, None, text)
-    if device not in probe.devices:
-        text = f"it can be answered on {' or '.join(probe.devices)} alone; asked on {device}"
-        return without_answer(Outcome.UNAVAILABLE, Reason.NO_DEVICE, text)
-    if device == "cuda" and run.environment and not run.environment.get("cuda"):
-        return without_answer(Outcome.UNAVAILABLE, Reason.NO_DEVICE, "there is no CUDA device on this machine")
-    if run.load_failure:
-        hint = f" ({run.load_hint})" if run.load_hint else ""
-        return without_answer(Outcome.ERROR, run.load_reason, run.load_failure + hint, loaded=False)
+def make_result(asked: Asked, job: Job | None, run: TargetRun, checkout: Path) -> ProbeResult:
+    """The one result of a probe about a target, whatever became of its `job`."""
+    why_not = _why_unasked(asked, run)
+    if why_not is not None:
+        return why_not
     if run.plan is None or job is None:
-        reason, text = run.plan_failure or (Reason.PROTOCOL, "the worker ended before this probe ran")
-        return without_answer(Outcome.ERROR, reason, text)
-    return _judged(probe, job, common, without_answer, setting)
+        failure = run.plan_failure or Failure(Reason.PROTOCOL, "the worker ended before this probe ran")
+        return asked.unanswered(Outcome.ERROR, failure.reason, failure.message)
+    return _answer(asked, job, checkout)
 
 
-def _judged(
-    probe: ProbeInfo,
-    job: Job,
-    common: dict[str, Any],
-    without_answer: Callable[..., ProbeResult],
-    setting: Setting,
-) -> ProbeResult:
-    measurements = tuple(Measurement.from_json(m) for m in job.messages if m["type"] == "measurement")
-    location = _location(job)
-    took = job.first("took")
-    more: dict[str, Any] = {
-        "measurements": measurements,
-        "location": location,
-        "excerpt": cut_excerpt(setting.checkout, location) if location else None,
-        "notes": _notes(job),
-        "duration_s": float(took["seconds"]) if took else 0.0,
-    }
-    failure = job.failure
-    if failure is not None:
-        return without_answer(Outcome.ERROR, Reason(failure["reason"]), failure["message"], **more)
-    for kind, outcome in (("not_applicable", Outcome.NOT_APPLICABLE), ("unavailable", Outcome.UNAVAILABLE)):
-        said = job.first(kind)
-        if said is not None:
-            reason = Reason(said["reason"]) if said.get("reason") else None
-            return without_answer(outcome, reason, said["message"], **more)
-    if not measurements:
-        return without_answer(Outcome.ERROR, Reason.PROTOCOL, "the probe measured nothing", **more)
-    policy = {**probe.policy, **setting.policy.get(probe.id, {})}
+def _why_unasked(asked: Asked, run: TargetRun) -> ProbeResult | None:
+    """The result of a question that no worker could be asked."""
+    contracts, devices = [known.value for known in asked.probe.contracts], asked.probe.devices
+    if run.plan is not None and run.plan["contract"] not in contracts:
+        text = f"the probe does not cover the contract {run.plan['contract']}"
+        return asked.unanswered(Outcome.NOT_APPLICABLE, None, text)
+    if asked.device not in devices:
+        text = f"it can be answered on {' or '.join(devices)} alone; asked on {asked.device}"
+        return asked.unanswered(Outcome.UNAVAILABLE, Reason.NO_DEVICE, text)
+    session = run.session
+    if session is None:
+        return None
+    if asked.device == "cuda" and session.hello is not None and not session.has_cuda:
+        text = "there is no CUDA device on this machine"
+        return asked.unanswered(Outcome.UNAVAILABLE, Reason.NO_DEVICE, text)
+    if session.failure is not None:
+        failure = session.failure
+        return asked.unanswered(Outcome.ERROR, failure.reason, failure.describe(), loaded=False)
+    return None
+
+
+def _answer(asked: Asked, job: Job, checkout: Path) -> ProbeResult:
+    def excerpt(location: Location) -> CodeExcerpt | None:
+        return cut_excerpt(checkout, location)
+
+    def unanswered(outcome: Outcome, reason: Reason | None, message: str) -> ProbeResult:
+        return asked.unanswered(
+            outcome,
+            reason,
+            message,
+            measurements=tuple(job.measurements),
+            location=job.location,
+            excerpt=excerpt(job.location) if job.location is not None else None,
+            **told,
+        )
+
+    told: dict[str, Any] = {"notes": tuple(job.notes), "duration_s": job.duration_s}
+    if job.failure is not None:
+        return unanswered(Outcome.ERROR, job.failure.reason, job.failure.message)
+    if job.refusal is not None:
+        return unanswered(*job.refusal)
+    if not job.measurements:
+        return unanswered(Outcome.ERROR, Reason.PROTOCOL, "the probe measured nothing")
     try:
-        verdict = judge(probe, measurements, policy)
+        return asked.judged(job.measurements, _evidence(job.measurements), job.location, excerpt, **told)
     except JudgingFailedError as error:
-        return without_answer(Outcome.ERROR, Reason.EXCEPTION, f"judging failed: {error}", **more)
-    reproduced = verdict.outcome is Outcome.REPRODUCED
-    if not reproduced:
-        more.update(location=None, excerpt=None)
-    return ProbeResult(
-        outcome=verdict.outcome,
-        message=verdict.message,
-        severity=(verdict.severity or probe.severity) if reproduced else None,
-        law=verdict.law,
-        evidence=_evidence(measurements),
-        **common,
-        **more,
-    )
+        return unanswered(Outcome.ERROR, Reason.EXCEPTION, f"judging failed: {error}")
 
 
 def _evidence(measurements: Sequence[Measurement]) -> Evidence:
@@ -150,15 +143,3 @@ def _evidence(measurements: Sequence[Measurement]) -> Evidence:
     if Evidence.SIMULATED in kinds:
         return Evidence.SIMULATED
     return Evidence.MEASURED if Evidence.MEASURED in kinds else Evidence.EXTRAPOLATED
-
-
-def _location(job: Job) -> Location | None:
-    said = [m["location"] for m in job.messages if m["type"] == "location" and m["location"] is not None]
-    return Location(said[0]["file"], int(said[0]["line"]), said[0]["function"]) if said else None
-
-
-def _notes(job: Job) -> tuple[str, ...]:
-    notes = [str(message["text"]) for message in job.messages if message["type"] == "note"]
-    if job.end is not None and job.end.get("output_bytes"):
-        notes.append(f"the target printed {job.end['output_bytes']:,} bytes, ignored")
-    return tuple(notes)

@@ -1,90 +1,82 @@
-"""Run probes on one target: start the worker, collect what each probe measured, and judge it.
-
-Every requested probe gets a result, whatever happens to the processes that were to produce it.
-"""
+"""Run probes on one target: every requested probe gets a result, whatever happens to the processes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from auditkit.model.enums import DeviceChoice, Reason
 from auditkit.model.probe import ProbeInfo
+from auditkit.model.run import ProbeResult
 from auditkit.model.target import Target
-from auditkit.probing.results import Job, Setting, TargetRun, make_result
-from auditkit.probing.sandbox import Worker, WorkerEnd, make_request
-from auditkit.probing.worker.families import signal_name
+from auditkit.probing import protocol
+from auditkit.probing.results import Asked, TargetRun, make_result
+from auditkit.probing.sandbox import Setting
+from auditkit.probing.session import Job, Session
 
-PLAN_JOB = "plan"
+_PLAN: protocol.Job = {"id": "plan", "kind": "plan"}
 _TRAFFIC = ("syncs", "launches", "devices", "transfers")
 
 
-Progress = Callable[[str, str], None]
-
-
 def run_target(
-    target: Target, probes: Sequence[ProbeInfo], setting: Setting, progress: Progress | None = None
+    target: Target,
+    probes: Sequence[ProbeInfo],
+    setting: Setting,
+    started: Callable[[str, str], None] = lambda *_: None,
+    finished: Callable[[ProbeResult], None] = lambda _: None,
+    ordinal: int = 0,
 ) -> TargetRun:
     """Run `probes` on `target`; without probes only find out how it is fed and what it returns.
 
-    `progress(target, probe)` is called as each probe starts.
+    `started(target, probe)` is called as each probe starts, `finished(result)` as soon as it is judged. `ordinal`
+    counts the targets before this one that call the same function.
     """
     run = TargetRun()
-    devices = {probe.id: device_for(probe, setting.device) for probe in probes}
-    jobs = _collect(target, probes, devices, setting, run, progress)
-    _again_on_cpu(target, probes, devices, jobs, setting, run)
-    for probe in probes:
-        run.results.append(make_result(probe, target, devices[probe.id], jobs.get(probe.id), run, setting))
+    results = _TargetResults(target, probes, setting, finished, ordinal, run)
+    jobs = [_PLAN, *(_job(probe, device, setting) for probe, device in results.devices() if device in probe.devices)]
+
+    def collect(fresh_imports: bool) -> str:
+        """Run the jobs, in forks of one import or each with its own; the reason why this worker may not fork."""
+        auto = setting.device is DeviceChoice.AUTO
+        run.session = Session(setting, jobs, target, auto_device=auto, fresh_imports=fresh_imports)
+        for job in run.session.jobs(lambda job_id: None if job_id == _PLAN["id"] else started(target.call, job_id)):
+            if job.id == _PLAN["id"]:
+                _note_plan(target.call, run, job)
+            else:
+                results.add(job)
+        return run.session.fork_refusal
+
+    refusal = collect(fresh_imports=False)
+    if refusal:
+        run.notes.append(f"{target.call}: {refusal}; each probe ran in a fresh process")
+        collect(fresh_imports=True)
+    results.ask_again_on_cpu()
+    run.results = results.all()
     return run
 
 
-def device_for(probe: ProbeInfo, choice: DeviceChoice) -> str:
-    """Without a GPU, traffic is simulated and everything else runs on the CPU; `cuda` is settled at `hello`."""
+def device_for(probe: ProbeInfo, choice: DeviceChoice, has_cuda: bool = False) -> str:
+    """Without a GPU, traffic is simulated and everything else runs on the CPU; `auto` is `cuda` where there is one."""
     if choice is not DeviceChoice.AUTO:
         return choice.value
+    if has_cuda:
+        return "cuda"
     if probe.instrument in _TRAFFIC or "cpu" not in probe.devices:
         return "simulated" if "simulated" in probe.devices else "cuda"
     return "cpu"
 
 
-def _collect(
-    target: Target,
-    probes: Sequence[ProbeInfo],
-    devices: dict[str, str],
-    setting: Setting,
-    run: TargetRun,
-    progress: Progress | None,
-) -> dict[str, Job]:
-    """Run the plan and the probes in forks of one import, or, where that may not fork, each with its own import."""
-    jobs = {PLAN_JOB: {"id": PLAN_JOB, "kind": "plan"}}
-    for probe in probes:
-        if devices[probe.id] in probe.devices:
-            jobs[probe.id] = _job(probe, devices[probe.id], setting)
-
-    def settle(has_cuda: bool) -> None:
-        """`auto` is `cuda` where the worker finds one; the worker decides the same for itself."""
-        if has_cuda and setting.device is DeviceChoice.AUTO:
-            devices.update((probe.id, "cuda") for probe in probes)
-
-    collected, fork_refusal = _one_worker(target, list(jobs.values()), setting, run, False, progress, settle)
-    if fork_refusal:
-        run.notes.append(f"{target.call}: {fork_refusal}; each probe ran in a fresh process")
-        collected, _ = _one_worker(target, list(jobs.values()), setting, run, True, progress, settle)
-    _note_plan(target.call, run, collected.get(PLAN_JOB))
-    return collected
-
-
-def _note_plan(call: str, run: TargetRun, job: Job | None) -> None:
+def _note_plan(call: str, run: TargetRun, job: Job) -> None:
     """What the plan filled in by itself; or why there is none: what the search said, or how its process ended."""
-    for name, value in (run.plan or {}).get("filled", {}).items():
+    run.plan = job.plan
+    if run.plan is None:
+        run.plan_failure = job.failure
+        return
+    for name, value in run.plan.get("filled", {}).items():
         run.notes.append(f"{call}: {name} was given as {value}; another value: --argument {name}=VALUE")
-    failure = job.failure if job is not None else None
-    if run.plan is None and failure is not None:
-        run.plan_failure = (Reason(failure["reason"]), str(failure["message"]))
 
 
-def _job(probe: ProbeInfo, device: str, setting: Setting) -> dict[str, Any]:
+def _job(probe: ProbeInfo, device: str, setting: Setting) -> protocol.Job:
     return {
         "id": probe.id,
         "kind": "probe",
@@ -96,126 +88,63 @@ def _job(probe: ProbeInfo, device: str, setting: Setting) -> dict[str, Any]:
     }
 
 
-Settle = Callable[[bool], None]
+class _TargetResults:
+    """The results of one target's probes, each made as its job ends."""
 
+    def __init__(
+        self,
+        target: Target,
+        probes: Sequence[ProbeInfo],
+        setting: Setting,
+        finished: Callable[[ProbeResult], None],
+        ordinal: int,
+        run: TargetRun,
+    ) -> None:
+        self._target, self._setting, self._finished, self._ordinal, self._run = target, setting, finished, ordinal, run
+        self._probes = {probe.id: probe for probe in probes}
+        self._done: dict[str, ProbeResult] = {}
+        self._broken_by_simulation: list[Job] = []
 
-def _one_worker(
-    target: Target,
-    jobs: list[dict[str, Any]],
-    setting: Setting,
-    run: TargetRun,
-    fresh_imports: bool,
-    progress: Progress | None,
-    settle: Settle,
-) -> tuple[dict[str, Job], str]:
-    """The jobs' messages, and the reason why the worker refused to fork ("" if it did not)."""
-    auto = setting.device is DeviceChoice.AUTO
-    request = make_request(
-        target, setting.checkout, setting.import_roots, jobs, setting.time_limit_s, auto, fresh_imports
-    )
-    worker = Worker(setting.interpreter, request, setting.time_limit_s, setting.cancelled)
-    collected: dict[str, Job] = {}
-    current: Job | None = None
-    loaded = False
-    try:
-        for message in worker.messages():
-            kind = message.get("type")
-            if kind == "hello":
-                run.environment = message
-                settle(bool(message.get("cuda")))
-            elif kind == "load_error" and current is None:
-                _note_load_failure(run, message["reason"], message["message"], message.get("hint", ""))
-            elif kind == "loaded":
-                loaded = True
-                if not message["fork_safe"] and not fresh_imports:
-                    return {}, str(message["why"])
-            elif kind == "start":
-                current = collected.setdefault(message["job"], Job())
-                if progress is not None and message["job"] != PLAN_JOB:
-                    progress(target.call, message["job"])
-            elif kind == "end" and current is not None:
-                current.end = message
-            elif current is not None:
-                # A fresh import may fail where the first one did not: that is the failure of this job alone.
-                current.messages.append({**message, "type": "failed"} if kind == "load_error" else message)
-                if kind == "plan":
-                    run.plan = message["plan"]
-                elif kind == "device":
-                    run.environment["device_name"] = message["name"]
-    except OSError as error:
-        text = f"{error.filename or setting.interpreter} cannot be started: {error.strerror}"
-        _note_load_failure(run, "no_interpreter", text, "name another with --python")
-        return collected, ""
-    _note_early_end(target, run, worker.end, current, loaded, setting)
-    return collected, ""
+    def devices(self) -> list[tuple[ProbeInfo, str]]:
+        """Where each probe is asked; what is found in a worker can still change that."""
+        has_cuda = self._run.session is not None and self._run.session.has_cuda
+        return [(probe, device_for(probe, self._setting.device, has_cuda)) for probe in self._probes.values()]
 
+    def add(self, job: Job) -> None:
+        """Judge an ended job; one that the simulated device broke waits to be asked on plain tensors."""
+        probe, device = next(each for each in self.devices() if each[0].id == job.id)
+        is_broken = device == "simulated" and job.failure is not None and job.failure.reason is Reason.EXCEPTION
+        if is_broken and self._setting.device is DeviceChoice.AUTO and "cpu" in probe.devices:
+            self._broken_by_simulation.append(job)
+        else:
+            self._settle(probe, device, job)
 
-def _note_load_failure(run: TargetRun, reason: str, message: str, hint: str) -> None:
-    run.load_reason, run.load_failure, run.load_hint = Reason(reason), message, hint
+    def ask_again_on_cpu(self) -> None:
+        """`auto`: code that the simulated device breaks is counted on plain CPU tensors, and the note says so."""
+        broken = {job.id: job for job in self._broken_by_simulation}
+        if not broken or self._run.plan is None:
+            return
+        jobs = [_job(self._probes[name], "cpu", self._setting) for name in broken]
+        for job in jobs:
+            job["plan"] = self._run.plan
+        session = Session(self._setting, jobs, self._target, auto_device=True, fresh_imports=True)
+        again = {job.id: job for job in session.jobs() if job.failure is None}
+        for name, before in broken.items():
+            if name not in again:
+                self._settle(self._probes[name], "simulated", before)
+                continue
+            why = before.failure.message if before.failure is not None else ""
+            again[name].notes.append(f"the simulated device failed ({why}); counted on plain CPU tensors instead")
+            self._settle(self._probes[name], "cpu", again[name])
 
+    def all(self) -> list[ProbeResult]:
+        """One result for each probe, in their order; also for one that never had a job."""
+        for probe, device in self.devices():
+            if probe.id not in self._done:
+                self._settle(probe, device, None)
+        return [self._done[name] for name in self._probes]
 
-def _note_early_end(
-    target: Target, run: TargetRun, end: WorkerEnd, current: Job | None, loaded: bool, setting: Setting
-) -> None:
-    """A worker that stopped before its time: during the import, or in a job that it ran itself."""
-    if run.load_failure or (loaded and (current is None or current.end is not None)):
-        return
-    reason, message = _describe_end(end, setting.time_limit_s)
-    if not end.begun:
-        text = f"{setting.interpreter} is no Python that can run the worker: {message}"
-        _note_load_failure(run, "no_interpreter", text, _tail_hint(end))
-    elif not loaded:
-        what = target.call.split(":")[0] if end.ready else "torch"
-        _note_load_failure(run, reason.value, f"importing {what}: {message}", _tail_hint(end))
-    elif current is not None:
-        current.end = {"type": "end", "status": "error", "reason": reason.value, "message": message}
-
-
-def _describe_end(end: WorkerEnd, time_limit_s: float) -> tuple[Reason, str]:
-    if end.timed_out:
-        return (
-            Reason.TIMEOUT,
-            f"no answer within {time_limit_s:g} s; the process and all it started were ended",
-        )
-    if end.returncode is not None and end.returncode < 0:
-        return Reason.CRASH, f"the process died of {signal_name(-end.returncode)}"
-    return Reason.EXIT, f"the process ended itself with status {end.returncode} (sys.exit or os._exit)"
-
-
-def _tail_hint(end: WorkerEnd) -> str:
-    lines = [line for line in end.output_tail.splitlines() if line.strip()]
-    return f"its last output: {lines[-1].strip()[:200]}" if lines else ""
-
-
-def _keep_devices(_has_cuda: bool) -> None:
-    return
-
-
-def _again_on_cpu(
-    target: Target,
-    probes: Sequence[ProbeInfo],
-    devices: dict[str, str],
-    jobs: dict[str, Job],
-    setting: Setting,
-    run: TargetRun,
-) -> None:
-    """`auto`: code that the simulated device breaks is counted on plain CPU tensors, and the note says so."""
-    if setting.device is not DeviceChoice.AUTO or run.plan is None:
-        return
-    failed = {probe.id: _simulation_failure(devices[probe.id], jobs.get(probe.id)) for probe in probes}
-    on_cpu = [probe for probe in probes if failed[probe.id] and "cpu" in probe.devices]
-    again = [dict(_job(probe, "cpu", setting), plan=run.plan) for probe in on_cpu]
-    if not again:
-        return
-    collected, _ = _one_worker(target, again, setting, run, True, None, _keep_devices)
-    for probe_id, job in collected.items():
-        if job.failure is None:
-            text = f"the simulated device failed ({failed[probe_id]}); counted on plain CPU tensors instead"
-            job.messages.append({"type": "note", "text": text})
-            jobs[probe_id], devices[probe_id] = job, "cpu"
-
-
-def _simulation_failure(device: str, job: Job | None) -> str:
-    """What the target raised on the simulated device, or ""."""
-    failure = job.failure if job is not None and device == "simulated" else None
-    return str(failure["message"]) if failure is not None and failure.get("reason") == "exception" else ""
+    def _settle(self, probe: ProbeInfo, device: str, job: Job | None) -> None:
+        asked = Asked(probe, self._target.call, device, self._setting.policy, self._ordinal)
+        self._done[probe.id] = make_result(asked, job, self._run, self._setting.checkout)
+        self._finished(self._done[probe.id])

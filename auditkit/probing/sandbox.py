@@ -1,4 +1,4 @@
-"""One worker process from start to end: its request, its messages, its output, and the end of its family."""
+"""One worker process from start to end: its messages, its output, and the end of its family."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from auditkit.model.target import Target
-from auditkit.probing.worker.jsonlines import Reader, new_token
+from auditkit.model.enums import DeviceChoice
+from auditkit.model.probe import Policy
+from auditkit.probing.protocol import Message, Request
+from auditkit.probing.worker.jsonlines import Reader
+
+DEFAULT_TIME_LIMIT_S = 120.0
 
 _ENTRY = Path(__file__).parent / "worker" / "entry.py"
 _TAIL_BYTES = 4096
@@ -34,25 +38,18 @@ _ENVIRONMENT = (
 )  # fmt: skip
 
 
-def make_request(
-    target: Target | None,
-    checkout: Path,
-    import_roots: Iterable[Path],
-    jobs: list[dict[str, Any]],
-    time_limit_s: float,
-    auto_device: bool = False,
-    fresh_imports: bool = False,
-) -> dict[str, Any]:
-    """What a worker reads. Without a target each job names its own, or needs none; see worker/server.py."""
-    return {
-        "target": target.to_json() if target is not None else None,
-        "checkout": str(checkout),
-        "import_roots": [str(root) for root in import_roots],
-        "jobs": jobs,
-        "auto_device": auto_device,
-        "time_limit_s": time_limit_s,
-        "fresh_imports": fresh_imports,
-    }
+@dataclass(frozen=True)
+class Setting:
+    """Where and how probes run: the checkout's path and interpreter, the device, the limits."""
+
+    checkout: Path
+    interpreter: str
+    import_roots: tuple[Path, ...]
+    device: DeviceChoice = DeviceChoice.AUTO
+    time_limit_s: float = DEFAULT_TIME_LIMIT_S
+    options: Mapping[str, Any] = field(default_factory=dict)
+    policy: Policy = Policy()  # noqa: RUF009 - it is frozen
+    cancelled: threading.Event = field(default_factory=threading.Event)
 
 
 @dataclass
@@ -74,14 +71,11 @@ class WorkerEnd:
 class Worker:
     """Iterate over `messages()`; `end` is known afterwards. Leaving the loop early ends the process."""
 
-    interpreter: str
-    request: dict[str, Any]
-    time_limit_s: float
-    cancelled: threading.Event = field(default_factory=threading.Event)
+    setting: Setting
+    request: Request
     end: WorkerEnd = field(default_factory=WorkerEnd)
-    _token: str = field(default_factory=new_token)
 
-    def messages(self) -> Iterator[dict[str, Any]]:
+    def messages(self) -> Generator[Message]:
         """Every message of the worker, in order, until it ends or is silent for too long.
 
         Raises FileNotFoundError or PermissionError where the interpreter cannot be started.
@@ -105,32 +99,32 @@ class Worker:
         environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
         environment["KINETO_LOG_LEVEL"] = "99"  # the profiler's own start and stop lines are not the target's output
         return subprocess.Popen(
-            [self.interpreter, "-I", "-B", "-u", "-X", "faulthandler", str(_ENTRY), str(results_write)],
+            [self.setting.interpreter, "-I", "-B", "-u", "-X", "faulthandler", str(_ENTRY), str(results_write)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             pass_fds=(results_write,),
             env=environment,
-            cwd=self.request["checkout"],
+            cwd=self.setting.checkout,
             start_new_session=True,
         )
 
     def _send_request(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdin is not None
-        request = json.dumps({**self.request, "token": self._token}).encode("utf-8")
+        request = json.dumps(self.request).encode("utf-8")
         # A broken pipe: it ended before it read. Its exit code says why.
         with contextlib.suppress(BrokenPipeError), process.stdin:
             process.stdin.write(request)
 
-    def _read(self, process: subprocess.Popen[bytes], results_fd: int) -> Iterator[dict[str, Any]]:
+    def _read(self, process: subprocess.Popen[bytes], results_fd: int) -> Iterator[Message]:
         assert process.stdout is not None
-        reader = Reader(self._token)
+        reader = Reader(self.request["token"])
         last_message = time.monotonic()
         with selectors.DefaultSelector() as pipes:
             pipes.register(results_fd, selectors.EVENT_READ)
             pipes.register(process.stdout, selectors.EVENT_READ)
             ended = False
-            while results_fd in pipes.get_map() and not self.cancelled.is_set():
+            while results_fd in pipes.get_map() and not self.setting.cancelled.is_set():
                 readable = pipes.select(0.0 if ended else 0.25)
                 if ended and not readable:
                     return
@@ -141,22 +135,23 @@ class Worker:
                     elif key.fd != results_fd:
                         self._keep_output(data)
                     else:
-                        last_message = time.monotonic()
-                        yield from self._noted(reader.feed(data))
+                        yield from self._noted(cast("list[Message]", reader.feed(data)))
+                        last_message = time.monotonic()  # what the host does with a message is not the worker's time
                 if time.monotonic() - last_message > self._patience_s():
                     self.end.timed_out = True
                     return
                 # The guard ends last: nobody is left to write, and what the pipes hold is finite.
                 ended = ended or process.poll() is not None
 
-    def _noted(self, messages: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    def _noted(self, messages: list[Message]) -> Iterator[Message]:
         for message in messages:
             self.end.begun = True
             self.end.ready = self.end.ready or message["type"] == "hello"
             yield message
 
     def _patience_s(self) -> float:
-        return self.time_limit_s + _GRACE_S if self.end.ready else max(self.time_limit_s, _START_LIMIT_S)
+        limit_s = self.setting.time_limit_s
+        return limit_s + _GRACE_S if self.end.ready else max(limit_s, _START_LIMIT_S)
 
     def _keep_output(self, data: bytes) -> None:
         self.end.output_bytes += len(data)
@@ -165,7 +160,7 @@ class Worker:
     def _finish(self, process: subprocess.Popen[bytes]) -> None:
         """Give a worker that has closed its results a moment to end; else have its guard end the family."""
         assert process.stdout is not None
-        if not self.end.timed_out and not self.cancelled.is_set():
+        if not self.end.timed_out and not self.setting.cancelled.is_set():
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=_GRACE_S)
         if process.poll() is None:

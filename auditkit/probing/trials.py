@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from auditkit.model.enums import SPECTRAL, Contract, Reason, Takes
 from auditkit.model.target import Target
+from auditkit.probing import protocol
 from auditkit.probing.discovery import Candidate
-from auditkit.probing.results import Setting
-from auditkit.probing.sandbox import Worker, make_request
+from auditkit.probing.sandbox import Setting
+from auditkit.probing.session import Failure, Job, Session
 
 TRIAL_TIME_LIMIT_S = 30.0
 
@@ -21,7 +21,7 @@ class Trial:
 
     candidate: Candidate
     target: Target
-    plan: dict[str, Any] | None = None
+    plan: protocol.Plan | None = None
     reason: Reason | None = None
     message: str = ""
 
@@ -45,8 +45,7 @@ def try_candidates(
         ]
         if not batch:
             break
-        for (index, target), outcome in zip(batch, _try(batch, candidates, setting, progress), strict=True):
-            trial = _trial(candidates[index], target, outcome)
+        for (index, _), trial in zip(batch, _try(batch, candidates, setting, progress), strict=True):
             if trial.works or index not in trials:
                 trials[index] = trial
         waiting = [index for index in waiting if not trials[index].works]
@@ -69,43 +68,31 @@ def _try(
     candidates: Sequence[Candidate],
     setting: Setting,
     progress: Callable[[str], None] | None,
-) -> list[dict[str, Any]]:
-    """The message that settles each trial, in order; an empty one where the worker ended before."""
-    jobs = []
+) -> Iterator[Trial]:
+    """A trial of each target of the batch, in order, all in one worker."""
+    jobs: list[protocol.Job] = []
     for position, (index, target) in enumerate(batch):
         order = [takes.value for takes in candidates[index].takes_guesses]
         # What a collector of gradients promises shows in its answer; what the others promise has to be asked for.
         contract = target.contract.value if target.contract in SPECTRAL else None
         request = {**target.to_json(), "contract": contract, "takes_order": order}
         jobs.append({"id": str(position), "kind": "plan", "target": request})
-    settled: list[dict[str, Any]] = [{} for _ in batch]
-    current = -1
-    for message in _worker(jobs, setting).messages():
-        kind = message.get("type")
-        if kind == "load_error" and current < 0:
-            return [message for _ in batch]  # the interpreter itself: no torch
-        if kind == "start":
-            current = int(message["job"])
-            if progress is not None:
-                progress(batch[current][1].call)
-        elif kind in ("plan", "failed", "load_error") or (kind == "end" and not settled[current]):
-            settled[current] = message
-    return settled
+
+    def started(position: str) -> None:
+        if progress is not None:
+            progress(batch[int(position)][1].call)
+
+    session = Session(replace(setting, time_limit_s=min(setting.time_limit_s, TRIAL_TIME_LIMIT_S)), jobs)
+    settled = {int(job.id): job for job in session.jobs(started)}
+    for position, (index, target) in enumerate(batch):
+        job = settled.get(position) or Job(failure=session.failure)
+        yield _trial(candidates[index], target, job)
 
 
-def _worker(jobs: list[dict[str, Any]], setting: Setting) -> Worker:
-    limit_s = min(setting.time_limit_s, TRIAL_TIME_LIMIT_S)
-    request = make_request(None, setting.checkout, setting.import_roots, jobs, limit_s)
-    return Worker(setting.interpreter, request, setting.time_limit_s, setting.cancelled)
-
-
-def _trial(candidate: Candidate, target: Target, message: dict[str, Any]) -> Trial:
-    if message.get("type") == "plan":
-        plan = message["plan"]
-        found = replace(target, takes=Takes(plan["feed"]["takes"]), contract=Contract(plan["contract"]))
-        if plan["feed"]["setup"]:
-            found = replace(found, setup=plan["feed"]["setup"])
-        return Trial(candidate, found, plan)
-    hint = f" ({message['hint']})" if message.get("hint") else ""
-    text = str(message.get("message", "the worker ended before it was tried")) + hint
-    return Trial(candidate, target, None, Reason(message.get("reason", "protocol")), text)
+def _trial(candidate: Candidate, target: Target, job: Job) -> Trial:
+    plan = job.plan
+    if plan is None:
+        failure = job.failure or Failure(Reason.PROTOCOL, "the worker ended before it was tried")
+        return Trial(candidate, target, None, failure.reason, failure.describe())
+    found = replace(target, takes=Takes(plan["feed"]["takes"]), contract=Contract(plan["contract"]))
+    return Trial(candidate, replace(found, setup=plan["feed"]["setup"] or found.setup), plan)

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from auditkit.assets import bundled_dir
 from auditkit.errors import AuditkitError, ExitCode, NothingMeasuredError, TargetNotLoadedError
-from auditkit.model.enums import DeviceChoice, Outcome, Severity
+from auditkit.model.enums import Outcome, Severity
 from auditkit.model.probe import ProbeInfo
 from auditkit.model.run import ProbeResult, Run
 from auditkit.model.target import Target
 from auditkit.probing.catalog import load_catalog, read_probe, select
 from auditkit.probing.causes import with_causes
 from auditkit.probing.checkout import OpenCheckout, open_checkout, parse_checkout
-from auditkit.probing.results import DEFAULT_TIME_LIMIT_S, Setting
+from auditkit.probing.sandbox import Setting
 from auditkit.store.config import Config, find_config
 from auditkit.store.repository import Repository
-from auditkit.workflows.asking import Manner, make_setting
 from auditkit.workflows.filing import Paperwork, file_run
-from auditkit.workflows.matrix import ArmRequest, combine
+from auditkit.workflows.matrix import combine
 from auditkit.workflows.measuring import Progress, Questions, measure, run_id
 from auditkit.workflows.placing import folders_of
+from auditkit.workflows.run_options import RunOptions
 from auditkit.workflows.source_audit import SourceQuestions, SourceScope, read_source, source_environment
 from auditkit.workflows.targets import find_targets, first_candidate
 
@@ -31,25 +31,26 @@ from auditkit.workflows.targets import find_targets, first_candidate
 class AuditRequest:
     """What to audit and where findings go; None takes the configuration's word, then the default.
 
-    `tickets` of None files nothing. `command` is what the user typed, for the tickets' appendix. `arms`
-    are the interpreters and devices to run on, in the place of `python` and `device`. `whole_source` lets
-    source probes ask about every module, not only about those that deal with gradients.
+    `arms` are the options of each column of the table, alike but for interpreter and device. `tickets` of None
+    files nothing. `command` is what the user typed, for the tickets' appendix. `whole_source` lets source
+    probes ask about every module, not only about those that deal with gradients.
     """
 
     checkout: str
-    config: Config = field(default_factory=Config)
-    python: str | None = None
+    arms: tuple[RunOptions, ...] = (RunOptions(),)
     targets: tuple[Target, ...] = ()
     probes: tuple[str, ...] = ()
-    device: DeviceChoice = DeviceChoice.AUTO
-    time_limit_s: float = DEFAULT_TIME_LIMIT_S
     tickets: Path | None = None
     batch: int | None = None
     agent: str | None = None
     command: str = ""
     label: str | None = None
-    arms: tuple[ArmRequest, ...] = ()
     whole_source: bool = False
+
+    @property
+    def config(self) -> Config:
+        """The configuration, which all arms share."""
+        return self.arms[0].config
 
 
 def specimen_dir() -> Path:
@@ -70,13 +71,12 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
     repository = Repository(request.tickets) if request.tickets is not None else None
     if repository is not None:
         repository.ensure_writable()
-    arms = request.arms or (ArmRequest(request.python, request.device),)
     asked = [probe for probe in probes if probe.scope == "target"]
-    python = (arms[0].python or request.config.python) if asked else None
+    python = request.arms[0].interpreter if asked else None
     with open_checkout(request.checkout, python) as opened:
-        run, failure = _measured(request, arms, opened, asked, progress)
+        run, failure = _measured(request, opened, asked, progress)
         questions = _source_questions(request, [probe for probe in probes if probe.scope == "source"], run)
-        answers = read_source(questions, opened, progress.reading)
+        answers = read_source(questions, opened, progress)
         if failure is not None and not answers.are_any:
             raise failure
         run = replace(run, results=with_causes((*run.results, *answers.results), opened.path))
@@ -86,7 +86,6 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
 
 def _measured(
     request: AuditRequest,
-    arms: Sequence[ArmRequest],
     opened: OpenCheckout,
     probes: Sequence[ProbeInfo],
     progress: Progress,
@@ -99,7 +98,7 @@ def _measured(
     label = request.label or request.checkout
     if not probes:
         return Run(run_id(), source_environment(label, opened), ()), None
-    settings = _settings(request, arms, opened, probes)
+    settings = _settings(request, opened)
     failure = None
     try:
         targets, notes = _targets(request, opened, settings, progress)
@@ -111,7 +110,7 @@ def _measured(
         targets = (candidate,)
     progress.targets_known(targets, len(probes) * len(settings))
     found = not (request.targets or request.config.targets)
-    questions = Questions(targets, probes, request.config.severity, label, found)
+    questions = Questions(targets, probes, label, found)
     runs = [measure(questions, opened, setting, progress) for setting in settings]
     run = runs[0] if len(runs) == 1 else combine(runs, [setting.device for setting in settings])
     return replace(run, notes=(*notes, *run.notes)), failure
@@ -124,10 +123,7 @@ def _source_questions(request: AuditRequest, probes: Sequence[ProbeInfo], run: R
         probes=probes,
         scope=SourceScope.TARGETS if request.targets else scope,
         targets=request.targets or [*request.config.targets, *(reading.target for reading in run.targets)],
-        import_roots=request.config.import_roots,
-        policy=request.config.policy,
-        severity=request.config.severity,
-        time_limit_s=request.time_limit_s,
+        options=request.arms[0],
     )
 
 
@@ -186,16 +182,9 @@ def _has_answer(run: Run) -> bool:
     return any(result.outcome in (Outcome.REPRODUCED, Outcome.NOT_REPRODUCED) for result in _about_targets(run))
 
 
-def _settings(
-    request: AuditRequest, arms: Sequence[ArmRequest], opened: OpenCheckout, probes: Sequence[ProbeInfo]
-) -> list[Setting]:
+def _settings(request: AuditRequest, opened: OpenCheckout) -> list[Setting]:
     """One for each arm. Raises BadInputError for an interpreter that is not there."""
-    made = [
-        make_setting(
-            Manner(request.config, arm.python, arm.device, request.time_limit_s, bool(request.probes)), opened, probes
-        )
-        for arm in arms
-    ]
+    made = [replace(arm, named=bool(request.probes)).setting(opened) for arm in request.arms]
     return list({(setting.interpreter, setting.device): setting for setting in made}.values())
 
 

@@ -16,9 +16,9 @@ from auditkit.probing.changes import read_commit
 from auditkit.probing.checkout import CheckoutSpec, parse_checkout
 from auditkit.probing.history import between, is_ancestor, merge_base
 from auditkit.rules.bisecting import choose, side_of
-from auditkit.workflows.asking import Manner
 from auditkit.workflows.bound import Question, bound_questions, first_located
 from auditkit.workflows.commit_answers import CommitAnswers, open_commit
+from auditkit.workflows.run_options import RunOptions
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class BisectRequest:
     checkout: str
     good: str
     bad: str
-    manner: Manner = field(default_factory=Manner)
+    manner: RunOptions = field(default_factory=RunOptions)
     probe: str | None = None
     target: Target | None = None
     fresh: bool = False

@@ -14,20 +14,21 @@ from auditkit.model.run import ProbeResult
 from auditkit.model.target import Target
 from auditkit.model.text import inert_line
 from auditkit.probing.anchors import Anchor, AnchoredSource, FoundAgain
-from auditkit.probing.checkout import CheckoutSpec, OpenCheckout, import_roots, open_checkout
+from auditkit.probing.checkout import CheckoutSpec, OpenCheckout, open_checkout
 from auditkit.store.answer_log import AnswerLog
-from auditkit.workflows.asking import Manner, ask
 from auditkit.workflows.bound import Question
+from auditkit.workflows.measuring import ask
+from auditkit.workflows.run_options import RunOptions
 from auditkit.workflows.source_audit import SourceQuestions, SourceScope, read_source
 
 _STATES = {Outcome.REPRODUCED: State.REPRODUCED, Outcome.NOT_REPRODUCED: State.NOT_REPRODUCED}
 _ORDER = ("same", "changed", "moved", "renamed", "lost")
 
 
-def open_commit(spec: CheckoutSpec, commit: str, manner: Manner) -> AbstractContextManager[OpenCheckout]:
+def open_commit(spec: CheckoutSpec, commit: str, options: RunOptions) -> AbstractContextManager[OpenCheckout]:
     """The checkout at a commit, as `open_checkout` opens it."""
     at = CheckoutSpec(f"{spec.text}@{commit}", spec.directory, commit)
-    return open_checkout(at, manner.python or manner.config.python)
+    return open_checkout(at, options.interpreter)
 
 
 class CommitAnswers:
@@ -37,9 +38,14 @@ class CommitAnswers:
     """
 
     def __init__(
-        self, spec: CheckoutSpec, manner: Manner, question: Question, told: Callable[[CommitAnswer], None], fresh: bool
+        self,
+        spec: CheckoutSpec,
+        options: RunOptions,
+        question: Question,
+        told: Callable[[CommitAnswer], None],
+        fresh: bool,
     ) -> None:
-        self._spec, self._manner, self._question, self._told = spec, manner, question, told
+        self._spec, self._options, self._question, self._told = spec, options, question, told
         self._anchors: list[Anchor] = []
         self.answers: dict[str, CommitAnswer] = {}
         self._log = AnswerLog("bisect", self._identity())
@@ -61,20 +67,20 @@ class CommitAnswers:
 
     def look(self, commit: str, call: str) -> None:
         """Remember how the function `call` stands at a commit, if it is there."""
-        with open_commit(self._spec, commit, self._manner) as opened:
+        with open_commit(self._spec, commit, self._options) as opened:
             self._remember(self._source(opened).anchor(call))
 
     def _identity(self) -> dict[str, object]:
         """What makes two answers about one commit the same."""
-        manner = self._manner
+        options = self._options
         return {
             "directory": str(self._spec.directory.resolve()),
             "probe": [self._question.probe.id, self._question.probe.version],
             "target": self._question.target.to_json(),
-            "python": str(manner.python or manner.config.python or ""),
-            "device": manner.device.value,
-            "policy": {name: str(value) for name, value in manner.config.policy.items()},
-            "import_roots": list(manner.config.import_roots),
+            "python": options.interpreter or "",
+            "device": options.device.value,
+            "policy": {name: str(value) for name, value in options.config.policy.items()},
+            "import_roots": list(options.config.import_roots),
             "auditkit": auditkit.__version__,
         }
 
@@ -95,7 +101,7 @@ class CommitAnswers:
         self._log.add(answer.commit, said)
 
     def _ask(self, commit: str) -> CommitAnswer:
-        with open_commit(self._spec, commit, self._manner) as opened:
+        with open_commit(self._spec, commit, self._options) as opened:
             source = self._source(opened)
             found = self._find(source)
             if found is not None and found.anchor is None:
@@ -116,7 +122,7 @@ class CommitAnswers:
         return CommitAnswer(commit, State.ABSENT, "the function is not there, nor one like it", found="lost")
 
     def _source(self, opened: OpenCheckout) -> AnchoredSource:
-        return AnchoredSource(opened.path, import_roots(opened.path, self._manner.config.import_roots))
+        return AnchoredSource(opened.path, self._options.import_roots(opened))
 
     def _find(self, source: AnchoredSource) -> FoundAgain | None:
         """Where the function is at this commit; None where neither end defines it, so that its name is all we have."""
@@ -134,8 +140,8 @@ class CommitAnswers:
     def _measure(self, opened: OpenCheckout, target: Target) -> tuple[ProbeResult, str]:
         probe = self._question.probe
         if probe.scope == "source":
-            return _read(self._manner, opened, target, probe), ""
-        run = ask(self._manner, opened, [target], [probe])
+            return _read(self._options, opened, target, probe), ""
+        run = ask(self._options, opened, [target], [probe])
         return run.results[0], run.environment.torch
 
 
@@ -143,13 +149,10 @@ def _best(found: Sequence[FoundAgain]) -> FoundAgain:
     return min(found, key=lambda one: (_ORDER.index(one.state.value), -one.similarity))
 
 
-def _read(manner: Manner, opened: OpenCheckout, target: Target, probe: ProbeInfo) -> ProbeResult:
+def _read(options: RunOptions, opened: OpenCheckout, target: Target, probe: ProbeInfo) -> ProbeResult:
     """What reading the source says of the target's module, or of the target in it."""
-    config = manner.config
-    questions = SourceQuestions(
-        [probe], SourceScope.TARGETS, [target], config.import_roots, config.policy, config.severity, manner.time_limit_s
-    )
-    results = read_source(questions, opened, lambda _: None).results
+    questions = SourceQuestions([probe], SourceScope.TARGETS, [target], options)
+    results = read_source(questions, opened).results
     own = [result for result in results if result.target == target.call]
     unread = [result for result in results if result.outcome is Outcome.ERROR]
     if own or unread:

@@ -6,7 +6,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from auditkit.assets import bundled_dir
 from auditkit.errors import BadInputError, ExitCode
@@ -18,7 +18,7 @@ from auditkit.model.comparison import (
     TargetComparison,
     TargetMatch,
 )
-from auditkit.model.enums import DeviceChoice, Outcome, Reason, Severity
+from auditkit.model.enums import Outcome, Reason, Severity
 from auditkit.model.probe import ProbeInfo
 from auditkit.model.run import Environment, ProbeResult, Run
 from auditkit.model.target import Target
@@ -26,15 +26,13 @@ from auditkit.probing import git
 from auditkit.probing.anchors import AnchoredSource
 from auditkit.probing.catalog import load_catalog, read_probe, select
 from auditkit.probing.changes import read_changes
-from auditkit.probing.checkout import CheckoutSpec, OpenCheckout, import_roots, open_checkout, parse_checkout
-from auditkit.probing.results import DEFAULT_TIME_LIMIT_S
+from auditkit.probing.checkout import CheckoutSpec, OpenCheckout, open_checkout, parse_checkout
 from auditkit.rendering.comparison_text import comparison_lines
 from auditkit.rules.answers_compared import compare_answers
 from auditkit.rules.comparison import contrast, contrast_added, contrast_source, environment_differences, is_of_source
 from auditkit.rules.figure_trends import TIME_UNITS
-from auditkit.store.config import Config
-from auditkit.workflows.asking import Manner, make_setting
 from auditkit.workflows.measuring import Progress, Questions, measure
+from auditkit.workflows.run_options import RunOptions
 from auditkit.workflows.source_audit import SourceQuestions, SourceScope, read_source, source_environment
 from auditkit.workflows.target_pairs import Side, TargetPair, names_of, pair_found, pair_named
 
@@ -52,12 +50,9 @@ class CompareRequest:
     checkout: str
     base: str
     head: str
-    config: Config = field(default_factory=Config)
+    options: RunOptions = RunOptions()  # noqa: RUF009 - it is frozen
     targets: tuple[Target, ...] = ()
     probes: tuple[str, ...] = ()
-    python: str | None = None
-    device: DeviceChoice = DeviceChoice.AUTO
-    time_limit_s: float = DEFAULT_TIME_LIMIT_S
     label: str | None = None
     force: bool = False
 
@@ -69,9 +64,9 @@ def compare(request: CompareRequest, progress: Progress | None = None) -> Compar
     TargetNotLoadedError where neither revision has a target.
     """
     progress = progress or Progress()
-    probes = select(load_catalog(request.config.probes_dir), request.probes)
+    probes = select(load_catalog(request.options.config.probes_dir), request.probes)
     specs = _specs(request)
-    python = request.python or request.config.python
+    python = request.options.interpreter
     with open_checkout(specs[0], python) as base, open_checkout(specs[1], python) as head:
         return _compared(request, base, head, probes, progress)
 
@@ -97,7 +92,8 @@ def _compared(
     request: CompareRequest, base: OpenCheckout, head: OpenCheckout, probes: Sequence[ProbeInfo], progress: Progress
 ) -> Comparison:
     asked = [probe for probe in probes if probe.scope == "target"]
-    sides = (_side(request, base, asked), _side(request, head, asked))
+    options = replace(request.options, named=bool(request.probes))
+    sides = (_side(options, base), _side(options, head))
     pairs, notes = _pairs(request, sides, progress)
     runs = _measured(request, pairs, asked, sides, progress) if asked else [(None, None)] * len(pairs)
     environments = tuple(
@@ -118,16 +114,14 @@ def _compared(
 
 
 def _pairs(request: CompareRequest, sides: tuple[Side, Side], progress: Progress) -> tuple[list[TargetPair], list[str]]:
-    named = request.targets or request.config.targets
+    named = request.targets or request.options.config.targets
     if named:
         return pair_named(named, *sides), []
-    return pair_found(*sides, request.config.import_roots, progress.trying)
+    return pair_found(*sides, request.options.config.import_roots, progress.trying)
 
 
-def _side(request: CompareRequest, opened: OpenCheckout, probes: Sequence[ProbeInfo]) -> Side:
-    manner = Manner(request.config, request.python, request.device, request.time_limit_s, bool(request.probes))
-    roots = import_roots(opened.path, request.config.import_roots)
-    return Side(opened, make_setting(manner, opened, probes), AnchoredSource(opened.path, roots))
+def _side(options: RunOptions, opened: OpenCheckout) -> Side:
+    return Side(opened, options.setting(opened), AnchoredSource(opened.path, options.import_roots(opened)))
 
 
 _PairRun = tuple[Run | None, Run | None]
@@ -153,7 +147,7 @@ def _measured(
     settings = [replace(side.setting, cancelled=cancelled) for side in sides]
 
     def one(number: int, index: int, target: Target) -> tuple[int, int, Run]:
-        about = Questions([target], questions, request.config.severity, _label(request, index), found=False)
+        about = Questions([target], questions, _label(request, index), found=False)
         return number, index, measure(about, sides[index].opened, settings[index], progress)
 
     found: dict[tuple[int, int], Run] = {}
@@ -245,16 +239,8 @@ def _of_source(
     results: list[tuple[ProbeResult, ...]] = []
     for index, side in enumerate(sides):
         targets = [target for pair in pairs if (target := (pair.base, pair.head)[index]) is not None]
-        questions = SourceQuestions(
-            probes=probes,
-            scope=SourceScope.TARGETS,
-            targets=targets,
-            import_roots=request.config.import_roots,
-            policy=request.config.policy,
-            severity=request.config.severity,
-            time_limit_s=request.time_limit_s,
-        )
-        results.append(read_source(questions, side.opened, progress.reading).results)
+        questions = SourceQuestions(probes, SourceScope.TARGETS, targets, request.options)
+        results.append(read_source(questions, side.opened, progress).results)
     return contrast_source(results[0], results[1], names_of(pairs), request.force)
 
 

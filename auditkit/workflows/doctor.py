@@ -28,6 +28,8 @@ def doctor(checkout: str = ".", python: str | None = None) -> Machine:
     """
     interpreter, _ = choose_interpreter(parse_checkout(checkout).directory, python)
     found = examine(str(interpreter))
-    if found.failure:
-        raise TargetNotLoadedError(found.failure, found.hint or "name another interpreter: --python PATH")
+    if found.failure is not None:
+        raise TargetNotLoadedError(
+            found.failure.message, found.failure.hint or "name another interpreter: --python PATH"
+        )
     return Machine(interpreter, found, git_is_installed())

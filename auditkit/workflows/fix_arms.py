@@ -23,8 +23,8 @@ from auditkit.probing.copies import open_copy
 from auditkit.probing.patching.fragments import CannotComplete
 from auditkit.probing.patching.patching import Blame, Patch, Place, patch
 from auditkit.rules.trade import does_not_run, judge
-from auditkit.workflows.asking import Manner, ask
-from auditkit.workflows.measuring import Progress
+from auditkit.workflows.measuring import Progress, ask
+from auditkit.workflows.run_options import RunOptions
 
 PYTHON = frozenset({"python", "py", "python3"})
 
@@ -37,7 +37,7 @@ class Ground:
     """
 
     spec: CheckoutSpec
-    manner: Manner
+    manner: RunOptions
     place: Place
     anchor: Anchor | None
     target: Target
@@ -63,7 +63,7 @@ def at_revision(spec: CheckoutSpec, revision: str) -> CheckoutSpec:
     return CheckoutSpec(f"{directory}@{revision}", spec.directory, revision)
 
 
-def roots_of(manner: Manner, opened: OpenCheckout) -> tuple[Path, ...]:
+def roots_of(manner: RunOptions, opened: OpenCheckout) -> tuple[Path, ...]:
     """Where the checkout's modules are imported from."""
     return import_roots(opened.path, manner.config.import_roots)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from auditkit.errors import BadInputError
 from auditkit.probing.checkout import import_roots, open_checkout, parse_checkout
-from auditkit.probing.results import Setting
+from auditkit.probing.sandbox import Setting
 from auditkit.probing.trials import Trial
 from auditkit.store.config import CONFIG_NAME
 from auditkit.store.config_draft import ConfigDraft, DraftTarget, UnfedCandidate, render_config

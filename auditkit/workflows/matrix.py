@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from auditkit.model.enums import DeviceChoice, Outcome
 from auditkit.model.run import Arm, ArmOutcome, Environment, ProbeResult, Run, TargetReading
@@ -16,21 +16,6 @@ _WEIGHT = (
     Outcome.NOT_APPLICABLE,
 )
 """Which arm's outcome counts: a finding anywhere is one, and an error or an absence is never a pass."""
-
-
-@dataclass(frozen=True)
-class ArmRequest:
-    """An interpreter to run in (None: the checkout's own) and a device to run on: one column of the table."""
-
-    python: str | None = None
-    device: DeviceChoice = DeviceChoice.AUTO
-
-
-def arms_of(pythons: Sequence[str], devices: Sequence[DeviceChoice]) -> tuple[ArmRequest, ...]:
-    """Every interpreter on every device, each once, in the order given."""
-    named: Iterable[str | None] = dict.fromkeys(pythons) or [None]
-    kinds = dict.fromkeys(devices) or [DeviceChoice.AUTO]
-    return tuple(ArmRequest(python, device) for python in named for device in kinds)
 
 
 def combine(runs: Sequence[Run], devices: Sequence[DeviceChoice]) -> Run:

@@ -12,38 +12,43 @@ from itertools import repeat
 from pathlib import Path
 
 import auditkit
-from auditkit.model.enums import Contract, Severity, Takes
+from auditkit.model.enums import Contract, Takes
 from auditkit.model.probe import ProbeInfo
-from auditkit.model.run import BUNDLED, Environment, ProbeResult, Run, TargetReading, fingerprint
+from auditkit.model.run import BUNDLED, Environment, ProbeResult, Run, TargetReading
 from auditkit.model.target import Target
 from auditkit.probing.checkout import OpenCheckout
-from auditkit.probing.results import Setting, TargetRun
+from auditkit.probing.results import TargetRun
 from auditkit.probing.runner import run_target
-from auditkit.rules.severity import judge_severity
+from auditkit.probing.sandbox import Setting
+from auditkit.workflows.run_options import RunOptions
 
 PARALLEL_TARGETS = 2
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Told what is going on; every call may come from another thread."""
+    """Told what is going on; every call may come from another thread.
+
+    `finished` has each judged result once, as soon as it is there; what a run adds later (its cause, its ticket,
+    the other arms' answers) is not in it yet.
+    """
 
     targets_known: Callable[[Sequence[Target], int], None] = lambda *_: None
     trying: Callable[[str], None] = lambda *_: None
     probe_started: Callable[[str, str], None] = lambda *_: None
     reading: Callable[[str], None] = lambda *_: None
+    finished: Callable[[ProbeResult], None] = lambda *_: None
 
 
 @dataclass(frozen=True)
 class Questions:
-    """What is asked of every arm alike: these probes of these targets, severities as configured.
+    """What is asked of every arm alike: these probes of these targets.
 
     `found` says that the targets were found by reading the source, `label` what stands for the checkout.
     """
 
     targets: Sequence[Target]
     probes: Sequence[ProbeInfo]
-    severity: Mapping[str, Severity]
     label: str
     found: bool
 
@@ -54,21 +59,42 @@ def measure(questions: Questions, opened: OpenCheckout, setting: Setting, progre
     return Run(
         id=run_id(),
         environment=_environment(questions.label, opened, setting, runs),
-        results=_judged(runs, questions),
+        results=tuple(result for run in runs for result in run.results),
         targets=tuple(map(_reading, questions.targets, runs, repeat(questions.found))),
         notes=tuple(dict.fromkeys(note for run in runs for note in run.notes)),
     )
 
 
+def ask(
+    options: RunOptions,
+    opened: OpenCheckout,
+    targets: Sequence[Target],
+    probes: Sequence[ProbeInfo],
+    progress: Progress | None = None,
+    label: str | None = None,
+) -> Run:
+    """Every one of `probes` (of scope `target`) about every one of `targets`, judged, with no tickets.
+
+    `label` stands for the checkout in the run, `opened.label` without one. A target that cannot be loaded is
+    an `error` result. Raises BadInputError as `RunOptions.setting` does.
+    """
+    asked = [probe for probe in probes if probe.scope == "target"]
+    questions = Questions(targets, asked, label or opened.label, found=False)
+    return measure(questions, opened, options.setting(opened), progress or Progress())
+
+
 def _run_all(questions: Questions, setting: Setting, progress: Progress) -> Iterator[TargetRun]:
     """Two targets at a time: counts do not change under load, and no time is measured."""
 
-    def one(target: Target) -> TargetRun:
-        return run_target(target, questions.probes, setting, progress.probe_started)
+    calls = [target.call for target in questions.targets]
+
+    def one(number: int, target: Target) -> TargetRun:
+        ordinal = calls[:number].count(target.call)
+        return run_target(target, questions.probes, setting, progress.probe_started, progress.finished, ordinal)
 
     pool = ThreadPoolExecutor(max_workers=PARALLEL_TARGETS)
     try:
-        yield from pool.map(one, questions.targets)
+        yield from pool.map(one, range(len(calls)), questions.targets)
     except BaseException:
         setting.cancelled.set()  # Ctrl-C: the workers are ended now, not at their time limit
         raise
@@ -92,7 +118,9 @@ def _reading(target: Target, run: TargetRun, found: bool) -> TargetReading:
 
 
 def _environment(label: str, opened: OpenCheckout, setting: Setting, runs: Sequence[TargetRun]) -> Environment:
-    said = next((run.environment for run in runs if run.environment), {})
+    sessions = [run.session for run in runs if run.session is not None]
+    session = next((each for each in sessions if each.hello is not None), None)
+    said: Mapping[str, object] = (session.hello if session is not None else None) or {}
     devices = {result.device for run in runs for result in run.results if result.measurements}
     device = "cuda" if "cuda" in devices else "cpu"
     if devices == {"simulated"}:
@@ -105,7 +133,7 @@ def _environment(label: str, opened: OpenCheckout, setting: Setting, runs: Seque
         python=str(said.get("python", "")),
         torch=str(said.get("torch", "")),
         device=device,
-        device_name=str(said.get("device_name") or _processor_name()),
+        device_name=(session.device_name if session is not None else "") or _processor_name(),
         interpreter=setting.interpreter,
         platform=str(said.get("platform", "")),
         auditkit=auditkit.__version__,
@@ -118,21 +146,6 @@ def _processor_name() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return "CPU"
-
-
-def _judged(runs: Sequence[TargetRun], questions: Questions) -> tuple[ProbeResult, ...]:
-    """All results, with the policy's severity and, where one function is two targets, an ordinal."""
-    defaults = {probe.id: probe.severity for probe in questions.probes}
-    judged = []
-    seen: dict[str, int] = {}
-    for run, target in zip(runs, questions.targets, strict=True):
-        ordinal = seen.get(target.call, 0)
-        seen[target.call] = ordinal + 1
-        for result in run.results:
-            severity = judge_severity(defaults[result.probe], questions.severity, result)
-            print_ = fingerprint(result.probe, target.call, ordinal)
-            judged.append(replace(result, severity=severity, fingerprint=print_))
-    return tuple(judged)
 
 
 def run_id() -> str:

@@ -16,9 +16,9 @@ from auditkit.probing.checkout import CheckoutSpec, OpenCheckout, open_checkout
 from auditkit.probing.history import is_ancestor
 from auditkit.rules.claims import Reading
 from auditkit.rules.proof import Proof, Sighting, prove
-from auditkit.workflows.asking import Manner
 from auditkit.workflows.bound import Question
 from auditkit.workflows.measuring import Progress
+from auditkit.workflows.run_options import RunOptions
 from auditkit.workflows.seeing import Seen, anchored, see
 
 _HEX = re.compile(r"[0-9a-f]{7,64}")
@@ -76,7 +76,7 @@ class Place:
     spec: CheckoutSpec
     repository: git.Repository | None
     at: str
-    manner: Manner = field(default_factory=Manner)
+    manner: RunOptions = field(default_factory=RunOptions)
 
     @property
     def label(self) -> str:
@@ -195,7 +195,7 @@ def _is_run_at_base(check: Check) -> bool:
     return check.as_found is None and not check.base.why_not
 
 
-def _lacks_one(questions: Sequence[Question], opened: OpenCheckout, manner: Manner) -> bool:
+def _lacks_one(questions: Sequence[Question], opened: OpenCheckout, manner: RunOptions) -> bool:
     """Whether the source does not define a function that is asked about: only then older source has to be read."""
     calls = [question.target.call for question in questions if question.probe.scope == "target"]
     source = anchored(opened, manner)

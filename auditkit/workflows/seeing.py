@@ -10,11 +10,11 @@ from auditkit.model.run import Environment, ProbeResult, Run
 from auditkit.model.target import Target
 from auditkit.probing.anchors import AnchoredSource, AnchorState
 from auditkit.probing.causes import with_causes
-from auditkit.probing.checkout import OpenCheckout, import_roots
+from auditkit.probing.checkout import OpenCheckout
 from auditkit.probing.discovery.source_index import module_name, source_files
-from auditkit.workflows.asking import Manner, ask
 from auditkit.workflows.bound import Question
-from auditkit.workflows.measuring import Progress
+from auditkit.workflows.measuring import Progress, ask
+from auditkit.workflows.run_options import RunOptions
 from auditkit.workflows.source_audit import SourceQuestions, SourceScope, read_source, source_environment
 
 
@@ -28,15 +28,15 @@ class Seen:
     note: str = ""
 
 
-def anchored(opened: OpenCheckout, manner: Manner) -> AnchoredSource:
+def anchored(opened: OpenCheckout, manner: RunOptions) -> AnchoredSource:
     """The functions of an open checkout, found through its configured import roots."""
-    return AnchoredSource(opened.path, import_roots(opened.path, manner.config.import_roots))
+    return AnchoredSource(opened.path, manner.import_roots(opened))
 
 
 def see(
     questions: Sequence[Question],
     opened: OpenCheckout,
-    manner: Manner,
+    manner: RunOptions,
     label: str,
     other: AnchoredSource | None = None,
     progress: Progress | None = None,
@@ -116,24 +116,20 @@ def _answers(asked: Sequence[Question], run: Run, opened: OpenCheckout, note: st
 
 
 def _see_source(
-    asked: Sequence[Question], opened: OpenCheckout, manner: Manner, label: str, progress: Progress
+    asked: Sequence[Question], opened: OpenCheckout, manner: RunOptions, label: str, progress: Progress
 ) -> dict[str, Seen]:
     """What reading the whole source says of each subject: source probes name what they found, not what is sound."""
     if not asked:
         return {}
-    config = manner.config
     questions = SourceQuestions(
         probes=list({one.probe.id: one.probe for one in asked}.values()),
         scope=SourceScope.WHOLE,
         targets=(),
-        import_roots=config.import_roots,
-        policy=config.policy,
-        severity=config.severity,
-        time_limit_s=manner.time_limit_s,
+        options=manner,
     )
-    results = with_causes(read_source(questions, opened, progress.reading).results, opened.path)
+    results = with_causes(read_source(questions, opened, progress).results, opened.path)
     environment = source_environment(label, opened)
-    roots = import_roots(opened.path, config.import_roots)
+    roots = manner.import_roots(opened)
     modules = frozenset(name for file in source_files(opened.path) if (name := module_name(file, roots)) is not None)
     return {one.fingerprint: Seen(_of_subject(one, results, modules), environment) for one in asked}
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
 import auditkit
-from auditkit.model.enums import Outcome, Severity
+from auditkit.model.enums import Outcome
 from auditkit.model.probe import ProbeInfo
 from auditkit.model.run import BUNDLED, SOURCE_DEVICE, Environment, ProbeResult
 from auditkit.model.target import Target
@@ -16,7 +16,8 @@ from auditkit.probing.discovery.search import TOUCHES_GRADIENTS
 from auditkit.probing.source.facts import ModuleFacts
 from auditkit.probing.source.index import SourceIndex
 from auditkit.probing.source.run import notes_of, run_source_probes
-from auditkit.rules.severity import judge_severity
+from auditkit.workflows.measuring import Progress
+from auditkit.workflows.run_options import RunOptions
 from auditkit.workflows.targets import is_specimen
 
 
@@ -30,18 +31,12 @@ class SourceScope(StrEnum):
 
 @dataclass(frozen=True)
 class SourceQuestions:
-    """What source probes are asked: of which modules, with which thresholds and severities.
-
-    `targets` are those whose modules belong to the question; `import_roots` as configured.
-    """
+    """What source probes are asked, of which modules; `targets` are those whose modules belong to the question."""
 
     probes: Sequence[ProbeInfo]
     scope: SourceScope
     targets: Sequence[Target]
-    import_roots: Sequence[str]
-    policy: Mapping[str, float]
-    severity: Mapping[str, Severity]
-    time_limit_s: float
+    options: RunOptions
 
 
 @dataclass(frozen=True)
@@ -57,20 +52,20 @@ class SourceAnswers:
         return any(result.outcome in (Outcome.REPRODUCED, Outcome.NOT_REPRODUCED) for result in self.results)
 
 
-def read_source(questions: SourceQuestions, opened: OpenCheckout, progress: Callable[[str], None]) -> SourceAnswers:
+def read_source(questions: SourceQuestions, opened: OpenCheckout, progress: Progress | None = None) -> SourceAnswers:
     """Read the checkout and ask every source probe. Nothing of the checkout is imported or run."""
     if not questions.probes:
         return SourceAnswers()
-    index = SourceIndex(opened.path, questions.import_roots)
+    progress, options = progress or Progress(), questions.options
+    index = SourceIndex(opened.path, options.config.import_roots)
     wanted = _wanted(questions, index)
-    policy = {probe.id: {k: v for k, v in questions.policy.items() if k in probe.policy} for probe in questions.probes}
-    results = run_source_probes(questions.probes, index, wanted, policy, questions.time_limit_s, progress)
-    defaults = {probe.id: probe.severity for probe in questions.probes}
-    judged = tuple(
-        replace(result, severity=judge_severity(defaults[result.probe], questions.severity, result))
-        for result in results
-    )
-    return SourceAnswers(judged, notes_of(index))
+    results = []
+    for result in run_source_probes(
+        questions.probes, index, wanted, options.policy, options.time_limit_s, progress.reading
+    ):
+        progress.finished(result)
+        results.append(result)
+    return SourceAnswers(tuple(results), notes_of(index))
 
 
 def _wanted(questions: SourceQuestions, index: SourceIndex) -> Callable[[ModuleFacts], bool]:

@@ -11,7 +11,7 @@ from auditkit.model.target import Target
 from auditkit.probing.anchors import AnchoredSource, AnchorState, FoundAgain
 from auditkit.probing.checkout import OpenCheckout
 from auditkit.probing.function_text import text_of
-from auditkit.probing.results import Setting
+from auditkit.probing.sandbox import Setting
 from auditkit.workflows.targets import find_targets
 
 

@@ -12,7 +12,7 @@ from auditkit.model.enums import Reason
 from auditkit.model.target import Target
 from auditkit.probing.checkout import OpenCheckout
 from auditkit.probing.discovery import Discovery, discover
-from auditkit.probing.results import Setting
+from auditkit.probing.sandbox import Setting
 from auditkit.probing.trials import Trial, try_candidates
 
 _NOT_LOADED = (Reason.IMPORT_ERROR, Reason.NO_TORCH, Reason.NO_INTERPRETER)

@@ -26,10 +26,10 @@ from auditkit.rules.subject import subject_of
 from auditkit.store.edits.trial import with_trial
 from auditkit.store.pages import page_of
 from auditkit.store.repository import Change, Repository
-from auditkit.workflows.asking import Manner, ask
 from auditkit.workflows.bound import bound_questions, located_target
 from auditkit.workflows.fix_arms import PYTHON, Ground, actual_fix, at_revision, blocks_of, roots_of, try_block
-from auditkit.workflows.measuring import Progress
+from auditkit.workflows.measuring import Progress, ask
+from auditkit.workflows.run_options import RunOptions
 
 __all__ = ["TryRequest", "trial_rows", "try_fix", "write_trial"]
 
@@ -48,7 +48,7 @@ class TryRequest:
 
     ticket: str
     checkout: str
-    manner: Manner
+    manner: RunOptions
     base: str = ""
     fix: str = ""
     block: int | None = None

@@ -21,12 +21,12 @@ from auditkit.rules.proof import Proof, ProofState, prove, worst
 from auditkit.store.document import Document
 from auditkit.store.edits.boxes import set_done
 from auditkit.store.repository import Change, Entry, Repository
-from auditkit.workflows.asking import Manner
 from auditkit.workflows.bound import Question, bound_questions, called_by, first_located
 from auditkit.workflows.claims import claims_of
 from auditkit.workflows.closing import lacking_for_fixed
 from auditkit.workflows.measuring import Progress
 from auditkit.workflows.proving import Check, OpenedAt, Place, make_checks, sighting_of
+from auditkit.workflows.run_options import RunOptions
 from auditkit.workflows.writing_proof import with_check
 
 
@@ -39,7 +39,7 @@ class VerifyRequest:
     """
 
     checkout: str
-    manner: Manner = field(default_factory=Manner)
+    manner: RunOptions = field(default_factory=RunOptions)
     at: str = ""
     base: str = ""
     probes: tuple[str, ...] = ()

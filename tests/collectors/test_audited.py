@@ -12,8 +12,8 @@ import pytest
 from auditkit.model.enums import Contract, DeviceChoice, Outcome, Takes
 from auditkit.model.target import Target
 from auditkit.probing.catalog import load_catalog, select
-from auditkit.probing.results import Setting
 from auditkit.probing.runner import run_target
+from auditkit.probing.sandbox import Setting
 from tests.probes.specimens import PROBES
 from tests.probing_helpers import (
     ACCURACY,

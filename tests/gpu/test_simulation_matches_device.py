@@ -11,8 +11,8 @@ from auditkit.model.enums import DeviceChoice, Outcome
 from auditkit.model.run import ProbeResult
 from auditkit.model.target import Target
 from auditkit.probing.catalog import load_catalog, select
-from auditkit.probing.results import Setting
 from auditkit.probing.runner import run_target
+from auditkit.probing.sandbox import Setting
 from auditkit.store.config import read_config
 
 pytestmark = pytest.mark.gpu

@@ -11,11 +11,12 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from auditkit.model.enums import DeviceChoice
-from auditkit.model.probe import ProbeInfo
+from auditkit.model.probe import Policy, ProbeInfo
 from auditkit.model.target import Target
 from auditkit.probing.catalog import load_catalog, load_module
-from auditkit.probing.results import Job, Setting, TargetRun, make_result
+from auditkit.probing.results import Asked, TargetRun, make_result
 from auditkit.probing.runner import device_for
+from auditkit.probing.session import Job
 from auditkit.probing.worker.context import Context
 from auditkit.probing.worker.feeding import Caller
 from auditkit.probing.worker.frames import SourceRoots
@@ -73,18 +74,18 @@ def ask_all(target: Target, probes: Sequence[str], folder: Path) -> dict[str, An
 def run_here(checkout: Path, target: Target | str, probes: Sequence[str]) -> TargetRun:
     """The results of `probing_helpers.run_probes`, without a worker: what it sends, and what the host makes of it."""
     named = target if isinstance(target, Target) else Target(target)
-    setting = Setting(checkout, sys.executable, (checkout,), options=SMALL_MEMORY)
     with _imports_from(checkout):
         caller = _caller_of(named, checkout)
         plan = find_plan(caller, named.to_json())
         run = TargetRun(plan=plan.to_json())
         for probe in (CATALOG[probe_id] for probe_id in probes):
             device = device_for(probe, DeviceChoice.AUTO)
-            job = Job()
+            job = Job(probe.id)
             if plan.contract in probe.contracts:
                 context = Context(plan, caller, device, SourceRoots(str(checkout)), SMALL_MEMORY)
-                job.messages = _received(_messages(probe, context))
-            run.results.append(make_result(probe, named, device, job, run, setting))
+                for message in _received(_messages(probe, context)):
+                    job.take(message)
+            run.results.append(make_result(Asked(probe, named.call, device, Policy()), job, run, checkout))
     return run
 
 

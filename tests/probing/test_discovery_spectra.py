@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from auditkit.probing.discovery import discover
-from auditkit.probing.results import Setting
+from auditkit.probing.sandbox import Setting
 from auditkit.probing.trials import try_candidates
 from tests.probes.spectral_specimens import SPECIMEN
 

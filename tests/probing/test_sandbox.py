@@ -14,7 +14,8 @@ import pytest
 from auditkit.model.enums import Contract, Outcome, Reason
 from auditkit.model.target import Target
 from auditkit.probing.discovery import Candidate
-from auditkit.probing.results import Setting, TargetRun
+from auditkit.probing.results import TargetRun
+from auditkit.probing.sandbox import Setting
 from auditkit.probing.trials import try_candidates
 from tests.probing_helpers import (
     HEALTH,

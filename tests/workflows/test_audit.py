@@ -14,6 +14,7 @@ from auditkit.model.run import Environment, ProbeResult, Run
 from auditkit.model.target import Target
 from auditkit.store.config import Config
 from auditkit.workflows.audit import AuditRequest, audit, exit_code, specimen_dir
+from auditkit.workflows.run_options import RunOptions
 
 ENVIRONMENT = Environment("here", "", False, "3.11", "2.13", "cpu", "CPU")
 
@@ -51,10 +52,13 @@ def test_exit_codes(results: tuple[ProbeResult, ...], fail_on: Severity, code: E
     assert exit_code(Run("id", ENVIRONMENT, results), fail_on) is code
 
 
+HERE = RunOptions(python=sys.executable)
+
+
 def _request(tickets: Path | None, **more: object) -> AuditRequest:
     probes = ("norm_overflows_on_finite_grads", "launches_grow_with_tensors")
     target = Target("gradmon.defective:squared_sum_norm", name="norm")
-    request = AuditRequest(str(specimen_dir()), Config(), sys.executable, (target,), probes, tickets=tickets)
+    request = AuditRequest(str(specimen_dir()), (HERE,), (target,), probes, tickets=tickets)
     return replace(request, **more)
 
 
@@ -90,7 +94,9 @@ def test_one_function_as_two_targets_has_two_fingerprints(tmp_path: Path):
 def test_the_configurations_severity_wins(tmp_path: Path):
     """A policy override reaches the result and the ticket."""
     config = Config(severity={"launches_grow_with_tensors": Severity.P0})
-    run = audit(_request(tmp_path / "tickets", config=config, probes=("launches_grow_with_tensors",)))
+    run = audit(
+        _request(tmp_path / "tickets", arms=(replace(HERE, config=config),), probes=("launches_grow_with_tensors",))
+    )
     assert [(str(result.severity), result.ticket) for result in run.results] == [("P0", "B1-PT-01")]
     assert "| **Severity** | `P0` |" in next((tmp_path / "tickets").rglob("*.md")).read_text(encoding="utf-8")
 
@@ -98,7 +104,7 @@ def test_the_configurations_severity_wins(tmp_path: Path):
 def test_a_threshold_of_the_configuration_is_judged_by():
     """With a slope of 5 launches allowed, 3n is no finding."""
     config = Config(policy={"launches_per_tensor": 5})
-    run = audit(_request(None, config=config, probes=("launches_grow_with_tensors",)))
+    run = audit(_request(None, arms=(replace(HERE, config=config),), probes=("launches_grow_with_tensors",)))
     assert [(result.outcome, result.law) for result in run.results] == [(Outcome.NOT_REPRODUCED, "3n")]
 
 

@@ -23,7 +23,7 @@ from auditkit.probing.anchors import AnchoredSource
 from auditkit.probing.catalog import load_catalog
 from auditkit.probing.changes import read_changes
 from auditkit.probing.checkout import import_roots, open_checkout
-from auditkit.probing.results import Setting
+from auditkit.probing.sandbox import Setting
 from auditkit.workflows.compare import CompareRequest, compare, exit_code
 from auditkit.workflows.target_pairs import Side, names_of, pair_named
 from tests import compared_results as results

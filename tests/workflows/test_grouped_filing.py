@@ -14,11 +14,11 @@ from auditkit.model.enums import Outcome, Severity
 from auditkit.model.run import ArmOutcome, ProbeResult, Run
 from auditkit.model.target import Target
 from auditkit.probing.catalog import load_catalog
-from auditkit.store.config import Config
 from auditkit.store.reader import read_ticket
 from auditkit.store.repository import Repository
 from auditkit.workflows.audit import AuditRequest, audit, specimen_dir
 from auditkit.workflows.filing import Paperwork, file_run
+from auditkit.workflows.run_options import RunOptions
 
 OVERFLOW, UNDERFLOW = "norm_overflows_on_finite_grads", "norm_underflows_to_zero"
 SYNCS, LAUNCHES, IN_LOOP = "syncs_grow_with_tensors", "launches_grow_with_tensors", "sync_in_loop"
@@ -46,7 +46,7 @@ def audited() -> Run:
         Target(f"gradmon.defective:{HEALTH}", name="c", finish="gradmon.defective:materialize_health"),
     )
     probes = (OVERFLOW, UNDERFLOW, SYNCS, LAUNCHES, IN_LOOP, ASYNC, HEALTHY)
-    return audit(AuditRequest(str(specimen_dir()), Config(), sys.executable, targets, probes))
+    return audit(AuditRequest(str(specimen_dir()), (RunOptions(python=sys.executable),), targets, probes))
 
 
 @pytest.fixture

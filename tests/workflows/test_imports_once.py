@@ -10,6 +10,7 @@ from auditkit.model.enums import DeviceChoice, Outcome
 from auditkit.model.run import Run
 from auditkit.model.target import Target
 from auditkit.workflows.audit import AuditRequest, audit
+from auditkit.workflows.run_options import RunOptions
 from tests.second_interpreter import make_interpreter
 
 PROBES = (
@@ -75,7 +76,7 @@ def run(tmp_path: Path, python: Path, functions: tuple[str, ...], threaded: bool
     log = repr(str(tmp_path / "imports.log"))
     (checkout / "stats.py").write_text(STATS.replace("THREADED", str(threaded)).replace("LOG", log), encoding="utf-8")
     targets = tuple(Target(f"stats:{name}") for name in functions)
-    request = AuditRequest(str(checkout), python=str(python), targets=targets, probes=PROBES, device=DeviceChoice.CPU)
+    request = AuditRequest(str(checkout), (RunOptions(python=str(python), device=DeviceChoice.CPU),), targets, PROBES)
     done = audit(request)
     assert len(done.results) == len(PROBES) * len(functions)
     assert Outcome.ERROR not in {result.outcome for result in done.results}

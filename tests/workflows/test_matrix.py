@@ -14,7 +14,8 @@ from auditkit.model.enums import DeviceChoice, Outcome, Severity
 from auditkit.model.run import Environment, ProbeResult, Run
 from auditkit.model.target import Target
 from auditkit.workflows.audit import AuditRequest, audit, exit_code, load_failures
-from auditkit.workflows.matrix import ArmRequest, arms_of, combine, label_arms
+from auditkit.workflows.matrix import combine, label_arms
+from auditkit.workflows.run_options import RunOptions
 from tests.second_interpreter import make_interpreter
 
 OVERFLOW, SYNCS = "norm_overflows_on_finite_grads", "syncs_grow_with_tensors"
@@ -57,8 +58,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def arm(place: Path, name: str, device: DeviceChoice = CPU) -> ArmRequest:
-    return ArmRequest(str(place / name / "bin" / "python"), device)
+def arm(place: Path, name: str, device: DeviceChoice = CPU) -> RunOptions:
+    return RunOptions(python=str(place / name / "bin" / "python"), device=device)
 
 
 def request(place: Path, names: Sequence[str], **more: object) -> AuditRequest:
@@ -110,10 +111,11 @@ def test_arms_are_named_by_what_tells_them_apart(
 
 def test_every_interpreter_runs_on_every_device() -> None:
     """The product, in the order given, without repetitions; with neither option there is one arm."""
-    assert arms_of(["a", "b", "a"], [CPU, SIMULATED]) == (
-        ArmRequest("a", CPU), ArmRequest("a", SIMULATED), ArmRequest("b", CPU), ArmRequest("b", SIMULATED),
-    )  # fmt: skip
-    assert arms_of([], []) == (ArmRequest(None, AUTO),)
+    said = RunOptions(time_limit_s=7.0)
+    arms = said.on_arms(["a", "b", "a"], [CPU, SIMULATED])
+    assert [(arm.python, arm.device) for arm in arms] == [("a", CPU), ("a", SIMULATED), ("b", CPU), ("b", SIMULATED)]
+    assert {arm.time_limit_s for arm in arms} == {7.0}
+    assert said.on_arms([], []) == (said,)
 
 
 def _run(outcome: Outcome, severity: Severity | None = None, loaded: bool = True, torch: str = "2.9.1") -> Run:
@@ -223,7 +225,7 @@ def test_a_target_found_in_one_interpreter_is_asked_of_all(place: Path) -> None:
 
 def test_devices_are_arms(place: Path) -> None:
     """One interpreter on two devices: traffic is counted on the pretended device only where it was asked."""
-    arms = (ArmRequest(sys.executable, CPU), ArmRequest(sys.executable, SIMULATED))
+    arms = RunOptions().on_arms([sys.executable], [CPU, SIMULATED])
     run = audit(request(place, [], arms=arms, probes=(SYNCS,)))
     assert [each.run.results[0].device for each in run.matrix] == ["cpu", "simulated"]
     assert [each.label.rpartition(" on ")[2] for each in run.matrix] == ["cpu", "simulated"]

@@ -11,8 +11,8 @@ from auditkit.errors import NothingMeasuredError
 from auditkit.model.enums import Contract, Reason, Takes
 from auditkit.model.target import Target
 from auditkit.probing.checkout import open_checkout
-from auditkit.probing.results import Setting
 from auditkit.probing.runner import run_target
+from auditkit.probing.sandbox import Setting
 from auditkit.workflows.targets import FoundTargets, find_targets
 
 WATCHING = Path(__file__).resolve().parents[1] / "targets" / "watching"
@@ -72,5 +72,5 @@ def test_arguments_that_do_not_fit_are_named(call: str, arguments: dict[str, obj
     """An argument that nothing takes, and ones that nothing gives, end as cannot_feed."""
     run = run_target(Target(call, arguments=arguments), [], Setting(WATCHING, sys.executable, (WATCHING,)))
     assert run.plan_failure is not None
-    assert run.plan_failure[0] is Reason.CANNOT_FEED
-    assert said in run.plan_failure[1]
+    assert run.plan_failure.reason is Reason.CANNOT_FEED
+    assert said in run.plan_failure.message

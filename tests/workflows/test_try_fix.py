@@ -19,8 +19,8 @@ from auditkit.model.trial import ArmKind, FixTrial, FixVerdict
 from auditkit.probing.scratch import PREFIX, remove_abandoned
 from auditkit.store.config import Config
 from auditkit.store.repository import Repository
-from auditkit.workflows.asking import Manner
 from auditkit.workflows.lint import LintRequest, lint
+from auditkit.workflows.run_options import RunOptions
 from auditkit.workflows.try_fix import TryRequest, try_fix, write_trial
 from tests.probing_helpers import LAUNCHES, MEMORY, NONCONTIGUOUS, OVERFLOW, SYNCS
 from tests.project_files import auditkit, our_environment
@@ -147,7 +147,7 @@ class Ground:
     def try_it(
         self, *probes: str, base: str = "HEAD~1", fix: str = "", time_limit_s: float = 60.0, block: int | None = None
     ) -> FixTrial:
-        manner = Manner(Config(), sys.executable, time_limit_s=time_limit_s)
+        manner = RunOptions(Config(), sys.executable, time_limit_s=time_limit_s)
         request = TryRequest("B7-PT-01", str(self.checkout), manner, base=base, fix=fix, probes=probes, block=block)
         return try_fix(Repository(self.tickets), request)
 

@@ -62,7 +62,7 @@ def verify(
     configuration = read_configuration(runs.config, checkout or ".")
     request = VerifyRequest(
         checkout=checkout_of(checkout, configuration),
-        manner=runs.manner(configuration),
+        manner=runs.with_config(configuration),
         at=at,
         base=base,
         probes=tuple(probe or ()),

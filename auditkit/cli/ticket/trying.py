@@ -60,7 +60,7 @@ def try_it(
     request = TryRequest(
         ticket=ticket_id,
         checkout=checkout_of(checkout, configuration),
-        manner=runs.manner(configuration),
+        manner=runs.with_config(configuration),
         base=base,
         fix=fix,
         block=block,

@@ -6,19 +6,19 @@ A file that does not parse is an error of that file; nothing of the checkout is 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from auditkit.model.enums import Evidence, Outcome, Reason
 from auditkit.model.measurement import CodeExcerpt, Location, Measurement
-from auditkit.model.probe import ProbeInfo
-from auditkit.model.run import SOURCE_DEVICE, ProbeResult, fingerprint
+from auditkit.model.probe import Policy, ProbeInfo
+from auditkit.model.run import SOURCE_DEVICE, ProbeResult
 from auditkit.probing.catalog import load_module
 from auditkit.probing.discovery.search import garbage_collection_paused
-from auditkit.probing.discovery.source_index import SourceProblem
 from auditkit.probing.excerpts import cut_excerpt
-from auditkit.probing.judging import JudgingFailedError, Verdict, is_bundled, judge
+from auditkit.probing.judging import JudgingFailedError, is_bundled
+from auditkit.probing.results import Asked
 from auditkit.probing.source.apart import ApartFailedError, measured_apart
 from auditkit.probing.source.context import NotApplicable, SourceContext
 from auditkit.probing.source.facts import ModuleFacts
@@ -38,23 +38,27 @@ def run_source_probes(
     probes: Sequence[ProbeInfo],
     index: SourceIndex,
     wanted: Callable[[ModuleFacts], bool],
-    policy: Mapping[str, Mapping[str, Any]],
+    policy: Policy,
     time_limit_s: float,
-    progress: Callable[[str], None],
-) -> list[ProbeResult]:
+    started: Callable[[str], None] = lambda _: None,
+) -> Iterator[ProbeResult]:
     """The results of every probe: its findings, or one that says what was examined; then unreadable files.
 
-    `wanted` says which modules the probes ask about. `progress(probe)` is called as each one starts.
+    `wanted` says which modules the probes ask about. `started(probe)` is called as each one starts.
     """
-    results = []
     with garbage_collection_paused():
         context = SourceContext(index, wanted)
         for probe in probes:
-            progress(probe.id)
-            results += _run(probe, context, {**probe.policy, **policy.get(probe.id, {})}, time_limit_s)
+            started(probe.id)
+            yield from _run(probe, context, policy, time_limit_s)
     problems = [problem for problem in index.problems if problem.path not in _test_files(index)]
     problems += [problem for problem in context.problems if problem not in problems]
-    return results + [_unread(probe, problem) for problem in problems for probe in probes]
+    for problem in problems:
+        text = f"{problem.path}:{problem.line}: {problem.message}"
+        for probe in probes:
+            asked = Asked(probe, problem.path, SOURCE_DEVICE, policy)
+            place = Location(problem.path, problem.line)
+            yield asked.unanswered(Outcome.ERROR, Reason.NOT_PARSED, text, location=place)
 
 
 def notes_of(index: SourceIndex) -> tuple[str, ...]:
@@ -71,30 +75,32 @@ def _test_files(index: SourceIndex) -> set[str]:
     return {source.name for source in index.python_files if source.is_test}
 
 
-def _run(probe: ProbeInfo, context: SourceContext, policy: Mapping[str, Any], time_limit_s: float) -> list[ProbeResult]:
+def _run(probe: ProbeInfo, context: SourceContext, policy: Policy, time_limit_s: float) -> list[ProbeResult]:
     started = time.perf_counter()
+    asked = Asked(probe, context.package, SOURCE_DEVICE, policy)
 
-    def without_answer(outcome: Outcome, reason: Reason | None, message: str) -> list[ProbeResult]:
-        return [_result(probe, context.package, outcome, message, reason=reason)]
+    def unanswered(outcome: Outcome, reason: Reason | None, message: str) -> list[ProbeResult]:
+        return [asked.unanswered(outcome, reason, message)]
 
     if not context.modules:
-        return without_answer(Outcome.NOT_APPLICABLE, None, "the checkout has no module that it asks about")
+        return unanswered(Outcome.NOT_APPLICABLE, None, "the checkout has no module that it asks about")
     try:
-        messages = _messages(probe, context, time_limit_s)
-        subjects = _by_subject(messages)
+        subjects = _by_subject(_messages(probe, context, time_limit_s))
     except NotApplicable as error:
-        return without_answer(Outcome.NOT_APPLICABLE, None, str(error))
+        return unanswered(Outcome.NOT_APPLICABLE, None, str(error))
     except ApartFailedError as error:
-        return without_answer(Outcome.ERROR, error.reason, str(error))
+        return unanswered(Outcome.ERROR, error.reason, str(error))
     except Exception as error:
-        return without_answer(Outcome.ERROR, Reason.EXCEPTION, f"{type(error).__name__}: {error}")
+        return unanswered(Outcome.ERROR, Reason.EXCEPTION, f"{type(error).__name__}: {error}")
     if not subjects:
-        return without_answer(Outcome.ERROR, Reason.PROTOCOL, "the probe examined nothing")
+        return unanswered(Outcome.ERROR, Reason.PROTOCOL, "the probe examined nothing")
     duration_s = time.perf_counter() - started
     try:
-        return _judged(probe, context, subjects, policy, duration_s)
+        return _findings(asked, context.index, subjects) or [
+            _judged(asked, context.index, subjects.get("", _Subject()), duration_s=duration_s)
+        ]
     except JudgingFailedError as error:
-        return without_answer(Outcome.ERROR, Reason.EXCEPTION, f"judging failed: {error}")
+        return unanswered(Outcome.ERROR, Reason.EXCEPTION, f"judging failed: {error}")
 
 
 def _messages(probe: ProbeInfo, context: SourceContext, time_limit_s: float) -> Iterable[dict[str, Any]]:
@@ -118,51 +124,20 @@ def _by_subject(messages: Iterable[Mapping[str, Any]]) -> dict[str, _Subject]:
     return subjects
 
 
-def _judged(
-    probe: ProbeInfo,
-    context: SourceContext,
-    subjects: Mapping[str, _Subject],
-    policy: Mapping[str, Any],
-    duration_s: float,
-) -> list[ProbeResult]:
-    """One result for each subject that reproduces; without any, one that says what was examined."""
-    found = []
-    for name, subject in subjects.items():
-        if name:
-            verdict = judge(probe, subject.measurements, policy)
-            if verdict.outcome is Outcome.REPRODUCED:
-                found.append(_finding(probe, context, name, subject, verdict))
-    if found:
-        return found
-    examined = subjects.get("", _Subject())
-    verdict = judge(probe, examined.measurements, policy)
-    return [
-        _result(
-            probe,
-            context.package,
-            verdict.outcome,
-            verdict.message,
-            evidence=Evidence.MEASURED,
-            measurements=tuple(examined.measurements),
-            duration_s=duration_s,
-        )
-    ]
+def _findings(asked: Asked, index: SourceIndex, subjects: Mapping[str, _Subject]) -> list[ProbeResult]:
+    """One result for each subject that reproduces."""
+    judged = (_judged(replace(asked, subject=name), index, subject) for name, subject in subjects.items() if name)
+    return [result for result in judged if result.outcome is Outcome.REPRODUCED]
 
 
-def _finding(probe: ProbeInfo, context: SourceContext, name: str, subject: _Subject, verdict: Verdict) -> ProbeResult:
-    location = subject.location
-    return _result(
-        probe,
-        name,
-        verdict.outcome,
-        verdict.message,
-        severity=verdict.severity or probe.severity,
-        evidence=Evidence.MEASURED,
-        law=verdict.law,
-        location=location,
-        excerpt=_excerpt(context.index, location) if location is not None else None,
-        measurements=tuple(subject.measurements),
+def _judged(asked: Asked, index: SourceIndex, subject: _Subject, duration_s: float = 0.0) -> ProbeResult:
+    return asked.judged(
+        subject.measurements,
+        Evidence.MEASURED,
+        subject.location,
+        lambda location: _excerpt(index, location),
         notes=tuple(subject.notes),
+        duration_s=duration_s,
     )
 
 
@@ -171,28 +146,3 @@ def _excerpt(index: SourceIndex, location: Location) -> CodeExcerpt | None:
     if module is None:
         return cut_excerpt(index.root, location, None)
     return index.read_tree(module, lambda tree: cut_excerpt(index.root, location, tree.tree))
-
-
-def _unread(probe: ProbeInfo, problem: SourceProblem) -> ProbeResult:
-    """The result for a file that no probe could read."""
-    return _result(
-        probe,
-        problem.path,
-        Outcome.ERROR,
-        f"{problem.path}:{problem.line}: {problem.message}",
-        reason=Reason.NOT_PARSED,
-        location=Location(problem.path, problem.line),
-    )
-
-
-def _result(probe: ProbeInfo, target: str, outcome: Outcome, message: str, **more: Any) -> ProbeResult:
-    return ProbeResult(
-        probe=probe.id,
-        probe_version=probe.version,
-        target=target,
-        outcome=outcome,
-        message=message,
-        fingerprint=fingerprint(probe.id, target),
-        device=SOURCE_DEVICE,
-        **more,
-    )

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from auditkit.cli.common import JsonOption, TicketsOption, complain, open_repository, run_or_exit, say, say_json
-from auditkit.cli.options import (
-    ArgumentOption,
-    ConfigOption,
-    ContractOption,
-    FinishOption,
-    PythonOption,
-    ReturnsOption,
-    SetupOption,
-    TakesOption,
-    TimeLimitOption,
-    make_targets,
-)
+from auditkit.cli.option_groups import with_groups
+from auditkit.cli.options import ArmOptions, TargetOptions, Words
 
 if TYPE_CHECKING:
     from auditkit.model.bisection import Bisection, CommitAnswer
@@ -26,7 +17,15 @@ if TYPE_CHECKING:
 EXAMPLE = "Example: auditkit bisect B7-PT-01 --checkout ../trainer --good v1.0 --bad main"
 
 
+@dataclass(frozen=True)
+class _TargetOptions(TargetOptions):
+    target: Annotated[
+        Words, typer.Option("--target", metavar="MODULE:FUNCTION", help="Default: what the ticket is about.")
+    ] = None
+
+
 @run_or_exit
+@with_groups
 def bisect(
     ticket_id: Annotated[str, typer.Argument(metavar="TICKET", help="A ticket id, such as B7-PT-01.")],
     good: Annotated[str, typer.Option("--good", metavar="REV", help="A revision without the finding.")],
@@ -37,20 +36,10 @@ def bisect(
     probe: Annotated[
         str | None, typer.Option("--probe", metavar="ID", help="Which of the ticket's probes, or another one.")
     ] = None,
-    target: Annotated[
-        str | None, typer.Option("--target", metavar="MODULE:FUNCTION", help="Default: what the ticket is about.")
-    ] = None,
-    contract: ContractOption = None,
-    takes: TakesOption = None,
-    finish: FinishOption = None,
-    setup: SetupOption = None,
-    argument: ArgumentOption = None,
-    returns: ReturnsOption = None,
-    python: PythonOption = None,
-    device: Annotated[str, typer.Option("--device", metavar="auto|cuda|cpu|simulated", help="Where it runs.")] = "auto",
-    config: ConfigOption = None,
+    *,
+    targets: _TargetOptions,
+    runs: ArmOptions,
     tickets: TicketsOption = None,
-    time_limit: TimeLimitOption = 120.0,
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget what was asked before.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -59,26 +48,21 @@ def bisect(
     Its probe runs at about log2 of the commits between the two revisions, each checked out apart; nothing in the
     repository changes. Commits that give no answer are skipped and named. Stopped, it goes on with the same command.
     """
-    from auditkit.cli.common import choose
-    from auditkit.model.enums import DeviceChoice
     from auditkit.workflows.bisect import BisectRequest
     from auditkit.workflows.bisect import bisect as search
     from auditkit.workflows.configuration import checkout_of, read_configuration
-    from auditkit.workflows.run_options import RunOptions
 
     repository = open_repository(tickets)
-    configuration = read_configuration(config, checkout, repository)
-    chosen = choose(DeviceChoice, device, [known.value for known in DeviceChoice], "device")
-    details = (contract, takes, finish, setup, argument, returns)
-    named = make_targets([target] if target else None, configuration, *details)
+    configuration = read_configuration(runs.config, checkout, repository)
+    named = targets.targets(configuration)
     request = BisectRequest(
         ticket=repository.find(ticket_id).ticket,
         checkout=checkout_of(checkout, configuration),
         good=good,
         bad=bad,
-        options=RunOptions(configuration, python, chosen, time_limit),
+        options=runs.with_config(configuration),
         probe=probe,
-        target=named[0] if named else None,
+        target=named[-1] if named else None,
         fresh=fresh,
     )
     found = search(request, _tell)

@@ -13,11 +13,14 @@ from auditkit.cli.choices import choose
 from auditkit.cli.output import INTERRUPTED, complain, complain_of, discard, say, say_json, wants_colour
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from auditkit.model.ticket import BrokenTicket
     from auditkit.store.repository import Repository
 
 __all__ = [
-    "INTERRUPTED", "JsonOption", "TicketsOption", "choose", "complain", "discard", "open_repository", "run_or_exit",
-    "say", "say_json", "wants_colour",
+    "INTERRUPTED", "JsonOption", "TicketsOption", "choose", "complain", "discard", "end_if_broken", "open_repository",
+    "run_or_exit", "say", "say_json", "wants_colour",
 ]  # fmt: skip
 
 TicketsOption = Annotated[
@@ -61,3 +64,13 @@ def open_repository(tickets: Path | None) -> Repository:
     from auditkit.store.repository import Repository
 
     return Repository(Path(tickets_folder(tickets)))
+
+
+def end_if_broken(broken: Sequence[BrokenTicket], folder: Path) -> None:
+    """Name every file that cannot be read as a ticket, and end with exit code 2 if there is one."""
+    from auditkit.errors import ExitCode
+
+    for entry in broken:
+        complain(entry.describe(folder / entry.path))
+    if broken:
+        raise typer.Exit(int(ExitCode.BAD_INPUT))

@@ -2,66 +2,58 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from auditkit.cli.options import ArmOptions, ProbesOption, TargetOptions
+
 if TYPE_CHECKING:
     from auditkit.model.comparison import Comparison
     from auditkit.model.run import Run
-    from auditkit.model.target import Target
     from auditkit.store.config import Config
 
-CheckoutArgument = Annotated[
-    str | None, typer.Argument(metavar="CHECKOUT", help="A git repository, or a folder in one.")
-]
-BaseArgument = Annotated[str | None, typer.Argument(metavar="BASE", help="The revision before.")]
-HeadArgument = Annotated[str | None, typer.Argument(metavar="HEAD", help="The revision after.")]
-ProbesOption = Annotated[
-    list[str] | None, typer.Option("--probe", metavar="ID", help="Only this probe (may be repeated).")
-]
-DeviceOption = Annotated[str, typer.Option("--device", metavar="auto|cuda|cpu|simulated", help="Where probes run.")]
-ForceOption = Annotated[bool, typer.Option("--force", help="Compare what other versions, devices or dtypes measured.")]
 
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions:
+    """Which two revisions are meant, what is asked at both, and how that is run."""
 
-def compare_revisions(
-    sides: tuple[str | None, str | None, str | None],
-    configuration: Config,
-    targets: tuple[Target, ...],
-    probes: list[str] | None,
-    python: str | None,
-    device: str,
-    time_limit_s: float,
-    force: bool,
-) -> Comparison:
-    """The comparison of `sides`, which are checkout, base and head, with progress. Raises BadInputError."""
-    from auditkit.cli.common import choose
-    from auditkit.cli.report import progress_on_terminal
-    from auditkit.errors import BadInputError
-    from auditkit.model.enums import DeviceChoice
-    from auditkit.workflows.compare import CompareRequest, compare
-    from auditkit.workflows.run_options import RunOptions
+    checkout: Annotated[
+        str | None, typer.Argument(metavar="CHECKOUT", help="A git repository, or a folder in one.")
+    ] = None
+    base: Annotated[str | None, typer.Argument(metavar="BASE", help="The revision before.")] = None
+    head: Annotated[str | None, typer.Argument(metavar="HEAD", help="The revision after.")] = None
+    targets: TargetOptions
+    probe: ProbesOption = None
+    runs: ArmOptions
 
-    checkout, base, head = sides
-    if checkout is None or base is None or head is None:
-        raise BadInputError("name a checkout and two revisions of it", "auditkit compare CHECKOUT BASE HEAD")
-    request = CompareRequest(
-        checkout=checkout,
-        base=base,
-        head=head,
-        options=RunOptions(
-            configuration,
-            python,
-            choose(DeviceChoice, device, [known.value for known in DeviceChoice], "device"),
-            time_limit_s,
-        ),
-        targets=targets,
-        probes=tuple(probes or ()),
-        force=force,
-    )
-    with progress_on_terminal() as progress:
-        return compare(request, progress)
+    @property
+    def ask(self) -> bool:
+        """Whether any of them says what to measure."""
+        return bool(self.checkout or self.probe or self.targets.are_given)
+
+    def compared(self, config: Config, force: bool = False) -> Comparison:
+        """The comparison, made now, with progress. Raises BadInputError."""
+        from auditkit.cli.report import progress_on_terminal
+        from auditkit.errors import BadInputError
+        from auditkit.workflows.compare import CompareRequest, compare
+
+        targets = self.targets.targets(config)
+        if self.checkout is None or self.base is None or self.head is None:
+            raise BadInputError("name a checkout and two revisions of it", "auditkit compare CHECKOUT BASE HEAD")
+        request = CompareRequest(
+            checkout=self.checkout,
+            base=self.base,
+            head=self.head,
+            options=self.runs.with_config(config),
+            targets=targets,
+            probes=tuple(self.probe or ()),
+            force=force,
+        )
+        with progress_on_terminal() as progress:
+            return compare(request, progress)
 
 
 def compare_saved(base: str | None, head: str | None, force: bool) -> Comparison:

@@ -1,174 +1,242 @@
-"""The options that `audit` and `probe run` share, and what is made of them."""
+"""The options that several commands share, in groups, and what is made of them."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from auditkit.cli.common import JsonOption, choose
 
-    from auditkit.model.enums import Severity
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from auditkit.model.enums import DeviceChoice, Severity
     from auditkit.model.target import Target
     from auditkit.store.config import Config
+    from auditkit.workflows.audit import AuditRequest
     from auditkit.workflows.run_options import RunOptions
+
+Words = list[str] | None
 
 PythonOption = Annotated[
     str | None,
     typer.Option("--python", metavar="PATH", help="Interpreter of the checkout; default: its .venv, venv, this one."),
 ]
-PythonsOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--python",
-        metavar="PATH",
-        help="Interpreter of the checkout; default: its .venv, venv, this one. Several: one column each.",
-    ),
-]
 ConfigOption = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="An auditkit.yaml to read.")]
-DeviceOption = Annotated[str, typer.Option("--device", metavar="auto|cuda|cpu|simulated", help="Where probes run.")]
-DevicesOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--device",
-        metavar="auto|cuda|cpu|simulated",
-        help="Where probes run. Several: one column each.",
-        show_default="auto",
-    ),
-]
-TargetOption = Annotated[
-    list[str] | None,
-    typer.Option("--target", metavar="MODULE:FUNCTION", help="A collector, or the name of a configured one."),
-]
-ContractOption = Annotated[
-    str | None, typer.Option("--contract", metavar="NAME", help="What it promises, such as grad_norm.")
-]
-TakesOption = Annotated[
-    str | None,
-    typer.Option("--takes", metavar="HOW", help="module, parameters, named_parameters, gradients; default: tried."),
-]
-FinishOption = Annotated[
-    str | None, typer.Option("--finish", metavar="MODULE:FUNCTION", help="The step that reads an asynchronous answer.")
-]
-SetupOption = Annotated[
-    str | None, typer.Option("--setup", metavar="METHOD", help="The method that takes a monitor's modules.")
-]
-ArgumentOption = Annotated[
-    list[str] | None, typer.Option("--argument", metavar="NAME=VALUE", help="A further argument; VALUE may be JSON.")
-]
-ReturnsOption = Annotated[
-    list[str] | None, typer.Option("--returns", metavar="ROLE=FIELD", help="Which field is the norm, nan_count, ...")
-]
-BatchOption = Annotated[int | None, typer.Option("--batch", metavar="N", min=0, help="Batch number of new tickets.")]
-AgentOption = Annotated[
-    str | None, typer.Option("--agent", metavar="NAME", help="Who files: pytorch, codereview, drl, or a code.")
-]
 TimeLimitOption = Annotated[
     float, typer.Option("--time-limit", metavar="SECONDS", min=0.1, help="Seconds for each probe.")
 ]
-VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Name the probes that reproduced nothing.")]
-FailOnOption = Annotated[str, typer.Option("--fail-on", metavar="P0..P4", help="Exit 1 from this severity on.")]
+ProbesOption = Annotated[Words, typer.Option("--probe", metavar="ID", help="Only this probe (may be repeated).")]
+CheckoutOption = Annotated[
+    str | None,
+    typer.Option("--checkout", metavar="DIR[@REV]", help="Default: the configuration's, else this folder."),
+]
+_DEVICES = "auto|cuda|cpu|simulated"
 
 
-def parse_choices(
-    config: Config,
-    time_limit_s: float,
-    pythons: list[str] | None,
-    devices: list[str] | None,
-    fail_on: str,
-    batch: int | None,
-    agent: str | None,
-) -> tuple[tuple[RunOptions, ...], Severity]:
-    """The options that every run parses before anything is measured.
+@dataclass(frozen=True)
+class TargetOptions:
+    """Which collectors are asked; and, where one is named by its function, how it is called, fed and read."""
 
-    Raises BadInputError.
-    """
-    from auditkit.cli.common import choose
-    from auditkit.model.enums import DeviceChoice, Severity
-    from auditkit.workflows.run_options import RunOptions
+    target: Annotated[
+        Words,
+        typer.Option("--target", metavar="MODULE:FUNCTION", help="A collector, or the name of a configured one."),
+    ] = None
+    contract: Annotated[
+        str | None, typer.Option("--contract", metavar="NAME", help="What it promises, such as grad_norm.")
+    ] = None
+    takes: Annotated[
+        str | None,
+        typer.Option("--takes", metavar="HOW", help="module, parameters, named_parameters, gradients; default: tried."),
+    ] = None
+    finish: Annotated[
+        str | None,
+        typer.Option("--finish", metavar="MODULE:FUNCTION", help="The step that reads an asynchronous answer."),
+    ] = None
+    setup: Annotated[
+        str | None, typer.Option("--setup", metavar="METHOD", help="The method that takes a monitor's modules.")
+    ] = None
+    argument: Annotated[
+        Words, typer.Option("--argument", metavar="NAME=VALUE", help="A further argument; VALUE may be JSON.")
+    ] = None
+    returns: Annotated[
+        Words, typer.Option("--returns", metavar="ROLE=FIELD", help="Which field is the norm, nan_count, ...")
+    ] = None
 
-    check_ticket_ids(batch, agent, config.agents)
-    lowest = choose(Severity, fail_on.upper(), [severity.value for severity in Severity], "severity")
-    known = [choice.value for choice in DeviceChoice]
-    chosen = [choose(DeviceChoice, device, known, "device") for device in devices or ()]
-    return RunOptions(config, time_limit_s=time_limit_s).on_arms(pythons or (), chosen), lowest
+    @property
+    def are_given(self) -> bool:
+        """Whether any of them was typed."""
+        return any(getattr(self, field.name) for field in fields(self))
 
+    def targets(self, config: Config) -> tuple[Target, ...]:
+        """What is named: configured targets by name, others made of the options.
 
-def check_ticket_ids(batch: int | None, agent: str | None, agents: Mapping[str, str] | None = None) -> None:
-    """Refuse a batch or an agent that makes no ticket id before anything is measured.
+        Raises BadInputError for options that do not fit together.
+        """
+        from auditkit.errors import BadInputError
 
-    Raises BadInputError.
-    """
-    from auditkit.errors import BadInputError
-    from auditkit.model.ids import AGENT_NAMES, agent_code, format_ticket_id
-
-    try:
-        format_ticket_id(batch or 1, agent_code(agent, agents or AGENT_NAMES) if agent else "PT", 1)
-    except ValueError:
-        wrong = f"--agent {agent}" if batch is None or batch < 10000 else f"--batch {batch}"
-        raise BadInputError(f"{wrong}: makes no ticket id", "ids look like B7-PT-01") from None
-
-
-def make_targets(
-    names: list[str] | None,
-    config: Config,
-    contract: str | None = None,
-    takes: str | None = None,
-    finish: str | None = None,
-    setup: str | None = None,
-    arguments: list[str] | None = None,
-    returns: list[str] | None = None,
-) -> tuple[Target, ...]:
-    """The targets that the options name: configured ones by name, others built from the options.
-
-    Raises BadInputError for options that do not fit together.
-    """
-    from auditkit.cli.common import choose
-    from auditkit.errors import BadInputError, nearest_names
-    from auditkit.model.enums import Contract, Takes
-    from auditkit.model.target import Target, plain_value
-
-    details = [contract, takes, finish, setup, arguments, returns]
-    if not names:
-        if any(details):
+        details = any((self.contract, self.takes, self.finish, self.setup, self.argument, self.returns))
+        if details and not self.target:
             raise BadInputError(
                 "--contract, --takes and the like describe a target", "--target package.module:function"
             )
-        return ()
-    configured = {target.name: target for target in config.targets if target.name}
-    if not any(details):
-        configured.update((target.call, target) for target in reversed(config.targets))
-    made = []
-    for name in names:
-        if name in configured:
-            made.append(configured[name])
-        elif ":" not in name or name.startswith(":") or name.endswith(":"):
-            near = nearest_names(name, configured)
+        configured = {target.name: target for target in config.targets if target.name}
+        if not details:
+            configured.update((target.call, target) for target in reversed(config.targets))
+        return tuple(configured.get(name) or self._described(name, configured) for name in self.target or ())
+
+    def _described(self, call: str, configured: Mapping[str, Target]) -> Target:
+        from auditkit.errors import BadInputError, nearest_names
+        from auditkit.model.enums import Contract, Takes
+        from auditkit.model.target import Target, plain_value
+
+        if ":" not in call or call.startswith(":") or call.endswith(":"):
+            near = nearest_names(call, configured)
             hint = f"did you mean {', '.join(near)}?" if near else "a target is package.module:function"
-            raise BadInputError(f"no target is called '{name}'", hint)
-        else:
-            made.append(
-                Target(
-                    call=name,
-                    contract=choose(Contract, contract, [c.value for c in Contract], "contract") if contract else None,
-                    takes=choose(Takes, takes, [t.value for t in Takes], "way to be fed") if takes else None,
-                    finish=finish,
-                    setup=setup,
-                    arguments=_pairs(arguments, "--argument", plain_value),
-                    returns=_pairs(returns, "--returns", str),
-                )
-            )
-    return tuple(made)
+            raise BadInputError(f"no target is called '{call}'", hint)
+        return Target(
+            call=call,
+            contract=choose(Contract, self.contract, list(Contract), "contract") if self.contract else None,
+            takes=choose(Takes, self.takes, list(Takes), "way to be fed") if self.takes else None,
+            finish=self.finish,
+            setup=self.setup,
+            arguments=_pairs(self.argument, "--argument", plain_value),
+            returns=_pairs(self.returns, "--returns", str),
+        )
 
 
-def _pairs(texts: list[str] | None, option: str, read: Any) -> dict[str, Any]:
+@dataclass(frozen=True)
+class ArmOptions:
+    """How probes are run: under one interpreter, on one device."""
+
+    python: PythonOption = None
+    device: Annotated[str, typer.Option("--device", metavar=_DEVICES, help="Where probes run.")] = "auto"
+    config: ConfigOption = None
+    time_limit: TimeLimitOption = 120.0
+
+    def with_config(self, config: Config) -> RunOptions:
+        """What the workflows know them as. Raises BadInputError for a device that is none."""
+        from auditkit.workflows.run_options import RunOptions
+
+        return RunOptions(config, self.python, parse_device(self.device), self.time_limit)
+
+
+@dataclass(frozen=True)
+class MatrixOptions:
+    """How probes are run: under every one of some interpreters, on every one of some devices."""
+
+    python: Annotated[
+        Words,
+        typer.Option(
+            "--python",
+            metavar="PATH",
+            help="Interpreter of the checkout; default: its .venv, venv, this one. Several: one column each.",
+        ),
+    ] = None
+    device: Annotated[
+        Words,
+        typer.Option(
+            "--device", metavar=_DEVICES, help="Where probes run. Several: one column each.", show_default="auto"
+        ),
+    ] = None
+    config: ConfigOption = None
+    time_limit: TimeLimitOption = 120.0
+
+    def arms(self, config: Config) -> tuple[RunOptions, ...]:
+        """One for each interpreter and device. Raises BadInputError for a device that is none."""
+        from auditkit.workflows.run_options import RunOptions
+
+        options = RunOptions(config, time_limit_s=self.time_limit)
+        return options.on_arms(self.python or (), [parse_device(device) for device in self.device or ()])
+
+
+@dataclass(frozen=True)
+class FilingOptions:
+    """What new tickets are numbered by."""
+
+    batch: Annotated[int | None, typer.Option("--batch", metavar="N", min=0, help="Batch number of new tickets.")] = (
+        None
+    )
+    agent: Annotated[
+        str | None, typer.Option("--agent", metavar="NAME", help="Who files: pytorch, codereview, drl, or a code.")
+    ] = None
+
+    def check(self, agents: Mapping[str, str]) -> None:
+        """Refuse a batch or an agent that makes no ticket id before anything is measured; `agents` by code.
+
+        Raises BadInputError.
+        """
+        from auditkit.errors import BadInputError
+        from auditkit.model.ids import agent_code, format_ticket_id
+
+        try:
+            format_ticket_id(self.batch or 1, agent_code(self.agent, agents) if self.agent else "PT", 1)
+        except ValueError:
+            is_agent = self.batch is None or self.batch < 10000
+            wrong = f"--agent {self.agent}" if is_agent else f"--batch {self.batch}"
+            raise BadInputError(f"{wrong}: makes no ticket id", "ids look like B7-PT-01") from None
+
+
+@dataclass(frozen=True)
+class AuditOptions:
+    """What is asked, how that is run, and how what is found is filed: all that `audit` and its likes have in common."""
+
+    targets: TargetOptions
+    runs: MatrixOptions
+    filing: FilingOptions
+
+    def request(
+        self, checkout: str | None, config: Config, probes: Sequence[str] | None, tickets: Path | None, **more: Any
+    ) -> AuditRequest:
+        """What the workflow is asked for; `more` are further fields of it. Raises BadInputError."""
+        from auditkit.workflows.audit import AuditRequest
+        from auditkit.workflows.configuration import checkout_of
+
+        self.filing.check(config.agents)
+        return AuditRequest(
+            checkout=checkout_of(checkout, config),
+            arms=self.runs.arms(config),
+            targets=self.targets.targets(config),
+            probes=tuple(probes or ()),
+            tickets=tickets,
+            batch=self.filing.batch,
+            agent=self.filing.agent,
+            command=typed_command(),
+            **more,
+        )
+
+
+@dataclass(frozen=True)
+class ResultOptions:
+    """How a finished run is shown, and from which severity on it fails."""
+
+    fail_on: Annotated[str, typer.Option("--fail-on", metavar="P0..P4", help="Exit 1 from this severity on.")] = "P4"
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Name the probes that reproduced nothing.")] = False
+    as_json: JsonOption = False
+
+    def lowest(self) -> Severity:
+        """The lowest severity that makes the command exit with 1. Raises BadInputError."""
+        from auditkit.model.enums import Severity
+
+        return choose(Severity, self.fail_on.upper(), list(Severity), "severity")
+
+
+def parse_device(word: str) -> DeviceChoice:
+    """The device that an option names. Raises BadInputError."""
+    from auditkit.model.enums import DeviceChoice
+
+    return choose(DeviceChoice, word, list(DeviceChoice), "device")
+
+
+def _pairs(texts: Words, option: str, read: Callable[[str], Any]) -> dict[str, Any]:
     from auditkit.errors import BadInputError
 
     found = {}
-    for text in texts or []:
+    for text in texts or ():
         name, separator, value = text.partition("=")
         if not separator or not name:
             raise BadInputError(f"{option} {text}: not of the form name=value", f"for example: {option} name=value")

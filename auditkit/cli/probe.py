@@ -8,26 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from auditkit.cli.common import JsonOption, run_or_exit, say, say_json
-from auditkit.cli.options import (
-    AgentOption,
-    ArgumentOption,
-    BatchOption,
-    ConfigOption,
-    ContractOption,
-    DevicesOption,
-    FailOnOption,
-    FinishOption,
-    PythonsOption,
-    ReturnsOption,
-    SetupOption,
-    TakesOption,
-    TargetOption,
-    TimeLimitOption,
-    VerboseOption,
-    make_targets,
-    parse_choices,
-    typed_command,
-)
+from auditkit.cli.option_groups import with_groups
+from auditkit.cli.options import AuditOptions, CheckoutOption, ConfigOption, ResultOptions
 
 if TYPE_CHECKING:
     pass
@@ -91,54 +73,27 @@ def show_probe(
     "--target trainer.stats:grad_norm --takes module --json",
 )
 @run_or_exit
+@with_groups
 def run_probes(
     probes: Annotated[list[str], typer.Argument(metavar="ID...", help="Probe ids, or files of probes.")],
-    checkout: Annotated[
-        str | None,
-        typer.Option("--checkout", metavar="DIR[@REV]", help="Default: the configuration's, else this folder."),
-    ] = None,
-    target: TargetOption = None,
-    contract: ContractOption = None,
-    takes: TakesOption = None,
-    finish: FinishOption = None,
-    setup: SetupOption = None,
-    argument: ArgumentOption = None,
-    returns: ReturnsOption = None,
-    python: PythonsOption = None,
-    device: DevicesOption = None,
-    config: ConfigOption = None,
+    checkout: CheckoutOption = None,
+    *,
+    options: AuditOptions,
     tickets: Annotated[
         Path | None, typer.Option("--tickets", metavar="DIR", help="File what reproduces there.")
     ] = None,
-    batch: BatchOption = None,
-    agent: AgentOption = None,
-    time_limit: TimeLimitOption = 120.0,
-    fail_on: FailOnOption = "P4",
-    verbose: VerboseOption = False,
-    as_json: JsonOption = False,
+    results: ResultOptions,
 ) -> None:
     """Run the named probes. Files tickets only with --tickets.
 
     Probes that read source need no --target: they ask about the whole checkout, or, with one, its module.
     """
     from auditkit.cli.report import run_and_finish
-    from auditkit.workflows.audit import AuditRequest
-    from auditkit.workflows.configuration import checkout_of, read_configuration
+    from auditkit.workflows.configuration import read_configuration
 
-    configuration = read_configuration(config, checkout or ".")
-    arms, lowest = parse_choices(configuration, time_limit, python, device, fail_on, batch, agent)
-    request = AuditRequest(
-        checkout=checkout_of(checkout, configuration),
-        targets=make_targets(target, configuration, contract, takes, finish, setup, argument, returns),
-        probes=tuple(probes),
-        arms=arms,
-        tickets=tickets,
-        batch=batch,
-        agent=agent,
-        command=typed_command(),
-        whole_source=True,
-    )
-    run_and_finish(request, lowest, as_json, verbose, tables=True)
+    configuration = read_configuration(options.runs.config, checkout or ".")
+    request = options.request(checkout, configuration, probes, tickets, whole_source=True)
+    run_and_finish(request, results, tables=True)
 
 
 @app.command("new", epilog="Example: auditkit probe new norm_is_cut_off --dir probes")

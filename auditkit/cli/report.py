@@ -18,7 +18,7 @@ from auditkit.cli.matrix_report import print_differences, print_matrix
 from auditkit.cli.source_report import print_source
 
 if TYPE_CHECKING:
-    from auditkit.model.enums import Severity
+    from auditkit.cli.options import ResultOptions
     from auditkit.model.run import ProbeResult, Run
     from auditkit.workflows.audit import AuditRequest
     from auditkit.workflows.measuring import Progress
@@ -26,27 +26,26 @@ if TYPE_CHECKING:
 _COLOURS = {"P0": "bright_red", "P1": "red", "P2": "yellow", "P3": "cyan", "P4": "bright_black"}
 
 
-def run_and_finish(
-    request: AuditRequest, fail_on: Severity, as_json: bool, verbose: bool, tables: bool = False
-) -> None:
+def run_and_finish(request: AuditRequest, shown: ResultOptions, tables: bool = False) -> None:
     """Run the audit with progress, print it, and end with its exit code.
 
     `tables` shows what was measured where only one target was asked.
     """
     from auditkit.workflows.audit import audit, exit_code, load_failures
 
+    lowest = shown.lowest()
     with progress_on_terminal() as progress:
         run = audit(request, progress)
-    if as_json:
+    if shown.as_json:
         say_json(run.to_json())
     else:
         one_target = len({result.target for result in run.results}) == 1
-        print_run(run, request.tickets, verbose, verbose or (tables and one_target))
+        print_run(run, request.tickets, shown.verbose, shown.verbose or (tables and one_target))
     for note in run.notes:
         complain(f"note: {note}")
     for failure in load_failures(run):
         complain(f"error: {failure.message}")
-    raise typer.Exit(int(exit_code(run, fail_on)))
+    raise typer.Exit(int(exit_code(run, lowest)))
 
 
 def print_run(run: Run, tickets: Path | None, verbose: bool = False, tables: bool = False) -> None:

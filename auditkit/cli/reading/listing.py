@@ -205,7 +205,7 @@ def _statuses(names: Sequence[str]) -> set[str]:
     from auditkit.cli.choices import choose
     from auditkit.model.ticket import Status, parse_status
 
-    return {choose(parse_status, name, [known.value for known in Status]).value for name in names}
+    return {choose(parse_status, name, list(Status)).value for name in names}
 
 
 def _severities(names: Sequence[str]) -> set[str]:
@@ -213,7 +213,7 @@ def _severities(names: Sequence[str]) -> set[str]:
     from auditkit.model.enums import Severity
     from auditkit.model.ticket import parse_severity
 
-    return {choose(parse_severity, name, [known.value for known in Severity]).value for name in names}
+    return {choose(parse_severity, name, list(Severity)).value for name in names}
 
 
 def _reviewers(names: Sequence[str]) -> set[str]:
@@ -226,7 +226,7 @@ def _verdicts(names: Sequence[str]) -> set[str]:
     from auditkit.cli.choices import choose
     from auditkit.model.review import Verdict, parse_verdict
 
-    return {choose(parse_verdict, name, [known.value for known in Verdict]).value for name in names}
+    return {choose(parse_verdict, name, list(Verdict)).value for name in names}
 
 
 def _agreements(names: Sequence[str]) -> set[str]:

@@ -4,74 +4,70 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from auditkit.cli.options import make_targets, parse_choices
+from auditkit.cli.common import TicketsOption, complain
+from auditkit.cli.options import AuditOptions, FilingOptions, MatrixOptions, ProbesOption, TargetOptions
 
 if TYPE_CHECKING:
+    from auditkit.model.run import Run
     from auditkit.store.config import Config
     from auditkit.workflows.report_audit import ReportRequest
 
-CheckoutArgument = Annotated[
-    str | None,
-    typer.Argument(metavar="[CHECKOUT[@REV]]", help="What to audit; with --run: where to read the source."),
-]
-RunOption = Annotated[
-    Path | None, typer.Option("--run", metavar="FILE", help="A finished run, as `audit --json` printed it.")
-]
-ProbesOption = Annotated[
-    list[str] | None, typer.Option("--probe", metavar="ID", help="Only this probe (may be repeated).")
-]
 DEFAULT_TICKETS = Path("tickets")
 
 
-@dataclass(frozen=True)
-class Asked:
-    """The options of a report of a run, as they were typed; `details` are those that describe a target."""
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions:
+    """Which run a report is of: a saved one, or one that is made now; and which tickets are read beside it."""
 
-    checkout: str | None
-    run_file: Path | None
-    targets: list[str] | None
-    details: tuple[object, ...]
-    probes: list[str] | None
-    pythons: list[str] | None
-    devices: list[str] | None
-    config: Path | None
-    tickets: Path | None
-    time_limit_s: float
+    checkout: Annotated[
+        str | None,
+        typer.Argument(metavar="[CHECKOUT[@REV]]", help="What to audit; with --run: where to read the source."),
+    ] = None
+    run_file: Annotated[
+        Path | None, typer.Option("--run", metavar="FILE", help="A finished run, as `audit --json` printed it.")
+    ] = None
+    probe: ProbesOption = None
+    targets: TargetOptions
+    runs: MatrixOptions
+    tickets: TicketsOption = None
 
+    def request(self) -> ReportRequest:
+        """The saved run, or one that is made now. Raises BadInputError for options that do not fit together."""
+        from auditkit.cli.report import progress_on_terminal
+        from auditkit.errors import BadInputError
+        from auditkit.workflows.configuration import read_configuration
+        from auditkit.workflows.report_audit import ReportRequest, new_run, read_saved_run
 
-def request_of(asked: Asked) -> ReportRequest:
-    """The saved run, or the one that is made now. Raises BadInputError for options that do not fit together."""
-    from auditkit.cli.report import progress_on_terminal
-    from auditkit.errors import BadInputError
-    from auditkit.workflows.audit import AuditRequest
-    from auditkit.workflows.configuration import read_configuration
-    from auditkit.workflows.report_audit import ReportRequest, new_run, read_saved_run
-
-    if asked.checkout is None and asked.run_file is None:
-        raise BadInputError("neither a checkout nor a run is named", "name CHECKOUT, or --run FILE")
-    configuration = read_configuration(asked.config, asked.checkout)
-    folder = tickets_folder(asked.tickets, configuration)
-    if asked.run_file is not None:
-        if any((asked.targets, *asked.details, asked.probes, asked.pythons, asked.devices)):
-            raise BadInputError("--run is a finished run, and the other options ask anew", "leave one of them out")
-        return ReportRequest(read_saved_run(asked.run_file), asked.checkout, folder, configuration)
-    arms, _ = parse_choices(configuration, asked.time_limit_s, asked.pythons, asked.devices, "P4", None, None)
-    request = AuditRequest(
-        checkout=str(asked.checkout),
-        targets=make_targets(asked.targets, configuration, *asked.details),  # type: ignore[arg-type]
-        probes=tuple(asked.probes or ()),
-        arms=arms,
-    )
-    with progress_on_terminal() as progress:
-        run = new_run(request, progress)
-    return ReportRequest(run, asked.checkout, folder, configuration)
+        if self.checkout is None and self.run_file is None:
+            raise BadInputError("neither a checkout nor a run is named", "name CHECKOUT, or --run FILE")
+        configuration = read_configuration(self.runs.config, self.checkout)
+        folder = _tickets_folder(self.tickets, configuration)
+        if self.run_file is not None:
+            if self.targets.are_given or any((self.probe, self.runs.python, self.runs.device)):
+                raise BadInputError("--run is a finished run, and the other options ask anew", "leave one of them out")
+            return ReportRequest(read_saved_run(self.run_file), self.checkout, folder, configuration)
+        options = AuditOptions(self.targets, self.runs, FilingOptions())
+        request = options.request(self.checkout, configuration, self.probe, tickets=None)
+        with progress_on_terminal() as progress:
+            run = new_run(request, progress)
+        return ReportRequest(run, self.checkout, folder, configuration)
 
 
-def tickets_folder(named: Path | None, configuration: Config) -> Path | None:
+def end(run: Run) -> NoReturn:
+    """Say what could not be loaded or measured, and end: 0, or 3 or 5 where questions are left without an answer."""
+    from auditkit.workflows.audit import load_failures
+    from auditkit.workflows.report_audit import report_code
+
+    for failure in load_failures(run):
+        complain(f"error: {failure.message}")
+    raise typer.Exit(int(report_code(run)))
+
+
+def _tickets_folder(named: Path | None, configuration: Config) -> Path | None:
     """The named folder, the configuration's, or `tickets`; None where none is named and none is there.
 
     Raises BadInputError for a named one that is not there.

@@ -6,13 +6,15 @@ from typing import Annotated
 
 import typer
 
-from auditkit.cli.common import JsonOption, TicketsOption, open_repository, run_or_exit, say_json
+from auditkit.cli.common import TicketsOption, open_repository, run_or_exit
+from auditkit.cli.option_groups import with_groups
 from auditkit.cli.reports.app import app
-from auditkit.cli.reports.output import ForceOption, OutputOption, check_output, end_if_broken, put_document
+from auditkit.cli.reports.output import OutputOptions
 
 
 @app.command(epilog="Example: auditkit report batch 7 --agent pytorch --output tickets/batch7-pytorch.md")
 @run_or_exit
+@with_groups
 def batch(
     number: Annotated[
         int | None, typer.Argument(metavar="[N]", min=0, help="The batch.", show_default="the latest")
@@ -22,9 +24,8 @@ def batch(
         typer.Option(metavar="NAME", help="Only tickets of this agent: pytorch, codereview, drl, or a code."),
     ] = None,
     tickets: TicketsOption = None,
-    output: OutputOption = None,
-    force: ForceOption = False,
-    as_json: JsonOption = False,
+    *,
+    out: OutputOptions,
 ) -> None:
     """Write the page of a batch: its tickets file by file, what cuts across, what the reviewers say, what to do first.
 
@@ -32,11 +33,6 @@ def batch(
     """
     from auditkit.workflows.report_pages import batch_page
 
-    check_output(output, force, as_json)
+    out.check()
     repository = open_repository(tickets)
-    page = batch_page(repository, number, agent)
-    if as_json:
-        say_json({**page.report.to_json(), "broken": [entry.to_json() for entry in page.broken]})
-    else:
-        put_document(page.document, output, force)
-    end_if_broken(page.broken, repository.folder)
+    out.put_page(batch_page(repository, number, agent), repository.folder)

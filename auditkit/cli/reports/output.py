@@ -2,67 +2,83 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 import typer
 
-from auditkit.cli.common import complain, say
+from auditkit.cli.common import JsonOption, complain, end_if_broken, say, say_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
 
-    from auditkit.model.ticket import BrokenTicket
-
-OutputOption = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write there.", show_default="stdout")
-]
-ForceOption = Annotated[bool, typer.Option("--force", help="Let --output replace a file that exists.")]
+    from auditkit.workflows.report_pages import BatchPage, SummaryPage
 
 
-def check_output(output: Path | None, force: bool, as_json: bool = False) -> None:
-    """Refuse what could not be written before anything is measured or read.
-
-    Raises BadInputError for a file that exists, StoreConflictError for a folder that cannot be written.
-    """
-    from auditkit.errors import BadInputError
-    from auditkit.store.files import ensure_writable
-
-    if output is None:
-        return
-    if as_json:
-        raise BadInputError("--output and --json exclude each other", "--json prints its document on stdout")
-    if output.is_dir():
-        raise BadInputError(f"{output} is a folder", "name a file: --output FILE")
-    if output.exists() and not force:
-        raise BadInputError(f"{output} exists already; nothing was written", "--force replaces it")
-    ensure_writable(output.parent)
+class _Document(Protocol):
+    def to_json(self) -> dict[str, Any]: ...
 
 
-def put_document(document: bytes, output: Path | None, force: bool = False) -> None:
-    """The Markdown `document` on stdout, or in the file `output` at once, which is then named on stderr.
-
-    Raises BadInputError where the file exists and may not be replaced, StoreConflictError where it cannot
-    be written.
-    """
-    from auditkit.store.files import create_file, replace_file
-
-    if output is None:
-        say(document.decode("utf-8").removesuffix("\n"))
-        return
-    check_output(output, force)
-    if output.exists():
-        replace_file(output, document, output.read_bytes())
-    else:
-        create_file(output, document)
-    complain(f"wrote {output}")
+_Report = TypeVar("_Report", bound=_Document)
 
 
-def end_if_broken(broken: Sequence[BrokenTicket], folder: Path) -> None:
-    """Name every file whose ticket is in no count, and end with exit code 2 if there is one."""
-    from auditkit.errors import ExitCode
+@dataclass(frozen=True)
+class OutputOptions:
+    """Where a document goes, or that it is to be JSON instead."""
 
-    for entry in broken:
-        complain(entry.describe(folder / entry.path))
-    if broken:
-        raise typer.Exit(int(ExitCode.BAD_INPUT))
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write there.", show_default="stdout")
+    ] = None
+    force: Annotated[bool, typer.Option("--force", help="Let --output replace a file that exists.")] = False
+    as_json: JsonOption = False
+
+    def check(self) -> None:
+        """Refuse what could not be written before anything is measured or read.
+
+        Raises BadInputError for a file that exists, StoreConflictError for a folder that cannot be written.
+        """
+        from auditkit.errors import BadInputError
+        from auditkit.store.files import ensure_writable
+
+        if self.output is None:
+            return
+        if self.as_json:
+            raise BadInputError("--output and --json exclude each other", "--json prints its document on stdout")
+        if self.output.is_dir():
+            raise BadInputError(f"{self.output} is a folder", "name a file: --output FILE")
+        if self.output.exists() and not self.force:
+            raise BadInputError(f"{self.output} exists already; nothing was written", "--force replaces it")
+        ensure_writable(self.output.parent)
+
+    def put(self, report: _Report, render: Callable[[_Report], bytes]) -> None:
+        """The report as JSON on stdout, or as Markdown on stdout or in the file, which is then named on stderr.
+
+        Raises BadInputError where the file exists and may not be replaced, StoreConflictError where it cannot
+        be written.
+        """
+        if self.as_json:
+            say_json(report.to_json())
+        else:
+            self._write(render(report))
+
+    def put_page(self, page: SummaryPage | BatchPage, folder: Path) -> None:
+        """A page of all tickets, likewise; where files of the `folder` cannot be read the command ends with 2."""
+        if self.as_json:
+            say_json({**page.report.to_json(), "broken": [entry.to_json() for entry in page.broken]})
+        else:
+            self._write(page.document)
+        end_if_broken(page.broken, folder)
+
+    def _write(self, document: bytes) -> None:
+        from auditkit.store.files import create_file, replace_file
+
+        if self.output is None:
+            say(document.decode("utf-8").removesuffix("\n"))
+            return
+        self.check()
+        if self.output.exists():
+            replace_file(self.output, document, self.output.read_bytes())
+        else:
+            create_file(self.output, document)
+        complain(f"wrote {self.output}")

@@ -7,31 +7,12 @@ from typing import Annotated
 
 import typer
 
-from auditkit.cli.common import JsonOption, TicketsOption, complain, run_or_exit, say_json
-from auditkit.cli.comparing import (
-    BaseArgument,
-    CheckoutArgument,
-    DeviceOption,
-    HeadArgument,
-    ProbesOption,
-    compare_revisions,
-    read_saved_comparison,
-)
-from auditkit.cli.options import (
-    ArgumentOption,
-    ConfigOption,
-    ContractOption,
-    FinishOption,
-    PythonOption,
-    ReturnsOption,
-    SetupOption,
-    TakesOption,
-    TargetOption,
-    TimeLimitOption,
-    make_targets,
-)
+from auditkit.cli.common import TicketsOption, complain, run_or_exit
+from auditkit.cli.comparing import CompareOptions, read_saved_comparison
+from auditkit.cli.option_groups import with_groups
+from auditkit.cli.options import Words
 from auditkit.cli.reports.app import app
-from auditkit.cli.reports.output import ForceOption, OutputOption, check_output, put_document
+from auditkit.cli.reports.output import OutputOptions
 
 
 @app.command(
@@ -39,10 +20,10 @@ from auditkit.cli.reports.output import ForceOption, OutputOption, check_output,
     "--output review.md"
 )
 @run_or_exit
+@with_groups
 def review(
-    checkout: CheckoutArgument = None,
-    base: BaseArgument = None,
-    head: HeadArgument = None,
+    *,
+    options: CompareOptions,
     comparison: Annotated[
         Path | None, typer.Option("--from", metavar="FILE", help="A comparison, as `compare --json` printed it.")
     ] = None,
@@ -51,7 +32,7 @@ def review(
     ] = None,
     tickets: TicketsOption = None,
     require: Annotated[
-        list[str] | None,
+        Words,
         typer.Option(
             "--require",
             metavar="TEXT",
@@ -60,21 +41,7 @@ def review(
     ] = None,
     reviewer: Annotated[str, typer.Option("--reviewer", metavar="NAME", help="Who reviews.")] = "",
     plan: Annotated[str, typer.Option("--plan", metavar="TEXT", help="What the change was planned in.")] = "",
-    target: TargetOption = None,
-    contract: ContractOption = None,
-    takes: TakesOption = None,
-    finish: FinishOption = None,
-    setup: SetupOption = None,
-    argument: ArgumentOption = None,
-    returns: ReturnsOption = None,
-    probe: ProbesOption = None,
-    python: PythonOption = None,
-    device: DeviceOption = "auto",
-    config: ConfigOption = None,
-    time_limit: TimeLimitOption = 120.0,
-    output: OutputOption = None,
-    force: ForceOption = False,
-    as_json: JsonOption = False,
+    out: OutputOptions,
 ) -> None:
     """Write an implementation review: requirements against what was measured, equivalence, before and after, verdict.
 
@@ -86,24 +53,18 @@ def review(
     from auditkit.workflows.implementation_review import Assessment, ReviewRequest, render_review
     from auditkit.workflows.implementation_review import review as write
 
-    check_output(output, force, as_json)
-    configuration = read_configuration(config, checkout)
-    details = (contract, takes, finish, setup, argument, returns)
-    if comparison is not None:
-        if checkout or target or probe or any(details):
-            raise BadInputError("--from is a finished comparison, and the other options ask anew")
-        compared = read_saved_comparison(comparison)
+    out.check()
+    configuration = read_configuration(options.runs.config, options.checkout)
+    if comparison is None:
+        compared = options.compared(configuration)
+    elif options.ask:
+        raise BadInputError("--from is a finished comparison, and the other options ask anew")
     else:
-        targets = make_targets(target, configuration, *details)
-        sides = (checkout, base, head)
-        compared = compare_revisions(sides, configuration, targets, probe, python, device, time_limit, force=False)
+        compared = read_saved_comparison(comparison)
     folder = tickets or configuration.tickets
     request = ReviewRequest(compared, tuple(require or ()), ticket, folder, reviewer, plan, configuration)
     written = write(request)
-    if as_json:
-        say_json(written.to_json())
-    else:
-        put_document(render_review(written), output, force)
+    out.put(written, render_review)
     for note in compared.notes:
         complain(f"note: {note}")
     raise typer.Exit(0 if written.assessment is Assessment.APPROVED else 1)

@@ -26,7 +26,7 @@ def link(
     from auditkit.model.relation import RelationKind, parse_relation
     from auditkit.workflows.ticket_edits import link_tickets
 
-    wanted = choose(parse_relation, kind, [known.value for known in RelationKind], "relation")
+    wanted = choose(parse_relation, kind, list(RelationKind), "relation")
     changes = link_tickets(open_repository(tickets), ticket_id, wanted, other, text_of(note), remove)
     written = [change for change in changes if change.after.document.data != change.before.document.data]
     if as_json:

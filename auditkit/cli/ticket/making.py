@@ -8,25 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from auditkit.cli.common import JsonOption, TicketsOption, choose, complain, run_or_exit, say, say_json
-from auditkit.cli.options import (
-    AgentOption,
-    ArgumentOption,
-    BatchOption,
-    ConfigOption,
-    ContractOption,
-    DevicesOption,
-    FinishOption,
-    PythonsOption,
-    ReturnsOption,
-    SetupOption,
-    TakesOption,
-    TargetOption,
-    TimeLimitOption,
-    make_targets,
-    parse_choices,
-    typed_command,
-)
+from auditkit.cli.common import JsonOption, TicketsOption, choose, complain, end_if_broken, run_or_exit, say, say_json
+from auditkit.cli.option_groups import with_groups
+from auditkit.cli.options import AuditOptions, Words
 from auditkit.cli.ticket.app import app
 from auditkit.cli.ticket.written import text_of
 
@@ -40,36 +24,26 @@ if TYPE_CHECKING:
     epilog='Example: auditkit ticket new --title "norm overflows" --severity P1 --file src/a.py --agent pytorch'
 )
 @run_or_exit
+@with_groups
 def new(
     title: Annotated[str | None, typer.Option(help="What is wrong, on one line.")] = None,
     severity: Annotated[str, typer.Option(metavar="P0..P4", help="How bad it is.")] = "P2",
-    file: Annotated[list[str] | None, typer.Option(help="Where it is (may be repeated).")] = None,
+    file: Annotated[Words, typer.Option(help="Where it is (may be repeated).")] = None,
     lines: Annotated[str, typer.Option(metavar="A-B,...", help="The lines there.", show_default=False)] = "",
     function: Annotated[str, typer.Option(help="The function or class there.", show_default=False)] = "",
-    domain: Annotated[list[str] | None, typer.Option(help="The part of the code base.")] = None,
-    category: Annotated[list[str] | None, typer.Option(help="A box to tick, such as 'Correctness bug'.")] = None,
+    domain: Annotated[Words, typer.Option(help="The part of the code base.")] = None,
+    category: Annotated[Words, typer.Option(help="A box to tick, such as 'Correctness bug'.")] = None,
     summary: Annotated[str, typer.Option(help="One line; default: the title.", show_default=False)] = "",
     description: Annotated[str, typer.Option(help="What is wrong and why; - reads stdin.", show_default=False)] = "",
     fix: Annotated[str, typer.Option(help="What to change.", show_default=False)] = "",
-    verify: Annotated[list[str] | None, typer.Option(help="How to see that it is fixed (may be repeated).")] = None,
+    verify: Annotated[Words, typer.Option(help="How to see that it is fixed (may be repeated).")] = None,
     report: Annotated[str, typer.Option(help="The report that it comes from.", show_default=False)] = "",
     probe: Annotated[
         str | None, typer.Option("--probe", metavar="CLAIM", help="File what this probe reproduces instead.")
     ] = None,
     checkout: Annotated[str | None, typer.Option("--checkout", metavar="DIR[@REV]", help="For --probe.")] = None,
-    target: TargetOption = None,
-    contract: ContractOption = None,
-    takes: TakesOption = None,
-    finish: FinishOption = None,
-    setup: SetupOption = None,
-    argument: ArgumentOption = None,
-    returns: ReturnsOption = None,
-    python: PythonsOption = None,
-    device: DevicesOption = None,
-    config: ConfigOption = None,
-    time_limit: TimeLimitOption = 120.0,
-    batch: BatchOption = None,
-    agent: AgentOption = None,
+    *,
+    options: AuditOptions,
     tickets: TicketsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -82,35 +56,23 @@ def new(
     from auditkit.model.ticket import parse_severity
     from auditkit.workflows import new_ticket
 
-    repository = new_ticket.repository_of(tickets)
+    repository, filing = new_ticket.repository_of(tickets), options.filing
     if probe is not None:
-        from auditkit.workflows.audit import AuditRequest
-        from auditkit.workflows.configuration import checkout_of, read_configuration
+        from auditkit.workflows.configuration import read_configuration
 
-        configuration = read_configuration(config, checkout, repository)
-        arms, _ = parse_choices(configuration, time_limit, python, device, "P4", batch, agent)
-        request = AuditRequest(
-            checkout=checkout_of(checkout, configuration),
-            targets=make_targets(target, configuration, contract, takes, finish, setup, argument, returns),
-            probes=(probe,),
-            arms=arms,
-            tickets=repository.folder,
-            batch=batch,
-            agent=agent,
-            command=typed_command(),
-            whole_source=True,
-        )
+        configuration = read_configuration(options.runs.config, checkout, repository)
+        request = options.request(checkout, configuration, [probe], repository.folder, whole_source=True)
         _file_from_probe(request, as_json)
         return
     if title is None:
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
             raise BadInputError("what is wrong?", 'auditkit ticket new --title "..." --severity P1 --agent pytorch')
-        made = new_ticket.new_ticket_in_editor(repository, batch, agent)
+        made = new_ticket.new_ticket_in_editor(repository, filing.batch, filing.agent)
         say("nothing was written: the text is as it was") if made is None else _say_made(made, as_json)
         return
     draft = new_ticket.make_draft(
         title,
-        choose(parse_severity, severity, [one.value for one in Severity]),
+        choose(parse_severity, severity, list(Severity)),
         lines,
         category or (),
         files=file or (),
@@ -122,7 +84,7 @@ def new(
         verification=verify or (),
         report=report,
     )
-    _say_made(new_ticket.new_ticket(repository, draft, batch, agent), as_json)
+    _say_made(new_ticket.new_ticket(repository, draft, filing.batch, filing.agent), as_json)
 
 
 def _say_made(entry: Entry, as_json: bool) -> None:
@@ -187,7 +149,7 @@ def import_tickets(
     Nothing is rewritten: aliases and odd layouts are read as they are. Broken files are named with line
     and column, and exit 2; --copy then copies nothing.
     """
-    from auditkit.errors import BadInputError, ExitCode
+    from auditkit.errors import BadInputError
     from auditkit.workflows.import_ import check_folder, copy_folder
     from auditkit.workflows.new_ticket import repository_of
 
@@ -203,7 +165,4 @@ def import_tickets(
         if copy:
             counts += [f"{len(done.copied)} copied", f"{len(done.skipped)} there already"]
         say(f"{folder}: {', '.join(counts)}")
-    for entry in done.broken:
-        complain(entry.describe(folder / entry.path))
-    if done.broken:
-        raise typer.Exit(int(ExitCode.BAD_INPUT))
+    end_if_broken(done.broken, folder)

@@ -52,7 +52,7 @@ def status(
         return
     from auditkit.workflows.closing import Move, move
 
-    wanted = choose(parse_status, new, [known.value for known in Status])
+    wanted = choose(parse_status, new, list(Status))
     request = Move(wanted, reason, commit or (), checkout, force)
     outcome = move(repository, ticket_id, request, datetime.date.today())
     before, after = outcome.change.before.ticket, outcome.change.after.ticket
@@ -91,7 +91,7 @@ def resolve(
     from auditkit.workflows.closing import ResolveRequest
     from auditkit.workflows.closing import resolve as resolve_ticket
 
-    wanted = choose(parse_status, decision, [known.value for known in Status])
+    wanted = choose(parse_status, decision, list(Status))
     if not (wanted.is_finished or wanted is Status.DEFERRED) or wanted is Status.CLOSED:
         raise BadInputError(
             f"{wanted} resolves nothing", "fixed, already-fixed, wont-fix, not-a-bug, duplicate, deferred"

@@ -7,20 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from auditkit.cli.common import JsonOption, TicketsOption, complain, open_repository, run_or_exit, say, say_json
-from auditkit.cli.options import (
-    ArgumentOption,
-    ConfigOption,
-    ContractOption,
-    DeviceOption,
-    FinishOption,
-    PythonOption,
-    ReturnsOption,
-    SetupOption,
-    TakesOption,
-    TargetOption,
-    TimeLimitOption,
-    make_targets,
-)
+from auditkit.cli.option_groups import with_groups
+from auditkit.cli.options import ArmOptions, CheckoutOption, ConfigOption, TargetOptions, Words
 from auditkit.cli.ticket.app import IdArgument, app
 from auditkit.cli.ticket.written import say_change
 
@@ -34,12 +22,10 @@ _REVISION_DIGITS = 12
 
 @app.command(epilog="Example: auditkit ticket verify B7-PT-01 --checkout ../trainer --at 3f2a9c1")
 @run_or_exit
+@with_groups
 def verify(
     ticket_id: IdArgument,
-    checkout: Annotated[
-        str | None,
-        typer.Option("--checkout", metavar="DIR[@REV]", help="Default: the configuration's, else this folder."),
-    ] = None,
+    checkout: CheckoutOption = None,
     at: Annotated[
         str, typer.Option("--at", metavar="REV", help="The fix; default: the files as they lie.", show_default=False)
     ] = "",
@@ -50,19 +36,11 @@ def verify(
         ),
     ] = "",
     probe: Annotated[
-        list[str] | None, typer.Option("--probe", metavar="ID", help="Only this probe, or a further one (repeatable).")
+        Words, typer.Option("--probe", metavar="ID", help="Only this probe, or a further one (repeatable).")
     ] = None,
-    target: TargetOption = None,
-    contract: ContractOption = None,
-    takes: TakesOption = None,
-    finish: FinishOption = None,
-    setup: SetupOption = None,
-    argument: ArgumentOption = None,
-    returns: ReturnsOption = None,
-    python: PythonOption = None,
-    device: DeviceOption = "auto",
-    config: ConfigOption = None,
-    time_limit: TimeLimitOption = 120.0,
+    *,
+    targets: TargetOptions,
+    runs: ArmOptions,
     tickets: TicketsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -75,24 +53,20 @@ def verify(
     Exit 0 when all is proven, 1 when something still reproduces or proves nothing, 3 when something could not be
     measured, 5 when the target could not be loaded.
     """
-    from auditkit.cli.common import choose
     from auditkit.cli.report import progress_on_terminal
-    from auditkit.model.enums import DeviceChoice
     from auditkit.workflows.configuration import checkout_of, read_configuration
-    from auditkit.workflows.run_options import RunOptions
     from auditkit.workflows.verify import VerifyRequest, exit_code
     from auditkit.workflows.verify import verify as verify_ticket
 
     repository = open_repository(tickets)
-    configuration = read_configuration(config, checkout, repository)
-    chosen = choose(DeviceChoice, device, [one.value for one in DeviceChoice], "device")
+    configuration = read_configuration(runs.config, checkout, repository)
     request = VerifyRequest(
         checkout=checkout_of(checkout, configuration),
-        options=RunOptions(configuration, python, chosen, time_limit),
+        options=runs.with_config(configuration),
         at=at,
         base=base,
         probes=tuple(probe or ()),
-        targets=make_targets(target, configuration, contract, takes, finish, setup, argument, returns),
+        targets=targets.targets(configuration),
     )
     with progress_on_terminal() as progress:
         done = verify_ticket(repository, ticket_id, request, progress)

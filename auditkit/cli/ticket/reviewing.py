@@ -41,7 +41,7 @@ def review(
     request = ReviewRequest(
         verdict=choose(parse_verdict, verdict, [known.value.lower() for known in Verdict]),
         reviewer=reviewer,
-        severity=choose(parse_severity, severity, [known.value for known in Severity]) if severity else None,
+        severity=choose(parse_severity, severity, list(Severity)) if severity else None,
         note=text_of(note),
         date=date_of(date),
         checkout=checkout,

@@ -12,6 +12,7 @@ from auditkit.cli.common import (
     TicketsOption,
     choose,
     complain,
+    end_if_broken,
     open_repository,
     run_or_exit,
     say,
@@ -23,7 +24,6 @@ from auditkit.cli.ticket.app import app
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from auditkit.model.ticket import BrokenTicket
     from auditkit.store.repository import Repository
     from auditkit.workflows.stats import FolderStatistics, PageCheck
 
@@ -60,7 +60,7 @@ def stats(
         raise BadInputError("--against goes with neither --by nor --markdown", "run them one after the other")
     if as_json and as_markdown:
         raise BadInputError("--json and --markdown exclude each other", "choose one")
-    facets = [choose(parse_facet, name, [facet.value for facet in Facet]) for name in by or []]
+    facets = [choose(parse_facet, name, list(Facet)) for name in by or []]
     repository = open_repository(tickets)
     if against:
         _check_pages(repository, against, as_json)
@@ -73,7 +73,7 @@ def stats(
         say(render_statistics(counted.statistics).removesuffix("\n"))
     else:
         _print_statistics(counted)
-    _end_if_broken(counted.broken, repository.folder)
+    end_if_broken(counted.broken, repository.folder)
 
 
 def _check_pages(repository: Repository, files: Sequence[Path], as_json: bool) -> None:
@@ -87,19 +87,11 @@ def _check_pages(repository: Repository, files: Sequence[Path], as_json: bool) -
     else:
         for file, check, _ in results:
             _print_check(file, check)
-    _end_if_broken(results[0][2], repository.folder)
+    end_if_broken(results[0][2], repository.folder)
     if any(check.wrong or check.contradictions for _, check, _ in results):
         raise typer.Exit(int(ExitCode.FINDINGS))
 
 
-def _end_if_broken(broken: Sequence[BrokenTicket], folder: Path) -> None:
-    """Name every file whose ticket is in no count, and end with exit code 2 if there is one."""
-    from auditkit.errors import ExitCode
-
-    for entry in broken:
-        complain(entry.describe(folder / entry.path))
-    if broken:
-        raise typer.Exit(int(ExitCode.BAD_INPUT))
 
 
 def _print_check(file: Path, check: PageCheck) -> None:

@@ -6,20 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from auditkit.cli.common import JsonOption, TicketsOption, choose, complain, open_repository, run_or_exit, say, say_json
-from auditkit.cli.options import (
-    ArgumentOption,
-    ConfigOption,
-    ContractOption,
-    FinishOption,
-    PythonOption,
-    ReturnsOption,
-    SetupOption,
-    TakesOption,
-    TargetOption,
-    TimeLimitOption,
-    make_targets,
-)
+from auditkit.cli.common import JsonOption, TicketsOption, complain, open_repository, run_or_exit, say, say_json
+from auditkit.cli.option_groups import with_groups
+from auditkit.cli.options import ArmOptions, CheckoutOption, TargetOptions, Words
 from auditkit.cli.ticket.app import IdArgument, app
 
 if TYPE_CHECKING:
@@ -28,12 +17,10 @@ if TYPE_CHECKING:
 
 @app.command("try-fix", epilog="Example: auditkit ticket try-fix B7-PT-01 --checkout ../trainer --base HEAD~1")
 @run_or_exit
+@with_groups
 def try_it(
     ticket_id: IdArgument,
-    checkout: Annotated[
-        str | None,
-        typer.Option("--checkout", metavar="DIR[@REV]", help="Default: the configuration's, else this folder."),
-    ] = None,
+    checkout: CheckoutOption = None,
     base: Annotated[str, typer.Option("--base", metavar="REV", help="The revision with the defect.")] = "",
     fix: Annotated[
         str, typer.Option("--fix", metavar="REV", help="The fix that was made; default: the resolution's commit.")
@@ -42,28 +29,18 @@ def try_it(
         int | None, typer.Option("--block", metavar="N", min=1, help="Only this code block of the Recommended Fix.")
     ] = None,
     probe: Annotated[
-        list[str] | None,
+        Words,
         typer.Option("--probe", metavar="ID", help="Ask only this probe, beside the judging ones; repeatable."),
     ] = None,
     finding: Annotated[
-        list[str] | None,
+        Words,
         typer.Option(
             "--finding", metavar="ID", help="Judge the fix by this probe; default: those that the ticket is bound to."
         ),
     ] = None,
-    target: TargetOption = None,
-    contract: ContractOption = None,
-    takes: TakesOption = None,
-    finish: FinishOption = None,
-    setup: SetupOption = None,
-    argument: ArgumentOption = None,
-    returns: ReturnsOption = None,
-    python: PythonOption = None,
-    device: Annotated[
-        str, typer.Option("--device", metavar="auto|cuda|cpu|simulated", help="Where probes run.")
-    ] = "auto",
-    time_limit: TimeLimitOption = 120.0,
-    config: ConfigOption = None,
+    *,
+    targets: TargetOptions,
+    runs: ArmOptions,
     tickets: TicketsOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing into the ticket.")] = False,
     as_json: JsonOption = False,
@@ -75,22 +52,19 @@ def try_it(
     """
     from auditkit.cli.report import progress_on_terminal
     from auditkit.errors import ExitCode
-    from auditkit.model.enums import DeviceChoice
     from auditkit.workflows.configuration import checkout_of, read_configuration
-    from auditkit.workflows.run_options import RunOptions
     from auditkit.workflows.try_fix import TryRequest, try_fix, write_trial
 
     repository = open_repository(tickets)
-    configuration = read_configuration(config, checkout, repository)
-    where = choose(DeviceChoice, device, [choice.value for choice in DeviceChoice], "device")
+    configuration = read_configuration(runs.config, checkout, repository)
     request = TryRequest(
         ticket=ticket_id,
         checkout=checkout_of(checkout, configuration),
-        options=RunOptions(configuration, python, where, time_limit),
+        options=runs.with_config(configuration),
         base=base,
         fix=fix,
         block=block,
-        targets=make_targets(target, configuration, contract, takes, finish, setup, argument, returns),
+        targets=targets.targets(configuration),
         probes=tuple(probe or ()),
         findings=tuple(finding or ()),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from auditkit.errors import StoreConflictError
@@ -44,6 +44,23 @@ def create_file(path: Path, data: bytes) -> None:
         with _temporary(path, data) as temporary:
             _link_or_move(temporary, path)
         _sync_folder(path.parent)
+
+
+def create_files(contents: Mapping[Path, bytes]) -> None:
+    """Write every new file, or none: what was written is taken back where another one cannot be."""
+    folders = {folder for path in contents for folder in path.parents if not folder.exists()}
+    made: list[Path] = []
+    try:
+        for path, data in contents.items():
+            create_file(path, data)
+            made.append(path)
+    except BaseException:
+        for path in made:
+            path.unlink(missing_ok=True)
+        for folder in sorted(folders, key=lambda folder: len(folder.parts), reverse=True):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        raise
 
 
 def move_file(path: Path, new: Path) -> None:

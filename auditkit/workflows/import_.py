@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from auditkit.errors import AuditkitError, BadInputError, StoreConflictError
+from auditkit.errors import BadInputError, StoreConflictError
 from auditkit.model.codec import Record
 from auditkit.model.ids import TicketId
 from auditkit.model.ticket import BrokenTicket, Ticket
-from auditkit.store.files import create_file
+from auditkit.store.files import create_files
 from auditkit.store.repository import Entry, Repository
 
 MOST_BYTES = 10 * 1024**2
@@ -64,12 +63,9 @@ def copy_folder(folder: Path, repository: Repository, skip_existing: bool = Fals
         if existing and not skip_existing:
             named = ", ".join(existing[:5]) + (f" and {len(existing) - 5} more" if len(existing) > 5 else "")
             raise StoreConflictError(f"{named} exist already; nothing was copied", "--skip-existing copies the others")
-        wanted = [
-            (entry, repository.folder / entry.file.relative_to(folder))
-            for entry in entries
-            if entry.ticket.id not in there
-        ]
-        copied = _copy(wanted)
+        wanted = [entry for entry in entries if entry.ticket.id not in there]
+        copied = [(entry.file, repository.folder / entry.file.relative_to(folder)) for entry in wanted]
+        create_files({to: entry.document.data for entry, (_, to) in zip(wanted, copied, strict=True)})
     return Imported(found.folder, found.tickets, (), found.pages, tuple(copied), tuple(existing))
 
 
@@ -110,23 +106,3 @@ def _refuse_twice(entries: list[Entry]) -> None:
         if other != entry.file:
             hint = f"auditkit ticket renumber {entry.file} --tickets FOLDER gives one of them another id"
             raise BadInputError(f"{entry.ticket.id} is in {other} and in {entry.file}; nothing was copied", hint)
-
-
-def _copy(wanted: list[tuple[Entry, Path]]) -> list[tuple[Path, Path]]:
-    """Write every file, or none: what was written is removed where one cannot be."""
-    done: list[tuple[Path, Path]] = []
-    try:
-        for entry, target in wanted:
-            create_file(target, entry.document.data)
-            done.append((entry.file, target))
-    except (AuditkitError, KeyboardInterrupt):
-        for _, target in done:
-            target.unlink(missing_ok=True)
-            _remove_empty(target.parent)
-        raise
-    return done
-
-
-def _remove_empty(folder: Path) -> None:
-    if not any(os.scandir(folder)):
-        folder.rmdir()

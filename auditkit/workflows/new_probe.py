@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from auditkit.probing.catalog import load_catalog
 from auditkit.rendering.environment import render
 from auditkit.store.config import read_config
 from auditkit.store.config_file import config_near
-from auditkit.store.files import create_file
+from auditkit.store.files import create_files
 
 DEFAULT_FOLDER = Path("probes")
 _CLAIM = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
@@ -47,7 +46,11 @@ def new_probe(claim: str, folder: Path | None = None, config: Path | None = None
         folder / "tests" / f"test_{claim}.py": "probe/test.py.j2",
     }
     title = claim.replace("_", " ").capitalize()
-    _write_all({file: render(template, claim=claim, title=title) for file, template in texts.items()})
+    contents = {file: render(template, claim=claim, title=title) for file, template in texts.items()}
+    taken = next((file for file in contents if file.exists()), None)
+    if taken is not None:
+        raise BadInputError(f"{taken} exists already; nothing was written", "choose another claim, or --dir")
+    create_files(contents)
     return NewProbe(claim, tuple(texts), _next_steps(claim, tuple(texts), path, configured))
 
 
@@ -70,26 +73,6 @@ def _relative(folder: Path) -> Path:
     """The folder as a user in the current one would write it."""
     here = Path.cwd()
     return folder.relative_to(here) if folder.is_relative_to(here) else folder
-
-
-def _write_all(contents: dict[Path, bytes]) -> None:
-    """Every file, or none: what was written is taken back where another one cannot be."""
-    for path in contents:
-        if path.exists():
-            raise BadInputError(f"{path} exists already; nothing was written", "choose another claim, or --dir")
-    made: list[Path] = []
-    folders = [folder for path in contents for folder in path.parents if not folder.exists()]
-    try:
-        for path, data in contents.items():
-            create_file(path, data)
-            made.append(path)
-    except BaseException:
-        for path in made:
-            path.unlink()
-        for folder in sorted(set(folders), key=lambda folder: len(folder.parts), reverse=True):
-            with contextlib.suppress(OSError):
-                folder.rmdir()
-        raise
 
 
 def _next_steps(

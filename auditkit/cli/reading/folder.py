@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 
-from auditkit.store.config_file import config_near
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,6 +39,8 @@ def _configured() -> str:
 
 
 def _config(folder: str | None = None) -> Config | None:
+    from auditkit.store.config_file import config_near
+
     path = config_near(folder)
     if path is None:
         return None

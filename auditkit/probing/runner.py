@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 from auditkit.model.enums import DeviceChoice, Reason
 from auditkit.model.probe import ProbeInfo
@@ -15,6 +18,8 @@ from auditkit.probing.sandbox import Setting
 from auditkit.probing.session import Job, Session
 
 _PLAN: protocol.Job = {"id": "plan", "kind": "plan"}
+_Question = TypeVar("_Question")
+_Done = TypeVar("_Done")
 _TRAFFIC = ("syncs", "launches", "devices", "transfers")
 
 
@@ -53,6 +58,20 @@ def run_target(
     results.ask_again_on_cpu()
     run.results = results.all()
     return run
+
+
+def in_parallel(
+    work: Callable[[_Question], _Done], jobs: Iterable[_Question], workers: int, cancelled: threading.Event
+) -> list[_Done]:
+    """What `work` makes of each job, in their order; Ctrl-C ends the workers now, not at their time limit."""
+    pool = ThreadPoolExecutor(max_workers=workers)
+    try:
+        return list(pool.map(work, jobs))
+    except BaseException:
+        cancelled.set()
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def device_for(probe: ProbeInfo, choice: DeviceChoice, has_cuda: bool = False) -> str:

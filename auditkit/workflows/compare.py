@@ -25,12 +25,13 @@ from auditkit.probing.anchors import AnchoredSource
 from auditkit.probing.catalog import read_probe, select
 from auditkit.probing.changes import read_changes
 from auditkit.probing.checkout import CheckoutSpec, OpenCheckout, open_checkout, parse_checkout
+from auditkit.probing.runner import in_parallel
 from auditkit.rendering.comparison_text import comparison_lines
 from auditkit.rules.answers_compared import compare_answers
 from auditkit.rules.comparison import contrast, contrast_added, contrast_source, environment_differences, is_of_source
 from auditkit.rules.figure_trends import TIME_UNITS
 from auditkit.workflows.configuration import catalog_of
-from auditkit.workflows.measuring import Progress, Questions, environment_of, in_parallel, measure
+from auditkit.workflows.measuring import Progress, Questions, environment_of, measure
 from auditkit.workflows.run_options import RunOptions
 from auditkit.workflows.source_audit import SourceQuestions, SourceScope, read_source
 from auditkit.workflows.target_pairs import Side, TargetPair, names_of, pair_found, pair_named

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import datetime
 import secrets
-import threading
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import TypeVar
 
 import auditkit
 from auditkit.model.probe import ProbeInfo
@@ -17,13 +14,11 @@ from auditkit.model.run import BUNDLED, SOURCE_DEVICE, Environment, ProbeResult,
 from auditkit.model.target import Target
 from auditkit.probing.checkout import OpenCheckout
 from auditkit.probing.results import TargetRun, environment_of_runs, read_target
-from auditkit.probing.runner import run_target
+from auditkit.probing.runner import in_parallel, run_target
 from auditkit.probing.sandbox import Setting
 from auditkit.workflows.run_options import RunOptions
 
 PARALLEL_TARGETS = 2
-_Job = TypeVar("_Job")
-_Done = TypeVar("_Done")
 
 
 @dataclass(frozen=True)
@@ -73,20 +68,6 @@ def measure(questions: Questions, setting: Setting, progress: Progress) -> Run:
         targets=tuple(map(read_target, questions.targets, runs, repeat(questions.found))),
         notes=tuple(dict.fromkeys(note for run in runs for note in run.notes)),
     )
-
-
-def in_parallel(
-    work: Callable[[_Job], _Done], jobs: Iterable[_Job], workers: int, cancelled: threading.Event
-) -> list[_Done]:
-    """What `work` makes of each job, in their order; Ctrl-C ends the workers now, not at their time limit."""
-    pool = ThreadPoolExecutor(max_workers=workers)
-    try:
-        return list(pool.map(work, jobs))
-    except BaseException:
-        cancelled.set()
-        raise
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def ask(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from auditkit.probing.discovery.source_index import dotted_name
 from auditkit.probing.source import torch_names
+from auditkit.probing.source.host_expressions import Expressions
 from auditkit.probing.source.kinds import (
     HOST,
     MODULE,
@@ -20,9 +20,6 @@ from auditkit.probing.source.kinds import (
     shape,
     table,
 )
-
-if TYPE_CHECKING:
-    from auditkit.probing.source.host_expressions import Expressions
 
 _CONTAINER_METHODS = frozenset(("append", "add", "insert", "appendleft"))
 _TO_TEXT = frozenset(("str", "repr", "format", "print"))

@@ -10,7 +10,6 @@ from typing import Any
 from auditkit.probing.discovery.source_index import Function, dotted_name
 from auditkit.probing.source import torch_names
 from auditkit.probing.source.evidence import Narrowed, element_in, narrowed
-from auditkit.probing.source.host_calls import kind_of_call
 from auditkit.probing.source.kinds import (
     GROUP,
     HOST,
@@ -93,6 +92,10 @@ class Expressions:
         """What an expression is; a table of its types, where a match of 26 cases took three times as long."""
         read = _READERS.get(type(node))
         return read(self, node) if read is not None else None
+
+    def call(self, node: ast.Call) -> Kind:
+        """What a call gives back: the matter of whoever follows helpers, too."""
+        raise NotImplementedError
 
     def constant(self, node: ast.Constant) -> Kind:
         return NONE if node.value is None else HOST
@@ -253,7 +256,7 @@ _READERS: dict[type[ast.expr], Callable[[Expressions, Any], Kind]] = {
     ast.Constant: Expressions.constant,
     ast.Name: Expressions.name,
     ast.Attribute: Expressions.attribute,
-    ast.Call: kind_of_call,
+    ast.Call: lambda flow, node: flow.call(node),
     ast.Subscript: Expressions.subscript,
     ast.BinOp: Expressions.binary,
     ast.UnaryOp: Expressions.unary,

@@ -8,6 +8,7 @@ from typing import Any
 
 from auditkit.probing.discovery.source_index import Function, FunctionNode, dotted_name
 from auditkit.probing.source.evidence import element_in
+from auditkit.probing.source.host_calls import kind_of_call
 from auditkit.probing.source.host_expressions import Expressions, names_in
 from auditkit.probing.source.kinds import (
     NONE,
@@ -34,6 +35,9 @@ class ValueFlow(Expressions):
         if as_helper:
             self.loops.append(Loop(0, None, True))
         self.outer_loops = len(self.loops)
+
+    def call(self, node: ast.Call) -> Kind:
+        return kind_of_call(self, node)
 
     def block(self, statements: Iterable[ast.stmt]) -> bool:
         """Follow statements; whether the end of the block is never reached."""

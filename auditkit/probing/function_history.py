@@ -6,8 +6,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from auditkit.model.changes import Commit
-from auditkit.model.function_history import FunctionHistory
+from auditkit.model.changes import Commit, FunctionHistory
 from auditkit.model.measurement import Location
 from auditkit.probing import git
 from auditkit.probing.anchors import AnchoredSource, AnchorState

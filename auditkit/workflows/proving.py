@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from auditkit.errors import BadInputError
 from auditkit.model.enums import Outcome
-from auditkit.model.measured import Measured
+from auditkit.model.measurement import Measured
 from auditkit.model.ticket import EvidenceSummary, Ticket
 from auditkit.probing import git
 from auditkit.probing.checkout import CheckoutSpec, OpenCheckout, open_checkout

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from auditkit.model.pivot import Pivot
+    from auditkit.model.measurement import Pivot
     from auditkit.model.run import ProbeResult, TargetReading
 
 WIDTH = 100
@@ -24,7 +24,7 @@ def columns_of(rows: Sequence[Sequence[str]], indent: str = "") -> list[str] | N
 
 def measured_tables(result: ProbeResult, label: str = "") -> list[str]:
     """What the probe measured over two values of its cases, such as dtype and elements, as lines."""
-    from auditkit.model.pivot import pivots
+    from auditkit.model.measurement import pivots
 
     lines = []
     for pivot in pivots(result.measurements):

@@ -128,14 +128,14 @@ def read_fields(record: Any, raw: Any, place: str) -> dict[str, Any]:
             if key.mark == "?":
                 found[key.path] = key.default
         elif kinds.get(key.path) is Any:
-            found[key.path] = _measured(document[key.name], document.get("unit"))
+            found[key.path] = number_again(document[key.name], document.get("unit"))
         elif key.path in kinds:
             found[key.path] = decode(kinds[key.path], document[key.name], f"{place}.{key.name}".lstrip("."))
     return found
 
 
-def _measured(value: Any, unit: str | None) -> Any:
-    """What was measured: a number, unless its unit says that it is text."""
+def number_again(value: Any, unit: str | None) -> Any:
+    """What was measured: "inf", "-inf" and "nan" are numbers, unless the unit says that it is text."""
     return float(value) if value in _NOT_FINITE and unit != "text" else value
 
 

@@ -1,13 +1,16 @@
-"""One measured number, and where in the checkout something happened."""
+"""What was measured: one number, as evidence shows it and as tables of several; and where something happened."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from auditkit.model.codec import Record
+from auditkit.model.codec import Record, number_again
 from auditkit.model.enums import Evidence
+from auditkit.model.units import factor_of, format_value
 
 
 @dataclass(frozen=True)
@@ -22,12 +25,9 @@ class Measurement(Record):
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Measurement:
-        """The inverse of `to_json`; the strings "inf", "-inf" and "nan" become numbers again."""
-        value = raw["value"]
-        if raw["unit"] != "text" and value in ("inf", "-inf", "nan"):
-            value = float(value)
-        evidence = Evidence(raw.get("evidence", "measured"))
-        return cls(raw["name"], value, raw["unit"], dict(raw.get("case", {})), evidence)
+        """What a probe's message says, whose words are taken as they are."""
+        case, evidence = dict(raw.get("case", {})), Evidence(raw.get("evidence", "measured"))
+        return cls(raw["name"], number_again(raw["value"], raw["unit"]), raw["unit"], case, evidence)
 
 
 @dataclass(frozen=True)
@@ -50,3 +50,149 @@ class CodeExcerpt(Record):
     @property
     def last_line(self) -> int:
         return self.first_line + len(self.lines) - 1
+
+
+_BYTES = re.compile(r"(?P<number>-?[\d.]+(?:e[+-]?\d+)?) (?P<prefix>B|[KMGT]iB)")
+_CASE = re.compile(r"(?:^|, )(?P<name>\w+)=(?P<value>.*?)(?=, \w+=|$)")
+_DIGITS_OF_BYTES, _DIGITS = 3, 4
+"""What `format_bytes` and `format_value` show of a number that is not whole."""
+
+
+@dataclass(frozen=True)
+class Measured(Record, keys="name value text unit case evidence"):
+    """One measured value: `value` is a number in `unit`, or None where it is no number (`text` says what).
+
+    The true number lies within `slack` of it: half of the last digit shown, 0 for an exact one.
+    """
+
+    name: str
+    value: float | None
+    text: str
+    unit: str
+    case: Mapping[str, str] = field(default_factory=dict)
+    evidence: str = "measured"
+    slack: float = 0.0
+
+    @classmethod
+    def exact(cls, measurement: Measurement) -> Measured:
+        """What a probe measured, before anything was rounded."""
+        raw, unit = measurement.value, measurement.unit
+        is_number = isinstance(raw, int | float) and not isinstance(raw, bool)
+        shown = format_value(raw, unit) if raw is None or isinstance(raw, bool | int | float | str) else str(raw)
+        case = {name: _case_text(value) for name, value in measurement.case.items()}
+        return cls(measurement.name, float(raw) if is_number else None, shown, unit, case, measurement.evidence.value)
+
+    @classmethod
+    def from_cells(cls, name: str, text: str, unit: str, case: str, evidence: str) -> Measured:
+        """What a row of an evidence table says."""
+        value, slack = _read_number(text, unit)
+        cases = {match["name"]: match["value"] for match in _CASE.finditer(case)}
+        return cls(name, value, text, unit, cases, evidence, slack)
+
+    @property
+    def is_none(self) -> bool:
+        """Whether the probe says that there is no such value."""
+        return self.value is None and self.text == "none"
+
+    def case_text(self) -> str:
+        """`dtype=float32, tensors=64`."""
+        return ", ".join(f"{name}={value}" for name, value in self.case.items())
+
+
+def _case_text(value: Any) -> str:
+    return format_value(value, "") if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def _read_number(text: str, unit: str) -> tuple[float | None, float]:
+    """The number that `format_value` wrote, and how far it can be off; None for words."""
+    found = _BYTES.fullmatch(text) if unit == "bytes" else None
+    if found is not None:
+        factor = factor_of(found["prefix"])
+        value = float(found["number"])
+        return value * factor, 0.0 if found["prefix"] == "B" else _half_digit(value, _DIGITS_OF_BYTES) * factor
+    try:
+        value = float(text.replace(",", ""))
+    except ValueError:
+        return None, 0.0
+    if not math.isfinite(value) or "," in text or (text.lstrip("-").isdigit() and abs(value) < 1000):
+        return value, 0.0
+    # A whole number has separators from 1,000 on; without them it was rounded.
+    return value, _half_digit(value, _DIGITS)
+
+
+def _half_digit(value: float, digits: int) -> float:
+    """Half of the last of `digits` significant digits."""
+    return 0.5 * 10.0 ** (math.floor(math.log10(abs(value))) - digits + 1) if value else 0.0
+
+
+NOT_MEASURED = "-"
+_FIRST_CHOICE = ("dtype", "elements")
+"""What a reader looks for at the side and at the top, where a probe's cases have both."""
+
+_LONGEST_HEAD = 24
+"""A case may hold a sentence, such as what was raised: that heads no column."""
+
+
+@dataclass(frozen=True)
+class Pivot:
+    """The measurements of one name by two values of their cases, all as text.
+
+    `side` and `top` name the two; each row is the side's value and one cell for each of `columns`.
+    """
+
+    name: str
+    side: str
+    top: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+def pivots(measurements: Sequence[Measurement]) -> list[Pivot]:
+    """A table for each name that was measured over two values of the case, such as dtype and elements.
+
+    A further value may differ as well (tensors), as long as the two tell every case from the others.
+    """
+    by_name: dict[str, list[Measurement]] = {}
+    for measurement in measurements:
+        by_name.setdefault(measurement.name, []).append(measurement)
+    found = (_pivot(name, taken) for name, taken in by_name.items())
+    return [pivot for pivot in found if pivot is not None]
+
+
+def _pivot(name: str, taken: Sequence[Measurement]) -> Pivot | None:
+    varying = [key for key in taken[0].case if _differs(key, taken)]
+    varying.sort(key=lambda key: _FIRST_CHOICE.index(key) if key in _FIRST_CHOICE else len(_FIRST_CHOICE))
+    for number, side in enumerate(varying):
+        for top in varying[number + 1 :]:
+            cells = {(_text(m, side), _text(m, top)): _cell(m) for m in taken}
+            if len(cells) == len(taken):
+                return _table(name, side, top, cells)
+    return None
+
+
+def _differs(key: str, taken: Sequence[Measurement]) -> bool:
+    if not all(key in m.case for m in taken):
+        return False
+    texts = {_text(m, key) for m in taken}
+    return len(texts) > 1 and max(map(len, texts)) <= _LONGEST_HEAD
+
+
+def _cell(measurement: Measurement) -> str:
+    value = format_value(measurement.value, measurement.unit)
+    return f"{value} extrapolated" if measurement.evidence is Evidence.EXTRAPOLATED else value
+
+
+def _text(measurement: Measurement, key: str) -> str:
+    return _case_text(measurement.case[key])
+
+
+def _table(name: str, side: str, top: str, cells: dict[tuple[str, str], str]) -> Pivot:
+    columns = tuple(dict.fromkeys(column for _, column in cells))
+    rows = dict.fromkeys(row for row, _ in cells)
+    return Pivot(
+        name,
+        side,
+        top,
+        columns,
+        tuple((row, tuple(cells.get((row, column), NOT_MEASURED) for column in columns)) for row in rows),
+    )

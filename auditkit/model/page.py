@@ -1,4 +1,4 @@
-"""A ticket's page as text with its parts: what rules about the writing look at."""
+"""Pages as text with their parts: a ticket's, which rules about the writing look at, and the figures of any."""
 
 from __future__ import annotations
 
@@ -84,3 +84,44 @@ class Page:
 def _labelled(cells: tuple[Cell, ...], label: str) -> Cell | None:
     wanted = label.casefold()
     return next((cell for cell in cells if cell.label.casefold() == wanted), None)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A count or a percentage as somebody wrote it.
+
+    `line` and `column` (1-based) are those of the number, `written` is the number with its sign of percent
+    or `~`. `labels` say what it counts; all of them hold at once (a table's row and column). `subject` is
+    the header of the labels' column ("Severity"), `unit` that of the number's column ("Mentions"), "" outside
+    tables. `block` is the line where its table, bars or paragraph start, `headings` the ones above it.
+    """
+
+    line: int
+    column: int
+    written: str
+    labels: tuple[str, ...]
+    subject: str
+    unit: str
+    block: int
+    headings: tuple[str, ...]
+
+    @property
+    def is_percent(self) -> bool:
+        return self.written.endswith("%")
+
+    @property
+    def is_rough(self) -> bool:
+        """Whether the page itself says "about"."""
+        return self.written.startswith("~")
+
+    @property
+    def value(self) -> float:
+        return float(self.written.strip("~% ").replace(",", ""))
+
+    @property
+    def tolerance(self) -> float:
+        """How far the true value may be away: half of the last decimal of a percentage, 1 where it is rough."""
+        if not self.is_percent:
+            return 0.0
+        decimals = len(self.written.strip("~% ").partition(".")[2])
+        return 1.0 if self.is_rough else 0.5 * 10.0**-decimals

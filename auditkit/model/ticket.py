@@ -11,7 +11,7 @@ from typing import Any
 from auditkit.model.codec import Record
 from auditkit.model.enums import Severity
 from auditkit.model.ids import TicketId
-from auditkit.model.measured import Measured
+from auditkit.model.measurement import Measured
 from auditkit.model.relation import Relation
 from auditkit.model.review import Review
 from auditkit.model.text import inert

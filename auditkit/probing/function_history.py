@@ -7,9 +7,8 @@ import difflib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from auditkit.model.changes import Commit
+from auditkit.model.changes import Commit, FunctionHistory
 from auditkit.model.comparison import FunctionText
-from auditkit.model.function_history import FunctionHistory
 from auditkit.model.measurement import CodeExcerpt, Location
 from auditkit.probing import git
 from auditkit.probing.anchors import AnchoredSource, AnchorState

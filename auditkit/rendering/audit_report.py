@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from auditkit.model.enums import Evidence, Severity
-from auditkit.model.measurement import Measurement
+from auditkit.model.measurement import Measurement, pivots
 from auditkit.model.module_page import Flow, Importer, ImporterKind, ModulePage, NameUse, Way
-from auditkit.model.pivot import pivots
 from auditkit.rendering import markdown
 from auditkit.rendering.environment import render
 from auditkit.rendering.evidence import case_text, excerpt_text, measured_rows

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from auditkit.model.claim import LAW, Claim, ClaimState, Condition, JudgedClaim, Side, number_of
-from auditkit.model.measured import Measured
+from auditkit.model.measurement import Measured
 from auditkit.model.ticket import EvidenceSummary
 from auditkit.model.units import dimension_of, factor_of
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from auditkit.model.codec import Record
-from auditkit.model.figure import Figure
 from auditkit.model.ids import AGENT_NAMES
+from auditkit.model.page import Figure
 from auditkit.model.ticket import Ticket
 from auditkit.rules.measures import Measure, Vocabulary, count_of
 from auditkit.rules.statistics import Facet, percent_of, values_of

@@ -11,8 +11,7 @@ from auditkit.model.codec import ABSENT
 from auditkit.model.comparison import Agreement, Change, Comparison, Contrast, FigureChange, Trend
 from auditkit.model.enums import Outcome
 from auditkit.model.implementation_review import Requirement
-from auditkit.model.measured import Measured
-from auditkit.model.measurement import Measurement
+from auditkit.model.measurement import Measured, Measurement
 from auditkit.model.ticket import CheckedRun, EvidenceSummary
 from auditkit.rules.claims import judge_claim
 

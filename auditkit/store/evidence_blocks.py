@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from auditkit.model.measured import Measured
+from auditkit.model.measurement import Measured
 from auditkit.model.ticket import CheckedRun, EvidenceSummary
 from auditkit.store.document import Document, EvidenceBlock
 from auditkit.store.evidence import AS_FOUND, AT_FIX, FOUND_BEFORE

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from auditkit.model.figure import Figure
 from auditkit.model.ids import AGENT_NAMES, agent_code
+from auditkit.model.page import Figure
 from auditkit.model.review import parse_verdict
 from auditkit.model.ticket import parse_severity, parse_status
 from auditkit.store.scan import Scan, Span, line_end, next_line, scan

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from auditkit.model.enums import Outcome
-from auditkit.model.measured import Measured
+from auditkit.model.measurement import Measured
 from auditkit.model.run import Environment, ProbeResult, Run
 from auditkit.probing.anchors import AnchoredSource, AnchorState
 from auditkit.probing.causes import with_causes

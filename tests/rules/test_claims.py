@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from auditkit.model.claim import ClaimState, parse_claim, parse_condition
-from auditkit.model.measured import Measured
+from auditkit.model.measurement import Measured
 from auditkit.model.ticket import CheckedRun, EvidenceSummary
 from auditkit.rules.claims import Reading, check_condition, judge_claim
 

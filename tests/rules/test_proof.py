@@ -6,7 +6,7 @@ import pytest
 
 from auditkit.model.claim import parse_condition
 from auditkit.model.enums import Outcome
-from auditkit.model.measured import Measured
+from auditkit.model.measurement import Measured
 from auditkit.rules.claims import Reading
 from auditkit.rules.proof import Proof, ProofState, Sighting, prove, worst
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from auditkit.model.measured import Measured
-from auditkit.model.measurement import Measurement
+from auditkit.model.measurement import Measured, Measurement
 from auditkit.model.ticket import CheckedRun
 from auditkit.rendering.evidence import render_evidence
 from auditkit.store.document import Document

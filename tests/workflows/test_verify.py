@@ -9,7 +9,7 @@ import pytest
 
 from auditkit.errors import BadInputError, ExitCode, StoreConflictError
 from auditkit.model.claim import ClaimState, Condition, parse_claim
-from auditkit.model.measured import Measured
+from auditkit.model.measurement import Measured
 from auditkit.model.target import Target
 from auditkit.model.ticket import CheckedRun, EvidenceSummary
 from auditkit.rules.claims import check_condition, judge_claim

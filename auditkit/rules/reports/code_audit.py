@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar
 
+from auditkit.model.changes import FunctionHistory
 from auditkit.model.codec import Record
 from auditkit.model.enums import Outcome, Severity
-from auditkit.model.function_history import FunctionHistory
 from auditkit.model.measurement import CodeExcerpt, Location
 from auditkit.model.run import Run
 from auditkit.model.ticket import Ticket

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from auditkit.model.changes import Commit
+from auditkit.model.changes import Commit, FunctionHistory
 from auditkit.model.enums import Evidence, Outcome, Severity
-from auditkit.model.function_history import FunctionHistory
 from auditkit.model.ids import parse_ticket_id
 from auditkit.model.measurement import Location
 from auditkit.model.ticket import Status

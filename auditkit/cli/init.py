@@ -23,11 +23,11 @@ def init(
     as_json: JsonOption = False,
 ) -> None:
     """Read a checkout's source for gradient collectors, try each one, and write what was learnt."""
-    from auditkit.cli.report import progress_on_terminal
+    from auditkit.cli.progress import progress
     from auditkit.workflows.init import init as run_init
 
-    with progress_on_terminal() as progress:
-        done = run_init(checkout, python, output, progress.trying)
+    with progress() as told:
+        done = run_init(checkout, python, output, told.trying)
     trials = done.found.trials
     if as_json:
         listed = [

@@ -24,6 +24,7 @@ def init(
 ) -> None:
     """Read a checkout's source for gradient collectors, try each one, and write what was learnt."""
     from auditkit.cli.progress import progress
+    from auditkit.model.text import counted
     from auditkit.workflows.init import init as run_init
 
     with progress() as told:
@@ -49,5 +50,5 @@ def init(
             say(f"{trial.target.call}  {trial.target.contract.value}, takes {trial.target.takes.value}")
         else:
             complain(f"could not be fed: {trial.target.call}: {trial.message}")
-    count = sum(trial.works for trial in trials)
-    say(f"wrote {done.path}: {count} target{'' if count == 1 else 's'}. Next: auditkit audit --config {done.path}")
+    works = counted(sum(trial.works for trial in trials), "target")
+    say(f"wrote {done.path}: {works}. Next: auditkit audit --config {done.path}")

@@ -158,18 +158,20 @@ def say_severity(severity: str, text: str) -> None:
 
 
 def _print_summary(run: Run, tickets: Path | None) -> None:
+    from auditkit.model.text import counted
+
     counts = Counter(result.outcome.value for result in run.results)
     targets = len({result.target for result in run.results if not result.is_of_source})
-    about = [_counted(targets, "target")] if targets else []
+    about = [counted(targets, "target")] if targets else []
     about += ["the source"] if any(result.is_of_source for result in run.results) else []
     listed = ", ".join(f"{count} {outcome.replace('_', ' ')}" for outcome, count in sorted(counts.items()))
     arms = f" over {len(run.matrix)} arms" if run.matrix else ""
-    say(f"{' and '.join(about) or 'no target'}, {_counted(len(run.results), 'result')}{arms}: {listed}")
+    say(f"{' and '.join(about) or 'no target'}, {counted(len(run.results), 'result')}{arms}: {listed}")
     filed = [result for result in run.results if result.ticket]
     if tickets is not None and filed:
         kinds = Counter(_done_to_tickets(filed).values())
         done = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-        say(f"{_counted(len(filed), 'finding')} in {_counted(kinds.total(), 'ticket')} in {tickets}: {done}")
+        say(f"{counted(len(filed), 'finding')} in {counted(kinds.total(), 'ticket')} in {tickets}: {done}")
 
 
 def _done_to_tickets(filed: list[ProbeResult]) -> dict[str, str]:
@@ -182,7 +184,3 @@ def _done_to_tickets(filed: list[ProbeResult]) -> dict[str, str]:
         ticket: next((name for action, name in names.items() if action in done), "unchanged")
         for ticket, done in actions.items()
     }
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -118,8 +118,8 @@ def _cropped(line: str) -> Text:
     """One inert line of at most 80 columns, and never more than the terminal has."""
     from rich.text import Text
 
-    from auditkit.model.text import inert_line
+    from auditkit.model.text import inert
 
-    text = Text(inert_line(line), no_wrap=True, overflow="ellipsis")
+    text = Text(inert(line).replace("\n", " "), no_wrap=True, overflow="ellipsis")
     text.truncate(_WIDTH, overflow="ellipsis")
     return text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import re
@@ -58,9 +59,16 @@ def read_until(descriptor: int, wanted: str, limit_s: float = 120.0) -> str:
     text, end = "", time.monotonic() + limit_s
     while wanted not in text:
         ready = select.select([descriptor], [], [], max(end - time.monotonic(), 0))[0]
-        assert ready, f"{wanted!r} was not said in {limit_s} s: {text!r}"
+        assert ready, f"{wanted!r} was not said in {limit_s} s: {text[-300:]!r}"
         text += os.read(descriptor, 65536).decode()
     return text
+
+
+def drain(descriptor: int) -> None:
+    """Read until the last writer has closed it, which on a terminal is an error."""
+    with contextlib.suppress(OSError):
+        while os.read(descriptor, 65536):
+            pass
 
 
 @pytest.mark.parametrize("is_terminal", [True, False], ids=["terminal", "pipe"])
@@ -75,6 +83,7 @@ def test_findings_are_said_before_the_audit_ends(command: list[str], tmp_path: P
             said += read_until(ours, "1/2  1 reproduced  grad_norm waits_for_go")
         assert process.poll() is None
         (tmp_path / "go").touch()
+        drain(ours)
         assert process.stdout is not None
         shown = process.stdout.read().decode()
     os.close(ours)

@@ -36,7 +36,7 @@ class CompareOptions:
 
     def compared(self, config: Config, force: bool = False) -> Comparison:
         """The comparison, made now, with progress. Raises BadInputError."""
-        from auditkit.cli.report import progress_on_terminal
+        from auditkit.cli.progress import progress
         from auditkit.errors import BadInputError
         from auditkit.workflows.compare import CompareRequest, compare
 
@@ -52,8 +52,8 @@ class CompareOptions:
             probes=tuple(self.probe or ()),
             force=force,
         )
-        with progress_on_terminal() as progress:
-            return compare(request, progress)
+        with progress() as told:
+            return compare(request, told)
 
 
 def compare_saved(base: str | None, head: str | None, force: bool) -> Comparison:

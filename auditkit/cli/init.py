@@ -23,11 +23,12 @@ def init(
     as_json: JsonOption = False,
 ) -> None:
     """Read a checkout's source for gradient collectors, try each one, and write what was learnt."""
-    from auditkit.cli.report import progress_on_terminal
+    from auditkit.cli.progress import progress
+    from auditkit.model.text import counted
     from auditkit.workflows.init import init as run_init
 
-    with progress_on_terminal() as progress:
-        done = run_init(checkout, python, output, progress.trying)
+    with progress() as told:
+        done = run_init(checkout, python, output, told.trying)
     trials = done.found.trials
     if as_json:
         listed = [
@@ -49,5 +50,5 @@ def init(
             say(f"{trial.target.call}  {trial.target.contract.value}, takes {trial.target.takes.value}")
         else:
             complain(f"could not be fed: {trial.target.call}: {trial.message}")
-    count = sum(trial.works for trial in trials)
-    say(f"wrote {done.path}: {count} target{'' if count == 1 else 's'}. Next: auditkit audit --config {done.path}")
+    works = counted(sum(trial.works for trial in trials), "target")
+    say(f"wrote {done.path}: {works}. Next: auditkit audit --config {done.path}")

@@ -1,11 +1,8 @@
-"""How a finished run is shown: lines for people, one JSON document for programs, progress while it runs."""
+"""How a finished run is shown: lines for people, one JSON document for programs."""
 
 from __future__ import annotations
 
-import contextlib
-import sys
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,32 +12,33 @@ import typer
 from auditkit.cli.common import complain, say, say_json, wants_colour
 from auditkit.cli.lines import how_it_is_read, measured_tables, place_and_ticket, without_answer
 from auditkit.cli.matrix_report import print_differences, print_matrix
+from auditkit.cli.progress import progress
 from auditkit.cli.source_report import print_source
 
 if TYPE_CHECKING:
     from auditkit.cli.options import ResultOptions
     from auditkit.model.run import ProbeResult, Run
     from auditkit.workflows.audit import AuditRequest
-    from auditkit.workflows.measuring import Progress
 
 _COLOURS = {"P0": "bright_red", "P1": "red", "P2": "yellow", "P3": "cyan", "P4": "bright_black"}
 
 
-def run_and_finish(request: AuditRequest, shown: ResultOptions, tables: bool = False) -> None:
+def run_and_finish(request: AuditRequest, shown: ResultOptions, named: bool = False) -> None:
     """Run the audit with progress, print it, and end with its exit code.
 
-    `tables` shows what was measured where only one target was asked.
+    `named` is a question of a few named probes, soon answered: in a pipe it says nothing on its way, and where
+    only one target was asked it shows what was measured.
     """
     from auditkit.workflows.audit import audit, exit_code, load_failures
 
     lowest = shown.lowest()
-    with progress_on_terminal() as progress:
-        run = audit(request, progress)
+    with progress(findings=True, in_pipe=not (named or shown.as_json)) as told:
+        run = audit(request, told)
     if shown.as_json:
         say_json(run.to_json())
     else:
         one_target = len({result.target for result in run.results}) == 1
-        print_run(run, request.tickets, shown.verbose, shown.verbose or (tables and one_target))
+        print_run(run, request.tickets, shown.verbose, shown.verbose or (named and one_target))
     for note in run.notes:
         complain(f"note: {note}")
     for failure in load_failures(run):
@@ -160,18 +158,20 @@ def say_severity(severity: str, text: str) -> None:
 
 
 def _print_summary(run: Run, tickets: Path | None) -> None:
+    from auditkit.model.text import counted
+
     counts = Counter(result.outcome.value for result in run.results)
     targets = len({result.target for result in run.results if not result.is_of_source})
-    about = [_counted(targets, "target")] if targets else []
+    about = [counted(targets, "target")] if targets else []
     about += ["the source"] if any(result.is_of_source for result in run.results) else []
     listed = ", ".join(f"{count} {outcome.replace('_', ' ')}" for outcome, count in sorted(counts.items()))
     arms = f" over {len(run.matrix)} arms" if run.matrix else ""
-    say(f"{' and '.join(about) or 'no target'}, {_counted(len(run.results), 'result')}{arms}: {listed}")
+    say(f"{' and '.join(about) or 'no target'}, {counted(len(run.results), 'result')}{arms}: {listed}")
     filed = [result for result in run.results if result.ticket]
     if tickets is not None and filed:
         kinds = Counter(_done_to_tickets(filed).values())
         done = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-        say(f"{_counted(len(filed), 'finding')} in {_counted(kinds.total(), 'ticket')} in {tickets}: {done}")
+        say(f"{counted(len(filed), 'finding')} in {counted(kinds.total(), 'ticket')} in {tickets}: {done}")
 
 
 def _done_to_tickets(filed: list[ProbeResult]) -> dict[str, str]:
@@ -184,31 +184,3 @@ def _done_to_tickets(filed: list[ProbeResult]) -> dict[str, str]:
         ticket: next((name for action, name in names.items() if action in done), "unchanged")
         for ticket, done in actions.items()
     }
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
-@contextlib.contextmanager
-def progress_on_terminal() -> Iterator[Progress]:
-    """Progress on stderr while the block runs, where stderr is a terminal; silence elsewhere."""
-    from auditkit.workflows.measuring import Progress
-
-    if not sys.stderr.isatty():
-        yield Progress()
-        return
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bar
-
-    columns = (BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("reading the checkout", total=None)
-        yield Progress(
-            targets_known=lambda targets, probes: bar.update(task, total=len(targets) * probes, completed=0),
-            trying=lambda call: bar.update(task, description=f"trying {escape(call)}"),
-            probe_started=lambda call, probe: bar.update(task, advance=1, description=f"{escape(call)} {probe}"),
-            reading=lambda probe: bar.update(task, description=f"reading the source: {probe}"),
-        )

@@ -26,6 +26,11 @@ def inert_line(text: str) -> str:
     return _BLANKS.sub(" ", inert(text)).strip()
 
 
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """`1 ticket`, `2 tickets`."""
+    return f"{count} {noun if count == 1 else plural or noun + 's'}"
+
+
 def _escape(match: re.Match[str]) -> str:
     code = ord(match[0])
     if code <= 0xFF:

@@ -9,13 +9,14 @@ from typing import Any
 from auditkit.model.enums import Evidence, Severity
 from auditkit.model.measurement import Measurement, pivots
 from auditkit.model.module_page import Flow, Importer, ImporterKind, ModulePage, NameUse, Way
+from auditkit.model.text import counted
 from auditkit.rendering import markdown
 from auditkit.rendering.environment import render
 from auditkit.rendering.evidence import case_text, excerpt_text, measured_rows
 from auditkit.rules.reports.audit import count_labels, uncalled_targets
 from auditkit.rules.reports.audit_items import short
 from auditkit.rules.reports.audit_parts import Answer, AuditReport, Item
-from auditkit.rules.reports.words import Horizon, counted, in_words
+from auditkit.rules.reports.words import Horizon, in_words
 
 MOST_ROWS = 8
 """Rows of one table; how many more the run holds is said."""

@@ -19,9 +19,9 @@ from auditkit.model.comparison import (
     Trend,
     count_changes,
 )  # fmt: skip
+from auditkit.model.text import counted
 from auditkit.model.units import format_value
 from auditkit.rules.answers_compared import largest_difference
-from auditkit.rules.reports.words import counted
 
 WIDTH = 100
 _LOUD = (Change.INTRODUCED, Change.FIXED, Change.STILL_REPRODUCED, Change.NOT_COMPARABLE, Change.STILL_SOUND)

@@ -23,10 +23,10 @@ from auditkit.model.comparison import (
 )
 from auditkit.model.enums import Severity
 from auditkit.model.implementation_review import ImplementationReview, Issue
+from auditkit.model.text import counted
 from auditkit.model.units import format_value
 from auditkit.rendering.environment import render
 from auditkit.rules.answers_compared import families, largest_difference
-from auditkit.rules.reports.words import counted
 
 _MARKS = {ClaimState.CONFIRMED: "✅", ClaimState.REFUTED: "❌", ClaimState.UNTESTED: "⚠️", ClaimState.MALFORMED: "⚠️"}
 _WORDS = {ClaimState.CONFIRMED: "met", ClaimState.REFUTED: "not met", ClaimState.UNTESTED: "untested"}

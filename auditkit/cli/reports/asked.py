@@ -37,7 +37,7 @@ class ReportOptions:
 
     def request(self) -> ReportRequest:
         """The saved run, or one that is made now. Raises BadInputError for options that do not fit together."""
-        from auditkit.cli.report import progress_on_terminal
+        from auditkit.cli.progress import progress
         from auditkit.errors import BadInputError
         from auditkit.workflows.configuration import read_configuration
         from auditkit.workflows.report_audit import ReportRequest, new_run, read_saved_run
@@ -52,8 +52,8 @@ class ReportOptions:
             return ReportRequest(read_saved_run(self.run_file), self.checkout, folder, configuration)
         options = AuditOptions(self.targets, self.runs, FilingOptions())
         request = options.request(self.checkout, configuration, self.probe, tickets=None)
-        with progress_on_terminal() as progress:
-            run = new_run(request, progress)
+        with progress(findings=True) as told:
+            run = new_run(request, told)
         return ReportRequest(run, self.checkout, folder, configuration)
 
 

@@ -97,12 +97,12 @@ def _say_made(entry: Entry, as_json: bool) -> None:
 
 def _file_from_probe(request: AuditRequest, as_json: bool) -> None:
     """Run the probe, and say which ticket has what it reproduced; exit 0 also where that is nothing."""
-    from auditkit.cli.report import progress_on_terminal
+    from auditkit.cli.progress import progress
     from auditkit.errors import ExitCode
     from auditkit.workflows.audit import audit, exit_code, load_failures
 
-    with progress_on_terminal() as progress:
-        run = audit(request, progress)
+    with progress(findings=True) as told:
+        run = audit(request, told)
     filed = _filed(run)
     if as_json:
         first: dict[str, Any] = {"id": filed[0]["id"]} if filed else {"id": None}

@@ -53,7 +53,7 @@ def verify(
     Exit 0 when all is proven, 1 when something still reproduces or proves nothing, 3 when something could not be
     measured, 5 when the target could not be loaded.
     """
-    from auditkit.cli.report import progress_on_terminal
+    from auditkit.cli.progress import progress
     from auditkit.workflows.configuration import checkout_of, read_configuration
     from auditkit.workflows.verify import VerifyRequest, exit_code
     from auditkit.workflows.verify import verify as verify_ticket
@@ -68,8 +68,8 @@ def verify(
         probes=tuple(probe or ()),
         targets=targets.targets(configuration),
     )
-    with progress_on_terminal() as progress:
-        done = verify_ticket(repository, ticket_id, request, progress)
+    with progress() as told:
+        done = verify_ticket(repository, ticket_id, request, told)
     if as_json:
         say_json(_as_json(done))
     else:

@@ -50,7 +50,7 @@ def try_it(
     Compared are the base, each code block of the Recommended Fix, and the fix that was made, if there is one.
     Comes out as sufficient, insufficient, "trades X for Y" or does not run; exit 0 only for sufficient.
     """
-    from auditkit.cli.report import progress_on_terminal
+    from auditkit.cli.progress import progress
     from auditkit.errors import ExitCode
     from auditkit.workflows.configuration import checkout_of, read_configuration
     from auditkit.workflows.try_fix import TryRequest, try_fix, write_trial
@@ -68,8 +68,8 @@ def try_it(
         probes=tuple(probe or ()),
         findings=tuple(finding or ()),
     )
-    with progress_on_terminal() as progress:
-        trial = try_fix(repository, request, progress)
+    with progress() as told:
+        trial = try_fix(repository, request, told)
     change = None if dry_run else write_trial(repository, trial)
     is_written = change is not None and change.after.document.data != change.before.document.data
     path = str(change.after.file) if change is not None else ""

@@ -10,9 +10,10 @@ from auditkit.model.measurement import Location
 from auditkit.model.module_page import ImporterKind, ModulePage, Share
 from auditkit.model.probe import ProbeInfo
 from auditkit.model.run import Finding, ProbeResult
+from auditkit.model.text import counted
 from auditkit.rules.reports.audit_parts import Advice, Answer, Item, TicketState
 from auditkit.rules.reports.sections import Section, section_of
-from auditkit.rules.reports.words import SEVERITY_LABELS, Label, counted, listed
+from auditkit.rules.reports.words import SEVERITY_LABELS, Label, listed
 
 
 @dataclass(frozen=True, eq=False)

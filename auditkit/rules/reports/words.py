@@ -70,11 +70,6 @@ def in_words(severity: Severity) -> str:
     return f"{SEVERITY_LABELS[severity].value} ({severity.value})"
 
 
-def counted(count: int, noun: str, plural: str = "") -> str:
-    """`1 ticket`, `2 tickets`."""
-    return f"{count} {noun if count == 1 else plural or noun + 's'}"
-
-
 def listed(names: Iterable[str], most: int = 10) -> str:
     """`a, b and c`; how many more there are is said."""
     known = list(names)

@@ -1,0 +1,105 @@
+"""What a job says on its way: findings at once, a live line on a terminal, plain lines in a pipe, never on stdout."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.project_files import ROOT, our_environment
+
+CLAIM = "syncs_grow_with_tensors"
+COLLECTOR = """
+import torch
+
+
+def grad_norm(parameters):
+    grads = [p.grad for p in parameters if p.grad is not None]
+    return sum(float(g.norm()) ** 2 for g in grads) ** 0.5
+"""
+WAIT = """
+    import os, time
+    while not os.path.exists("{go}"):
+        time.sleep(0.05)
+"""
+FINDING = f"P1  {CLAIM}  stats:grad_norm"
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> list[str]:
+    """An audit of one target by two probes, the second of which waits for the file `go`."""
+    (tmp_path / "stats.py").write_text(COLLECTOR, encoding="utf-8")
+    probe = (ROOT / "probes" / f"{CLAIM}.py").read_text("utf-8").replace(f'"{CLAIM}"', '"waits_for_go"')
+    line = "def measure(ctx):\n"
+    probe = probe.replace(line, line + WAIT.format(go=tmp_path / "go"))
+    (tmp_path / "waits_for_go.py").write_text(probe, encoding="utf-8")
+    options = ["--target", "stats:grad_norm", "--contract", "grad_norm", "--takes", "parameters", "--probe", CLAIM]
+    return [
+        sys.executable,
+        "-m",
+        "auditkit",
+        "audit",
+        str(tmp_path),
+        *options,
+        "--probe",
+        str(tmp_path / "waits_for_go.py"),
+    ]
+
+
+def read_until(descriptor: int, wanted: str, limit_s: float = 120.0) -> str:
+    """What is written until `wanted` is in it."""
+    text, end = "", time.monotonic() + limit_s
+    while wanted not in text:
+        ready = select.select([descriptor], [], [], max(end - time.monotonic(), 0))[0]
+        assert ready, f"{wanted!r} was not said in {limit_s} s: {text[-300:]!r}"
+        text += os.read(descriptor, 65536).decode()
+    return text
+
+
+def drain(descriptor: int) -> None:
+    """Read until the last writer has closed it, which on a terminal is an error."""
+    with contextlib.suppress(OSError):
+        while os.read(descriptor, 65536):
+            pass
+
+
+@pytest.mark.parametrize("is_terminal", [True, False], ids=["terminal", "pipe"])
+def test_findings_are_said_before_the_audit_ends(command: list[str], tmp_path: Path, is_terminal: bool) -> None:
+    """While the second probe still waits: what the first reproduced. stdout has the document alone."""
+    ours, theirs = pty.openpty() if is_terminal else os.pipe()
+    environment = {**our_environment(), "TERM": "xterm", "COLUMNS": "200"}
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=theirs) as process:
+        os.close(theirs)
+        said = read_until(ours, FINDING)
+        if is_terminal:
+            said += read_until(ours, "1/2  1 reproduced  grad_norm waits_for_go")
+        assert process.poll() is None
+        (tmp_path / "go").touch()
+        drain(ours)
+        assert process.stdout is not None
+        shown = process.stdout.read().decode()
+    os.close(ours)
+    assert process.returncode == 1
+    assert shown.startswith(f"{tmp_path}: torch ")
+    assert FINDING not in shown
+    if is_terminal:
+        lines = re.split(r"[\r\n]+", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said))
+        assert max(map(len, lines)) <= 80
+    else:
+        assert said == f"asking stats:grad_norm (1 of 1)\n{FINDING}\n"
+
+
+def test_a_document_for_programs_comes_without_talk(command: list[str], tmp_path: Path) -> None:
+    """--json in a pipe: nothing but the document, and nothing on stderr."""
+    (tmp_path / "go").touch()
+    done = subprocess.run([*command, "--json"], cwd=tmp_path, env=our_environment(), capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (1, b"")
+    assert done.stdout.startswith(b"{")

@@ -13,7 +13,6 @@ from auditkit.model.ticket import Ticket
 from auditkit.rules.measures import Measure, Vocabulary, count_of
 from auditkit.rules.statistics import Facet, percent_of, values_of
 
-_PERCENT_UNITS = frozenset({"%", "percent", "percentage", "share"})
 _OTHER_UNITS = frozenset({"mentions", "occurrences", "files", "lines of code"})
 _BATCH_HEADING = re.compile(r"batch\s+(\d{1,4})\b", re.IGNORECASE)
 _REPORT_NAME = re.compile(r"batch(\d{1,4})(?:-([a-z]+))?\.md$", re.IGNORECASE)

@@ -22,6 +22,7 @@ from auditkit.model.enums import DeviceChoice, Outcome, Reason, Severity
 from auditkit.model.probe import ProbeInfo
 from auditkit.model.run import Environment, ProbeResult, Run
 from auditkit.model.target import Target
+from auditkit.model.units import TIME_UNITS
 from auditkit.probing import git
 from auditkit.probing.anchors import AnchoredSource
 from auditkit.probing.catalog import load_catalog, read_probe, select
@@ -31,7 +32,6 @@ from auditkit.probing.results import DEFAULT_TIME_LIMIT_S
 from auditkit.rendering.comparison_text import comparison_lines
 from auditkit.rules.answers_compared import compare_answers
 from auditkit.rules.comparison import contrast, contrast_added, contrast_source, environment_differences, is_of_source
-from auditkit.rules.figure_trends import TIME_UNITS
 from auditkit.store.config import Config
 from auditkit.workflows.asking import Manner, make_setting
 from auditkit.workflows.measuring import Progress, Questions, measure

@@ -7,8 +7,7 @@ from auditkit.model.relation import RelationKind
 from auditkit.rendering.markdown import line
 from auditkit.store.document import Document
 from auditkit.store.edits.relations import link, unlink
-from auditkit.store.repository import Change, Entry, Repository
-from auditkit.store.transactions import change_all
+from auditkit.store.repository import Change, Entry, Repository, change_all
 
 
 def link_tickets(

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+TIME_UNITS = frozenset({"s", "ms", "us", "µs", "ns", "seconds", "milliseconds", "microseconds", "nanoseconds"})
+"""Units of measurements that never come out twice the same: no ticket is rewritten for them."""
+
 _BINARY_PREFIXES = ("B", "KiB", "MiB", "GiB", "TiB")
 _DIMENSIONS: dict[str, dict[str, float]] = {
     "bytes": {

@@ -1,4 +1,4 @@
-"""The summary page of all tickets as Markdown, with bars."""
+"""The summary page of all tickets as Markdown, with bars, and the figures of a folder by themselves."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from auditkit.model.enums import Severity
 from auditkit.model.text import inert_line
 from auditkit.model.ticket import BrokenTicket
 from auditkit.rendering.environment import render
+from auditkit.rendering.markdown import cell
 from auditkit.rules.reports.summary import SummaryReport
 from auditkit.rules.reports.words import MEANINGS, Horizon
-from auditkit.rules.statistics import Count, Facet
+from auditkit.rules.statistics import Count, Facet, Statistics
 
 BAR_WIDTH = 50
 """Blocks of the longest bar."""
@@ -67,3 +68,29 @@ def horizon_levels(horizon: Horizon) -> str:
     """`P0-P1`, or `P2` alone."""
     levels = [level.value for level in horizon.severities]
     return f"{levels[0]}-{levels[-1]}" if len(levels) > 1 else levels[0]
+
+
+def render_statistics(statistics: Statistics) -> str:
+    """Tables of every facet that was counted, and severity by status where both were; ends with a newline."""
+    parts = [f"| Metric | Count |\n|--------|------:|\n| Tickets | {statistics.total} |\n"]
+    parts += [_table(facet, counts) for facet, counts in statistics.by.items() if counts]
+    if statistics.cross and {Facet.SEVERITY, Facet.STATUS} <= set(statistics.by):
+        parts.append(_cross(statistics))
+    return "\n".join(parts)
+
+
+def _table(facet: Facet, counts: tuple[Count, ...]) -> str:
+    unit = "Votes" if facet is Facet.VERDICT else "Count"
+    rows = [f"| {cell(count.label)} | {count.count} | {count.percent:.1f}% |\n" for count in counts]
+    head = f"| {facet.value.capitalize()} | {unit} | % |\n|---|---:|---:|\n"
+    return f"## By {facet.value}\n\n{head}{''.join(rows)}"
+
+
+def _cross(statistics: Statistics) -> str:
+    statuses = [count.label for count in statistics.by[Facet.STATUS]]
+    head = f"| Severity | {' | '.join(map(cell, statuses))} |\n|---|{'---:|' * len(statuses)}\n"
+    rows = []
+    for severity in (count.label for count in statistics.by[Facet.SEVERITY]):
+        counts = (str(statistics.cross.get((severity, status), 0)) for status in statuses)
+        rows.append(f"| {cell(severity)} | {' | '.join(counts)} |\n")
+    return f"## Severity by status\n\n{head}{''.join(rows)}"

@@ -1,4 +1,5 @@
-"""The code that a ticket cites, as a digest that comments, blank lines and moved lines do not change."""
+"""The code that a ticket cites, as a digest that comments, blank lines and moved lines do not change, and whether a
+review judged that code."""
 
 from __future__ import annotations
 
@@ -8,9 +9,11 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 
+from auditkit.model.review import Review
 from auditkit.model.ticket import LineRange
 
 _DIGITS = 12
+_JUDGED = re.compile(r"([0-9a-f]{12})(?: code:([0-9a-f]{12}))?")
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
 
 
@@ -60,3 +63,19 @@ def _dump(node: ast.AST) -> str:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:_DIGITS]
+
+
+def judged_text(digest: str, code: str = "") -> str:
+    """What a review's Judged row says: the ticket's digest, and that of the code where it was looked at."""
+    return f"{digest} code:{code}" if code else digest
+
+
+def is_stale(review: Review, digest: str, code: str = "") -> bool:
+    """Whether the ticket's digest, or that of the code where both are known, is not the one reviewed.
+
+    A review that does not say what it judged is not stale: nobody can tell.
+    """
+    judged = _JUDGED.fullmatch(review.judged)
+    if judged is None:
+        return False
+    return judged[1] != digest or bool(code and judged[2] and judged[2] != code)

@@ -11,7 +11,7 @@ from auditkit.model.codec import Record
 from auditkit.model.enums import Severity
 from auditkit.model.review import Review, Verdict
 from auditkit.model.ticket import Status, Ticket
-from auditkit.rules.severity_wanted import severity_wanted
+from auditkit.rules.severity import severity_wanted
 
 NEEDED_REVIEWERS = 2
 """One reviewer is an opinion; from two on there can be agreement. A project may need more."""

@@ -13,9 +13,8 @@ from auditkit.model.codec import ABSENT
 from auditkit.model.comparison import FigureChange, Trend
 from auditkit.model.enums import Severity
 from auditkit.model.measurement import Measurement
+from auditkit.model.units import TIME_UNITS
 
-TIME_UNITS = frozenset({"s", "ms", "us", "µs", "ns"})
-"""Figures in these are compared by their quartiles: two whose ranges overlap are the same; a single one only moves."""
 SAME_FLOAT = 1e-6
 """Relative: floats nearer to each other than this are the same, as where answers are compared."""
 
@@ -124,6 +123,7 @@ def _pair(
     ours: list[Measurement], theirs: list[Measurement], base: Sequence[Measurement], head: Sequence[Measurement]
 ) -> list[FigureChange]:
     """The figures of one case: repeated times as their medians, all others one by one."""
+    # By their quartiles: two whose ranges overlap are the same; a single one only moves.
     if (ours or theirs)[0].unit in TIME_UNITS and max(len(ours), len(theirs)) > 1:
         return [_times(ours, theirs)]
     paired = [(ours[at] if at < len(ours) else None, theirs[at] if at < len(theirs) else None)

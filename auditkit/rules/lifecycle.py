@@ -1,4 +1,4 @@
-"""Which status may follow which, and what a change needs: one table, for commands and for lint."""
+"""Which status may follow which, what a change needs, and where a ticket's file lies: for commands and for lint."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from auditkit.model.ids import AGENT_NAMES, agent_code
+from auditkit.model.ids import AGENT_NAMES, agent_code, id_parts
 from auditkit.model.ticket import Resolution, Status, Ticket
 
 CHAIN = (
@@ -23,6 +23,8 @@ DECISIONS = frozenset({Status.DEFERRED, Status.WONT_FIX, Status.NOT_A_BUG, Statu
 
 RETURNS = frozenset({Status.FIXED, Status.CLOSED, Status.ALREADY_FIXED})
 """Finished as mended: a finding that reproduces again opens such a ticket; other decisions stand."""
+
+BATCH_FOLDER = re.compile(r"batch(\d+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -167,3 +169,18 @@ def _is_known_step(old: Status, new: Status) -> bool:
     if old in CHAIN and new in CHAIN:
         return CHAIN.index(new) <= CHAIN.index(old) + 1
     return False
+
+
+def home_of(ticket: Ticket, folders: Mapping[str, Sequence[str]]) -> str | None:
+    """The folder that the ticket's status calls for, where that is another one than it lies in; else None.
+
+    `folders` are those for finished tickets with their statuses. None too where a status may lie in several,
+    and for a ticket that lies in neither a batch folder nor one of these: such a project has its own order.
+    """
+    here = ticket.path.parent.name
+    if ticket.status is None or not (here in folders or BATCH_FOLDER.fullmatch(here)):
+        return None
+    homes = [name for name, statuses in folders.items() if ticket.status.value in statuses]
+    if not homes and not ticket.status.is_finished:
+        homes = [f"batch{id_parts(ticket.id)[0]}"]
+    return homes[0] if len(homes) == 1 and homes[0] != here else None

@@ -122,6 +122,12 @@ class Document:
         """The first heading of that level and title, whatever the case."""
         return self._sections.get((level, title.casefold()))
 
+    def child(self, parent: Heading, *titles: str) -> Heading | None:
+        """The first H3 in the section of `parent` that has one of the titles, whatever the case."""
+        wanted = {title.casefold() for title in titles}
+        inside = (h for h in self.scan.headings if parent.line.start < h.line.start < parent.section_end)
+        return next((h for h in inside if h.level == 3 and h.text.casefold() in wanted), None)
+
     def fields(self, title: str) -> tuple[Field, ...]:
         """The rows of the tables in the section `title`, its header row left out."""
         heading = self.section(title)
@@ -189,16 +195,7 @@ class Document:
         if parent is None:
             text = f"\n\n---\n\n## {section}\n\n### {subsection}\n\n{line}"
             return self._insert_after(len(self.data), text)
-        child = next(
-            (
-                heading
-                for heading in self.scan.headings
-                if heading.level == 3
-                and heading.text.casefold() == subsection.casefold()
-                and parent.line.start < heading.line.start < parent.section_end
-            ),
-            None,
-        )
+        child = self.child(parent, subsection)
         if child is None:
             return self._insert_after(parent.section_end, f"\n\n### {subsection}\n\n{line}")
         is_empty = not self.data[child.line.end : self.content_end(child.section_end)].strip()

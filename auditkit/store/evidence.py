@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 
+from auditkit.model.units import TIME_UNITS
+from auditkit.store.document import Document
 from auditkit.store.scan import Span, line_end, next_line
 from auditkit.store.tables import split_row
-
-TIME_UNITS = frozenset({"s", "ms", "us", "µs", "ns", "seconds", "milliseconds", "microseconds", "nanoseconds"})
-"""Units of measurements that never come out twice the same: no ticket is rewritten for them."""
 
 VOLATILE_LABELS = frozenset({"Message"})
 """Rows that only retell the measurements below them, times among them."""
@@ -28,6 +28,7 @@ AS_FOUND = "as found above"
 AT_FIX = "Measurement at the fix"
 """The first header of the table with what the fix gave."""
 
+_DIGITS = 12
 _LABEL, _UNIT = 0, 2
 _MEASURED = re.compile(rb"^\| Measurement \|", re.MULTILINE)
 _SIBLINGS = re.compile(
@@ -144,3 +145,25 @@ def _is_volatile(block: bytes, line: Span, has_measurements: bool) -> bool:
         return False
     is_retold = cells[_LABEL] in VOLATILE_LABELS and has_measurements
     return is_retold or (len(cells) > _UNIT + 1 and cells[_UNIT] in TIME_UNITS)
+
+
+def ticket_digest(document: Document) -> str:
+    """Twelve hex digits of the evidence blocks' lines that do not change from run to run.
+
+    Of a ticket without evidence: of What's Wrong (else the Detailed Description) and the Location rows.
+    """
+    blocks = [document.data[block.span.start : block.span.end] for block in document.evidence if block.fingerprint]
+    lines = [line for block in blocks for line in stable_lines(block)] if blocks else _claimed(document)
+    text = b"\n".join(line.rstrip() for line in lines)
+    return hashlib.sha256(text).hexdigest()[:_DIGITS]
+
+
+def _claimed(document: Document) -> list[bytes]:
+    description = document.section("Detailed Description")
+    if description is not None:
+        description = document.child(description, "What's Wrong") or description
+    lines = [f"{row.label}: {row.written}".encode() for row in document.fields("Location")]
+    if description is not None:
+        body = document.body(description)
+        lines += document.data[body.start : document.content_end(body.end)].splitlines()
+    return lines

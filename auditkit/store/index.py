@@ -71,13 +71,13 @@ class Index:
 
     @property
     def blocked(self) -> dict[str, list[str]]:
-        """As `selection.blockers` finds them."""
+        """As `queue.blockers` finds them."""
         blocked: dict[str, list[str]] = self._part("blocked")
         return blocked
 
     @property
     def queue(self) -> tuple[list[int], list[int]]:
-        """As `selection.queue` finds it."""
+        """As `queue.queue` finds it."""
         queue: tuple[list[int], list[int]] = self._part("queue")
         return queue
 
@@ -89,17 +89,17 @@ class Index:
 
 def index_of(rows: Sequence[Row], broken: list[Row], others: list[str]) -> Index:
     """The index of these rows, which are in the order of ids."""
-    from auditkit.store import selection
+    from auditkit.store.queue import blockers, queue
     from auditkit.store.rows import FIELDS, SHOWN, SUMMARY, TITLE, aligned, oddities_of
 
     columns = list(map(list, zip(*rows, strict=True))) or [[] for _ in range(FIELDS)]
-    blocked = selection.blockers(rows)
+    blocked = blockers(rows)
     parts: dict[int | str, Any] = {
         **dict(enumerate(columns)),
         "listing": aligned(columns[SHOWN]),
         "folded": [f"{row[TITLE]}\0{row[SUMMARY]}".casefold() for row in rows],
         "blocked": blocked,
-        "queue": selection.queue(rows, blocked),
+        "queue": queue(rows, blocked),
     }
     packed = {name: marshal.dumps(part) for name, part in parts.items()}
     return Index(len(rows), oddities_of(rows), broken, others, packed)

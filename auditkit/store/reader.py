@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import PurePath
 from typing import NoReturn
 
 from auditkit.model.enums import Severity
 from auditkit.model.ids import TicketId, agent_name, id_parts, is_ticket_id, parse_ticket_id
-from auditkit.model.ticket import LineRange, Ticket, read_status
+from auditkit.model.text import CODE_SPAN
+from auditkit.model.ticket import BrokenTicket, LineRange, Ticket, read_status
 from auditkit.store.document import BrokenFileError, Document, broken_at
 from auditkit.store.evidence_blocks import read_evidence
 from auditkit.store.relations import read_relations
@@ -20,7 +24,6 @@ from auditkit.store.tables import Field
 _TITLE_PREFIX = re.compile(r"finding ticket:\s*", re.IGNORECASE)
 _SUMMARY = re.compile(r"^\*\*One-line summary:?\*\*:?[ \t]*(.*?)[ \t]*\r?$", re.MULTILINE | re.IGNORECASE)
 _TICKED = re.compile(r"^[ \t]*[-*+] \[[xX]\][ \t]+(.*?)[ \t]*\r?$", re.MULTILINE)
-_CODE_SPAN = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)")
 _PATH_LIKE = re.compile(r"[^\s,`]+(?:/[^\s,`]+|\.[A-Za-z]\w*)")
 _LINES = re.compile(r"(?P<file>[\w./-]*\.[A-Za-z]\w*)`?\s*:|(?P<first>\d+)(?:\s*[-–]\s*(?P<last>\d+))?")
 _SEVERITY = re.compile(r"P[0-4]\b")
@@ -98,6 +101,24 @@ def is_other_page(document: Document) -> bool:
     return not document.metadata or (row is not None and "{" in row.text)
 
 
+def read_file(
+    file: str, path: PurePath, ticket_of: Callable[[Document], Ticket] = ticket_of
+) -> tuple[Document, Ticket] | BrokenTicket | None:
+    """The file as a ticket, as a broken one, or None for another page; `path` is its place in the tickets folder."""
+    try:
+        if not stat.S_ISREG(os.stat(file).st_mode):
+            return BrokenTicket(path, 1, 1, "not a regular file")
+        with open(file, "rb", buffering=0) as opened:
+            document = Document.parse(opened.readall(), path)
+        return None if is_other_page(document) else (document, ticket_of(document))
+    except BrokenFileError as error:
+        return error.broken
+    except OSError as error:
+        if not os.path.lexists(file):
+            return None  # Moved away since the folder was listed.
+        return BrokenTicket(path, 1, 1, f"cannot be read: {error.strerror}")
+
+
 def _ticket_id(document: Document) -> TicketId:
     """The id in the metadata table; where that is no id, the one in the file's name."""
     if not document.metadata:
@@ -138,7 +159,7 @@ def _values(row: Field | None) -> tuple[str, ...]:
     """The values of a cell: each code span one, else what commas or ` / ` separate."""
     if row is None or not row.written:
         return ()
-    spans = [match[2].strip() for match in _CODE_SPAN.finditer(row.written)]
+    spans = [match[2].strip() for match in CODE_SPAN.finditer(row.written)]
     return tuple(spans or [part.strip() for part in re.split(r",| / ", row.written) if part.strip()])
 
 
@@ -146,7 +167,7 @@ def _paths(row: Field | None) -> tuple[str, ...]:
     """The paths of a File(s) cell, as written; words are none."""
     if row is None:
         return ()
-    spans = [_unpadded(match[2]) for match in _CODE_SPAN.finditer(row.written)]
+    spans = [_unpadded(match[2]) for match in CODE_SPAN.finditer(row.written)]
     return tuple(spans or _PATH_LIKE.findall(row.written))
 
 

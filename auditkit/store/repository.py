@@ -6,16 +6,15 @@ people remove the block, or its markers, the next audit that reproduces the find
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
-import stat
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePath
 
-from auditkit.errors import BadInputError, StoreConflictError, nearest_names
+from auditkit.errors import AuditkitError, BadInputError, StoreConflictError, nearest_names
 from auditkit.model.ids import TicketId, format_ticket_id, id_parts, is_ticket_id, parse_ticket_id
 from auditkit.model.text import inert_line
 from auditkit.model.ticket import BrokenTicket, Status, Ticket
@@ -23,7 +22,7 @@ from auditkit.store.branches import ids_on_branches
 from auditkit.store.document import BrokenFileError, Document, broken_at
 from auditkit.store.files import create_file, ensure_writable, remove_leftovers, replace_file
 from auditkit.store.locks import DEFAULT_TIMEOUT_S, locked
-from auditkit.store.reader import is_other_page, ticket_of
+from auditkit.store.reader import read_file, ticket_of
 from auditkit.store.walk import stamp_of
 
 TYPE_CHECKING = False
@@ -138,7 +137,7 @@ class Repository:
         """Where a new ticket goes, relative to the folder: `batch7/B7-PT-01.md`."""
         return PurePath(f"batch{id_parts(ticket_id)[0]}") / f"{ticket_id}.md"
 
-    @contextmanager
+    @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
         """Hold the folder's lock over a whole read, change and write; it is not re-entrant.
 
@@ -245,6 +244,32 @@ class Repository:
         return read.file if isinstance(read, Entry) else self.folder / read.path
 
 
+def change_all(repository: Repository, ids: Iterable[str], edit: Callable[[Entry], Document]) -> list[Change]:
+    """Read the tickets, edit each and write them, under one lock; in the order of `ids`.
+
+    Nothing is written unless every edit succeeded. Where a write fails, those before it are undone.
+    Raises what `edit`, `Repository.find` and `Repository.save` raise.
+    """
+    with repository.writing():
+        entries = [repository.find(ticket_id) for ticket_id in ids]
+        return save_all(repository, [(entry, edit(entry)) for entry in entries])
+
+
+def save_all(repository: Repository, changes: Iterable[tuple[Entry, Document]]) -> list[Change]:
+    """Write several changed documents; only under `writing`. Where one fails, those before it are undone."""
+    done: list[Change] = []
+    try:
+        for entry, document in changes:
+            done.append(Change(entry, repository.save(entry, document)))
+    except BaseException:
+        for change in reversed(done):
+            # What cannot be put back was changed by somebody else meanwhile: theirs stands.
+            with contextlib.suppress(AuditkitError):
+                repository.save(change.after, change.before.document)
+        raise
+    return done
+
+
 def with_status(entry: Entry, new: Status, reason: str, today: datetime.date) -> Document:
     """The entry's document with another status, Updated date, and the reason where there is one."""
     document = entry.document.set_field("Status", new.value)
@@ -256,24 +281,6 @@ def with_status(entry: Entry, new: Status, reason: str, today: datetime.date) ->
     told = inert_line(reason).replace("<!--", "&lt;!--")
     line = f"- {today.isoformat()}: {entry.ticket.status_written or 'none'} to {new.value}: {told}"
     return document.append_to_subsection("Resolution", "Status Changes", line)
-
-
-def read_file(
-    file: str, path: PurePath, ticket_of: Callable[[Document], Ticket] = ticket_of
-) -> tuple[Document, Ticket] | BrokenTicket | None:
-    """The file as a ticket, as a broken one, or None for another page; `path` is its place in the tickets folder."""
-    try:
-        if not stat.S_ISREG(os.stat(file).st_mode):
-            return BrokenTicket(path, 1, 1, "not a regular file")
-        with open(file, "rb", buffering=0) as opened:
-            document = Document.parse(opened.readall(), path)
-        return None if is_other_page(document) else (document, ticket_of(document))
-    except BrokenFileError as error:
-        return error.broken
-    except OSError as error:
-        if not os.path.lexists(file):
-            return None  # Moved away since the folder was listed.
-        return BrokenTicket(path, 1, 1, f"cannot be read: {error.strerror}")
 
 
 def _is_markdown(name: str) -> bool:

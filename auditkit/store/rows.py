@@ -36,8 +36,7 @@ def read_row(folder: str, path: str) -> tuple[Row | None, Row | None]:
     """The row of a file below `folder`, or its broken row; neither for another page or none."""
     from pathlib import PurePath
 
-    from auditkit.store.reader import brief_of
-    from auditkit.store.repository import read_file
+    from auditkit.store.reader import brief_of, read_file
 
     read = read_file(f"{folder}/{path}", PurePath(path), brief_of)
     if isinstance(read, tuple):
@@ -111,8 +110,8 @@ def stale_reviews(ticket: Ticket, document: Document) -> list[bool]:
     """Of each review of a ticket, whether it judged other evidence than the ticket's document has now."""
     if not any(review.judged for review in ticket.reviews):
         return [False] * len(ticket.reviews)
-    from auditkit.rules.staleness import is_stale
-    from auditkit.store.judged import ticket_digest
+    from auditkit.rules.code_digest import is_stale
+    from auditkit.store.evidence import ticket_digest
 
     digest = ticket_digest(document)
     return [is_stale(review, digest) for review in ticket.reviews]

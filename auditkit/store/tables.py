@@ -7,13 +7,14 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
+from auditkit.model.text import CODE_SPAN
 from auditkit.store.scan import Span, line_end
 
 # A pipe, or what may hide one: an escaped character, a code span, a backtick that starts none.
 _PIECE = re.compile(rb"(?P<pipe>\|)|\\.|(?P<ticks>`+)(?:(?!`).*?)(?<!`)(?P=ticks)(?!`)|`+", re.DOTALL)
 _ROW = re.compile(rb"^[ \t]*\|", re.MULTILINE)
 _BOLD = re.compile(rb"(\*\*|__)(.+?)\1", re.DOTALL)
-_CODE = re.compile(rb"(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL)
+CODE = re.compile(CODE_SPAN.pattern.encode(), re.DOTALL)
 _DELIMITER = re.compile(rb"[\s|:-]+")
 
 
@@ -109,7 +110,7 @@ def _inside_wrappers(data: bytes, cell: Span) -> Span:
     """The first code span or bold text where the cell starts with one: `**NEUTRAL** (with caveat)`."""
     bold = _BOLD.match(data, cell.start, cell.end)
     inner = Span(bold.start(2), bold.end(2)) if bold else cell
-    code = _CODE.match(data, inner.start, inner.end)
+    code = CODE.match(data, inner.start, inner.end)
     return _without_padding(data, Span(code.start(2), code.end(2))) if code else inner
 
 

@@ -20,6 +20,7 @@ from auditkit.model.enums import Outcome, Reason, Severity
 from auditkit.model.probe import ProbeInfo
 from auditkit.model.run import Environment, ProbeResult, Run
 from auditkit.model.target import Target
+from auditkit.model.units import TIME_UNITS
 from auditkit.probing import git
 from auditkit.probing.anchors import AnchoredSource
 from auditkit.probing.catalog import read_probe, select
@@ -29,7 +30,6 @@ from auditkit.probing.runner import in_parallel
 from auditkit.rendering.comparison_text import comparison_lines
 from auditkit.rules.answers_compared import compare_answers
 from auditkit.rules.comparison import contrast, contrast_added, contrast_source, environment_differences, is_of_source
-from auditkit.rules.figure_trends import TIME_UNITS
 from auditkit.workflows.configuration import catalog_of
 from auditkit.workflows.measuring import Progress, Questions, environment_of, measure
 from auditkit.workflows.run_options import RunOptions

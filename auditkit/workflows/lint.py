@@ -19,13 +19,13 @@ from auditkit.probing import git
 from auditkit.probing.checkout import parse_checkout
 from auditkit.rules.lint.catalog import all_rules, rules_named, select_rules
 from auditkit.rules.lint.check import LintFinding, check_pages
+from auditkit.rules.lint.metadata import UNREADABLE
 from auditkit.rules.lint.rule import Level, LintContext, LintSettings, Rule, SourceTree
-from auditkit.rules.lint.unreadable import UNREADABLE
 from auditkit.store.branches import BranchFile, added_on_branches, read_on_branch
 from auditkit.store.config import Config, read_config
 from auditkit.store.config_file import config_near
 from auditkit.store.document import BrokenFileError, Document
-from auditkit.store.judged import ticket_digest
+from auditkit.store.evidence import ticket_digest
 from auditkit.store.pages import page_of
 from auditkit.store.reader import read_ticket, ticket_of
 from auditkit.store.repository import Entry, Repository

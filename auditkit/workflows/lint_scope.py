@@ -9,7 +9,7 @@ from pathlib import Path
 
 from auditkit.errors import BadInputError, nearest_names
 from auditkit.model.ids import is_ticket_id
-from auditkit.rules.folders import BATCH_FOLDER
+from auditkit.rules.lifecycle import BATCH_FOLDER
 from auditkit.store.repository import Repository
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from auditkit.model.ids import TicketId
-from auditkit.rules.folders import home_of
+from auditkit.rules.lifecycle import home_of
 from auditkit.rules.lint.rule import FOLDERS
 from auditkit.store.config import Config
 from auditkit.store.files import move_file

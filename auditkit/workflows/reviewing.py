@@ -11,11 +11,10 @@ from auditkit.model.review import Verdict
 from auditkit.model.ticket import Ticket
 from auditkit.probing.checkout import cited_file, open_checkout
 from auditkit.rendering.markdown import line, prose
-from auditkit.rules.code_digest import code_digest
-from auditkit.rules.staleness import judged_text
+from auditkit.rules.code_digest import code_digest, judged_text
 from auditkit.store.document import Document
 from auditkit.store.edits.reviews import NewReview, set_review
-from auditkit.store.judged import ticket_digest
+from auditkit.store.evidence import ticket_digest
 from auditkit.store.repository import Change, Entry, Repository
 from auditkit.workflows.configuration import reviewer_name, tickets_configuration
 

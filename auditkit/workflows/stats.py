@@ -8,7 +8,7 @@ from pathlib import Path
 
 from auditkit.errors import BadInputError
 from auditkit.model.ticket import BrokenTicket
-from auditkit.rendering.statistics import render_statistics
+from auditkit.rendering.summary_report import render_statistics
 from auditkit.rules.figures import PageCheck, check_figures
 from auditkit.rules.statistics import Facet, Statistics, statistics_of
 from auditkit.store.repository import Repository

@@ -12,8 +12,7 @@ from auditkit.store.document import Document
 from auditkit.store.edits import claims as edits
 from auditkit.store.edits.boxes import parse_binding
 from auditkit.store.edits.relations import link, unlink
-from auditkit.store.repository import Change, Entry, Repository
-from auditkit.store.transactions import change_all
+from auditkit.store.repository import Change, Entry, Repository, change_all
 from auditkit.workflows.configuration import catalog_of, read_configuration
 
 

@@ -23,7 +23,7 @@ from auditkit.probing.copies import open_copy
 from auditkit.probing.patching.patching import Blame, FunctionFile, find_function
 from auditkit.rendering.trial import render_trial, trial_rows
 from auditkit.rules.subject import subject_of
-from auditkit.store.edits.trial import with_trial
+from auditkit.store.edits.evidence import with_trial
 from auditkit.store.pages import page_of
 from auditkit.store.repository import Change, Repository
 from auditkit.workflows.configuration import catalog_of

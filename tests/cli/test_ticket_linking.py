@@ -16,8 +16,7 @@ from typer.testing import CliRunner
 from auditkit.cli.ticket import app
 from auditkit.errors import StoreConflictError
 from auditkit.store.document import Document
-from auditkit.store.repository import Entry, Repository
-from auditkit.store.transactions import save_all
+from auditkit.store.repository import Entry, Repository, save_all
 from tests.filing_helpers import ROOT, put, ticket_text
 
 

@@ -15,7 +15,7 @@ from auditkit.store.edits import resolution
 from auditkit.store.edits.fields import edit_field, field_text
 from auditkit.store.edits.relations import link, unlink
 from auditkit.store.edits.reviews import NewReview, set_review
-from auditkit.store.judged import ticket_digest
+from auditkit.store.evidence import ticket_digest
 from auditkit.store.reader import ticket_of
 from tests.filing_helpers import corpus_folder
 

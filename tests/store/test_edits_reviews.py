@@ -14,12 +14,11 @@ from auditkit.model.enums import Severity
 from auditkit.model.review import ReviewForm, Verdict
 from auditkit.model.ticket import LineRange
 from auditkit.rendering.markdown import prose
-from auditkit.rules.code_digest import code_digest
-from auditkit.rules.staleness import is_stale, judged_text
+from auditkit.rules.code_digest import code_digest, is_stale, judged_text
 from auditkit.store.document import Document
 from auditkit.store.edits.fields import edit_field
 from auditkit.store.edits.reviews import NewReview, set_review
-from auditkit.store.judged import ticket_digest
+from auditkit.store.evidence import ticket_digest
 from auditkit.store.reader import ticket_of
 from tests.filing_helpers import PATH, ticket_text
 from tests.rendering.hostile import HOSTILE

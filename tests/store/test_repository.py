@@ -129,14 +129,14 @@ def test_no_ticket_is_made_behind_a_link(tmp_path: Path) -> None:
         assert repository.create(*new).file.read_bytes() == new[1]
 
 
-def with_new_status(repository: Repository, new: Status, reason: str) -> Change:
+def set_status(repository: Repository, new: Status, reason: str) -> Change:
     return repository.change("B7-PT-01", lambda entry: with_status(entry, new, reason, TODAY))
 
 
 def test_a_status_change_writes_status_and_date_and_nothing_else(tmp_path: Path) -> None:
     path = put(tmp_path, "B7-PT-01.md", ticket_text().rstrip().replace("\n", "\r\n"))
     before = path.read_bytes()
-    change = with_new_status(Repository(tmp_path), Status.INVESTIGATING, "")
+    change = set_status(Repository(tmp_path), Status.INVESTIGATING, "")
     assert (change.before.ticket.status, change.after.ticket.status) == (Status.OPEN, Status.INVESTIGATING)
     expected = before.replace(b"**Status** | `open`", b"**Status** | `investigating`")
     assert path.read_bytes() == expected.replace(b"**Updated** | 2026-01-02", b"**Updated** | 2026-03-04")
@@ -145,13 +145,20 @@ def test_a_status_change_writes_status_and_date_and_nothing_else(tmp_path: Path)
 def test_a_reason_is_kept_in_the_ticket_as_one_inert_line(tmp_path: Path) -> None:
     path = put(tmp_path, "B7-PT-01.md", ticket_text())
     repository = Repository(tmp_path)
-    with_new_status(repository, Status.WONT_FIX, "a demo\n## Fake <!-- x \x1b[1m")
-    with_new_status(repository, Status.OPEN, "no demo after all")
+    set_status(repository, Status.WONT_FIX, "a demo\n## Fake <!-- x \x1b[1m")
+    set_status(repository, Status.OPEN, "no demo after all")
     assert path.read_text().endswith(
         "\n---\n\n## Resolution\n\n### Status Changes\n\n"
         "- 2026-03-04: open to wont-fix: a demo ## Fake &lt;!-- x \\x1b[1m\n"
         "- 2026-03-04: wont-fix to open: no demo after all\n"
     )
+
+
+def test_a_change_of_nothing_writes_nothing(tmp_path: Path) -> None:
+    path = put(tmp_path, "B7-PT-01.md", ticket_text())
+    stamp = path.stat().st_mtime_ns
+    Repository(tmp_path).change("B7-PT-01", lambda entry: entry.document)
+    assert path.stat().st_mtime_ns == stamp
 
 
 def test_an_unwritable_folder_is_known_before_anything_is_measured(tmp_path: Path) -> None:

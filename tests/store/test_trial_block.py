@@ -12,7 +12,7 @@ from auditkit.model.run import Run
 from auditkit.model.trial import ArmKind, ChangeKind, FixBlock, FixTrial, FixVerdict, Judgement, ProbeChange, TriedArm
 from auditkit.rendering.trial import render_trial
 from auditkit.store.document import Document
-from auditkit.store.edits.trial import with_trial
+from auditkit.store.edits.evidence import with_trial
 from auditkit.store.evidence import says_reproduced
 from auditkit.store.filing import file_case
 from auditkit.store.reader import ticket_of

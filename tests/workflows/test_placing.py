@@ -10,7 +10,7 @@ import pytest
 from auditkit.errors import StoreConflictError
 from auditkit.model.ids import parse_ticket_id
 from auditkit.model.ticket import Status
-from auditkit.rules.folders import home_of
+from auditkit.rules.lifecycle import home_of
 from auditkit.rules.lint.rule import FOLDERS
 from auditkit.store.repository import Repository
 from auditkit.workflows.closing import Move, move

@@ -92,8 +92,6 @@ def _check_pages(repository: Repository, files: Sequence[Path], as_json: bool) -
         raise typer.Exit(int(ExitCode.FINDINGS))
 
 
-
-
 def _print_check(file: Path, check: PageCheck) -> None:
     """Every figure that is wrong, contradicts another or could not be checked, and how many are right."""
     kinds = (("", check.wrong), ("contradiction: ", check.contradictions), ("not checked: ", check.unchecked))

@@ -1,4 +1,4 @@
-"""Rules about the title and the Ticket Metadata table: TK001 to TK005 and TK010 to TK014."""
+"""Rules about the title and the Ticket Metadata table: TK000 to TK005 and TK010 to TK014."""
 
 from __future__ import annotations
 
@@ -15,6 +15,22 @@ REQUIRED = ("Ticket ID", "Severity", "Status", "Batch", "Agent", "Domain", "Crea
 """The rows that must say something; Assignee may be empty."""
 
 _TITLE = "Finding Ticket:"
+UNREADABLE = "TK000"
+"""Reading finds it: no rule can look at such a file."""
+
+
+@rule(UNREADABLE, Level.ERROR, "The file cannot be read as a ticket")
+def readable(page: Page, context: LintContext) -> Iterator[Problem]:
+    """A file that is named or headed as a ticket is UTF-8, has a Ticket Metadata table and an id, no merge
+    conflict, and evidence blocks that close.
+
+    It is reported whatever is selected, and makes the command exit 2.
+    Why: No other rule can look at it, and no list shows it.
+    Bad: a file with <<<<<<< HEAD in it
+    Good: the same with the conflict resolved
+    Mend: Mend the file by hand; the message says where.
+    """
+    return iter(())
 
 
 @rule("TK001", Level.ERROR, "The title does not start with 'Finding Ticket:'")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from auditkit.model.page import Cell, Page
+from auditkit.model.text import CODE_SPAN
 from auditkit.model.ticket import LineRange
 from auditkit.rules.lint.rule import Level, LintContext, Problem, rule
 from auditkit.rules.lint.source import cited_files, is_path, length_of, locate, without_prefix, words_of
@@ -15,7 +16,6 @@ from auditkit.rules.lint.source import cited_files, is_path, length_of, locate, 
 _NAMED_FILE = re.compile(r"([\w./-]*\.[A-Za-z]\w*)`?\s*:")
 _PATH_AND_LINE = re.compile(r"(?<![\w./-])(/?[\w./-]+\.[A-Za-z]\w*):(\d+)(?:[-–](\d+))?(?!\w)")
 _SOURCE_PATH = re.compile(r"(?<![\w./-])(?:src|tests)/[\w./-]+\.py\b")
-_CODE_SPAN = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)")
 _ARGUMENTS = re.compile(r"\([^()]*\)")
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
 
@@ -205,7 +205,7 @@ def missing_symbol(page: Page, context: LintContext) -> Iterator[Problem]:
 def _symbols(written: str) -> list[str]:
     """The identifiers in the code spans of a cell, each once, without arguments."""
     names: dict[str, None] = {}
-    for _, code in _CODE_SPAN.findall(written):
+    for _, code in CODE_SPAN.findall(written):
         bare, count = code, 1
         while count:
             bare, count = _ARGUMENTS.subn("", bare)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from auditkit.model.page import Cell, Page
 from auditkit.model.ticket import Status
-from auditkit.rules.folders import BATCH_FOLDER
+from auditkit.rules.lifecycle import BATCH_FOLDER
 from auditkit.rules.lint.rule import LintSettings, Problem
 
 

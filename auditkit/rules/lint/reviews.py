@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 from auditkit.model.page import Page
 from auditkit.model.review import Review
-from auditkit.rules.code_digest import code_digest
+from auditkit.rules.code_digest import code_digest, is_stale
 from auditkit.rules.lint.origin import read_date
 from auditkit.rules.lint.positions import at_text
 from auditkit.rules.lint.rule import Level, LintContext, Problem, rule
 from auditkit.rules.lint.source import locate
-from auditkit.rules.staleness import is_stale
 
 
 @rule("TK058", Level.WARN, "A review of what has changed since")

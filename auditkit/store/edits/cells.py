@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 
 from auditkit.errors import BadInputError
-from auditkit.model.text import inert_line
+from auditkit.model.text import CODE_SPAN, inert_line
 from auditkit.store.document import Document
 from auditkit.store.edits.spans import replaced
 from auditkit.store.scan import Heading, Span
 from auditkit.store.tables import Field, read_fields
 
 _BETWEEN_COMMAS = re.compile(r"(?:\([^()]*\)|\[[^\[\]]*\]|[^,])+")
-
-_CODE = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)")
 
 
 def rows_of(document: Document, section: Heading) -> tuple[Field, ...]:
@@ -81,7 +79,7 @@ def decorated(text: str, is_code: bool, is_list: bool) -> str:
 
 def check_line(value: str, label: str) -> None:
     """Raise BadInputError unless `value` is visible text on one line whose backticks are in pairs."""
-    if value != inert_line(value) or "`" in _CODE.sub("", value):
+    if value != inert_line(value) or "`" in CODE_SPAN.sub("", value):
         raise _no_value(label, value)
 
 

@@ -12,9 +12,9 @@ from auditkit.store.claims import LONGEST, MARK, is_in_fence
 from auditkit.store.document import Document
 from auditkit.store.edits.spans import inserted, removed
 from auditkit.store.scan import Span, line_end
+from auditkit.store.tables import CODE
 
 _COMMENT = re.compile(rb"<!--.{0,2000}?-->", re.DOTALL)
-_CODE = re.compile(rb"(`+)(?!`).+?(?<!`)\1(?!`)")
 _SUMMARY = re.compile(rb"\*\*One-line summary", re.IGNORECASE)
 _TABLES = ("Ticket Metadata", "Location")
 _MOST_NAMED = 5
@@ -88,7 +88,7 @@ def _is_taken(document: Document, span: Span) -> bool:
 def _behind_code(data: bytes, span: Span) -> int:
     """The end of the span, or of the code span that it lies in."""
     start = data.rfind(b"\n", 0, span.start) + 1
-    for code in _CODE.finditer(data, start, line_end(data, start)):
+    for code in CODE.finditer(data, start, line_end(data, start)):
         if code.start() <= span.start and span.end <= code.end():
             return code.end()
     return span.end

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from auditkit.store.document import Document
 from auditkit.store.edits.cells import rows_of, set_cell
-from auditkit.store.edits.spans import child, inserted, replaced
+from auditkit.store.edits.spans import inserted, replaced
 from auditkit.store.scan import Heading, Span
 
 FIX = ("Final Fix Description", "Fix Applied", "Fix Description")
@@ -29,7 +29,7 @@ def tell(document: Document, titles: Sequence[str], text: str) -> Document:
     Placeholders there are replaced; what people wrote stays, and `text` follows it unless it is there.
     """
     document, section = _with_section(document)
-    found = child(document, section, titles)
+    found = document.child(section, *titles)
     if found is None:
         return inserted(document, _end_of_words(document, section), f"\n\n### {titles[0]}\n\n{text}")
     end = _end_of_words(document, found)
@@ -43,7 +43,7 @@ def tell(document: Document, titles: Sequence[str], text: str) -> Document:
 def name_all(document: Document, titles: Sequence[str], names: Sequence[str]) -> Document:
     """The document with each of `names` as an entry of the list in that subsection: `` - `3f2a9c1` ``."""
     document, section = _with_section(document)
-    found = child(document, section, titles)
+    found = document.child(section, *titles)
     said = _text(document, found) if found else ""
     new = [name for name in dict.fromkeys(names) if f"`{name}`" not in said]
     if not new:
@@ -104,7 +104,7 @@ def _with_section(document: Document) -> tuple[Document, Heading]:
 
 def _end_of_section(document: Document, section: Heading) -> int:
     """Where the section ends: before its list of status changes."""
-    changes = child(document, section, [_CHANGES])
+    changes = document.child(section, _CHANGES)
     return document.content_end(changes.line.start if changes else section.section_end)
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from auditkit.errors import BadInputError
 from auditkit.store.document import BrokenFileError, Document
-from auditkit.store.scan import Heading, Span
+from auditkit.store.scan import Span
 
 
 def replaced(document: Document, span: Span, text: str) -> Document:
@@ -38,21 +36,6 @@ def inserted(document: Document, position: int, text: str) -> Document:
 def removed(document: Document, span: Span) -> Document:
     """The document without the bytes of `span`."""
     return document.replace(span, b"")
-
-
-def headings_in(document: Document, parent: Heading, level: int = 3) -> list[Heading]:
-    """The headings of one level inside the section of `parent`."""
-    return [
-        heading
-        for heading in document.scan.headings
-        if heading.level == level and parent.line.start < heading.line.start < parent.section_end
-    ]
-
-
-def child(document: Document, parent: Heading, titles: Sequence[str]) -> Heading | None:
-    """The first H3 in the section of `parent` that has one of the titles, whatever the case."""
-    wanted = [title.casefold() for title in titles]
-    return next((heading for heading in headings_in(document, parent) if heading.text.casefold() in wanted), None)
 
 
 def _around(document: Document, span: Span, shift: int = 0) -> list[tuple[str, int]]:

@@ -1,4 +1,4 @@
-"""The severity that a reviewer asks for: a row of its own, else what the evaluation says in prose."""
+"""How bad a reviewer would call a finding."""
 
 from __future__ import annotations
 

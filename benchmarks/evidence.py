@@ -8,7 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -71,11 +71,15 @@ def environment(page: Document, run: Mapping[str, str]) -> str:
     )
 
 
-def table(columns: Mapping[str, str], rows: Sequence[Mapping[str, str]]) -> str:
+def table(columns: Mapping[str, str], records: Iterable[Mapping[str, str]]) -> str:
     """A Markdown table: the title of each column, and what its cells are made of."""
-    line = "| " + " | ".join(columns.values()) + " |"
-    head = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    return "\n".join([*head, *(line.format(**row) for row in rows)])
+    return rows(columns, ([cell.format(**record) for cell in columns.values()] for record in records))
+
+
+def rows(titles: Collection[str], cells: Iterable[Iterable[object]]) -> str:
+    """A Markdown table of plain cells."""
+    lines = ["| " + " | ".join(map(str, line)) + " |" for line in (titles, *cells)]
+    return "\n".join([lines[0], "|" + "---|" * len(titles), *lines[1:]])
 
 
 def fill(text: str, blocks: Mapping[str, str]) -> str:

@@ -33,8 +33,8 @@ class Place:
 
     def __init__(self, folder: Path, clones: Path, python: str) -> None:
         self.folder, self.clones, self.python = folder, clones.resolve(), python
-        for clone in self.clones.iterdir():
-            (folder / clone.name).symlink_to(clone)
+        for marker in self.clones.glob("*/.git"):
+            (folder / marker.parent.name).symlink_to(marker.parent)
         (folder / "benchmarks").symlink_to(ROOT / "benchmarks")
         (folder / "empty").mkdir()
 

@@ -39,12 +39,12 @@ class Place:
         (folder / "empty").mkdir()
 
     def run(self, words: str) -> str:
-        """What `auditkit WORDS` prints, without the paths of this machine. Raises SystemExit where that is nothing."""
+        """What `auditkit WORDS` prints, without the paths of this machine. Raises SystemExit where it fails."""
         command = [sys.executable, "-m", "auditkit", *shlex.split(words.replace("PYTHON", self.python))]
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
         environment["XDG_CACHE_HOME"] = str(self.folder / "cache")
         done = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False)
-        if not done.stdout or done.returncode not in (0, 1, 3):
+        if done.returncode not in (0, 1, 3) or (done.returncode and not done.stdout):
             raise SystemExit(f"auditkit {words}: exit {done.returncode}\n{done.stderr}")
         for path, name in ((f"{self.folder}/", ""), (f"{self.clones}/", ""), (self.python, "python")):
             done.stdout = done.stdout.replace(path, name)

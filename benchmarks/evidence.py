@@ -73,7 +73,10 @@ def environment(page: Document, run: Mapping[str, str]) -> str:
 
 def table(columns: Mapping[str, str], records: Iterable[Mapping[str, str]]) -> str:
     """A Markdown table: the title of each column, and what its cells are made of."""
-    return rows(columns, ([cell.format(**record) for cell in columns.values()] for record in records))
+    return rows(
+        [title.strip() for title in columns],
+        ([cell.format(**record) for cell in columns.values()] for record in records),
+    )
 
 
 def rows(titles: Collection[str], cells: Iterable[Iterable[object]]) -> str:

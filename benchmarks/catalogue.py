@@ -1,7 +1,7 @@
 """Where the time of an audit goes: the whole catalogue on one target, and the bundled specimen.
 
-    python benchmarks/catalogue.py
-    python benchmarks/catalogue.py --page       # only rewrite the page from the results
+    python -m benchmarks.catalogue
+    python -m benchmarks.catalogue --page       # only rewrite the page from the results
 
 Writes benchmarks/results/catalogue.json and docs/evidence/speed.md. Each command runs in a child of its own,
 so that its processor time is its own; the worker's phases are read off the times at which its messages come.
@@ -20,6 +20,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from benchmarks.evidence import fill, rows
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "catalogue.json"
@@ -122,72 +124,36 @@ def measure() -> dict[str, Any]:
     }
 
 
-def page(results: dict[str, Any]) -> str:
-    """docs/evidence/speed.md."""
+def blocks(results: dict[str, Any]) -> dict[str, str]:
+    """The marked blocks of docs/evidence/speed.md."""
     specimen, machine = results["specimen"], results["machine"]
     run = specimen["run"]
-    lines = [
-        "# What an audit costs",
-        "",
-        "Written by `python benchmarks/catalogue.py`; the figures are in `benchmarks/results/catalogue.json`.",
-        f"{run['device_name']}, {machine['cpus']} cores, no GPU, Python {run['python']}, torch {run['torch']}. Wall "
-        "seconds grow with whatever else the machine does: the load average before each command is shown.",
-        "",
-        f"The catalogue holds {specimen['probes']} probes. SPECIMEN is `probes/specimens/gradient_monitoring`.",
-        "",
-        "| command | targets | wall s | processor s | limit s | load before |",
-        "|---|---|---|---|---|---|",
-        *(_command_row(cost, _COMMAND_LIMIT_S) for cost in results["targets"]),
-        _command_row(specimen, _SPECIMEN_LIMIT_S),
-        "",
-        "## Before the first probe",
-        "",
-        "One worker for each target; torch is imported once in it, and every probe runs in a fork of it "
-        "(`tests/workflows/test_imports_once.py` counts the imports).",
-        "",
-        "| phase | s |",
-        "|---|---|",
-        *(f"| {phase} | {seconds} |" for phase, seconds in results["phases"].items()),
-        "",
-        "## Self-checks",
-        "",
-        "Each probe's instrument reads a known toy in the probe's own process first. Each time is that of one fork.",
-        "",
-        "| instrument / device | s |",
-        "|---|---|",
-        *(f"| {name} | {seconds} |" for name, seconds in results["selfchecks"].items()),
-        "",
-        "## The probes, slowest first",
-        "",
-        f"Seconds over all {specimen['targets']} targets of the specimen, and on the slowest one of them. Two targets "
-        "run side by side.",
-        "",
-        "| probe | all targets s | slowest target s |",
-        "|---|---|---|",
-        *_probe_rows(specimen),
-        "",
-    ]
-    return "\n".join(lines)
+    commands = [*(_command_row(cost, _COMMAND_LIMIT_S) for cost in results["targets"])]
+    columns = ("command", "targets", "wall s", "processor s", "limit s", "load before")
+    slowest = sorted(specimen["probe_s"].items(), key=lambda item: -item[1])
+    probes = [(f"`{probe}`", seconds, specimen["slowest_s"][probe]) for probe, seconds in slowest]
+    return {
+        "environment": f"{run['device_name']}, {machine['cpus']} cores, no GPU, Python {run['python']}, torch "
+        f"{run['torch']}. The catalogue holds {specimen['probes']} probes, SPECIMEN {specimen['targets']} targets.",
+        "commands": rows(columns, [*commands, _command_row(specimen, _SPECIMEN_LIMIT_S)]),
+        "phases": rows(("phase", "s"), results["phases"].items()),
+        "selfchecks": rows(("instrument / device", "s"), results["selfchecks"].items()),
+        "probes": rows(("probe", "all targets s", "slowest target s"), probes),
+    }
 
 
-def _command_row(cost: dict[str, Any], limit_s: float) -> str:
+def _command_row(cost: dict[str, Any], limit_s: float) -> tuple[Any, ...]:
     words = cost["command"].replace(" --tickets tickets", "")
-    return (
-        f"| `{words}` | {cost['targets']} | {cost['wall_s']} | {cost['cpu_s']} | {limit_s:g} | "
-        f"{cost['load_average_before']} |"
-    )
-
-
-def _probe_rows(cost: dict[str, Any]) -> list[str]:
-    ordered = sorted(cost["probe_s"].items(), key=lambda item: -item[1])
-    return [f"| `{probe}` | {seconds} | {cost['slowest_s'][probe]} |" for probe, seconds in ordered]
+    costs = (cost["targets"], cost["wall_s"], cost["cpu_s"], f"{limit_s:g}", cost["load_average_before"])
+    return (f"`{words}`", *costs)
 
 
 def main() -> None:
     """Measure, unless only the page is asked for, and write it."""
     if "--page" not in sys.argv:
         RESULTS.write_text(json.dumps(measure(), indent=1) + "\n", encoding="utf-8")
-    PAGE.write_text(page(json.loads(RESULTS.read_text(encoding="utf-8"))), encoding="utf-8")
+    written = blocks(json.loads(RESULTS.read_text(encoding="utf-8")))
+    PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), written), encoding="utf-8")
     print(PAGE.read_text(encoding="utf-8"))
 
 

@@ -8,7 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,18 +33,18 @@ class Place:
 
     def __init__(self, folder: Path, clones: Path, python: str) -> None:
         self.folder, self.clones, self.python = folder, clones.resolve(), python
-        for clone in self.clones.iterdir():
-            (folder / clone.name).symlink_to(clone)
+        for marker in self.clones.glob("*/.git"):
+            (folder / marker.parent.name).symlink_to(marker.parent)
         (folder / "benchmarks").symlink_to(ROOT / "benchmarks")
         (folder / "empty").mkdir()
 
     def run(self, words: str) -> str:
-        """What `auditkit WORDS` prints, without the paths of this machine. Raises SystemExit where that is nothing."""
+        """What `auditkit WORDS` prints, without the paths of this machine. Raises SystemExit where it fails."""
         command = [sys.executable, "-m", "auditkit", *shlex.split(words.replace("PYTHON", self.python))]
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
         environment["XDG_CACHE_HOME"] = str(self.folder / "cache")
         done = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False)
-        if not done.stdout or done.returncode not in (0, 1, 3):
+        if done.returncode not in (0, 1, 3) or (done.returncode and not done.stdout):
             raise SystemExit(f"auditkit {words}: exit {done.returncode}\n{done.stderr}")
         for path, name in ((f"{self.folder}/", ""), (f"{self.clones}/", ""), (self.python, "python")):
             done.stdout = done.stdout.replace(path, name)
@@ -71,11 +71,18 @@ def environment(page: Document, run: Mapping[str, str]) -> str:
     )
 
 
-def table(columns: Mapping[str, str], rows: Sequence[Mapping[str, str]]) -> str:
+def table(columns: Mapping[str, str], records: Iterable[Mapping[str, str]]) -> str:
     """A Markdown table: the title of each column, and what its cells are made of."""
-    line = "| " + " | ".join(columns.values()) + " |"
-    head = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    return "\n".join([*head, *(line.format(**row) for row in rows)])
+    return rows(
+        [title.strip() for title in columns],
+        ([cell.format(**record) for cell in columns.values()] for record in records),
+    )
+
+
+def rows(titles: Collection[str], cells: Iterable[Iterable[object]]) -> str:
+    """A Markdown table of plain cells."""
+    lines = ["| " + " | ".join(map(str, line)) + " |" for line in (titles, *cells)]
+    return "\n".join([lines[0], "|" + "---|" * len(titles), *lines[1:]])
 
 
 def fill(text: str, blocks: Mapping[str, str]) -> str:

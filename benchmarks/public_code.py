@@ -77,9 +77,7 @@ def compare(page: Document, place: Place) -> Written:
         contrasts = {each.probe: each for each in comparison.contrasts}
         for what, probe in page["figures"].items() if "--target" in words else ():
             rows.append({"change": " -> ".join(words.split()[2:4]), "what": what, **_contrast(contrasts[probe])})
-    place.run(page["review"])
-    review = (place.folder / page["review_page"]).read_text(encoding="utf-8")
-    (EVIDENCE / page["review_page"]).write_text(without_code(review), encoding="utf-8")
+    (EVIDENCE / page["review_page"]).write_text(without_code(place.run(page["review"])), encoding="utf-8")
     run = {key: getattr(comparison.head, key) for key in RUN}
     return Written({"environment": environment(page, run), "figures": table(page["table"], rows), **blocks}, None, [])
 

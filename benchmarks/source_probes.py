@@ -1,7 +1,7 @@
 """What reading a checkout costs: all source probes over 2,000 written files, and over an installed torch.
 
-    python benchmarks/source_probes.py
-    python benchmarks/source_probes.py --page       # only rewrite the page from the results
+    python -m benchmarks.source_probes
+    python -m benchmarks.source_probes --page       # only rewrite the page from the results
 
 Writes benchmarks/results/source_probes.json and docs/evidence/source-probes.md. Each checkout is read in a child
 of its own, so that its processor time and its largest size are its own. Nothing that is read is imported.
@@ -28,6 +28,8 @@ from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+from benchmarks.evidence import fill, rows
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "source_probes.json"
@@ -168,7 +170,7 @@ def parse_alone(folder: Path) -> float:
 def in_child(folder: Path) -> dict[str, Any]:
     """`read_once` in a process of its own."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, __file__, "--read", str(folder)]
+    command = [sys.executable, "-m", "benchmarks.source_probes", "--read", str(folder)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.stderr)
@@ -178,10 +180,10 @@ def in_child(folder: Path) -> dict[str, Any]:
 
 def measure() -> dict[str, Any]:
     """Every figure of the page."""
-    rows = []
+    read = []
     with tempfile.TemporaryDirectory() as folder:
         write_checkout(Path(folder))
-        rows.append(
+        read.append(
             {"checkout": f"{FILES:,} written files", "load_before": os.getloadavg()[0], **in_child(Path(folder))}
         )
     found = importlib.util.find_spec("torch")
@@ -191,48 +193,30 @@ def measure() -> dict[str, Any]:
             (Path(folder) / "torch").mkdir()
             subprocess.run(["cp", "-r", f"{Path(found.origin).parent}/.", f"{folder}/torch"], check=True)
             name = f"torch {importlib.metadata.version('torch')}"
-            rows.append({"checkout": name, "load_before": os.getloadavg()[0], **in_child(Path(folder))})
+            read.append({"checkout": name, "load_before": os.getloadavg()[0], **in_child(Path(folder))})
     machine = {"cpus": os.cpu_count(), "platform": platform.platform(), "python": platform.python_version()}
-    return {"machine": machine, "rows": rows}
+    return {"machine": machine, "rows": read}
 
 
-def page(results: dict[str, Any]) -> str:
-    """docs/evidence/source-probes.md."""
-    machine, rows = results["machine"], results["rows"]
-    phases = list(rows[0]["phase_cpu_s"])
-    titles = [row["checkout"] for row in rows]
-    lines = [
-        "# What reading a checkout costs",
-        "",
-        "Written by `python benchmarks/source_probes.py`; the figures are in `benchmarks/results/source_probes.json`.",
-        f"{machine['cpus']} cores, Python {machine['python']}, one process, no GPU; torch is not imported. The written",
-        "files are 60 to 200 lines each, a fifth of them tests. Processor seconds; wall seconds grow with whatever",
-        "else the machine does, and the load average before each is shown.",
-        "",
-        "| checkout | files | lines | cpu s | to `ast.parse` alone | wall s | load before | largest MB | not parsed "
-        "| findings |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-        *(
-            f"| {row['checkout']} | {row['files']:,} | {row['lines']:,} | {row['cpu_s']} | "
-            f"{row['cpu_s'] / row['parse_alone_cpu_s']:.1f}x of {row['parse_alone_cpu_s']} | {row['wall_s']} | "
-            f"{row['load_before']:.1f} | {row['largest_bytes'] / 1e6:.0f} | {row['not_parsed']} | "
-            f"{sum(row['found'].values()):,} |"
-            for row in rows
-        ),
-        "",
-        "## Where the time goes",
-        "",
-        "| processor s | " + " | ".join(titles) + " |",
-        "|---|" + "---|" * len(rows),
-        *(
-            f"| {phase} | " + " | ".join(str(row["phase_cpu_s"].get(phase, "")) for row in rows) + " |"
-            for phase in phases
-        ),
-        "",
-        "The first probe that asks who uses a definition pays for the index of uses.",
-        "",
-    ]
-    return "\n".join(lines)
+def blocks(results: dict[str, Any]) -> dict[str, str]:
+    """The marked blocks of docs/evidence/source-probes.md."""
+    machine, read = results["machine"], results["rows"]
+    columns = ("checkout", "files", "lines", "cpu s", "to `ast.parse` alone", "wall s", "load before", "largest MB",
+               "not parsed", "findings")  # fmt: skip
+    phases = [(phase, *(row["phase_cpu_s"].get(phase, "") for row in read)) for phase in read[0]["phase_cpu_s"]]
+    where = f"{machine['cpus']} cores, Python {machine['python']}"
+    return {
+        "environment": f"{where}, one process, no GPU; torch is not imported.",
+        "checkouts": rows(columns, map(_cells, read)),
+        "phases": rows(("processor s", *(row["checkout"] for row in read)), phases),
+    }
+
+
+def _cells(row: dict[str, Any]) -> tuple[Any, ...]:
+    ratio = f"{row['cpu_s'] / row['parse_alone_cpu_s']:.1f}x of {row['parse_alone_cpu_s']}"
+    taken = (row["cpu_s"], ratio, row["wall_s"], f"{row['load_before']:.1f}", f"{row['largest_bytes'] / 1e6:.0f}")
+    found = f"{sum(row['found'].values()):,}"
+    return (row["checkout"], f"{row['files']:,}", f"{row['lines']:,}", *taken, row["not_parsed"], found)
 
 
 def main() -> None:
@@ -243,7 +227,8 @@ def main() -> None:
         return
     if "--page" not in sys.argv:
         RESULTS.write_text(json.dumps(measure(), indent=1) + "\n", encoding="utf-8")
-    PAGE.write_text(page(json.loads(RESULTS.read_text(encoding="utf-8"))), encoding="utf-8")
+    written = blocks(json.loads(RESULTS.read_text(encoding="utf-8")))
+    PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), written), encoding="utf-8")
     print(PAGE.read_text(encoding="utf-8"))
 
 

@@ -50,12 +50,7 @@ def picture(house: Mapping[str, Room]) -> str:
     """The rooms and their imports as a Mermaid drawing; dotted where a room imports inside functions only."""
     lines = ["```mermaid", "flowchart TD"]
     lines += [f"    {name} {'-.->' if is_late else '-->'} {other}" for name, other, is_late in arrows(house)]
-    lines += [
-        "    probing == starts ==> worker",
-        "    worker == loads ==> probes",
-        "    worker == loads ==> target",
-        "```",
-    ]
+    lines += [f"    {each}" for each in NO_IMPORTS]
     return "\n".join([*lines, "```"])
 
 

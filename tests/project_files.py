@@ -16,7 +16,8 @@ _TEXT = {".py", ".md", ".j2", ".json", ".toml", ".txt", ".yaml", ".yml", ".svg",
 
 def project_files() -> list[Path]:
     """Every text file that belongs to the project: no caches, no build output, no virtual environment."""
-    top = [path for path in ROOT.iterdir() if path.is_file()]
+    # In a worktree of git .git is a file, with the path of the repository.
+    top = [path for path in ROOT.iterdir() if path.is_file() and path.name != ".git"]
     below = [path for folder in _FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file()]
     return sorted(path for path in top + below if path.suffix in _TEXT and "__pycache__" not in path.parts)
 

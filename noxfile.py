@@ -34,21 +34,21 @@ def types(session: nox.Session) -> None:
 def unit(session: nox.Session) -> None:
     """The tests that start no worker: within 90 s on two cores."""
     install(session)
-    session.run("pytest", "-m", "unit", "-n", "3", *session.posargs)
+    session.run("pytest", "-m", "unit", "-n", "2", *session.posargs)
 
 
 @nox.session(python=PYTHONS)
 def process(session: nox.Session) -> None:
     """The tests with workers, git and real tickets: within 5 minutes together with `unit`."""
     install(session)
-    session.run("pytest", "-m", "process", "-n", "3", "--dist", "worksteal", *session.posargs)
+    session.run("pytest", "-m", "process and not slow and not gpu", "-n", "3", "--dist", "worksteal", *session.posargs)
 
 
 @nox.session
 def acceptance(session: nox.Session) -> None:
     """The README, the wheel, the bundled audit, mypy and ruff."""
     install(session)
-    session.run("pytest", "-m", "acceptance", "-n", "3", *session.posargs)
+    session.run("pytest", "-m", "acceptance and not slow and not gpu", "-n", "3", *session.posargs)
 
 
 @nox.session(name="worker-3.10", python="3.11")
@@ -67,7 +67,7 @@ def coverage(session: nox.Session) -> None:
     """Which lines and branches of auditkit/ the tests reach: a report, and no threshold."""
     install(session)
     session.install("coverage>=7.10")
-    session.run("coverage", "run", "-m", "pytest", "-m", "unit or process", *session.posargs)
+    session.run("coverage", "run", "-m", "pytest", *session.posargs)
     session.run("coverage", "combine")
     session.run("coverage", "report")
 

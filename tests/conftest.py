@@ -5,6 +5,7 @@ from __future__ import annotations
 import compileall
 import os
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,9 +36,28 @@ def _hear_ctrl_c() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+MARKED = ("process", "acceptance", "slow", "gpu")
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest first: most of a run would otherwise wait for the bundled audit at its end."""
+    """What has no mark is a unit test; the longest come first: a run would otherwise wait for the bundled audit."""
+    for item in items:
+        if not any(item.get_closest_marker(mark) for mark in MARKED):
+            item.add_marker("unit")
     items.sort(key=lambda item: item.path.name != "test_readme.py")
+
+
+@pytest.fixture(autouse=True)
+def _unit_tests_start_no_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tier that runs before every commit stays quick: what needs another process says so with a mark."""
+    if request.node.get_closest_marker("unit"):
+        monkeypatch.setattr(subprocess, "Popen", _refuse_process)
+        monkeypatch.setattr(os, "fork", _refuse_process)
+
+
+def _refuse_process(*command: object, **_: object) -> None:
+    raise AssertionError(f"a unit test starts a process: mark it pytest.mark.process ({str(command)[:200]})")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

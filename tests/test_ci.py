@@ -28,6 +28,13 @@ not this one
 ```sh
 {lines}
 ```
+
+And the rest:
+
+<!-- acceptance-line -->
+```sh
+echo rest
+```
 """
 
 
@@ -44,15 +51,17 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_ci_runs_the_readmes_line() -> None:
-    """The line is in the README under its heading, and it installs and runs the tests."""
+    """Both lines are in the README under their heading; the first installs, and runs the tests."""
     assert os.access(RUN, os.X_OK)
     done = run(RUN, "--show")
     assert (done.returncode, done.stderr) == (0, "")
-    line = done.stdout.strip()
+    line, acceptance = done.stdout.splitlines()
     section = (ROOT / "README.md").read_text("utf-8").partition("\n## Run the tests\n")[2]
     assert section.lstrip().startswith(f"<!-- test-line -->\n```sh\n{line}\n```\n")
+    assert f"\n<!-- acceptance-line -->\n```sh\n{acceptance}\n```\n" in section
     assert "-c .ci/constraints.txt -e '.[dev]'" in line
     assert "-m pytest" in line
+    assert '-m "acceptance ' in acceptance
 
 
 @pytest.mark.parametrize(("line", "code"), [("echo ran; pwd", 0), ("exit 7", 7), ("false && echo on", 1)])
@@ -60,7 +69,7 @@ def test_the_line_runs_at_the_top_and_its_failure_is_ours(project: Path, line: s
     (project / "README.md").write_text(README.format(lines=line), encoding="utf-8")
     done = run(project / ".ci" / "run")
     assert done.returncode == code
-    assert done.stdout == f"{line}\n" + (f"ran\n{project}\n" if code == 0 else "")
+    assert done.stdout == f"{line}\n" + (f"ran\n{project}\necho rest\nrest\n" if code == 0 else "")
 
 
 @pytest.mark.parametrize("lines", ["", "one\ntwo"])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,42 @@ def test_a_forbidden_import_is_caught(part: str, source: str, message: str) -> N
 def test_an_allowed_import_is_not(part: str, source: str) -> None:
     package = "auditkit.probing.worker" if part == "worker" else f"auditkit.{part}"
     assert list(violations(part, source, package)) == []
+
+
+def modules() -> dict[str, Path]:
+    """Every file of the package that is no room's `__init__`, by the name that it is imported as."""
+    files = (path for path in python_files(PACKAGE) if path.name != "__init__.py")
+    return {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in files}
+
+
+def imported_by(source: str, package: str, known: Collection[str]) -> set[str]:
+    """The modules among `known` that `source` imports, in functions too; checkers' imports run nothing."""
+    found = {one.module for one in imports_of(source, package) if one.when != "types"}
+    return {name for name in known if found & {name} or any(one.startswith(name + ".") for one in found)}
+
+
+def circle(imports: Mapping[str, set[str]]) -> list[str]:
+    """Modules that import each other in a ring, the first one again at the end; none where there is no ring."""
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    known = modules()
+    read = {name: imported_by(path.read_text("utf-8"), package_of(path), known) for name, path in known.items()}
+    assert sum(map(len, read.values())) > len(known)
+    assert circle(read) == []
+
+
+def test_a_circle_is_caught() -> None:
+    sources = {"a.x": "from a.y import f", "a.y": "def f():\n    from . import z", "a.z": "import a.x"}
+    read = {name: imported_by(source, "a", sources) for name, source in sources.items()}
+    assert read == {"a.x": {"a.y"}, "a.y": {"a.z"}, "a.z": {"a.x"}}
+    assert sorted(set(circle(read))) == ["a.x", "a.y", "a.z"]
+    assert circle({"a.x": {"a.y"}, "a.y": set()}) == []
 
 
 def test_importing_auditkit_imports_nothing() -> None:

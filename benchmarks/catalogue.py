@@ -64,9 +64,9 @@ def audit_cost(words: Sequence[str]) -> dict[str, Any]:
 
 def worker_phases(target_name: str) -> dict[str, float]:
     """The seconds of one worker before its first probe: start, torch and what the probes share, target, plan."""
-    from auditkit.probing.sandbox import Setting
-    from auditkit.probing.session import Session
-    from auditkit.store.config import read_config
+    from auditkit.probing.hosts.sandbox import Setting
+    from auditkit.probing.hosts.session import Session
+    from auditkit.store.config.config import read_config
 
     (target,) = (target for target in read_config(SPECIMEN / "auditkit.yaml").targets if target.name == target_name)
     setting = Setting(SPECIMEN, sys.executable, (SPECIMEN,), time_limit_s=60.0)
@@ -84,9 +84,9 @@ def worker_phases(target_name: str) -> dict[str, float]:
 
 def selfchecks() -> dict[str, float]:
     """The seconds that each instrument's check on its toy takes, on each device, in a fork of one worker."""
-    from auditkit.probing.examine import DEVICES
-    from auditkit.probing.sandbox import Setting
-    from auditkit.probing.session import Session
+    from auditkit.probing.hosts.examination import DEVICES
+    from auditkit.probing.hosts.sandbox import Setting
+    from auditkit.probing.hosts.session import Session
 
     started: dict[str, float] = {}
     seconds: dict[str, float] = {}
@@ -107,7 +107,7 @@ def selfchecks() -> dict[str, float]:
 
 
 def _instruments() -> list[str]:
-    from auditkit.probing.catalog import load_catalog
+    from auditkit.probing.hosts.catalog import load_catalog
 
     return sorted({probe.instrument for probe in load_catalog().values() if probe.instrument not in ("syntax",)})
 

@@ -65,7 +65,7 @@ def compare(page: Document, place: Place) -> Written:
     """Each comparison's text, the figures of those that name a target, and the first one as a review."""
     from auditkit.model.saved_comparison import read_comparison
 
-    from auditkit.workflows.compare import in_words
+    from auditkit.workflows.history.compare import in_words
 
     blocks, rows = {}, []
     for name, words in page["commands"].items():

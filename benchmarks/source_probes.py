@@ -131,10 +131,10 @@ def write_checkout(folder: Path, files: int = FILES) -> None:
 
 def read_once(folder: Path) -> dict[str, Any]:
     """In this process: read `folder`, ask every source probe about all of it, and say what that took."""
-    from auditkit.model.probe import Policy
-    from auditkit.probing.catalog import load_catalog
-    from auditkit.probing.source.index import SourceIndex
-    from auditkit.probing.source.run import run_source_probes
+    from auditkit.model.runs.probe import Policy
+    from auditkit.probing.hosts.catalog import load_catalog
+    from auditkit.probing.source_code.index import SourceIndex
+    from auditkit.probing.source_probes.runner import run_source_probes
 
     probes = [probe for probe in load_catalog().values() if probe.scope == "source"]
     marks = [("read and index", time.process_time())]

@@ -107,7 +107,7 @@ def _summary(taken: list[float], floor: list[float]) -> dict[str, float]:
 
 def imports_ms() -> dict[str, float]:
     """What importing costs: of the quick commands all, of Typer, by `python -X importtime`."""
-    quick = "import auditkit.cli.reading.at_once, auditkit.cli.reading.listing, auditkit.store.index"
+    quick = "import auditkit.cli.views.quick_start, auditkit.cli.views.listing, auditkit.store.listing.index"
     wanted = {"the interpreter": "pass", "list, without Typer": quick, "Typer": "import typer"}
     return {name: statistics.median(_import_ms(code) for _ in range(5)) for name, code in wanted.items()}
 

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from auditkit.model.run import Run
+from auditkit.model.runs.run import Run
 from tests.project_files import Ended, run_program
 from tests.sharing import once
 

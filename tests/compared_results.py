@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from auditkit.model.changes import Changes, Commit, FileChange, TestChange
-from auditkit.model.comparison import (
+from auditkit.model.enums import Evidence, Outcome, Severity
+from auditkit.model.revisions.changes import Changes, Commit, FileChange, TestChange
+from auditkit.model.revisions.comparison import (
     Comparison,
     Contrast,
     FunctionText,
@@ -13,11 +14,10 @@ from auditkit.model.comparison import (
     TargetComparison,
     TargetMatch,
 )  # fmt: skip
-from auditkit.model.enums import Evidence, Outcome, Severity
-from auditkit.model.measurement import CodeExcerpt, Location, Measurement
-from auditkit.model.run import SOURCE_DEVICE, Environment, ProbeResult, Run, fingerprint
-from auditkit.rules.answers_compared import compare_answers
-from auditkit.rules.comparison import contrast, contrast_source
+from auditkit.model.runs.measurement import CodeExcerpt, Location, Measurement
+from auditkit.model.runs.run import SOURCE_DEVICE, Environment, ProbeResult, Run, fingerprint
+from auditkit.rules.comparison.answer_changes import compare_answers
+from auditkit.rules.comparison.comparison import contrast, contrast_source
 
 TARGET = "trainer.stats:total_norm"
 SYNCS, LAUNCHES = "syncs_grow_with_tensors", "launches_grow_with_tensors"

@@ -10,12 +10,12 @@ from typing import Any
 
 from auditkit.errors import BadInputError
 from auditkit.model.enums import Contract, Evidence, Outcome, Severity
-from auditkit.model.measurement import CodeExcerpt, Location, Measurement
-from auditkit.model.probe import ProbeInfo
-from auditkit.model.run import Environment, Finding, ProbeResult, fingerprint
+from auditkit.model.runs.measurement import CodeExcerpt, Location, Measurement
+from auditkit.model.runs.probe import ProbeInfo
+from auditkit.model.runs.run import Environment, Finding, ProbeResult, fingerprint
 from auditkit.rendering.evidence import render_banner
-from auditkit.store.filing import Case, Filed, Filing, file_case
-from auditkit.store.repository import Repository
+from auditkit.store.folder.filing import Case, Filed, Filing, file_case
+from auditkit.store.folder.repository import Repository
 
 ROOT = Path(__file__).resolve().parent.parent
 TODAY = date(2026, 3, 4)

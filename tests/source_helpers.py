@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from auditkit.model.enums import Outcome
-from auditkit.model.probe import Policy
-from auditkit.model.run import ProbeResult
-from auditkit.probing.catalog import load_catalog
-from auditkit.probing.source.context import SourceContext
-from auditkit.probing.source.index import SourceIndex
-from auditkit.probing.source.run import run_source_probes
+from auditkit.model.runs.probe import Policy
+from auditkit.model.runs.run import ProbeResult
+from auditkit.probing.hosts.catalog import load_catalog
+from auditkit.probing.source_code.index import SourceIndex
+from auditkit.probing.source_probes.context import SourceContext
+from auditkit.probing.source_probes.runner import run_source_probes
 from tests.filing_helpers import put
 
 CATALOG = load_catalog()

@@ -76,7 +76,11 @@ def test_every_part_imports_only_what_the_house_allows() -> None:
 @pytest.mark.parametrize(
     ("part", "source", "message"),
     [
-        ("model", "from auditkit.store.config import Config", "line 1: model imports auditkit.store.config.Config"),
+        (
+            "model",
+            "from auditkit.store.locks import locked",
+            "line 1: model imports auditkit.store.locks.locked",
+        ),
         ("model", "def f():\n    import torch", "line 2: model imports torch (call)"),
         ("rules", "from ..probing import git", "line 1: rules imports auditkit.probing.git (import)"),
         ("store", "try:\n    import rich\nexcept ImportError:\n    pass", "line 2: store imports rich (import)"),
@@ -86,8 +90,16 @@ def test_every_part_imports_only_what_the_house_allows() -> None:
         ("collectors", "import triton", "line 1: collectors imports triton (import)"),
         ("rendering", "import jinja2", "line 1: rendering imports jinja2 (import)"),
         ("workflows", "from auditkit.cli import common", "line 1: workflows imports auditkit.cli.common (import)"),
-        ("cli", "from auditkit.store.config import Config", "line 1: cli imports auditkit.store.config.Config"),
-        ("cli", "def f():\n    from auditkit.probing.git import x", "line 2: cli imports auditkit.probing.git.x"),
+        (
+            "cli",
+            "from auditkit.store.locks import locked",
+            "line 1: cli imports auditkit.store.locks.locked",
+        ),
+        (
+            "cli",
+            "def f():\n    from auditkit.probing.git import x",
+            "line 2: cli imports auditkit.probing.git.x",
+        ),
         ("__init__", "import auditkit.errors", "line 1: __init__ imports auditkit.errors (import)"),
     ],
 )
@@ -102,7 +114,7 @@ def test_a_forbidden_import_is_caught(part: str, source: str, message: str) -> N
     [
         ("store", "import yaml\nfrom auditkit.rules import lifecycle"),
         ("rendering", "def f():\n    import jinja2"),
-        ("cli", "import typer\ndef f():\n    from auditkit.store.config import Config"),
+        ("cli", "import typer\ndef f():\n    from auditkit.store.config.config import Config"),
         ("collectors", "try:\n    import triton\nexcept ImportError:\n    triton = None"),
         ("worker", "import torch\nfrom .frames import x"),
     ],

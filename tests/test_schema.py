@@ -13,8 +13,8 @@ from jsonschema import Draft202012Validator, ValidationError
 from referencing import Registry, Resource
 
 from auditkit.model.enums import Contract, Evidence, Outcome, Reason, Severity, Takes
-from auditkit.model.ticket import Status
-from auditkit.probing.catalog import INSTRUMENTS
+from auditkit.model.tickets.ticket import Status
+from auditkit.probing.hosts.catalog import INSTRUMENTS
 from tests.filing_helpers import put, ticket_text
 from tests.project_files import ROOT, Ended, auditkit
 

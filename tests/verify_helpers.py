@@ -10,9 +10,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from auditkit.model.ticket import Ticket
-from auditkit.store.repository import Repository
-from auditkit.workflows.verify import Verification, VerifyRequest, verify
+from auditkit.model.tickets.ticket import Ticket
+from auditkit.store.folder.repository import Repository
+from auditkit.workflows.proof.verify import Verification, VerifyRequest, verify
 
 LOOP = "sync_in_loop"
 LOOP_PRINT = f"{LOOP}/1/train.norms:total_norm"

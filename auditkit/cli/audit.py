@@ -32,9 +32,9 @@ def audit(
 
     Without CHECKOUT the bundled specimen is audited, into the folder auditkit-demo.
     """
-    from auditkit.cli.report import run_and_finish
-    from auditkit.model.run import BUNDLED
-    from auditkit.workflows.audit import specimen_dir
+    from auditkit.cli.runs.report import run_and_finish
+    from auditkit.model.runs.run import BUNDLED
+    from auditkit.workflows.audit.audit import specimen_dir
     from auditkit.workflows.configuration import read_configuration
 
     named = checkout or checkout_option

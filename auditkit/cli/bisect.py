@@ -12,7 +12,7 @@ from auditkit.cli.option_groups import with_groups
 from auditkit.cli.options import ArmOptions, TargetOptions, Words
 
 if TYPE_CHECKING:
-    from auditkit.model.bisection import Bisection, CommitAnswer
+    from auditkit.model.revisions.bisection import Bisection, CommitAnswer
 
 EXAMPLE = "Example: auditkit bisect B7-PT-01 --checkout ../trainer --good v1.0 --bad main"
 
@@ -48,9 +48,9 @@ def bisect(
     Its probe runs at about log2 of the commits between the two revisions, each checked out apart; nothing in the
     repository changes. Commits that give no answer are skipped and named. Stopped, it goes on with the same command.
     """
-    from auditkit.workflows.bisect import BisectRequest
-    from auditkit.workflows.bisect import bisect as search
     from auditkit.workflows.configuration import checkout_of, read_configuration
+    from auditkit.workflows.history.bisect import BisectRequest
+    from auditkit.workflows.history.bisect import bisect as search
 
     repository = open_repository(tickets)
     configuration = read_configuration(runs.config, checkout, repository)

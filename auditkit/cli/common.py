@@ -15,8 +15,8 @@ from auditkit.cli.output import INTERRUPTED, complain, complain_of, discard, say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from auditkit.model.ticket import BrokenTicket
-    from auditkit.store.repository import Repository
+    from auditkit.model.tickets.ticket import BrokenTicket
+    from auditkit.store.folder.repository import Repository
 
 __all__ = [
     "INTERRUPTED", "JsonOption", "TicketsOption", "choose", "complain", "discard", "end_if_broken", "open_repository",
@@ -60,8 +60,8 @@ def open_repository(tickets: Path | None) -> Repository:
 
     Raises BadInputError where it is not there.
     """
-    from auditkit.cli.reading.folder import tickets_folder
-    from auditkit.store.repository import Repository
+    from auditkit.cli.views.folder import tickets_folder
+    from auditkit.store.folder.repository import Repository
 
     return Repository(Path(tickets_folder(tickets)))
 

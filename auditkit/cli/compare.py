@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from auditkit.cli.common import complain, run_or_exit, say, say_json
-from auditkit.cli.comparing import CompareOptions, compare_saved
+from auditkit.cli.comparison import CompareOptions, compare_saved
 from auditkit.cli.option_groups import with_groups
 from auditkit.cli.options import ResultOptions
 
@@ -32,8 +32,8 @@ def compare(
     Both revisions are checked out apart; nothing in the repository changes. Without --target its collectors are
     found at both. Exits 1 where a finding is new or worse.
     """
-    from auditkit.workflows.compare import exit_code, in_words
     from auditkit.workflows.configuration import read_configuration
+    from auditkit.workflows.history.compare import exit_code, in_words
 
     lowest = results.lowest()
     if runs:

@@ -20,7 +20,7 @@ def doctor(
 ) -> None:
     """Check every instrument on every device, in the interpreter that probes would use."""
     from auditkit import __version__
-    from auditkit.workflows.doctor import doctor as examine_machine
+    from auditkit.workflows.audit.doctor import doctor as examine_machine
 
     machine = examine_machine(checkout, python)
     found = machine.examination

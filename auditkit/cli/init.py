@@ -23,9 +23,9 @@ def init(
     as_json: JsonOption = False,
 ) -> None:
     """Read a checkout's source for gradient collectors, try each one, and write what was learnt."""
-    from auditkit.cli.progress import progress
+    from auditkit.cli.runs.progress import progress
     from auditkit.model.text import counted
-    from auditkit.workflows.init import init as run_init
+    from auditkit.workflows.audit.init import init as run_init
 
     with progress() as told:
         done = run_init(checkout, python, output, told.trying)

@@ -26,7 +26,7 @@ def main() -> None:
 
 
 def _run() -> None:
-    from auditkit.cli.reading.at_once import run_at_once
+    from auditkit.cli.views.quick_start import run_at_once
 
     code = run_at_once(sys.argv[1:])
     if code is not None:

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from auditkit.model.enums import DeviceChoice, Severity
-    from auditkit.model.target import Target
-    from auditkit.store.config import Config
-    from auditkit.workflows.audit import AuditRequest
-    from auditkit.workflows.run_options import RunOptions
+    from auditkit.model.runs.target import Target
+    from auditkit.store.config.config import Config
+    from auditkit.workflows.audit.audit import AuditRequest
+    from auditkit.workflows.audit.run_options import RunOptions
 
 Words = list[str] | None
 
@@ -92,7 +92,7 @@ class TargetOptions:
     def _described(self, call: str, configured: Mapping[str, Target]) -> Target:
         from auditkit.errors import BadInputError, nearest_names
         from auditkit.model.enums import Contract, Takes
-        from auditkit.model.target import Target, plain_value
+        from auditkit.model.runs.target import Target, plain_value
 
         if ":" not in call or call.startswith(":") or call.endswith(":"):
             near = nearest_names(call, configured)
@@ -120,7 +120,7 @@ class ArmOptions:
 
     def with_config(self, config: Config) -> RunOptions:
         """What the workflows know them as. Raises BadInputError for a device that is none."""
-        from auditkit.workflows.run_options import RunOptions
+        from auditkit.workflows.audit.run_options import RunOptions
 
         return RunOptions(config, self.python, parse_device(self.device), self.time_limit)
 
@@ -148,7 +148,7 @@ class MatrixOptions:
 
     def arms(self, config: Config) -> tuple[RunOptions, ...]:
         """One for each interpreter and device. Raises BadInputError for a device that is none."""
-        from auditkit.workflows.run_options import RunOptions
+        from auditkit.workflows.audit.run_options import RunOptions
 
         options = RunOptions(config, time_limit_s=self.time_limit)
         return options.on_arms(self.python or (), [parse_device(device) for device in self.device or ()])
@@ -171,7 +171,7 @@ class FilingOptions:
         Raises BadInputError.
         """
         from auditkit.errors import BadInputError
-        from auditkit.model.ids import agent_code, format_ticket_id
+        from auditkit.model.tickets.ids import agent_code, format_ticket_id
 
         try:
             format_ticket_id(self.batch or 1, agent_code(self.agent, agents) if self.agent else "PT", 1)
@@ -193,7 +193,7 @@ class AuditOptions:
         self, checkout: str | None, config: Config, probes: Sequence[str] | None, tickets: Path | None, **more: Any
     ) -> AuditRequest:
         """What the workflow is asked for; `more` are further fields of it. Raises BadInputError."""
-        from auditkit.workflows.audit import AuditRequest
+        from auditkit.workflows.audit.audit import AuditRequest
         from auditkit.workflows.configuration import checkout_of
 
         self.filing.check(config.agents)

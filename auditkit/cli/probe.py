@@ -88,7 +88,7 @@ def run_probes(
 
     Probes that read source need no --target: they ask about the whole checkout, or, with one, its module.
     """
-    from auditkit.cli.report import run_and_finish
+    from auditkit.cli.runs.report import run_and_finish
     from auditkit.workflows.configuration import read_configuration
 
     configuration = read_configuration(options.runs.config, checkout or ".")

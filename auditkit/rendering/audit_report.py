@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from auditkit.model.enums import Evidence, Severity
-from auditkit.model.measurement import Measurement, pivots
 from auditkit.model.module_page import Flow, Importer, ImporterKind, ModulePage, NameUse, Way
+from auditkit.model.runs.measurement import Measurement, pivots
 from auditkit.model.text import counted
 from auditkit.rendering import markdown
 from auditkit.rendering.environment import render

@@ -7,13 +7,13 @@ from pathlib import PurePosixPath
 
 from auditkit.model.enums import Severity
 from auditkit.model.text import inert_line
-from auditkit.model.ticket import BrokenTicket, Ticket
+from auditkit.model.tickets.ticket import BrokenTicket, Ticket
 from auditkit.rendering.environment import render
 from auditkit.rendering.summary_report import horizon_levels, meaning
-from auditkit.rules.consensus import Consensus, consensus_of
+from auditkit.rules.counting.statistics import Facet
 from auditkit.rules.reports.batch import BatchReport, first_step
 from auditkit.rules.reports.words import SEVERITY_LABELS
-from auditkit.rules.statistics import Facet
+from auditkit.rules.tickets.consensus import Consensus, consensus_of
 
 
 def render_batch_report(report: BatchReport, folder: str, broken: Sequence[BrokenTicket] = ()) -> bytes:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from auditkit.model.codec import ABSENT
-from auditkit.model.comparison import (
+from auditkit.model.revisions.comparison import (
     Agreement,
     AnswerContrast,
     Change,
@@ -21,7 +21,7 @@ from auditkit.model.comparison import (
 )  # fmt: skip
 from auditkit.model.text import counted
 from auditkit.model.units import format_value
-from auditkit.rules.answers_compared import largest_difference
+from auditkit.rules.comparison.answer_changes import largest_difference
 
 WIDTH = 100
 _LOUD = (Change.INTRODUCED, Change.FIXED, Change.STILL_REPRODUCED, Change.NOT_COMPARABLE, Change.STILL_SOUND)

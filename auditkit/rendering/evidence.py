@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from auditkit.model.cause import Siblings
 from auditkit.model.enums import Evidence, Outcome
-from auditkit.model.measurement import CodeExcerpt, Location, Measurement
-from auditkit.model.run import Finding
+from auditkit.model.runs.cause import Siblings
+from auditkit.model.runs.measurement import CodeExcerpt, Location, Measurement
+from auditkit.model.runs.run import Finding
 from auditkit.model.text import inert, inert_line
 from auditkit.model.units import format_value
 from auditkit.rendering import markdown

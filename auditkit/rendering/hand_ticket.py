@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from auditkit.model.enums import Severity
-from auditkit.model.ids import AGENT_NAMES, TicketId, agent_name, id_parts
-from auditkit.model.probe import CATEGORIES
+from auditkit.model.runs.probe import CATEGORIES
 from auditkit.model.text import inert_line
-from auditkit.model.ticket import LineRange, Status, Ticket
+from auditkit.model.tickets.ids import AGENT_NAMES, TicketId, agent_name, id_parts
+from auditkit.model.tickets.ticket import LineRange, Status, Ticket
 from auditkit.rendering import markdown
 from auditkit.rendering.environment import render
 from auditkit.rendering.ticket import REVIEWERS

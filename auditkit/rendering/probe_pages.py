@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from auditkit.model.enums import Contract
-from auditkit.model.probe import ProbeInfo
+from auditkit.model.runs.probe import ProbeInfo
 from auditkit.rendering import markdown
 
 _HEAD = """\

@@ -5,10 +5,10 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from auditkit.model.changes import FileChange
-from auditkit.model.claim import ClaimState
 from auditkit.model.codec import ABSENT
-from auditkit.model.comparison import (
+from auditkit.model.enums import Severity
+from auditkit.model.revisions.changes import FileChange
+from auditkit.model.revisions.comparison import (
     Agreement,
     AnswerContrast,
     Change,
@@ -21,12 +21,12 @@ from auditkit.model.comparison import (
     count_changes,
     relative_difference,
 )
-from auditkit.model.enums import Severity
-from auditkit.model.implementation_review import ImplementationReview, Issue
+from auditkit.model.revisions.implementation_review import ImplementationReview, Issue
 from auditkit.model.text import counted
+from auditkit.model.tickets.claim import ClaimState
 from auditkit.model.units import format_value
 from auditkit.rendering.environment import render
-from auditkit.rules.answers_compared import families, largest_difference
+from auditkit.rules.comparison.answer_changes import families, largest_difference
 
 _MARKS = {ClaimState.CONFIRMED: "✅", ClaimState.REFUTED: "❌", ClaimState.UNTESTED: "⚠️", ClaimState.MALFORMED: "⚠️"}
 _WORDS = {ClaimState.CONFIRMED: "met", ClaimState.REFUTED: "not met", ClaimState.UNTESTED: "untested"}

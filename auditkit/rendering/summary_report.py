@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from auditkit.model.enums import Severity
 from auditkit.model.text import inert_line
-from auditkit.model.ticket import BrokenTicket
+from auditkit.model.tickets.ticket import BrokenTicket
 from auditkit.rendering.environment import render
 from auditkit.rendering.markdown import cell
+from auditkit.rules.counting.statistics import Count, Facet, Statistics
 from auditkit.rules.reports.summary import SummaryReport
 from auditkit.rules.reports.words import MEANINGS, Horizon
-from auditkit.rules.statistics import Count, Facet, Statistics
 
 BAR_WIDTH = 50
 """Blocks of the longest bar."""

@@ -8,12 +8,12 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
-from auditkit.model.ids import AGENT_NAMES, TicketId, agent_name, id_parts
-from auditkit.model.measurement import Location
-from auditkit.model.probe import CATEGORIES
-from auditkit.model.run import BUNDLED, Finding
+from auditkit.model.runs.measurement import Location
+from auditkit.model.runs.probe import CATEGORIES
+from auditkit.model.runs.run import BUNDLED, Finding
 from auditkit.model.text import inert_line
-from auditkit.model.ticket import LineRange, Status, Ticket
+from auditkit.model.tickets.ids import AGENT_NAMES, TicketId, agent_name, id_parts
+from auditkit.model.tickets.ticket import LineRange, Status, Ticket
 from auditkit.rendering import markdown
 from auditkit.rendering.environment import render
 from auditkit.rendering.evidence import device_of, excerpt_text, render_banner, render_evidence, short_target

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from auditkit.model.enums import Outcome
-from auditkit.model.run import ProbeResult, Run
-from auditkit.model.trial import ChangeKind, FixTrial, TriedArm
+from auditkit.model.revisions.trial import ChangeKind, FixTrial, TriedArm
+from auditkit.model.runs.run import ProbeResult, Run
 from auditkit.rendering.environment import render
 
 _NO_RUN = "did not run"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from auditkit.model.ids import named_agent
-from auditkit.model.probe import ProbeInfo
-from auditkit.model.review import read_reviewer
-from auditkit.probing.catalog import load_catalog, select
-from auditkit.probing.checkout import parse_checkout
-from auditkit.store.config import Config, read_config
-from auditkit.store.config_file import config_in, config_near
-from auditkit.store.repository import Repository
+from auditkit.model.runs.probe import ProbeInfo
+from auditkit.model.tickets.ids import named_agent
+from auditkit.model.tickets.review import read_reviewer
+from auditkit.probing.checkouts.checkout import parse_checkout
+from auditkit.probing.hosts.catalog import load_catalog, select
+from auditkit.store.config.config import Config, read_config
+from auditkit.store.config.config_file import config_in, config_near
+from auditkit.store.folder.repository import Repository
 
 
 def read_configuration(explicit: Path | None, checkout: str | Path | None, tickets: Repository | None = None) -> Config:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.probing.catalog import read_probe
+from auditkit.probing.hosts.catalog import read_probe
 from tests.project_files import auditkit, run_program
 
 OK, FINDINGS, BAD_INPUT = 0, 1, 2

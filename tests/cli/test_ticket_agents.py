@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from auditkit.cli.ticket import app
-from auditkit.model.review import read_reviewer, reviewer_of
+from auditkit.model.tickets.review import read_reviewer, reviewer_of
 from tests.filing_helpers import put, ticket_text
 
 AGENTS = "agents: {SEC: security, OPS: Site-Ops}\n"
@@ -30,7 +30,7 @@ def run(folder: Path, *arguments: object) -> Any:
 
 
 def ticket(folder: Path, ticket_id: str = "B7-SEC-01") -> dict[str, Any]:
-    from auditkit.store.repository import Repository
+    from auditkit.store.folder.repository import Repository
 
     return Repository(folder).find(ticket_id).ticket.to_json()
 

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from auditkit.cli.ticket import app
-from auditkit.workflows.import_ import MOST_BYTES
+from auditkit.workflows.tickets.ticket_import import MOST_BYTES
 from tests.filing_helpers import corpus_folder, put, ticket_text
 
 CORPUS = corpus_folder()

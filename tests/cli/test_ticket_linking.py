@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from auditkit.cli.ticket import app
 from auditkit.errors import StoreConflictError
-from auditkit.store.document import Document
-from auditkit.store.repository import Entry, Repository, save_all
+from auditkit.store.folder.repository import Entry, Repository, save_all
+from auditkit.store.markdown.document import Document
 from tests.filing_helpers import ROOT, put, ticket_text
 
 

@@ -15,11 +15,11 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
-from auditkit.cli.reading.at_once import NO, OPTIONS, TEXT, TEXTS, WHOLE, WHOLES, YES, parsed
-from auditkit.cli.reading.styles import width_of, wrapped
 from auditkit.cli.ticket import app
-from auditkit.rules.consensus import Agreement
-from auditkit.store.selection import AGREEMENTS
+from auditkit.cli.views.quick_start import NO, OPTIONS, TEXT, TEXTS, WHOLE, WHOLES, YES, parsed
+from auditkit.cli.views.styles import width_of, wrapped
+from auditkit.rules.tickets.consensus import Agreement
+from auditkit.store.listing.selection import AGREEMENTS
 from tests.filing_helpers import ROOT, put, ticket_text
 from tests.written_tickets import write_tickets
 

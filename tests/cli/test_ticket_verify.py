@@ -11,13 +11,13 @@ from typer.testing import CliRunner
 
 from auditkit.cli.ticket import app
 from auditkit.model.enums import Outcome
-from auditkit.model.probe import ProbeInfo
-from auditkit.model.run import ProbeResult, Run
-from auditkit.model.target import Target
-from auditkit.probing.checkout import OpenCheckout
-from auditkit.workflows import question_answers
-from auditkit.workflows.measuring import environment_of
-from auditkit.workflows.run_options import RunOptions
+from auditkit.model.runs.probe import ProbeInfo
+from auditkit.model.runs.run import ProbeResult, Run
+from auditkit.model.runs.target import Target
+from auditkit.probing.checkouts.checkout import OpenCheckout
+from auditkit.workflows.audit.measurement import environment_of
+from auditkit.workflows.audit.run_options import RunOptions
+from auditkit.workflows.proof import question_answers
 from tests.filing_helpers import put, ticket_text
 from tests.test_no_torch import HEAVY, run_watched
 from tests.test_schema import validator

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from auditkit.model.enums import Contract, DeviceChoice, Outcome, Takes
-from auditkit.model.target import Target
-from auditkit.probing.catalog import load_catalog, select
-from auditkit.probing.runner import run_target
-from auditkit.probing.sandbox import Setting
+from auditkit.model.runs.target import Target
+from auditkit.probing.hosts.catalog import load_catalog, select
+from auditkit.probing.hosts.runner import run_target
+from auditkit.probing.hosts.sandbox import Setting
 from tests.probes.specimens import PROBES
 from tests.probing_helpers import (
     ACCURACY,

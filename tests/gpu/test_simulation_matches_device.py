@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from auditkit.model.enums import DeviceChoice, Outcome
-from auditkit.model.run import ProbeResult
-from auditkit.model.target import Target
-from auditkit.probing.catalog import load_catalog, select
-from auditkit.probing.runner import run_target
-from auditkit.probing.sandbox import Setting
-from auditkit.store.config import read_config
+from auditkit.model.runs.run import ProbeResult
+from auditkit.model.runs.target import Target
+from auditkit.probing.hosts.catalog import load_catalog, select
+from auditkit.probing.hosts.runner import run_target
+from auditkit.probing.hosts.sandbox import Setting
+from auditkit.store.config.config import read_config
 
 pytestmark = pytest.mark.gpu
 

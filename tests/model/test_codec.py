@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 import auditkit.model
 import auditkit.rules
 import auditkit.workflows
-from auditkit.model.bisection import CommitAnswer
-from auditkit.model.changes import Changes
 from auditkit.model.codec import ABSENT, Record, encode
-from auditkit.model.comparison import AnswerContrast, Comparison, Contrast, FigureChange, Said
-from auditkit.model.measurement import CodeExcerpt, Location, Measurement
-from auditkit.model.run import ArmOutcome, Environment, ProbeResult, Run, TargetReading
-from auditkit.model.target import Target
+from auditkit.model.revisions.bisection import CommitAnswer
+from auditkit.model.revisions.changes import Changes
+from auditkit.model.revisions.comparison import AnswerContrast, Comparison, Contrast, FigureChange, Said
+from auditkit.model.runs.measurement import CodeExcerpt, Location, Measurement
+from auditkit.model.runs.run import ArmOutcome, Environment, ProbeResult, Run, TargetReading
+from auditkit.model.runs.target import Target
 from tests.compared_results import BASE, comparison
 from tests.model.test_run import RUN
 from tests.test_schema import schema, validator

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from auditkit.model.codec import ABSENT
-from auditkit.model.comparison import Agreement, Comparison
+from auditkit.model.revisions.comparison import Agreement, Comparison
 from tests.compared_results import OVERFLOW, answers, comparison
 
 

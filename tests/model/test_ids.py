@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from auditkit.model.ids import (
+from auditkit.model.tickets.ids import (
     AGENT_NAMES,
     agent_code,
     agent_name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from auditkit.model.enums import Evidence
-from auditkit.model.measurement import Measurement, pivots
+from auditkit.model.runs.measurement import Measurement, pivots
 
 
 def boundary(value: float | None, **case: object) -> Measurement:

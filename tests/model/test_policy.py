@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from auditkit.model.enums import Severity
-from auditkit.model.probe import Policy
+from auditkit.model.runs.probe import Policy
 from tests.filing_helpers import make_finding
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from auditkit.model.cause import Sibling, Siblings, Statement
 from auditkit.model.enums import Contract, Outcome, Reason, Takes
-from auditkit.model.measurement import Location, Measurement
-from auditkit.model.run import Arm, ArmOutcome, ProbeResult, Run, TargetReading
-from auditkit.model.target import Target
+from auditkit.model.runs.cause import Sibling, Siblings, Statement
+from auditkit.model.runs.measurement import Location, Measurement
+from auditkit.model.runs.run import Arm, ArmOutcome, ProbeResult, Run, TargetReading
+from auditkit.model.runs.target import Target
 from tests.filing_helpers import make_finding
 
 FINDING = make_finding(

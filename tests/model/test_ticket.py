@@ -7,7 +7,7 @@ from pathlib import PurePath
 import pytest
 
 from auditkit.model.enums import Severity
-from auditkit.model.ticket import FINISHED, BrokenTicket, Status, parse_severity, parse_status, read_status
+from auditkit.model.tickets.ticket import FINISHED, BrokenTicket, Status, parse_severity, parse_status, read_status
 
 
 @pytest.mark.parametrize(

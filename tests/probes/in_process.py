@@ -11,12 +11,12 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from auditkit.model.enums import DeviceChoice
-from auditkit.model.probe import Policy, ProbeInfo
-from auditkit.model.target import Target
-from auditkit.probing.catalog import load_catalog, load_module
-from auditkit.probing.results import Asked, TargetRun, make_result
-from auditkit.probing.runner import device_for
-from auditkit.probing.session import Job
+from auditkit.model.runs.probe import Policy, ProbeInfo
+from auditkit.model.runs.target import Target
+from auditkit.probing.hosts.catalog import load_catalog, load_module
+from auditkit.probing.hosts.results import Asked, TargetRun, make_result
+from auditkit.probing.hosts.runner import device_for
+from auditkit.probing.hosts.session import Job
 from auditkit.probing.worker.base.frames import SourceRoots
 from auditkit.probing.worker.base.refusals import NotApplicable, TargetRaised
 from auditkit.probing.worker.context.context import Context

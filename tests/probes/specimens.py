@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
-from auditkit.model.target import Target
-from auditkit.probing.results import TargetRun
+from auditkit.model.runs.target import Target
+from auditkit.probing.hosts.results import TargetRun
 from tests.bundled_audit import bundled_audit
 from tests.probes.in_process import Answer, ask_all
 from tests.probing_helpers import (

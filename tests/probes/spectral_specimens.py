@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
-from auditkit.model.target import Target
+from auditkit.model.runs.target import Target
 from tests.probes.in_process import Answer, ask_all
 from tests.probing_helpers import (
     ALIGNMENT,

@@ -9,7 +9,7 @@ from resource import RUSAGE_CHILDREN, getrusage
 import pytest
 
 from auditkit.model.enums import Evidence
-from auditkit.model.target import Target
+from auditkit.model.runs.target import Target
 from tests.probes.specimens import SPECIMEN, audited
 from tests.probing_helpers import (
     ASYNC,

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from auditkit.model.run import ProbeResult
+from auditkit.model.runs.run import ProbeResult
 from auditkit.probing.worker.base.frames import SourceRoots
 from tests.probes.in_process import Answer, ask, run_here
 from tests.probes.specimens import SPECIMEN, target_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from auditkit.model.enums import Outcome, Reason
-from auditkit.model.target import Target
+from auditkit.model.runs.target import Target
 from tests.probes.in_process import run_here
 from tests.probing_helpers import HEALTH, MEMORY, OVERFLOW, TARGETS, UNDERFLOW, by_probe, run_probes, values
 

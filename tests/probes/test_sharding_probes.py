@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import torch
 
-from auditkit.model.target import Target
-from auditkit.probing.catalog import load_catalog, load_module
+from auditkit.model.runs.target import Target
+from auditkit.probing.hosts.catalog import load_catalog, load_module
 from auditkit.probing.worker.gradients import sharded
 from auditkit.probing.worker.instruments.ranks import RanksFailed, run_ranks, why_not
 from tests.probes.in_process import Answer, ask_all

@@ -14,8 +14,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from auditkit.model.enums import Evidence, Outcome
-from auditkit.model.run import ProbeResult
-from auditkit.probing.catalog import load_catalog, load_module
+from auditkit.model.runs.run import ProbeResult
+from auditkit.probing.hosts.catalog import load_catalog, load_module
 from tests.probing_helpers import HEALTH, LAUNCHES, OVERFLOW, SYNCS, UNDERFLOW, outcomes, run_probes
 from tests.project_files import ROOT, run_program
 from tests.source_helpers import (

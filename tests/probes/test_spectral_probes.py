@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from auditkit.model.enums import Contract
-from auditkit.model.measurement import Measurement
-from auditkit.model.target import Target
-from auditkit.probing.catalog import load_catalog
+from auditkit.model.runs.measurement import Measurement
+from auditkit.model.runs.target import Target
+from auditkit.probing.hosts.catalog import load_catalog
 from auditkit.probing.worker.answers.shards import owned_keys
 from auditkit.probing.worker.base.frames import SourceRoots
 from auditkit.probing.worker.base.refusals import CannotFeedError

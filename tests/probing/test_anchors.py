@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.probing.anchors import Anchor, AnchoredSource, AnchorState
-from auditkit.probing.checkout import import_roots
+from auditkit.probing.checkouts.checkout import import_roots
+from auditkit.probing.source_code.history.anchors import Anchor, AnchoredSource, AnchorState
 
 NORM = '''
 def total_norm(module):

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.model.measurement import Measurement
-from auditkit.model.probe import ProbeInfo
-from auditkit.probing.catalog import read_probe
-from auditkit.probing.judging import JudgingFailedError, judge
-from auditkit.probing.source.index import SourceIndex
-from auditkit.probing.source.run import run_source_probes
+from auditkit.model.runs.measurement import Measurement
+from auditkit.model.runs.probe import ProbeInfo
+from auditkit.probing.hosts.catalog import read_probe
+from auditkit.probing.hosts.judgement import JudgingFailedError, judge
+from auditkit.probing.source_code.index import SourceIndex
+from auditkit.probing.source_probes.runner import run_source_probes
 from tests.project_files import ROOT
 from tests.source_helpers import LOOP, write
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.model.cause import Statement
 from auditkit.model.enums import Outcome
-from auditkit.model.measurement import Location
-from auditkit.model.run import ProbeResult
-from auditkit.probing.causes import with_causes
-from auditkit.probing.statements import Sources
+from auditkit.model.runs.cause import Statement
+from auditkit.model.runs.measurement import Location
+from auditkit.model.runs.run import ProbeResult
+from auditkit.probing.source_code.likeness.causes import with_causes
+from auditkit.probing.source_code.statements import Sources
 
 CODE = '''\
 import torch

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from auditkit.errors import BadInputError
-from auditkit.probing import scratch
-from auditkit.probing.checkout import (
+from auditkit.probing.checkouts import scratch
+from auditkit.probing.checkouts.checkout import (
     choose_interpreter,
     import_roots,
     open_checkout,
@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 HOLDER = """
 import sys, time
-from auditkit.probing.checkout import open_checkout
+from auditkit.probing.checkouts.checkout import open_checkout
 with open_checkout(sys.argv[1]) as checkout:
     print(checkout.path, flush=True)
     time.sleep(60)

@@ -8,7 +8,7 @@ import pytest
 
 from auditkit.model.enums import Takes
 from auditkit.probing.patching.fragments import CannotComplete
-from auditkit.probing.patching.patching import Blame, Patch, find_function, patch
+from auditkit.probing.patching.patches import Blame, Patch, find_function, patch
 
 MODULE = '''"""Norms."""
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from auditkit.errors import BadInputError
-from auditkit.probing.checkout import parse_checkout
-from auditkit.probing.copies import open_copy
+from auditkit.probing.checkouts.checkout import parse_checkout
+from auditkit.probing.checkouts.copies import open_copy
 from tests.filing_helpers import put
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from auditkit.model.enums import Contract, Takes
-from auditkit.model.target import Target
+from auditkit.model.runs.target import Target
 from auditkit.probing.discovery.candidates import Candidate
 from auditkit.probing.discovery.search import discover
 

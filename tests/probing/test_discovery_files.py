@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from auditkit.errors import BadInputError
-from auditkit.probing.checkout import open_checkout
+from auditkit.probing.checkouts.checkout import open_checkout
 from auditkit.probing.discovery.candidates import Candidate
 from auditkit.probing.discovery.search import Discovery, discover
 

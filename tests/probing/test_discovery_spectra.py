@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from auditkit.probing.discovery.search import discover
-from auditkit.probing.sandbox import Setting
-from auditkit.probing.trials import try_candidates
+from auditkit.probing.hosts.sandbox import Setting
+from auditkit.probing.hosts.trials import try_candidates
 from tests.probes.spectral_specimens import SPECIMEN
 
 SOURCE = """

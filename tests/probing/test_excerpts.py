@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.model.measurement import Location
-from auditkit.probing.excerpts import cut_excerpt
+from auditkit.model.runs.measurement import Location
+from auditkit.probing.source_code.excerpts import cut_excerpt
 
 SOURCE = """import torch
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.model.measurement import Location
-from auditkit.probing.checkout import open_checkout
-from auditkit.probing.function_history import FunctionHistories
+from auditkit.model.runs.measurement import Location
+from auditkit.probing.checkouts.checkout import open_checkout
+from auditkit.probing.source_code.history.function_history import FunctionHistories
 
 NORM = """def total_norm(grads):
     total = 0.0

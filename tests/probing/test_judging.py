@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from auditkit.model.enums import Evidence, Outcome, Severity
-from auditkit.model.measurement import Measurement
-from auditkit.model.probe import ProbeInfo
-from auditkit.probing.catalog import load_catalog, read_probe
-from auditkit.probing.judging import JudgingFailedError, is_bundled, judge
+from auditkit.model.runs.measurement import Measurement
+from auditkit.model.runs.probe import ProbeInfo
+from auditkit.probing.hosts.catalog import load_catalog, read_probe
+from auditkit.probing.hosts.judgement import JudgingFailedError, is_bundled, judge
 
 NORMS = (
     Measurement("norm", math.inf, "norm", {"dtype": "float32", "elements": 4}),

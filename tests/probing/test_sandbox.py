@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from auditkit.model.enums import Contract, Outcome, Reason
-from auditkit.model.target import Target
+from auditkit.model.runs.target import Target
 from auditkit.probing.discovery.candidates import Candidate
-from auditkit.probing.results import TargetRun
-from auditkit.probing.sandbox import Setting
-from auditkit.probing.trials import try_candidates
+from auditkit.probing.hosts.results import TargetRun
+from auditkit.probing.hosts.sandbox import Setting
+from auditkit.probing.hosts.trials import try_candidates
 from tests.probing_helpers import (
     HEALTH,
     OVERFLOW,

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.model.cause import Siblings
-from auditkit.probing import siblings as module
-from auditkit.probing.siblings import find_siblings
-from auditkit.probing.statements import Sources
+from auditkit.model.runs.cause import Siblings
+from auditkit.probing.source_code.likeness import siblings as module
+from auditkit.probing.source_code.likeness.siblings import find_siblings
+from auditkit.probing.source_code.statements import Sources
 
 READ_EACH = "    norms = [p.grad.norm(2).item() for p in parameters if p.grad is not None]\n"
 

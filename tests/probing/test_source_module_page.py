@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from auditkit.model.module_page import ImporterKind, ModulePage, Share, Way
-from auditkit.probing.source.index import SourceIndex
-from auditkit.probing.source.module_page import module_pages
+from auditkit.probing.source_code.index import SourceIndex
+from auditkit.probing.source_probes.module_page import module_pages
 from tests.source_helpers import write
 
 FILES = {

@@ -7,7 +7,7 @@ from textwrap import indent
 
 import pytest
 
-from auditkit.probing.source.private_api import private_part
+from auditkit.probing.source_probes.private_api import private_part
 from tests.source_helpers import PRIVATE, context_of, found
 
 USE = "norms = torch._foreach_norm(grads)\n"

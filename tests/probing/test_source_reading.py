@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from auditkit.model.enums import Outcome, Reason
-from auditkit.probing.source.files import list_files
-from auditkit.probing.source.index import SourceIndex
+from auditkit.probing.source_code.files import list_files
+from auditkit.probing.source_code.index import SourceIndex
 from tests.project_files import our_environment
 from tests.source_helpers import LOOP, SOURCE_PROBES, context_of, findings, read, write
 
@@ -148,6 +148,6 @@ def test_trees_that_are_not_kept_give_the_same_findings(tmp_path: Path, monkeypa
     }
     write(tmp_path, files)
     kept = [(item.probe, item.target, item.message) for item in read(tmp_path)]
-    monkeypatch.setattr("auditkit.probing.source.index.KEPT_TREE_SOURCE_BYTES", 0)
+    monkeypatch.setattr("auditkit.probing.source_code.index.KEPT_TREE_SOURCE_BYTES", 0)
     assert [(item.probe, item.target, item.message) for item in read(tmp_path)] == kept
     assert {"pkg.norms:norms", "pkg.norms", "pkg.stats:NormStats"} <= {target for _, target, _ in kept}

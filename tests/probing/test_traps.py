@@ -24,7 +24,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 from torch.overrides import TorchFunctionMode
 
 from auditkit.model.enums import Outcome, Reason
-from auditkit.model.target import Target
+from auditkit.model.runs.target import Target
 from auditkit.probing.worker.base.frames import SourceRoots
 from auditkit.probing.worker.instruments import graphs
 from auditkit.probing.worker.instruments.syncs import count_syncs

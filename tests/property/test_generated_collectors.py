@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import torch
 
-from auditkit.probing.catalog import load_catalog, load_module
+from auditkit.probing.hosts.catalog import load_catalog, load_module
 from auditkit.probing.worker.base.frames import SourceRoots
 from auditkit.probing.worker.base.refusals import NotApplicable, TargetRaised
 from auditkit.probing.worker.context.context import Context

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from auditkit.probing.catalog import load_catalog, load_module
+from auditkit.probing.hosts.catalog import load_catalog, load_module
 from auditkit.probing.worker.base.frames import SourceRoots
 from auditkit.probing.worker.context.context import Context
 from auditkit.probing.worker.feeding.caller import Caller

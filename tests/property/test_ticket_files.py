@@ -8,12 +8,12 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from auditkit.store.document import BrokenFileError, Document
-from auditkit.store.pages import page_of
-from auditkit.store.reader import ticket_of
-from auditkit.store.relations import read_relations
-from auditkit.store.repository import Repository
-from auditkit.store.reviews import read_reviews
+from auditkit.store.folder.repository import Repository
+from auditkit.store.markdown.document import BrokenFileError, Document
+from auditkit.store.markdown.pages import page_of
+from auditkit.store.reading.reader import ticket_of
+from auditkit.store.reading.relations import read_relations
+from auditkit.store.reading.reviews import read_reviews
 from tests.filing_helpers import corpus_folder, ticket_text
 
 EXTRA = """

@@ -6,11 +6,11 @@ import dataclasses
 
 from hypothesis import strategies as st
 
-from auditkit.model.cause import Sibling, Siblings
 from auditkit.model.enums import Severity
-from auditkit.model.measurement import CodeExcerpt, Location, Measurement
-from auditkit.model.probe import CATEGORIES
-from auditkit.model.run import Finding
+from auditkit.model.runs.cause import Sibling, Siblings
+from auditkit.model.runs.measurement import CodeExcerpt, Location, Measurement
+from auditkit.model.runs.probe import CATEGORIES
+from auditkit.model.runs.run import Finding
 from tests.filing_helpers import make_finding
 
 HOSTILE_PARTS = st.one_of(

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from auditkit.model.cause import Sibling, Siblings
 from auditkit.model.enums import Evidence, Outcome, Severity
-from auditkit.model.measurement import Location, Measurement
-from auditkit.model.run import ArmOutcome, Finding
+from auditkit.model.runs.cause import Sibling, Siblings
+from auditkit.model.runs.measurement import Location, Measurement
+from auditkit.model.runs.run import ArmOutcome, Finding
 from auditkit.rendering.evidence import MOST_SIBLINGS, render_banner, render_evidence, sibling_lines
-from auditkit.store.document import Document
+from auditkit.store.markdown.document import Document
 from tests.filing_helpers import PATH, make_finding
 from tests.rendering.hostile import HOSTILE, findings
 

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from auditkit.model.enums import Severity
-from auditkit.model.ids import parse_ticket_id
-from auditkit.model.probe import CATEGORIES
+from auditkit.model.runs.probe import CATEGORIES
 from auditkit.model.text import inert_line
-from auditkit.model.ticket import Ticket
+from auditkit.model.tickets.ids import parse_ticket_id
+from auditkit.model.tickets.ticket import Ticket
 from auditkit.rendering.hand_ticket import Draft, read_spans, render_draft, ticket_of_draft
-from auditkit.store.document import Document
-from auditkit.store.reader import read_ticket
+from auditkit.store.markdown.document import Document
+from auditkit.store.reading.reader import read_ticket
 from tests.filing_helpers import TODAY, make_finding
 from tests.rendering.hostile import HOSTILE
 

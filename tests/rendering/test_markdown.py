@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from auditkit.rendering import markdown
-from auditkit.store.scan import scan
+from auditkit.store.markdown.scan import scan
 
 HOSTILE = st.lists(
     st.one_of(

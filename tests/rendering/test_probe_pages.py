@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from auditkit.probing.catalog import load_catalog
+from auditkit.probing.hosts.catalog import load_catalog
 from auditkit.rendering.probe_pages import render_probe_page
 from tests.project_files import ROOT
 

@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 from markdown_it import MarkdownIt
 
-from auditkit.model.changes import Changes, Commit, FileChange, TestChange
-from auditkit.model.comparison import AnswerContrast, Comparison, MatchState, Said
-from auditkit.model.implementation_review import ImplementationReview
-from auditkit.probing.catalog import load_catalog
+from auditkit.model.revisions.changes import Changes, Commit, FileChange, TestChange
+from auditkit.model.revisions.comparison import AnswerContrast, Comparison, MatchState, Said
+from auditkit.model.revisions.implementation_review import ImplementationReview
+from auditkit.probing.hosts.catalog import load_catalog
 from auditkit.rendering.comparison_text import comparison_lines
 from auditkit.rendering.review import render_review
-from auditkit.rules.commit_claims import claims_of_commits
-from auditkit.rules.implementation_review import Cover, review_of
+from auditkit.rules.comparison.commit_claims import claims_of_commits
+from auditkit.rules.comparison.implementation_review import Cover, review_of
 from tests.compared_results import LAUNCHES, OVERFLOW, answers, comparison
 from tests.rendering.hostile import HOSTILE_TEXTS
 

@@ -14,16 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from auditkit.model.enums import Severity
-from auditkit.model.ids import TicketId, format_ticket_id, parse_ticket_id
-from auditkit.model.probe import CATEGORIES
-from auditkit.model.run import Finding
-from auditkit.model.ticket import Ticket
+from auditkit.model.runs.probe import CATEGORIES
+from auditkit.model.runs.run import Finding
+from auditkit.model.tickets.ids import TicketId, format_ticket_id, parse_ticket_id
+from auditkit.model.tickets.ticket import Ticket
 from auditkit.rendering.evidence import render_banner, render_evidence
 from auditkit.rendering.ticket import check_command, render_ticket, ticket_of
-from auditkit.store.document import Document
-from auditkit.store.filing import Case, Filed, Filing, FilingAction, file_case
-from auditkit.store.reader import read_ticket
-from auditkit.store.repository import Repository
+from auditkit.store.folder.filing import Case, Filed, Filing, FilingAction, file_case
+from auditkit.store.folder.repository import Repository
+from auditkit.store.markdown.document import Document
+from auditkit.store.reading.reader import read_ticket
 from tests.filing_helpers import NEW_REVISION, PATH, TODAY, make_finding
 from tests.rendering.hostile import HOSTILE, groups
 

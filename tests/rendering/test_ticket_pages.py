@@ -8,14 +8,14 @@ from pathlib import PurePosixPath
 import pytest
 from markdown_it import MarkdownIt
 
-from auditkit.model.ticket import BrokenTicket
+from auditkit.model.tickets.ticket import BrokenTicket
 from auditkit.rendering.batch_report import render_batch_report
 from auditkit.rendering.summary_report import bars, render_summary_report
-from auditkit.rules.figures import PageCheck, check_figures
+from auditkit.rules.counting.figures import PageCheck, check_figures
+from auditkit.rules.counting.statistics import Count
 from auditkit.rules.reports.batch import batch_report
 from auditkit.rules.reports.summary import summary_report
-from auditkit.rules.statistics import Count
-from auditkit.store.summary import read_figures
+from auditkit.store.reading.summary import read_figures
 from tests.rendering.hostile import HOSTILE_TEXTS
 from tests.rules.reports.test_report_pages import TICKETS
 

@@ -6,11 +6,11 @@ import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 
-from auditkit.model.page import Page
+from auditkit.model.tickets.page import Page
 from auditkit.rules.lint.catalog import all_rules
 from auditkit.rules.lint.rule import LintContext, LintSettings, Problem
-from auditkit.store.document import Document
-from auditkit.store.pages import page_of
+from auditkit.store.markdown.document import Document
+from auditkit.store.markdown.pages import page_of
 
 SETTINGS = LintSettings(domains=("telemetry", "training"), first_commit=datetime.date(2026, 1, 1))
 OPEN_PATH = "batch7/B7-PT-01.md"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from auditkit.model.enums import Severity
-from auditkit.model.ids import parse_ticket_id
-from auditkit.model.review import Review, ReviewForm, Verdict
-from auditkit.model.ticket import Resolution, Status, Ticket
+from auditkit.model.tickets.ids import parse_ticket_id
+from auditkit.model.tickets.review import Review, ReviewForm, Verdict
+from auditkit.model.tickets.ticket import Resolution, Status, Ticket
 
 
 def review(reviewer: str = "drl", verdict: Verdict | None = Verdict.ENDORSE, line: int = 1, **others: Any) -> Review:

@@ -6,12 +6,12 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 
-from auditkit.model.ids import TicketId
-from auditkit.model.page import Page
+from auditkit.model.tickets.ids import TicketId
+from auditkit.model.tickets.page import Page
 from auditkit.rules.lint.catalog import all_rules
 from auditkit.rules.lint.rule import LintContext, LintSettings, SourceTree
-from auditkit.store.document import Document
-from auditkit.store.pages import page_of
+from auditkit.store.markdown.document import Document
+from auditkit.store.markdown.pages import page_of
 
 COLLECTOR = """import torch
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from auditkit.model.claim import ClaimState, parse_claim, parse_condition
-from auditkit.model.measurement import Measured
-from auditkit.model.ticket import CheckedRun, EvidenceSummary
-from auditkit.rules.claims import Reading, check_condition, judge_claim
+from auditkit.model.runs.measurement import Measured
+from auditkit.model.tickets.claim import ClaimState, parse_claim, parse_condition
+from auditkit.model.tickets.ticket import CheckedRun, EvidenceSummary
+from auditkit.rules.tickets.claims import Reading, check_condition, judge_claim
 
 GIB, MIB = 1024**3, 1024**2
 PROBE = "peak_memory_grows_with_params"

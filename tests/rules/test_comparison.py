@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from auditkit.model.codec import ABSENT
-from auditkit.model.comparison import Agreement, Change, Trend
 from auditkit.model.enums import Evidence, Outcome, Reason, Severity
-from auditkit.model.measurement import Measurement
-from auditkit.model.run import SOURCE_DEVICE, Environment, ProbeResult
-from auditkit.probing.catalog import load_catalog
-from auditkit.rules.answers_compared import compare_answers
-from auditkit.rules.comparison import contrast, contrast_added, contrast_source, environment_differences
-from auditkit.rules.figure_trends import SCALES, Better, compare_figures, scale_of
+from auditkit.model.revisions.comparison import Agreement, Change, Trend
+from auditkit.model.runs.measurement import Measurement
+from auditkit.model.runs.run import SOURCE_DEVICE, Environment, ProbeResult
+from auditkit.probing.hosts.catalog import load_catalog
+from auditkit.rules.comparison.answer_changes import compare_answers
+from auditkit.rules.comparison.comparison import contrast, contrast_added, contrast_source, environment_differences
+from auditkit.rules.comparison.figure_trends import SCALES, Better, compare_figures, scale_of
 
 FOUND, SOUND, ERROR, ABSENT_DEVICE, NOT_ASKED = (
     Outcome.REPRODUCED, Outcome.NOT_REPRODUCED, Outcome.ERROR, Outcome.UNAVAILABLE, Outcome.NOT_APPLICABLE,

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auditkit.model.enums import Severity
-from auditkit.model.review import Review, Verdict
-from auditkit.model.ticket import Status
-from auditkit.rules.consensus import Agreement, consensus_of
-from auditkit.store.reader import read_ticket
+from auditkit.model.tickets.review import Review, Verdict
+from auditkit.model.tickets.ticket import Status
+from auditkit.rules.tickets.consensus import Agreement, consensus_of
+from auditkit.store.reading.reader import read_ticket
 from tests.filing_helpers import corpus_folder
 from tests.rules.reviews import resolution, review, ticket
 

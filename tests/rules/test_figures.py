@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from auditkit.rules.figures import PageCheck, check_figures
-from auditkit.store.summary import read_figures
+from auditkit.rules.counting.figures import PageCheck, check_figures
+from auditkit.store.reading.summary import read_figures
 from tests.rules.test_statistics import TICKETS
 
 RIGHT = """| Metric | Count |

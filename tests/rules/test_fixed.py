@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
-from auditkit.model.ticket import CheckedRun, EvidenceSummary
-from auditkit.rules.fixed import unproven
-from auditkit.store.reader import read_ticket
+from auditkit.model.tickets.ticket import CheckedRun, EvidenceSummary
+from auditkit.rules.tickets.fix_proof import unproven
+from auditkit.store.reading.reader import read_ticket
 from tests.filing_helpers import PATH, ticket_text
 
 OLD, FIX, LATER = "a" * 40, "b" * 40, "c" * 40

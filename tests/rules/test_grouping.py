@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from auditkit.model.cause import Statement
 from auditkit.model.enums import Severity
-from auditkit.model.measurement import Location
-from auditkit.model.run import Finding
-from auditkit.rules.grouping import group_by_cause, relation
+from auditkit.model.runs.cause import Statement
+from auditkit.model.runs.measurement import Location
+from auditkit.model.runs.run import Finding
+from auditkit.rules.tickets.grouping import group_by_cause, relation
 from tests.filing_helpers import make_finding
 
 LINE, NEXT, ELSEWHERE = Statement("norms.py", 7, 7), Statement("norms.py", 8, 9), Statement("other.py", 7, 7)

@@ -6,13 +6,13 @@ import math
 
 import pytest
 
-from auditkit.model.claim import ClaimState
 from auditkit.model.enums import Outcome, Reason, Severity
-from auditkit.model.implementation_review import Assessment, Requirement
-from auditkit.probing.catalog import load_catalog
-from auditkit.rules.commit_claims import claims_of_commits, sentences
-from auditkit.rules.implementation_review import Cover, assess, review_of
-from auditkit.rules.requirements import judge_requirement, outcomes_as_requirements, parse_requirement
+from auditkit.model.revisions.implementation_review import Assessment, Requirement
+from auditkit.model.tickets.claim import ClaimState
+from auditkit.probing.hosts.catalog import load_catalog
+from auditkit.rules.comparison.commit_claims import claims_of_commits, sentences
+from auditkit.rules.comparison.implementation_review import Cover, assess, review_of
+from auditkit.rules.comparison.requirements import judge_requirement, outcomes_as_requirements, parse_requirement
 from tests.compared_results import (
     LAUNCHES,
     MEMORY,

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from auditkit.model.ticket import FINISHED, Status
-from auditkit.rules.lifecycle import (
+from auditkit.model.tickets.ticket import FINISHED, Status
+from auditkit.rules.tickets.lifecycle import (
     CHAIN,
     DECISIONS,
     check_transition,
@@ -20,7 +20,7 @@ from auditkit.rules.lifecycle import (
     says_what_was_done,
     steps_to,
 )
-from auditkit.store.reader import read_ticket
+from auditkit.store.reading.reader import read_ticket
 from tests.filing_helpers import PATH, ticket_text
 
 

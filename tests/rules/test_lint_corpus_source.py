@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from auditkit.model.ids import TicketId
-from auditkit.model.page import Page
+from auditkit.model.tickets.ids import TicketId
+from auditkit.model.tickets.page import Page
 from auditkit.rules.lint.catalog import all_rules
 from auditkit.rules.lint.rule import LintContext, LintSettings, SourceTree
-from auditkit.store.document import Document
-from auditkit.store.pages import page_of
-from auditkit.workflows.source_tree import open_source_tree
+from auditkit.store.markdown.document import Document
+from auditkit.store.markdown.pages import page_of
+from auditkit.workflows.lint.source_tree import open_source_tree
 from tests.filing_helpers import corpus_folder
 
 CORPUS = corpus_folder()

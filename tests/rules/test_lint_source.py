@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from auditkit.model.page import Page
+from auditkit.model.tickets.page import Page
 from auditkit.rules.lint.catalog import all_rules
 from auditkit.rules.lint.rule import Level
-from auditkit.workflows.source_tree import FolderTree, GitTree, open_source_tree
+from auditkit.workflows.lint.source_tree import FolderTree, GitTree, open_source_tree
 from tests.rules.source_pages import REPORT, context_of, found, make_repository, page
 
 PREFIX = "/home/me/project"

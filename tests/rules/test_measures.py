@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from auditkit.rules.measures import Measure, Vocabulary, count_of
-from auditkit.rules.statistics import Facet
+from auditkit.rules.counting.measures import Measure, Vocabulary, count_of
+from auditkit.rules.counting.statistics import Facet
 from tests.rules.test_statistics import TICKETS
 
 VOCABULARY = Vocabulary.of(TICKETS)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from auditkit.model.claim import parse_condition
 from auditkit.model.enums import Outcome
-from auditkit.model.measurement import Measured
-from auditkit.rules.claims import Reading
-from auditkit.rules.proof import Proof, ProofState, Sighting, prove, worst
+from auditkit.model.runs.measurement import Measured
+from auditkit.model.tickets.claim import parse_condition
+from auditkit.rules.tickets.claims import Reading
+from auditkit.rules.tickets.proof import Proof, ProofState, Sighting, prove, worst
 
 PROVEN, STILL, VACUOUS, NOT = (
     ProofState.PROVEN, ProofState.STILL_REPRODUCED, ProofState.VACUOUS, ProofState.NOT_MEASURED,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from auditkit.model.enums import Severity
-from auditkit.rules.severity import severity_wanted
+from auditkit.rules.tickets.severity import severity_wanted
 from tests.rules.reviews import review
 
 

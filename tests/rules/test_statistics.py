@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auditkit.model.enums import Severity
-from auditkit.model.review import Verdict
-from auditkit.model.ticket import Status, Ticket
-from auditkit.rules.statistics import UNKNOWN, Count, Facet, percent_of, statistics_of
+from auditkit.model.tickets.review import Verdict
+from auditkit.model.tickets.ticket import Status, Ticket
+from auditkit.rules.counting.statistics import UNKNOWN, Count, Facet, percent_of, statistics_of
 from tests.rules.reviews import review, ticket
 
 TICKETS = (

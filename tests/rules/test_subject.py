@@ -6,10 +6,10 @@ from pathlib import PurePath
 
 import pytest
 
-from auditkit.model.ticket import Ticket
-from auditkit.probing.catalog import load_catalog
-from auditkit.rules.subject import subject_of
-from auditkit.store.reader import read_ticket
+from auditkit.model.tickets.ticket import Ticket
+from auditkit.probing.hosts.catalog import load_catalog
+from auditkit.rules.tickets.subject import subject_of
+from auditkit.store.reading.reader import read_ticket
 
 OVERFLOW, UNDERFLOW = "norm_overflows_on_finite_grads", "norm_underflows_to_zero"
 MEMORY, SYNCS, SPARSE = "peak_memory_grows_with_params", "syncs_grow_with_tensors", "fails_on_sparse_grads"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from auditkit.model.enums import Contract, Outcome, Severity
-from auditkit.model.measurement import Measurement
-from auditkit.model.run import ProbeResult, fingerprint
-from auditkit.model.trial import ChangeKind, FixVerdict
-from auditkit.probing.catalog import load_catalog
-from auditkit.rules.trade import NOUNS, does_not_run, judge
+from auditkit.model.revisions.trial import ChangeKind, FixVerdict
+from auditkit.model.runs.measurement import Measurement
+from auditkit.model.runs.run import ProbeResult, fingerprint
+from auditkit.probing.hosts.catalog import load_catalog
+from auditkit.rules.comparison.trade import NOUNS, does_not_run, judge
 
 OVERFLOW, UNDERFLOW = "norm_overflows_on_finite_grads", "norm_underflows_to_zero"
 MEMORY, SYNCS, LAUNCHES = "peak_memory_grows_with_params", "syncs_grow_with_tensors", "launches_grow_with_tensors"

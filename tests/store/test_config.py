@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from auditkit.errors import BadInputError
 from auditkit.model.enums import Contract, Severity, Takes
-from auditkit.model.target import Target
-from auditkit.store.config import Config, read_config
-from auditkit.store.config_draft import ConfigDraft, DraftTarget, UnfedCandidate, render_config
-from auditkit.store.config_file import config_in
+from auditkit.model.runs.target import Target
+from auditkit.store.config.config import Config, read_config
+from auditkit.store.config.config_draft import ConfigDraft, DraftTarget, UnfedCandidate, render_config
+from auditkit.store.config.config_file import config_in
 from tests.filing_helpers import make_finding
 
 DOCUMENTED = """\

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auditkit.errors import BadInputError
-from auditkit.store.document import BrokenFileError, Document
+from auditkit.store.markdown.document import BrokenFileError, Document
 from tests.filing_helpers import PATH, evidence_block, ticket_text
 
 

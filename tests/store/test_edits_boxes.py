@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from auditkit.errors import BadInputError
-from auditkit.store.document import Document
 from auditkit.store.edits.boxes import tick
 from auditkit.store.edits.fields import edit_field, field_text
-from auditkit.store.reader import ticket_of
+from auditkit.store.markdown.document import Document
+from auditkit.store.reading.reader import ticket_of
 from tests.filing_helpers import PATH, ticket_text
 
 MORE = """- [x] grads of 1e20 give a finite norm <!-- probe: p -->

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from auditkit.errors import BadInputError
-from auditkit.store.claims import read_claims
-from auditkit.store.document import Document
 from auditkit.store.edits.claims import mark, unmark
-from auditkit.store.reader import ticket_of
+from auditkit.store.markdown.document import Document
+from auditkit.store.reading.claim_comments import read_claims
+from auditkit.store.reading.reader import ticket_of
 from tests.filing_helpers import PATH, ticket_text
 
 CLAIM = "peak_memory_grows_with_params peak_extra_bytes = 400 MB ±10% @ params=100M"

@@ -7,16 +7,16 @@ import difflib
 import pytest
 
 from auditkit.errors import BadInputError
-from auditkit.model.ids import parse_ticket_id
-from auditkit.model.relation import RelationKind
-from auditkit.model.review import Verdict
-from auditkit.store.document import Document
+from auditkit.model.tickets.ids import parse_ticket_id
+from auditkit.model.tickets.relation import RelationKind
+from auditkit.model.tickets.review import Verdict
 from auditkit.store.edits import resolution
 from auditkit.store.edits.fields import edit_field, field_text
 from auditkit.store.edits.relations import link, unlink
 from auditkit.store.edits.reviews import NewReview, set_review
-from auditkit.store.evidence import ticket_digest
-from auditkit.store.reader import ticket_of
+from auditkit.store.markdown.document import Document
+from auditkit.store.markdown.evidence import ticket_digest
+from auditkit.store.reading.reader import ticket_of
 from tests.filing_helpers import corpus_folder
 
 CORPUS = corpus_folder()

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from auditkit.errors import BadInputError
 from auditkit.model.text import inert_line
-from auditkit.store.document import Document
 from auditkit.store.edits.fields import ROWS, edit_field, field_text
-from auditkit.store.reader import ticket_of
+from auditkit.store.markdown.document import Document
+from auditkit.store.reading.reader import ticket_of
 from tests.filing_helpers import PATH, ticket_text
 
 FIELDS = ["title", "summary", *(row.names[0] for row in ROWS if row.label not in ("Ticket ID", "Status"))]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditkit.store.document import Document
-from auditkit.store.edits.merging import align_rows
+from auditkit.store.edits.merge import align_rows
+from auditkit.store.markdown.document import Document
 from tests.filing_helpers import PATH, ticket_text
 
 ROWS = {

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auditkit.errors import BadInputError
-from auditkit.model.ids import parse_ticket_id
-from auditkit.model.relation import RelationKind
+from auditkit.model.tickets.ids import parse_ticket_id
+from auditkit.model.tickets.relation import RelationKind
 from auditkit.rendering.markdown import line
-from auditkit.store.document import Document
 from auditkit.store.edits.relations import link, unlink
-from auditkit.store.reader import ticket_of
+from auditkit.store.markdown.document import Document
+from auditkit.store.reading.reader import ticket_of
 from tests.filing_helpers import PATH, ticket_text
 from tests.rendering.hostile import HOSTILE
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from auditkit.errors import BadInputError
 from auditkit.rendering.markdown import line, prose
-from auditkit.store.document import Document
 from auditkit.store.edits import resolution
-from auditkit.store.reader import ticket_of
+from auditkit.store.markdown.document import Document
+from auditkit.store.reading.reader import ticket_of
 from tests.filing_helpers import PATH, ticket_text
 from tests.rendering.hostile import HOSTILE
 

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from auditkit.errors import BadInputError
 from auditkit.model.enums import Severity
-from auditkit.model.review import ReviewForm, Verdict
-from auditkit.model.ticket import LineRange
+from auditkit.model.tickets.review import ReviewForm, Verdict
+from auditkit.model.tickets.ticket import LineRange
 from auditkit.rendering.markdown import prose
-from auditkit.rules.code_digest import code_digest, is_stale, judged_text
-from auditkit.store.document import Document
+from auditkit.rules.tickets.code_digest import code_digest, is_stale, judged_text
 from auditkit.store.edits.fields import edit_field
 from auditkit.store.edits.reviews import NewReview, set_review
-from auditkit.store.evidence import ticket_digest
-from auditkit.store.reader import ticket_of
+from auditkit.store.markdown.document import Document
+from auditkit.store.markdown.evidence import ticket_digest
+from auditkit.store.reading.reader import ticket_of
 from tests.filing_helpers import PATH, ticket_text
 from tests.rendering.hostile import HOSTILE
 

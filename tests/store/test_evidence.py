@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from auditkit.model.measurement import Measured, Measurement
-from auditkit.model.ticket import CheckedRun
+from auditkit.model.runs.measurement import Measured, Measurement
+from auditkit.model.tickets.ticket import CheckedRun
 from auditkit.rendering.evidence import render_evidence
-from auditkit.store.document import Document
-from auditkit.store.evidence import (
+from auditkit.store.markdown.document import Document
+from auditkit.store.markdown.evidence import (
     VERIFIED,
     part_of,
     say_the_same,
@@ -17,7 +17,7 @@ from auditkit.store.evidence import (
     with_outcome,
     with_part,
 )
-from auditkit.store.evidence_blocks import read_evidence
+from auditkit.store.reading.evidence_blocks import read_evidence
 from tests.filing_helpers import OLD_REVISION, PATH, evidence_block, make_finding
 
 BLOCK = evidence_block("p/1/t").encode() + b"\n"

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from auditkit.errors import ExitCode, StoreConflictError
-from auditkit.store.files import create_file, ensure_writable, remove_leftovers, replace_file
+from auditkit.store.folder.files import create_file, ensure_writable, remove_leftovers, replace_file
 from tests.filing_helpers import ROOT
 
 
@@ -158,7 +158,7 @@ with open(path, 'wb') as file:
 LOOP = """
 import sys
 from pathlib import Path
-from auditkit.store.files import replace_file
+from auditkit.store.folder.files import replace_file
 path = Path(sys.argv[1])
 old, new = b'a' * 400_000, b'b' * 400_000
 path.write_bytes(old)

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from auditkit.errors import BadInputError
-from auditkit.model.ticket import Status
-from auditkit.store.filing import FilingAction, file_case
-from auditkit.store.repository import Repository
+from auditkit.model.tickets.ticket import Status
+from auditkit.store.folder.filing import FilingAction, file_case
+from auditkit.store.folder.repository import Repository
 from tests.filing_helpers import NEW_REVISION, ROOT, file_plain, plain_case, put, ticket_text
 
 PRINT = "norm_overflows/1/train.norms:total_norm"

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.store import index as index_module
-from auditkit.store import index_file
-from auditkit.store.cache_folder import cache_file
-from auditkit.store.index import is_known_ticket, read_index
-from auditkit.store.repository import Entry, Repository
-from auditkit.store.rows import ID, PATH, TITLE, row_of
-from auditkit.store.walk import named_files, stamp_of
+from auditkit.store.folder.repository import Entry, Repository
+from auditkit.store.folder.walk import named_files, stamp_of
+from auditkit.store.listing import index as index_module
+from auditkit.store.listing import index_file
+from auditkit.store.listing.cache_folder import cache_file
+from auditkit.store.listing.index import is_known_ticket, read_index
+from auditkit.store.listing.rows import ID, PATH, TITLE, row_of
 from tests.filing_helpers import ROOT, corpus_folder, put, ticket_text
 from tests.written_tickets import write_tickets
 
@@ -59,7 +59,7 @@ def settled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def reads(monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[str]:
     """Which files the next look opens."""
-    from auditkit.store import rows
+    from auditkit.store.listing import rows
 
     opened: list[str] = []
     original = rows.read_row
@@ -253,7 +253,7 @@ def test_what_was_left_behind_goes_with_the_next_build(settled: Path, caches: Pa
 
 def test_two_builders_at_once_do_no_harm(tmp_path: Path) -> None:
     write_tickets(tmp_path, 200)
-    code = "import sys\nfrom auditkit.store.index import read_index\nprint(len(read_index(sys.argv[1]).rows))"
+    code = "import sys\nfrom auditkit.store.listing.index import read_index\nprint(len(read_index(sys.argv[1]).rows))"
     command = [sys.executable, "-c", code, str(tmp_path)]
     builders = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) for _ in range(4)]
     assert [builder.communicate()[0] for builder in builders] == [b"200\n"] * 4

@@ -9,8 +9,8 @@ import pytest
 
 from auditkit.errors import BadInputError
 from auditkit.rules.lint.rule import Level
-from auditkit.store.config import Config, read_config
-from auditkit.store.lint_config import LintConfig
+from auditkit.store.config.config import Config, read_config
+from auditkit.store.config.lint_config import LintConfig
 from tests.filing_helpers import put
 
 RULES = ("TK001", "TK010", "TK011", "TK060", "TK061")

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from auditkit.errors import ExitCode, StoreConflictError
-from auditkit.store.locks import locked
-from auditkit.store.side_folder import make_recovery_folder
+from auditkit.store.folder.locks import locked
+from auditkit.store.folder.side_folder import make_recovery_folder
 from tests.filing_helpers import ROOT
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from auditkit.store.locks import locked
-from auditkit.store.side_folder import make_recovery_folder
+from auditkit.store.folder.locks import locked
+from auditkit.store.folder.side_folder import make_recovery_folder
 with locked(Path(sys.argv[1])):
     print('held', flush=True)
     time.sleep(600)

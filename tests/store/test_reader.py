@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from auditkit.model.enums import Severity
-from auditkit.model.review import Review
-from auditkit.model.ticket import LineRange, Status, Ticket
-from auditkit.store.document import BrokenFileError, Document
-from auditkit.store.reader import is_other_page, read_ticket, ticket_of
+from auditkit.model.tickets.review import Review
+from auditkit.model.tickets.ticket import LineRange, Status, Ticket
+from auditkit.store.markdown.document import BrokenFileError, Document
+from auditkit.store.reading.reader import is_other_page, read_ticket, ticket_of
 from tests.filing_helpers import PATH, corpus_folder, ticket_text
 
 CORPUS = corpus_folder()

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from auditkit.errors import BadInputError, StoreConflictError
-from auditkit.model.ids import parse_ticket_id
-from auditkit.model.ticket import Status
-from auditkit.store.document import BrokenFileError
-from auditkit.store.repository import Change, Repository, with_status
+from auditkit.model.tickets.ids import parse_ticket_id
+from auditkit.model.tickets.ticket import Status
+from auditkit.store.folder.repository import Change, Repository, with_status
+from auditkit.store.markdown.document import BrokenFileError
 from tests.filing_helpers import put, ticket_text
 
 TODAY = date(2026, 3, 4)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from auditkit.model.relation import RelationKind
-from auditkit.store.document import Document
-from auditkit.store.pages import page_of
-from auditkit.store.relations import read_relations
-from auditkit.store.resolution import read_reports, read_resolution, read_verification
+from auditkit.model.tickets.relation import RelationKind
+from auditkit.store.markdown.document import Document
+from auditkit.store.markdown.pages import page_of
+from auditkit.store.reading.relations import read_relations
+from auditkit.store.reading.resolution import read_reports, read_resolution, read_verification
 from tests.filing_helpers import ticket_text
 
 TABLE = """## Related Findings

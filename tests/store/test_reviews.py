@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from auditkit.model.enums import Severity
-from auditkit.model.review import Review, ReviewForm, Verdict, read_reviewer, read_verdict
-from auditkit.store.document import Document
-from auditkit.store.reviews import read_reviews
+from auditkit.model.tickets.review import Review, ReviewForm, Verdict, read_reviewer, read_verdict
+from auditkit.store.markdown.document import Document
+from auditkit.store.reading.reviews import read_reviews
 
 FIELD_VALUE = """## Cross-Review (PyTorch Specialist)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from auditkit.errors import ExitCode
-from auditkit.store.repository import Repository
+from auditkit.store.folder.repository import Repository
 from tests.filing_helpers import ROOT, put, ticket_text
 
 # Adds lines to one section of a few tickets, one edit at a time, each line once.
@@ -30,7 +30,7 @@ def edit(repository, ticket_id, line):
 WRITER = """
 import sys
 from pathlib import Path
-from auditkit.store.repository import Repository
+from auditkit.store.folder.repository import Repository
 {edit}
 folder, writer, edits, tickets = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
 repository = Repository(folder, lock_timeout_s=600)
@@ -84,7 +84,7 @@ def test_sixteen_writers_lose_none_of_ten_thousand_edits(tmp_path: Path) -> None
 KILLED = """
 import sys
 from pathlib import Path
-from auditkit.store.repository import Repository
+from auditkit.store.folder.repository import Repository
 {edit}
 repository = Repository(Path(sys.argv[1]))
 print("ready", flush=True)

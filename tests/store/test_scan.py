@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from auditkit.store.scan import scan
+from auditkit.store.markdown.scan import scan
 
 
 def headings_of_a_parser(text: str) -> list[tuple[int, int]]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditkit.store.summary import read_figures
+from auditkit.store.reading.summary import read_figures
 
 PAGE = """# Summary of 9 open tickets
 

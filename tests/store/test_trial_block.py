@@ -8,15 +8,24 @@ from pathlib import Path, PurePath
 import pytest
 
 from auditkit.model.enums import Outcome
-from auditkit.model.run import Run
-from auditkit.model.trial import ArmKind, ChangeKind, FixBlock, FixTrial, FixVerdict, Judgement, ProbeChange, TriedArm
+from auditkit.model.revisions.trial import (
+    ArmKind,
+    ChangeKind,
+    FixBlock,
+    FixTrial,
+    FixVerdict,
+    Judgement,
+    ProbeChange,
+    TriedArm,
+)
+from auditkit.model.runs.run import Run
 from auditkit.rendering.trial import render_trial
-from auditkit.store.document import Document
 from auditkit.store.edits.evidence import with_trial
-from auditkit.store.evidence import says_reproduced
-from auditkit.store.filing import file_case
-from auditkit.store.reader import ticket_of
-from auditkit.store.repository import Repository
+from auditkit.store.folder.filing import file_case
+from auditkit.store.folder.repository import Repository
+from auditkit.store.markdown.document import Document
+from auditkit.store.markdown.evidence import says_reproduced
+from auditkit.store.reading.reader import ticket_of
 from tests.filing_helpers import make_finding, plain_case, put, ticket_text
 
 FINDING = "norm_overflows_on_finite_grads/1/train.norms:total_norm"

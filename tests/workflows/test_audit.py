@@ -10,12 +10,12 @@ import pytest
 
 from auditkit.errors import BadInputError, ExitCode
 from auditkit.model.enums import Outcome, Severity
-from auditkit.model.run import Environment, ProbeResult, Run
-from auditkit.model.target import Target
-from auditkit.store.config import Config
-from auditkit.workflows.audit import AuditRequest, audit, exit_code, specimen_dir
-from auditkit.workflows.measuring import Progress
-from auditkit.workflows.run_options import RunOptions
+from auditkit.model.runs.run import Environment, ProbeResult, Run
+from auditkit.model.runs.target import Target
+from auditkit.store.config.config import Config
+from auditkit.workflows.audit.audit import AuditRequest, audit, exit_code, specimen_dir
+from auditkit.workflows.audit.measurement import Progress
+from auditkit.workflows.audit.run_options import RunOptions
 
 ENVIRONMENT = Environment("here", "", False, "3.11", "2.13", "cpu", "CPU")
 

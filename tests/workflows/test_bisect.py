@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from auditkit.errors import BadInputError, TargetNotLoadedError
-from auditkit.model.bisection import Bisection, CommitAnswer, State
 from auditkit.model.enums import Contract, Takes
-from auditkit.model.target import Target
-from auditkit.rules.bisecting import choose
-from auditkit.store.reader import read_ticket
-from auditkit.workflows.bisect import BisectRequest, bisect
+from auditkit.model.revisions.bisection import Bisection, CommitAnswer, State
+from auditkit.model.runs.target import Target
+from auditkit.rules.comparison.bisection import choose
+from auditkit.store.reading.reader import read_ticket
+from auditkit.workflows.history.bisect import BisectRequest, bisect
 from tests.filing_helpers import put, ticket_text
 from tests.project_files import Ended, auditkit, our_environment
 
@@ -222,8 +222,8 @@ def test_a_second_call_asks_nothing_again_and_a_fresh_one_everything(history: Hi
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from auditkit.store.reader import read_ticket
-from auditkit.workflows.bisect import BisectRequest, bisect
+from auditkit.store.reading.reader import read_ticket
+from auditkit.workflows.history.bisect import BisectRequest, bisect
 asked = []
 def told(answer, remaining):
     asked.append(answer)

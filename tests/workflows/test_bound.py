@@ -8,13 +8,13 @@ import pytest
 
 from auditkit.errors import BadInputError
 from auditkit.model.enums import Contract, Takes
-from auditkit.model.target import Target
-from auditkit.model.ticket import Ticket
-from auditkit.probing.catalog import load_catalog
-from auditkit.probing.checkout import import_roots
-from auditkit.store.config import Config
-from auditkit.store.reader import read_ticket
-from auditkit.workflows.ticket_questions import bound_questions, located_target
+from auditkit.model.runs.target import Target
+from auditkit.model.tickets.ticket import Ticket
+from auditkit.probing.checkouts.checkout import import_roots
+from auditkit.probing.hosts.catalog import load_catalog
+from auditkit.store.config.config import Config
+from auditkit.store.reading.reader import read_ticket
+from auditkit.workflows.proof.ticket_questions import bound_questions, located_target
 
 PROBE = "norm_overflows_on_finite_grads"
 CALL = "train.norms:total_norm"

@@ -15,17 +15,17 @@ import pytest
 
 from auditkit.errors import BadInputError, ExitCode
 from auditkit.model.codec import ABSENT
-from auditkit.model.comparison import Agreement, Change, Comparison, Contrast, MatchState, Trend
 from auditkit.model.enums import Outcome, Reason, Severity
-from auditkit.model.run import ProbeResult
-from auditkit.model.target import Target
-from auditkit.probing.anchors import AnchoredSource
-from auditkit.probing.catalog import load_catalog
-from auditkit.probing.changes import read_changes
-from auditkit.probing.checkout import import_roots, open_checkout
-from auditkit.probing.sandbox import Setting
-from auditkit.workflows.compare import CompareRequest, compare, exit_code
-from auditkit.workflows.target_pairs import Side, names_of, pair_named
+from auditkit.model.revisions.comparison import Agreement, Change, Comparison, Contrast, MatchState, Trend
+from auditkit.model.runs.run import ProbeResult
+from auditkit.model.runs.target import Target
+from auditkit.probing.checkouts.checkout import import_roots, open_checkout
+from auditkit.probing.hosts.catalog import load_catalog
+from auditkit.probing.hosts.sandbox import Setting
+from auditkit.probing.source_code.history.anchors import AnchoredSource
+from auditkit.probing.source_code.history.changes import read_changes
+from auditkit.workflows.history.compare import CompareRequest, compare, exit_code
+from auditkit.workflows.history.target_pairs import Side, names_of, pair_named
 from tests import compared_results as results
 from tests.compared_history import LARGEST, commit, git, make_history, state_of
 from tests.probing_helpers import LAUNCHES, MEMORY, OVERFLOW, SYNCS
@@ -179,7 +179,7 @@ def test_the_exit_code_of_a_comparison(base: list[ProbeResult], head: list[Probe
 
 def test_no_probe_of_ours_measures_time() -> None:
     """docs/design/compare.md says so: both revisions of a target are asked at once because all is counted."""
-    from auditkit.rules.figure_trends import TIME_UNITS
+    from auditkit.rules.comparison.figure_trends import TIME_UNITS
 
     units = {unit for probe in load_catalog().values() for unit in probe.units.values()}
     assert units & TIME_UNITS == set()

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from auditkit.model.enums import Outcome, Severity
-from auditkit.model.run import ArmOutcome, ProbeResult, Run
-from auditkit.model.target import Target
-from auditkit.probing.catalog import load_catalog
-from auditkit.store.reader import read_ticket
-from auditkit.store.repository import Repository
-from auditkit.workflows.audit import AuditRequest, audit, specimen_dir
-from auditkit.workflows.filing import Paperwork, file_run
-from auditkit.workflows.run_options import RunOptions
+from auditkit.model.runs.run import ArmOutcome, ProbeResult, Run
+from auditkit.model.runs.target import Target
+from auditkit.probing.hosts.catalog import load_catalog
+from auditkit.store.folder.repository import Repository
+from auditkit.store.reading.reader import read_ticket
+from auditkit.workflows.audit.audit import AuditRequest, audit, specimen_dir
+from auditkit.workflows.audit.filing import Paperwork, file_run
+from auditkit.workflows.audit.run_options import RunOptions
 
 OVERFLOW, UNDERFLOW = "norm_overflows_on_finite_grads", "norm_underflows_to_zero"
 SYNCS, LAUNCHES, IN_LOOP = "syncs_grow_with_tensors", "launches_grow_with_tensors", "sync_in_loop"

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from auditkit.model.enums import DeviceChoice, Outcome
-from auditkit.model.run import Run
-from auditkit.model.target import Target
-from auditkit.workflows.audit import AuditRequest, audit
-from auditkit.workflows.run_options import RunOptions
+from auditkit.model.runs.run import Run
+from auditkit.model.runs.target import Target
+from auditkit.workflows.audit.audit import AuditRequest, audit
+from auditkit.workflows.audit.run_options import RunOptions
 from tests.second_interpreter import make_interpreter
 
 PROBES = (

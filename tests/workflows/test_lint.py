@@ -14,14 +14,14 @@ import pytest
 
 from auditkit.errors import BadInputError, StoreConflictError
 from auditkit.model.enums import Severity
-from auditkit.model.ids import parse_ticket_id
-from auditkit.model.run import Run
+from auditkit.model.runs.run import Run
+from auditkit.model.tickets.ids import parse_ticket_id
 from auditkit.rendering.ticket import render_ticket
-from auditkit.store.config import read_config
-from auditkit.store.repository import Repository
-from auditkit.workflows.filing import Paperwork, file_run
-from auditkit.workflows.lint import LintReport, LintRequest, lint
-from auditkit.workflows.lint_settings import first_commit
+from auditkit.store.config.config import read_config
+from auditkit.store.folder.repository import Repository
+from auditkit.workflows.audit.filing import Paperwork, file_run
+from auditkit.workflows.lint.lint import LintReport, LintRequest, lint
+from auditkit.workflows.lint.settings import first_commit
 from tests.filing_helpers import corpus_folder, make_finding, put
 from tests.rules.lint_pages import FIXED, OPEN, changed
 

@@ -11,11 +11,11 @@ import pytest
 
 from auditkit.errors import BadInputError, ExitCode
 from auditkit.model.enums import DeviceChoice, Outcome, Severity
-from auditkit.model.run import Environment, ProbeResult, Run
-from auditkit.model.target import Target
-from auditkit.workflows.audit import AuditRequest, audit, exit_code, load_failures
-from auditkit.workflows.matrix import combine, label_arms
-from auditkit.workflows.run_options import RunOptions
+from auditkit.model.runs.run import Environment, ProbeResult, Run
+from auditkit.model.runs.target import Target
+from auditkit.workflows.audit.audit import AuditRequest, audit, exit_code, load_failures
+from auditkit.workflows.audit.matrix import combine, label_arms
+from auditkit.workflows.audit.run_options import RunOptions
 from tests.second_interpreter import make_interpreter
 
 OVERFLOW, SYNCS = "norm_overflows_on_finite_grads", "syncs_grow_with_tensors"

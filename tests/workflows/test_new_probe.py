@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from auditkit.errors import AuditkitError, BadInputError, StoreConflictError
-from auditkit.probing.catalog import read_probe
+from auditkit.probing.hosts.catalog import read_probe
 from auditkit.workflows.new_probe import new_probe
 from tests.imports import imports_of
 

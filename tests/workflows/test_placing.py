@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from auditkit.errors import StoreConflictError
-from auditkit.model.ids import parse_ticket_id
-from auditkit.model.ticket import Status
-from auditkit.rules.lifecycle import home_of
+from auditkit.model.tickets.ids import parse_ticket_id
+from auditkit.model.tickets.ticket import Status
 from auditkit.rules.lint.rule import FOLDERS
-from auditkit.store.repository import Repository
-from auditkit.workflows.closing import Move, move
-from auditkit.workflows.placing import put_in_place
+from auditkit.rules.tickets.lifecycle import home_of
+from auditkit.store.folder.repository import Repository
+from auditkit.workflows.tickets.resolution import Move, move
+from auditkit.workflows.tickets.status_folders import put_in_place
 from tests.filing_helpers import put, ticket_text
 
 TODAY = datetime.date(2026, 3, 4)

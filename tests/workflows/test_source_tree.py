@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from auditkit.errors import BadInputError
-from auditkit.workflows.source_tree import GitTree, open_source_tree
+from auditkit.workflows.lint.source_tree import GitTree, open_source_tree
 from tests.rules.source_pages import COLLECTOR, make_repository, run_git
 
 

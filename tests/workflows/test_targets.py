@@ -9,11 +9,11 @@ import pytest
 
 from auditkit.errors import NothingMeasuredError
 from auditkit.model.enums import Contract, Reason, Takes
-from auditkit.model.target import Target
-from auditkit.probing.checkout import open_checkout
-from auditkit.probing.runner import run_target
-from auditkit.probing.sandbox import Setting
-from auditkit.workflows.targets import FoundTargets, find_targets
+from auditkit.model.runs.target import Target
+from auditkit.probing.checkouts.checkout import open_checkout
+from auditkit.probing.hosts.runner import run_target
+from auditkit.probing.hosts.sandbox import Setting
+from auditkit.workflows.audit.found_targets import FoundTargets, find_targets
 
 WATCHING = Path(__file__).resolve().parents[1] / "targets" / "watching"
 

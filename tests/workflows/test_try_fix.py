@@ -15,13 +15,13 @@ import pytest
 
 from auditkit.errors import BadInputError, NothingMeasuredError, TargetNotLoadedError
 from auditkit.model.enums import Outcome
-from auditkit.model.trial import ArmKind, FixTrial, FixVerdict
-from auditkit.probing.scratch import PREFIX, remove_abandoned
-from auditkit.store.config import Config
-from auditkit.store.repository import Repository
-from auditkit.workflows.lint import LintRequest, lint
-from auditkit.workflows.run_options import RunOptions
-from auditkit.workflows.try_fix import TryRequest, try_fix, write_trial
+from auditkit.model.revisions.trial import ArmKind, FixTrial, FixVerdict
+from auditkit.probing.checkouts.scratch import PREFIX, remove_abandoned
+from auditkit.store.config.config import Config
+from auditkit.store.folder.repository import Repository
+from auditkit.workflows.audit.run_options import RunOptions
+from auditkit.workflows.fixes.try_fix import TryRequest, try_fix, write_trial
+from auditkit.workflows.lint.lint import LintRequest, lint
 from tests.probing_helpers import LAUNCHES, MEMORY, NONCONTIGUOUS, OVERFLOW, SYNCS
 from tests.project_files import auditkit, our_environment
 from tests.test_schema import document_of

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from auditkit.errors import BadInputError, ExitCode, StoreConflictError
-from auditkit.model.claim import ClaimState, Condition, parse_claim
-from auditkit.model.measurement import Measured
-from auditkit.model.target import Target
-from auditkit.model.ticket import CheckedRun, EvidenceSummary
-from auditkit.rules.claims import check_condition, judge_claim
-from auditkit.rules.proof import Proof, ProofState, Sighting
+from auditkit.model.runs.measurement import Measured
+from auditkit.model.runs.target import Target
+from auditkit.model.tickets.claim import ClaimState, Condition, parse_claim
+from auditkit.model.tickets.ticket import CheckedRun, EvidenceSummary
+from auditkit.rules.tickets.claims import check_condition, judge_claim
+from auditkit.rules.tickets.proof import Proof, ProofState, Sighting
 from auditkit.store.edits.fields import edit_field
-from auditkit.store.repository import Repository
-from auditkit.workflows import box_proofs
-from auditkit.workflows import verify as module
-from auditkit.workflows.verify import Verification, exit_code
+from auditkit.store.folder.repository import Repository
+from auditkit.workflows.proof import box_proofs
+from auditkit.workflows.proof import verify as module
+from auditkit.workflows.proof.verify import Verification, exit_code
 from tests.verify_helpers import LOOP, LOOP_PRINT, NAIVE, RIGHT, Story, commit, git, tell_story
 
 PROVEN, STILL, VACUOUS, NOT, UNBOUND = (

@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.model.claim import ClaimState
-from auditkit.model.measurement import Measurement
-from auditkit.model.run import fingerprint
+from auditkit.model.runs.measurement import Measurement
+from auditkit.model.runs.run import fingerprint
+from auditkit.model.tickets.claim import ClaimState
 from auditkit.rendering.evidence import render_evidence
-from auditkit.rules.proof import ProofState
-from auditkit.store.claims import judged_claims
-from auditkit.store.document import Document
+from auditkit.rules.tickets.proof import ProofState
 from auditkit.store.edits.claims import mark
 from auditkit.store.edits.evidence import put_evidence
 from auditkit.store.edits.fields import edit_field
-from auditkit.store.reader import ticket_of
-from auditkit.store.repository import Repository
-from auditkit.workflows.verify import VerifyRequest, exit_code, verify
+from auditkit.store.folder.repository import Repository
+from auditkit.store.markdown.document import Document
+from auditkit.store.reading.claim_comments import judged_claims
+from auditkit.store.reading.reader import ticket_of
+from auditkit.workflows.proof.verify import VerifyRequest, exit_code, verify
 from tests.filing_helpers import PATH, corpus_folder, make_finding
 from tests.probing_helpers import MEMORY, OVERFLOW
 from tests.store.test_edits_claims import CLAIM

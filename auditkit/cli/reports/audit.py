@@ -5,8 +5,8 @@ from __future__ import annotations
 from auditkit.cli.common import run_or_exit
 from auditkit.cli.option_groups import with_groups
 from auditkit.cli.reports.app import app
-from auditkit.cli.reports.asked import ReportOptions, end
 from auditkit.cli.reports.output import OutputOptions
+from auditkit.cli.reports.run_source import ReportOptions, end
 
 
 @app.command(epilog="Example: auditkit report audit ../trainer@v1.2 --run run.json --output audit.md")
@@ -23,7 +23,7 @@ def audit(
     are read for their status and severity. Exit 0 when it is written, 3 or 5 where the run has no finding and
     questions without an answer.
     """
-    from auditkit.workflows.report_audit import render_audit_report, report_of
+    from auditkit.workflows.reports.audit_report import render_audit_report, report_of
 
     out.check()
     request = options.request()

@@ -31,7 +31,7 @@ def batch(
 
     Exit 2 where a file of the folder cannot be read: its ticket is in no count.
     """
-    from auditkit.workflows.report_pages import batch_page
+    from auditkit.workflows.reports.pages import batch_page
 
     out.check()
     repository = open_repository(tickets)

@@ -9,8 +9,8 @@ import typer
 from auditkit.cli.common import run_or_exit
 from auditkit.cli.option_groups import with_groups
 from auditkit.cli.reports.app import app
-from auditkit.cli.reports.asked import ReportOptions, end
 from auditkit.cli.reports.output import OutputOptions
+from auditkit.cli.reports.run_source import ReportOptions, end
 
 
 @app.command("code-audit", epilog="Example: auditkit report code-audit ../trainer --since v1.1 --output code-audit.md")
@@ -30,7 +30,7 @@ def code_audit(
     are read for their status. Exit 0 when it is written, 3 or 5 where the run has no finding and questions
     without an answer.
     """
-    from auditkit.workflows.report_code_audit import code_audit_of, render_code_audit
+    from auditkit.workflows.reports.code_audit import code_audit_of, render_code_audit
 
     out.check()
     request = options.request()

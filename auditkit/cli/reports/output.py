@@ -13,7 +13,7 @@ from auditkit.cli.common import JsonOption, complain, end_if_broken, say, say_js
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from auditkit.workflows.report_pages import BatchPage, SummaryPage
+    from auditkit.workflows.reports.pages import BatchPage, SummaryPage
 
 
 class _Document(Protocol):
@@ -39,7 +39,7 @@ class OutputOptions:
         Raises BadInputError for a file that exists, StoreConflictError for a folder that cannot be written.
         """
         from auditkit.errors import BadInputError
-        from auditkit.store.files import ensure_writable
+        from auditkit.store.folder.files import ensure_writable
 
         if self.output is None:
             return
@@ -71,7 +71,7 @@ class OutputOptions:
         end_if_broken(page.broken, folder)
 
     def _write(self, document: bytes) -> None:
-        from auditkit.store.files import create_file, replace_file
+        from auditkit.store.folder.files import create_file, replace_file
 
         if self.output is None:
             say(document.decode("utf-8").removesuffix("\n"))

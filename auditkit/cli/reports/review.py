@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from auditkit.cli.common import TicketsOption, complain, run_or_exit
-from auditkit.cli.comparing import CompareOptions, read_saved_comparison
+from auditkit.cli.comparison import CompareOptions, read_saved_comparison
 from auditkit.cli.option_groups import with_groups
 from auditkit.cli.options import Words
 from auditkit.cli.reports.app import app
@@ -50,8 +50,8 @@ def review(
     """
     from auditkit.errors import BadInputError
     from auditkit.workflows.configuration import read_configuration
-    from auditkit.workflows.implementation_review import Assessment, ReviewRequest, render_review
-    from auditkit.workflows.implementation_review import review as write
+    from auditkit.workflows.reports.implementation_review import Assessment, ReviewRequest, render_review
+    from auditkit.workflows.reports.implementation_review import review as write
 
     out.check()
     configuration = read_configuration(options.runs.config, options.checkout)

@@ -16,7 +16,7 @@ def summary(tickets: TicketsOption = None, *, out: OutputOptions) -> None:
 
     Exit 2 where a file of the folder cannot be read: its ticket is in no count.
     """
-    from auditkit.workflows.report_pages import summary_page
+    from auditkit.workflows.reports.pages import summary_page
 
     out.check()
     repository = open_repository(tickets)

@@ -24,8 +24,8 @@ from auditkit.cli.ticket.app import app
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from auditkit.store.repository import Repository
-    from auditkit.workflows.stats import FolderStatistics, PageCheck
+    from auditkit.store.folder.repository import Repository
+    from auditkit.workflows.tickets.statistics import FolderStatistics, PageCheck
 
 _Row = tuple[str, ...]
 
@@ -54,7 +54,7 @@ def stats(
     Exit 2 where a file of the folder cannot be read: its ticket is in no count.
     """
     from auditkit.errors import BadInputError
-    from auditkit.workflows.stats import Facet, folder_statistics, parse_facet, render_statistics
+    from auditkit.workflows.tickets.statistics import Facet, folder_statistics, parse_facet, render_statistics
 
     if against and (by or as_markdown):
         raise BadInputError("--against goes with neither --by nor --markdown", "run them one after the other")
@@ -78,7 +78,7 @@ def stats(
 
 def _check_pages(repository: Repository, files: Sequence[Path], as_json: bool) -> None:
     from auditkit.errors import ExitCode
-    from auditkit.workflows.stats import check_page
+    from auditkit.workflows.tickets.statistics import check_page
 
     results = [(file, *check_page(repository, file)) for file in files]
     if as_json:

@@ -6,7 +6,7 @@ import ast
 import re
 
 from auditkit.probing.discovery.gradient_flow import FINITE_CHECKS, GradientFlow
-from auditkit.probing.discovery.source_index import Class, Function, dotted_name, targets_of, text_in
+from auditkit.probing.source_code.modules import Class, Function, dotted_name, targets_of, text_in
 
 
 def literal_keys(function: Function, value: ast.expr) -> list[str]:

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from auditkit.model.enums import Contract, Takes
-from auditkit.model.target import Target
+from auditkit.model.runs.target import Target
 from auditkit.probing.discovery import answers
 from auditkit.probing.discovery.collector_calls import CollectorCalls
 from auditkit.probing.discovery.finishers import find_finishers, pair
 from auditkit.probing.discovery.gradient_flow import GradientFlow
 from auditkit.probing.discovery.owners import required_by_constructor, setup_method
 from auditkit.probing.discovery.signatures import Feeding, feeding
-from auditkit.probing.discovery.source_index import Class, Function, dotted_name
+from auditkit.probing.source_code.modules import Class, Function, dotted_name
 
 # Parts of training and of autograd, which happen to return something.
 _NOT_COLLECTORS = frozenset(("step", "backward", "forward", "closure", "zero_grad", "training_step"))

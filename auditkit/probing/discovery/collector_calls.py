@@ -10,8 +10,8 @@ from auditkit.model.enums import Takes
 from auditkit.probing.discovery.answers import literal_keys
 from auditkit.probing.discovery.gradient_flow import STATISTICS, GradientFlow, HelperMark, trace
 from auditkit.probing.discovery.signatures import gradient_parameters, parameter_kinds
-from auditkit.probing.discovery.source_index import Class, Function, dotted_name
-from auditkit.probing.python_files import PythonFiles
+from auditkit.probing.source_code.modules import Class, Function, dotted_name
+from auditkit.probing.source_code.python_files import PythonFiles
 
 _MOST_ROUNDS = 4  # a collector called by a collector called by a collector, and one to spare
 _MOST_DEPTH = 3

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from auditkit.probing.discovery.answers import consumed_keys
 from auditkit.probing.discovery.collector_calls import CollectorCalls
-from auditkit.probing.discovery.source_index import Function, dotted_name
+from auditkit.probing.source_code.modules import Function, dotted_name
 
 _FINISH_NAME = re.compile(r"(materiali[sz]e|finali[sz]e|finish|resolve|reali[sz]e|to_python|to_host|to_cpu|sync)(_.*)?")
 _COLLECT_WORDS = re.compile(r"^(collect|compute|get|gather|measure)_|_async$")

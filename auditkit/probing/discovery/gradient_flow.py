@@ -11,7 +11,7 @@ import ast
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from auditkit.probing.discovery.source_index import FunctionNode, dotted_name
+from auditkit.probing.source_code.modules import FunctionNode, dotted_name
 
 NOTHING, GRADIENTS, STATISTICS = 0, 1, 2
 

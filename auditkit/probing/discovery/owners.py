@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 
 from auditkit.model.enums import Takes
-from auditkit.probing.discovery.source_index import Class, Function, dotted_name
+from auditkit.probing.source_code.modules import Class, Function, dotted_name
 
 _SETUP_NAME = re.compile(r"(register|attach|watch|track|bind|setup|set_up|add|set|monitor|observe)(_.*)?")
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from auditkit.probing.checkout import import_roots
+from auditkit.probing.checkouts.checkout import import_roots
 from auditkit.probing.discovery.candidates import Candidate, Candidates
 from auditkit.probing.discovery.collector_calls import CollectorCalls
-from auditkit.probing.discovery.source_index import SourceProblem
 from auditkit.probing.discovery.spectra import TOUCHES_SPECTRA, spectral_candidates
-from auditkit.probing.python_files import PythonFiles, garbage_collection_paused
+from auditkit.probing.source_code.modules import SourceProblem
+from auditkit.probing.source_code.python_files import PythonFiles, garbage_collection_paused
 
 # Parsing costs a hundred times what a search does, and few files of a checkout touch gradients.
 TOUCHES_GRADIENTS = re.compile(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from auditkit.model.enums import Takes
-from auditkit.probing.discovery.source_index import Function, dotted_name
+from auditkit.probing.source_code.modules import Function, dotted_name
 
 _GRADIENT_NAME = re.compile(r"(.*_)?(grads|gradients)(_list)?")
 _PARAMETER_NAME = re.compile(r"(.*_)?(params|parameters)(_list)?|param_list|parameter_list")

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from auditkit.model.enums import Contract
 from auditkit.probing.discovery.candidates import Candidate
-from auditkit.probing.discovery.source_index import Function, dotted_name
-from auditkit.probing.python_files import PythonFiles
+from auditkit.probing.source_code.modules import Function, dotted_name
+from auditkit.probing.source_code.python_files import PythonFiles
 from auditkit.probing.worker.gradients import slot_names
 
 TOUCHES_SPECTRA = re.compile(rb"\bsvds?\(|_svds?\b|def \w*echo|def \w*(shard|partition|assign|owner)\w*\(")

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from auditkit.probing.patching.names import parameters
+from auditkit.probing.patching.local_names import parameters
 
 _FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 _ELISION = re.compile(r"^([ \t]*)#[ \t]*(?:\.{3}|…).*$", re.MULTILINE)

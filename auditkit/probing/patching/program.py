@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from auditkit.probing.patching.names import Names, is_only_assignment, names_of
+from auditkit.probing.patching.local_names import Names, is_only_assignment, names_of
 
 
 @dataclass

@@ -7,15 +7,15 @@ import importlib
 import pkgutil
 from collections.abc import Iterable, Mapping
 
-from auditkit.rules import lint
+from auditkit.rules.lint import checks
 from auditkit.rules.lint.rule import RULES, Rule
 
 
 @functools.cache
 def all_rules() -> Mapping[str, Rule]:
-    """Every rule by its id, in the order of the ids; importing the modules beside this one registers them."""
-    for module in pkgutil.iter_modules(lint.__path__):
-        importlib.import_module(f"{lint.__name__}.{module.name}")
+    """Every rule by its id, in the order of the ids; importing the modules of `checks` registers them."""
+    for module in pkgutil.iter_modules(checks.__path__):
+        importlib.import_module(f"{checks.__name__}.{module.name}")
     return {rule_id: RULES[rule_id] for rule_id in sorted(RULES)}
 
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditkit.model.page import Page
-from auditkit.model.ticket import Status, read_status
+from auditkit.model.tickets.page import Page
+from auditkit.model.tickets.ticket import Status, read_status
 
 _CHANGE = re.compile(r"\s*- (?P<date>\S+): (?P<steps>[\w' -]+? to [\w -]+): (?P<reason>.*)")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from auditkit.model.codec import Record
-from auditkit.model.page import Page
+from auditkit.model.tickets.page import Page
 from auditkit.rules.lint.rule import Level, LintContext, Rule
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from auditkit.model.ids import id_parts
-from auditkit.model.page import Page
-from auditkit.model.ticket import parse_status
-from auditkit.rules.lint.folders import folders_for
-from auditkit.rules.lint.resolution import disposition_of, has_resolution
+from auditkit.model.tickets.ids import id_parts
+from auditkit.model.tickets.page import Page
+from auditkit.model.tickets.ticket import parse_status
+from auditkit.rules.lint.checks.folders import folders_for
+from auditkit.rules.lint.checks.resolution import disposition_of, has_resolution
 from auditkit.rules.lint.rule import LintSettings
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from auditkit.model.page import Cell, Page
-from auditkit.model.ticket import Status
-from auditkit.rules.lifecycle import BATCH_FOLDER
+from auditkit.model.tickets.page import Cell, Page
+from auditkit.model.tickets.ticket import Status
 from auditkit.rules.lint.rule import LintSettings, Problem
+from auditkit.rules.tickets.lifecycle import BATCH_FOLDER
 
 
 def at_cell(cell: Cell, message: str) -> Problem:

@@ -9,10 +9,10 @@ from enum import StrEnum
 from pathlib import PurePath
 from typing import Any, Protocol, TypeVar
 
-from auditkit.model.ids import AGENT_NAMES, TicketId
-from auditkit.model.page import Page
-from auditkit.model.probe import CATEGORIES
-from auditkit.model.ticket import Status
+from auditkit.model.runs.probe import CATEGORIES
+from auditkit.model.tickets.ids import AGENT_NAMES, TicketId
+from auditkit.model.tickets.page import Page
+from auditkit.model.tickets.ticket import Status
 
 _T = TypeVar("_T")
 

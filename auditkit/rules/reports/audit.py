@@ -9,15 +9,15 @@ from dataclasses import dataclass, field, replace
 
 from auditkit.model.enums import Evidence, Outcome, Severity
 from auditkit.model.module_page import ModulePage
-from auditkit.model.probe import ProbeInfo
-from auditkit.model.run import Finding, ProbeResult, Run, count_outcomes
+from auditkit.model.runs.probe import ProbeInfo
+from auditkit.model.runs.run import Finding, ProbeResult, Run, count_outcomes
 from auditkit.model.text import counted
-from auditkit.model.ticket import Ticket
-from auditkit.rules.grouping import group_by_cause
+from auditkit.model.tickets.ticket import Ticket
 from auditkit.rules.reports.audit_items import Cause, cause_items, finding_title, other_items, severity_of, source_items
 from auditkit.rules.reports.audit_parts import AuditReport, Issue, Item, Plan, SectionPage, TicketState
 from auditkit.rules.reports.sections import Section
 from auditkit.rules.reports.words import Horizon, Label, horizon_of, in_words
+from auditkit.rules.tickets.grouping import group_by_cause
 
 _RUN_DATE = re.compile(r"(\d{4})(\d{2})(\d{2})T")
 _ORDER = tuple(Label)

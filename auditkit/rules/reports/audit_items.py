@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from auditkit.model.enums import Outcome, Severity
-from auditkit.model.measurement import Location
 from auditkit.model.module_page import ImporterKind, ModulePage, Share
-from auditkit.model.probe import ProbeInfo
-from auditkit.model.run import Finding, ProbeResult
+from auditkit.model.runs.measurement import Location
+from auditkit.model.runs.probe import ProbeInfo
+from auditkit.model.runs.run import Finding, ProbeResult
 from auditkit.model.text import counted
 from auditkit.rules.reports.audit_parts import Advice, Answer, Item, TicketState
 from auditkit.rules.reports.sections import Section, section_of

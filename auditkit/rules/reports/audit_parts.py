@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 from auditkit.model.codec import Record
 from auditkit.model.enums import Evidence, Severity
-from auditkit.model.measurement import CodeExcerpt, Location, Measurement
 from auditkit.model.module_page import ModulePage
-from auditkit.model.run import Environment, RunHead
-from auditkit.model.ticket import Status, Ticket
+from auditkit.model.runs.measurement import CodeExcerpt, Location, Measurement
+from auditkit.model.runs.run import Environment, RunHead
+from auditkit.model.tickets.ticket import Status, Ticket
 from auditkit.rules.reports.sections import Section
 from auditkit.rules.reports.words import Horizon, Label
 

@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 
 from auditkit.model.codec import Record
 from auditkit.model.enums import Severity
-from auditkit.model.ids import agent_code, agent_name
-from auditkit.model.ticket import Ticket
-from auditkit.rules.consensus import Consensus, consensus_of
+from auditkit.model.tickets.ids import agent_code, agent_name
+from auditkit.model.tickets.ticket import Ticket
+from auditkit.rules.counting.statistics import Statistics, statistics_of
 from auditkit.rules.reports.summary import Waiting, is_finished, waiting_of, worst_first
 from auditkit.rules.reports.words import Horizon, horizon_of, in_words
-from auditkit.rules.statistics import Statistics, statistics_of
+from auditkit.rules.tickets.consensus import Consensus, consensus_of
 
 _SHORTEST_STEP, _LONGEST_STEP = 20, 200
 _DECORATION = re.compile(r"\*\*|__|^\s*(?:#+|[-*+]|\d+[.)])\s+")

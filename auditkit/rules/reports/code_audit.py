@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar
 
-from auditkit.model.changes import FunctionHistory
 from auditkit.model.codec import Record
 from auditkit.model.enums import Outcome, Severity
-from auditkit.model.measurement import CodeExcerpt, Location
-from auditkit.model.run import Run
-from auditkit.model.ticket import Ticket
+from auditkit.model.revisions.changes import FunctionHistory
+from auditkit.model.runs.measurement import CodeExcerpt, Location
+from auditkit.model.runs.run import Run
+from auditkit.model.tickets.ticket import Ticket
 from auditkit.rules.reports.audit_parts import Advice, Answer, AuditReport, Issue, Item, SectionPage, TicketState
 
 History = Callable[[Location | None, Sequence[str]], FunctionHistory | None]

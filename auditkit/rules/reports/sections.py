@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from auditkit.model.probe import ProbeInfo
+from auditkit.model.runs.probe import ProbeInfo
 
 
 class Section(StrEnum):

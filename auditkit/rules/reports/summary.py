@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from auditkit.model.codec import Record
-from auditkit.model.ticket import Ticket
-from auditkit.rules.consensus import consensus_of
+from auditkit.model.tickets.ticket import Ticket
+from auditkit.rules.counting.statistics import Facet, Statistics, cross_of, nested, percent_of, statistics_of
 from auditkit.rules.reports.words import Horizon
-from auditkit.rules.statistics import Facet, Statistics, cross_of, nested, percent_of, statistics_of
+from auditkit.rules.tickets.consensus import consensus_of
 
 
 @dataclass(frozen=True)

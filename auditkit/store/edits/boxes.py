@@ -6,13 +6,13 @@ import re
 from dataclasses import dataclass
 
 from auditkit.errors import BadInputError, nearest_names
-from auditkit.model.claim import FORM, Side, parse_condition
 from auditkit.model.text import inert_line
-from auditkit.model.ticket import VerificationItem
-from auditkit.store.document import Document
+from auditkit.model.tickets.claim import FORM, Side, parse_condition
+from auditkit.model.tickets.ticket import VerificationItem
 from auditkit.store.edits.spans import removed, replaced
-from auditkit.store.evidence import says_reproduced
-from auditkit.store.resolution import BoxAt, boxes_of
+from auditkit.store.markdown.document import Document
+from auditkit.store.markdown.evidence import says_reproduced
+from auditkit.store.reading.resolution import BoxAt, boxes_of
 
 VERIFIED, UNVERIFIED, BOUND, UNBOUND = "verified", "unverified", "bound", "unbound"
 ALL = "all"

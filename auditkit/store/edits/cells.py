@@ -6,10 +6,10 @@ import re
 
 from auditkit.errors import BadInputError
 from auditkit.model.text import CODE_SPAN, inert_line
-from auditkit.store.document import Document
 from auditkit.store.edits.spans import replaced
-from auditkit.store.scan import Heading, Span
-from auditkit.store.tables import Field, read_fields
+from auditkit.store.markdown.document import Document
+from auditkit.store.markdown.scan import Heading, Span
+from auditkit.store.markdown.tables import Field, read_fields
 
 _BETWEEN_COMMAS = re.compile(r"(?:\([^()]*\)|\[[^\[\]]*\]|[^,])+")
 

@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator
 
 from auditkit.errors import BadInputError, nearest_names
-from auditkit.model.claim import FORM, parse_claim
 from auditkit.model.text import inert_line
-from auditkit.store.claims import LONGEST, MARK, is_in_fence
-from auditkit.store.document import Document
+from auditkit.model.tickets.claim import FORM, parse_claim
 from auditkit.store.edits.spans import inserted, removed
-from auditkit.store.scan import Span, line_end
-from auditkit.store.tables import CODE
+from auditkit.store.markdown.document import Document
+from auditkit.store.markdown.scan import Span, line_end
+from auditkit.store.markdown.tables import CODE
+from auditkit.store.reading.claim_comments import LONGEST, MARK, is_in_fence
 
 _COMMENT = re.compile(rb"<!--.{0,2000}?-->", re.DOTALL)
 _SUMMARY = re.compile(rb"\*\*One-line summary", re.IGNORECASE)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from auditkit.store.document import Document, EvidenceBlock
 from auditkit.store.edits.spans import inserted
+from auditkit.store.markdown.document import Document, EvidenceBlock
 
 _SECTION = "Recommended Fix"
 _TRIED = re.compile(rb"^\|[ *]*Tried[ *]*\|[ ]*`+[ ]?(.*?)[ ]?`+[ ]*\|", re.MULTILINE)

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 
 from auditkit.errors import BadInputError, nearest_names
 from auditkit.model.enums import Severity
-from auditkit.model.ids import AGENT_NAMES, TicketId, agent_code, agent_name, id_parts
 from auditkit.model.text import inert_line
-from auditkit.model.ticket import parse_severity
-from auditkit.store.document import Document
+from auditkit.model.tickets.ids import AGENT_NAMES, TicketId, agent_code, agent_name, id_parts
+from auditkit.model.tickets.ticket import parse_severity
 from auditkit.store.edits.boxes import (
     BOUND,
     UNBOUND,
@@ -27,9 +26,10 @@ from auditkit.store.edits.boxes import (
 )
 from auditkit.store.edits.cells import add_row, check_line, decorated, rows_of, set_cell
 from auditkit.store.edits.spans import inserted, replaced
-from auditkit.store.reader import ticket_of
-from auditkit.store.scan import Heading, Span
-from auditkit.store.tables import Field
+from auditkit.store.markdown.document import Document
+from auditkit.store.markdown.scan import Heading, Span
+from auditkit.store.markdown.tables import Field
+from auditkit.store.reading.reader import ticket_of
 
 METADATA, LOCATION = "Ticket Metadata", "Location"
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 
 from auditkit.errors import BadInputError
-from auditkit.model.ids import TicketId
-from auditkit.model.relation import RelationKind
-from auditkit.store.document import Document
+from auditkit.model.tickets.ids import TicketId
+from auditkit.model.tickets.relation import RelationKind
 from auditkit.store.edits.spans import inserted, removed, replaced
-from auditkit.store.lines import Table, blocks_of
-from auditkit.store.relations import RelationAt, read_relations
-from auditkit.store.scan import Heading, Span, line_end, next_line
-from auditkit.store.tables import split_row
+from auditkit.store.markdown.document import Document
+from auditkit.store.markdown.lines import Table, blocks_of
+from auditkit.store.markdown.scan import Heading, Span, line_end, next_line
+from auditkit.store.markdown.tables import split_row
+from auditkit.store.reading.relations import RelationAt, read_relations
 
 _TITLE = "Related Findings"
 _NONE = "None."

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from auditkit.store.document import Document
 from auditkit.store.edits.cells import rows_of, set_cell
 from auditkit.store.edits.spans import inserted, replaced
-from auditkit.store.scan import Heading, Span
+from auditkit.store.markdown.document import Document
+from auditkit.store.markdown.scan import Heading, Span
 
 FIX = ("Final Fix Description", "Fix Applied", "Fix Description")
 RATIONALE = ("Rationale",)

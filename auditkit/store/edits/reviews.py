@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from auditkit.errors import BadInputError
 from auditkit.model.enums import Severity
-from auditkit.model.review import ReviewForm, Verdict, is_agent_name, read_reviewer
-from auditkit.store.document import Document
+from auditkit.model.tickets.review import ReviewForm, Verdict, is_agent_name, read_reviewer
 from auditkit.store.edits.cells import add_row, check_line, rows_of, set_cell
 from auditkit.store.edits.spans import inserted, replaced
-from auditkit.store.reviews import EVALUATIONS, ReviewAt, read_reviews
-from auditkit.store.scan import Heading, Span, line_end
-from auditkit.store.tables import split_row
+from auditkit.store.markdown.document import Document
+from auditkit.store.markdown.scan import Heading, Span, line_end
+from auditkit.store.markdown.tables import split_row
+from auditkit.store.reading.reviews import EVALUATIONS, ReviewAt, read_reviews
 
 TITLES = {"drl": "DRL Specialist", "pytorch": "PyTorch Specialist", "codereview": "Code Review Specialist"}
 """How reviews call the agents."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from auditkit.errors import BadInputError
-from auditkit.store.document import BrokenFileError, Document
-from auditkit.store.scan import Span
+from auditkit.store.markdown.document import BrokenFileError, Document
+from auditkit.store.markdown.scan import Span
 
 
 def replaced(document: Document, span: Span, text: str) -> Document:

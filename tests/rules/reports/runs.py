@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from auditkit.model.cause import Statement
 from auditkit.model.enums import Contract, Evidence, Outcome, Reason, Severity
-from auditkit.model.measurement import CodeExcerpt, Location, Measurement
 from auditkit.model.module_page import (
     Flow,
     FlowStep,
@@ -19,9 +17,11 @@ from auditkit.model.module_page import (
     Share,
     Way,
 )
-from auditkit.model.run import Environment, ProbeResult, Run, TargetReading, fingerprint
-from auditkit.model.target import Target
-from auditkit.probing.catalog import load_catalog
+from auditkit.model.runs.cause import Statement
+from auditkit.model.runs.measurement import CodeExcerpt, Location, Measurement
+from auditkit.model.runs.run import Environment, ProbeResult, Run, TargetReading, fingerprint
+from auditkit.model.runs.target import Target
+from auditkit.probing.hosts.catalog import load_catalog
 
 PROBES = load_catalog()
 COLLECT, FINISH = "train.norms:total_norm", "train.norms:materialize"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from auditkit.model.changes import Commit, FunctionHistory
 from auditkit.model.enums import Evidence, Outcome, Severity
-from auditkit.model.ids import parse_ticket_id
-from auditkit.model.measurement import Location
-from auditkit.model.ticket import Status
+from auditkit.model.revisions.changes import Commit, FunctionHistory
+from auditkit.model.runs.measurement import Location
+from auditkit.model.tickets.ids import parse_ticket_id
+from auditkit.model.tickets.ticket import Status
 from auditkit.rendering.code_audit import render_code_audit
 from auditkit.rules.reports.audit import Sources, audit_report
 from auditkit.rules.reports.code_audit import CodeAudit, Entry, Kind, code_audit

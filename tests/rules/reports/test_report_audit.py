@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auditkit.model.enums import Outcome, Severity
-from auditkit.model.ids import parse_ticket_id
 from auditkit.model.module_page import Share
-from auditkit.model.run import Arm, ArmOutcome, ProbeResult, Run
-from auditkit.model.ticket import Status
+from auditkit.model.runs.run import Arm, ArmOutcome, ProbeResult, Run
+from auditkit.model.tickets.ids import parse_ticket_id
+from auditkit.model.tickets.ticket import Status
 from auditkit.rules.reports.audit import Sources, audit_report, audited_modules, count_labels, uncalled_targets
 from auditkit.rules.reports.audit_parts import AuditReport, Item
 from auditkit.rules.reports.sections import Section

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from auditkit.model.enums import Severity
-from auditkit.model.ids import parse_ticket_id
-from auditkit.model.relation import Relation, RelationKind
-from auditkit.model.review import Verdict
 from auditkit.model.text import counted
-from auditkit.model.ticket import Status, Ticket
+from auditkit.model.tickets.ids import parse_ticket_id
+from auditkit.model.tickets.relation import Relation, RelationKind
+from auditkit.model.tickets.review import Verdict
+from auditkit.model.tickets.ticket import Status, Ticket
 from auditkit.rules.reports.batch import batch_report, batches_of, first_step
 from auditkit.rules.reports.summary import summary_report
 from auditkit.rules.reports.words import Horizon, listed

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from auditkit.probing.catalog import load_catalog
+from auditkit.probing.hosts.catalog import load_catalog
 from auditkit.rules.reports.sections import Section, section_of
 
 CATALOG = load_catalog()

@@ -1,0 +1,106 @@
+"""What `compare` and `report review` have in common: which two sides are meant, and how they are compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from auditkit.cli.options import ArmOptions, ProbesOption, TargetOptions
+
+if TYPE_CHECKING:
+    from auditkit.model.revisions.comparison import Comparison
+    from auditkit.model.runs.run import Run
+    from auditkit.store.config.config import Config
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions:
+    """Which two revisions are meant, what is asked at both, and how that is run."""
+
+    checkout: Annotated[
+        str | None, typer.Argument(metavar="CHECKOUT", help="A git repository, or a folder in one.")
+    ] = None
+    base: Annotated[str | None, typer.Argument(metavar="BASE", help="The revision before.")] = None
+    head: Annotated[str | None, typer.Argument(metavar="HEAD", help="The revision after.")] = None
+    targets: TargetOptions
+    probe: ProbesOption = None
+    runs: ArmOptions
+
+    @property
+    def ask(self) -> bool:
+        """Whether any of them says what to measure."""
+        return bool(self.checkout or self.probe or self.targets.are_given)
+
+    def compared(self, config: Config, force: bool = False) -> Comparison:
+        """The comparison, made now, with progress. Raises BadInputError."""
+        from auditkit.cli.runs.progress import progress
+        from auditkit.errors import BadInputError
+        from auditkit.workflows.history.compare import CompareRequest, compare
+
+        targets = self.targets.targets(config)
+        if self.checkout is None or self.base is None or self.head is None:
+            raise BadInputError("name a checkout and two revisions of it", "auditkit compare CHECKOUT BASE HEAD")
+        request = CompareRequest(
+            checkout=self.checkout,
+            base=self.base,
+            head=self.head,
+            options=self.runs.with_config(config),
+            targets=targets,
+            probes=tuple(self.probe or ()),
+            force=force,
+        )
+        with progress() as told:
+            return compare(request, told)
+
+
+def compare_saved(base: str | None, head: str | None, force: bool) -> Comparison:
+    """Two documents of `audit --json` or `probe run --json` set side by side. Raises BadInputError."""
+    from auditkit.errors import BadInputError
+    from auditkit.workflows.history.compare import compare_runs
+
+    if base is None or head is None:
+        raise BadInputError("--runs takes two files", "auditkit compare --runs base.json head.json")
+    return compare_runs(_read_run(Path(base)), _read_run(Path(head)), force)
+
+
+def _read_run(path: Path) -> Run:
+    from auditkit.errors import BadInputError
+    from auditkit.model.runs.run import Run
+
+    try:
+        return Run.from_json(read_document(path))
+    except ValueError as error:
+        raise BadInputError(f"{path} is no saved run: {error}", "auditkit audit CHECKOUT --json > FILE") from None
+
+
+def read_document(path: Path) -> object:
+    """The JSON in a file. Raises BadInputError with the place where it is none."""
+    import json
+
+    from auditkit.errors import BadInputError
+
+    try:
+        return json.loads(path.read_bytes())
+    except OSError as error:
+        raise BadInputError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise BadInputError(f"{path}:1: not UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise BadInputError(f"{path}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from None
+    except RecursionError:
+        raise BadInputError(f"{path}: nested too deeply") from None
+
+
+def read_saved_comparison(path: Path) -> Comparison:
+    """What `compare --json` printed into a file. Raises BadInputError where it is something else."""
+    from auditkit.errors import BadInputError
+    from auditkit.model.revisions.comparison import Comparison
+
+    try:
+        return Comparison.from_json(read_document(path))
+    except ValueError as error:
+        hint = "auditkit compare CHECKOUT BASE HEAD --json > FILE"
+        raise BadInputError(f"{path} is no saved comparison: {error}", hint) from None

@@ -1,0 +1,1 @@
+"""A run on the terminal: live while it goes on, whole when it has ended."""

@@ -1,0 +1,49 @@
+"""What the commands that write share: long texts, today, and how a change is told."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from auditkit.cli.common import say, say_json
+
+if TYPE_CHECKING:
+    import datetime
+
+    from auditkit.store.folder.repository import Change
+
+
+def text_of(value: str) -> str:
+    """The option's text, or for `-` what stands on stdin. Raises BadInputError where that is not UTF-8."""
+    from auditkit.errors import BadInputError
+
+    if value != "-":
+        return value
+    try:
+        return sys.stdin.buffer.read().decode("utf-8").removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError as error:
+        raise BadInputError(f"stdin is not UTF-8: byte {error.start}") from None
+
+
+def date_of(text: str | None) -> datetime.date | None:
+    """The date that an option says, None without one. Raises BadInputError."""
+    import datetime
+
+    from auditkit.errors import BadInputError
+
+    try:
+        return datetime.date.fromisoformat(text) if text else None
+    except ValueError:
+        raise BadInputError(f"not a date: '{text}'", "dates look like 2026-03-04") from None
+
+
+def say_change(change: Change, as_json: bool, told: str, **more: Any) -> None:
+    """Say what was done in one line, or give the ticket as it is then as JSON."""
+    ticket = change.after.ticket
+    changed = change.after.document.data != change.before.document.data
+    if as_json:
+        document = {"schema_version": 1, "id": ticket.id, "path": str(change.after.file), "changed": changed}
+        say_json({**document, **more, "ticket": ticket.to_json()})
+        return
+    moved = f", now {change.after.file}" if change.after.file != change.before.file else ""
+    say(f"{ticket.id}: {told if changed else 'nothing to change'}{moved}")

@@ -1,0 +1,70 @@
+"""Commands about how tickets hang together: link, renumber."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from auditkit.cli.common import JsonOption, TicketsOption, choose, open_repository, run_or_exit, say, say_json
+from auditkit.cli.ticket.app import IdArgument, app
+from auditkit.cli.ticket.changes import text_of
+
+
+@app.command(epilog='Example: auditkit ticket link B7-PT-01 blocks B7-PT-02 --note "same helper"')
+@run_or_exit
+def link(
+    ticket_id: IdArgument,
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="duplicate, related, blocks or blocked-by.")],
+    other: Annotated[str, typer.Argument(metavar="OTHER", help="The other ticket's id.")],
+    note: Annotated[str, typer.Option(help="Why, on one line; - reads stdin.", show_default=False)] = "",
+    remove: Annotated[bool, typer.Option("--remove", help="Take the entries out again.")] = False,
+    tickets: TicketsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Link two tickets, in both files: what one blocks is blocked by it."""
+    from auditkit.model.tickets.relation import RelationKind, parse_relation
+    from auditkit.workflows.tickets.ticket_edits import link_tickets
+
+    wanted = choose(parse_relation, kind, list(RelationKind), "relation")
+    changes = link_tickets(open_repository(tickets), ticket_id, wanted, other, text_of(note), remove)
+    written = [change for change in changes if change.after.document.data != change.before.document.data]
+    if as_json:
+        told = [change.after.ticket.to_json() for change in changes]
+        files = [str(change.after.file) for change in written]
+        say_json({"schema_version": 1, "changed": bool(written), "files": files, "tickets": told})
+        return
+    first, second = (change.after.ticket.id for change in changes)
+    if not written:
+        say(f"{first} and {second}: nothing to change")
+    else:
+        say(f"{first} and {second}: not linked any more" if remove else f"{first} {wanted} {second}")
+
+
+@app.command(epilog="Example: auditkit ticket renumber B7-PT-01 B7-PT-12")
+@run_or_exit
+def renumber(
+    old: Annotated[str, typer.Argument(metavar="OLD", help="An id; a file where two tickets have one id.")],
+    new: Annotated[
+        str | None, typer.Argument(metavar="[NEW]", help="A free id.", show_default="the next free one")
+    ] = None,
+    tickets: TicketsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Give a ticket another id: its file, its rows, and every mention in the folder's Markdown files.
+
+    Where another file has the old id too, name the file that is meant; mentions in other files then stay.
+    """
+    from auditkit.workflows.tickets.renumber import renumber as give_number
+
+    done = give_number(open_repository(tickets), old, new)
+    if as_json:
+        files = [str(path) for path in done.references]
+        document = {"schema_version": 1, "old": done.old, "id": done.new, "path": str(done.path), "references": files}
+        say_json({**document, "shared": done.is_shared})
+        return
+    say(f"{done.old} -> {done.new}: {done.path}")
+    if done.is_shared:
+        say(f"another file is {done.old}, so mentions elsewhere stay")
+    for path in done.references:
+        say(f"also changed: {path}")

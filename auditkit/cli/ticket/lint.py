@@ -1,0 +1,122 @@
+"""The command that checks what tickets say: lint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from auditkit.cli.common import JsonOption, TicketsOption, choose, complain, open_repository, run_or_exit, say, say_json
+from auditkit.cli.options import ConfigOption
+from auditkit.cli.ticket.app import app
+
+if TYPE_CHECKING:
+    from auditkit.workflows.lint.lint import LintReport
+
+PathsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[PATH]...", help="Tickets or folders of them, or ids; default: the tickets folder."),
+]
+CheckoutOption = Annotated[
+    str | None,
+    typer.Option("--checkout", metavar="DIR[@REV]", help="The code that the tickets speak of, to compare with."),
+]
+SelectOption = Annotated[
+    list[str] | None, typer.Option("--select", metavar="RULES", help="Only these: TK011,TK06 or several options.")
+]
+IgnoreOption = Annotated[list[str] | None, typer.Option("--ignore", metavar="RULES", help="All but these.")]
+FailOnOption = Annotated[
+    str, typer.Option("--fail-on", metavar="error|warn|info", help="Exit 1 from findings of this level on.")
+]
+FixOption = Annotated[
+    bool, typer.Option("--fix", help="Mend what is mechanical: status spelling, final newline, folder.")
+]
+SarifOption = Annotated[bool, typer.Option("--sarif", help="Print one SARIF 2.1.0 document.")]
+
+
+@app.command(epilog="Example: auditkit ticket lint --checkout ../trainer@main --ignore TK06")
+@run_or_exit
+def lint(
+    paths: PathsArgument = None,
+    tickets: TicketsOption = None,
+    config: ConfigOption = None,
+    checkout: CheckoutOption = None,
+    select: SelectOption = None,
+    ignore: IgnoreOption = None,
+    fail_on: FailOnOption = "warn",
+    fix: FixOption = False,
+    as_json: JsonOption = False,
+    as_sarif: SarifOption = False,
+) -> None:
+    """Check tickets against the rules in docs/lint.md: `path:line:col: TKnnn message`, one line for each finding.
+
+    Exits 0 where nothing has the level of --fail-on (default warn) or a worse one, 1 where something has, and 2
+    where a file cannot be read as a ticket. Rules that compare with source need --checkout.
+    """
+    from auditkit.errors import BadInputError
+    from auditkit.workflows.lint.lint import LEVELS, LintRequest, parse_level, sarif_of
+    from auditkit.workflows.lint.lint import lint as lint_tickets
+
+    if as_json and as_sarif:
+        raise BadInputError("--json and --sarif are two documents", "choose one")
+    lowest = choose(parse_level, fail_on, LEVELS, "level")
+    report = lint_tickets(
+        LintRequest(
+            paths=paths or (),
+            tickets=_folder(tickets, bool(paths)),
+            config=config,
+            checkout=checkout,
+            select=_names(select),
+            ignore=_names(ignore),
+            fix=fix,
+        )
+    )
+    if as_json:
+        say_json(report.to_json())
+    elif as_sarif:
+        say_json(sarif_of(report))
+    else:
+        _print_findings(report)
+    _tell(report)
+    if report.broken:
+        raise typer.Exit(2)
+    if report.reaches(lowest):
+        raise typer.Exit(1)
+
+
+def _folder(tickets: Path | None, are_paths_named: bool) -> Path | None:
+    """The tickets folder; where paths are named, none need be there."""
+    from auditkit.errors import BadInputError
+
+    try:
+        return open_repository(tickets).folder
+    except BadInputError:
+        if tickets is None and are_paths_named:
+            return None
+        raise
+
+
+def _names(texts: list[str] | None) -> list[str]:
+    return [name.strip() for text in texts or () for name in text.split(",") if name.strip()]
+
+
+def _print_findings(report: LintReport) -> None:
+    from auditkit.model.text import inert_line
+
+    for finding in report.findings:
+        place = f"{inert_line(finding.path)}:{finding.line}:{finding.column}"
+        say(f"{place}: {finding.rule} {inert_line(finding.message)}")
+
+
+def _tell(report: LintReport) -> None:
+    """What was changed, and one line that sums up, on stderr."""
+    from auditkit.model.text import inert_line
+
+    for change in report.changes:
+        complain(f"fixed {inert_line(str(change.file))}: {change.rule} {inert_line(change.message)}")
+    counts = report.summary
+    parts = [f"{counts[level]} {level}" for level in ("error", "warn", "info")]
+    unread = f"; {report.broken} cannot be read" if report.broken else ""
+    tickets = "1 ticket" if report.count == 1 else f"{report.count} tickets"
+    complain(f"{tickets} checked: {', '.join(parts)}{unread}")

@@ -1,0 +1,73 @@
+"""Commands of reviewers: review, sign-off."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from auditkit.cli.common import JsonOption, TicketsOption, choose, open_repository, run_or_exit
+from auditkit.cli.ticket.app import IdArgument, app
+from auditkit.cli.ticket.changes import date_of, say_change, text_of
+
+
+@app.command(epilog="Example: auditkit ticket review B7-PT-01 --verdict refine --reviewer drl --severity P3 --note -")
+@run_or_exit
+def review(
+    ticket_id: IdArgument,
+    verdict: Annotated[str, typer.Option(metavar="VERDICT", help="endorse, refine, neutral or object.")],
+    reviewer: Annotated[
+        str | None, typer.Option(metavar="AGENT", help="drl, pytorch, codereview or a name.", show_default="configured")
+    ] = None,
+    severity: Annotated[str | None, typer.Option(metavar="P0..P4", help="The severity that it should have.")] = None,
+    note: Annotated[str, typer.Option(help="Why; - reads stdin.", show_default=False)] = "",
+    date: Annotated[str | None, typer.Option(metavar="DATE", help="When.", show_default="today")] = None,
+    checkout: Annotated[
+        str | None, typer.Option(metavar="DIR[@REV]", help="The code that was looked at: its digest is recorded.")
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="In the place of this reviewer's earlier one.")] = False,
+    tickets: TicketsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a reviewer's verdict into a ticket.
+
+    It records a digest of the evidence that it judged, and is stale when that changes.
+    """
+    from auditkit.model.enums import Severity
+    from auditkit.model.tickets.review import Verdict, parse_verdict
+    from auditkit.model.tickets.ticket import parse_severity
+    from auditkit.workflows.tickets.reviews import ReviewRequest, review_ticket
+
+    request = ReviewRequest(
+        verdict=choose(parse_verdict, verdict, [known.value.lower() for known in Verdict]),
+        reviewer=reviewer,
+        severity=choose(parse_severity, severity, list(Severity)) if severity else None,
+        note=text_of(note),
+        date=date_of(date),
+        checkout=checkout,
+        replace=replace,
+    )
+    change = review_ticket(open_repository(tickets), ticket_id, request)
+    say_change(change, as_json, f"{request.verdict.value} written")
+
+
+@app.command("sign-off", epilog='Example: auditkit ticket sign-off B7-PT-01 --note "the probe no longer reproduces"')
+@run_or_exit
+def sign_off(
+    ticket_id: IdArgument,
+    agent: Annotated[
+        str | None, typer.Option(metavar="AGENT", help="Who signs.", show_default="who reported the finding")
+    ] = None,
+    note: Annotated[str, typer.Option(help="One line; - reads stdin.", show_default=False)] = "",
+    tickets: TicketsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Accept a ticket's resolution: a line in its Resolution says who did and when."""
+    import datetime
+
+    from auditkit.workflows.tickets.resolution import sign_off as sign
+
+    change = sign(open_repository(tickets), ticket_id, agent, text_of(note), datetime.date.today())
+    told = change.after.ticket.resolution
+    signed = told.sign_offs[-1].text if told and told.sign_offs else ""
+    say_change(change, as_json, f"signed off: {signed.removeprefix('**Sign-off:** ')}")

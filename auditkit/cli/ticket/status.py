@@ -1,0 +1,113 @@
+"""Commands that move a ticket: status, resolve."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from auditkit.cli.common import JsonOption, TicketsOption, choose, complain, open_repository, run_or_exit, say
+from auditkit.cli.ticket.app import IdArgument, app
+from auditkit.cli.ticket.changes import say_change, text_of
+
+if TYPE_CHECKING:
+    from auditkit.workflows.tickets.resolution import Moved
+
+CommitOption = Annotated[
+    list[str] | None, typer.Option("--commit", metavar="HASH", help="A commit of the fix (may be repeated).")
+]
+CommitsInOption = Annotated[
+    str | None,
+    typer.Option("--checkout", metavar="DIR[@REV]", help="Where the commits are; default: configured, else here."),
+]
+
+
+@app.command(epilog='Example: auditkit ticket status B7-PT-01 wont-fix --reason "only in a demo"')
+@run_or_exit
+def status(
+    ticket_id: IdArgument,
+    new: Annotated[str | None, typer.Argument(metavar="[NEW_STATUS]", help="Where to move it.")] = None,
+    reason: Annotated[str, typer.Option(help="Why: kept in the ticket.", show_default=False)] = "",
+    commit: CommitOption = None,
+    checkout: CommitsInOption = None,
+    force: Annotated[bool, typer.Option("--force", help="fixed although something is missing: written down.")] = False,
+    tickets: TicketsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print a ticket's status, or move the ticket to another one.
+
+    open, investigating, fix-in-progress, in-review, fixed: one step at a time, and back. With a reason, at
+    any time: deferred, wont-fix, not-a-bug, duplicate, already-fixed; and finished back to open.
+
+    fixed needs a Resolution without placeholders, a commit that git knows, ticked verification, a sign-off by
+    the reporting agent, and of each finding a run at that commit, or after it, in which it is gone: ticket verify.
+    """
+    import datetime
+
+    from auditkit.model.tickets.ticket import Status, parse_status
+
+    repository = open_repository(tickets)
+    if new is None:
+        say(repository.find(ticket_id).ticket.status_written)
+        return
+    from auditkit.workflows.tickets.resolution import Move, move
+
+    wanted = choose(parse_status, new, list(Status))
+    request = Move(wanted, reason, commit or (), checkout, force)
+    outcome = move(repository, ticket_id, request, datetime.date.today())
+    before, after = outcome.change.before.ticket, outcome.change.after.ticket
+    told = f"{before.status_written} -> {after.status_written}"
+    if before.status is wanted and not as_json:
+        say(f"{after.id}: is {after.status_written} already")
+        return
+    say_change(outcome.change, as_json, told, missing=_problems(outcome))
+    for item in outcome.missing:
+        complain(f"warning: forced: {item.problem}")
+
+
+@app.command(epilog='Example: auditkit ticket resolve B7-PT-01 --as fixed --text "scaled the sum" --commit 3f2a9c1')
+@run_or_exit
+def resolve(
+    ticket_id: IdArgument,
+    decision: Annotated[str, typer.Option("--as", metavar="STATUS", help="fixed, wont-fix, duplicate, ...")],
+    text: Annotated[str, typer.Option(help="What was done, or why nothing is; - reads stdin.")],
+    commit: CommitOption = None,
+    test: Annotated[
+        list[str] | None, typer.Option("--test", metavar="PATH", help="A test of the fix (may be repeated).")
+    ] = None,
+    checkout: CommitsInOption = None,
+    tickets: TicketsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Fill in a ticket's Resolution and move it: to fixed through the steps before it, or to a decision.
+
+    Where fixed still lacks something, such as the sign-off, the ticket goes to in-review, what is missing is
+    named, and the exit code is 1.
+    """
+    import datetime
+
+    from auditkit.errors import BadInputError, ExitCode
+    from auditkit.model.tickets.ticket import Status, parse_status
+    from auditkit.workflows.tickets.resolution import ResolveRequest
+    from auditkit.workflows.tickets.resolution import resolve as resolve_ticket
+
+    wanted = choose(parse_status, decision, list(Status))
+    if not (wanted.is_finished or wanted is Status.DEFERRED) or wanted is Status.CLOSED:
+        raise BadInputError(
+            f"{wanted} resolves nothing", "fixed, already-fixed, wont-fix, not-a-bug, duplicate, deferred"
+        )
+    request = ResolveRequest(wanted, text_of(text), commit or (), test or (), checkout)
+    outcome = resolve_ticket(open_repository(tickets), ticket_id, request, datetime.date.today())
+    before, after = outcome.change.before.ticket, outcome.change.after.ticket
+    told = f"{before.status_written} -> {after.status_written}"
+    if before.status is after.status:
+        told = f"resolution written, still {after.status_written}"
+    say_change(outcome.change, as_json, told, missing=_problems(outcome))
+    for item in outcome.missing:
+        complain(f"{after.id}: not {wanted} yet: {item.problem}\n  {item.hint}")
+    if outcome.missing:
+        raise typer.Exit(int(ExitCode.FINDINGS))
+
+
+def _problems(outcome: Moved) -> list[str]:
+    return [item.problem for item in outcome.missing]

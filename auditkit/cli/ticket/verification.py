@@ -1,0 +1,215 @@
+"""Commands that hold a ticket against measurements: verify, claim."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from auditkit.cli.common import JsonOption, TicketsOption, complain, open_repository, run_or_exit, say, say_json
+from auditkit.cli.option_groups import with_groups
+from auditkit.cli.options import ArmOptions, CheckoutOption, ConfigOption, TargetOptions, Words
+from auditkit.cli.ticket.app import IdArgument, app
+from auditkit.cli.ticket.changes import say_change
+
+if TYPE_CHECKING:
+    from auditkit.model.tickets.claim import JudgedClaim
+    from auditkit.workflows.proof.before_after_runs import Check
+    from auditkit.workflows.proof.verify import Verification
+
+_REVISION_DIGITS = 12
+
+
+@app.command(epilog="Example: auditkit ticket verify B7-PT-01 --checkout ../trainer --at 3f2a9c1")
+@run_or_exit
+@with_groups
+def verify(
+    ticket_id: IdArgument,
+    checkout: CheckoutOption = None,
+    at: Annotated[
+        str, typer.Option("--at", metavar="REV", help="The fix; default: the files as they lie.", show_default=False)
+    ] = "",
+    base: Annotated[
+        str,
+        typer.Option(
+            "--base", metavar="REV", help="The broken code; default: where the evidence found it.", show_default=False
+        ),
+    ] = "",
+    probe: Annotated[
+        Words, typer.Option("--probe", metavar="ID", help="Only this probe, or a further one (repeatable).")
+    ] = None,
+    *,
+    targets: TargetOptions,
+    runs: ArmOptions,
+    tickets: TicketsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a ticket's probes on the fix, write what they measure into the ticket, and tick what that proves.
+
+    Red first: a box is ticked only if its probe reproduces on the broken code and no longer on the fix. PROVEN,
+    STILL_REPRODUCED, VACUOUS (it passes on the broken code), NOT_MEASURED, UNBOUND (a person's). Boxes are bound
+    with `ticket edit ID bound 1=PROBE`. No status is moved.
+
+    Exit 0 when all is proven, 1 when something still reproduces or proves nothing, 3 when something could not be
+    measured, 5 when the target could not be loaded.
+    """
+    from auditkit.cli.runs.progress import progress
+    from auditkit.workflows.configuration import checkout_of, read_configuration
+    from auditkit.workflows.proof.verify import VerifyRequest, exit_code
+    from auditkit.workflows.proof.verify import verify as verify_ticket
+
+    repository = open_repository(tickets)
+    configuration = read_configuration(runs.config, checkout, repository)
+    request = VerifyRequest(
+        checkout=checkout_of(checkout, configuration),
+        options=runs.with_config(configuration),
+        at=at,
+        base=base,
+        probes=tuple(probe or ()),
+        targets=targets.targets(configuration),
+    )
+    with progress() as told:
+        done = verify_ticket(repository, ticket_id, request, told)
+    if as_json:
+        say_json(_as_json(done))
+    else:
+        _print(done)
+    for note in done.notes:
+        complain(f"note: {note}")
+    raise typer.Exit(int(exit_code(done)))
+
+
+@app.command(epilog="Example: auditkit ticket claim B7-PT-03 '400MB' 'PROBE peak_extra_bytes = 400 MB @ params=100M'")
+@run_or_exit
+def claim(
+    ticket_id: IdArgument,
+    text: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="The words that claim it.")] = None,
+    claimed: Annotated[
+        str | None, typer.Argument(metavar="[CLAIM]", help="PROBE NAME = VALUE [UNIT] [±10%] [@ case=value].")
+    ] = None,
+    line: Annotated[int | None, typer.Option("--line", min=1, help="The line, where TEXT stands in several.")] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Take the claim behind TEXT out.")] = False,
+    config: ConfigOption = None,
+    tickets: TicketsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Mark a number of a ticket's text as a claim, or list its claims and what the evidence says of them.
+
+    A claim is a comment behind TEXT that Markdown does not show; docs/claims.md has all of its forms. Without
+    TEXT: exit 1 where one is refuted or cannot be read.
+    """
+    from auditkit.errors import BadInputError, ExitCode
+    from auditkit.store.reading.claim_comments import judged_claims
+    from auditkit.workflows.configuration import read_configuration
+    from auditkit.workflows.tickets.ticket_edits import mark_claim, unmark_claim
+
+    repository = open_repository(tickets)
+    if text is None:
+        entry = repository.find(ticket_id)
+        claims = judged_claims(entry.document, entry.ticket)
+        if as_json:
+            say_json({"schema_version": 1, "id": ticket_id.upper(), "claims": [one.to_json() for one in claims]})
+        else:
+            for shown in _claim_lines(claims):
+                say(shown)
+        bad = any(one.state.value in ("REFUTED", "MALFORMED") for one in claims)
+        raise typer.Exit(int(ExitCode.FINDINGS if bad else ExitCode.OK))
+    if remove is (claimed is not None):
+        raise BadInputError("mark it as what?", f"auditkit ticket claim {ticket_id} TEXT CLAIM, or TEXT --remove")
+    if claimed is None:
+        change = unmark_claim(repository, ticket_id, text, line)
+    else:
+        change = mark_claim(repository, ticket_id, text, claimed, read_configuration(config, None, repository), line)
+    judged = judged_claims(change.after.document, change.after.ticket)
+    say_change(
+        change, as_json, "claim taken out" if remove else "claim marked", claims=[one.to_json() for one in judged]
+    )
+    if not as_json:
+        for shown in _claim_lines([one for one in judged if one.claim.written == " ".join((claimed or "").split())]):
+            say(shown)
+
+
+def _as_json(done: Verification) -> dict[str, Any]:
+    ticket = done.change.after.ticket
+    return {
+        "schema_version": 1,
+        "id": ticket.id,
+        "path": str(done.change.after.file),
+        "changed": done.change.after.document.data != done.change.before.document.data,
+        "revision": done.revision,
+        "dirty": done.is_dirty,
+        "checks": [_check_json(check) for check in done.checks],
+        "items": [item.to_json() for item in done.items],
+        "claims": [one.to_json() for one in done.claims],
+        "missing": [one.problem for one in done.missing],
+        "notes": list(done.notes),
+    }
+
+
+def _check_json(check: Check) -> dict[str, Any]:
+    seen, found = check.base_seen, check.as_found
+    return {
+        "probe": check.question.probe.id,
+        "probe_version": check.question.probe.version,
+        "target": check.question.target.call,
+        "fingerprint": check.question.fingerprint,
+        "state": check.proof.state.value,
+        "reason": check.proof.reason,
+        "fix": check.fix.result.to_json(),
+        "base": seen.result.to_json() if seen is not None else None,
+        "base_revision": check.base.commit,
+        "base_is_as_found": found is not None,
+    }
+
+
+def _print(done: Verification) -> None:
+    before, after = done.change.before.ticket, done.change.after.ticket
+    dirty = " with uncommitted changes" if done.is_dirty else ""
+    say(f"{after.id} at {done.revision[:_REVISION_DIGITS] or 'no revision'}{dirty}")
+    for check in done.checks:
+        _print_check(check)
+    if done.items:
+        say("")
+    for item in done.items:
+        mark = "x" if item.is_done else " "
+        say(f"  [{mark}] {item.number}  {item.proof.state.value}  {item.item.text}")
+        if item.item.condition:
+            say(f"         {item.item.condition}: {item.proof.reason}")
+    changed = [(was.is_done, now.is_done) for was, now in zip(before.verification, after.verification, strict=True)]
+    ticked, unticked = changed.count((False, True)), changed.count((True, False))
+    say("")
+    again = f", {unticked} taken back: red again" if unticked else ""
+    wrote = done.change.after.document.data != done.change.before.document.data
+    say(f"{ticked} ticked{again}; {f'evidence in {done.change.after.file}' if wrote else 'nothing new to write'}")
+    for line in _claim_lines(done.claims):
+        say(line)
+    if done.missing:
+        say(f"{after.id} is {after.status_written}; fixed still lacks:")
+    for one in done.missing:
+        say(f"  - {one.problem}")
+
+
+def _print_check(check: Check) -> None:
+    say(f"{check.question.probe.id}  {check.question.target.call}: {check.proof.state.value}")
+    base, fix = check.base_sighting, check.fix.result
+    revision = check.base.commit[:_REVISION_DIGITS]
+    if base is not None:
+        origin = " (as found)" if check.as_found is not None else ""
+        say(f"  base {revision}{origin}: {_words(base.outcome.value)}: {base.message}")
+    else:
+        say(f"  no base: {check.base.why_not}")
+    say(f"  fix: {_words(fix.outcome.value)}: {fix.message}")
+
+
+def _words(outcome: str) -> str:
+    return outcome.replace("_", " ")
+
+
+def _claim_lines(claims: Any) -> list[str]:
+    return [_claim_line(one) for one in claims]
+
+
+def _claim_line(judged: JudgedClaim) -> str:
+    claim = judged.claim
+    beside = f"'{claim.beside}' " if claim.beside else ""
+    return f"line {claim.line}: {judged.state.value} {beside}({claim.written}): {judged.message}"

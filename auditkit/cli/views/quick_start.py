@@ -1,0 +1,119 @@
+"""Plain `ticket list`, `show` and `next` command lines, read without Typer: loading it takes longer than they do.
+
+Whatever is not plain (help, an abbreviation, a mistake) is left to Typer, which says what is wrong. A test
+holds the tables below against Typer's own.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+TEXT, TEXTS, WHOLE, WHOLES, YES, NO = "text", "texts", "whole", "wholes", "yes", "no"
+
+_COMMON = {"--tickets": ("tickets", TEXT), "--json": ("as_json", YES)}
+OPTIONS: dict[str, dict[str, tuple[str, str]]] = {
+    "list": _COMMON
+    | {
+        "--status": ("status", TEXTS),
+        "--severity": ("severity", TEXTS),
+        "--batch": ("batch", WHOLES),
+        "--agent": ("agent", TEXTS),
+        "--domain": ("domain", TEXTS),
+        "--category": ("category", TEXTS),
+        "--assignee": ("assignee", TEXTS),
+        "--file": ("file", TEXTS),
+        "--text": ("text", TEXTS),
+        "--reviewer": ("reviewer", TEXTS),
+        "--verdict": ("verdict", TEXTS),
+        "--consensus": ("consensus", TEXTS),
+        "--blocked": ("blocked", YES),
+        "--unblocked": ("blocked", NO),
+        "--stale": ("stale", YES),
+        "--sort": ("sort", TEXT),
+        "--reverse": ("reverse", YES),
+        "--limit": ("limit", WHOLE),
+    },
+    "show": _COMMON,
+    "next": _COMMON | {"--limit": ("limit", WHOLE), "--agent": ("agent", TEXTS), "--assignee": ("assignee", TEXTS)},
+}
+"""By command and option: the parameter it fills, and how."""
+
+
+def run_at_once(words: Sequence[str]) -> int | None:
+    """The exit code of a plain reading command; None for any other command line, which is then not begun."""
+    values = parsed(words)
+    if values is None:
+        return None
+    import gc
+
+    # Nothing that these commands make is ever garbage before they end.
+    gc.disable()
+    try:
+        return _run(words[1], values)
+    except KeyboardInterrupt:
+        from auditkit.cli.output import INTERRUPTED, complain
+
+        complain("interrupted")
+        return INTERRUPTED
+    except Exception as error:
+        # Loading the errors takes 5 ms, which only a command that failed has to pay.
+        from auditkit.cli.output import complain_of
+        from auditkit.errors import AuditkitError
+
+        if not isinstance(error, AuditkitError):
+            raise
+        return complain_of(error)
+
+
+def parsed(words: Sequence[str]) -> dict[str, Any] | None:
+    """The parameters that a plain command line gives, None where it is not one."""
+    if len(words) < 2 or words[0] != "ticket" or words[1] not in OPTIONS:
+        return None
+    options, values = OPTIONS[words[1]], {}
+    rest = iter(words[2:])
+    for word in rest:
+        if not word.startswith("-") and words[1] == "show" and "ticket_id" not in values:
+            values["ticket_id"] = word
+            continue
+        if word not in options:
+            return None
+        name, kind = options[word]
+        if not _take(values, name, kind, rest):
+            return None
+    return values if words[1] != "show" or "ticket_id" in values else None
+
+
+def _take(values: dict[str, Any], name: str, kind: str, rest: Any) -> bool:
+    if kind in (YES, NO):
+        values[name] = kind == YES
+        return True
+    word = next(rest, None)
+    if word is None or word.startswith("-") or (name == "tickets" and not word):
+        return False
+    if kind in (WHOLE, WHOLES) and not (word.isascii() and word.isdigit() and len(word) < 10):
+        return False
+    if name == "limit" and int(word) < 1:
+        return False
+    value = int(word) if kind in (WHOLE, WHOLES) else word
+    if kind in (TEXTS, WHOLES):
+        values.setdefault(name, []).append(value)
+    else:
+        values[name] = value
+    return True
+
+
+def _run(command: str, values: dict[str, Any]) -> int:
+    if command == "list":
+        from auditkit.cli.views.listing import list_tickets
+
+        return list_tickets(**values)
+    if command == "show":
+        from auditkit.cli.views.showing import show_ticket
+
+        return show_ticket(**values)
+    from auditkit.cli.views.next_tickets import next_tickets
+
+    return next_tickets(**values)

@@ -1,0 +1,1 @@
+"""Two or more revisions: comparisons, bisections and trials of fixes."""

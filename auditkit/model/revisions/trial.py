@@ -1,0 +1,124 @@
+"""A recommended fix that was tried: its block, its arms beside the base, and what came of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+from auditkit.model.codec import Record
+from auditkit.model.enums import Outcome
+from auditkit.model.runs.run import Run
+
+TRIAL_SCHEME = "try-fix/1"
+
+
+class FixVerdict(StrEnum):
+    """What a fix is worth: no finding left and nothing worse, a finding left, one gone for another, or no answer."""
+
+    SUFFICIENT = "sufficient"
+    INSUFFICIENT = "insufficient"
+    TRADES = "trades"
+    DOES_NOT_RUN = "does not run"
+
+
+class ArmKind(StrEnum):
+    """Whose code an arm ran: the checkout's own, a block of the ticket, or the fix that was made."""
+
+    BASE = "base"
+    RECOMMENDED = "recommended"
+    APPLIED = "applied"
+
+
+class ChangeKind(StrEnum):
+    """What a fix did to one probe's answer."""
+
+    GONE = "gone"
+    STILL = "still reproduces"
+    INTRODUCED = "introduced"
+    WORSE = "worse"
+    BETTER = "better"
+    LOST = "no answer"
+    SAME = "same"
+
+
+@dataclass(frozen=True)
+class FixBlock(Record):
+    """A Python block of a ticket: its section, its number there (from 1), its line in the file, its text."""
+
+    section: str
+    number: int
+    line: int
+    code: str
+
+
+@dataclass(frozen=True)
+class ProbeChange(Record, keys="probe base arm change=kind told is_finding"):
+    """One probe at the base and in an arm; `told` has the numbers that say so, such as `1 -> 2n+1`.
+
+    `is_finding` says that the ticket is about it, `noun` is what it stands for in a trade ("memory").
+    """
+
+    probe: str
+    base: Outcome
+    arm: Outcome
+    kind: ChangeKind
+    told: str
+    noun: str
+    is_finding: bool = False
+
+
+@dataclass(frozen=True)
+class Judgement(Record, keys="verdict=text kind=verdict reason changes"):
+    """What an arm is worth: `text` is the verdict in words (`trades overflow for memory`), `reason` a sentence."""
+
+    verdict: FixVerdict
+    text: str
+    reason: str
+    changes: tuple[ProbeChange, ...] = ()
+
+
+@dataclass(frozen=True)
+class TriedArm(Record, keys="arm=name kind judgement block completion source difference target run"):
+    """One column: a block of the ticket (None for a commit), how it was completed, what ran and came of it.
+
+    `run` is None where nothing could run; `target` is what was called, which a later revision may have renamed.
+    """
+
+    name: str
+    kind: ArmKind
+    judgement: Judgement
+    run: Run | None = None
+    block: FixBlock | None = None
+    completion: tuple[str, ...] = ()
+    source: str = ""
+    difference: str = ""
+    target: str = ""
+
+
+@dataclass(frozen=True)
+class FixTrial(Record, keys="ticket target verdict=first.judgement.text findings chosen base arms notes"):
+    """The whole trial of one ticket's fix on one target; `findings` are the probes that it is judged by.
+
+    `chosen` says how the findings were chosen where the ticket is bound to none.
+    """
+
+    schema_version: ClassVar[int] = 1
+
+    ticket: str
+    target: str
+    findings: tuple[str, ...]
+    chosen: str
+    base: Run
+    arms: tuple[TriedArm, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def first(self) -> TriedArm:
+        """The arm that the whole trial's verdict is of."""
+        return self.arms[0]
+
+    @property
+    def id(self) -> str:
+        """What its block in the ticket is found again by; no finding's fingerprint begins so."""
+        return f"{TRIAL_SCHEME}/{self.target}"

@@ -1,0 +1,1 @@
+"""Probes, targets, what was measured, and results."""

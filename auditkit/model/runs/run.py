@@ -1,0 +1,260 @@
+"""One invocation: its environment, its revision, and every requested probe with its outcome."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from auditkit.model.codec import Record, decode, read_fields
+from auditkit.model.enums import Evidence, Outcome, Reason, Severity
+from auditkit.model.runs.cause import Siblings, Statement
+from auditkit.model.runs.measurement import CodeExcerpt, Location, Measurement
+from auditkit.model.runs.probe import ProbeInfo
+from auditkit.model.runs.target import Target
+
+FINGERPRINT_SCHEME = 1
+BUNDLED = "bundled specimen"
+"""What stands for the checkout where auditkit's own specimen was audited."""
+SOURCE_DEVICE = "source"
+"""What stands for a device where the checkout's source was read and nothing was run."""
+_NOT_LOADED = frozenset((Reason.IMPORT_ERROR, Reason.NO_TORCH, Reason.NO_INTERPRETER))
+
+
+def fingerprint(probe_id: str, target: str, ordinal: int = 0) -> str:
+    """What makes two findings the same one: probe, scheme and target; never a line, never a message."""
+    suffix = f"#{ordinal}" if ordinal else ""
+    return f"{probe_id}/{FINGERPRINT_SCHEME}/{target}{suffix}"
+
+
+@dataclass(frozen=True)
+class Environment(Record):
+    """Where a run was made: two runs are comparable only where these agree.
+
+    `checkout` is the path as the user named it, `revision` the full commit or "" outside git.
+    """
+
+    checkout: str
+    revision: str
+    dirty: bool
+    python: str
+    torch: str
+    device: str
+    device_name: str
+    interpreter: str = ""
+    platform: str = ""
+    auditkit: str = ""
+
+
+@dataclass(frozen=True)
+class RunHead(Record, keys="id **environment"):
+    """Which run it is, and where it was made."""
+
+    id: str
+    environment: Environment
+
+
+@dataclass(frozen=True)
+class ArmOutcome(
+    Record,
+    keys="arm python=environment.python! torch=environment.torch! device! outcome severity law message",
+):
+    """What the same probe said of the same target in one arm: under one interpreter on one device.
+
+    `arm` is the arm's label, such as `torch 2.9.1 on cpu`; `environment` where it ran.
+    """
+
+    arm: str
+    environment: Environment
+    outcome: Outcome
+    severity: Severity | None
+    message: str
+    law: str = ""
+    device: str = ""
+
+    @property
+    def answer(self) -> str:
+        """What is compared between arms, as the cell of a table: `P3 reproduced (3n+1)`.
+
+        The message is left out, and the law of what did not reproduce: measured figures may differ a
+        little without meaning anything.
+        """
+        severity = f"{self.severity.value} " if self.severity else ""
+        law = f" ({self.law})" if self.law and self.outcome is Outcome.REPRODUCED else ""
+        return f"{severity}{self.outcome.value.replace('_', ' ')}{law}"
+
+    @classmethod
+    def read(cls, raw: Any, place: str) -> ArmOutcome:
+        """Of its environment a document has the versions and the device; the rest is its run's."""
+        found = read_fields(cls, raw, place)
+        python, torch, device = (decode(str, raw[name], f"{place}.{name}") for name in ("python", "torch", "device"))
+        return cls(**found, environment=Environment("", "", False, python, torch, device, ""))
+
+
+@dataclass(frozen=True)
+class ProbeResult(
+    Record,
+    keys="probe probe_version target outcome severity! evidence! reason device message law fingerprint ticket "
+    "ticket_action location! measurements! notes duration_s siblings? excerpt? statement? arm? arms?",
+):
+    """What one probe said of one target.
+
+    `device` is where this probe's numbers come from (`cpu`, `cuda`, `simulated`, `source`); `law` the fitted
+    growth law ("3n+1"), where the probe fits one; `reason` why there is no answer, where there is none;
+    `loaded` whether the target's interpreter, torch and module could be loaded at all. `arms` holds
+    every arm's outcome where several interpreters or devices were asked; the other fields are then those
+    of the arm that `arm` names. `statement` is what a finding's line belongs to, None where that line only
+    defines a function; `siblings` are places like it, None where none were looked for.
+    """
+
+    probe: str
+    probe_version: int
+    target: str
+    outcome: Outcome
+    message: str
+    fingerprint: str
+    severity: Severity | None = None
+    evidence: Evidence | None = None
+    reason: Reason | None = None
+    device: str = ""
+    law: str = ""
+    location: Location | None = None
+    excerpt: CodeExcerpt | None = None
+    measurements: tuple[Measurement, ...] = ()
+    notes: tuple[str, ...] = ()
+    duration_s: float = 0.0
+    ticket: str | None = None
+    ticket_action: str = ""
+    loaded: bool = True
+    arm: str = ""
+    arms: tuple[ArmOutcome, ...] = ()
+    statement: Statement | None = None
+    siblings: Siblings | None = None
+
+    @property
+    def is_of_source(self) -> bool:
+        """Whether it comes from reading the source: about a function, a module or a file, not a target."""
+        return self.device == SOURCE_DEVICE
+
+    @property
+    def arms_differ(self) -> bool:
+        """Whether some arm's outcome, severity or law is not the others'."""
+        return len({arm.answer for arm in self.arms}) > 1
+
+    def arms_in_words(self) -> str:
+        """`P1 reproduced with torch 2.9.1; not reproduced with torch 2.15.0`, this result's own arm first."""
+        groups: dict[str, list[str]] = {arm.answer: [] for arm in self.arms if arm.arm == self.arm}
+        for arm in self.arms:
+            groups.setdefault(arm.answer, []).append(arm.arm)
+        return "; ".join(f"{answer} with {' and '.join(labels)}" for answer, labels in groups.items())
+
+    def to_json(self) -> dict[str, Any]:
+        return super().to_json() | {"duration_s": round(self.duration_s, 3)}
+
+    @classmethod
+    def read(cls, raw: Any, place: str) -> ProbeResult:
+        result = super().read(raw, place)
+        return replace(result, loaded=result.reason not in _NOT_LOADED)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A reproduced result with everything a ticket says about it.
+
+    `source` is the checkout's directory without a revision: where the question can be asked again.
+    `asked_as` is what names the probe on the command line where its id does not (a file); `options` are
+    further words of that command, such as `--config FILE`.
+    """
+
+    probe: ProbeInfo
+    result: ProbeResult
+    environment: Environment
+    run_id: str
+    target: Target | None = None
+    source: str = ""
+    asked_as: str = ""
+    options: tuple[str, ...] = ()
+
+    @property
+    def is_of_module(self) -> bool:
+        """Whether it is what reading the source found in a whole module, of which its location is an example."""
+        return self.probe.scope == "source" and ":" not in self.result.target
+
+
+@dataclass(frozen=True)
+class TargetReading(Record, keys="name=target.name **target answer roles found"):
+    """A target as it was fed and read: what was configured, and what trying it showed.
+
+    `roles` maps `norm`, `zero`, `nan`, `inf` to the field of the answer that behaves so; `found` says
+    that reading the checkout's source found the target.
+    """
+
+    target: Target
+    roles: Mapping[str, str] = field(default_factory=dict)
+    answer: str = ""
+    found: bool = False
+
+    @classmethod
+    def read(cls, raw: Any, place: str) -> TargetReading:
+        reading = super().read(raw, place)
+        return replace(reading, target=replace(reading.target, name=decode(str, raw.get("name", ""), f"{place}.name")))
+
+
+@dataclass(frozen=True)
+class Run(Record, keys="run! targets results summary notes matrix?"):
+    """The whole of one invocation, as `--json` prints it.
+
+    With several arms, `matrix` holds the run of each one; `results` then has one entry for each target and
+    probe over all arms (see docs/design/matrix.md) and `environment` is the first arm's.
+    """
+
+    schema_version: ClassVar[int] = 1
+
+    id: str
+    environment: Environment
+    results: tuple[ProbeResult, ...]
+    targets: tuple[TargetReading, ...] = ()
+    notes: tuple[str, ...] = ()
+    matrix: tuple[Arm, ...] = ()
+
+    def environment_of(self, result: ProbeResult) -> Environment:
+        """Where the figures of `result` were taken: its own arm's environment, where there are several."""
+        return next((arm.environment for arm in result.arms if arm.arm == result.arm), self.environment)
+
+    @property
+    def run(self) -> RunHead:
+        return RunHead(self.id, self.environment)
+
+    @property
+    def summary(self) -> dict[str, int]:
+        return count_outcomes(self.results)
+
+    @classmethod
+    def read(cls, raw: Any, place: str) -> Run:
+        found = read_fields(cls, raw, place)
+        head = RunHead.read(raw["run"], f"{place}.run".lstrip("."))
+        results = tuple(_at_home(result, head.environment) for result in found.pop("results"))
+        return cls(head.id, head.environment, results, **found)
+
+
+def _at_home(result: ProbeResult, environment: Environment) -> ProbeResult:
+    """A result that was read, whose arms ran in `environment` but for what they say of it themselves."""
+    own = [arm.environment for arm in result.arms]
+    whole = [replace(environment, python=one.python, torch=one.torch, device=one.device) for one in own]
+    arms = zip(result.arms, whole, strict=True)
+    return replace(result, arms=tuple(replace(arm, environment=place) for arm, place in arms))
+
+
+@dataclass(frozen=True)
+class Arm(Record, keys="arm=label **run"):
+    """One column of a matrix: the run under one interpreter on one device, and what tells it from the others."""
+
+    label: str
+    run: Run
+
+
+def count_outcomes(results: Iterable[ProbeResult]) -> dict[str, int]:
+    """How many results there are of each outcome, every outcome named."""
+    counts = Counter(result.outcome for result in results)
+    return {outcome.value: counts[outcome] for outcome in Outcome}

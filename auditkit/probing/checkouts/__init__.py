@@ -1,0 +1,1 @@
+"""Checkouts, their revisions as worktrees and copies, and git."""

@@ -1,0 +1,1 @@
+"""The host's side of a measurement: workers started, their messages read, results judged."""

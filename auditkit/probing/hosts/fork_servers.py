@@ -1,0 +1,160 @@
+"""Interpreters that have torch imported already, kept as long as this process lives: workers are forked from them.
+
+A worker that is forked is the same process as one that is started, but for the 2 to 5 s that it takes to import
+torch, its compiler and its tensor subclasses. Where an interpreter cannot serve forks, workers are started.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import io
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+ENTRY = Path(__file__).parents[1] / "worker" / "entry.py"
+# Importing torch from a cold disk takes long.
+START_LIMIT_S = 120.0
+_LOOK_S = 0.25
+
+
+class Process:
+    """What `subprocess.Popen` is for a worker that a fork server has started."""
+
+    def __init__(self, pid: int, stdin: IO[bytes], stdout: IO[bytes], end_fd: int) -> None:
+        self.pid = pid
+        self.stdin = stdin
+        self.stdout = stdout
+        self._end = io.FileIO(end_fd)
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit code, negative for a signal; None while it runs."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self.wait(timeout=0)
+        return None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code, once it has ended. Raises subprocess.TimeoutExpired."""
+        if self.returncode is None:
+            if not select.select([self._end], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0)
+            # Without a word the server itself is gone, and its workers with it.
+            self.returncode = int(self._end.read() or -signal.SIGKILL)
+            self._end.close()
+        return self.returncode
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        if self.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGTERM)
+
+
+@dataclass
+class ForkServer:
+    """One interpreter that forks workers; `usable` ends with its first failure."""
+
+    interpreter: str
+    environment: Mapping[str, str]
+    usable: bool = True
+    _channel: socket.socket | None = None
+    _process: subprocess.Popen[bytes] | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def fork(self, jobs: Sequence[Mapping[str, Any]], results_fd: int, cancelled: threading.Event) -> Process | None:
+        """A worker that will write its results to `results_fd`; None where this interpreter cannot fork one.
+
+        `jobs` say what is imported before the fork.
+        """
+        with self._lock:
+            if not self.usable:
+                return None
+            process = None
+            with contextlib.suppress(OSError, ValueError):
+                process = self._fork(jobs, results_fd, cancelled)
+            if process is None and not cancelled.is_set():
+                self.usable = False
+                self.close()
+            return process
+
+    def close(self) -> None:
+        """End the interpreter, and with it every worker that still runs."""
+        if self._channel is not None:
+            self._channel.close()
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def _fork(self, jobs: Sequence[Mapping[str, Any]], results_fd: int, cancelled: threading.Event) -> Process | None:
+        channel = self._channel = self._channel or self._start()
+        needs = [
+            dict(need)
+            for need in {(("instrument", job.get("instrument")), ("device", job.get("device"))) for job in jobs}
+        ]
+        (input_read, input_write), (output_read, output_write), (end_read, end_write) = os.pipe(), os.pipe(), os.pipe()
+        given = [input_read, output_write, results_fd, end_write]
+        kept = [input_write, output_read, end_read]
+        try:
+            socket.send_fds(channel, [json.dumps(needs).encode("ascii") + b"\n"], given)
+            answer = _answer(channel, cancelled)
+        finally:
+            for fd in (input_read, output_write, end_write):
+                os.close(fd)
+        if not answer:
+            for fd in kept:
+                os.close(fd)
+            return None
+        return Process(int(answer), os.fdopen(input_write, "wb"), os.fdopen(output_read, "rb"), end_read)
+
+    def _start(self) -> socket.socket:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [self.interpreter, "-I", "-B", "-u", "-X", "faulthandler", str(ENTRY), "--forks", str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                env=dict(self.environment),
+                cwd="/",
+                start_new_session=True,
+            )
+        return ours
+
+
+def _answer(channel: socket.socket, cancelled: threading.Event) -> bytes:
+    """The server's next line; nothing where it has ended, is silent for too long, or nobody waits any more."""
+    deadline = time.monotonic() + START_LIMIT_S
+    while time.monotonic() < deadline and not cancelled.is_set():
+        if select.select([channel], [], [], _LOOK_S)[0]:
+            return channel.recv(64)
+    return b""
+
+
+_SERVERS: dict[tuple[str, tuple[tuple[str, str], ...]], ForkServer] = {}
+_SERVERS_LOCK = threading.Lock()
+
+
+def server_for(interpreter: str, environment: Mapping[str, str]) -> ForkServer:
+    """The one server of this interpreter in this environment."""
+    with _SERVERS_LOCK:
+        key = (interpreter, tuple(sorted(environment.items())))
+        if not _SERVERS:
+            atexit.register(_close_all)
+        return _SERVERS.setdefault(key, ForkServer(interpreter, dict(environment)))
+
+
+def _close_all() -> None:
+    for server in _SERVERS.values():
+        server.close()

@@ -1,0 +1,183 @@
+"""What travels between the host and a worker: one request, then a message a line until the worker ends.
+
+`worker/server.py` and `worker/children.py` are the other end. Types alone stand here: a message is the mapping
+that JSON makes of its line, told apart by its `type`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NotRequired, TypedDict
+
+from auditkit.model.runs.target import Target
+
+
+class Feed(TypedDict):
+    """Of how a target is fed, what the host reads."""
+
+    takes: str
+    setup: str | None
+
+
+class Role(TypedDict):
+    path: str
+
+
+class Plan(TypedDict):
+    """Of a target's plan what the host reads; the rest goes back to the worker as it came."""
+
+    feed: Feed
+    contract: str
+    answer_kind: str
+    fields: Mapping[str, str]
+    roles: Mapping[str, Role]
+    filled: NotRequired[Mapping[str, Any]]
+
+
+# --- what the host sends ---
+
+
+class Job(TypedDict):
+    """A question for one child process; `kind` is `plan`, `probe` or `selfcheck`, which need what they need.
+
+    `target` is that of a plan in a request without a target; `plan` one that is known already.
+    """
+
+    id: str
+    kind: str
+    path: NotRequired[str]
+    instrument: NotRequired[str]
+    device: NotRequired[str]
+    contracts: NotRequired[list[str]]
+    options: NotRequired[Mapping[str, Any]]
+    target: NotRequired[Mapping[str, Any]]
+    plan: NotRequired[Plan]
+
+
+class Request(TypedDict):
+    """Everything that a worker is ever told. Without a target each job names its own, or needs none.
+
+    A target travels as the mapping of its fields.
+    `auto_device` lets the worker take CUDA where it finds it; `fresh_imports` has every job import the target.
+    """
+
+    token: str
+    target: Target | None
+    checkout: str
+    import_roots: list[str]
+    jobs: list[Job]
+    auto_device: bool
+    time_limit_s: float
+    fresh_imports: bool
+
+
+# --- what the worker answers: of itself ---
+
+
+class Bare(TypedDict):
+    """`begun`: a Python runs our code. `checked`, of a job: an instrument read its toy as it should."""
+
+    type: Literal["begun", "checked"]
+
+
+class Hello(TypedDict):
+    type: Literal["hello"]
+    python: str
+    torch: str
+    executable: str
+    platform: str
+    cuda: bool
+
+
+class Loaded(TypedDict):
+    """The target is imported; `why` says why this process may not fork, where it may not."""
+
+    type: Literal["loaded"]
+    fork_safe: bool
+    why: str
+
+
+class LoadError(TypedDict):
+    """torch, or the target's module, cannot be imported; after a `start` it is that of one job."""
+
+    type: Literal["load_error"]
+    reason: str
+    message: str
+    hint: NotRequired[str]
+
+
+# --- of one job, between its `start` and its `end` ---
+
+
+class Start(TypedDict):
+    type: Literal["start"]
+    job: str
+
+
+class Planned(TypedDict):
+    type: Literal["plan"]
+    plan: Plan
+
+
+class Measured(TypedDict):
+    type: Literal["measurement"]
+    name: str
+    value: Any
+    unit: str
+    case: NotRequired[Mapping[str, Any]]
+    evidence: NotRequired[str]
+
+
+class Place(TypedDict):
+    file: str
+    line: int
+    function: str
+
+
+class Located(TypedDict):
+    type: Literal["location"]
+    location: Place | None
+
+
+class Noted(TypedDict):
+    type: Literal["note"]
+    text: str
+
+
+class Device(TypedDict):
+    type: Literal["device"]
+    name: str
+
+
+class Took(TypedDict):
+    type: Literal["took"]
+    seconds: float
+
+
+class Refused(TypedDict):
+    """The probe's question makes no sense for this target, or cannot be asked on this machine."""
+
+    type: Literal["not_applicable", "unavailable"]
+    message: str
+    reason: NotRequired[str]
+
+
+class Failed(TypedDict):
+    type: Literal["failed"]
+    reason: str
+    message: str
+
+
+class End(TypedDict):
+    """The child has ended; a `status` other than `ok` says with `reason` and `message` how."""
+
+    type: Literal["end"]
+    status: str
+    reason: NotRequired[str]
+    message: NotRequired[str]
+    output_bytes: NotRequired[int]
+    output_tail: NotRequired[str]
+
+
+OfJob = Bare | Planned | Measured | Located | Noted | Device | Took | Refused | Failed | LoadError | End
+Message = Hello | Loaded | Start | OfJob

@@ -1,0 +1,188 @@
+"""From what was seen to one finished result: judged once, with the user's severity and its own fingerprint."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from auditkit.model.enums import Contract, Evidence, Outcome, Reason, Takes
+from auditkit.model.runs.measurement import CodeExcerpt, Location, Measurement
+from auditkit.model.runs.probe import Policy, ProbeInfo
+from auditkit.model.runs.run import Environment, ProbeResult, TargetReading, fingerprint
+from auditkit.model.runs.target import Target
+from auditkit.probing.hosts.judgement import JudgingFailedError, judge
+from auditkit.probing.hosts.protocol import Plan
+from auditkit.probing.hosts.sandbox import Setting
+from auditkit.probing.hosts.session import Failure, Job, Session
+from auditkit.probing.source_code.excerpts import cut_excerpt
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One probe about one subject: a target, or what a source probe names.
+
+    `ordinal` tells apart the targets that call one function.
+    """
+
+    probe: ProbeInfo
+    subject: str
+    device: str
+    policy: Policy
+    ordinal: int = 0
+
+    def unanswered(self, outcome: Outcome, reason: Reason | None, message: str, **seen: Any) -> ProbeResult:
+        """The result where there is nothing to judge; `seen` are further fields of it."""
+        return self._result(outcome, message, reason=reason, **seen)
+
+    def judged(
+        self,
+        measurements: Sequence[Measurement],
+        evidence: Evidence,
+        location: Location | None,
+        excerpt: Callable[[Location], CodeExcerpt | None],
+        **seen: Any,
+    ) -> ProbeResult:
+        """What the probe makes of its measurements; only a finding has a severity and a place.
+
+        Raises JudgingFailedError.
+        """
+        verdict = judge(self.probe, measurements, self.policy.thresholds_of(self.probe))
+        if verdict.outcome is Outcome.REPRODUCED:
+            seen["severity"] = self.policy.severity_of(self.probe, verdict.severity)
+            seen["location"], seen["excerpt"] = location, excerpt(location) if location is not None else None
+        seen |= {"law": verdict.law, "evidence": evidence, "measurements": tuple(measurements)}
+        return self._result(verdict.outcome, verdict.message, **seen)
+
+    def _result(self, outcome: Outcome, message: str, **seen: Any) -> ProbeResult:
+        return ProbeResult(
+            probe=self.probe.id,
+            probe_version=self.probe.version,
+            target=self.subject,
+            outcome=outcome,
+            message=message,
+            fingerprint=fingerprint(self.probe.id, self.subject, self.ordinal),
+            device=self.device,
+            **seen,
+        )
+
+
+@dataclass
+class TargetRun:
+    """What asking one target came to: its last worker, its plan or why there is none, one result per probe."""
+
+    session: Session | None = None
+    plan: Plan | None = None
+    plan_failure: Failure | None = None
+    results: list[ProbeResult] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def make_result(asked: Asked, job: Job | None, run: TargetRun, checkout: Path) -> ProbeResult:
+    """The one result of a probe about a target, whatever became of its `job`."""
+    why_not = _why_unasked(asked, run)
+    if why_not is not None:
+        return why_not
+    if run.plan is None or job is None:
+        failure = run.plan_failure or Failure(Reason.PROTOCOL, "the worker ended before this probe ran")
+        return asked.unanswered(Outcome.ERROR, failure.reason, failure.message)
+    return _answer(asked, job, checkout)
+
+
+def _why_unasked(asked: Asked, run: TargetRun) -> ProbeResult | None:
+    """The result of a question that no worker could be asked."""
+    contracts, devices = [known.value for known in asked.probe.contracts], asked.probe.devices
+    if run.plan is not None and run.plan["contract"] not in contracts:
+        text = f"the probe does not cover the contract {run.plan['contract']}"
+        return asked.unanswered(Outcome.NOT_APPLICABLE, None, text)
+    if asked.device not in devices:
+        text = f"it can be answered on {' or '.join(devices)} alone; asked on {asked.device}"
+        return asked.unanswered(Outcome.UNAVAILABLE, Reason.NO_DEVICE, text)
+    session = run.session
+    if session is None:
+        return None
+    if asked.device == "cuda" and session.hello is not None and not session.has_cuda:
+        text = "there is no CUDA device on this machine"
+        return asked.unanswered(Outcome.UNAVAILABLE, Reason.NO_DEVICE, text)
+    if session.failure is not None:
+        failure = session.failure
+        return asked.unanswered(Outcome.ERROR, failure.reason, failure.describe(), loaded=False)
+    return None
+
+
+def _answer(asked: Asked, job: Job, checkout: Path) -> ProbeResult:
+    def excerpt(location: Location) -> CodeExcerpt | None:
+        return cut_excerpt(checkout, location)
+
+    def unanswered(outcome: Outcome, reason: Reason | None, message: str) -> ProbeResult:
+        return asked.unanswered(
+            outcome,
+            reason,
+            message,
+            measurements=tuple(job.measurements),
+            location=job.location,
+            excerpt=excerpt(job.location) if job.location is not None else None,
+            **told,
+        )
+
+    told: dict[str, Any] = {"notes": tuple(job.notes), "duration_s": job.duration_s}
+    if job.failure is not None:
+        return unanswered(Outcome.ERROR, job.failure.reason, job.failure.message)
+    if job.refusal is not None:
+        return unanswered(*job.refusal)
+    if not job.measurements:
+        return unanswered(Outcome.ERROR, Reason.PROTOCOL, "the probe measured nothing")
+    try:
+        return asked.judged(job.measurements, _evidence(job.measurements), job.location, excerpt, **told)
+    except JudgingFailedError as error:
+        return unanswered(Outcome.ERROR, Reason.EXCEPTION, f"judging failed: {error}")
+
+
+def _evidence(measurements: Sequence[Measurement]) -> Evidence:
+    """The weakest kind that the judged numbers rest on; extrapolated rows only add to measured ones."""
+    kinds = {measurement.evidence for measurement in measurements}
+    if Evidence.SIMULATED in kinds:
+        return Evidence.SIMULATED
+    return Evidence.MEASURED if Evidence.MEASURED in kinds else Evidence.EXTRAPOLATED
+
+
+def read_target(target: Target, run: TargetRun, found: bool) -> TargetReading:
+    """The target with what its plan found out, where there is one."""
+    if run.plan is None:
+        return TargetReading(target, found=found)
+    plan = run.plan
+    learnt = replace(
+        target,
+        contract=Contract(plan["contract"]),
+        takes=Takes(plan["feed"]["takes"]),
+        setup=plan["feed"]["setup"] or target.setup,
+    )
+    roles = {role: entry["path"] for role, entry in plan["roles"].items()}
+    return TargetReading(learnt, roles, plan["answer_kind"], found)
+
+
+def environment_of_runs(place: Environment, setting: Setting, runs: Sequence[TargetRun]) -> Environment:
+    """`place`, which is a checkout alone, with what the first worker that answered said of itself."""
+    sessions = [run.session for run in runs if run.session is not None]
+    session = next((each for each in sessions if each.hello is not None), None)
+    said: Mapping[str, object] = (session.hello if session is not None else None) or {}
+    devices = {result.device for run in runs for result in run.results if result.measurements}
+    return replace(
+        place,
+        python=str(said.get("python", "")),
+        torch=str(said.get("torch", "")),
+        device="cuda" if "cuda" in devices else "simulated" if devices == {"simulated"} else "cpu",
+        device_name=(session.device_name if session is not None else "") or _processor_name(),
+        interpreter=setting.interpreter,
+        platform=str(said.get("platform", "")),
+    )
+
+
+def _processor_name() -> str:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return "CPU"

@@ -1,0 +1,169 @@
+"""Run probes on one target: every requested probe gets a result, whatever happens to the processes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from auditkit.model.enums import DeviceChoice, Reason
+from auditkit.model.runs.probe import ProbeInfo
+from auditkit.model.runs.run import ProbeResult
+from auditkit.model.runs.target import Target
+from auditkit.probing.hosts import protocol
+from auditkit.probing.hosts.results import Asked, TargetRun, make_result
+from auditkit.probing.hosts.sandbox import Setting
+from auditkit.probing.hosts.session import Job, Session
+
+_PLAN: protocol.Job = {"id": "plan", "kind": "plan"}
+_Question = TypeVar("_Question")
+_Done = TypeVar("_Done")
+_TRAFFIC = ("syncs", "launches", "devices", "transfers")
+
+
+def run_target(
+    target: Target,
+    probes: Sequence[ProbeInfo],
+    setting: Setting,
+    started: Callable[[str, str], None] = lambda *_: None,
+    finished: Callable[[ProbeResult], None] = lambda _: None,
+    ordinal: int = 0,
+) -> TargetRun:
+    """Run `probes` on `target`; without probes only find out how it is fed and what it returns.
+
+    `started(target, probe)` is called as each probe starts, `finished(result)` as soon as it is judged. `ordinal`
+    counts the targets before this one that call the same function.
+    """
+    run = TargetRun()
+    results = _TargetResults(target, probes, setting, finished, ordinal, run)
+    jobs = [_PLAN, *(_job(probe, device, setting) for probe, device in results.devices() if device in probe.devices)]
+
+    def collect(fresh_imports: bool) -> str:
+        """Run the jobs, in forks of one import or each with its own; the reason why this worker may not fork."""
+        auto = setting.device is DeviceChoice.AUTO
+        run.session = Session(setting, jobs, target, auto_device=auto, fresh_imports=fresh_imports)
+        for job in run.session.jobs(lambda job_id: None if job_id == _PLAN["id"] else started(target.call, job_id)):
+            if job.id == _PLAN["id"]:
+                _note_plan(target.call, run, job)
+            else:
+                results.add(job)
+        return run.session.fork_refusal
+
+    refusal = collect(fresh_imports=False)
+    if refusal:
+        run.notes.append(f"{target.call}: {refusal}; each probe ran in a fresh process")
+        collect(fresh_imports=True)
+    results.ask_again_on_cpu()
+    run.results = results.all()
+    return run
+
+
+def in_parallel(
+    work: Callable[[_Question], _Done], jobs: Iterable[_Question], workers: int, cancelled: threading.Event
+) -> list[_Done]:
+    """What `work` makes of each job, in their order; Ctrl-C ends the workers now, not at their time limit."""
+    pool = ThreadPoolExecutor(max_workers=workers)
+    try:
+        return list(pool.map(work, jobs))
+    except BaseException:
+        cancelled.set()
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def device_for(probe: ProbeInfo, choice: DeviceChoice, has_cuda: bool = False) -> str:
+    """Without a GPU, traffic is simulated and everything else runs on the CPU; `auto` is `cuda` where there is one."""
+    if choice is not DeviceChoice.AUTO:
+        return choice.value
+    if has_cuda:
+        return "cuda"
+    if probe.instrument in _TRAFFIC or "cpu" not in probe.devices:
+        return "simulated" if "simulated" in probe.devices else "cuda"
+    return "cpu"
+
+
+def _note_plan(call: str, run: TargetRun, job: Job) -> None:
+    """What the plan filled in by itself; or why there is none: what the search said, or how its process ended."""
+    run.plan = job.plan
+    if run.plan is None:
+        run.plan_failure = job.failure
+        return
+    for name, value in run.plan.get("filled", {}).items():
+        run.notes.append(f"{call}: {name} was given as {value}; another value: --argument {name}=VALUE")
+
+
+def _job(probe: ProbeInfo, device: str, setting: Setting) -> protocol.Job:
+    return {
+        "id": probe.id,
+        "kind": "probe",
+        "path": str(Path(probe.path).resolve()),
+        "instrument": probe.instrument,
+        "device": device,
+        "contracts": [contract.value for contract in probe.contracts],
+        "options": dict(setting.options),
+    }
+
+
+class _TargetResults:
+    """The results of one target's probes, each made as its job ends."""
+
+    def __init__(
+        self,
+        target: Target,
+        probes: Sequence[ProbeInfo],
+        setting: Setting,
+        finished: Callable[[ProbeResult], None],
+        ordinal: int,
+        run: TargetRun,
+    ) -> None:
+        self._target, self._setting, self._finished, self._ordinal, self._run = target, setting, finished, ordinal, run
+        self._probes = {probe.id: probe for probe in probes}
+        self._done: dict[str, ProbeResult] = {}
+        self._broken_by_simulation: list[Job] = []
+
+    def devices(self) -> list[tuple[ProbeInfo, str]]:
+        """Where each probe is asked; what is found in a worker can still change that."""
+        has_cuda = self._run.session is not None and self._run.session.has_cuda
+        return [(probe, device_for(probe, self._setting.device, has_cuda)) for probe in self._probes.values()]
+
+    def add(self, job: Job) -> None:
+        """Judge an ended job; one that the simulated device broke waits to be asked on plain tensors."""
+        probe, device = next(each for each in self.devices() if each[0].id == job.id)
+        is_broken = device == "simulated" and job.failure is not None and job.failure.reason is Reason.EXCEPTION
+        if is_broken and self._setting.device is DeviceChoice.AUTO and "cpu" in probe.devices:
+            self._broken_by_simulation.append(job)
+        else:
+            self._settle(probe, device, job)
+
+    def ask_again_on_cpu(self) -> None:
+        """`auto`: code that the simulated device breaks is counted on plain CPU tensors, and the note says so."""
+        broken = {job.id: job for job in self._broken_by_simulation}
+        if not broken or self._run.plan is None:
+            return
+        jobs = [_job(self._probes[name], "cpu", self._setting) for name in broken]
+        for job in jobs:
+            job["plan"] = self._run.plan
+        session = Session(self._setting, jobs, self._target, auto_device=True, fresh_imports=True)
+        again = {job.id: job for job in session.jobs() if job.failure is None}
+        for name, before in broken.items():
+            if name not in again:
+                self._settle(self._probes[name], "simulated", before)
+                continue
+            why = before.failure.message if before.failure is not None else ""
+            again[name].notes.append(f"the simulated device failed ({why}); counted on plain CPU tensors instead")
+            self._settle(self._probes[name], "cpu", again[name])
+
+    def all(self) -> list[ProbeResult]:
+        """One result for each probe, in their order; also for one that never had a job."""
+        for probe, device in self.devices():
+            if probe.id not in self._done:
+                self._settle(probe, device, None)
+        return [self._done[name] for name in self._probes]
+
+    def _settle(self, probe: ProbeInfo, device: str, job: Job | None) -> None:
+        asked = Asked(probe, self._target.call, device, self._setting.policy, self._ordinal)
+        self._done[probe.id] = make_result(asked, job, self._run, self._setting.checkout)
+        self._finished(self._done[probe.id])

@@ -1,0 +1,185 @@
+"""A worker and its jobs: start it, and have each job as it ends, whatever happens to the processes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from auditkit.model.enums import Outcome, Reason
+from auditkit.model.runs.measurement import Location, Measurement
+from auditkit.model.runs.target import Target
+from auditkit.probing.hosts import protocol
+from auditkit.probing.hosts.sandbox import Setting, Worker, WorkerEnd
+from auditkit.probing.worker.process.families import signal_name
+from auditkit.probing.worker.process.jsonlines import new_token
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why there is no answer."""
+
+    reason: Reason
+    message: str
+    hint: str = ""
+
+    def describe(self) -> str:
+        """The message with its hint."""
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+@dataclass
+class Job:
+    """What a worker said of one job.
+
+    `failure` is what the job said itself, else how its process ended; `refusal` that its question makes no
+    sense here, or cannot be asked; `checked` that an instrument read its toy.
+    """
+
+    id: str = ""
+    measurements: list[Measurement] = field(default_factory=list)
+    location: Location | None = None
+    notes: list[str] = field(default_factory=list)
+    plan: protocol.Plan | None = None
+    refusal: tuple[Outcome, Reason | None, str] | None = None
+    failure: Failure | None = None
+    checked: bool = False
+    duration_s: float = 0.0
+    has_ended: bool = False
+
+    def take(self, message: protocol.OfJob) -> None:
+        """Take in what was said of it; of several failures the first one counts."""
+        if message["type"] == "measurement":
+            self.measurements.append(Measurement.from_json(message))
+        elif message["type"] == "location":
+            place = message["location"]
+            if self.location is None and place is not None:
+                self.location = Location(place["file"], int(place["line"]), place["function"])
+        elif message["type"] == "note":
+            self.notes.append(str(message["text"]))
+        elif message["type"] == "plan":
+            self.plan = message["plan"]
+        elif message["type"] == "not_applicable" or message["type"] == "unavailable":
+            reason = Reason(message["reason"]) if message.get("reason") else None
+            self.refusal = self.refusal or (Outcome(message["type"]), reason, message["message"])
+        elif message["type"] == "failed" or message["type"] == "load_error":
+            self.failure = self.failure or _failure(message)
+        elif message["type"] == "took":
+            self.duration_s = float(message["seconds"])
+        elif message["type"] == "checked":
+            self.checked = True
+        elif message["type"] == "end":
+            self._end(message)
+
+    def _end(self, message: protocol.End) -> None:
+        self.has_ended = True
+        if message["status"] != "ok":
+            self.failure = self.failure or _failure(message)
+        if message.get("output_bytes"):
+            self.notes.append(f"the target printed {message['output_bytes']:,} bytes, ignored")
+
+
+def _failure(said: protocol.Failed | protocol.LoadError | protocol.End) -> Failure:
+    hint = said.get("hint") or ""
+    return Failure(Reason(said.get("reason", Reason.PROTOCOL.value)), said["message"], str(hint))
+
+
+class Session:
+    """One worker from its start to its end; iterate over `jobs()` once.
+
+    `hello` is what it said of itself, with the name of its device where one was used. `failure` says why nothing
+    ran: the interpreter, its torch, or the target's import. `fork_refusal` says why a worker that was to fork
+    may not: it has done nothing then.
+    """
+
+    def __init__(
+        self,
+        setting: Setting,
+        jobs: Sequence[protocol.Job],
+        target: Target | None = None,
+        *,
+        auto_device: bool = False,
+        fresh_imports: bool = False,
+    ) -> None:
+        self.hello: protocol.Hello | None = None
+        self.device_name = ""
+        self.failure: Failure | None = None
+        self.fork_refusal = ""
+        self._setting = setting
+        self._imports = target.call.partition(":")[0] if target is not None else "a target"
+        self._may_refuse = target is not None and not fresh_imports
+        request: protocol.Request = {
+            "token": new_token(),
+            "target": target,
+            "checkout": str(setting.checkout),
+            "import_roots": [str(root) for root in setting.import_roots],
+            "jobs": list(jobs),
+            "auto_device": auto_device,
+            "time_limit_s": setting.time_limit_s,
+            "fresh_imports": fresh_imports,
+        }
+        self.worker = Worker(setting, request)
+
+    @property
+    def has_cuda(self) -> bool:
+        """Whether the worker found a CUDA device; only to be believed once it has said `hello`."""
+        return self.hello is not None and self.hello["cuda"]
+
+    def jobs(self, started: Callable[[str], None] = lambda _: None) -> Iterator[Job]:
+        """Each job as it ends, also one that the worker did not live to end. `started(id)` hears of its start."""
+        worker = self.worker
+        job, is_loaded = Job(has_ended=True), False
+        try:
+            with contextlib.closing(worker.messages()) as messages:
+                for message in messages:
+                    if message["type"] == "start":
+                        job = Job(message["job"])
+                        started(job.id)
+                    elif message["type"] == "loaded":
+                        is_loaded = True
+                        self.fork_refusal = "" if message["fork_safe"] or not self._may_refuse else message["why"]
+                        if self.fork_refusal:
+                            return
+                    elif job.id:
+                        self._take(job, message)
+                        if job.has_ended:
+                            yield job
+                    elif message["type"] == "hello":
+                        self.hello = message
+                    elif message["type"] == "load_error":
+                        self.failure = _failure(message)
+        except OSError as error:
+            text = f"{error.filename or self._setting.interpreter} cannot be started: {error.strerror}"
+            self.failure = Failure(Reason.NO_INTERPRETER, text, "name another with --python")
+            return
+        if not is_loaded:
+            self.failure = self.failure or self._not_loaded(worker.end)
+        elif not job.has_ended:
+            job.failure = job.failure or self._cut_short(worker.end)
+            yield job
+
+    def _take(self, job: Job, message: protocol.Message) -> None:
+        if message["type"] == "device":
+            self.device_name = message["name"]
+        job.take(cast("protocol.OfJob", message))
+
+    def _not_loaded(self, end: WorkerEnd) -> Failure:
+        """A worker that stopped before its time, and why."""
+        found = self._cut_short(end)
+        lines = [line for line in end.output_tail.splitlines() if line.strip()]
+        hint = f"its last output: {lines[-1].strip()[:200]}" if lines else ""
+        if not end.begun:
+            text = f"{self._setting.interpreter} is no Python that can run the worker: {found.message}"
+            return Failure(Reason.NO_INTERPRETER, text, hint)
+        what = self._imports if self.hello is not None else "torch"
+        return Failure(found.reason, f"importing {what}: {found.message}", hint)
+
+    def _cut_short(self, end: WorkerEnd) -> Failure:
+        if end.timed_out:
+            text = f"no answer within {self._setting.time_limit_s:g} s; the process and all it started were ended"
+            return Failure(Reason.TIMEOUT, text)
+        if end.returncode is not None and end.returncode < 0:
+            return Failure(Reason.CRASH, f"the process died of {signal_name(-end.returncode)}")
+        text = f"the process ended itself with status {end.returncode} (sys.exit or os._exit)"
+        return Failure(Reason.EXIT, text)

@@ -1,0 +1,1 @@
+"""Python files as they are read: modules, names, imports, statements."""

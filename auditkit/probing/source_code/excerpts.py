@@ -1,0 +1,65 @@
+"""Cut the lines around a location out of the checkout, clipped to the function that holds it."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from auditkit.model.runs.measurement import CodeExcerpt, Location
+from auditkit.probing.source_code.statements import first_line, last_line
+
+_LINES_BEFORE = 4
+_LINES_AFTER = 3
+_LONGEST_STATEMENT = 12
+_LONGEST_LINE = 240
+
+
+def cut_excerpt(root: Path, location: Location, tree: ast.Module | None = None) -> CodeExcerpt | None:
+    """The code evidence at `location`; None where the file cannot be read or has no such line.
+
+    `tree` is the file's, where it was parsed already.
+    """
+    path = root / location.file
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    lines = text.splitlines()
+    if not 1 <= location.line <= len(lines):
+        return None
+    first, last = _extent(tree or _parsed(text), location.line, len(lines))
+    return CodeExcerpt(location.file, first, tuple(line[:_LONGEST_LINE] for line in lines[first - 1 : last]))
+
+
+def _parsed(text: str) -> ast.Module:
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError):
+        return ast.Module([], [])
+
+
+def _extent(tree: ast.Module, line: int, line_count: int) -> tuple[int, int]:
+    """The lines to show: some around `line`, with whole statements where they are short, within its function."""
+    nodes = _nodes_around(tree, line)
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    statements = [node for node in nodes if not hasattr(node, "body")]
+    first, last = line - _LINES_BEFORE, line + _LINES_AFTER
+    if statements and last_line(statements[-1]) - statements[-1].lineno < _LONGEST_STATEMENT:
+        first, last = min(first, statements[-1].lineno), max(last, last_line(statements[-1]))
+    if functions:
+        first, last = max(first, first_line(functions[-1])), min(last, last_line(functions[-1]))
+    return max(1, first), min(last, line_count)
+
+
+def _nodes_around(tree: ast.Module, line: int) -> list[ast.stmt]:
+    """Every statement that holds `line`, outermost first."""
+    around: list[ast.stmt] = []
+    waiting: list[ast.AST] = list(tree.body)
+    while waiting:
+        node = waiting.pop()
+        if not isinstance(node, ast.stmt):
+            waiting += ast.iter_child_nodes(node)
+        elif first_line(node) <= line <= last_line(node):
+            around.append(node)
+            waiting += ast.iter_child_nodes(node)
+    return sorted(around, key=first_line)

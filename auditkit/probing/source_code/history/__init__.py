@@ -1,0 +1,1 @@
+"""Functions across revisions: found again, with what changed in them."""

@@ -1,0 +1,1 @@
+"""Which statements cause the same finding, and which look like one that does."""

@@ -1,0 +1,158 @@
+"""Run source probes over one checkout: what each one read becomes one result for every subject, judged.
+
+A file that does not parse is an error of that file; nothing of the checkout is imported or run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from auditkit.model.enums import Evidence, Outcome, Reason
+from auditkit.model.runs.measurement import CodeExcerpt, Location, Measurement
+from auditkit.model.runs.probe import Policy, ProbeInfo
+from auditkit.model.runs.run import SOURCE_DEVICE, ProbeResult
+from auditkit.probing.hosts.cage import CageError, ask_in_cage
+from auditkit.probing.hosts.catalog import load_module
+from auditkit.probing.hosts.judgement import JudgingFailedError, is_bundled
+from auditkit.probing.hosts.results import Asked
+from auditkit.probing.source_code.excerpts import cut_excerpt
+from auditkit.probing.source_code.facts import ModuleFacts
+from auditkit.probing.source_code.index import SourceIndex
+from auditkit.probing.source_code.python_files import garbage_collection_paused
+from auditkit.probing.source_probes.context import NotApplicable, SourceContext
+
+
+@dataclass
+class _Subject:
+    """What a probe yielded about one subject."""
+
+    measurements: list[Measurement] = field(default_factory=list)
+    location: Location | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def run_source_probes(
+    probes: Sequence[ProbeInfo],
+    index: SourceIndex,
+    wanted: Callable[[ModuleFacts], bool],
+    policy: Policy,
+    time_limit_s: float,
+    started: Callable[[str], None] = lambda _: None,
+) -> Iterator[ProbeResult]:
+    """The results of every probe: its findings, or one that says what was examined; then unreadable files.
+
+    `wanted` says which modules the probes ask about. `started(probe)` is called as each one starts.
+    """
+    with garbage_collection_paused():
+        context = SourceContext(index, wanted)
+        for probe in probes:
+            started(probe.id)
+            yield from _run(probe, context, policy, time_limit_s)
+    problems = [problem for problem in index.problems if problem.path not in _test_files(index)]
+    problems += [problem for problem in context.problems if problem not in problems]
+    for problem in problems:
+        text = f"{problem.path}:{problem.line}: {problem.message}"
+        for probe in probes:
+            asked = Asked(probe, problem.path, SOURCE_DEVICE, policy)
+            place = Location(problem.path, problem.line)
+            yield asked.unanswered(Outcome.ERROR, Reason.NOT_PARSED, text, location=place)
+
+
+def notes_of(index: SourceIndex) -> tuple[str, ...]:
+    """What the reader of a run must know of its files: tests that do not parse, of which every word counts."""
+    tests = _test_files(index)
+    return tuple(
+        f"{problem.path}:{problem.line}: {problem.message}; a test file: every word in it counts as a use"
+        for problem in index.problems
+        if problem.path in tests
+    )
+
+
+def _test_files(index: SourceIndex) -> set[str]:
+    return {source.name for source in index.python_files if source.is_test}
+
+
+def _run(probe: ProbeInfo, context: SourceContext, policy: Policy, time_limit_s: float) -> list[ProbeResult]:
+    started = time.perf_counter()
+    asked = Asked(probe, context.package, SOURCE_DEVICE, policy)
+
+    def unanswered(outcome: Outcome, reason: Reason | None, message: str) -> list[ProbeResult]:
+        return [asked.unanswered(outcome, reason, message)]
+
+    if not context.modules:
+        return unanswered(Outcome.NOT_APPLICABLE, None, "the checkout has no module that it asks about")
+    try:
+        subjects = _by_subject(_messages(probe, context, time_limit_s))
+    except NotApplicable as error:
+        return unanswered(Outcome.NOT_APPLICABLE, None, str(error))
+    except CageError as error:
+        return unanswered(Outcome.ERROR, error.reason, str(error))
+    except Exception as error:
+        return unanswered(Outcome.ERROR, Reason.EXCEPTION, f"{type(error).__name__}: {error}")
+    if not subjects:
+        return unanswered(Outcome.ERROR, Reason.PROTOCOL, "the probe examined nothing")
+    duration_s = time.perf_counter() - started
+    try:
+        return _findings(asked, context.index, subjects) or [
+            _judged(asked, context.index, subjects.get("", _Subject()), duration_s=duration_s)
+        ]
+    except JudgingFailedError as error:
+        return unanswered(Outcome.ERROR, Reason.EXCEPTION, f"judging failed: {error}")
+
+
+def _messages(probe: ProbeInfo, context: SourceContext, time_limit_s: float) -> Iterable[dict[str, Any]]:
+    """What the probe yields: ours in this process, anybody else's in the cage."""
+    if is_bundled(probe):
+        return list(load_module(probe).measure(context))
+    request = {
+        "checkout": str(context.index.root),
+        "import_roots": [str(root) for root in context.index.import_roots],
+        "modules": [module.file for module in context.modules],
+    }
+    answer = ask_in_cage(Path(probe.path), request, time_limit_s)
+    if "not_applicable" in answer:
+        raise NotApplicable(answer["not_applicable"])
+    messages: list[dict[str, Any]] = answer["messages"]
+    return messages
+
+
+def _by_subject(messages: Iterable[Mapping[str, Any]]) -> dict[str, _Subject]:
+    """What was yielded, by subject; "" holds what was examined."""
+    subjects: dict[str, _Subject] = {}
+    for message in messages:
+        subject = subjects.setdefault(message["subject"], _Subject())
+        if message["type"] == "measurement":
+            subject.measurements.append(Measurement.from_json(message))
+        elif message["type"] == "location" and subject.location is None:
+            subject.location = Location(message["file"], int(message["line"]), message["function"])
+        elif message["type"] == "note":
+            subject.notes.append(str(message["text"]))
+    return subjects
+
+
+def _findings(asked: Asked, index: SourceIndex, subjects: Mapping[str, _Subject]) -> list[ProbeResult]:
+    """One result for each subject that reproduces."""
+    judged = (_judged(replace(asked, subject=name), index, subject) for name, subject in subjects.items() if name)
+    return [result for result in judged if result.outcome is Outcome.REPRODUCED]
+
+
+def _judged(asked: Asked, index: SourceIndex, subject: _Subject, duration_s: float = 0.0) -> ProbeResult:
+    return asked.judged(
+        subject.measurements,
+        Evidence.MEASURED,
+        subject.location,
+        lambda location: _excerpt(index, location),
+        notes=tuple(subject.notes),
+        duration_s=duration_s,
+    )
+
+
+def _excerpt(index: SourceIndex, location: Location) -> CodeExcerpt | None:
+    module = index.by_file.get(location.file)
+    if module is None:
+        return cut_excerpt(index.root, location, None)
+    return index.read_tree(module, lambda tree: cut_excerpt(index.root, location, tree.tree))

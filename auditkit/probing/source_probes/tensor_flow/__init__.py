@@ -1,0 +1,1 @@
+"""What holds a tensor, a number or neither, followed through one module."""

@@ -1,0 +1,115 @@
+"""Find where a function waits for the device once for each of many tensors: reads inside loops over tensors.
+
+The static shadow of counting synchronisations. Values are followed through assignments, branches, loops,
+comprehensions and helpers of the same module; `kinds` says what they can be.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditkit.probing.source_code.modules import Class, Function, Module, dotted_name, statements, targets_of
+from auditkit.probing.source_probes.tensor_flow.kinds import HOST, NONE, Kind, join, lies_on_host, of_parameter
+from auditkit.probing.source_probes.tensor_flow.reads import HostRead, Summary
+from auditkit.probing.source_probes.tensor_flow.value_flow import ValueFlow
+
+MOST_HELPERS_DEEP = 3
+
+MAY_READ = re.compile(
+    rb"\.(item|tolist|cpu|numpy|is_nonzero|nonzero|to|equal|allclose|tensor|as_tensor)\("
+    rb"|\b(float|int|bool|any|all|max|min|sorted|print|str|map)\(|\b(if|while|assert)\b|\bf[\"']"
+)
+USES_TORCH = re.compile(rb"\b(import|from)\b[^\n#]*\btorch\b")
+
+
+@dataclass(frozen=True)
+class FunctionReads:
+    """The reads in loops of one function, those of functions inside it included.
+
+    `call` is `package.module:Qualified.name`.
+    """
+
+    call: str
+    qualified_name: str
+    reads: tuple[HostRead, ...]
+
+
+class ModuleReads:
+    """Follows the functions of one module; helpers are followed with what they are given."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self._summaries: dict[tuple[str, tuple[Kind, ...]], Summary] = {}
+        self._instances: dict[str, dict[str, Kind]] = {}
+        self._is_on_host = lies_on_host(module.name)
+
+    def functions(self) -> Iterator[FunctionReads]:
+        """Every function and method with reads in loops over tensors, in the order of lines."""
+        for function in sorted(self.module.defined(), key=lambda item: item.node.lineno):
+            reads = self._follow(function, (), 0, False).reads
+            if reads:
+                yield FunctionReads(function.call, function.qualified_name, tuple(sorted(reads.values())))
+
+    # --- what a flow asks for ---
+
+    def find(self, function: Function, name: str) -> Function | None:
+        """The function of this module that `name` means inside `function`."""
+        head, _, last = name.rpartition(".")
+        if not head:
+            return self.module.functions.get(name)
+        if head in ("self", "cls") and function.owner is not None:
+            return function.owner.methods.get(last)
+        owner = self.module.classes.get(head)
+        return owner.methods.get(last) if owner is not None else None
+
+    def full_name(self, name: str) -> str:
+        """`torch.nn.functional.norm` for `F.norm`; "" for names that are not imported."""
+        return self.module.full_name(name)
+
+    def summary(self, function: Function, given: tuple[Kind, ...], depth: int) -> Summary:
+        """What a call of `function` brings back and reads; nothing where helpers call too deep or each other."""
+        key = (function.qualified_name, given)
+        if key not in self._summaries:
+            self._summaries[key] = Summary(None, ())  # a helper that calls itself
+            if depth <= MOST_HELPERS_DEEP:
+                flow = self._follow(function, given, depth, True)
+                reads = sorted(read for read in flow.reads.values() if not read.loop_line)
+                self._summaries[key] = Summary(flow.returned, tuple(reads))
+        return self._summaries[key]
+
+    def _follow(self, function: Function, given: tuple[Kind, ...], depth: int, as_helper: bool) -> ValueFlow:
+        flow = ValueFlow(self, function, self._environment(function, given), depth, as_helper)
+        flow.block(function.node.body)
+        return flow
+
+    def _environment(self, function: Function, given: tuple[Kind, ...]) -> dict[str, Kind]:
+        """What the names of a function hold as it starts: its parameters, and the attributes of `self`."""
+        known: dict[str, Kind] = {}
+        if function.owner is not None:
+            known |= self._instance(function.owner)
+        on_host = self._is_on_host or lies_on_host(function.name)
+        for place, item in enumerate(function.parameters):
+            passed = given[place] if place < len(given) else None
+            kind = passed if passed not in (None, NONE) else of_parameter(item.arg, item.annotation)
+            known[item.arg] = HOST if on_host else kind
+        return known
+
+    def _instance(self, owner: Class) -> dict[str, Kind]:
+        """What the attributes of `self` hold after any of the class's methods."""
+        if owner.qualified_name not in self._instances:
+            found = self._instances[owner.qualified_name] = {}
+            for method in sorted(owner.methods.values(), key=lambda item: item.name != "__init__"):
+                if any(map(_sets_self, statements(method.node.body))):
+                    flow = self._follow(method, (), MOST_HELPERS_DEEP, False)
+                    for name, kind in flow.known.items():
+                        if name.startswith("self."):
+                            found[name] = join(found.get(name, NONE), kind)
+        return self._instances[owner.qualified_name]
+
+
+def _sets_self(node: ast.stmt) -> bool:
+    targets = [node.target] if isinstance(node, ast.AugAssign) else targets_of(node)
+    return any(dotted_name(target).startswith("self.") for target in targets)

@@ -1,0 +1,99 @@
+"""What tests and uses say of a name: `isinstance(x, torch.Tensor)`, `x.is_cuda`, `x.detach()`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+
+from auditkit.probing.source_code.modules import dotted_name
+from auditkit.probing.source_code.walking import walk
+from auditkit.probing.source_probes.tensor_flow.kinds import HOST, MODULE, TENSOR, Kind, element, lies_on_host, row
+from auditkit.probing.source_probes.tensor_flow.reads import Helpers, Loop
+
+# Only tensors have these: a name that is used so holds one.
+_OF_TENSORS = frozenset(("grad", "detach", "requires_grad", "is_cuda", "grad_fn", "is_sparse", "norm", "numel"))
+_ONLY_ON_HOST = frozenset(("float", "int", "bool", "str", "bool_", "list", "dict", "tuple"))
+_MODULES = frozenset(("Module", "Linear", "Conv2d", "DistributedDataParallel"))
+
+Narrowed = tuple[dict[str, Kind], dict[str, Kind]]
+"""What names hold where a test is true, and where it is false."""
+
+_NOTHING: Narrowed = ({}, {})
+
+
+def narrowed(test: ast.expr, known: Mapping[str, Kind], loops: Sequence[Loop], helpers: Helpers) -> Narrowed:
+    """What `test` says of names. A loop whose own name is asked for being a tensor becomes one over tensors."""
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            when_true, when_false = narrowed(operand, known, loops, helpers)
+            return when_false, when_true
+        case ast.BoolOp(op=ast.And(), values=values):
+            found: dict[str, Kind] = {}
+            for value in values:
+                found |= narrowed(value, known, loops, helpers)[0]
+            return found, {}
+        case ast.Call(func=function, args=[asked, *types]):
+            name = helpers.full_name(dotted_name(function)) or dotted_name(function)
+            if name == "torch.is_tensor" or (name == "isinstance" and types):
+                return _by_type(dotted_name(asked), types, known, loops)
+        case ast.Attribute(value=asked, attr="is_cuda"):
+            return _by_place(dotted_name(asked), True)
+        case ast.Attribute(value=asked, attr="is_cpu"):
+            return _by_place(dotted_name(asked), False)
+        case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as op], comparators=[ast.Constant(value=place)]):
+            written = dotted_name(left)
+            if written.endswith(".device.type") and place in ("cpu", "cuda"):
+                return _by_place(written.removesuffix(".device.type"), (place == "cuda") == isinstance(op, ast.Eq))
+    return _NOTHING
+
+
+def _by_type(name: str, types: list[ast.expr], known: Mapping[str, Kind], loops: Sequence[Loop]) -> Narrowed:
+    """`isinstance(x, torch.Tensor)`: a tensor, unless it is known to lie on the host already."""
+    asked = {part.rpartition(".")[2] for kind in types for part in _type_names(kind)}
+    if not name:
+        return _NOTHING
+    if not types or asked == {"Tensor"}:
+        if known.get(name) is not None:
+            return {}, ({name: HOST} if known.get(name) == TENSOR else {})
+        for loop in loops:
+            if name.partition(".")[0] in loop.names:
+                loop.is_over_tensors = True
+        return {name: TENSOR}, {name: HOST}
+    if asked & _MODULES:
+        return {name: MODULE}, {}
+    return ({name: HOST}, {}) if asked and asked <= _ONLY_ON_HOST else _NOTHING
+
+
+def _by_place(name: str, on_device: bool) -> Narrowed:
+    if not name:
+        return _NOTHING
+    return ({}, {name: HOST}) if on_device else ({name: HOST}, {})
+
+
+def _type_names(node: ast.expr) -> list[str]:
+    """The types that `isinstance(x, ...)` asks for."""
+    match node:
+        case ast.Tuple(elts=parts):
+            return [name for part in parts for name in _type_names(part)]
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            return [*_type_names(left), *_type_names(right)]
+    return [dotted_name(node)]
+
+
+def element_in(target: ast.expr, source: Kind, body: ast.AST) -> Kind:
+    """What a loop's names hold; where the source does not say, their use in the loop does."""
+    given = element(source)
+    if given is not None or source == HOST:
+        return given
+    if isinstance(target, ast.Tuple):
+        return row(element_in(part, None, body) for part in target.elts)
+    name = dotted_name(target)
+    return TENSOR if name and _is_used_as_tensor(name, body) else None
+
+
+def _is_used_as_tensor(name: str, body: ast.AST) -> bool:
+    """Whether a loop asks its own name for what only tensors have."""
+    return not lies_on_host(name) and any(
+        isinstance(node, ast.Attribute) and node.attr in _OF_TENSORS and dotted_name(node.value) == name
+        for node in walk([body])
+    )

@@ -1,0 +1,154 @@
+"""What functions and methods of torch give back, by name: tensors, lists of them, or values on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from auditkit.probing.source_probes.tensor_flow.kinds import (
+    GROUP,
+    HOST,
+    MODULE,
+    NAMED_PARAMETERS,
+    PARAMETERS,
+    TENSOR,
+    Kind,
+    items,
+    join,
+    result_of,
+    row,
+    shape,
+    table,
+)
+
+HOST_READS = frozenset(("item", "tolist", "cpu", "numpy", "is_nonzero", "nonzero", "equal", "allclose", "__bool__"))
+"""Methods of a tensor that wait for the device and bring values to the host."""
+
+HOST_ATTRIBUTES = frozenset((
+    "shape", "ndim", "device", "dtype", "layout", "requires_grad", "is_leaf", "is_cuda", "is_cpu", "is_sparse",
+    "is_meta", "is_mps", "is_quantized", "is_nested", "itemsize", "nbytes", "names", "grad_fn", "name", "index",
+    "type", "training",
+))  # fmt: skip
+HOST_METHODS = frozenset((
+    "size", "dim", "numel", "nelement", "ndimension", "stride", "element_size", "data_ptr", "get_device",
+    "storage_offset", "is_contiguous", "is_floating_point", "is_complex", "is_signed", "is_pinned", "is_shared",
+    "is_inference", "type", "untyped_storage", "storage", "register_hook", "backward", "requires_grad_",
+    "is_coalesced", "sparse_dim", "dense_dim", "has_names",
+))  # fmt: skip
+_TENSOR_ATTRIBUTES = frozenset(("grad", "data", "T", "H", "mT", "mH", "real", "imag"))
+# What has one of these is a mapping, a list or a text, whatever it was taken for.
+_NOT_OF_TENSORS = frozenset((
+    "items", "keys", "get", "pop", "update", "setdefault", "append", "extend", "startswith", "endswith", "strip",
+    "lower", "upper", "replace", "join", "format", "encode", "decode", "state_dict", "parameters", "groupby",
+))  # fmt: skip
+_SEVERAL = frozenset(("split", "chunk", "unbind", "tensor_split", "hsplit", "vsplit", "unsafe_split", "unsafe_chunk"))
+_FACTORIES = frozenset((
+    "tensor", "as_tensor", "zeros", "ones", "full", "empty", "arange", "linspace", "logspace", "eye", "rand",
+    "randn", "randint", "randperm", "from_numpy", "scalar_tensor", "range", "tril_indices", "triu_indices",
+))  # fmt: skip
+_READ_FUNCTIONS = frozenset(("equal", "allclose", "is_nonzero", "nonzero"))
+_NO_TENSORS = frozenset((
+    "numel", "is_tensor", "is_storage", "is_complex", "is_floating_point", "is_grad_enabled", "result_type",
+    "promote_types", "can_cast", "device", "dtype", "load", "save", "compile", "manual_seed", "seed", "no_grad",
+    "enable_grad", "set_grad_enabled", "inference_mode", "get_default_dtype", "set_default_dtype", "finfo",
+    "iinfo", "typename", "get_num_threads", "set_num_threads", "initial_seed", "get_rng_state", "autocast",
+    "broadcast_shapes", "is_inference_mode_enabled", "set_printoptions", "vmap", "cond", "while_loop",
+))  # fmt: skip
+# Parts of torch whose functions compute on tensors; what else lives below torch gives no tensors to read.
+_COMPUTING = frozenset(("torch", "torch.linalg", "torch.special", "torch.fft", "torch.nn.functional", "torch.Tensor"))
+_CLIPPING = frozenset(("clip_grad_norm_", "clip_grad_norm", "get_total_norm", "_get_total_norm"))
+_OF_MODULES = {
+    "parameters": PARAMETERS,
+    "buffers": PARAMETERS,
+    "named_parameters": NAMED_PARAMETERS,
+    "named_buffers": NAMED_PARAMETERS,
+    "modules": items(MODULE),
+    "children": items(MODULE),
+    "named_modules": items(row((HOST, MODULE))),
+    "named_children": items(row((HOST, MODULE))),
+}
+"""Methods that only modules have: what they give, whatever they are called on."""
+
+
+def of_function(name: str, given: Sequence[Kind], keywords: Mapping[str, Kind], has_device: bool) -> Kind:
+    """What the torch function `name` (`torch.linalg.norm`) gives back; None where that is not known.
+
+    A tensor made without `device=` lies on the host.
+    """
+    part, _, last = name.rpartition(".")
+    if last in _CLIPPING:
+        return TENSOR
+    if name == "torch.nn.Parameter":
+        return TENSOR
+    if last[:1].isupper():
+        return MODULE if name.startswith("torch.nn.") else None
+    if last.startswith("_foreach_") or name == "torch.autograd.grad":
+        return items(TENSOR)
+    if part not in _COMPUTING or last in _NO_TENSORS:
+        return None
+    kinds = [*given, *keywords.values()]
+    if last in _FACTORIES:
+        return TENSOR if has_device or TENSOR in given else HOST
+    flat = [kind[1] if shape(kind) == "items" else kind for kind in kinds]
+    made = result_of(flat)
+    # An operator of torch on a value of unknown kind: it would not be called on anything but a tensor.
+    made = TENSOR if made is None and flat and flat[0] is None else made
+    return items(made) if last in _SEVERAL else made
+
+
+def reads_to_host(name: str) -> bool:
+    """Whether a function of torch waits for the device by itself."""
+    return name.startswith("torch.") and name.rpartition(".")[2] in _READ_FUNCTIONS and name.count(".") == 1
+
+
+def of_method(base: Kind, name: str, given: Sequence[Kind]) -> Kind:
+    """What the method `name` of a value of kind `base` gives back."""
+    if name in _OF_MODULES and base not in (HOST, TENSOR):
+        return _OF_MODULES[name]
+    if name == "state_dict":
+        return table(HOST)  # a checkpoint: copying it to the host is what it is for
+    if base == TENSOR:
+        if name in HOST_METHODS:
+            return HOST
+        if name in _NOT_OF_TENSORS:
+            return None
+        return items(TENSOR) if name in _SEVERAL else TENSOR
+    if base == HOST:
+        return TENSOR if name == "cuda" else HOST
+    match shape(base):
+        case "table":
+            return _of_mapping(base[1], name, given)
+        case "items" | "row":
+            return base[1] if shape(base) == "items" and name in ("pop", "popleft") else None
+    return None
+
+
+def _of_mapping(value: Kind, name: str, given: Sequence[Kind]) -> Kind:
+    match name:
+        case "items":
+            return items(row((HOST, value)))
+        case "values":
+            return items(value)
+        case "keys":
+            return items(HOST)
+        case "get" | "pop" | "setdefault":
+            return join(value, given[1]) if len(given) > 1 else value
+        case "copy":
+            return table(value)
+    return None
+
+
+def of_attribute(base: Kind, name: str) -> Kind:
+    """What the attribute `name` of a value of kind `base` is."""
+    if name == "grad":
+        return HOST if base == HOST else TENSOR
+    if name == "param_groups":
+        return items(GROUP)
+    if name in HOST_ATTRIBUTES and base != MODULE:
+        return HOST
+    if base == TENSOR:
+        return TENSOR if name in _TENSOR_ATTRIBUTES else None
+    if base == MODULE:
+        if name in ("weight", "bias"):
+            return TENSOR
+        return HOST if name == "training" else MODULE
+    return HOST if base == HOST else None

@@ -1,0 +1,1 @@
+"""What follows from two runs: what changed, what was traded, what was met."""

@@ -1,0 +1,139 @@
+"""The answers of two revisions to the same gradients, number by number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from auditkit.model.codec import ABSENT
+from auditkit.model.revisions.comparison import Agreement, AnswerContrast, relative_difference
+from auditkit.model.runs.measurement import Measurement
+
+RAISES = "(raises)"
+LEFT = "(norm of the gradients it leaves)"
+_READ = ("field", "error")
+"""What a case says of the answer, and not of the gradients."""
+_ORDINARY, _SCALES = 1e4, 1e-4
+"""A magnitude at which nothing overflows, and how exactly a field has to scale to it."""
+_IS_THE_NORM = 0.01
+"""A field is taken for the norm where its value is this near to the exact one, at either revision."""
+
+
+@dataclass
+class _Case:
+    """One set of gradients: what is known of it, and every number that was answered."""
+
+    case: dict[str, Any]
+    exact: float = math.nan
+    allowed: float = 0.0
+    fields: dict[str, Any] = field(default_factory=dict)
+
+
+def compare_answers(base: Sequence[Measurement], head: Sequence[Measurement]) -> tuple[AnswerContrast, ...]:
+    """Every field of every case that both sides were asked, in the order asked."""
+    ours, theirs = _by_case(base), _by_case(head)
+    scaling = _scaling_fields(list(ours.values()), list(theirs.values()))
+    return tuple(
+        _contrast(ours[key], theirs[key], name, scaling)
+        for key in ours
+        if key in theirs
+        for name in dict.fromkeys((*ours[key].fields, *theirs[key].fields))
+    )
+
+
+def _scaling_fields(ours: Sequence[_Case], theirs: Sequence[_Case]) -> Mapping[str, float]:
+    """Fields that grow as the gradients do, at both revisions, with their value at magnitude 1.
+
+    The cases of a magnitude are the gradients of the first seed, scaled: what a norm, a mean norm or a largest
+    element is there follows from what it is at magnitude 1.
+    """
+    found = []
+    for cases in (ours, theirs):
+        plain = next((one.fields for one in cases if one.case.get("seed") == 0 and "magnitude" not in one.case), {})
+        ordinary = next((one.fields for one in cases if one.case.get("magnitude") == _ORDINARY), {})
+        values = {name: _number(value) for name, value in plain.items()}
+        found.append(
+            {
+                name: value
+                for name, value in values.items()
+                if value and relative_difference(value * _ORDINARY, _number(ordinary.get(name))) < _SCALES
+            }
+        )
+    return {name: value for name, value in found[0].items() if name in found[1]}
+
+
+def _by_case(measurements: Sequence[Measurement]) -> dict[str, _Case]:
+    cases: dict[str, _Case] = {}
+    for one in measurements:
+        known = {key: value for key, value in one.case.items() if key not in _READ}
+        case = cases.setdefault(repr(known), _Case(known))
+        if one.name == "exact_norm":
+            case.exact = _number(one.value)
+        elif one.name == "allowed_difference":
+            case.allowed = _number(one.value)
+        else:
+            case.fields[_field_of(one)] = one.value
+    return cases
+
+
+def _field_of(one: Measurement) -> str:
+    return {"raises": RAISES, "left_norm": LEFT}.get(one.name) or str(one.case.get("field", ""))
+
+
+def _contrast(ours: _Case, theirs: _Case, name: str, scaling: Mapping[str, float]) -> AnswerContrast:
+    before, after = ours.fields.get(name, ABSENT), theirs.fields.get(name, ABSENT)
+    agreement = _agreement(before, after, ours.allowed)
+    expected = ours.exact
+    if name in scaling and "magnitude" in ours.case:
+        expected = scaling[name] * float(ours.case["magnitude"])
+    nearer = _nearer(before, after, expected) if agreement is Agreement.DIFFERS else ""
+    return AnswerContrast(ours.case, name, before, after, ours.exact, ours.allowed, agreement, nearer)
+
+
+def _agreement(before: Any, after: Any, allowed: float) -> Agreement:
+    if before is ABSENT or after is ABSENT:
+        return Agreement.ONLY_HEAD if before is ABSENT else Agreement.ONLY_BASE
+    if before == after or repr(before) == repr(after):
+        return Agreement.IDENTICAL
+    if isinstance(before, float) and isinstance(after, float) and relative_difference(before, after) <= allowed:
+        return Agreement.WITHIN
+    return Agreement.DIFFERS
+
+
+def _nearer(before: Any, after: Any, expected: float) -> str:
+    """The side nearer to what is expected, where one of them is near; of finite gradients the side that is finite."""
+    if not math.isfinite(expected):
+        return ""
+    errors = [_error(value, expected) for value in (before, after)]
+    if min(errors) <= _IS_THE_NORM and errors[0] != errors[1]:
+        return "head" if errors[1] < errors[0] else "base"
+    is_finite = [math.isfinite(_number(value)) for value in (before, after)]
+    if is_finite[0] is not is_finite[1]:
+        return "head" if is_finite[1] else "base"
+    return ""
+
+
+def _error(value: Any, exact: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return math.inf
+    return relative_difference(float(value), exact)
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+
+
+def families(answers: Sequence[AnswerContrast]) -> Mapping[str, tuple[AnswerContrast, ...]]:
+    """The answers by the family of their gradients, in order."""
+    found: dict[str, list[AnswerContrast]] = {}
+    for answer in answers:
+        found.setdefault(answer.family, []).append(answer)
+    return {family: tuple(of_family) for family, of_family in found.items()}
+
+
+def largest_difference(answers: Sequence[AnswerContrast]) -> float:
+    """The largest relative difference of numbers that agree; 0 where all are identical."""
+    agreeing = (Agreement.IDENTICAL, Agreement.WITHIN)
+    return max((relative_difference(a.base, a.head) for a in answers if a.agreement in agreeing), default=0.0)

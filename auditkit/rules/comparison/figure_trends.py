@@ -1,0 +1,229 @@
+"""The same figures at two revisions: which belong together, which way is better, and what is only noise."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+from auditkit.model.codec import ABSENT
+from auditkit.model.enums import Severity
+from auditkit.model.revisions.comparison import FigureChange, Trend
+from auditkit.model.runs.measurement import Measurement
+from auditkit.model.units import TIME_UNITS
+
+SAME_FLOAT = 1e-6
+"""Relative: floats nearer to each other than this are the same, as where answers are compared."""
+
+
+class Better(Enum):
+    """Which way a figure is better. `NEITHER` only differs or does not."""
+
+    LOWER = auto()
+    HIGHER = auto()
+    NEAR_ZERO = auto()
+    NEAR = auto()
+    TRUE = auto()
+    FALSE = auto()
+    NEITHER = auto()
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How a figure is read: `beside` names the measurement of the same case that it is judged by.
+
+    That is the allowed error for NEAR_ZERO (inside it all are alike) and the expected value for NEAR.
+    """
+
+    better: Better
+    beside: str = ""
+
+
+# A boundary of None is none at all: the best there is.
+SCALES: Mapping[str, Scale] = {
+    "breaking_norm": Scale(Better.HIGHER),
+    "breaking_magnitude": Scale(Better.HIGHER),
+    "destroying_norm": Scale(Better.HIGHER),
+    "destroying_magnitude": Scale(Better.HIGHER),
+    "breaking_noise": Scale(Better.HIGHER),
+    "alignment_score": Scale(Better.HIGHER),
+    "vanishing_magnitude": Scale(Better.LOWER),
+    "relative_error": Scale(Better.NEAR_ZERO, "allowed_error"),
+    "split_difference": Scale(Better.NEAR_ZERO, "allowed_difference"),
+    "order_difference": Scale(Better.NEAR_ZERO, "allowed_difference"),
+    "count_error": Scale(Better.NEAR_ZERO),
+    "norm": Scale(Better.NEAR, "expected_norm"),
+    "norm_after": Scale(Better.NEAR, "expected_norm_after"),
+    **dict.fromkeys(("sound", "visible", "captured", "same_answer"), Scale(Better.TRUE)),
+    "raises": Scale(Better.FALSE),
+    # What others are judged by, follows from others, or describes a line.
+    **dict.fromkeys(("allowed_error", "allowed_difference", "largest_error", "live_at_peak"), Scale(Better.NEITHER)),
+}
+_LOWER_UNITS = frozenset({"count", "bytes", "ratio", "per tensor", "bytes per call", "fields", *TIME_UNITS})
+
+
+_PYTHON_MEMORY = "NumPy and Python"
+_PYTHON_NOISE = {"bytes": 4096.0, "bytes per call": 512.0, "ratio": 0.005}
+"""By unit. tracemalloc also sees what the interpreter allocates meanwhile: the same revision of esper-lite twice gave
+held bytes up to 225 apart and shares up to 0.0004."""
+
+
+def noise_of(measurement: Measurement) -> float:
+    """The absolute difference that says nothing: some for memory that Python counts, none for all else."""
+    is_python = measurement.case.get("memory") == _PYTHON_MEMORY or measurement.name.startswith("python_peak")
+    return _PYTHON_NOISE.get(measurement.unit, 0.0) if is_python else 0.0
+
+
+def scale_of(measurement: Measurement) -> Scale:
+    """By its name where that is known, else by its unit: fewer bytes, counts and shares are better."""
+    known = SCALES.get(measurement.name)
+    return known or Scale(Better.LOWER if measurement.unit in _LOWER_UNITS else Better.NEITHER)
+
+
+def compare_figures(base: Sequence[Measurement], head: Sequence[Measurement]) -> tuple[FigureChange, ...]:
+    """Every figure of either side beside its counterpart: the same name in the same case."""
+    found = []
+    for name in dict.fromkeys(measurement.name for measurement in (*base, *head)):
+        ours, theirs = ([one for one in side if one.name == name] for side in (base, head))
+        keys = tuple(dict.fromkeys((*telling_keys(ours), *telling_keys(theirs))))
+        before, after = _grouped(ours, keys), _grouped(theirs, keys)
+        for case in dict.fromkeys((*before, *after)):
+            found += _pair(before.get(case, []), after.get(case, []), base, head)
+    return tuple(found)
+
+
+def telling_keys(taken: Sequence[Measurement]) -> tuple[str, ...]:
+    """The keys of their cases, from the first on, that it takes to tell them apart.
+
+    A case may also hold what was read there (an error's text): that is no part of the question.
+    """
+    keys: list[str] = []
+    count = 1
+    for key in dict.fromkeys(key for measurement in taken for key in measurement.case):
+        apart = len(_grouped(taken, (*keys, key)))
+        if apart > count:
+            keys.append(key)
+            count = apart
+    return tuple(keys)
+
+
+def _grouped(taken: Iterable[Measurement], keys: Sequence[str]) -> dict[tuple[str, ...], list[Measurement]]:
+    groups: dict[tuple[str, ...], list[Measurement]] = {}
+    for measurement in taken:
+        # An extrapolated figure is not the measured one of the same case.
+        case = (*(repr(measurement.case.get(key)) for key in keys), measurement.evidence.value)
+        groups.setdefault(case, []).append(measurement)
+    return groups
+
+
+def _pair(
+    ours: list[Measurement], theirs: list[Measurement], base: Sequence[Measurement], head: Sequence[Measurement]
+) -> list[FigureChange]:
+    """The figures of one case: repeated times as their medians, all others one by one."""
+    # By their quartiles: two whose ranges overlap are the same; a single one only moves.
+    if (ours or theirs)[0].unit in TIME_UNITS and max(len(ours), len(theirs)) > 1:
+        return [_times(ours, theirs)]
+    paired = [(ours[at] if at < len(ours) else None, theirs[at] if at < len(theirs) else None)
+              for at in range(max(len(ours), len(theirs)))]  # fmt: skip
+    return [_figure(one, other, base, head) for one, other in paired]
+
+
+def _times(ours: list[Measurement], theirs: list[Measurement]) -> FigureChange:
+    """Medians, with the quartiles in the case; the same where the ranges between the quartiles overlap."""
+    named = (ours or theirs)[0]
+    ranges = [_quartiles([float(one.value) for one in side]) if side else None for side in (ours, theirs)]
+    said = ["not measured" if one is None else f"{one[0]:.4g} to {one[2]:.4g}" for one in ranges]
+    case = {**named.case, "quartiles_base": said[0], "quartiles_head": said[1]}
+    first, second = ranges
+    trend = Trend.MOVED
+    if first is not None and second is not None:
+        trend = Trend.WORSE if second[0] > first[2] else Trend.BETTER if second[2] < first[0] else Trend.SAME
+    medians = [ABSENT if one is None else one[1] for one in ranges]
+    return FigureChange(named.name, named.unit, case, medians[0], medians[1], trend, named.evidence)
+
+
+def _quartiles(values: list[float]) -> tuple[float, float, float]:
+    if len(values) == 1:
+        return values[0], values[0], values[0]
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, middle, high
+
+
+def _figure(
+    one: Measurement | None, other: Measurement | None, base: Sequence[Measurement], head: Sequence[Measurement]
+) -> FigureChange:
+    named = other or one
+    assert named is not None
+    values = [ABSENT if side is None else side.value for side in (one, other)]
+    trend = Trend.MOVED if one is None or other is None else _trend(one, other, base, head)
+    return FigureChange(named.name, named.unit, dict(named.case), values[0], values[1], trend, named.evidence)
+
+
+def _trend(one: Measurement, other: Measurement, base: Sequence[Measurement], head: Sequence[Measurement]) -> Trend:
+    before, after = _badness(one, base), _badness(other, head)
+    # A single time has no noise that one could compare it by.
+    if before is None or after is None or one.unit in TIME_UNITS:
+        return Trend.SAME if _are_same(one.value, other.value) else Trend.MOVED
+    if before == after or abs(before - after) <= max(noise_of(one), _room(one, other, before, after)):
+        return Trend.SAME
+    return Trend.BETTER if after < before else Trend.WORSE
+
+
+def _room(one: Measurement, other: Measurement, before: float, after: float) -> float:
+    """Counters are equal or not; only floats have room between them."""
+    if isinstance(one.value, int) and isinstance(other.value, int):
+        return 0.0
+    larger = max(abs(before), abs(after))
+    return SAME_FLOAT * larger if math.isfinite(larger) else 0.0
+
+
+def _are_same(one: Any, other: Any) -> bool:
+    if isinstance(one, float) and isinstance(other, float) and not (math.isnan(one) or math.isnan(other)):
+        return math.isclose(one, other, rel_tol=SAME_FLOAT)
+    return repr(one) == repr(other) or bool(one == other)
+
+
+def _badness(measurement: Measurement, side: Sequence[Measurement]) -> float | None:
+    """The lower the better; None where the figure has no such order."""
+    scale, value = scale_of(measurement), measurement.value
+    if scale.better in (Better.TRUE, Better.FALSE):
+        return float(bool(value) is (scale.better is Better.FALSE))
+    if scale.better is Better.NEITHER or isinstance(value, str | list | dict):
+        return None
+    if value is None:
+        return -math.inf if scale.better in (Better.HIGHER, Better.LOWER) else None
+    number = float(value)
+    if math.isnan(number):
+        return math.inf
+    if scale.better is Better.HIGHER:
+        return -number
+    if scale.better is Better.LOWER:
+        return number
+    beside = _beside(measurement, scale.beside, side)
+    if scale.better is Better.NEAR_ZERO:
+        return 0.0 if beside is not None and abs(number) <= beside else abs(number)
+    return None if not beside else abs(number / beside - 1)
+
+
+def _beside(measurement: Measurement, name: str, side: Sequence[Measurement]) -> float | None:
+    """The value of the measurement `name` of the same case, where that is a finite number."""
+    for other in side:
+        if other.name == name and other.case.get("of", measurement.name) == measurement.name:
+            shared = (key for key in other.case if key in measurement.case)
+            if all(other.case[key] == measurement.case[key] for key in shared):
+                value = other.value
+                return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+    return None
+
+
+def overall(figures: Iterable[FigureChange], before: Severity | None, after: Severity | None) -> Trend:
+    """Where a finding went: by its severity where that changed, else by its figures."""
+    if before is not None and after is not None and before is not after:
+        return Trend.WORSE if after.at_least(before) else Trend.BETTER
+    seen = {figure.trend for figure in figures if ABSENT not in (figure.base, figure.head)}
+    if {Trend.BETTER, Trend.WORSE} <= seen:
+        return Trend.MIXED
+    return next((trend for trend in (Trend.WORSE, Trend.BETTER, Trend.MOVED) if trend in seen), Trend.SAME)

@@ -1,0 +1,163 @@
+"""What a change is required to do, judged by what was measured at both revisions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from auditkit.model.codec import ABSENT
+from auditkit.model.enums import Outcome
+from auditkit.model.revisions.comparison import Agreement, Change, Comparison, Contrast, FigureChange, Trend
+from auditkit.model.revisions.implementation_review import Requirement
+from auditkit.model.runs.measurement import Measured, Measurement
+from auditkit.model.tickets.claim import Claim, ClaimState, Condition, Side, parse_claim
+from auditkit.model.tickets.ticket import CheckedRun, EvidenceSummary
+from auditkit.rules.tickets.claims import judge_claim
+
+SAME_ANSWERS = "answers"
+"""What stands for a probe where the answers themselves are required to be the same."""
+_WORDS = frozenset(word.value for word in (*Outcome, *Change)) | {Trend.BETTER.value, Trend.SAME.value}
+_FORM = re.compile(r"(?P<probe>[a-z_]\w*)\s*:\s*(?P<word>[a-z_ -]+)")
+FORMS = "PROBE: not_reproduced, PROBE: fixed, PROBE law at fix = O(1), answers: same"
+_STATES = (ClaimState.REFUTED, ClaimState.UNTESTED, ClaimState.CONFIRMED)
+_MOST_TARGETS = 3
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A requirement before it is judged: of `probe`, a `word` or a `condition` on its figures."""
+
+    text: str
+    origin: str
+    probe: str
+    word: str = ""
+    condition: Condition | None = None
+
+
+def parse_requirement(text: str, origin: str = "required") -> Wanted:
+    """`PROBE: WORD` (an outcome at the head, a change, `better`, `same`) or `PROBE CONDITION`.
+
+    A condition speaks of the head, unless it says `at base`, `fix/base` or `base/fix`. Raises ValueError with
+    what is wrong about it.
+    """
+    found = _FORM.fullmatch(text.strip())
+    if found is not None:
+        word = found["word"].strip().replace(" ", "_").replace("-", "_")
+        if word not in _WORDS:
+            raise ValueError(
+                f"'{found['word'].strip()}' is neither an outcome nor a change: {', '.join(sorted(_WORDS))}"
+            )
+        return Wanted(text.strip(), origin, found["probe"], word)
+    claim = parse_claim(text)
+    if claim.condition is None:
+        raise ValueError(f"{claim.problem}; a requirement is one of {FORMS}")
+    condition = claim.condition
+    if condition.side is Side.BASE and "at base" not in text:
+        condition = replace(condition, side=Side.FIX)
+    return Wanted(text.strip(), origin, claim.probe, condition=condition)
+
+
+def judge_requirement(wanted: Wanted, comparison: Comparison) -> Requirement:
+    """Met where it is met for every target that was asked, and where at least one was."""
+    if wanted.probe == SAME_ANSWERS:
+        return _judge_answers(wanted, comparison)
+    contrasts = [one for one in comparison.contrasts if one.probe == wanted.probe]
+    if not contrasts:
+        return Requirement(wanted.text, wanted.origin, ClaimState.UNTESTED, f"{wanted.probe} was not asked")
+    judged = [(one, *_judge(wanted, one)) for one in contrasts]
+    state = min((state for _, state, _ in judged), key=_STATES.index)
+    telling = [(one, message) for one, found, message in judged if found is state]
+    messages = dict.fromkeys(message for _, message in telling[:_MOST_TARGETS])
+    return Requirement(wanted.text, wanted.origin, state, "; ".join(messages), telling[0][0].evidence)
+
+
+def _judge(wanted: Wanted, contrast: Contrast) -> tuple[ClaimState, str]:
+    if contrast.change is Change.NOT_COMPARABLE and wanted.word not in ("", contrast.change.value):
+        return ClaimState.UNTESTED, contrast.reason
+    if wanted.condition is not None:
+        claim = Claim(contrast.probe, wanted.condition, wanted.text, "", 1, 1)
+        judged = judge_claim(claim, [_as_block(contrast)])
+        return judged.state, judged.message
+    if wanted.word in [trend.value for trend in Trend]:
+        is_met = contrast.trend.value == wanted.word or (wanted.word == "better" and contrast.change is Change.FIXED)
+    elif wanted.word in [outcome.value for outcome in Outcome]:
+        # A finding of source that is gone has nothing to say at the head.
+        outcome = contrast.head.outcome if contrast.head else Outcome.NOT_REPRODUCED
+        is_met = outcome.value == wanted.word
+    else:
+        is_met = contrast.change.value == wanted.word
+    return (ClaimState.CONFIRMED if is_met else ClaimState.REFUTED), in_words(contrast)
+
+
+def in_words(contrast: Contrast) -> str:
+    """`fixed: 3n+1 at the base, 5 at the head`, in laws where the probe fits one, else in its messages."""
+    change = contrast.change.value.replace("_", " ")
+    sides = [(name, side) for name, side in (("base", contrast.base), ("head", contrast.head)) if side is not None]
+    if contrast.change is Change.STILL_REPRODUCED:
+        change = f"{change}, {contrast.trend.value}"
+    if all(side.law for _, side in sides):
+        return f"{change}: {', '.join(f'{side.law} at the {name}' for name, side in sides)}"
+    if len({side.message for _, side in sides}) == 1:
+        return f"{change}: {sides[0][1].message}"
+    return f"{change}: {'; '.join(f'{name}: {side.message}' for name, side in sides)}"
+
+
+def _as_block(contrast: Contrast) -> EvidenceSummary:
+    """Both sides of a contrast as the rows that conditions are checked on."""
+    return EvidenceSummary(
+        fingerprint=f"{contrast.probe}/1/{contrast.target}",
+        probe=contrast.probe,
+        target=contrast.target,
+        outcome="",
+        evidence=contrast.evidence,
+        message="",
+        revision="",
+        device="",
+        torch="",
+        history=(),
+        line=0,
+        law=contrast.base.law if contrast.base else "",
+        measurements=tuple(_rows(contrast.figures, "base")),
+        measurements_at_fix=tuple(_rows(contrast.figures, "head")),
+        checks=tuple(_checks_of(contrast)),
+    )
+
+
+def _checks_of(contrast: Contrast) -> Iterable[CheckedRun]:
+    for role, side in (("base", contrast.base), ("fix", contrast.head)):
+        if side is not None:
+            yield CheckedRun(role, side.outcome.value, "", False, side.probe_version, side.law)
+
+
+def _rows(figures: Iterable[FigureChange], side: str) -> Iterable[Measured]:
+    for figure in figures:
+        value = getattr(figure, side)
+        if value is not ABSENT:
+            yield Measured.exact(Measurement(figure.name, value, figure.unit, figure.case, figure.evidence))
+
+
+def _judge_answers(wanted: Wanted, comparison: Comparison) -> Requirement:
+    answers = [answer for target in comparison.targets for answer in target.answers]
+    if not answers:
+        return Requirement(wanted.text, wanted.origin, ClaimState.UNTESTED, "no answers were compared")
+    agree = [one for one in answers if one.agreement in (Agreement.IDENTICAL, Agreement.WITHIN)]
+    message = f"{len(agree)} of {len(answers)} numbers agree within rounding"
+    state = ClaimState.CONFIRMED if len(agree) == len(answers) else ClaimState.REFUTED
+    return Requirement(wanted.text, wanted.origin, state, message, "measured")
+
+
+def judge_all(wanted: Sequence[Wanted], comparison: Comparison) -> tuple[Requirement, ...]:
+    """Every requirement, each wording once."""
+    once = {(one.text, one.origin): one for one in wanted}
+    return tuple(judge_requirement(one, comparison) for one in once.values())
+
+
+def outcomes_as_requirements(comparison: Comparison) -> tuple[Requirement, ...]:
+    """Where nobody required anything: what reproduced at either revision must not at the head."""
+    found = []
+    for one in comparison.contrasts:
+        if one.change in (Change.FIXED, Change.INTRODUCED, Change.STILL_REPRODUCED):
+            state = ClaimState.CONFIRMED if one.change is Change.FIXED else ClaimState.REFUTED
+            found.append(Requirement(f"{one.probe}: not reproduced", "probe", state, in_words(one), one.evidence))
+    return tuple(found)

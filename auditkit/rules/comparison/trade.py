@@ -1,0 +1,210 @@
+"""What a fix is worth: what of its findings is gone, and what got worse for it. Pure functions over results."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from auditkit.model.enums import Evidence, Outcome, Severity
+from auditkit.model.revisions.trial import ChangeKind, FixVerdict, Judgement, ProbeChange
+from auditkit.model.runs.measurement import Measurement
+from auditkit.model.runs.run import ProbeResult
+from auditkit.model.units import format_value
+
+NOUNS: Mapping[str, str] = {
+    "norm_overflows_on_finite_grads": "overflow",
+    "norm_underflows_to_zero": "underflow",
+    "norm_loses_accuracy": "accuracy",
+    "norm_depends_on_grouping": "grouping",
+    "norm_depends_on_sharding": "sharding",
+    "nonfinite_grads_look_healthy": "hidden non-finite gradients",
+    "peak_memory_grows_with_params": "memory",
+    "memory_is_retained_after_call": "retained memory",
+    "syncs_grow_with_tensors": "syncs",
+    "async_collect_synchronizes": "syncs while collecting",
+    "launches_grow_with_tensors": "launches",
+    "graph_breaks_under_compile": "graph breaks",
+    "breaks_cuda_graph_capture": "CUDA graph capture",
+    "mutates_gradients": "changed gradients",
+    "clip_destroys_gradients": "destroyed gradients",
+    "counts_are_rounded": "rounded counts",
+    "ratio_divides_by_zero": "division by zero",
+    "work_runs_off_the_inputs_device": "work on another device",
+    "empty_input_changes_result_type": "another answer without gradients",
+    "fails_on_generator_input": "failure on generators",
+    "fails_on_gradients_of_two_devices": "failure on two devices",
+    "fails_on_missing_grads": "failure on missing gradients",
+    "fails_on_mixed_dtypes": "failure on mixed dtypes",
+    "fails_on_noncontiguous_grads": "failure on non-contiguous gradients",
+    "fails_on_sparse_grads": "failure on sparse gradients",
+    "fails_on_zero_element_grads": "failure on empty gradients",
+}
+"""What a probe stands for in `trades X for Y`; one that is not here is called by its id."""
+
+
+@dataclass(frozen=True)
+class _Quantity:
+    """The measurement that says how much, and from which growth on there is more of it.
+
+    `factor` and `more` both have to be exceeded.
+    """
+
+    name: str
+    factor: float
+    more: float
+
+
+# Synchronisations and launches per tensor are counted, so any growth is real. A peak is a ratio to the gradients'
+# bytes: 0.05 of them is less than what a handful of scalars adds on small models.
+_QUANTITIES: Mapping[str, _Quantity] = {
+    "syncs_grow_with_tensors": _Quantity("sync_count", 1.0, 0.0),
+    "launches_grow_with_tensors": _Quantity("launch_count_law", 1.0, 0.0),
+    "peak_memory_grows_with_params": _Quantity("peak_extra_per_gradient_byte", 1.05, 0.05),
+}
+_ANSWERED = (Outcome.REPRODUCED, Outcome.NOT_REPRODUCED, Outcome.NOT_APPLICABLE)
+
+
+ANSWER = "answer"
+"""Stands for a probe's id where the answer itself has lost a field."""
+
+
+def judge(
+    findings: Collection[str], base: Sequence[ProbeResult], arm: Sequence[ProbeResult], lost: Sequence[str] = ()
+) -> Judgement:
+    """The verdict on one arm; `findings` are the ids of the probes that the ticket is about.
+
+    `lost` are roles (`nan_count`) that the base's answer has and the arm's has not: a cost as any other.
+
+    An error or an absence is never a pass: where a finding's probe has no answer the fix does not run.
+    """
+    at_arm = {result.probe: result for result in arm}
+    pairs = [(before, at_arm[before.probe]) for before in base if before.probe in at_arm]
+    changes = tuple(_change(before, after, before.probe in findings) for before, after in sorted(pairs, key=_order))
+    if lost:
+        named = ", ".join(lost)
+        told, noun = f"it no longer says {named}", f"the answer's {named}"
+        changes += (ProbeChange(ANSWER, Outcome.NOT_REPRODUCED, Outcome.ERROR, ChangeKind.LOST, told, noun),)
+    silent = [change for change in changes if change.is_finding and change.kind is ChangeKind.LOST]
+    if silent:
+        return does_not_run(silent[0].told, changes)
+    gone = [change for change in changes if change.is_finding and change.kind is ChangeKind.GONE]
+    left = [change for change in changes if change.is_finding and change.arm is Outcome.REPRODUCED]
+    costs = [change for change in changes if not change.is_finding and _is_cost(change)]
+    if left:
+        return Judgement(FixVerdict.INSUFFICIENT, "insufficient", _told_of(changes, left, gone, costs), changes)
+    if not gone:
+        raise ValueError("no finding of the ticket reproduces at the base")
+    if costs:
+        gains, prices = (_enumerated([change.noun for change in part]) for part in (gone, costs))
+        return Judgement(
+            FixVerdict.TRADES, f"trades {gains} for {prices}", _told_of(changes, left, gone, costs), changes
+        )
+    return Judgement(FixVerdict.SUFFICIENT, "sufficient", _told_of(changes, left, gone, costs), changes)
+
+
+def does_not_run(reason: str, changes: tuple[ProbeChange, ...] = ()) -> Judgement:
+    """The verdict on code that cannot be completed or loaded, or that gives no answer."""
+    return Judgement(FixVerdict.DOES_NOT_RUN, FixVerdict.DOES_NOT_RUN.value, reason, changes)
+
+
+def _order(pair: tuple[ProbeResult, ProbeResult]) -> tuple[str, str]:
+    """The worst first: what began to reproduce has its severity only in the arm."""
+    return min((result.severity or Severity.P4).value for result in pair), pair[0].probe
+
+
+def _is_cost(change: ProbeChange) -> bool:
+    return change.kind in (ChangeKind.INTRODUCED, ChangeKind.WORSE, ChangeKind.LOST)
+
+
+def _change(base: ProbeResult, arm: ProbeResult, is_finding: bool) -> ProbeChange:
+    kind = _kind(base, arm)
+    noun = NOUNS.get(base.probe, base.probe)
+    return ProbeChange(base.probe, base.outcome, arm.outcome, kind, _told(base, arm), noun, is_finding)
+
+
+def _kind(base: ProbeResult, arm: ProbeResult) -> ChangeKind:
+    if arm.outcome not in _ANSWERED:
+        return ChangeKind.LOST if base.outcome in _ANSWERED else ChangeKind.SAME
+    if base.outcome is Outcome.REPRODUCED and arm.outcome is not Outcome.REPRODUCED:
+        # What the probe does not apply to any more was not seen to be gone.
+        return ChangeKind.GONE if arm.outcome is Outcome.NOT_REPRODUCED else ChangeKind.LOST
+    if base.outcome is not Outcome.REPRODUCED and arm.outcome is Outcome.REPRODUCED:
+        return ChangeKind.INTRODUCED
+    grown = _growth(base, arm)
+    if grown > 0:
+        return ChangeKind.WORSE
+    if base.outcome is Outcome.REPRODUCED:
+        return ChangeKind.STILL
+    return ChangeKind.BETTER if grown < 0 else ChangeKind.SAME
+
+
+def _growth(base: ProbeResult, arm: ProbeResult) -> int:
+    """1 where the probe's quantity grew by more than its limit, -1 where it shrank by as much, else 0."""
+    quantity = _QUANTITIES.get(base.probe)
+    values = _largest_case(base, arm, quantity.name) if quantity else None
+    if quantity is None or values is None:
+        return 0
+    before, after = values
+    for sign, (less, more) in ((1, (before, after)), (-1, (after, before))):
+        if more > less * quantity.factor and more - less > quantity.more:
+            return sign
+    return 0
+
+
+def _largest_case(base: ProbeResult, arm: ProbeResult, name: str) -> tuple[float, float] | None:
+    """The quantity at the base and in the arm, in the largest case that both measured."""
+    before, after = (_by_case(result.measurements, name) for result in (base, arm))
+    shared = sorted(before.keys() & after.keys())
+    return (before[shared[-1]], after[shared[-1]]) if shared else None
+
+
+def _by_case(measurements: Sequence[Measurement], name: str) -> dict[tuple[float, float, str], float]:
+    return {
+        (one.case.get("params", 0), one.case.get("tensors", 0), str(one.case.get("device", ""))): float(one.value)
+        for one in measurements
+        if one.name == name and one.evidence is not Evidence.EXTRAPOLATED and isinstance(one.value, int | float)
+    }
+
+
+def _told(base: ProbeResult, arm: ProbeResult) -> str:
+    """The numbers where there are any, else the arm's message, both where the outcome changed."""
+    if arm.outcome not in _ANSWERED:
+        return arm.message
+    quantity = _QUANTITIES.get(base.probe)
+    values = _largest_case(base, arm, quantity.name) if quantity else None
+    if values is not None and base.probe == "peak_memory_grows_with_params":
+        return (
+            " -> ".join(f"{format_value(round(value, 3), 'ratio')}x" for value in values) + " of the gradients' bytes"
+        )
+    if base.law and arm.law:
+        return f"{base.law} -> {arm.law}"
+    return arm.message
+
+
+def _enumerated(nouns: Sequence[str]) -> str:
+    *most, last = dict.fromkeys(nouns)
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _told_of(
+    changes: Sequence[ProbeChange],
+    left: Sequence[ProbeChange],
+    gone: Sequence[ProbeChange],
+    costs: Sequence[ProbeChange],
+) -> str:
+    """The verdict's reason, and what the fix was not about and left as it was."""
+    parts = [f"{change.probe} still reproduces: {change.told}" for change in left]
+    parts += [f"{change.probe} no longer reproduces" for change in gone]
+    parts += [_cost(change) for change in costs]
+    others = [change for change in changes if not change.is_finding]
+    parts += [f"{change.probe} no longer reproduces either" for change in others if change.kind is ChangeKind.GONE]
+    before = [change.probe for change in others if change.kind is ChangeKind.STILL]
+    parts += [f"as before reproduce {', '.join(before)}"] if before else []
+    return "; ".join(parts)
+
+
+def _cost(change: ProbeChange) -> str:
+    if change.probe == ANSWER:
+        return f"the answer is another: {change.told}"
+    verb = {ChangeKind.INTRODUCED: "began to reproduce", ChangeKind.LOST: "has no answer any more"}
+    return f"{change.probe} {verb.get(change.kind, 'is worse')}: {change.told}"

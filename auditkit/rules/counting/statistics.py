@@ -1,0 +1,137 @@
+"""How many tickets are what: counts by each facet, and of tickets that are several things at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import product
+
+from auditkit.model.codec import Record
+from auditkit.model.enums import Severity
+from auditkit.model.tickets.ids import agent_code, agent_name
+from auditkit.model.tickets.review import Verdict
+from auditkit.model.tickets.ticket import Status, Ticket
+from auditkit.rules.tickets.consensus import Agreement, consensus_of, votes_of
+
+UNKNOWN = "unknown"
+"""The label of tickets whose word nobody knows, and of votes without a known verdict."""
+
+
+class Facet(StrEnum):
+    """What tickets are counted by."""
+
+    SEVERITY = "severity"
+    STATUS = "status"
+    AGENT = "agent"
+    BATCH = "batch"
+    DOMAIN = "domain"
+    CATEGORY = "category"
+    VERDICT = "verdict"
+    CONSENSUS = "consensus"
+
+    @property
+    def is_single(self) -> bool:
+        """Whether every ticket has exactly one value, so that the counts add up to the number of tickets."""
+        return self not in (Facet.DOMAIN, Facet.CATEGORY, Facet.VERDICT)
+
+
+_ORDERS: Mapping[Facet, tuple[str, ...]] = {
+    Facet.SEVERITY: tuple(Severity),
+    Facet.STATUS: tuple(Status),
+    Facet.VERDICT: tuple(Verdict),
+    Facet.CONSENSUS: tuple(Agreement),
+}
+
+
+@dataclass(frozen=True)
+class Count(Record):
+    """`count` tickets (votes, for verdicts) have the value `label`; `percent` of all of them."""
+
+    label: str
+    count: int
+    percent: float
+
+
+@dataclass(frozen=True)
+class Statistics(Record, keys="total votes by severity_by_status"):
+    """The figures of a folder. `cross` is severity by status; `votes` is how many verdicts were given."""
+
+    total: int
+    votes: int
+    by: Mapping[Facet, tuple[Count, ...]]
+    cross: Mapping[tuple[str, str], int]
+
+    @property
+    def severity_by_status(self) -> dict[str, dict[str, int]]:
+        return nested(self.cross)
+
+
+def statistics_of(tickets: Iterable[Ticket], facets: Iterable[Facet] = tuple(Facet)) -> Statistics:
+    """The counts of `tickets` by each of `facets`."""
+    known = tuple(tickets)
+    votes = sum(len(votes_of(ticket)) for ticket in known)
+    by = {facet: _counts(known, facet, votes if facet is Facet.VERDICT else len(known)) for facet in facets}
+    return Statistics(len(known), votes, by, cross_of(known, Facet.SEVERITY, Facet.STATUS))
+
+
+def cross_of(tickets: Iterable[Ticket], rows: Facet, columns: Facet) -> Mapping[tuple[str, str], int]:
+    """How many tickets have both values, for every pair that occurs, in the order of both facets."""
+    pairs = (pair for ticket in tickets for pair in product(values_of(ticket, rows), values_of(ticket, columns)))
+    cross = Counter(pairs)
+    return {
+        pair: cross[pair] for pair in sorted(cross, key=lambda pair: (_rank(rows, pair[0]), _rank(columns, pair[1])))
+    }
+
+
+def nested(cross: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
+    """Counts by row and column as a mapping of rows."""
+    rows: dict[str, dict[str, int]] = {}
+    for (row, column), count in cross.items():
+        rows.setdefault(row, {})[column] = count
+    return rows
+
+
+def values_of(ticket: Ticket, facet: Facet) -> tuple[str, ...]:
+    """What `ticket` counts as: one value, several (categories, verdicts), or none."""
+    match facet:
+        case Facet.SEVERITY:
+            return (ticket.severity.value if ticket.severity else UNKNOWN,)
+        case Facet.STATUS:
+            return (ticket.status.value if ticket.status else UNKNOWN,)
+        case Facet.AGENT:
+            return (agent_name(agent_code(ticket.agent)),)
+        case Facet.BATCH:
+            return (str(ticket.batch),)
+        case Facet.DOMAIN:
+            return tuple(dict.fromkeys(domain.partition("/")[0] for domain in ticket.domains))
+        case Facet.CATEGORY:
+            return tuple(dict.fromkeys(ticket.categories))
+        case Facet.VERDICT:
+            return tuple(vote.verdict.value if vote.verdict else UNKNOWN for vote in votes_of(ticket))
+        case Facet.CONSENSUS:
+            return (consensus_of(ticket).kind.value,)
+
+
+def percent_of(count: int, base: int) -> float:
+    """`count` as a percentage of `base` with one decimal; 0 of nothing."""
+    return round(100 * count / base, 1) if base else 0.0
+
+
+def _counts(tickets: tuple[Ticket, ...], facet: Facet, base: int) -> tuple[Count, ...]:
+    counts = Counter(value for ticket in tickets for value in values_of(ticket, facet))
+    ordered = sorted(counts, key=lambda label: (_rank(facet, label), -counts[label] if _is_free(facet) else 0, label))
+    return tuple(Count(label, counts[label], percent_of(counts[label], base)) for label in ordered)
+
+
+def _is_free(facet: Facet) -> bool:
+    """Whether the facet's values have no order of their own, so that the most frequent one goes first."""
+    return facet in (Facet.AGENT, Facet.DOMAIN, Facet.CATEGORY)
+
+
+def _rank(facet: Facet, label: str) -> int:
+    if facet is Facet.BATCH:
+        return int(label)
+    order = _ORDERS.get(facet, ())
+    return order.index(label) if label in order else len(order)

@@ -1,0 +1,80 @@
+"""Which findings of a run have one cause and share a ticket, and which tickets are about the same code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from auditkit.model.runs.cause import Statement
+from auditkit.model.runs.run import Finding
+
+_Key = Statement | tuple[Statement, str] | str
+
+
+def group_by_cause(findings: Iterable[Finding]) -> list[tuple[Finding, ...]]:
+    """The findings of a run in groups of one cause, the worst finding of each and the worst group first.
+
+    One statement is one cause. What reading the source found there belongs to it only where it is the same
+    kind of defect, that is, shares a category: a private function can overflow, but being private is not
+    why. What one probe read of whole modules is one decision for all of them. A finding that is only known
+    to be in a function stands alone. A fingerprint counts once.
+    """
+    once: dict[str, Finding] = {}
+    for finding in findings:
+        once.setdefault(finding.result.fingerprint, finding)
+    ordered = sorted(once.values(), key=_severity)
+    categories: dict[Statement, set[str]] = {}
+    for finding in ordered:
+        if finding.result.statement is not None and finding.probe.scope == "target":
+            categories.setdefault(finding.result.statement, set()).update(finding.probe.categories)
+    groups: dict[_Key, list[Finding]] = {}
+    for finding in ordered:
+        groups.setdefault(_cause(finding, categories), []).append(finding)
+    return [tuple(group) for group in groups.values()]
+
+
+def relation(some: Sequence[Finding], others: Sequence[Finding]) -> str:
+    """What two groups of findings have in common, in words; "" where they are about different code.
+
+    What is said of whole modules is about no place in them.
+    """
+    some, others = _placed(some), _placed(others)
+    if _statements(some) & _statements(others):
+        return "same statement"
+    functions = _functions(some) & _functions(others)
+    if functions:
+        return f"same function, {min(functions)[1]}()"
+    targets = _targets(some) & _targets(others)
+    return f"same target, {min(targets)}" if targets else ""
+
+
+def _severity(finding: Finding) -> str:
+    return (finding.result.severity or finding.probe.severity).value
+
+
+def _cause(finding: Finding, categories: dict[Statement, set[str]]) -> _Key:
+    if finding.is_of_module:
+        return finding.probe.id
+    statement = finding.result.statement
+    if statement is None:
+        return finding.result.fingerprint
+    if finding.probe.scope == "target" or categories.get(statement, set()) & set(finding.probe.categories):
+        return statement
+    return statement, finding.probe.id
+
+
+def _placed(findings: Iterable[Finding]) -> list[Finding]:
+    return [finding for finding in findings if not finding.is_of_module]
+
+
+def _statements(findings: Iterable[Finding]) -> set[Statement]:
+    return {finding.result.statement for finding in findings if finding.result.statement is not None}
+
+
+def _functions(findings: Iterable[Finding]) -> set[tuple[str, str]]:
+    """File and name of the functions that the findings are in; one inside another is part of it."""
+    places = (finding.result.location for finding in findings)
+    return {(place.file, place.function.partition(".<locals>")[0]) for place in places if place and place.function}
+
+
+def _targets(findings: Iterable[Finding]) -> set[str]:
+    return {finding.result.target for finding in findings if finding.probe.scope == "target"}

@@ -1,0 +1,1 @@
+"""auditkit.yaml: found, read and written."""

@@ -1,0 +1,297 @@
+"""A folder of tickets: list them, find one, give out ids, change one, file what an audit found.
+
+A finding finds its ticket by the fingerprint in the ticket's evidence block, and by nothing else. When
+people remove the block, or its markers, the next audit that reproduces the finding files a new ticket.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePath
+
+from auditkit.errors import AuditkitError, BadInputError, StoreConflictError, nearest_names
+from auditkit.model.text import inert_line
+from auditkit.model.tickets.ids import TicketId, format_ticket_id, id_parts, is_ticket_id, parse_ticket_id
+from auditkit.model.tickets.ticket import BrokenTicket, Status, Ticket
+from auditkit.store.folder.branches import ids_on_branches
+from auditkit.store.folder.files import create_file, ensure_writable, remove_leftovers, replace_file
+from auditkit.store.folder.locks import DEFAULT_TIMEOUT_S, locked
+from auditkit.store.folder.walk import stamp_of
+from auditkit.store.markdown.document import BrokenFileError, Document, broken_at
+from auditkit.store.reading.reader import read_file, ticket_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from auditkit.store.folder.walk import Stamp
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One ticket file as it was read: the file, its document, and what it says."""
+
+    file: Path
+    document: Document
+    ticket: Ticket
+
+
+@dataclass(frozen=True)
+class Change:
+    """A ticket before and after a change; the same entry twice where nothing had to be written."""
+
+    before: Entry
+    after: Entry
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Every ticket of a folder, in the order of their ids, and every file that cannot be read as one."""
+
+    tickets: tuple[Ticket, ...]
+    broken: tuple[BrokenTicket, ...]
+
+
+_Read = Entry | BrokenTicket | None
+
+
+class Repository:
+    """The tickets below one folder. Reading takes no lock: files change only as a whole.
+
+    A folder that is not there holds no tickets; it is made by the first write.
+    """
+
+    def __init__(self, folder: Path, lock_timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        self.folder = folder
+        self._lock_timeout_s = lock_timeout_s
+        self._cache: dict[Path, tuple[Stamp, _Read]] = {}
+
+    def ensure_writable(self) -> None:
+        """Check before any measuring that tickets can be written; raises StoreConflictError."""
+        ensure_writable(self.folder)
+
+    def listing(self) -> Listing:
+        """Every ticket and every broken file; other Markdown pages are left out."""
+        reads = self._reads()
+        tickets = [read.ticket for read in reads if isinstance(read, Entry)]
+        broken = [read for read in reads if isinstance(read, BrokenTicket)]
+        return Listing(
+            tuple(sorted(tickets, key=lambda ticket: (*_order(ticket.id), ticket.path.as_posix()))),
+            tuple(broken),
+        )
+
+    def find(self, text: str) -> Entry:
+        """The ticket with the id `text`: by file name first, else by its metadata.
+
+        Raises BadInputError when there is none (naming the nearest ids) or its file is broken, and
+        StoreConflictError when several files have that id.
+        """
+        if not is_ticket_id(text):
+            raise BadInputError(f"not a ticket id: '{inert_line(text)}'", self._nearest(text))
+        ticket_id = parse_ticket_id(text)
+        named = [file for file in self.files() if file.stem.upper() == ticket_id]
+        found = [read for file in named if (read := self.read(file)) is not None]
+        if not found:
+            found = [read for read in self._reads() if isinstance(read, Entry) and read.ticket.id == ticket_id]
+        if not found:
+            raise BadInputError(f"no ticket {ticket_id} in {self.folder}", self._nearest(ticket_id))
+        if len(found) > 1:
+            files = ", ".join(str(self._path_of(read)) for read in found)
+            raise StoreConflictError(f"{ticket_id} is in several files: {files}", "renumber all but one")
+        if isinstance(found[0], BrokenTicket):
+            broken = found[0]
+            raise BadInputError(broken.describe(self._path_of(broken)), "mend the file by hand")
+        return found[0]
+
+    def find_fingerprint(self, fingerprint: str) -> Entry | None:
+        """The ticket whose evidence block has `fingerprint`: an unfinished one first, then by id.
+
+        Raises BadInputError when a file that cannot be read mentions it, because filing the finding
+        again would make a second ticket of it.
+        """
+        reads = self._reads()
+        entries = [read for read in reads if isinstance(read, Entry) and fingerprint in read.ticket.fingerprints]
+        if entries:
+            return min(entries, key=_finished_last)
+        for broken in reads:
+            if isinstance(broken, BrokenTicket) and self._mentions(broken, fingerprint):
+                raise BadInputError(
+                    f"the ticket of {fingerprint} cannot be read:\n{broken.describe(self._path_of(broken))}",
+                    "mend the file by hand, then run the audit again",
+                )
+        return None
+
+    def next_id(self, batch: int, agent: str) -> TicketId:
+        """The id after the highest one of `batch` and `agent` here and on other local branches.
+
+        Only under the lock (`writing`) does it stay free until it is used.
+        """
+        used = self._used_ids() | self._branch_ids
+        numbers = [number for b, a, number in map(id_parts, used) if (b, a) == (batch, agent)]
+        return format_ticket_id(batch, agent, max(numbers, default=0) + 1)
+
+    def path_of_new(self, ticket_id: TicketId) -> PurePath:
+        """Where a new ticket goes, relative to the folder: `batch7/B7-PT-01.md`."""
+        return PurePath(f"batch{id_parts(ticket_id)[0]}") / f"{ticket_id}.md"
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Hold the folder's lock over a whole read, change and write; it is not re-entrant.
+
+        Raises StoreConflictError when the lock cannot be had.
+        """
+        with locked(self.folder, self._lock_timeout_s):
+            yield
+
+    def create(self, ticket_id: TicketId, data: bytes) -> Entry:
+        """Write a new ticket; only under `writing`.
+
+        Raises StoreConflictError when it exists, cannot be written or would lie behind a link, where nothing
+        is listed, and BrokenFileError when `data` is not the ticket `ticket_id` (a fault of the caller, so
+        nothing is written).
+        """
+        path = self.path_of_new(ticket_id)
+        document = Document.parse(data, path)
+        ticket = ticket_of(document)
+        if ticket.id != ticket_id:
+            raise BrokenFileError(broken_at(data, path, 0, f"says {ticket.id}, should say {ticket_id}"))
+        file = self.folder / path
+        if file.parent.is_symlink():
+            raise StoreConflictError(
+                f"{file.parent} is a link; tickets behind it are not listed", "make it a folder of its own"
+            )
+        remove_leftovers(file.parent)
+        create_file(file, data)
+        return Entry(file, document, ticket)
+
+    def save(self, entry: Entry, changed: Document) -> Entry:
+        """Write `changed` over `entry`; only under `writing`. Writes nothing when no byte differs.
+
+        Raises StoreConflictError when the file is no longer as it was read, or cannot be written.
+        """
+        ticket = ticket_of(changed)
+        if changed.data != entry.document.data:
+            remove_leftovers(entry.file.parent)
+            replace_file(entry.file, changed.data, entry.document.data)
+        return Entry(entry.file, changed, ticket)
+
+    def change(self, text: str, edit: Callable[[Entry], Document]) -> Change:
+        """Read the ticket `text`, edit it and write it, all under one lock.
+
+        `edit` gets the entry and returns its document, changed or as it was. Raises what `edit`, `find` and
+        `save` raise; nothing is written then.
+        """
+        with self.writing():
+            entry = self.find(text)
+            return Change(entry, self.save(entry, edit(entry)))
+
+    def _reads(self) -> list[Entry | BrokenTicket]:
+        return [read for file in self.files() if (read := self.read(file)) is not None]
+
+    def _mentions(self, broken: BrokenTicket, fingerprint: str) -> bool:
+        file = self._path_of(broken)
+        return file.is_file() and fingerprint.encode() in file.read_bytes()
+
+    def files(self) -> list[Path]:
+        """Every Markdown file below the folder, hidden folders and links to folders left out."""
+        found: list[Path] = []
+        for parent, folders, names in os.walk(self.folder, onerror=self._cannot_list):
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            found += [Path(parent, name) for name in sorted(names) if _is_markdown(name)]
+        return found
+
+    def _cannot_list(self, error: OSError) -> None:
+        if isinstance(error, FileNotFoundError):
+            return
+        raise BadInputError(f"cannot read the tickets folder {error.filename}: {error.strerror}") from error
+
+    def read(self, file: Path) -> _Read:
+        """The file as a ticket, as a broken one, or None for another page; read again when it changed."""
+        path = file.relative_to(self.folder)
+        try:
+            stamp = stamp_of(file.stat())
+        except OSError:
+            stamp = None
+        known = self._cache.get(file)
+        if known is not None and known[0] == stamp:
+            return known[1]
+        found = read_file(str(file), path)
+        read = Entry(file, *found) if isinstance(found, tuple) else found
+        if stamp is not None:
+            self._cache[file] = (stamp, read)
+        return read
+
+    def _used_ids(self) -> frozenset[TicketId]:
+        """Ids that a file is named by, whatever it holds, and ids that a ticket says it has."""
+        named = {parse_ticket_id(file.stem) for file in self.files() if is_ticket_id(file.stem)}
+        return frozenset(named | {read.ticket.id for read in self._reads() if isinstance(read, Entry)})
+
+    @cached_property
+    def _branch_ids(self) -> frozenset[TicketId]:
+        existing = self.folder.absolute()
+        while not existing.is_dir():
+            existing = existing.parent
+        return ids_on_branches(existing)
+
+    def _nearest(self, text: str) -> str:
+        near = nearest_names(text.upper(), sorted(self._used_ids()))
+        return f"did you mean {', '.join(near)}?" if near else "auditkit ticket list shows what there is"
+
+    def _path_of(self, read: Entry | BrokenTicket) -> Path:
+        return read.file if isinstance(read, Entry) else self.folder / read.path
+
+
+def change_all(repository: Repository, ids: Iterable[str], edit: Callable[[Entry], Document]) -> list[Change]:
+    """Read the tickets, edit each and write them, under one lock; in the order of `ids`.
+
+    Nothing is written unless every edit succeeded. Where a write fails, those before it are undone.
+    Raises what `edit`, `Repository.find` and `Repository.save` raise.
+    """
+    with repository.writing():
+        entries = [repository.find(ticket_id) for ticket_id in ids]
+        return save_all(repository, [(entry, edit(entry)) for entry in entries])
+
+
+def save_all(repository: Repository, changes: Iterable[tuple[Entry, Document]]) -> list[Change]:
+    """Write several changed documents; only under `writing`. Where one fails, those before it are undone."""
+    done: list[Change] = []
+    try:
+        for entry, document in changes:
+            done.append(Change(entry, repository.save(entry, document)))
+    except BaseException:
+        for change in reversed(done):
+            # What cannot be put back was changed by somebody else meanwhile: theirs stands.
+            with contextlib.suppress(AuditkitError):
+                repository.save(change.after, change.before.document)
+        raise
+    return done
+
+
+def with_status(entry: Entry, new: Status, reason: str, today: datetime.date) -> Document:
+    """The entry's document with another status, Updated date, and the reason where there is one."""
+    document = entry.document.set_field("Status", new.value)
+    if document.field("Updated") is not None:
+        document = document.set_field("Updated", today.isoformat())
+    if not reason.strip():
+        return document
+    # What looks like a comment would hide everything below it.
+    told = inert_line(reason).replace("<!--", "&lt;!--")
+    line = f"- {today.isoformat()}: {entry.ticket.status_written or 'none'} to {new.value}: {told}"
+    return document.append_to_subsection("Resolution", "Status Changes", line)
+
+
+def _is_markdown(name: str) -> bool:
+    return name.lower().endswith(".md") and not name.startswith(".")
+
+
+def _order(ticket_id: TicketId) -> tuple[int, str, int]:
+    return id_parts(ticket_id)
+
+
+def _finished_last(entry: Entry) -> tuple[bool, int, str, int, str]:
+    status = entry.ticket.status
+    is_finished = status is not None and status.is_finished
+    return (is_finished, *_order(entry.ticket.id), entry.ticket.path.as_posix())

@@ -1,0 +1,216 @@
+"""From a document to the ticket it says: metadata, location, summary, categories, fingerprints."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import PurePath
+from typing import NoReturn
+
+from auditkit.model.enums import Severity
+from auditkit.model.text import CODE_SPAN
+from auditkit.model.tickets.ids import TicketId, agent_name, id_parts, is_ticket_id, parse_ticket_id
+from auditkit.model.tickets.ticket import BrokenTicket, LineRange, Ticket, read_status
+from auditkit.store.markdown.document import BrokenFileError, Document, broken_at
+from auditkit.store.markdown.tables import Field
+from auditkit.store.reading.evidence_blocks import read_evidence
+from auditkit.store.reading.relations import read_relations
+from auditkit.store.reading.resolution import read_reports, read_resolution, read_verification
+from auditkit.store.reading.reviews import read_reviews
+
+_TITLE_PREFIX = re.compile(r"finding ticket:\s*", re.IGNORECASE)
+_SUMMARY = re.compile(r"^\*\*One-line summary:?\*\*:?[ \t]*(.*?)[ \t]*\r?$", re.MULTILINE | re.IGNORECASE)
+_TICKED = re.compile(r"^[ \t]*[-*+] \[[xX]\][ \t]+(.*?)[ \t]*\r?$", re.MULTILINE)
+_PATH_LIKE = re.compile(r"[^\s,`]+(?:/[^\s,`]+|\.[A-Za-z]\w*)")
+_LINES = re.compile(r"(?P<file>[\w./-]*\.[A-Za-z]\w*)`?\s*:|(?P<first>\d+)(?:\s*[-–]\s*(?P<last>\d+))?")
+_SEVERITY = re.compile(r"P[0-4]\b")
+
+
+def read_ticket(data: bytes, path: PurePath) -> Ticket:
+    """The ticket in `data`; `path` is its place in the tickets folder.
+
+    Raises BrokenFileError where the bytes are no ticket: not text, no metadata table, no id.
+    """
+    return ticket_of(Document.parse(data, path))
+
+
+def ticket_of(document: Document) -> Ticket:
+    """The ticket that `document` says; raises BrokenFileError where it has no metadata table or no id."""
+    brief = brief_of(document)
+    return replace(
+        brief,
+        lines=_line_ranges(brief.lines_written),
+        fingerprints=tuple(block.fingerprint for block in document.evidence if block.fingerprint),
+        verification=read_verification(document),
+        reports=read_reports(document),
+        description=_prose(document, "Detailed Description"),
+        recommended_fix=_prose(document, "Recommended Fix"),
+        evidence=read_evidence(document),
+    )
+
+
+def brief_of(document: Document) -> Ticket:
+    """The ticket as far as lists go by it: without prose, evidence and verification; raises as `ticket_of` does."""
+    ticket_id = _ticket_id(document)
+    batch, code, _ = id_parts(ticket_id)
+    location = {row.label.casefold(): row for row in reversed(document.fields("Location"))}
+    files, lines, function = (location.get(label) for label in ("file(s)", "line(s)", "function/class"))
+    severity, status = _text(document, "Severity"), _text(document, "Status")
+    written_batch = _text(document, "Batch")
+    domain = document.field("Domain")
+    return Ticket(
+        id=ticket_id,
+        title=_title(document),
+        severity=_severity(severity),
+        severity_written=severity,
+        status=read_status(status),
+        status_written=status,
+        batch=int(written_batch) if re.fullmatch(r"[0-9]{1,9}", written_batch) else batch,
+        agent=_text(document, "Agent") or agent_name(code),
+        domains=_values(domain),
+        assignee=_text(document, "Assignee"),
+        created=_text(document, "Created"),
+        updated=_text(document, "Updated"),
+        files=_paths(files),
+        lines_written=lines.written if lines else "",
+        lines=(),
+        function=function.written if function else "",
+        summary=_summary(document),
+        categories=_categories(document),
+        disposition=_text(document, "Resolution"),
+        path=document.path,
+        reviews=tuple(found.review for found in read_reviews(document)),
+        related=tuple(found.relation for found in read_relations(document)),
+        resolution=read_resolution(document),
+    )
+
+
+def is_other_page(document: Document) -> bool:
+    """Whether a Markdown file of a tickets folder is no ticket: a process, a report, a template.
+
+    Such a file has a title of its own, and no metadata table or one whose id is a placeholder in
+    braces. A file that is named as a ticket is one, whatever it says.
+    """
+    title = next((heading.text for heading in document.scan.headings if heading.level == 1), "")
+    if is_ticket_id(document.path.stem) or not title or _TITLE_PREFIX.match(title):
+        return False
+    row = document.field("Ticket ID")
+    return not document.metadata or (row is not None and "{" in row.text)
+
+
+def read_file(
+    file: str, path: PurePath, ticket_of: Callable[[Document], Ticket] = ticket_of
+) -> tuple[Document, Ticket] | BrokenTicket | None:
+    """The file as a ticket, as a broken one, or None for another page; `path` is its place in the tickets folder."""
+    try:
+        if not stat.S_ISREG(os.stat(file).st_mode):
+            return BrokenTicket(path, 1, 1, "not a regular file")
+        with open(file, "rb", buffering=0) as opened:
+            document = Document.parse(opened.readall(), path)
+        return None if is_other_page(document) else (document, ticket_of(document))
+    except BrokenFileError as error:
+        return error.broken
+    except OSError as error:
+        if not os.path.lexists(file):
+            return None  # Moved away since the folder was listed.
+        return BrokenTicket(path, 1, 1, f"cannot be read: {error.strerror}")
+
+
+def _ticket_id(document: Document) -> TicketId:
+    """The id in the metadata table; where that is no id, the one in the file's name."""
+    if not document.metadata:
+        heading = document.section("Ticket Metadata")
+        if heading is None:
+            _fail(document, 0, "no '## Ticket Metadata' section")
+        else:
+            _fail(document, heading.line.start, "no table below '## Ticket Metadata'")
+    row = document.field("Ticket ID")
+    if row is not None and is_ticket_id(row.text):
+        return parse_ticket_id(row.text)
+    if not is_ticket_id(document.path.stem):
+        offset = document.metadata[0].line.start if row is None else row.value.start
+        _fail(document, offset, "no ticket id, neither in the table nor in the file's name")
+    return parse_ticket_id(document.path.stem)
+
+
+def _fail(document: Document, offset: int, message: str) -> NoReturn:
+    raise BrokenFileError(broken_at(document.data, document.path, offset, message))
+
+
+def _text(document: Document, label: str) -> str:
+    row = document.field(label)
+    return row.text if row else ""
+
+
+def _title(document: Document) -> str:
+    title = next((heading.text for heading in document.scan.headings if heading.level == 1), "")
+    return _TITLE_PREFIX.sub("", title, count=1) if _TITLE_PREFIX.match(title) else title
+
+
+def _severity(text: str) -> Severity | None:
+    match = _SEVERITY.match(text.strip().upper())
+    return Severity(match[0]) if match else None
+
+
+def _values(row: Field | None) -> tuple[str, ...]:
+    """The values of a cell: each code span one, else what commas or ` / ` separate."""
+    if row is None or not row.written:
+        return ()
+    spans = [match[2].strip() for match in CODE_SPAN.finditer(row.written)]
+    return tuple(spans or [part.strip() for part in re.split(r",| / ", row.written) if part.strip()])
+
+
+def _paths(row: Field | None) -> tuple[str, ...]:
+    """The paths of a File(s) cell, as written; words are none."""
+    if row is None:
+        return ()
+    spans = [_unpadded(match[2]) for match in CODE_SPAN.finditer(row.written)]
+    return tuple(spans or _PATH_LIKE.findall(row.written))
+
+
+def _unpadded(code: str) -> str:
+    is_padded = code.startswith(" ") and code.endswith(" ") and code.strip()
+    return code[1:-1] if is_padded else code
+
+
+def _line_ranges(written: str) -> tuple[LineRange, ...]:
+    """`320-325`, `12`, lists of them, and a file's name before a colon that holds until the next one."""
+    ranges: list[LineRange] = []
+    file = ""
+    for match in _LINES.finditer(written):
+        if match["file"]:
+            file = match["file"]
+        else:
+            first = int(match["first"])
+            ranges.append(LineRange(file, first, int(match["last"] or first)))
+    return tuple(ranges)
+
+
+def _section_text(document: Document, title: str) -> str:
+    heading = document.section(title)
+    if heading is None:
+        return ""
+    return document.data[heading.line.end : heading.section_end].decode("utf-8", "replace")
+
+
+def _prose(document: Document, title: str) -> str:
+    """What people wrote below a heading: up to a machine-written block, without the rule that ends it."""
+    heading = document.section(title)
+    if heading is None:
+        return ""
+    body = document.body(heading)
+    blocks = (block.span.start for block in document.evidence if body.start <= block.span.start < body.end)
+    end = max(document.content_end(min(blocks, default=body.end)), body.start)
+    return document.data[body.start : end].decode("utf-8", "replace").replace("\r\n", "\n").strip()
+
+
+def _summary(document: Document) -> str:
+    match = _SUMMARY.search(_section_text(document, "Summary"))
+    return match[1] if match else ""
+
+
+def _categories(document: Document) -> tuple[str, ...]:
+    return tuple(_TICKED.findall(_section_text(document, "Summary")))

@@ -1,0 +1,1 @@
+"""From a checkout to judged results and filed findings."""

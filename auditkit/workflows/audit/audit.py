@@ -1,0 +1,196 @@
+"""The main job: from a checkout to a judged run, and from its findings to tickets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from auditkit.assets import bundled_dir
+from auditkit.errors import AuditkitError, ExitCode, NothingMeasuredError, TargetNotLoadedError
+from auditkit.model.enums import Outcome, Severity
+from auditkit.model.runs.probe import ProbeInfo
+from auditkit.model.runs.run import ProbeResult, Run
+from auditkit.model.runs.target import Target
+from auditkit.probing.checkouts.checkout import OpenCheckout, open_checkout, parse_checkout
+from auditkit.probing.hosts.catalog import select
+from auditkit.probing.hosts.sandbox import Setting
+from auditkit.probing.source_code.likeness.causes import with_causes
+from auditkit.store.config.config import Config
+from auditkit.store.config.config_file import config_in
+from auditkit.store.folder.repository import Repository
+from auditkit.workflows.audit.filing import Paperwork, file_run
+from auditkit.workflows.audit.found_targets import FoundTargets, find_targets
+from auditkit.workflows.audit.matrix import combine
+from auditkit.workflows.audit.measurement import Progress, Questions, environment_of, measure, run_id
+from auditkit.workflows.audit.run_options import RunOptions
+from auditkit.workflows.audit.source_audit import SourceQuestions, SourceScope, read_source
+from auditkit.workflows.configuration import catalog_of
+from auditkit.workflows.tickets.status_folders import folders_of
+
+
+@dataclass(frozen=True)
+class AuditRequest:
+    """What to audit and where findings go; None takes the configuration's word, then the default.
+
+    `arms` are the options of each column of the table, alike but for interpreter and device. `tickets` of None
+    files nothing. `command` is what the user typed, for the tickets' appendix. `whole_source` lets source
+    probes ask about every module, not only about those that deal with gradients.
+    """
+
+    checkout: str
+    arms: tuple[RunOptions, ...] = (RunOptions(),)
+    targets: tuple[Target, ...] = ()
+    probes: tuple[str, ...] = ()
+    tickets: Path | None = None
+    batch: int | None = None
+    agent: str | None = None
+    command: str = ""
+    label: str | None = None
+    whole_source: bool = False
+
+    @property
+    def config(self) -> Config:
+        """The configuration, which all arms share."""
+        return self.arms[0].config
+
+
+def specimen_dir() -> Path:
+    """The bundled specimen, which `auditkit audit` without an argument audits."""
+    return bundled_dir("probes") / "specimens" / "gradient_monitoring"
+
+
+def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
+    """Run the probes on every target of the checkout, judge them, and file a ticket for each finding.
+
+    Source probes read the checkout after that, and answer where it has no target, too. Raises
+    BadInputError, NothingMeasuredError or StoreConflictError before anything is measured, where that can
+    be known. A target that cannot be loaded is an `error` result, not an exception.
+    """
+    progress = progress or Progress()
+    probes = select(catalog_of(request.config), request.probes)
+    repository = Repository(request.tickets) if request.tickets is not None else None
+    if repository is not None:
+        repository.ensure_writable()
+    asked = [probe for probe in probes if probe.scope == "target"]
+    # A run of source probes alone starts no interpreter.
+    with open_checkout(request.checkout, request.arms[0].interpreter if asked else None) as opened:
+        place = environment_of(request.label or request.checkout, opened)
+        settings = _settings(request.arms, bool(request.probes), opened) if asked else []
+        found = _targets(request, opened, settings, progress) if asked else FoundTargets()
+        read = _source_questions(request, probes, found.asked)
+        run = _measured(Questions(found.asked, asked, place, found.found), settings, progress)
+        answers = read_source(read, opened, progress)
+        if found.failure is not None and not answers.are_any:
+            raise found.failure
+        results = with_causes((*run.results, *answers.results), opened.path)
+    notes = (*opened.notes, *found.notes, *run.notes, *answers.notes)
+    run = replace(run, results=results, notes=notes)
+    return run if repository is None else file_run(run, repository, _paperwork(request, probes))
+
+
+def _paperwork(request: AuditRequest, probes: Sequence[ProbeInfo]) -> Paperwork:
+    spec, config = parse_checkout(request.checkout), request.config
+    files = {Path(name): name for name in request.probes if name.endswith(".py")}
+    return Paperwork(
+        probes={probe.id: probe for probe in probes},
+        batch=next(batch for batch in (request.batch, config.batch, 1) if batch is not None),
+        agent=request.agent or config.agent,
+        source=spec.text.removesuffix(f"@{spec.revision}") if spec.revision else spec.text,
+        command=request.command,
+        asked_as={probe.id: files[Path(probe.path)] for probe in probes if Path(probe.path) in files},
+        options=_config_words(config, spec.directory),
+        agents=config.agents,
+        folders=folders_of(config),
+    )
+
+
+def _config_words(config: Config, directory: Path) -> tuple[str, ...]:
+    """The option that names the configuration, unless it is the checkout's own, which is read anyway."""
+    own = config_in(directory)
+    if config.path is None or (own is not None and own.samefile(config.path)):
+        return ()
+    return ("--config", str(config.path))
+
+
+def _settings(arms: Sequence[RunOptions], named: bool, opened: OpenCheckout) -> list[Setting]:
+    """One for each arm. Raises BadInputError for an interpreter that is not there."""
+    made = [replace(arm, named=named).setting(opened) for arm in arms]
+    return list({(setting.interpreter, setting.device): setting for setting in made}.values())
+
+
+def _targets(
+    request: AuditRequest, opened: OpenCheckout, settings: Sequence[Setting], progress: Progress
+) -> FoundTargets:
+    """Those that were named, on the command line or in the configuration; else those that the checkout has."""
+    named = request.targets or request.config.targets
+    if named:
+        return FoundTargets(tuple(named))
+    return find_targets(opened, settings[0], request.config.import_roots, progress.trying, settings[1:])
+
+
+def _measured(questions: Questions, settings: Sequence[Setting], progress: Progress) -> Run:
+    """What the probes said of the targets, in one run over all arms."""
+    if not questions.targets:
+        return Run(run_id(), questions.place, ())
+    progress.targets_known(questions.targets, len(questions.probes) * len(settings))
+    runs = [measure(questions, setting, progress) for setting in settings]
+    return runs[0] if len(runs) == 1 else combine(runs, [setting.device for setting in settings])
+
+
+def _source_questions(request: AuditRequest, probes: Sequence[ProbeInfo], targets: Sequence[Target]) -> SourceQuestions:
+    """Targets named on the command line are the question; else the whole checkout or what deals with gradients."""
+    scope = SourceScope.WHOLE if request.whole_source else SourceScope.GRADIENTS
+    read = [probe for probe in probes if probe.scope == "source"]
+    named = request.targets or [*request.config.targets, *targets]
+    return SourceQuestions(read, SourceScope.TARGETS if request.targets else scope, named, request.arms[0])
+
+
+_EXIT_ORDER = (ExitCode.FINDINGS, ExitCode.TARGET_NOT_LOADED, ExitCode.NOTHING_MEASURED, ExitCode.OK)
+
+
+def exit_code(run: Run, fail_on: Severity = Severity.P4) -> ExitCode:
+    """What a finished run says to the shell. An error or a missing device is never a pass.
+
+    Findings at or above `fail_on` come first; then a target that could not be loaded; then any probe that
+    ended in an error, or a run in which nothing was measured. Reading the source is no measuring of
+    targets. Of several arms, the one counts whose code comes first in that order.
+    """
+    if run.matrix:
+        read = tuple(result for result in run.results if result.is_of_source)
+        arms = [replace(arm.run, results=(*arm.run.results, *read)) for arm in run.matrix]
+        return min((exit_code(arm, fail_on) for arm in arms), key=_EXIT_ORDER.index)
+    if any(result.severity and result.severity.at_least(fail_on) for result in run.results):
+        return ExitCode.FINDINGS
+    if not all(result.loaded for result in run.results):
+        return ExitCode.TARGET_NOT_LOADED
+    if any(result.outcome is Outcome.ERROR for result in run.results) or not _has_answer(run):
+        return ExitCode.NOTHING_MEASURED
+    return ExitCode.OK
+
+
+def _about_targets(run: Run) -> list[ProbeResult]:
+    """The results of probes that were asked about targets; those of the source where none were."""
+    return [result for result in run.results if not result.is_of_source] or list(run.results)
+
+
+def _has_answer(run: Run) -> bool:
+    return any(result.outcome in (Outcome.REPRODUCED, Outcome.NOT_REPRODUCED) for result in _about_targets(run))
+
+
+def load_failures(run: Run) -> list[AuditkitError]:
+    """What to complain of: of a run, and of each arm, in which nothing could be loaded or measured."""
+    if run.matrix:
+        failures = [(arm.label, _load_failure(arm.run)) for arm in run.matrix]
+        return [type(failure)(f"{label}: {failure.message}") for label, failure in failures if failure]
+    failure = _load_failure(run)
+    return [failure] if failure else []
+
+
+def _load_failure(run: Run) -> AuditkitError | None:
+    results = _about_targets(run)
+    if not results:
+        return NothingMeasuredError("no probe ran")
+    if not any(result.loaded for result in results):
+        return TargetNotLoadedError(results[0].message)
+    return None if _has_answer(run) else NothingMeasuredError(f"nothing was measured: {results[0].message}")

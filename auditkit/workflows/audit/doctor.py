@@ -1,0 +1,35 @@
+"""What this machine can measure for a checkout, and why not the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from auditkit.errors import TargetNotLoadedError
+from auditkit.probing.checkouts.checkout import choose_interpreter, parse_checkout
+from auditkit.probing.checkouts.git import git_is_installed
+from auditkit.probing.hosts.examination import Examination, examine
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The interpreter that probes would use, what it said of itself, and whether git is here."""
+
+    interpreter: Path
+    examination: Examination
+    has_git: bool
+
+
+def doctor(checkout: str = ".", python: str | None = None) -> Machine:
+    """Check every instrument on every device in the checkout's interpreter.
+
+    Raises BadInputError for a directory or interpreter that is not there, TargetNotLoadedError where the
+    interpreter cannot be used (it has no torch, or is no Python).
+    """
+    interpreter, _ = choose_interpreter(parse_checkout(checkout).directory, python)
+    found = examine(str(interpreter))
+    if found.failure is not None:
+        raise TargetNotLoadedError(
+            found.failure.message, found.failure.hint or "name another interpreter: --python PATH"
+        )
+    return Machine(interpreter, found, git_is_installed())

@@ -1,0 +1,77 @@
+"""Find the collectors of a checkout and write an auditkit.yaml that says what was inferred."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from auditkit.errors import BadInputError
+from auditkit.probing.checkouts.checkout import import_roots, open_checkout, parse_checkout
+from auditkit.probing.hosts.sandbox import Setting
+from auditkit.probing.hosts.trials import Trial
+from auditkit.store.config.config_draft import ConfigDraft, DraftTarget, UnfedCandidate, render_config
+from auditkit.store.config.config_file import CONFIG_NAME
+from auditkit.store.folder.files import create_file
+from auditkit.workflows.audit.found_targets import FoundTargets, find_targets, name_target
+
+
+@dataclass(frozen=True)
+class Initialised:
+    """The file that was written, and what it holds."""
+
+    path: Path
+    found: FoundTargets
+
+
+def init(
+    checkout: str,
+    python: str | None = None,
+    output: Path | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Initialised:
+    """Write `auditkit.yaml` in the checkout's folder, or at `output`. An existing file is never replaced.
+
+    Raises BadInputError where the file exists, NothingMeasuredError where no collector can be fed.
+    """
+    spec = parse_checkout(checkout)
+    path = output or spec.directory / CONFIG_NAME
+    if path.exists():
+        raise BadInputError(f"{path} exists already", "edit it, or name another file: --output FILE")
+    with open_checkout(spec, python) as opened:
+        setting = Setting(opened.path, str(opened.interpreter), import_roots(opened.path))
+        found = find_targets(opened, setting, progress=progress)
+    if found.failure is not None:
+        raise found.failure
+    beside = spec.directory == path.parent.resolve()
+    draft = ConfigDraft(
+        checkout=None if beside else _relative(spec.directory, path.parent),
+        python=_relative(Path(python), path.parent) if python and os.sep in python else python,
+        batch=1,
+        targets=tuple(_draft(trial, found) for trial in found.trials if trial.works),
+        unfed=tuple(UnfedCandidate(t.target.call, (t.message,)) for t in found.trials if not t.works),
+    )
+    create_file(path, render_config(draft).encode("utf-8"))
+    return Initialised(path, found)
+
+
+def _relative(path: Path, folder: Path) -> str:
+    return os.path.relpath(os.path.abspath(path), os.path.abspath(folder))
+
+
+def _draft(trial: Trial, found: FoundTargets) -> DraftTarget:
+    """The target under a name of its own, with what was seen in its source and learnt by trying."""
+    assert trial.plan is not None
+    calls = [other.target.call for other in found.trials if other.works]
+    target = name_target(trial.target, list(dict.fromkeys(calls)))
+    if trial.target.arguments:
+        suffix = "-".join(str(name).replace("_", "-") for name in trial.target.arguments)
+        target = replace(target, name=f"{target.name}-{suffix}")
+    roles = ", ".join(f"{role}: {entry['path'] or 'the answer'}" for role, entry in trial.plan["roles"].items())
+    learnt = (
+        f"{trial.candidate.file}:{trial.candidate.line}",
+        *trial.candidate.evidence,
+        f"returns {trial.plan['answer_kind']}; {roles or 'no field that a probe can judge'}",
+    )
+    return DraftTarget(target, learnt)

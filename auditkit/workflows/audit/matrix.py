@@ -1,0 +1,111 @@
+"""Several interpreters and devices in one job: what tells the arms apart, and one answer over all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from auditkit.model.enums import DeviceChoice, Outcome
+from auditkit.model.runs.run import Arm, ArmOutcome, Environment, ProbeResult, Run, TargetReading
+
+_WEIGHT = (
+    Outcome.REPRODUCED,
+    Outcome.ERROR,
+    Outcome.UNAVAILABLE,
+    Outcome.NOT_REPRODUCED,
+    Outcome.NOT_APPLICABLE,
+)
+"""Which arm's outcome counts: a finding anywhere is one, and an error or an absence is never a pass."""
+
+
+def combine(runs: Sequence[Run], devices: Sequence[DeviceChoice]) -> Run:
+    """One run over all arms, which must hold the same targets and probes in the same order.
+
+    Each target and probe has one result: that of the first arm with the weightiest outcome, of findings
+    the first of the worst severity. Where arms differ, its message says which arm said what.
+    """
+    labels = label_arms([run.environment for run in runs], devices)
+    arms = tuple(Arm(label, run) for label, run in zip(labels, runs, strict=True))
+    columns = zip(*(run.results for run in runs), strict=True)
+    readings = zip(*(run.targets for run in runs), strict=True)
+    return replace(
+        runs[0],
+        results=tuple(_over_arms(results, arms) for results in columns),
+        targets=tuple(map(_reading, readings)),
+        notes=_notes(arms),
+        matrix=arms,
+    )
+
+
+def _over_arms(results: Sequence[ProbeResult], arms: Sequence[Arm]) -> ProbeResult:
+    outcomes = tuple(
+        ArmOutcome(
+            arm.label, arm.run.environment, result.outcome, result.severity, result.message, result.law, result.device
+        )
+        for result, arm in zip(results, arms, strict=True)
+    )
+    counts = min(range(len(results)), key=lambda index: _weight(results[index]))
+    combined = replace(results[counts], arm=arms[counts].label, arms=outcomes)
+    if len({outcome.outcome for outcome in outcomes}) == 1:
+        return combined
+    return replace(combined, message=f"{combined.message} ({combined.arms_in_words()})")
+
+
+def _weight(result: ProbeResult) -> tuple[int, str]:
+    return _WEIGHT.index(result.outcome), result.severity.value if result.severity else ""
+
+
+def _reading(readings: Sequence[TargetReading]) -> TargetReading:
+    """The first arm's in which the target could be fed."""
+    return next((reading for reading in readings if reading.answer), readings[0])
+
+
+def _notes(arms: Sequence[Arm]) -> tuple[str, ...]:
+    """Every note once; one that not all arms have names its arm."""
+    notes = []
+    for arm in arms:
+        for note in arm.run.notes:
+            shared = all(note in other.run.notes for other in arms)
+            notes.append(note if shared else f"{arm.label}: {note}")
+    return tuple(dict.fromkeys(notes))
+
+
+def label_arms(environments: Sequence[Environment], devices: Sequence[DeviceChoice]) -> tuple[str, ...]:
+    """A short name for each arm: torch's version and the device, then what else it takes to tell them apart.
+
+    An arm whose torch could not be loaded is named by its interpreter.
+    """
+    on = [f" on {device.value}" if len(set(devices)) > 1 else "" for device in devices]
+    names = [_torch(environment) for environment in environments]
+    for fact in _FACTS:
+        facts = [fact(environment) for environment in environments]
+        names = [
+            f"{name}{said}" if _tells_apart(index, list(zip(names, on, strict=True)), facts) else name
+            for index, (name, said) in enumerate(zip(names, facts, strict=True))
+        ]
+    return tuple(name + device for name, device in zip(names, on, strict=True))
+
+
+def _torch(environment: Environment) -> str:
+    return f"torch {environment.torch.partition('+')[0]}" if environment.torch else environment.interpreter
+
+
+def _build(environment: Environment) -> str:
+    _, plus, build = environment.torch.partition("+")
+    return plus + build
+
+
+def _python(environment: Environment) -> str:
+    return f", Python {environment.python}"
+
+
+def _interpreter(environment: Environment) -> str:
+    return f", {environment.interpreter}"
+
+
+_FACTS: tuple[Callable[[Environment], str], ...] = (_build, _python, _interpreter)
+
+
+def _tells_apart(index: int, names: Sequence[tuple[str, str]], facts: Sequence[str]) -> bool:
+    """Whether some arm of the same name says something else."""
+    return any(name == names[index] and fact != facts[index] for name, fact in zip(names, facts, strict=True))

@@ -1,0 +1,61 @@
+"""What a user says of how probes run, and what that comes to in an open checkout."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from auditkit.model.enums import DeviceChoice
+from auditkit.model.runs.probe import Policy
+from auditkit.probing.checkouts import checkout
+from auditkit.probing.checkouts.checkout import OpenCheckout, choose_interpreter
+from auditkit.probing.hosts.sandbox import DEFAULT_TIME_LIMIT_S, Setting
+from auditkit.store.config.config import Config
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How probes run: with which configuration, interpreter (None: the configured one), device and limit.
+
+    `named` says that these probes were asked for by name, and not as part of all.
+    """
+
+    config: Config = field(default_factory=Config)
+    python: str | None = None
+    device: DeviceChoice = DeviceChoice.AUTO
+    time_limit_s: float = DEFAULT_TIME_LIMIT_S
+    named: bool = True
+
+    @property
+    def interpreter(self) -> str | None:
+        """The interpreter that was named, on the command line or in the configuration; None: the checkout's own."""
+        return self.python or self.config.python
+
+    def import_roots(self, opened: OpenCheckout) -> tuple[Path, ...]:
+        """Where the checkout's modules are imported from. Raises BadInputError for a root that is not there."""
+        return checkout.import_roots(opened.path, self.config.import_roots)
+
+    @property
+    def policy(self) -> Policy:
+        """The thresholds and severities of the configuration."""
+        return Policy(self.config.policy, self.config.severity)
+
+    def setting(self, opened: OpenCheckout) -> Setting:
+        """What they come to in `opened`. Raises BadInputError for an interpreter or root that is not there."""
+        interpreter, _ = choose_interpreter(opened.source, self.interpreter)
+        return Setting(
+            checkout=opened.path,
+            interpreter=str(interpreter),
+            import_roots=self.import_roots(opened),
+            device=self.device,
+            time_limit_s=self.time_limit_s,
+            options={"asked_by_name": self.named},
+            policy=self.policy,
+        )
+
+    def on_arms(self, pythons: Sequence[str], devices: Sequence[DeviceChoice]) -> tuple[RunOptions, ...]:
+        """Every interpreter on every device, each once, in the order given; these options where none is named."""
+        named = dict.fromkeys(pythons) or [self.python]
+        kinds = dict.fromkeys(devices) or [self.device]
+        return tuple(replace(self, python=python, device=device) for python in named for device in kinds)

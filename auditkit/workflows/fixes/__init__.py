@@ -1,0 +1,1 @@
+"""A ticket's recommended fixes, tried in the target's place."""

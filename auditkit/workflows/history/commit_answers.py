@@ -1,0 +1,162 @@
+"""What one question gets from one commit: checked out apart, the function found again, the answer kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+
+import auditkit
+from auditkit.model.enums import Outcome
+from auditkit.model.revisions.bisection import CommitAnswer, State
+from auditkit.model.runs.probe import ProbeInfo
+from auditkit.model.runs.run import ProbeResult
+from auditkit.model.runs.target import Target
+from auditkit.model.text import inert_line
+from auditkit.probing.checkouts.checkout import CheckoutSpec, OpenCheckout, open_checkout
+from auditkit.probing.source_code.history.anchors import Anchor, AnchoredSource, FoundAgain
+from auditkit.store.listing.answer_log import AnswerLog
+from auditkit.workflows.audit.measurement import ask
+from auditkit.workflows.audit.run_options import RunOptions
+from auditkit.workflows.audit.source_audit import SourceQuestions, SourceScope, read_source
+from auditkit.workflows.proof.ticket_questions import Question
+
+_STATES = {Outcome.REPRODUCED: State.REPRODUCED, Outcome.NOT_REPRODUCED: State.NOT_REPRODUCED}
+_ORDER = ("same", "changed", "moved", "renamed", "lost")
+
+
+def open_commit(spec: CheckoutSpec, commit: str, options: RunOptions) -> AbstractContextManager[OpenCheckout]:
+    """The checkout at a commit, as `open_checkout` opens it."""
+    at = CheckoutSpec(f"{spec.text}@{commit}", spec.directory, commit)
+    return open_checkout(at, options.interpreter)
+
+
+class CommitAnswers:
+    """One question about one function, asked of commits; `answers` are those of this call, in their order.
+
+    What earlier calls were told is used again, unless `fresh`; `told` hears of every answer.
+    """
+
+    def __init__(
+        self,
+        spec: CheckoutSpec,
+        options: RunOptions,
+        question: Question,
+        told: Callable[[CommitAnswer], None],
+        fresh: bool,
+    ) -> None:
+        self._spec, self._options, self._question, self._told = spec, options, question, told
+        self._anchors: list[Anchor] = []
+        self.answers: dict[str, CommitAnswer] = {}
+        self._log = AnswerLog("bisect", self._identity())
+        if fresh:
+            self._log.forget()
+
+    def of(self, commit: str) -> CommitAnswer:
+        """The answer of a commit, asked if nobody knows it."""
+        if commit not in self.answers:
+            known = self._known(commit)
+            answer = known or self._ask(commit)
+            if known is None:
+                self._keep(answer)
+            elif known.found not in ("", "same", "lost"):
+                self.look(commit, known.call)  # as the first asking saw it, for commits that are still to be asked
+            self.answers[commit] = answer
+            self._told(answer)
+        return self.answers[commit]
+
+    def look(self, commit: str, call: str) -> None:
+        """Remember how the function `call` stands at a commit, if it is there."""
+        with open_commit(self._spec, commit, self._options) as opened:
+            self._remember(self._source(opened).anchor(call))
+
+    def _identity(self) -> dict[str, object]:
+        """What makes two answers about one commit the same."""
+        options = self._options
+        return {
+            "directory": str(self._spec.directory.resolve()),
+            "probe": [self._question.probe.id, self._question.probe.version],
+            "target": self._question.target.to_json(),
+            "python": options.interpreter or "",
+            "device": options.device.value,
+            "policy": {name: str(value) for name, value in options.config.policy.items()},
+            "import_roots": list(options.config.import_roots),
+            "auditkit": auditkit.__version__,
+        }
+
+    def _known(self, commit: str) -> CommitAnswer | None:
+        said = self._log.known.get(commit)
+        try:
+            return CommitAnswer(**{**said, "state": State(said["state"]), "was_known": True}) if said else None
+        except (TypeError, ValueError, KeyError):
+            return None
+
+    def _keep(self, answer: CommitAnswer) -> None:
+        """Keep it for the next call; what another torch said under the same path is worth nothing then."""
+        others = {said.get("torch") for said in self._log.known.values()} - {"", answer.torch}
+        if answer.torch and others:
+            self._log.forget()
+        said = {**vars(answer), "state": answer.state.value}
+        del said["was_known"]
+        self._log.add(answer.commit, said)
+
+    def _ask(self, commit: str) -> CommitAnswer:
+        with open_commit(self._spec, commit, self._options) as opened:
+            source = self._source(opened)
+            found = self._find(source)
+            if found is not None and found.anchor is None:
+                return self._without(commit, source)
+            call = found.call if found is not None else self._question.target.call
+            result, torch = self._measure(opened, replace(self._question.target, call=call))
+        state = _STATES.get(result.outcome, State.SKIPPED)
+        how = found.describe() if found is not None else ""
+        return CommitAnswer(commit, state, inert_line(result.message), call, how, torch, result.device)
+
+    def _without(self, commit: str, source: AnchoredSource) -> CommitAnswer:
+        """The answer where the function was not found: a file that does not parse may hide it."""
+        for call in dict.fromkeys([self._question.target.call, *(anchor.call for anchor in self._anchors)]):
+            problem = source.problem(call)
+            if problem is not None:
+                why = inert_line(f"{problem.path}:{problem.line}: {problem.message}")
+                return CommitAnswer(commit, State.SKIPPED, why, found="lost")
+        return CommitAnswer(commit, State.ABSENT, "the function is not there, nor one like it", found="lost")
+
+    def _source(self, opened: OpenCheckout) -> AnchoredSource:
+        return AnchoredSource(opened.path, self._options.import_roots(opened))
+
+    def _find(self, source: AnchoredSource) -> FoundAgain | None:
+        """Where the function is at this commit; None where neither end defines it, so that its name is all we have."""
+        if not self._anchors:
+            return None
+        found = _best([source.find_again(anchor) for anchor in self._anchors])
+        if found.anchor is not None:
+            self._remember(found.anchor)
+        return found
+
+    def _remember(self, anchor: Anchor | None) -> None:
+        if anchor is not None and anchor.digest not in [known.digest for known in self._anchors]:
+            self._anchors.append(anchor)
+
+    def _measure(self, opened: OpenCheckout, target: Target) -> tuple[ProbeResult, str]:
+        probe = self._question.probe
+        if probe.scope == "source":
+            return _read(self._options, opened, target, probe), ""
+        run = ask(self._options, opened, [target], [probe])
+        return run.results[0], run.environment.torch
+
+
+def _best(found: Sequence[FoundAgain]) -> FoundAgain:
+    return min(found, key=lambda one: (_ORDER.index(one.state.value), -one.similarity))
+
+
+def _read(options: RunOptions, opened: OpenCheckout, target: Target, probe: ProbeInfo) -> ProbeResult:
+    """What reading the source says of the target's module, or of the target in it."""
+    questions = SourceQuestions([probe], SourceScope.TARGETS, [target], options)
+    results = read_source(questions, opened).results
+    own = [result for result in results if result.target == target.call]
+    unread = [result for result in results if result.outcome is Outcome.ERROR]
+    if own or unread:
+        return (own or unread)[0]
+    # Findings about other functions of the module say nothing against this one.
+    message = f"nothing about {target.call}"
+    return replace(results[0], outcome=Outcome.NOT_REPRODUCED, target=target.call, message=message)

@@ -1,0 +1,272 @@
+"""Lint a folder of tickets: read the pages, mend what is mechanical where asked to, and check the rules."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
+from typing import Any, ClassVar
+
+from auditkit import __version__
+from auditkit.errors import BadInputError, nearest_names
+from auditkit.exporters.sarif import lint_sarif
+from auditkit.model.codec import Record
+from auditkit.model.tickets.ids import TicketId
+from auditkit.model.tickets.page import Page
+from auditkit.model.tickets.ticket import BrokenTicket
+from auditkit.probing.checkouts import git
+from auditkit.probing.checkouts.checkout import parse_checkout
+from auditkit.rules.lint.catalog import all_rules, rules_named, select_rules
+from auditkit.rules.lint.check import LintFinding, check_pages
+from auditkit.rules.lint.checks.metadata import UNREADABLE
+from auditkit.rules.lint.rule import Level, LintContext, LintSettings, Rule, SourceTree
+from auditkit.store.config.config import Config, read_config
+from auditkit.store.config.config_file import config_near
+from auditkit.store.folder.branches import BranchFile, added_on_branches, read_on_branch
+from auditkit.store.folder.repository import Entry, Repository
+from auditkit.store.markdown.document import BrokenFileError, Document
+from auditkit.store.markdown.evidence import ticket_digest
+from auditkit.store.markdown.pages import page_of
+from auditkit.store.reading.reader import read_ticket, ticket_of
+from auditkit.workflows.lint.fixes import LintChange, fix_entries
+from auditkit.workflows.lint.scope import Scope, find_scopes
+from auditkit.workflows.lint.settings import lint_settings
+from auditkit.workflows.lint.source_tree import open_source_tree
+
+LEVELS = tuple(level.value for level in Level)
+
+
+@dataclass(frozen=True)
+class LintRequest:
+    """What to lint: `paths` are files, folders and ids; `tickets` the folder of ids and of no path at all.
+
+    `select` and `ignore` are ids of rules or their beginnings; `select` replaces what the configuration selects
+    and ignores, `ignore` adds to it. `checkout` is `DIR` or `DIR@REV`, without one the configuration's. With
+    `fix` files are changed.
+    """
+
+    paths: Sequence[str] = ()
+    tickets: Path | None = None
+    config: Path | None = None
+    checkout: str | None = None
+    select: Sequence[str] = ()
+    ignore: Sequence[str] = ()
+    fix: bool = False
+
+
+@dataclass(frozen=True)
+class LintReport(Record, keys="findings changes summary"):
+    """What was found, in the order of paths and lines; `count` is of tickets, `broken` of files that are none."""
+
+    schema_version: ClassVar[int] = 1
+
+    findings: tuple[LintFinding, ...]
+    changes: tuple[LintChange, ...]
+    count: int
+    broken: int
+
+    def at_level(self, level: Level) -> int:
+        """How many findings have that level."""
+        return sum(finding.level is level for finding in self.findings)
+
+    def reaches(self, level: Level) -> bool:
+        """Whether a finding has that level or a worse one."""
+        return any(finding.level.at_least(level) for finding in self.findings)
+
+    @property
+    def summary(self) -> dict[str, int]:
+        levels = {level.value: self.at_level(level) for level in Level}
+        return {"tickets": self.count, "broken": self.broken, **levels}
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What every folder of a request is linted with."""
+
+    request: LintRequest
+    config: Config
+    rules: Sequence[Rule]
+    checkout: Path | None
+    tree: SourceTree | None
+
+    @property
+    def rule_ids(self) -> frozenset[str]:
+        return frozenset(rule.id for rule in self.rules)
+
+    def settings_of(self, folder: Path) -> LintSettings:
+        return lint_settings(self.config, folder, self.checkout)
+
+
+def lint(request: LintRequest) -> LintReport:
+    """Lint what `request` names.
+
+    Raises BadInputError for unknown rules, paths that are not there and a wrong configuration, and
+    StoreConflictError where a fix cannot be written.
+    """
+    if request.tickets is not None and not request.tickets.is_dir():
+        raise BadInputError(f"no tickets folder: {request.tickets}", "name the folder: --tickets DIR")
+    config = _read_config(request.config or config_near(request.tickets))
+    rules = _select(request, config)
+    checkout = request.checkout or config.checkout
+    spec = parse_checkout(checkout) if checkout else None
+    with contextlib.ExitStack() as stack:
+        tree = open_source_tree(spec.directory, spec.revision) if spec else None
+        if tree is not None:
+            stack.callback(tree.close)
+        task = _Task(request, config, rules, spec.directory if spec else None, tree)
+        reports = [_lint_folder(scope, task) for scope in _scopes(task)]
+    return LintReport(
+        tuple(sorted(finding for report in reports for finding in report.findings)),
+        tuple(change for report in reports for change in report.changes),
+        sum(report.count for report in reports),
+        sum(report.broken for report in reports),
+    )
+
+
+def parse_level(text: str) -> Level:
+    """The level that `text` is; raises ValueError."""
+    return Level(text.strip().lower())
+
+
+def sarif_of(report: LintReport) -> dict[str, Any]:
+    """The report as one SARIF log, with every rule in it."""
+    return lint_sarif(report.findings, list(all_rules().values()), __version__)
+
+
+def _read_config(path: Path | None) -> Config:
+    return read_config(path, known_rules=tuple(all_rules())) if path else Config()
+
+
+def _select(request: LintRequest, config: Config) -> tuple[Rule, ...]:
+    for name in (*request.select, *request.ignore):
+        if not rules_named(name):
+            near = nearest_names(name.upper(), all_rules())
+            hint = f"did you mean {', '.join(near)}?" if near else "docs/lint.md lists them"
+            raise BadInputError(f"no rule is named '{name}'", hint)
+    if request.select:
+        return select_rules(request.select, request.ignore)
+    return select_rules(config.lint.select, (*config.lint.ignore, *request.ignore))
+
+
+def _scopes(task: _Task) -> list[Scope]:
+    tickets = task.request.tickets
+    return find_scopes(task.request.paths, tickets, task.settings_of(tickets or Path()).folders)
+
+
+def _lint_folder(scope: Scope, task: _Task) -> LintReport:
+    repository, settings = Repository(scope.folder), task.settings_of(scope.folder)
+    changes: tuple[LintChange, ...] = ()
+    if task.request.fix:
+        entries = [read for read in _read_all(repository, scope) if isinstance(read, Entry) and scope.holds(read.file)]
+        changes = fix_entries(repository, entries, settings, task.rule_ids)
+        scope = _after(scope, changes)
+    reads = list(_read_all(repository, scope))
+    pages = [(read.file, page_of(read.document, read.ticket)) for read in reads if isinstance(read, Entry)]
+    context = LintContext(
+        settings,
+        pages=_by_id(page for _, page in pages),
+        reports={**_named_reports(scope.folder, pages), **_other_pages(repository, reads)},
+        tree=task.tree,
+        folder=_as_seen_from(task.checkout, scope.folder),
+        digests=_digests(reads),
+        branches=_taken_on_branches(scope.folder, [page for _, page in pages]) if "TK004" in task.rule_ids else {},
+    )
+    chosen = [(str(file), page) for file, page in pages if scope.holds(file)]
+    broken = [read for read in reads if isinstance(read, BrokenTicket) and scope.holds(scope.folder / read.path)]
+    found = check_pages(chosen, context, task.rules, task.config.lint.levels)
+    found += [_unreadable(scope.folder, problem) for read in broken for problem in read.problems]
+    return LintReport(tuple(found), changes, len(chosen), len(broken))
+
+
+def _as_seen_from(checkout: Path | None, folder: Path) -> str:
+    """The path of the tickets folder in the checkout, "" where it lies elsewhere."""
+    if checkout is None or not folder.resolve().is_relative_to(checkout.resolve()):
+        return ""
+    relative = folder.resolve().relative_to(checkout.resolve()).as_posix()
+    return "" if relative == "." else relative
+
+
+def _read_all(repository: Repository, scope: Scope) -> Iterator[Entry | BrokenTicket]:
+    for file in repository.files():
+        read = repository.read(file)
+        if read is None and file in scope.named:
+            read = _read_as_ticket(file, repository.folder)
+        if read is not None:
+            yield read
+
+
+def _read_as_ticket(file: Path, folder: Path) -> Entry | BrokenTicket:
+    """A page that looks like none, as a ticket all the same: it was named."""
+    try:
+        document = Document.parse(file.read_bytes(), file.relative_to(folder))
+        return Entry(file, document, ticket_of(document))
+    except BrokenFileError as error:
+        return error.broken
+
+
+def _digests(reads: Sequence[Entry | BrokenTicket]) -> dict[PurePath, str]:
+    """What a review would judge now, of the tickets whose reviews say what they judged."""
+    entries = (read for read in reads if isinstance(read, Entry))
+    return {
+        entry.ticket.path: ticket_digest(entry.document)
+        for entry in entries
+        if any(review.judged for review in entry.ticket.reviews)
+    }
+
+
+def _taken_on_branches(folder: Path, pages: Sequence[Page]) -> dict[TicketId, list[str]]:
+    """The other local branches that have given the id of one of the pages to a ticket with another title."""
+    added = added_on_branches(folder)
+    return {
+        page.ticket.id: branches
+        for page in pages
+        if (branches := [file.branch for file in added.get(page.ticket.id, ()) if _is_other(folder, file, page)])
+    }
+
+
+def _is_other(folder: Path, file: BranchFile, page: Page) -> bool:
+    try:
+        return read_ticket(read_on_branch(folder, file), PurePath(file.path)).title != page.ticket.title
+    except BrokenFileError:
+        return True
+
+
+def _by_id(pages: Iterator[Page]) -> dict[TicketId, list[Page]]:
+    found: dict[TicketId, list[Page]] = {}
+    for page in pages:
+        found.setdefault(page.ticket.id, []).append(page)
+    return found
+
+
+def _other_pages(repository: Repository, reads: Sequence[Entry | BrokenTicket]) -> dict[str, str]:
+    """The text of every Markdown file that is no ticket: reports, processes, summaries."""
+    tickets = {read.file if isinstance(read, Entry) else repository.folder / read.path for read in reads}
+    others = [file for file in repository.files() if file not in tickets]
+    return {
+        file.relative_to(repository.folder).as_posix(): file.read_bytes().decode("utf-8", "replace") for file in others
+    }
+
+
+def _named_reports(folder: Path, pages: Sequence[tuple[Path, Page]]) -> dict[str, str]:
+    """The reports that tickets name and that lie in the repository of the tickets folder, where it has one."""
+    repository = git.find_repository(folder)
+    if repository is None or not repository.has_work_tree:
+        return {}
+    named = {report.file for _, page in pages for report in page.ticket.reports}
+    inside = (path for path in named if not PurePath(path).is_absolute() and ".." not in PurePath(path).parts)
+    files = {path: repository.top / path for path in inside}
+    return {path: file.read_bytes().decode("utf-8", "replace") for path, file in files.items() if file.is_file()}
+
+
+def _unreadable(folder: Path, problem: BrokenTicket) -> LintFinding:
+    path = str(folder / problem.path)
+    return LintFinding(path, problem.line, problem.column, UNREADABLE, problem.message, Level.ERROR)
+
+
+def _after(scope: Scope, changes: Sequence[LintChange]) -> Scope:
+    """The scope with the new names of files that were moved."""
+    if scope.files is None:
+        return scope
+    moved = {change.file: change.moved_to for change in changes if change.moved_to}
+    return replace(scope, files=frozenset(moved.get(file, file) for file in scope.files))

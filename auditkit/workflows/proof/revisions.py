@@ -1,0 +1,49 @@
+"""One directory of code at several revisions, as a proof and a bisection look at it."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from types import TracebackType
+
+from auditkit.probing.checkouts import git
+from auditkit.probing.checkouts.checkout import CheckoutSpec, OpenCheckout, open_checkout
+from auditkit.probing.source_code.history.anchors import AnchoredSource
+from auditkit.workflows.audit.run_options import RunOptions
+
+
+class Revisions:
+    """The checkout `spec` and others of its revisions, each opened when it is first asked for, until the block ends.
+
+    Whatever the revision, a checkout is labelled with the directory as the user wrote it. Raises BadInputError for
+    a revision and an interpreter that is not there.
+    """
+
+    def __init__(self, spec: CheckoutSpec, options: RunOptions) -> None:
+        self.spec, self.options = spec, options
+        self.repository = git.find_repository(spec.directory)
+        self._opened: dict[str, OpenCheckout] = {}
+        self._sources: dict[str, AnchoredSource] = {}
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Revisions:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def open(self, revision: str = "") -> OpenCheckout:
+        """The checkout at a revision, `spec` itself for ""."""
+        if revision not in self._opened:
+            opened = open_checkout(self.spec.at(revision), self.options.interpreter)
+            self._opened[revision] = replace(self._stack.enter_context(opened), label=self.spec.folder)
+        return self._opened[revision]
+
+    def source(self, revision: str = "") -> AnchoredSource:
+        """The functions that are defined at a revision."""
+        if revision not in self._sources:
+            opened = self.open(revision)
+            self._sources[revision] = AnchoredSource(opened.path, self.options.import_roots(opened))
+        return self._sources[revision]

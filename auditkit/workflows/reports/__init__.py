@@ -1,0 +1,1 @@
+"""The documents that people send around, from runs and tickets."""

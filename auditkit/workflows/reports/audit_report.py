@@ -1,0 +1,123 @@
+"""An audit report: from a saved run or a new one, its tickets as they stand, and the source of the audited modules."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from auditkit.errors import BadInputError, ExitCode
+from auditkit.model.module_page import ModulePage
+from auditkit.model.runs.run import BUNDLED, Run
+from auditkit.model.tickets.ticket import BrokenTicket, Ticket
+from auditkit.probing.checkouts.checkout import OpenCheckout, open_checkout, parse_checkout
+from auditkit.probing.source_code.index import SourceIndex
+from auditkit.probing.source_probes.module_page import module_pages
+from auditkit.rendering.audit_report import render_audit_report
+from auditkit.rules.reports.audit import Sources, audit_report, audited_modules
+from auditkit.rules.reports.audit_parts import AuditReport
+from auditkit.store.config.config import Config
+from auditkit.store.folder.repository import Repository
+from auditkit.workflows.audit.audit import AuditRequest, audit, exit_code, specimen_dir
+from auditkit.workflows.audit.measurement import Progress
+from auditkit.workflows.configuration import catalog_of
+
+__all__ = ["ReportRequest", "new_run", "read_saved_run", "render_audit_report", "report_code", "report_of"]
+
+_SAVE_ONE = "save one: auditkit audit CHECKOUT --json > FILE"
+
+
+@dataclass(frozen=True)
+class ReportRequest:
+    """What a report is written from.
+
+    `checkout` is where the audited modules are read (`DIR` or `DIR@REV`); None takes the run's own word.
+    `tickets` is their folder, None for no tickets.
+    """
+
+    run: Run
+    checkout: str | None = None
+    tickets: Path | None = None
+    config: Config = field(default_factory=Config)
+
+
+def read_saved_run(file: Path) -> Run:
+    """The run that `auditkit audit --json` printed into `file`; raises BadInputError where that is none."""
+    try:
+        document = json.loads(file.read_text("utf-8"))
+        return Run.from_json(document)
+    except OSError as error:
+        raise BadInputError(f"cannot read {file}: {error.strerror}", _SAVE_ONE) from error
+    except UnicodeDecodeError as error:
+        raise BadInputError(f"{file} is no text: {error.reason}", _SAVE_ONE) from error
+    except json.JSONDecodeError as error:
+        raise BadInputError(f"{file}:{error.lineno}:{error.colno}: no JSON: {error.msg}") from error
+    except ValueError as error:
+        raise BadInputError(f"{file} is no run: {error}", _SAVE_ONE) from error
+
+
+def new_run(request: AuditRequest, progress: Progress | None = None) -> Run:
+    """Audit now, and file nothing. Raises what `audit` raises."""
+    return audit(replace(request, tickets=None), progress)
+
+
+def report_of(request: ReportRequest) -> AuditReport:
+    """The report of a run; where its checkout is not here, that is said in it.
+
+    Raises BadInputError for a named checkout that is not there.
+    """
+    run = request.run
+    pages, notes = _pages(request, audited_modules(run))
+    listing = Repository(request.tickets).listing() if request.tickets is not None else None
+    tickets: Sequence[Ticket] = listing.tickets if listing else ()
+    broken: Sequence[BrokenTicket] = listing.broken if listing else ()
+    notes = (*notes, *(f"{one.path.as_posix()}:{one.line}: not read as a ticket: {one.message}" for one in broken))
+    today = datetime.date.today().isoformat()
+    return audit_report(Sources(run, catalog_of(request.config), tickets, pages, notes, today))
+
+
+def report_code(run: Run) -> ExitCode:
+    """0 where the run has findings; else what the audit would end with, as errors without any are no pass."""
+    code = exit_code(run)
+    return ExitCode.OK if code is ExitCode.FINDINGS else code
+
+
+def _pages(request: ReportRequest, modules: Sequence[str]) -> tuple[Sequence[ModulePage], tuple[str, ...]]:
+    """The pages of the audited modules, and what the reader must know of where they were read."""
+    checkout = request.checkout or own_checkout(request.run)
+    if checkout is None:
+        return (), ()
+    try:
+        with open_checkout(checkout) as opened:
+            pages = module_pages(SourceIndex(opened.path, request.config.import_roots), modules)
+            return pages, _difference(request.run, opened)
+    except BadInputError as error:
+        if request.checkout is not None:
+            raise
+        return (), (f"the run's checkout was not read: {error.message}",)
+
+
+def own_checkout(run: Run) -> str | None:
+    """Where the run was made, at its revision; None where that is not here, or was not committed."""
+    environment = run.environment
+    if environment.checkout == BUNDLED:
+        return str(specimen_dir())
+    try:
+        spec = parse_checkout(environment.checkout)
+    except BadInputError:
+        return None
+    if spec.revision or not environment.revision or environment.dirty:
+        return spec.text
+    return f"{spec.directory}@{environment.revision}"
+
+
+def _difference(run: Run, opened: OpenCheckout) -> tuple[str, ...]:
+    """What a reader must know where the source that was read is not the one that was audited."""
+    if run.environment.revision == opened.revision and run.environment.dirty == opened.dirty:
+        return ()
+    audited, seen = (revision[:12] or "no revision" for revision in (run.environment.revision, opened.revision))
+    if audited == seen:
+        return (f"importers and call flow were read at {seen}, where uncommitted changes may differ from the run's",)
+    return (f"importers and call flow were read at {seen}, the run is of {audited}",)

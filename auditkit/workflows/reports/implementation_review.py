@@ -1,0 +1,105 @@
+"""An implementation review: a comparison, what was required of the change, and what follows."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import auditkit
+from auditkit.errors import BadInputError
+from auditkit.model.revisions.comparison import Comparison
+from auditkit.model.revisions.implementation_review import Assessment, ImplementationReview, Requirement
+from auditkit.model.runs.probe import ProbeInfo
+from auditkit.model.tickets.claim import ClaimState
+from auditkit.probing.hosts.catalog import probe_named
+from auditkit.rendering.review import render_review
+from auditkit.rules.comparison.commit_claims import claims_of_commits
+from auditkit.rules.comparison.implementation_review import Cover, review_of, title_of
+from auditkit.rules.comparison.requirements import (
+    SAME_ANSWERS,
+    Wanted,
+    judge_all,
+    outcomes_as_requirements,
+    parse_requirement,
+)
+from auditkit.store.config.config import Config
+from auditkit.store.folder.repository import Entry, Repository
+from auditkit.store.reading.claim_comments import judged_claims
+from auditkit.workflows.configuration import catalog_of
+from auditkit.workflows.proof.ticket_questions import bound_questions
+
+__all__ = ["Assessment", "ReviewRequest", "render_review", "review"]
+
+
+@dataclass(frozen=True)
+class ReviewRequest:
+    """A finished comparison and what was required: texts of `parse_requirement`, a ticket by id.
+
+    `reviewer` and `plan` are as the user wrote them; "" for auditkit's own name, and for no plan.
+    """
+
+    comparison: Comparison
+    required: tuple[str, ...] = ()
+    ticket: str | None = None
+    tickets: Path | None = None
+    reviewer: str = ""
+    plan: str = ""
+    config: Config = field(default_factory=Config)
+
+
+def review(request: ReviewRequest) -> ImplementationReview:
+    """The review. Raises BadInputError for a requirement that cannot be read, and for a ticket that is not there."""
+    catalog = catalog_of(request.config)
+    wanted = list(_required(request.required, catalog))
+    entry = None
+    if request.ticket is not None:
+        entry = Repository(request.tickets or Path("tickets")).find(request.ticket)
+        wanted += _of_ticket(entry, request.config, catalog)
+    requirements = list(judge_all(wanted, request.comparison))
+    if entry is not None:
+        requirements += _claims_of(entry)
+    requirements += claims_of_commits(request.comparison.changes.commits, request.comparison)
+    cover = Cover(
+        title=title_of(request.comparison),
+        reviewer=request.reviewer or f"auditkit {auditkit.__version__}",
+        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        plan=request.plan or (f"ticket {entry.ticket.id}: {entry.ticket.title}" if entry else ""),
+    )
+    return review_of(request.comparison, requirements or outcomes_as_requirements(request.comparison), catalog, cover)
+
+
+def _required(texts: Sequence[str], catalog: dict[str, ProbeInfo]) -> Iterator[Wanted]:
+    for text in texts:
+        try:
+            wanted = parse_requirement(text)
+        except ValueError as error:
+            raise BadInputError(f"--require '{text}': {error}", "--require 'syncs_grow_with_tensors: fixed'") from None
+        if wanted.probe != SAME_ANSWERS:
+            probe_named(catalog, wanted.probe)
+        yield wanted
+
+
+def _of_ticket(entry: Entry, config: Config, catalog: dict[str, ProbeInfo]) -> Iterator[Wanted]:
+    """What its bound boxes want of their probes; without any, that its findings no longer reproduce."""
+    origin = f"ticket {entry.ticket.id}"
+    boxes = [item for item in entry.ticket.verification if item.probe]
+    for item in boxes:
+        text = f"{item.probe} {item.condition}" if item.condition else f"{item.probe}: not_reproduced"
+        try:
+            wanted = parse_requirement(text, origin)
+        except ValueError as error:
+            raise BadInputError(f"{entry.ticket.id}:{item.line}: {error}") from None
+        yield Wanted(item.text, origin, wanted.probe, wanted.word, wanted.condition)
+    if not boxes:
+        for question in bound_questions(entry.ticket, config, catalog):
+            yield parse_requirement(f"{question.probe.id}: not_reproduced", origin)
+
+
+def _claims_of(entry: Entry) -> Iterator[Requirement]:
+    """The ticket's marked claims, as its own evidence judges them."""
+    for judged in judged_claims(entry.document, entry.ticket):
+        state = judged.state if judged.state is not ClaimState.MALFORMED else ClaimState.UNTESTED
+        text = judged.claim.beside or judged.claim.written
+        yield Requirement(text, f"claim of ticket {entry.ticket.id}", state, judged.message)

@@ -1,0 +1,193 @@
+"""Moving a ticket: to a status whose conditions it has to meet, with a resolution, with a sign-off."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from auditkit.errors import BadInputError
+from auditkit.model.enums import Outcome
+from auditkit.model.tickets.ticket import Status, Ticket
+from auditkit.rendering.markdown import code, line, prose
+from auditkit.rules.tickets.fix_proof import unproven
+from auditkit.rules.tickets.lifecycle import Missing, check_transition, missing_for_fixed, steps_to
+from auditkit.store.config.config import Config
+from auditkit.store.edits import resolution
+from auditkit.store.folder.repository import Change, Entry, Repository, with_status
+from auditkit.store.markdown.document import Document
+from auditkit.store.reading.reader import ticket_of
+from auditkit.workflows.configuration import reviewer_name, tickets_configuration
+from auditkit.workflows.fixes.fix_history import FixHistory
+from auditkit.workflows.tickets.status_folders import folders_of, placed
+
+
+@dataclass(frozen=True)
+class Move:
+    """Where a ticket is to go: `checkout` is where its commits are looked up, `force` writes what is missing."""
+
+    status: Status
+    reason: str = ""
+    commits: Sequence[str] = ()
+    checkout: str | None = None
+    force: bool = False
+
+
+@dataclass(frozen=True)
+class Moved:
+    """The change that was made, and what the ticket still lacks for the status that was asked for."""
+
+    change: Change
+    missing: tuple[Missing, ...] = ()
+
+
+def move(repository: Repository, ticket_id: str, wanted: Move, today: datetime.date) -> Moved:
+    """Give the ticket another status; nothing is written when it has it already.
+
+    Raises BadInputError where the lifecycle has no such step, or where `fixed` lacks something and `force`
+    is not set: each thing is named. With `force` they are named in the ticket.
+    """
+    config = tickets_configuration(repository)
+    lacking: tuple[Missing, ...] = ()
+
+    def edit(entry: Entry) -> Document:
+        nonlocal lacking
+        if entry.ticket.status is wanted.status and not wanted.commits:
+            return entry.document
+        changed = _entry(entry, resolution.name_commits(entry.document, _checked_hashes(wanted.commits)))
+        if entry.ticket.status is wanted.status:
+            return changed.document
+        reason = wanted.reason
+        if wanted.status is Status.FIXED:
+            reason = reason or _commits_as_reason(changed) or ("forced" if wanted.force else "")
+        _check_step(entry, wanted.status, reason, needs_reason=wanted.status is not Status.FIXED)
+        if wanted.status is Status.FIXED:
+            history = fix_history(repository, config, wanted.checkout)
+            lacking = lacking_for_fixed(changed.ticket, history, config.agents)
+            if lacking and not wanted.force:
+                raise _not_ready(entry, lacking)
+            reason = _forced(reason, lacking)
+        return with_status(changed, wanted.status, reason, today)
+
+    change = repository.change(ticket_id, edit)
+    return Moved(placed(repository, change, folders_of(config)), lacking)
+
+
+@dataclass(frozen=True)
+class ResolveRequest:
+    """How a ticket ends: the status, why or by what, the commits and tests of the fix."""
+
+    status: Status
+    text: str
+    commits: Sequence[str] = ()
+    tests: Sequence[str] = ()
+    checkout: str | None = None
+
+
+def resolve(repository: Repository, ticket_id: str, request: ResolveRequest, today: datetime.date) -> Moved:
+    """Fill in the Resolution and move the ticket, in one write.
+
+    The steps before `fixed` are taken for the user. Where `fixed` lacks something (a sign-off can only
+    follow the resolution), the ticket goes as far as in-review, and the outcome says what is missing.
+    Raises BadInputError for a ticket that is finished or deferred, and for a text that says nothing.
+    """
+    if not request.text.strip():
+        raise BadInputError("a resolution says something", '--text "..."')
+    config = tickets_configuration(repository)
+    lacking: tuple[Missing, ...] = ()
+
+    def edit(entry: Entry) -> Document:
+        nonlocal lacking
+        old = entry.ticket.status
+        if old is not None and old is not request.status and not steps_to(old, request.status):
+            _check_step(entry, request.status, request.text)
+        changed = _entry(entry, _resolved(entry.document, request, today))
+        target = request.status
+        if target is Status.FIXED:
+            history = fix_history(repository, config, request.checkout)
+            lacking = lacking_for_fixed(changed.ticket, history, config.agents)
+            target = Status.IN_REVIEW if lacking else target
+        if old is target or (old is Status.FIXED and target is Status.IN_REVIEW):
+            return changed.document
+        steps = steps_to(old, target) if old is not None else ()
+        if len(steps) > 1:
+            # The steps before the last one need no reason, so only the last one is written down.
+            changed = _entry(changed, changed.document.set_field("Status", steps[-2].value))
+        return with_status(changed, target, line(request.text) if target is request.status else "", today)
+
+    change = repository.change(ticket_id, edit)
+    return Moved(placed(repository, change, folders_of(config)), lacking)
+
+
+def sign_off(repository: Repository, ticket_id: str, agent: str | None, note: str, today: datetime.date) -> Change:
+    """Write into the Resolution that `agent`, or the one that reported the finding, accepts it."""
+
+    def edit(entry: Entry) -> Document:
+        who = line(agent if agent is not None else entry.ticket.agent).strip("`")
+        if not who or "`" in who:
+            raise BadInputError("who signs off?", "--agent pytorch")
+        name = reviewer_name(who, tickets_configuration(repository).agents)
+        return resolution.sign_off(entry.document, name, today.isoformat(), line(note))
+
+    return repository.change(ticket_id, edit)
+
+
+def _resolved(document: Document, request: ResolveRequest, today: datetime.date) -> Document:
+    is_fix = request.status in (Status.FIXED, Status.ALREADY_FIXED)
+    document = resolution.tell(document, resolution.FIX if is_fix else resolution.RATIONALE, prose(request.text))
+    document = resolution.name_commits(document, _checked_hashes(request.commits))
+    if request.tests:
+        names = [code(test).strip("`") for test in request.tests]
+        document = resolution.name_all(document, resolution.TESTS, [name for name in names if name])
+    return resolution.date_fix(document, today.isoformat()) if is_fix else document
+
+
+def fix_history(repository: Repository, config: Config, checkout: str | None) -> FixHistory:
+    """Of the named checkout, else of the configured one, else of the repository around the tickets."""
+    return FixHistory(checkout or config.checkout or repository.folder)
+
+
+def _entry(entry: Entry, document: Document) -> Entry:
+    return Entry(entry.file, document, ticket_of(document))
+
+
+def _check_step(entry: Entry, new: Status, reason: str, needs_reason: bool = True) -> None:
+    old = entry.ticket.status
+    if old is None:
+        return
+    permission = check_transition(old, new, reason if needs_reason else reason or "checked below")
+    if not permission.is_allowed:
+        raise BadInputError(f"{entry.ticket.id}: {permission.problem}", permission.hint)
+
+
+def lacking_for_fixed(ticket: Ticket, history: FixHistory, agents: Mapping[str, str]) -> tuple[Missing, ...]:
+    """What the ticket lacks for `fixed`; `agents` are their names by code."""
+    commits = ticket.resolution.commits if ticket.resolution else ()
+    reproducing = [block.fingerprint for block in ticket.evidence if block.outcome == Outcome.REPRODUCED]
+    still_to_prove = unproven(ticket, lambda revision: history.holds(commits, revision))
+    return missing_for_fixed(ticket, tuple(history.problems(commits)), reproducing, agents, still_to_prove)
+
+
+def _checked_hashes(commits: Sequence[str]) -> list[str]:
+    for commit in commits:
+        if not 7 <= len(commit) <= 40 or set(commit.lower()) - set("0123456789abcdef"):
+            raise BadInputError(f"not a commit hash: '{line(commit)}'", "git log --oneline shows them: 3f2a9c1")
+    return [commit.lower() for commit in commits]
+
+
+def _commits_as_reason(entry: Entry) -> str:
+    told = entry.ticket.resolution
+    return f"commit {', '.join(told.commits)}" if told and told.commits else ""
+
+
+def _forced(reason: str, lacking: Sequence[Missing]) -> str:
+    if not lacking:
+        return reason
+    items = "; ".join(item.problem for item in lacking)
+    return f"{reason}; forced, missing: {items}" if reason not in ("", "forced") else f"forced, missing: {items}"
+
+
+def _not_ready(entry: Entry, lacking: Sequence[Missing]) -> BadInputError:
+    items = "".join(f"\n  - {item.problem}" for item in lacking)
+    hints = "; ".join(dict.fromkeys(item.hint for item in lacking))
+    return BadInputError(f"{entry.ticket.id} is not ready for fixed:{items}", f"{hints}; --force writes these down")

@@ -28,7 +28,7 @@ from auditkit.model.runs.measurement import CodeExcerpt, Location, Measurement
 from auditkit.model.runs.run import ArmOutcome, Environment, ProbeResult, Run, TargetReading
 from auditkit.model.runs.target import Target
 from tests.compared_results import BASE, comparison
-from tests.model.test_run import RUN
+from tests.model.runs.test_run import RUN
 from tests.test_schema import schema, validator
 
 WORDS = st.text(max_size=4)

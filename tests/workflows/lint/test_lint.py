@@ -23,7 +23,7 @@ from auditkit.workflows.audit.filing import Paperwork, file_run
 from auditkit.workflows.lint.lint import LintReport, LintRequest, lint
 from auditkit.workflows.lint.settings import first_commit
 from tests.filing_helpers import corpus_folder, make_finding, put
-from tests.rules.lint_pages import FIXED, OPEN, changed
+from tests.rules.lint.lint_pages import FIXED, OPEN, changed
 
 CORPUS = corpus_folder()
 CORPUS_CONFIG = """\

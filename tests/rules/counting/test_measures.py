@@ -6,7 +6,7 @@ import pytest
 
 from auditkit.rules.counting.measures import Measure, Vocabulary, count_of
 from auditkit.rules.counting.statistics import Facet
-from tests.rules.test_statistics import TICKETS
+from tests.rules.counting.test_statistics import TICKETS
 
 VOCABULARY = Vocabulary.of(TICKETS)
 

@@ -15,7 +15,7 @@ from auditkit.probing.hosts.runner import run_target
 from auditkit.probing.hosts.sandbox import Setting
 from auditkit.workflows.audit.found_targets import FoundTargets, find_targets
 
-WATCHING = Path(__file__).resolve().parents[1] / "targets" / "watching"
+WATCHING = Path(__file__).resolve().parents[2] / "targets" / "watching"
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from auditkit.model.tickets.page import Page
 from auditkit.rules.lint.catalog import all_rules
 from auditkit.rules.lint.rule import Level
 from auditkit.workflows.lint.source_tree import FolderTree, GitTree, open_source_tree
-from tests.rules.source_pages import REPORT, context_of, found, make_repository, page
+from tests.rules.lint.source_pages import REPORT, context_of, found, make_repository, page
 
 PREFIX = "/home/me/project"
 EVIDENCE = """### Code Evidence

@@ -6,7 +6,7 @@ import pytest
 
 from auditkit.rules.counting.figures import PageCheck, check_figures
 from auditkit.store.reading.summary import read_figures
-from tests.rules.test_statistics import TICKETS
+from tests.rules.counting.test_statistics import TICKETS
 
 RIGHT = """| Metric | Count |
 |---|---|

@@ -10,7 +10,7 @@ import pytest
 
 from auditkit.rules.lint.catalog import all_rules, rules_named, select_rules
 from auditkit.rules.lint.rule import Level, LintSettings
-from tests.rules.lint_pages import FIXED, FIXED_PATH, OPEN, OPEN_PATH, SETTINGS, changed, page, problems, text_at
+from tests.rules.lint.lint_pages import FIXED, FIXED_PATH, OPEN, OPEN_PATH, SETTINGS, changed, page, problems, text_at
 
 
 def told(change: str) -> tuple[str, str]:

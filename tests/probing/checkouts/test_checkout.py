@@ -25,7 +25,7 @@ from auditkit.probing.checkouts.checkout import (
     parse_checkout,
 )
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 HOLDER = """
 import sys, time

@@ -11,7 +11,7 @@ from auditkit.model.runs.target import Target
 from auditkit.probing.discovery.candidates import Candidate
 from auditkit.probing.discovery.search import discover
 
-CHECKOUT = Path(__file__).resolve().parents[1] / "targets" / "discovery"
+CHECKOUT = Path(__file__).resolve().parents[2] / "targets" / "discovery"
 
 
 @pytest.fixture(scope="module")

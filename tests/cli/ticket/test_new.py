@@ -13,7 +13,7 @@ from auditkit.cli.ticket import app
 from auditkit.errors import BadInputError
 from auditkit.store.folder.repository import Repository
 from auditkit.workflows.tickets.new_ticket import new_ticket_in_editor
-from tests.cli.test_ticket_writing import use_editor
+from tests.cli.ticket.test_changes import use_editor
 from tests.filing_helpers import put, ticket_text
 
 SUM_OF_SQUARES = """

@@ -21,7 +21,7 @@ from auditkit.store.reading.reader import ticket_of
 from auditkit.workflows.proof.verify import VerifyRequest, exit_code, verify
 from tests.filing_helpers import PATH, corpus_folder, make_finding
 from tests.probing_helpers import MEMORY, OVERFLOW
-from tests.store.test_edits_claims import CLAIM
+from tests.store.edits.test_claims import CLAIM
 from tests.verify_helpers import TICKET, commit, git
 
 NAIVE = """import torch

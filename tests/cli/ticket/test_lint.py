@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from auditkit.cli.ticket import app
 from tests.filing_helpers import put
-from tests.rules.lint_pages import OPEN, changed
+from tests.rules.lint.lint_pages import OPEN, changed
 from tests.test_no_torch import HEAVY, run_watched
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from auditkit.errors import BadInputError
 from auditkit.workflows.lint.source_tree import GitTree, open_source_tree
-from tests.rules.source_pages import COLLECTOR, make_repository, run_git
+from tests.rules.lint.source_pages import COLLECTOR, make_repository, run_git
 
 
 @pytest.fixture

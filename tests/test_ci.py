@@ -16,6 +16,8 @@ from packaging.utils import canonicalize_name
 
 from tests.project_files import ROOT
 
+pytestmark = pytest.mark.process
+
 RUN = ROOT / ".ci" / "run"
 README = """\
 # A project

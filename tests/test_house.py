@@ -263,12 +263,14 @@ def check(*command: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.process
 def test_ruff_is_content() -> None:
     assert check("ruff", "check", "--no-cache", ".") == (0, "All checks passed!\n")
     code, output = check("ruff", "format", "--no-cache", "--check", ".")
     assert code == 0, output
 
 
+@pytest.mark.acceptance
 def test_mypy_is_content(tmp_path: Path) -> None:
     """The whole package is typed, strictly."""
     code, output = check("mypy", "--strict", "--cache-dir", str(tmp_path), "auditkit")
@@ -285,12 +287,14 @@ def probes_by_mypy(cache: Path, *files: Path) -> tuple[int, str]:
     return check("mypy", *options, *allowed, *map(str, files))
 
 
+@pytest.mark.acceptance
 def test_mypy_is_content_with_the_probes(tmp_path: Path) -> None:
     """No types are asked of a probe, whose `ctx` is anything: what it names and calls must be there in Python 3.10."""
     code, output = probes_by_mypy(tmp_path, *sorted((ROOT / "probes").glob("*.py")))
     assert (code, output.startswith("Success")) == (0, True), output
 
 
+@pytest.mark.process
 def test_a_probe_that_names_what_is_not_there_is_caught(tmp_path: Path) -> None:
     bad = tmp_path / "bad_probe.py"
     bad.write_text("import math\n\n\ndef measure(ctx):\n    yield ctx.note(math.cubed(3), missing)\n", encoding="utf-8")

@@ -15,6 +15,8 @@ from auditkit.cli.application import app
 from tests.filing_helpers import put, ticket_text
 from tests.project_files import Ended, auditkit, run_program
 
+pytestmark = pytest.mark.process
+
 # Runs one command line as `auditkit` does, then says on stderr which of the given modules it loaded.
 DRIVER = """
 import sys

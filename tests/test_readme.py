@@ -9,6 +9,8 @@ import pytest
 
 from tests.bundled_audit import bundled_audit
 
+pytestmark = pytest.mark.acceptance
+
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 DEMO = ROOT / "docs" / "demo.md"

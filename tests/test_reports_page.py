@@ -10,6 +10,8 @@ import pytest
 from tests.console_pages import BLOCK, check_page
 from tests.source_helpers import write
 
+pytestmark = pytest.mark.acceptance
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "reports.md"
 OLD_AUDIT = ROOT / "tests" / "data" / "old_audit"

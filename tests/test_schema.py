@@ -18,6 +18,8 @@ from auditkit.probing.hosts.catalog import INSTRUMENTS
 from tests.filing_helpers import put, ticket_text
 from tests.project_files import ROOT, Ended, auditkit
 
+pytestmark = pytest.mark.process
+
 SCHEMAS = ROOT / "docs" / "schema"
 NAMES = (
     "run", "tickets", "next", "ticket_stats", "lint", "probes", "probe_new", "doctor", "init",

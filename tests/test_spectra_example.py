@@ -18,7 +18,10 @@ EXAMPLES = ROOT / "examples"
 TINY = ("--steps", "1", "--every", "1", "--replicas", "4", "--batch", "2", "--width", "16", "--layers", "1")
 MATRICES = ["linear1", "linear2", "self_attn.k", "self_attn.out_proj", "self_attn.q", "self_attn.v"]
 
-pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="torch was built without distributed")
+pytestmark = [
+    pytest.mark.skipif(not torch.distributed.is_available(), reason="torch was built without distributed"),
+    pytest.mark.acceptance,
+]
 
 
 def train(ranks: int, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:

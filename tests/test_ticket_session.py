@@ -10,6 +10,8 @@ import pytest
 
 from tests.console_pages import BLOCK, check_page, git
 
+pytestmark = pytest.mark.acceptance
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "tickets.md"
 OLD_AUDIT = ROOT / "tests" / "data" / "old_audit"

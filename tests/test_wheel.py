@@ -16,6 +16,8 @@ import pytest
 from auditkit import __version__
 from tests.project_files import ROOT, Ended
 
+pytestmark = pytest.mark.acceptance
+
 PROBES = sorted(path.stem for path in (ROOT / "probes").glob("*.py") if not path.name.startswith("_"))
 
 

@@ -141,6 +141,7 @@ def test_bad_input_is_one_clear_line(
     assert ended.stderr.startswith(said), ended.stderr
 
 
+@pytest.mark.process
 def test_a_live_comparison_is_valid_and_writes_nothing(tmp_path: Path) -> None:
     """Source alone, so that no worker is needed: commits, files and tests are in the document."""
     repository = make_history(tmp_path / "trainer")

@@ -11,6 +11,8 @@ import pytest
 from auditkit.probing.hosts.catalog import read_probe
 from tests.project_files import auditkit, run_program
 
+pytestmark = pytest.mark.acceptance
+
 OK, FINDINGS, BAD_INPUT = 0, 1, 2
 CLAIM = "norm_is_cut_off"
 

@@ -11,6 +11,8 @@ import pytest
 
 from tests.project_files import Ended, auditkit
 
+pytestmark = pytest.mark.process
+
 OK, FINDINGS, BAD_INPUT = 0, 1, 2
 CLAIM = "norm_is_cut_off"
 STATS = """

@@ -34,6 +34,8 @@ from tests.probing_helpers import (
     UNDERFLOW,
 )
 
+pytestmark = pytest.mark.acceptance
+
 # 25 s a target behind the simulated device's tensors; the values are the CPU's.
 DEAR_WHEN_SIMULATED = (GROUPING, ACCURACY)
 ROOT = Path(__file__).resolve().parents[2]

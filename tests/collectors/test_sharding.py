@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+pytestmark = pytest.mark.process
+
 SCRIPT = Path(__file__).with_name("sharded_ranks.py")
 ROOT = SCRIPT.parents[2]
 

@@ -16,6 +16,8 @@ from auditkit.collectors.triton_pass import CHOICE_VARIABLE, runs_on_triton
 from auditkit.collectors.triton_tables import ALIGNMENT_BYTES, CHUNK_ELEMENTS, TableCache, TableKey, cut_into_chunks
 from tests.collectors.pretend_cuda import PretendCuda
 
+pytestmark = pytest.mark.acceptance
+
 ROOT = Path(__file__).resolve().parents[2]
 # The two left out take as long as all others together, and add scales and sizes to what those cover.
 SELECTION = "triton and not homogeneous and not many_pieces"

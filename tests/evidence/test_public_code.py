@@ -73,6 +73,7 @@ def test_the_code_of_others_is_left_out() -> None:
     assert document_without_code({"runs": [{"source": "x = 1", "line": 3}]}) == {"runs": [{"source": "", "line": 3}]}
 
 
+@pytest.mark.process
 def test_the_driver_asks_and_writes(tmp_path: Path) -> None:
     """A source probe of a repository of one file, from the command to the table and to the failing check."""
     clone = tmp_path / "clones" / "small"

@@ -8,6 +8,8 @@ from tests.probes.in_process import run_here
 from tests.probes.specimens import SPECIMEN, target_of
 from tests.probing_helpers import GRAPHS, values
 
+pytestmark = pytest.mark.acceptance
+
 
 def result_of(kind: str, function: str):
     """In this process: a worker of its own takes 9 s, and test_contract.py asks this probe in workers, too."""

@@ -43,6 +43,8 @@ from tests.probing_helpers import (
     run_probes,
 )
 
+pytestmark = pytest.mark.acceptance
+
 GOOD = "not_reproduced"
 # Source probes make the same promises in test_source_probes.py, those of spectra and shards in
 # test_spectral_probes.py and test_sharding_probes.py.

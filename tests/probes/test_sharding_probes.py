@@ -39,7 +39,7 @@ SOUND = {
     "gathered_echoes": GATHER,
     "shard_keys_of_group": SHARDS,
 }
-pytestmark = pytest.mark.skipif(why_not("cpu", 2) is not None, reason=str(why_not("cpu", 2)))
+pytestmark = [pytest.mark.skipif(why_not("cpu", 2) is not None, reason=str(why_not("cpu", 2))), pytest.mark.acceptance]
 
 
 @functools.cache

@@ -32,6 +32,8 @@ from tests.source_helpers import (
     write,
 )
 
+pytestmark = pytest.mark.process
+
 SPECIMEN = ROOT / "probes" / "specimens" / "training_telemetry"
 MAIN_SPECIMEN = ROOT / "probes" / "specimens" / "gradient_monitoring"
 CATALOG = {name: probe for name, probe in load_catalog().items() if probe.scope == "source"}
@@ -226,6 +228,7 @@ def test_the_recommended_code_passes_its_own_probe(probe_id: str, tmp_path: Path
     assert set().union(*by_probe.values()) <= {Outcome.NOT_REPRODUCED, Outcome.NOT_APPLICABLE}
 
 
+@pytest.mark.acceptance
 @pytest.mark.parametrize("probe_id", [name for name in SOURCE_PROBES if ADVISED[name]])
 def test_the_recommended_code_passes_target_probes(probe_id: str, tmp_path: Path) -> None:
     """No advice on the source trades its finding for one of another kind; the probes that take minutes left out."""
@@ -235,6 +238,7 @@ def test_the_recommended_code_passes_target_probes(probe_id: str, tmp_path: Path
     assert "not_reproduced" in answers.values()
 
 
+@pytest.mark.acceptance
 def test_the_recommended_test_runs(tmp_path: Path) -> None:
     """The advice on tests is a test that passes, and that is red for a sum of norms."""
     folder = advice(UNTESTED, tmp_path)
@@ -259,6 +263,7 @@ def test_a_probe_imports_nothing_of_ours(probe_id: str) -> None:
     assert not [node for top in outside_tail for node in ast.walk(top) if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
+@pytest.mark.acceptance
 @pytest.mark.parametrize("probe_id", SOURCE_PROBES)
 def test_a_probe_file_runs_alone(probe_id: str, tmp_path: Path) -> None:
     """From any folder, without a target; 1 is the exit code of a finding, and the document is valid."""

@@ -44,6 +44,7 @@ def specimen(kind: str, function: str, probe: str) -> Answer:
 # --- the contract of every probe ---------------------------------------------------------------------
 
 
+@pytest.mark.acceptance
 @pytest.mark.parametrize(("kind", "function"), TARGETS)
 def test_a_specimen_reproduces_its_defects_and_no_others(kind: str, function: str) -> None:
     answers = asked_here(kind, function)
@@ -72,6 +73,7 @@ def test_measurements_have_their_units_in_the_definition() -> None:
             assert {row.name: row.unit for row in answer.rows}.items() <= CATALOG[probe].units.items()
 
 
+@pytest.mark.process
 def test_judging_needs_neither_torch_nor_anything_of_ours() -> None:
     stored = []
     for function, probes in REPRODUCED.items():
@@ -88,6 +90,7 @@ def test_judging_needs_neither_torch_nor_anything_of_ours() -> None:
     subprocess.run([sys.executable, "-I", "-c", code], input=json.dumps(stored), text=True, check=True)
 
 
+@pytest.mark.acceptance
 @pytest.mark.parametrize("probe_id", [MATRICES, ECHO, SHARDS])
 def test_the_recommended_code_passes_every_probe(
     probe_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -168,6 +171,7 @@ def test_an_alignment_to_the_mean_gradient_is_judged_by_that() -> None:
     assert answer.message == "the best assignment to the mean gradient in all 15 cases of gap and noise"
 
 
+@pytest.mark.acceptance
 def test_our_own_collectors_pass() -> None:
     """Aligned SVDs, and echoes as the step that finishes them."""
     from auditkit.collectors import spectral

@@ -53,6 +53,8 @@ from tests.probing_helpers import (
 )
 from tests.property.generated import Case, make_case
 
+pytestmark = pytest.mark.acceptance
+
 CASES = 500
 # 0.1 s of processor time a case.
 DEFAULT_CASES = 150

@@ -173,6 +173,7 @@ def file(repository: Repository, *findings: Finding) -> Filed:
     return filed
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 def test_a_finding_is_filed_refreshed_left_alone_and_reopened(tmp_path: Path, newline: str) -> None:
     repository, finding = Repository(tmp_path), make_finding()

@@ -53,6 +53,7 @@ def test_the_probe_is_experimental_and_complete(here: Path) -> None:
     assert "{{" not in source
 
 
+@pytest.mark.process
 def test_what_is_written_pleases_a_linter(here: Path) -> None:
     """Nobody's first commit of a probe fails on our text."""
     new_probe(CLAIM)

@@ -88,6 +88,11 @@ class ForkServer:
                 self.close()
             return process
 
+    @property
+    def pid(self) -> int | None:
+        """Its process, None where it has not been started."""
+        return self._process.pid if self._process is not None else None
+
     def close(self) -> None:
         """End the interpreter, and with it every worker that still runs."""
         if self._channel is not None:
@@ -119,7 +124,8 @@ class ForkServer:
 
     def _start(self) -> socket.socket:
         ours, theirs = socket.socketpair()
-        with theirs:
+        with theirs, contextlib.ExitStack() as if_it_fails:
+            if_it_fails.enter_context(ours)
             self._process = subprocess.Popen(
                 [self.interpreter, "-I", "-B", "-u", "-X", "faulthandler", str(ENTRY), "--forks", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
@@ -130,6 +136,7 @@ class ForkServer:
                 cwd="/",
                 start_new_session=True,
             )
+            if_it_fails.pop_all()
         return ours
 
 
@@ -142,19 +149,30 @@ def _answer(channel: socket.socket, cancelled: threading.Event) -> bytes:
     return b""
 
 
+# A matrix has an interpreter for each of its arms, and each server takes 300 MB; two are in use at once.
+_MOST_SERVERS = 4
 _SERVERS: dict[tuple[str, tuple[tuple[str, str], ...]], ForkServer] = {}
 _SERVERS_LOCK = threading.Lock()
 
 
 def server_for(interpreter: str, environment: Mapping[str, str]) -> ForkServer:
-    """The one server of this interpreter in this environment."""
+    """The one server of this interpreter in this environment; the one that was not used for longest makes room."""
+    key = (interpreter, tuple(sorted(environment.items())))
     with _SERVERS_LOCK:
-        key = (interpreter, tuple(sorted(environment.items())))
-        if not _SERVERS:
-            atexit.register(_close_all)
-        return _SERVERS.setdefault(key, ForkServer(interpreter, dict(environment)))
+        server = _SERVERS.pop(key, None) or ForkServer(interpreter, dict(environment))
+        while len(_SERVERS) >= _MOST_SERVERS:
+            _SERVERS.pop(next(iter(_SERVERS))).close()
+        return _SERVERS.setdefault(key, server)
 
 
-def _close_all() -> None:
-    for server in _SERVERS.values():
-        server.close()
+def servers() -> list[ForkServer]:
+    """Those that run, longest unused first."""
+    return list(_SERVERS.values())
+
+
+@atexit.register
+def end_servers() -> None:
+    """End every server; the next worker starts one again."""
+    with _SERVERS_LOCK:
+        while _SERVERS:
+            _SERVERS.popitem()[1].close()

@@ -101,6 +101,7 @@ def test_a_saved_run_with_its_tickets(saved: Path, tmp_path: Path) -> None:
     assert "- batch7/B7-PT-02.md:1: not read as a ticket: " in result.stdout
 
 
+@pytest.mark.process
 def test_a_checkout_is_read_for_the_appendix(saved: Path, tmp_path: Path) -> None:
     """Of another revision than the run's, which is said."""
     files = {"train/__init__.py": "", "train/norms.py": LOOP, "loop.py": USER.replace("norms", "train.norms", 1)}
@@ -110,6 +111,7 @@ def test_a_checkout_is_read_for_the_appendix(saved: Path, tmp_path: Path) -> Non
     assert "- importers and call flow were read at no revision, the run is of aaaaaaaaaaaa\n" in result.stdout
 
 
+@pytest.mark.process
 def test_a_checkout_that_lost_the_revision_is_a_note(
     saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,6 +125,7 @@ def test_a_checkout_that_lost_the_revision_is_a_note(
     assert "is not in a git repository, so it has no revision" in result.stdout
 
 
+@pytest.mark.process
 def test_auditing_now_files_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A probe of the source needs no interpreter."""
     monkeypatch.chdir(tmp_path)

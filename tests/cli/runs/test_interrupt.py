@@ -14,6 +14,8 @@ import pytest
 
 from tests.project_files import our_environment
 
+pytestmark = pytest.mark.process
+
 HANGING = """
 import time
 import torch

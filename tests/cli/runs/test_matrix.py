@@ -13,6 +13,8 @@ from jsonschema import Draft202012Validator
 from tests.project_files import ROOT, Ended, auditkit
 from tests.second_interpreter import make_interpreter
 
+pytestmark = pytest.mark.process
+
 FINDINGS, NOT_LOADED = 1, 5
 OVERFLOW, LAUNCHES, ASYNC = (
     "norm_overflows_on_finite_grads", "launches_grow_with_tensors", "async_collect_synchronizes",
@@ -148,7 +150,7 @@ def test_an_arm_without_torch_is_said_once(checkout: Path, pythons: tuple[Path, 
     assert ended.code == NOT_LOADED
     assert ended.stdout.count("is no Python") == 1
     assert "/bin/true: error (no_interpreter)  3 probes: /bin/true is no Python" in ended.stdout
-    assert ended.stderr.startswith("error: /bin/true: ")
+    assert ended.stderr.startswith("asking stats:grad_norm (1 of 1)\nerror: /bin/true: ")
 
 
 def test_measurements_are_a_table_of_dtypes_and_elements(checkout: Path, pythons: tuple[Path, Path]) -> None:

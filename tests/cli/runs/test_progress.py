@@ -16,6 +16,8 @@ import pytest
 
 from tests.project_files import ROOT, our_environment
 
+pytestmark = pytest.mark.process
+
 CLAIM = "syncs_grow_with_tensors"
 COLLECTOR = """
 import torch

@@ -13,6 +13,8 @@ from auditkit.cli.ticket import app
 from auditkit.model.tickets.review import read_reviewer, reviewer_of
 from tests.filing_helpers import put, ticket_text
 
+pytestmark = pytest.mark.process
+
 AGENTS = "agents: {SEC: security, OPS: Site-Ops}\n"
 
 

@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 from auditkit.cli.ticket import app
 from tests.filing_helpers import put, ticket_text
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:

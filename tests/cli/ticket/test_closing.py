@@ -13,6 +13,8 @@ from typer.testing import CliRunner
 from auditkit.cli.ticket import app
 from tests.filing_helpers import put, ticket_text
 
+pytestmark = pytest.mark.process
+
 REPRODUCED = "| **Outcome** | `reproduced` |\n| **Message** |"
 
 

@@ -19,6 +19,8 @@ import pytest
 from tests.filing_helpers import put, ticket_text
 from tests.project_files import Ended, auditkit, our_environment
 
+pytestmark = pytest.mark.process
+
 ATTACK = (
     "\x1b]0;owned\x07\x1b[2J\x9b31m\u202eevil\u2066 "
     "[red]red[/red] [link=file:///x]y[/link] <script>alert(1)</script> a|b"

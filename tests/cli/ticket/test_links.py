@@ -19,6 +19,8 @@ from auditkit.store.folder.repository import Entry, Repository, save_all
 from auditkit.store.markdown.document import Document
 from tests.filing_helpers import ROOT, put, ticket_text
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:

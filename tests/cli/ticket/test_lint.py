@@ -14,6 +14,8 @@ from tests.filing_helpers import put
 from tests.rules.lint.lint_pages import OPEN, changed
 from tests.test_no_torch import HEAVY, run_watched
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -12,6 +12,8 @@ import pytest
 from tests.filing_helpers import put, ticket_text
 from tests.project_files import Ended, auditkit, our_environment
 
+pytestmark = pytest.mark.process
+
 Edit = Callable[[Path], object]
 
 

@@ -16,6 +16,8 @@ from auditkit.workflows.tickets.new_ticket import new_ticket_in_editor
 from tests.cli.ticket.test_changes import use_editor
 from tests.filing_helpers import put, ticket_text
 
+pytestmark = pytest.mark.process
+
 SUM_OF_SQUARES = """
 def grad_norm(parameters):
     return sum(float((p.grad ** 2).sum()) for p in parameters if p.grad is not None) ** 0.5

@@ -17,6 +17,8 @@ from typer.testing import CliRunner
 from auditkit.cli.ticket import app
 from tests.filing_helpers import ROOT, corpus_folder, put, ticket_text
 
+pytestmark = pytest.mark.process
+
 CORPUS = corpus_folder()
 
 

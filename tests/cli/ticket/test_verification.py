@@ -23,6 +23,8 @@ from tests.test_no_torch import HEAVY, run_watched
 from tests.test_schema import validator
 from tests.verify_helpers import LOOP, LOOP_PRINT, Story, git, tell_story
 
+pytestmark = pytest.mark.process
+
 BOUND = f"no host read in a loop <!-- probe: {LOOP} -->"
 LATE = f"none below line 100 <!-- probe: {LOOP} host_read < 100 -->"
 READ = (

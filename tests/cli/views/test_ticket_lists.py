@@ -201,6 +201,7 @@ def test_a_stale_review_is_called_so(reviewed: Path) -> None:
     assert [review["is_stale"] for review in ticket["reviews"]] == [True]
 
 
+@pytest.mark.process
 def test_a_terminal_shows_it_beside_the_review(reviewed: Path) -> None:
     noted = "| **Verdict** | `OBJECT` |  \x1b[33mstale\x1b[0m"
     assert noted in on_a_terminal(reviewed, {"PAGER": "cat"}, "show", "B7-PT-08").split("\n")
@@ -302,6 +303,7 @@ finally:
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("words", ["list", "list --status open --text mask", "show B1-PT-01", "next", "next --limit 5"])
 def test_a_warm_command_loads_next_to_nothing(tmp_path: Path, words: str) -> None:
     write_tickets(tmp_path, 5)
@@ -319,6 +321,7 @@ def test_a_warm_command_loads_next_to_nothing(tmp_path: Path, words: str) -> Non
     assert done.stdout
 
 
+@pytest.mark.process
 def test_both_ways_print_the_same(folder: Path) -> None:
     for words in (["list"], ["list", "--json"], ["show", "B7-PT-01"], ["next", "--limit", "2"], ["show", "B7-PT-99"]):
         command = [sys.executable, "-m", "auditkit", "ticket", *words, "--tickets", str(folder)]
@@ -347,6 +350,7 @@ def on_a_terminal(folder: Path, environment: dict[str, str], *words: str) -> str
     return written.decode().replace("\r\n", "\n")
 
 
+@pytest.mark.process
 def test_a_terminal_gets_colours_and_wrapped_titles(tmp_path: Path) -> None:
     put(tmp_path, "B7-PT-01.md", ticket_text("B7-PT-01", severity="`P0`", title="one two three four five six seven"))
     shown = on_a_terminal(tmp_path, {}, "list")
@@ -371,6 +375,7 @@ def test_long_words_are_cut_to_the_width() -> None:
     assert columns("x " * 300_000 + "x", 20) == [19] * 30_000 + [1]
 
 
+@pytest.mark.process
 def test_a_long_list_goes_through_the_pager(tmp_path: Path) -> None:
     write_tickets(tmp_path, 30)
     pager = {"PAGER": "sed s/^/paged:/", "LINES": "10", "COLUMNS": "200"}
@@ -380,6 +385,7 @@ def test_a_long_list_goes_through_the_pager(tmp_path: Path) -> None:
     assert on_a_terminal(tmp_path, {"PAGER": "/no/such/pager", "LINES": "10"}, "list").count("B1-") == 30
 
 
+@pytest.mark.process
 def test_show_colours_headings_but_not_what_a_fence_holds(folder: Path) -> None:
     shown = on_a_terminal(folder, {"PAGER": "cat"}, "show", "B7-PT-01")
     assert "\x1b[1m\x1b[36m## Location\x1b[0m" in shown

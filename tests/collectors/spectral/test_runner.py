@@ -22,7 +22,10 @@ ROOT = PROGRAM.parents[3]
 ENDS_WITHIN_S = 240
 """Less than the 600 s after which gloo gives up; most of it is for importing torch on a busy machine."""
 
-pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="torch was built without distributed")
+pytestmark = [
+    pytest.mark.skipif(not torch.distributed.is_available(), reason="torch was built without distributed"),
+    pytest.mark.process,
+]
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -25,6 +25,8 @@ from auditkit.probing.checkouts.checkout import (
     parse_checkout,
 )
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).resolve().parents[3]
 
 HOLDER = """

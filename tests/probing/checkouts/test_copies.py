@@ -13,6 +13,8 @@ from auditkit.probing.checkouts.checkout import parse_checkout
 from auditkit.probing.checkouts.copies import open_copy
 from tests.filing_helpers import put
 
+pytestmark = pytest.mark.process
+
 
 def git(folder: Path, *words: str) -> None:
     settings = ("-c", "user.name=A", "-c", "user.email=a@example.org")

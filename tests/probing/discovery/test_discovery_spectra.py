@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from auditkit.probing.discovery.search import discover
 from auditkit.probing.hosts.sandbox import Setting
 from auditkit.probing.hosts.trials import try_candidates
 from tests.probes.spectral_specimens import SPECIMEN
+
+pytestmark = pytest.mark.process
 
 SOURCE = """
 import torch

@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 
 from auditkit.model.runs.measurement import Measurement
-from auditkit.model.runs.probe import ProbeInfo
+from auditkit.model.runs.probe import Policy, ProbeInfo
 from auditkit.probing.hosts.catalog import read_probe
 from auditkit.probing.hosts.judgement import JudgingFailedError, judge
 from auditkit.probing.source_code.index import SourceIndex
 from auditkit.probing.source_probes.runner import run_source_probes
 from tests.project_files import ROOT
 from tests.source_helpers import LOOP, write
+
+pytestmark = pytest.mark.process
 
 TELLS = """
     import importlib.util, os, sys
@@ -46,7 +48,7 @@ def measuring(folder: Path, told: str) -> str:
     judged = "    return {'outcome': 'not_reproduced', 'message': measurements[0].value}\n"
     index = SourceIndex(write(folder / "code", {"norms.py": "x = 1\n"}))
     probe = probe_with(folder, measured, judged)
-    (result,) = run_source_probes([probe], index, lambda _: True, {}, 5.0, lambda _: None)
+    (result,) = run_source_probes([probe], index, lambda _: True, Policy(), 5.0, lambda _: None)
     return result.message
 
 

@@ -14,6 +14,8 @@ from auditkit.model.runs.probe import ProbeInfo
 from auditkit.probing.hosts.catalog import load_catalog, read_probe
 from auditkit.probing.hosts.judgement import JudgingFailedError, is_bundled, judge
 
+pytestmark = pytest.mark.process
+
 NORMS = (
     Measurement("norm", math.inf, "norm", {"dtype": "float32", "elements": 4}),
     Measurement("norm", math.nan, "norm", {}, Evidence.SIMULATED),

@@ -14,6 +14,7 @@ import pytest
 from auditkit.model.enums import Contract, Outcome, Reason
 from auditkit.model.runs.target import Target
 from auditkit.probing.discovery.candidates import Candidate
+from auditkit.probing.hosts import fork_servers
 from auditkit.probing.hosts.results import TargetRun
 from auditkit.probing.hosts.sandbox import Setting
 from auditkit.probing.hosts.trials import try_candidates
@@ -30,6 +31,8 @@ from tests.probing_helpers import (
     run_probes,
 )
 
+pytestmark = pytest.mark.process
+
 CHECKOUT = TARGETS / "misbehaving"
 # Two seconds are enough for every probe asked here, and a hanging one is found soon.
 LIMIT_S = 2.0
@@ -40,6 +43,9 @@ def _nothing_is_left_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """No process of a worker's family outlives the run, under any end of it."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     yield
+    servers = {server.pid for server in fork_servers.servers()}
+    assert set(processes_started_with(tmp_path)) - servers == set()
+    fork_servers.end_servers()
     assert processes_started_with(tmp_path) == []
 
 

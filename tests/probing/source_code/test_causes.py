@@ -13,6 +13,8 @@ from auditkit.model.runs.run import ProbeResult
 from auditkit.probing.source_code.likeness.causes import with_causes
 from auditkit.probing.source_code.statements import Sources
 
+pytestmark = pytest.mark.process
+
 CODE = '''\
 import torch
 

@@ -12,6 +12,8 @@ from auditkit.model.runs.measurement import Location
 from auditkit.probing.checkouts.checkout import open_checkout
 from auditkit.probing.source_code.history.function_history import FunctionHistories
 
+pytestmark = pytest.mark.process
+
 NORM = """def total_norm(grads):
     total = 0.0
     for grad in grads:

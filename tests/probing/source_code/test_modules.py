@@ -15,6 +15,8 @@ from auditkit.probing.source_code.index import SourceIndex
 from tests.project_files import our_environment
 from tests.source_helpers import LOOP, SOURCE_PROBES, context_of, findings, read, write
 
+pytestmark = pytest.mark.process
+
 BAD = "import torch\n\n\ndef norms(grads: list[torch.Tensor]):\n    return [g.norm().item() for g in grads]\n"
 
 

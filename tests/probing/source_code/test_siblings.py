@@ -11,6 +11,8 @@ from auditkit.probing.source_code.likeness import siblings as module
 from auditkit.probing.source_code.likeness.siblings import find_siblings
 from auditkit.probing.source_code.statements import Sources
 
+pytestmark = pytest.mark.process
+
 READ_EACH = "    norms = [p.grad.norm(2).item() for p in parameters if p.grad is not None]\n"
 
 

@@ -8,6 +8,8 @@ import pytest
 
 from tests.source_helpers import COLLECT, context_of, found
 
+pytestmark = pytest.mark.process
+
 FINISH = (
     "def materialize_norms(pending):\n"
     "    return {'norm': pending['_squared'].item() ** 0.5, 'count': int(pending['_count'])}\n"

@@ -11,6 +11,8 @@ from auditkit.probing.source_code.index import SourceIndex
 from auditkit.probing.source_probes.module_page import module_pages
 from tests.source_helpers import write
 
+pytestmark = pytest.mark.process
+
 FILES = {
     "src/pack/__init__.py": "from pack.norms import Collector\n\n__all__ = ['Collector']\n",
     "src/pack/norms.py": '''"""Norms of gradients.

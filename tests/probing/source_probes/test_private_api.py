@@ -10,6 +10,8 @@ import pytest
 from auditkit.probing.source_probes.private_api import private_part
 from tests.source_helpers import PRIVATE, context_of, found
 
+pytestmark = pytest.mark.process
+
 USE = "norms = torch._foreach_norm(grads)\n"
 
 

@@ -8,6 +8,8 @@ import pytest
 
 from tests.source_helpers import DEFAULT, found
 
+pytestmark = pytest.mark.process
+
 TWO = "def first(grads, limit={value}):\n    pass\n\n\ndef second(grads, limit={value}):\n    pass\n"
 
 

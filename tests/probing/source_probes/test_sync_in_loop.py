@@ -9,6 +9,8 @@ import pytest
 
 from tests.source_helpers import LOOP, context_of, found
 
+pytestmark = pytest.mark.process
+
 HEAD = "import torch\nimport torch.nn.functional as F\n"
 FIRST = 4
 """The line of a body's first statement below `HEAD` and the `def` line."""

@@ -8,6 +8,8 @@ import pytest
 
 from tests.source_helpers import EXPORT, UNTESTED, UNUSED, context_of, found
 
+pytestmark = pytest.mark.process
+
 NORMS = "def total_norm(grads):\n    return 0.0\n"
 PACKAGE = {"pkg/__init__.py": "", "pkg/norms.py": NORMS}
 

@@ -36,6 +36,7 @@ def test_a_tensor_says_that_it_is_on_cuda(t: torch.Tensor) -> None:
     assert torch.cuda.get_device_properties(0).total_memory == torch.cuda.mem_get_info()[1]
 
 
+@pytest.mark.process
 def test_outside_of_the_simulation_nothing_is_left(t: torch.Tensor) -> None:
     """The control: `torch.cuda` and the foreach checks are torch's own again afterwards."""
     import subprocess

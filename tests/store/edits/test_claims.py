@@ -112,6 +112,7 @@ def test_claims_in_fences_are_text_and_a_line_of_its_own_is_none() -> None:
     assert [(claim.line, claim.column, claim.beside) for claim in read_claims(document)] == [(64, 1, "")]
 
 
+@pytest.mark.process
 def test_a_claim_and_another_edit_merge_in_git(document: Document, tmp_path: Path) -> None:
     """Two people change one ticket: one marks a number, the other sets a field."""
     ours = mark(document, "400MB at 100M params", CLAIM)

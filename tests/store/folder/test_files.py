@@ -19,6 +19,8 @@ from auditkit.errors import ExitCode, StoreConflictError
 from auditkit.store.folder.files import create_file, ensure_writable, remove_leftovers, replace_file
 from tests.filing_helpers import ROOT
 
+pytestmark = pytest.mark.process
+
 
 def in_a_child(action: Callable[[], None]) -> tuple[int, str]:
     """Run `action` in a forked process: its exit code, and what it wrote on its standard error."""

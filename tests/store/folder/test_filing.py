@@ -16,6 +16,8 @@ from auditkit.store.folder.filing import FilingAction, file_case
 from auditkit.store.folder.repository import Repository
 from tests.filing_helpers import NEW_REVISION, ROOT, file_plain, plain_case, put, ticket_text
 
+pytestmark = pytest.mark.process
+
 PRINT = "norm_overflows/1/train.norms:total_norm"
 OTHER_ROW = "| `norm` | nan | value | n=4 | measured |"
 

@@ -34,6 +34,7 @@ def hold(folder: Path) -> subprocess.Popen[bytes]:
     return holder
 
 
+@pytest.mark.process
 def test_a_held_lock_is_a_conflict_that_names_its_holder_and_ends_with_it(tmp_path: Path) -> None:
     with hold(tmp_path) as holder:
         with (

@@ -76,6 +76,7 @@ def test_an_id_in_two_files_and_a_broken_file_are_errors_that_name_them(tmp_path
         Repository(tmp_path).find("B7-PT-02")
 
 
+@pytest.mark.process
 def test_the_next_id_follows_file_names_and_metadata_wherever_they_lie(tmp_path: Path) -> None:
     put(tmp_path, "batch7/B7-PT-03.md", ticket_text("B7-PT-03"))
     put(tmp_path, "fixed/other-name.md", ticket_text("B7-PT-05"))
@@ -91,6 +92,7 @@ def git(folder: Path, *arguments: str) -> None:
     subprocess.run(["git", "-C", str(folder), *identity, *arguments], check=True, capture_output=True)
 
 
+@pytest.mark.process
 def test_ids_on_other_local_branches_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     git(tmp_path, "init", "-q", "-b", "main")
     put(tmp_path, "tickets/batch7/B7-PT-01.md", ticket_text("B7-PT-01"))

@@ -17,6 +17,8 @@ from auditkit.errors import ExitCode
 from auditkit.store.folder.repository import Repository
 from tests.filing_helpers import ROOT, put, ticket_text
 
+pytestmark = pytest.mark.process
+
 # Adds lines to one section of a few tickets, one edit at a time, each line once.
 OURS = """
 def edit(repository, ticket_id, line):

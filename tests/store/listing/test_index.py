@@ -251,6 +251,7 @@ def test_what_was_left_behind_goes_with_the_next_build(settled: Path, caches: Pa
     assert ([path.exists() for path in old], [path.exists() for path in new]) == ([False] * 2, [True] * 2)
 
 
+@pytest.mark.process
 def test_two_builders_at_once_do_no_harm(tmp_path: Path) -> None:
     write_tickets(tmp_path, 200)
     code = "import sys\nfrom auditkit.store.listing.index import read_index\nprint(len(read_index(sys.argv[1]).rows))"

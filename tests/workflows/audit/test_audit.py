@@ -17,6 +17,8 @@ from auditkit.workflows.audit.audit import AuditRequest, audit, exit_code, speci
 from auditkit.workflows.audit.measurement import Progress
 from auditkit.workflows.audit.run_options import RunOptions
 
+pytestmark = pytest.mark.process
+
 ENVIRONMENT = Environment("here", "", False, "3.11", "2.13", "cpu", "CPU")
 
 

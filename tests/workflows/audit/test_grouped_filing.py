@@ -20,6 +20,8 @@ from auditkit.workflows.audit.audit import AuditRequest, audit, specimen_dir
 from auditkit.workflows.audit.filing import Paperwork, file_run
 from auditkit.workflows.audit.run_options import RunOptions
 
+pytestmark = pytest.mark.process
+
 OVERFLOW, UNDERFLOW = "norm_overflows_on_finite_grads", "norm_underflows_to_zero"
 SYNCS, LAUNCHES, IN_LOOP = "syncs_grow_with_tensors", "launches_grow_with_tensors", "sync_in_loop"
 ASYNC, HEALTHY = "async_collect_synchronizes", "nonfinite_grads_look_healthy"

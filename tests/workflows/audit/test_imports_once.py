@@ -1,4 +1,4 @@
-"""torch is imported once for each target and not once for each probe: counted in the interpreter, not timed."""
+"""torch is imported once for each interpreter, a target once for all its probes: counted, not timed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ import pytest
 from auditkit.model.enums import DeviceChoice, Outcome
 from auditkit.model.runs.run import Run
 from auditkit.model.runs.target import Target
+from auditkit.probing.hosts import fork_servers
 from auditkit.workflows.audit.audit import AuditRequest, audit
 from auditkit.workflows.audit.run_options import RunOptions
 from tests.second_interpreter import make_interpreter
+
+pytestmark = pytest.mark.process
 
 PROBES = (
     "norm_overflows_on_finite_grads",
@@ -72,7 +75,7 @@ def counted(tmp_path: Path) -> tuple[Path, Path]:
 
 def run(tmp_path: Path, python: Path, functions: tuple[str, ...], threaded: bool = False) -> Run:
     checkout = tmp_path / "checkout"
-    checkout.mkdir()
+    checkout.mkdir(exist_ok=True)
     log = repr(str(tmp_path / "imports.log"))
     (checkout / "stats.py").write_text(STATS.replace("THREADED", str(threaded)).replace("LOG", log), encoding="utf-8")
     targets = tuple(Target(f"stats:{name}") for name in functions)
@@ -89,24 +92,33 @@ def imports(log: Path, name: str) -> list[str]:
 
 
 def test_one_target_costs_one_import_however_many_probes_run(tmp_path: Path, counted: tuple[Path, Path]) -> None:
-    """Five probes and the plan in forks of one process: it alone imported torch and the target."""
+    """Five probes and the plan in forks of one process that imported the target, and of one that imported torch."""
     python, log = counted
     run(tmp_path, python, ("grad_norm",))
-    assert len(imports(log, "torch")) == 1
-    assert imports(log, "stats") == imports(log, "torch")
+    assert (len(imports(log, "torch")), len(imports(log, "stats"))) == (1, 1)
 
 
-def test_two_targets_cost_two(tmp_path: Path, counted: tuple[Path, Path]) -> None:
+def test_two_targets_are_imported_apart_and_torch_once(tmp_path: Path, counted: tuple[Path, Path]) -> None:
     """A worker of its own for each: what one target does to its process the other does not see."""
     python, log = counted
     run(tmp_path, python, ("grad_norm", "largest_norm"))
-    assert len(set(imports(log, "torch"))) == len(imports(log, "torch")) == 2
+    assert len(imports(log, "torch")) == 1
+    assert len(set(imports(log, "stats"))) == len(imports(log, "stats")) == 2
 
 
-def test_the_count_sees_more_imports(tmp_path: Path, counted: tuple[Path, Path]) -> None:
-    """A target that starts a thread cannot be forked: it is imported anew for each probe, torch still is not."""
+def test_a_target_that_starts_a_thread_is_imported_for_each_probe(tmp_path: Path, counted: tuple[Path, Path]) -> None:
+    """It cannot be forked after its import; torch is still imported once."""
     python, log = counted
     done = run(tmp_path, python, ("grad_norm",), threaded=True)
     assert any("each probe ran in a fresh process" in note for note in done.notes)
-    assert len(imports(log, "torch")) == 2
+    assert len(imports(log, "torch")) == 1
     assert len(imports(log, "stats")) == 1 + 1 + len(PROBES)
+
+
+def test_the_count_sees_more_imports(tmp_path: Path, counted: tuple[Path, Path]) -> None:
+    """The control: once the server is gone, the next audit starts another one."""
+    python, log = counted
+    run(tmp_path, python, ("grad_norm",))
+    fork_servers.end_servers()
+    run(tmp_path, python, ("grad_norm",))
+    assert len(imports(log, "torch")) == 2

@@ -18,6 +18,8 @@ from auditkit.workflows.audit.matrix import combine, label_arms
 from auditkit.workflows.audit.run_options import RunOptions
 from tests.second_interpreter import make_interpreter
 
+pytestmark = pytest.mark.process
+
 OVERFLOW, SYNCS = "norm_overflows_on_finite_grads", "syncs_grow_with_tensors"
 AUTO, CPU, SIMULATED = DeviceChoice.AUTO, DeviceChoice.CPU, DeviceChoice.SIMULATED
 

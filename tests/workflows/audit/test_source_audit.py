@@ -11,6 +11,8 @@ from jsonschema import Draft202012Validator
 from tests.project_files import ROOT, auditkit
 from tests.source_helpers import DEFAULT, LOOP, PRIVATE, UNUSED, write
 
+pytestmark = pytest.mark.process
+
 OK, FINDINGS, BAD_INPUT, NOTHING = 0, 1, 2, 3
 SPECIMEN = ROOT / "probes" / "specimens" / "training_telemetry"
 NORMS = "import torch\n\n\ndef norms(grads: list[torch.Tensor]):\n    return [g.norm().item() for g in grads]\n"

@@ -15,6 +15,8 @@ from auditkit.probing.hosts.runner import run_target
 from auditkit.probing.hosts.sandbox import Setting
 from auditkit.workflows.audit.found_targets import FoundTargets, find_targets
 
+pytestmark = pytest.mark.process
+
 WATCHING = Path(__file__).resolve().parents[2] / "targets" / "watching"
 
 

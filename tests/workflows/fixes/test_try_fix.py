@@ -26,6 +26,8 @@ from tests.probing_helpers import LAUNCHES, MEMORY, NONCONTIGUOUS, OVERFLOW, SYN
 from tests.project_files import auditkit, our_environment
 from tests.test_schema import document_of
 
+pytestmark = pytest.mark.process
+
 SQUARES = '''"""Norms of gradients."""
 
 import torch

@@ -23,6 +23,8 @@ from auditkit.workflows.history.bisect import BisectRequest, bisect
 from tests.filing_helpers import put, ticket_text
 from tests.project_files import Ended, auditkit, our_environment
 
+pytestmark = pytest.mark.process
+
 CALL = "train.norms:total_norm"
 SOUND = """
 import torch

@@ -31,6 +31,8 @@ from tests.compared_history import LARGEST, commit, git, make_history, state_of
 from tests.probing_helpers import LAUNCHES, MEMORY, OVERFLOW, SYNCS
 from tests.project_files import our_environment
 
+pytestmark = pytest.mark.process
+
 TOTAL = Target("trainer.stats:total_norm")
 HANGING = """
 import time

@@ -25,6 +25,8 @@ from auditkit.workflows.lint.settings import first_commit
 from tests.filing_helpers import corpus_folder, make_finding, put
 from tests.rules.lint.lint_pages import FIXED, OPEN, changed
 
+pytestmark = pytest.mark.process
+
 CORPUS = corpus_folder()
 CORPUS_CONFIG = """\
 lint:

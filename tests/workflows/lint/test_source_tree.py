@@ -11,6 +11,8 @@ from auditkit.errors import BadInputError
 from auditkit.workflows.lint.source_tree import GitTree, open_source_tree
 from tests.rules.lint.source_pages import COLLECTOR, make_repository, run_git
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def commits(tmp_path: Path) -> dict[str, str]:

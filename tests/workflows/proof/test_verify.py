@@ -21,6 +21,8 @@ from auditkit.workflows.proof import verify as module
 from auditkit.workflows.proof.verify import Verification, exit_code
 from tests.verify_helpers import LOOP, LOOP_PRINT, NAIVE, RIGHT, Story, commit, git, tell_story
 
+pytestmark = pytest.mark.process
+
 PROVEN, STILL, VACUOUS, NOT, UNBOUND = (
     ProofState.PROVEN, ProofState.STILL_REPRODUCED, ProofState.VACUOUS, ProofState.NOT_MEASURED, ProofState.UNBOUND,
 )  # fmt: skip

@@ -24,6 +24,8 @@ from tests.probing_helpers import MEMORY, OVERFLOW
 from tests.store.edits.test_claims import CLAIM
 from tests.verify_helpers import TICKET, commit, git
 
+pytestmark = pytest.mark.process
+
 NAIVE = """import torch
 
 

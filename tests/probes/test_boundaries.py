@@ -25,6 +25,8 @@ from tests.probing_helpers import (
     values,
 )
 
+pytestmark = pytest.mark.acceptance
+
 MILLION = 1 << 20
 
 

@@ -30,7 +30,7 @@ SPECIMEN = ROOT / "probes" / "specimens" / "gradient_monitoring"
 TARGETS = ("squared-sum-norm", "concatenated-quality", "sound-quality", "sound-health-async")
 """One target for each of: a norm, the most memory, the most fields, and two steps with the most counting."""
 
-_COMMAND_LIMIT_S, _SPECIMEN_LIMIT_S = 60.0, 300.0
+_COMMAND_LIMIT_S, _SPECIMEN_LIMIT_S = 12.0, 60.0
 
 
 def audit_cost(words: Sequence[str]) -> dict[str, Any]:

@@ -63,15 +63,14 @@ def bisect(page: Document, place: Place) -> Written:
 
 def compare(page: Document, place: Place) -> Written:
     """Each comparison's text, the figures of those that name a target, and the first one as a review."""
-    from auditkit.model.saved_comparison import read_comparison
-
+    from auditkit.model.revisions.comparison import Comparison
     from auditkit.workflows.history.compare import in_words
 
     blocks, rows = {}, []
     for name, words in page["commands"].items():
         document = place.document(f"{words} --python PYTHON")
         (place.folder / f"{name}.json").write_text(json.dumps(document), encoding="utf-8")
-        comparison = read_comparison(document)
+        comparison = Comparison.from_json(document)
         shown = ["```sh", f"auditkit {words} --python python", "```", "", "```text", *in_words(comparison), "```"]
         blocks[name] = "\n".join(shown)
         contrasts = {each.probe: each for each in comparison.contrasts}

@@ -15,6 +15,7 @@ import select
 import signal
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -70,6 +71,7 @@ class ForkServer:
     usable: bool = True
     _channel: socket.socket | None = None
     _process: subprocess.Popen[bytes] | None = None
+    _cache: tempfile.TemporaryDirectory[str] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def fork(self, jobs: Sequence[Mapping[str, Any]], results_fd: int, cancelled: threading.Event) -> Process | None:
@@ -100,6 +102,8 @@ class ForkServer:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+        if self._cache is not None:
+            self._cache.cleanup()
 
     def _fork(self, jobs: Sequence[Mapping[str, Any]], results_fd: int, cancelled: threading.Event) -> Process | None:
         channel = self._channel = self._channel or self._start()
@@ -123,6 +127,8 @@ class ForkServer:
         return Process(int(answer), os.fdopen(input_write, "wb"), os.fdopen(output_read, "rb"), end_read)
 
     def _start(self) -> socket.socket:
+        # torch's compiler makes a folder for its cache, among the user's temporary files where it is given none.
+        self._cache = self._cache or tempfile.TemporaryDirectory(prefix="auditkit-compiled-")
         ours, theirs = socket.socketpair()
         with theirs, contextlib.ExitStack() as if_it_fails:
             if_it_fails.enter_context(ours)
@@ -132,7 +138,7 @@ class ForkServer:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
-                env=dict(self.environment),
+                env={**self.environment, "TORCHINDUCTOR_CACHE_DIR": self._cache.name},
                 cwd="/",
                 start_new_session=True,
             )

@@ -11,7 +11,6 @@ import json
 import os
 import platform
 import sys
-import tempfile
 import threading
 import time
 from typing import Any, Callable, Dict, List, Optional
@@ -20,8 +19,6 @@ from .base.frames import SourceRoots
 from .process import families
 from .process.children import Child
 from .process.jsonlines import Writer
-
-_COMPILER_CACHE = "TORCHINDUCTOR_CACHE_DIR"
 
 
 def serve(results_fd: int) -> None:
@@ -80,11 +77,8 @@ def preload(jobs: List[Dict[str, Any]]) -> None:
 
     del context, search
     if any(job.get("instrument") == "graphs" for job in jobs):
-        with tempfile.TemporaryDirectory() as folder, contextlib.suppress(selfcheck.SelfCheckError):
-            # The first compilation imports what all others need: 2 s. It would leave a folder among the user's files.
-            os.environ[_COMPILER_CACHE] = folder
+        with contextlib.suppress(selfcheck.SelfCheckError):  # the first compilation imports what all others need: 2 s
             selfcheck.check("graphs", "cpu", SourceRoots(os.sep))
-            del os.environ[_COMPILER_CACHE]
     else:
         torch_internals.import_for_modes()
     if any(job.get("device") == "simulated" for job in jobs):

@@ -152,7 +152,7 @@ PROCESSES, OWN, SHARED = 8, 20, 40
 WRITER = """
 import contextlib, sys, time
 from pathlib import Path
-from auditkit.store import files, repository
+from auditkit.store.folder import files, repository
 from tests import filing_helpers
 me, folder, naive = int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3] == 'naive'
 if naive:

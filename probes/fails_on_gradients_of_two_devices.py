@@ -24,18 +24,7 @@ PROBE = {
     "remediation": "Reduce every gradient where it lies and bring only the results to one device, as "
     "torch.nn.utils.get_total_norm does: torch.stack takes tensors of one device alone. Or look at the devices first "
     "and raise a ValueError that names them.",
-    "remediation_code": """import torch
-
-
-def total_norm(parameters):
-    grads = [p.grad for p in parameters if p.grad is not None]
-    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
-    if not grads:
-        return 0.0
-    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
-    home = norms[0].device
-    return torch.linalg.vector_norm(torch.stack([norm.to(home) for norm in norms])).item()
-""",
+    "remediation_code": "remedies/total_norm_on_one_device.py",
     "verification": [
         "gradients on host and device, and on two devices, give the norm and the counts of the same values on one",
     ],

@@ -22,18 +22,7 @@ PROBE = {
     "remediation": "Let an operator with a dtype argument convert: torch._foreach_norm(grads, 2, dtype=torch.float64) "
     "takes lists of several dtypes. Allocate accumulators in a dtype of your own choice, never in that of the first "
     "gradient; torch.dot and torch.mm take one dtype alone, torch.cat and torch.stack promote.",
-    "remediation_code": """import torch
-
-
-def total_norm(parameters):
-    grads = [p.grad for p in parameters if p.grad is not None]
-    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
-    if not grads:
-        return 0.0
-    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
-    home = norms[0].device
-    return torch.linalg.vector_norm(torch.stack([norm.to(home) for norm in norms])).item()
-""",
+    "remediation_code": "remedies/total_norm_on_one_device.py",
     "verification": ["five mixes of dtypes give the norm and the counts of the same values in float32"],
     "measurements": {"raises": "truth", "relative_difference": "ratio"},
     # Two roundings to bfloat16, which has 8 significant bits.

@@ -23,17 +23,7 @@ PROBE = {
     "boundary is shown and judged only where the policy sets judge_float64.",
     "remediation": "Accumulate the squares in float64, inside the reduction, so that no float64 copy of the "
     "gradients is made on CUDA. torch._foreach_norm without dtype squares in float32 and overflows as well.",
-    "remediation_code": """import torch
-
-
-def total_norm(parameters):
-    grads = [p.grad for p in parameters if p.grad is not None]
-    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
-    if not grads:
-        return 0.0
-    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
-    return torch.linalg.vector_norm(torch.stack([norm.to(norms[0].device) for norm in norms])).item()
-""",
+    "remediation_code": "remedies/total_norm.py",
     "verification": ["no breaking magnitude is found in float32, float16, bfloat16 and mixed gradients"],
     "measurements": {
         "breaking_magnitude": "magnitude",

@@ -22,17 +22,7 @@ PROBE = {
     "Subnormal gradients are not tried: hardware may flush them.",
     "remediation": "Accumulate the squares in float64, inside the reduction: the square of the smallest normal "
     "float32 is 1.4e-76, which float64 holds.",
-    "remediation_code": """import torch
-
-
-def total_norm(parameters):
-    grads = [p.grad for p in parameters if p.grad is not None]
-    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
-    if not grads:
-        return 0.0
-    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
-    return torch.linalg.vector_norm(torch.stack([norm.to(norms[0].device) for norm in norms])).item()
-""",
+    "remediation_code": "remedies/total_norm.py",
     "verification": ["no vanishing magnitude is found in float32, float16, bfloat16 and mixed gradients"],
     "measurements": {"vanishing_magnitude": "magnitude", "norm": "norm", "expected_norm": "norm"},
 }

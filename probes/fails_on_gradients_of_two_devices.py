@@ -37,7 +37,6 @@ _HOME = ("cuda:0",)
 
 def measure(ctx):
     """Yield for every arrangement whether it raises, and how far norm and counts are from those on one device."""
-    located = False
     for role, make in ctx.compared_roles():
         references = {}
         for pair, name, first, second in _arrangements(ctx, role):
@@ -49,8 +48,7 @@ def measure(ctx):
             except ctx.TargetRaised as error:
                 case.update(error=str(error), deliberate=error.deliberate)
                 yield ctx.measurement("raises", True, "truth", **case)
-                if not located and not _is_clear(case):
-                    located = True
+                if not ctx.located and not _is_clear(case):
                     yield ctx.location(error.site or ctx.definition())
                 continue
             yield ctx.measurement("raises", False, "truth", **case)
@@ -60,8 +58,7 @@ def measure(ctx):
             difference = ctx.relative_difference(value, expected)
             case.update(field=ctx.role(role).path or role, answer=_text(value), expected=_text(expected))
             yield ctx.measurement("relative_difference", difference, "ratio", **case)
-            if difference > PROBE["policy"]["tolerance"] and not located:
-                located = True
+            if difference > PROBE["policy"]["tolerance"] and not ctx.located:
                 given, home = (ctx.on_devices(make(), devices) for devices in (first, _HOME))
                 yield ctx.location(ctx.definition() if second else ctx.where_different(given, home))
 

@@ -41,7 +41,6 @@ _WIDE = ("float32",)
 
 def measure(ctx):
     """Yield for every mix whether it raises, and how far norm and counts are from those of float32."""
-    located = False
     for role, make in ctx.compared_roles():
         references = {}
         for mix, name, first, second in _arrangements(ctx, role):
@@ -53,8 +52,7 @@ def measure(ctx):
             except ctx.TargetRaised as error:
                 case.update(error=str(error), deliberate=error.deliberate, alone=_raise_alone(ctx, mix))
                 yield ctx.measurement("raises", True, "truth", **case)
-                if not located:
-                    located = True
+                if not ctx.located:
                     yield ctx.location(error.site or ctx.definition())
                 continue
             yield ctx.measurement("raises", False, "truth", **case)
@@ -64,8 +62,7 @@ def measure(ctx):
             difference = ctx.relative_difference(value, expected)
             case.update(field=ctx.role(role).path or role, role=role, answer=_text(value), expected=_text(expected))
             yield ctx.measurement("relative_difference", difference, "ratio", **case)
-            if _is_wrong(role, difference, PROBE["policy"]) and not located:
-                located = True
+            if _is_wrong(role, difference, PROBE["policy"]) and not ctx.located:
                 mixed, wide = (ctx.as_dtypes(make(), dtypes) for dtypes in (first, _WIDE))
                 yield ctx.location(ctx.definition() if second else ctx.where_different(mixed, wide))
 

@@ -42,7 +42,7 @@ _AFTERWARDS = "the gradients' norm afterwards"
 
 def measure(ctx):
     """Yield for every layout whether the answer is the contiguous one, and what happened where it is not."""
-    located, refused = False, []
+    refused = []
     for layout in ctx.layouts:
         if layout in _NOT_WRITABLE and ctx.writes_gradients:
             continue
@@ -55,8 +55,7 @@ def measure(ctx):
         ignored = ctx.unequal_fields(expected, again)
         how, error = _difference(ctx, layout, expected, ignored)
         yield ctx.measurement("sound", not how, "truth", layout=layout, how=how or "as contiguous")
-        if how and not located:
-            located = True
+        if how and not ctx.located:
             grads = ctx.laid_out(layout), ctx.laid_out(layout, contiguous=True)
             yield ctx.location(ctx.where_different(*grads) if error is None else error.site)
     if len(refused) == len(ctx.layouts):

@@ -40,14 +40,12 @@ def measure(ctx):
     dense = _ask(ctx, "dense")
     answers = {"dense": dense}
     yield from _shown(ctx, "dense", dense)
-    located = False
     for form in ("coalesced", "uncoalesced"):
         how, kind, site = _what_is_wrong(ctx, form, answers)
         yield ctx.measurement("sound", kind in ("", "refuses"), "truth", form=form, kind=kind, how=how)
         if form in answers:
             yield from _shown(ctx, form, answers[form])
-        if kind not in ("", "refuses") and not located:
-            located = True
+        if kind not in ("", "refuses") and not ctx.located:
             yield ctx.location(site)
 
 

@@ -17,18 +17,7 @@ PROBE = {
     "limits": "A promise made only in a document outside the code is not known here; name the finishing step to ask.",
     "remediation": "Return device tensors and read them in the finishing step, once, after the stream has been "
     "waited for.",
-    "remediation_code": """import torch
-
-
-def collect_norm_async(parameters):
-    grads = [p.grad.detach() for p in parameters if p.grad is not None]
-    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
-    if not grads:
-        return {"total_norm": torch.zeros((), dtype=torch.float64)}
-    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
-    norms = torch.stack([norm.to(norms[0].device) for norm in norms])
-    return {"total_norm": torch.linalg.vector_norm(norms)}
-""",
+    "remediation_code": "remedies/collect_norm_async.py",
     "verification": ["the collecting step performs no synchronisation at 4 and at 64 tensors"],
     "measurements": {"collect_sync_count": "count"},
 }

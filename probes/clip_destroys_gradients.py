@@ -1,5 +1,6 @@
 """Does clipping turn finite gradients into zeros, NaN or next to nothing once their norm overflows?"""
 
+import bisect
 import math
 
 PROBE = {
@@ -82,7 +83,6 @@ def measure(ctx):
     if limit is None and not _state(ctx, "float32", 4, 1024, 2.0 ** _ORDINARY[0][0], None)[1]:
         raise ctx.NotApplicable("it does not clip: what it leaves of ordinary gradients grows with them")
     yield from _at_large_magnitude(ctx, limit)
-    located = False
     for dtype, tensors, elements, largest in _CASES:
         # The true norm must stay below 2**127 (float32 holds it); float64 has its own range.
         root = math.sqrt(tensors * elements)
@@ -104,8 +104,7 @@ def measure(ctx):
         state, _ = _state(ctx, dtype, tensors, elements, 2.0**highest, limit)
         yield ctx.measurement("refused", state in ("refused", "removed"), "truth", how=state, **case)
         yield ctx.measurement("unclipped", state == "unclipped", "truth", **case)
-        if destroyed is not None and not located and dtype != "float64":
-            located = True
+        if destroyed is not None and not ctx.located and dtype != "float64":
             yield ctx.location(ctx.where_nonfinite(ctx.gradients(tensors, elements, dtype, magnitude)))
 
 
@@ -171,13 +170,8 @@ def _boundary(ctx, dtype, tensors, elements, highest, limit):
 
     if not destroys(highest):
         return None
-    sound, broken = _ORDINARY[0][0], highest
-    if destroys(sound):
-        return sound
-    while broken - sound > 1:
-        middle = (sound + broken) // 2
-        sound, broken = (sound, middle) if destroys(middle) else (middle, broken)
-    return broken
+    sound = _ORDINARY[0][0]
+    return sound if destroys(sound) else bisect.bisect_left(range(highest), True, lo=sound + 1, key=destroys)
 
 
 def judge(measurements, policy):

@@ -68,7 +68,6 @@ def measure(ctx):
     kinds = [kind for kind in _VALUES if kind in ctx.roles]
     if not kinds:
         raise ctx.NotApplicable("its answer counts no zeros, NaNs or Infs; fields: " + ", ".join(ctx.plan.fields))
-    located = False
     for kind in kinds:
         for exponent in _EXPONENTS:
             planted = 2**exponent + 1
@@ -78,8 +77,7 @@ def measure(ctx):
             case = {"kind": kind, "as": ctx.role(kind).kind, "planted": planted, "elements": elements}
             yield ctx.measurement("count_error", error, "count", **case)
             if error:
-                if not located:
-                    located = True
+                if not ctx.located:
                     grads = ctx.special_gradients(elements, fill, special, planted)
                     yield ctx.location(ctx.where_count_rounds(grads, planted))
                 break

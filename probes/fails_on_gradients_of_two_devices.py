@@ -24,18 +24,7 @@ PROBE = {
     "remediation": "Reduce every gradient where it lies and bring only the results to one device, as "
     "torch.nn.utils.get_total_norm does: torch.stack takes tensors of one device alone. Or look at the devices first "
     "and raise a ValueError that names them.",
-    "remediation_code": """import torch
-
-
-def total_norm(parameters):
-    grads = [p.grad for p in parameters if p.grad is not None]
-    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
-    if not grads:
-        return 0.0
-    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
-    home = norms[0].device
-    return torch.linalg.vector_norm(torch.stack([norm.to(home) for norm in norms])).item()
-""",
+    "remediation_code": "remedies/total_norm_on_one_device.py",
     "verification": [
         "gradients on host and device, and on two devices, give the norm and the counts of the same values on one",
     ],
@@ -48,7 +37,6 @@ _HOME = ("cuda:0",)
 
 def measure(ctx):
     """Yield for every arrangement whether it raises, and how far norm and counts are from those on one device."""
-    located = False
     for role, make in ctx.compared_roles():
         references = {}
         for pair, name, first, second in _arrangements(ctx, role):
@@ -60,8 +48,7 @@ def measure(ctx):
             except ctx.TargetRaised as error:
                 case.update(error=str(error), deliberate=error.deliberate)
                 yield ctx.measurement("raises", True, "truth", **case)
-                if not located and not _is_clear(case):
-                    located = True
+                if not ctx.located and not _is_clear(case):
                     yield ctx.location(error.site or ctx.definition())
                 continue
             yield ctx.measurement("raises", False, "truth", **case)
@@ -71,8 +58,7 @@ def measure(ctx):
             difference = ctx.relative_difference(value, expected)
             case.update(field=ctx.role(role).path or role, answer=_text(value), expected=_text(expected))
             yield ctx.measurement("relative_difference", difference, "ratio", **case)
-            if difference > PROBE["policy"]["tolerance"] and not located:
-                located = True
+            if difference > PROBE["policy"]["tolerance"] and not ctx.located:
                 given, home = (ctx.on_devices(make(), devices) for devices in (first, _HOME))
                 yield ctx.location(ctx.definition() if second else ctx.where_different(given, home))
 

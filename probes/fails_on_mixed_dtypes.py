@@ -22,18 +22,7 @@ PROBE = {
     "remediation": "Let an operator with a dtype argument convert: torch._foreach_norm(grads, 2, dtype=torch.float64) "
     "takes lists of several dtypes. Allocate accumulators in a dtype of your own choice, never in that of the first "
     "gradient; torch.dot and torch.mm take one dtype alone, torch.cat and torch.stack promote.",
-    "remediation_code": """import torch
-
-
-def total_norm(parameters):
-    grads = [p.grad for p in parameters if p.grad is not None]
-    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
-    if not grads:
-        return 0.0
-    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
-    home = norms[0].device
-    return torch.linalg.vector_norm(torch.stack([norm.to(home) for norm in norms])).item()
-""",
+    "remediation_code": "remedies/total_norm_on_one_device.py",
     "verification": ["five mixes of dtypes give the norm and the counts of the same values in float32"],
     "measurements": {"raises": "truth", "relative_difference": "ratio"},
     # Two roundings to bfloat16, which has 8 significant bits.
@@ -52,7 +41,6 @@ _WIDE = ("float32",)
 
 def measure(ctx):
     """Yield for every mix whether it raises, and how far norm and counts are from those of float32."""
-    located = False
     for role, make in ctx.compared_roles():
         references = {}
         for mix, name, first, second in _arrangements(ctx, role):
@@ -64,8 +52,7 @@ def measure(ctx):
             except ctx.TargetRaised as error:
                 case.update(error=str(error), deliberate=error.deliberate, alone=_raise_alone(ctx, mix))
                 yield ctx.measurement("raises", True, "truth", **case)
-                if not located:
-                    located = True
+                if not ctx.located:
                     yield ctx.location(error.site or ctx.definition())
                 continue
             yield ctx.measurement("raises", False, "truth", **case)
@@ -75,8 +62,7 @@ def measure(ctx):
             difference = ctx.relative_difference(value, expected)
             case.update(field=ctx.role(role).path or role, role=role, answer=_text(value), expected=_text(expected))
             yield ctx.measurement("relative_difference", difference, "ratio", **case)
-            if _is_wrong(role, difference, PROBE["policy"]) and not located:
-                located = True
+            if _is_wrong(role, difference, PROBE["policy"]) and not ctx.located:
                 mixed, wide = (ctx.as_dtypes(make(), dtypes) for dtypes in (first, _WIDE))
                 yield ctx.location(ctx.definition() if second else ctx.where_different(mixed, wide))
 

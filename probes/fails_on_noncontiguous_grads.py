@@ -27,19 +27,7 @@ PROBE = {
     "remediation": "Let operators that take any strides do the work: torch.linalg.vector_norm, torch._foreach_norm, "
     "torch.count_nonzero and isnan need no flattening. Where a flat tensor is needed, reshape(-1) copies only where it "
     "must; view(-1) raises there.",
-    "remediation_code": """import torch
-
-
-def gradient_statistics(parameters):
-    grads = [p.grad for p in parameters if p.grad is not None]
-    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
-    if not grads:
-        return {"grad_norm": 0.0, "max_layer_norm": 0.0}
-    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
-    norms = torch.stack([norm.to(norms[0].device) for norm in norms])
-    total, largest = torch.stack([torch.linalg.vector_norm(norms), norms.max()]).tolist()
-    return {"grad_norm": total, "max_layer_norm": largest}
-""",
+    "remediation_code": "remedies/gradient_statistics.py",
     "verification": ["gradients in each of eight memory layouts give the answer of the same values contiguous"],
     "measurements": {"sound": "truth"},
 }
@@ -54,7 +42,7 @@ _AFTERWARDS = "the gradients' norm afterwards"
 
 def measure(ctx):
     """Yield for every layout whether the answer is the contiguous one, and what happened where it is not."""
-    located, refused = False, []
+    refused = []
     for layout in ctx.layouts:
         if layout in _NOT_WRITABLE and ctx.writes_gradients:
             continue
@@ -67,8 +55,7 @@ def measure(ctx):
         ignored = ctx.unequal_fields(expected, again)
         how, error = _difference(ctx, layout, expected, ignored)
         yield ctx.measurement("sound", not how, "truth", layout=layout, how=how or "as contiguous")
-        if how and not located:
-            located = True
+        if how and not ctx.located:
             grads = ctx.laid_out(layout), ctx.laid_out(layout, contiguous=True)
             yield ctx.location(ctx.where_different(*grads) if error is None else error.site)
     if len(refused) == len(ctx.layouts):

@@ -25,17 +25,7 @@ PROBE = {
     "elements that are not stored are zeros. Or refuse sparse gradients in words. torch.nn.utils.clip_grad_norm_ "
     "takes them in torch 2.15 and raises from inside torch in 2.13. coalesce() of an uncoalesced CUDA gradient "
     "synchronizes.",
-    "remediation_code": """import torch
-
-
-def total_norm(parameters):
-    grads = [p.grad for p in parameters if p.grad is not None]
-    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
-    if not grads:
-        return 0.0
-    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
-    return torch.linalg.vector_norm(torch.stack([norm.to(norms[0].device) for norm in norms])).item()
-""",
+    "remediation_code": "remedies/total_norm.py",
     "verification": ["coalesced and uncoalesced gradients give the norm and the counts of the dense one"],
     "measurements": {"sound": "truth", "norm": "norm", "zeros": "count or fraction"},
 }
@@ -50,14 +40,12 @@ def measure(ctx):
     dense = _ask(ctx, "dense")
     answers = {"dense": dense}
     yield from _shown(ctx, "dense", dense)
-    located = False
     for form in ("coalesced", "uncoalesced"):
         how, kind, site = _what_is_wrong(ctx, form, answers)
         yield ctx.measurement("sound", kind in ("", "refuses"), "truth", form=form, kind=kind, how=how)
         if form in answers:
             yield from _shown(ctx, form, answers[form])
-        if kind not in ("", "refuses") and not located:
-            located = True
+        if kind not in ("", "refuses") and not ctx.located:
             yield ctx.location(site)
 
 

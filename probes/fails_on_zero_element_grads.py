@@ -55,7 +55,6 @@ def measure(ctx):
     """Yield for every place whether the answer stands it, which fields take it for zeros, and the same alone."""
     import torch
 
-    located = False
     base, again = (ctx.answer(ctx.with_one_more("last")) for _ in range(2))
     unstable = ctx.unequal_fields(base, again)
     for position, shape in _CASES:
@@ -73,12 +72,11 @@ def measure(ctx):
                 continue
             wrong, kind, site = [str(error)[:160]], "raises", error.site
         yield _row(ctx, position, shape, kind, wrong)
-        if wrong and not located:
-            located = True
+        if wrong and not ctx.located:
             yield ctx.location(site or ctx.where_nonfinite(ctx.with_one_more(position, extra)))
     kind, wrong, site = _alone(ctx, torch.zeros(0))
     yield _row(ctx, "alone", (0,), kind, wrong)
-    if kind != "refuses" and wrong and not located:
+    if kind != "refuses" and wrong and not ctx.located:
         yield ctx.location(site or ctx.where_nonfinite(ctx.place([torch.zeros(0)])))
 
 

@@ -18,17 +18,7 @@ PROBE = {
     "once although CUDA packs about a hundred tensors into each launch: hence the policy's small slope.",
     "remediation": "Use the foreach operators, which pack many tensors into one launch, and reduce their stacked "
     "results.",
-    "remediation_code": """import torch
-
-
-def total_norm(parameters):
-    grads = [p.grad for p in parameters if p.grad is not None]
-    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
-    if not grads:
-        return 0.0
-    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
-    return torch.linalg.vector_norm(torch.stack([norm.to(norms[0].device) for norm in norms])).item()
-""",
+    "remediation_code": "remedies/total_norm.py",
     "verification": ["the number of launches does not grow from 4 to 256 tensors"],
     "measurements": {"launch_count": "count", "launch_count_law": "per tensor"},
     "policy": {"launches_per_tensor": 0.1},

@@ -61,16 +61,14 @@ _WORTH_A_LINE = _GRADIENT_BYTES // 100
 def measure(ctx):
     """Yield held bytes after growing numbers of calls, their law, and what an answer with a graph keeps alive."""
     ctx.answer(ctx.benign())
-    located = False
     for memory, held in (
         ("tensors", ctx.held_bytes(lambda: _plain(ctx), _CALLS)),
         ("NumPy and Python", ctx.python_held_bytes(lambda: _plain(ctx), _PYTHON_CALLS)),
     ):
         yield from _law(ctx, memory, held)
-        if held[max(held)] > _WORTH_A_LINE and not located:
-            located = True
+        if held[max(held)] > _WORTH_A_LINE and not ctx.located:
             yield ctx.location(ctx.where_retained(lambda: _plain(ctx)))
-    yield from _answers(ctx, located)
+    yield from _answers(ctx)
 
 
 def _plain(ctx):
@@ -98,7 +96,7 @@ def _text(growth, constant):
     return "{:,.0f} bytes a call + {:,.0f}".format(growth, constant)
 
 
-def _answers(ctx, located):
+def _answers(ctx):
     for name, make in (("plain", _plain), ("with graph", _with_graph)):
         try:
             kept = ctx.kept_by_answer(lambda make=make: make(ctx))
@@ -110,8 +108,7 @@ def _answers(ctx, located):
         yield ctx.measurement("kept_by_answer", kept.held / _GRADIENT_BYTES, "ratio", gradients=name)
         case = {"gradients": name, "fields": ", ".join(path or "the answer" for path in kept.paths[:5])}
         yield ctx.measurement("graph_tensors", len(kept.paths), "count", **case)
-        if kept.paths and not located:
-            located = True
+        if kept.paths and not ctx.located:
             yield ctx.location(ctx.where_retained(lambda make=make: make(ctx), with_graph=True))
 
 

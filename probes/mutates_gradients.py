@@ -61,7 +61,7 @@ def measure(ctx):
     """Yield for every input and kind of change how many things changed, and where the first change was made."""
     if ctx.writes_gradients:
         raise ctx.NotApplicable("changing gradients is what it is for: it clips, or its name says so")
-    located, refused, inputs = False, [], dict(_inputs(ctx))
+    refused, inputs = [], dict(_inputs(ctx))
     for name, make in inputs.items():
         try:
             changes = ctx.changes(*make())
@@ -77,8 +77,7 @@ def measure(ctx):
             yield ctx.measurement("changed", len(things), "count", input=name, kind=kind, what=what)
         if not kinds:
             yield ctx.measurement("changed", 0, "count", input=name, kind="any", what="nothing")
-        elif not located:
-            located = True
+        elif not ctx.located:
             yield ctx.location(ctx.where_changed(*make()))
     if ctx.device == "simulated":
         yield ctx.note("gradients with a graph were not tried: the simulated device has no autograd")

@@ -43,7 +43,6 @@ def gradient_health(parameters):
 def measure(ctx):
     """Yield for NaN and for Inf: is it visible, by what, and what the norm and the health read."""
     sound = ctx.answer(ctx.benign())
-    located = False
     for kind, planted in (("nan", {"nans": 1}), ("inf", {"infs": 1})):
         try:
             answer = ctx.answer(ctx.benign(**planted))
@@ -64,8 +63,7 @@ def measure(ctx):
             yield ctx.measurement("health", answer.get(path), "value", kind=kind, field=path)
         if "norm" in ctx.roles:
             yield ctx.measurement("norm", answer.get(ctx.role("norm").path), "norm", kind=kind)
-        if not visible and not located:
-            located = True
+        if not visible and not ctx.located:
             yield ctx.location(ctx.definition())
 
 

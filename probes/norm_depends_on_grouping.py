@@ -26,17 +26,7 @@ PROBE = {
     "way.",
     "remediation": "Keep the norms of single tensors in float32 or wider until the total is formed, and round once, at "
     "the end, if at all: torch._foreach_norm(grads, 2, dtype=torch.float32), or get_total_norm of float32 copies.",
-    "remediation_code": """import torch
-
-
-def total_norm(parameters):
-    grads = [p.grad.detach() for p in parameters if p.grad is not None]
-    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
-    if not grads:
-        return 0.0
-    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
-    return torch.linalg.vector_norm(torch.stack([norm.to(norms[0].device) for norm in norms])).item()
-""",
+    "remediation_code": "remedies/total_norm_of_detached.py",
     "verification": ["splitting, joining and shuffling change the norm in no dtype by more than float32 sums allow"],
     "measurements": {"split_difference": "ratio", "order_difference": "ratio", "allowed_difference": "ratio"},
     "policy": {"accumulators": 4, "roundings": 0},

@@ -30,17 +30,7 @@ PROBE = {
     "probes judge.",
     "remediation": "Take norms of 16-bit gradients with a wider dtype inside the reduction, and add their squares in "
     "float64 (or as Python floats): torch._foreach_norm(grads, 2, dtype=torch.float64).",
-    "remediation_code": """import torch
-
-
-def total_norm(parameters):
-    grads = [p.grad.detach() for p in parameters if p.grad is not None]
-    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
-    if not grads:
-        return 0.0
-    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
-    return torch.linalg.vector_norm(torch.stack([norm.to(norms[0].device) for norm in norms])).item()
-""",
+    "remediation_code": "remedies/total_norm_of_detached.py",
     "verification": ["the relative error of every case is within what rounding allows for its dtype and size"],
     "measurements": {"relative_error": "ratio", "allowed_error": "ratio", "largest_error": "ratio"},
     "policy": {"accumulators": 4, "roundings": 3, "judge_float64": 0},

@@ -1,5 +1,6 @@
 """Does the reported norm break on large finite gradients whose true norm float32 can hold?"""
 
+import bisect
 import math
 
 PROBE = {
@@ -23,17 +24,7 @@ PROBE = {
     "boundary is shown and judged only where the policy sets judge_float64.",
     "remediation": "Accumulate the squares in float64, inside the reduction, so that no float64 copy of the "
     "gradients is made on CUDA. torch._foreach_norm without dtype squares in float32 and overflows as well.",
-    "remediation_code": """import torch
-
-
-def total_norm(parameters):
-    grads = [p.grad for p in parameters if p.grad is not None]
-    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
-    if not grads:
-        return 0.0
-    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
-    return torch.linalg.vector_norm(torch.stack([norm.to(norms[0].device) for norm in norms])).item()
-""",
+    "remediation_code": "remedies/total_norm.py",
     "verification": ["no breaking magnitude is found in float32, float16, bfloat16 and mixed gradients"],
     "measurements": {
         "breaking_magnitude": "magnitude",
@@ -63,7 +54,6 @@ def measure(ctx):
     """Yield the boundary of every case (None: there is none), and the answer at 1e20."""
     ctx.role("norm")
     yield from _at_large_magnitude(ctx)
-    located = False
     for dtype, tensors, elements, largest in _CASES:
         # The true norm must stay below 2**127 (float32 holds it); float64 has its own range.
         ceiling = (1022 if dtype == "float64" else 126) - math.ceil(math.log2(math.sqrt(tensors * elements)))
@@ -81,8 +71,7 @@ def measure(ctx):
         yield ctx.measurement("breaking_magnitude", magnitude, "magnitude", **case)
         norm = None if magnitude is None else magnitude * math.sqrt(tensors * elements)
         yield ctx.measurement("breaking_norm", norm, "norm", **case)
-        if broken is not None and not located and dtype != "float64":
-            located = True
+        if broken is not None and not ctx.located and dtype != "float64":
             yield ctx.location(ctx.where_nonfinite(ctx.gradients(tensors, elements, dtype, magnitude)))
 
 
@@ -121,11 +110,8 @@ def _boundary(ctx, dtype, tensors, elements, largest):
 
     if not breaks(largest):
         return None
-    sound, broken = start, largest
-    while broken - sound > 1:
-        middle = (sound + broken) // 2
-        sound, broken = (sound, middle) if breaks(middle) else (middle, broken)
-    return broken
+    first = start + 1
+    return first + bisect.bisect_left(range(first, largest), True, key=breaks)
 
 
 def _reference(ctx, dtype, tensors, elements):

@@ -1,5 +1,6 @@
 """Does the reported norm vanish for tiny gradients that are still normal numbers?"""
 
+import bisect
 import math
 
 PROBE = {
@@ -22,17 +23,7 @@ PROBE = {
     "Subnormal gradients are not tried: hardware may flush them.",
     "remediation": "Accumulate the squares in float64, inside the reduction: the square of the smallest normal "
     "float32 is 1.4e-76, which float64 holds.",
-    "remediation_code": """import torch
-
-
-def total_norm(parameters):
-    grads = [p.grad for p in parameters if p.grad is not None]
-    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
-    if not grads:
-        return 0.0
-    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
-    return torch.linalg.vector_norm(torch.stack([norm.to(norms[0].device) for norm in norms])).item()
-""",
+    "remediation_code": "remedies/total_norm.py",
     "verification": ["no vanishing magnitude is found in float32, float16, bfloat16 and mixed gradients"],
     "measurements": {"vanishing_magnitude": "magnitude", "norm": "norm", "expected_norm": "norm"},
 }
@@ -56,7 +47,6 @@ def measure(ctx):
     yield ctx.measurement("norm", _norm(ctx, "float32", _TINY_MAGNITUDE), "norm", **case)
     expected = _norm(ctx, "float32", 1.0) * _TINY_MAGNITUDE
     yield ctx.measurement("expected_norm", expected, "norm", **case)
-    located = False
     for dtype, smallest in _CASES:
         try:
             vanishing = _boundary(ctx, dtype, smallest)
@@ -68,8 +58,7 @@ def measure(ctx):
         case = {"dtype": dtype, "tensors": _TENSORS, "elements": _TENSORS * _ELEMENTS}
         magnitude = None if vanishing is None else 2.0**vanishing
         yield ctx.measurement("vanishing_magnitude", magnitude, "magnitude", **case)
-        if vanishing is not None and not located:
-            located = True
+        if vanishing is not None and not ctx.located:
             yield ctx.location(ctx.where_zero(ctx.gradients(_TENSORS, _ELEMENTS, dtype, 2.0**smallest)))
 
 
@@ -89,11 +78,7 @@ def _boundary(ctx, dtype, smallest):
 
     if not vanishes(smallest):
         return None
-    sound, vanishing = 0, smallest
-    while sound - vanishing > 1:
-        middle = (sound + vanishing) // 2
-        sound, vanishing = (sound, middle) if vanishes(middle) else (middle, vanishing)
-    return vanishing
+    return -1 - bisect.bisect_left(range(-1, smallest, -1), True, key=vanishes)
 
 
 def judge(measurements, policy):

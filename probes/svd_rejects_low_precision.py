@@ -33,22 +33,20 @@ _REPLICAS, _ROWS, _COLUMNS = 5, 24, 6
 
 def measure(ctx):
     """Yield for both dtypes whether the target raises, or how far its answer is from that in float32."""
-    located = False
     for dtype in _DTYPES:
         grads = ctx.replicas(_REPLICAS, _ROWS, _COLUMNS, noise=0.3, dtype=dtype)
         try:
             answer = _numbers(ctx, grads)
         except ctx.TargetRaised as error:
             yield ctx.measurement("raises", True, "truth", dtype=dtype, how=str(error)[:160])
-            if not located:
-                located = True
+            if not ctx.located:
                 yield ctx.location(error.site or ctx.definition())
             continue
         expected = _numbers(ctx, ctx.widened(grads))
         error = max(_difference(answer[name], expected[name]) for name in expected)
         yield ctx.measurement("raises", False, "truth", dtype=dtype)
         yield ctx.measurement("relative_error", error, "ratio", dtype=dtype)
-    if not located:
+    if not ctx.located:
         yield ctx.location(ctx.definition())
 
 

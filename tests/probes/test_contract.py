@@ -311,9 +311,9 @@ def test_counts_and_syncs_say_when_they_do_not_apply() -> None:
 
 def test_several_probes_may_share_one_remedy(tmp_path: Path) -> None:
     """Named as a file beside them; one that is not there is said."""
-    text = CATALOG["norm_overflows_on_finite_grads"].path.read_text(encoding="utf-8")
+    text = CATALOG[CLIPPING].path.read_text(encoding="utf-8")
     before, _, rest = text.partition('"remediation_code": """')
-    path = tmp_path / "norm_overflows_on_finite_grads.py"
+    path = tmp_path / f"{CLIPPING}.py"
     path.write_text(before + '"remediation_code": "remedies/norm.py' + rest[rest.index('"""') + 2 :], encoding="utf-8")
     with pytest.raises(BadInputError, match=r"PROBE is incomplete: .*remedies/norm\.py"):
         read_probe(path)

@@ -151,7 +151,7 @@ def test_ranks_that_clip_by_their_own_norm_scale_by_another_factor() -> None:
     assert "the clip coefficient of 2 ranks under fsdp2 reads" in answer.message
 
 
-@pytest.mark.parametrize("placement", sharded.PLACEMENTS[1:])
+@pytest.mark.parametrize("placement", list(sharded._MAKERS)[1:])
 def test_every_placement_holds_the_gradients_of_one_process(placement: str) -> None:
     """What is handed to targets is right before they are asked; plain shards are put together by hand."""
 

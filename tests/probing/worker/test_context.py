@@ -23,7 +23,7 @@ NAMES = """
     benign changes common_structure compared_roles compilations deals_with_shards declares_sized definition
     device device_pairs differences echoes exact_norm factors fullgraph_failure gathered gradients graphs
     has_finish held_bytes identical interleaved kept_by_answer known_norm laid_out launches law layouts left_by
-    live_at_peak location measurement most_common norm note number number_of_changed on_devices options
+    live_at_peak located location measurement most_common norm note number number_of_changed on_devices options
     orthogonal peak_bytes place plan plan_names_ranks powers_of_two python_held_bytes python_peak_bytes ranks
     reference_number regrouped relative_difference replay replicas reported_by_one reported_by_ranks
     returns_host_numbers role roles share shares_of_ranks sparse special_gradients svals_part syncs transfers
@@ -64,6 +64,13 @@ def test_ranks_that_find_too_few_gpus_move_to_the_host_and_say_so(monkeypatch: p
     assert ran == [(2, "cuda"), (4, "cpu"), (2, "cpu")]
     assert asked == [("cuda", "cuda"), ("cpu", "cpu"), ("cpu", "cpu")]
     assert context._calls.device == "cuda"
+
+
+def test_a_probe_is_told_whether_it_has_said_where() -> None:
+    context = context_on("cpu")
+    assert not context.located
+    context.location(None)
+    assert context.located
 
 
 def test_one_process_is_asked_on_the_host_without_moving_the_rest() -> None:

@@ -34,6 +34,7 @@ class Context:
     def __init__(self, plan: Plan, caller: Caller, device: str, roots: SourceRoots, options: Dict[str, Any]) -> None:
         self.plan = plan
         self.options = options
+        self.located = False
         self._calls = Calls(plan, caller, device, roots)
         self._ranks = RankCalls(self._calls, options)
         self._take_gradients()
@@ -147,7 +148,8 @@ class Context:
         return self.measurement(name, law.slope, "per tensor", law=law.text, constant=law.constant, exact=law.exact)
 
     def location(self, site: Optional[Site]) -> Dict[str, Any]:
-        """Where in the checkout it happens: the ticket's Location."""
+        """Where in the checkout it happens: the ticket's Location. From now on `located` is true."""
+        self.located = True
         return {"type": "location", "location": site.to_json() if site is not None else None}
 
     def note(self, text: str) -> Dict[str, Any]:

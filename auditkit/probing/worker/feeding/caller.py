@@ -15,7 +15,6 @@ from ..gradients import forms
 from ..gradients.gradients import GradientHolder, total_norm
 from .plan import Feed
 
-TAKES = ("module", "parameters", "named_parameters", "gradients", "factors", "keys")
 SETUP_NAMES = (
     "register",
     "attach",

@@ -5,7 +5,7 @@ exactly, in every floating dtype, and the true norm is `magnitude * sqrt(element
 """
 
 import math
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -109,10 +109,6 @@ def sparse_rows(coalesced: bool, special: float = 1.0) -> torch.Tensor:
 def exact_norm(grads: Sequence[torch.Tensor]) -> float:
     """The 2-norm of all elements together, of tensors on the host."""
     return math.sqrt(sum(float(grad.to_dense().double().square().sum()) for grad in grads))
-
-
-def total_bytes(grads: Sequence[Any]) -> int:
-    return sum(grad.numel() * grad.element_size() for grad in grads)
 
 
 def total_norm(grads: Sequence[Optional[torch.Tensor]]) -> torch.Tensor:

@@ -9,9 +9,6 @@ from typing import Any, Callable, Dict, List, Sequence
 
 import torch
 
-PLAIN = ("replicated", "plain_shards")
-"""Plain tensors say nothing of how they are shared: a target is right if it is right on one of the two."""
-PLACEMENTS = (*PLAIN, "fsdp2", "hsdp", "tensor_parallel", "partial")
 _BATCH, _TOKENS, _INPUTS, _HIDDEN, _OUTPUTS = 2, 4, 6, 12, 3
 
 

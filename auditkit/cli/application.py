@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from auditkit.cli import audit, bisect, compare, doctor, init, probe, reports, ticket
-from auditkit.cli.common import wants_colour
+from auditkit.cli.output import wants_colour
 
 app = typer.Typer(
     name="auditkit",

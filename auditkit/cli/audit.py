@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from auditkit.cli.common import TicketsOption, run_or_exit
-from auditkit.cli.option_groups import with_groups
 from auditkit.cli.options import AuditOptions, ProbesOption, ResultOptions
 
 EXAMPLE = "Example: auditkit audit ../trainer@v1.2 --tickets tickets --batch 7"
@@ -16,7 +15,6 @@ DEMO_FOLDER = Path("auditkit-demo")
 
 
 @run_or_exit
-@with_groups
 def audit(
     checkout: Annotated[
         str | None, typer.Argument(metavar="[CHECKOUT[@REV]]", help="Without it: the bundled specimen.")

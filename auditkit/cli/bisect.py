@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from auditkit.cli.common import JsonOption, TicketsOption, complain, open_repository, run_or_exit, say, say_json
-from auditkit.cli.option_groups import with_groups
+from auditkit.cli.common import JsonOption, TicketsOption, open_repository, run_or_exit
 from auditkit.cli.options import ArmOptions, TargetOptions, Words
+from auditkit.cli.output import complain, say, say_json
 
 if TYPE_CHECKING:
     from auditkit.model.revisions.bisection import Bisection, CommitAnswer
@@ -25,7 +25,6 @@ class _TargetOptions(TargetOptions):
 
 
 @run_or_exit
-@with_groups
 def bisect(
     ticket_id: Annotated[str, typer.Argument(metavar="TICKET", help="A ticket id, such as B7-PT-01.")],
     good: Annotated[str, typer.Option("--good", metavar="REV", help="A revision without the finding.")],

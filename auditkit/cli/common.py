@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from auditkit.cli.choices import choose
-from auditkit.cli.output import INTERRUPTED, complain, complain_of, discard, say, say_json, wants_colour
+from auditkit.cli.option_groups import with_groups
+from auditkit.cli.output import INTERRUPTED, complain, complain_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,33 +18,26 @@ if TYPE_CHECKING:
     from auditkit.model.tickets.ticket import BrokenTicket
     from auditkit.store.folder.repository import Repository
 
-__all__ = [
-    "INTERRUPTED", "JsonOption", "TicketsOption", "choose", "complain", "discard", "end_if_broken", "open_repository",
-    "run_or_exit", "say", "say_json", "wants_colour",
-]  # fmt: skip
-
 TicketsOption = Annotated[
     Path | None,
     typer.Option("--tickets", metavar="DIR", help="Folder of the tickets.", show_default="tickets"),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
 
-
-def run_or_exit(command: Callable[_P, _R]) -> Callable[_P, _R]:
-    """A command whose AuditkitErrors become `error:` and `hint:` on stderr and the error's exit code.
+def run_or_exit(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with its groups of options, whose AuditkitErrors become `error:` and `hint:` and their exit code.
 
     Ctrl-C ends it with 130, after all that the command started is gone.
     """
+    filled = with_groups(command)
 
-    @functools.wraps(command)
-    def run(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+    @functools.wraps(filled)
+    def run(**given: Any) -> None:
         from auditkit.errors import AuditkitError
 
         try:
-            return command(*args, **kwargs)
+            filled(**given)
         except AuditkitError as error:
             raise typer.Exit(complain_of(error)) from None
         except KeyboardInterrupt:
@@ -60,7 +53,7 @@ def open_repository(tickets: Path | None) -> Repository:
 
     Raises BadInputError where it is not there.
     """
-    from auditkit.cli.views.folder import tickets_folder
+    from auditkit.cli.lookups import tickets_folder
     from auditkit.store.folder.repository import Repository
 
     return Repository(Path(tickets_folder(tickets)))

@@ -6,16 +6,15 @@ from typing import Annotated
 
 import typer
 
-from auditkit.cli.common import complain, run_or_exit, say, say_json
+from auditkit.cli.common import run_or_exit
 from auditkit.cli.comparison import CompareOptions, compare_saved
-from auditkit.cli.option_groups import with_groups
 from auditkit.cli.options import ResultOptions
+from auditkit.cli.output import complain, say, say_json
 
 EXAMPLE = "Example: auditkit compare ../trainer v1.1 v1.2 --target trainer.stats:grad_norm --takes module"
 
 
 @run_or_exit
-@with_groups
 def compare(
     *,
     options: CompareOptions,

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from auditkit.cli.common import JsonOption, complain, run_or_exit, say, say_json
+from auditkit.cli.common import JsonOption, run_or_exit
 from auditkit.cli.options import PythonOption
+from auditkit.cli.output import complain, say, say_json
 
 EXAMPLE = "Example: auditkit init ../trainer --output auditkit.yaml"
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from auditkit.cli.common import JsonOption, choose
+from auditkit.cli.common import JsonOption
+from auditkit.cli.lookups import choose
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from auditkit.cli.common import JsonOption, run_or_exit, say, say_json
-from auditkit.cli.option_groups import with_groups
+from auditkit.cli.common import JsonOption, run_or_exit
 from auditkit.cli.options import AuditOptions, CheckoutOption, ConfigOption, ResultOptions
+from auditkit.cli.output import say, say_json
 
 if TYPE_CHECKING:
     pass
@@ -73,7 +73,6 @@ def show_probe(
     "--target trainer.stats:grad_norm --takes module --json",
 )
 @run_or_exit
-@with_groups
 def run_probes(
     probes: Annotated[list[str], typer.Argument(metavar="ID...", help="Probe ids, or files of probes.")],
     checkout: CheckoutOption = None,

@@ -1,6 +1,5 @@
-"""`auditkit report`: what was found, as a document for people. Each command is in the file of its name."""
+"""`auditkit report`: what was found, as a document for people."""
 
-from auditkit.cli.reports import audit, batch, code_audit, review, summary
-from auditkit.cli.reports.app import app
+from auditkit.cli.reports.commands import app
 
-__all__ = ["app", "audit", "batch", "code_audit", "review", "summary"]
+__all__ = ["app"]

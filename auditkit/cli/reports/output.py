@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 import typer
 
-from auditkit.cli.common import JsonOption, complain, end_if_broken, say, say_json
+from auditkit.cli.common import JsonOption, end_if_broken
+from auditkit.cli.output import complain, say, say_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable

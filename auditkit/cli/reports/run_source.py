@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from auditkit.cli.common import TicketsOption, complain
+from auditkit.cli.common import TicketsOption
 from auditkit.cli.options import AuditOptions, FilingOptions, MatrixOptions, ProbesOption, TargetOptions
+from auditkit.cli.output import complain
 
 if TYPE_CHECKING:
     from auditkit.model.runs.run import Run

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from auditkit.cli.common import say
+from auditkit.cli.output import say
 from auditkit.cli.runs.lines import WIDTH, columns_of, how_it_is_read, measured_tables, place_and_ticket, without_answer
 
 if TYPE_CHECKING:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from auditkit.cli.common import complain, say, say_json, wants_colour
+from auditkit.cli.output import complain, say, say_json, wants_colour
 from auditkit.cli.runs.lines import how_it_is_read, measured_tables, place_and_ticket, without_answer
 from auditkit.cli.runs.matrix_report import print_differences, print_matrix
 from auditkit.cli.runs.progress import progress
-from auditkit.cli.runs.source_report import print_source
 
 if TYPE_CHECKING:
     from auditkit.cli.options import ResultOptions
@@ -60,7 +59,8 @@ def print_run(run: Run, tickets: Path | None, verbose: bool = False, tables: boo
     else:
         _print_targets(asked, verbose, tables)
     if read:
-        print_source(read, say_severity, verbose)
+        say("\nsource")
+        _print_results(read, verbose)
     say("")
     if run.matrix:
         print_differences(asked)
@@ -93,7 +93,7 @@ def _print_targets(run: Run, verbose: bool, tables: bool) -> None:
         say(target)
         for reading in readings:
             say(f"  {how_it_is_read(reading)}")
-        _print_target(results, verbose)
+        _print_results(results, verbose)
         for line in (line for result in results if tables for line in measured_tables(result)):
             say(line)
     absent = without_answer([result for result in run.results if _lacks_device(result)])
@@ -124,30 +124,31 @@ def _devices(run: Run) -> str:
     return ", ".join(said for device, said in words.items() if device in used) or "nothing measured"
 
 
-def _print_target(results: list[ProbeResult], verbose: bool) -> None:
-    findings = sorted((r for r in results if r.severity), key=lambda r: (str(r.severity), r.probe))
-    for result in findings:
-        say_severity(str(result.severity), f"{result.probe}  {place_and_ticket(result)}")
-        say(f"      {result.message}")
-    for line in without_answer(results):
-        say(f"  {line}")
-    for line in _without_finding(results, verbose):
+def _print_results(results: list[ProbeResult], verbose: bool) -> None:
+    """Findings, the worst first; then what has no answer, and what was not found. Of source each says about what."""
+    for result in sorted((r for r in results if r.severity), key=lambda r: (str(r.severity), r.probe)):
+        _say_severity(str(result.severity), f"{result.probe}  {place_and_ticket(result)}")
+        say(f"      {f'{result.target}: ' if result.is_of_source else ''}{result.message}")
+    for line in [*without_answer(results), *_without_finding(results, verbose)]:
         say(f"  {line}")
 
 
 def _without_finding(results: list[ProbeResult], verbose: bool) -> list[str]:
-    """What did not reproduce and what does not apply: counted in one line, or named in two."""
-    named = {
-        label: sorted(result.probe for result in results if result.outcome.value == label.replace(" ", "_"))
-        for label in ("not reproduced", "not applicable")
-    }
-    if verbose:
-        return [f"{label}: {', '.join(probes)}" for label, probes in named.items() if probes]
-    counts = ", ".join(f"{len(probes)} {label}" for label, probes in named.items() if probes)
-    return [counts] if counts else []
+    """What did not reproduce and what does not apply: counted in one line, or named in two; of source one by one."""
+    lines, counts = [], []
+    for label in ("not reproduced", "not applicable"):
+        quiet = [result for result in results if result.outcome.value == label.replace(" ", "_")]
+        if not quiet:
+            continue
+        counts.append(f"{len(quiet)} {label}")
+        if quiet[0].is_of_source:
+            lines += [f"{label}: {result.probe}: {result.message}" for result in quiet]
+        else:
+            lines.append(f"{label}: {', '.join(sorted(result.probe for result in quiet))}")
+    return lines if verbose or not counts else [", ".join(counts)]
 
 
-def say_severity(severity: str, text: str) -> None:
+def _say_severity(severity: str, text: str) -> None:
     """A line that starts with a severity, coloured on a terminal."""
     if not wants_colour():
         say(f"  {severity}  {text}")

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from auditkit.cli.common import JsonOption, TicketsOption, open_repository, run_or_exit
-from auditkit.cli.ticket.app import IdArgument, app
-from auditkit.cli.ticket.changes import say_change, text_of
+from auditkit.cli.ticket.common import IdArgument, app, say_change, text_of
 
 
 @app.command(epilog="Example: auditkit ticket edit B7-PT-01 severity P1")

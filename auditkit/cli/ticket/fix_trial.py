@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from auditkit.cli.common import JsonOption, TicketsOption, complain, open_repository, run_or_exit, say, say_json
-from auditkit.cli.option_groups import with_groups
+from auditkit.cli.common import JsonOption, TicketsOption, open_repository, run_or_exit
 from auditkit.cli.options import ArmOptions, CheckoutOption, TargetOptions, Words
-from auditkit.cli.ticket.app import IdArgument, app
+from auditkit.cli.output import complain, say, say_json
+from auditkit.cli.ticket.common import IdArgument, app
 
 if TYPE_CHECKING:
     from auditkit.model.revisions.trial import FixTrial, TriedArm
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 @app.command("try-fix", epilog="Example: auditkit ticket try-fix B7-PT-01 --checkout ../trainer --base HEAD~1")
 @run_or_exit
-@with_groups
 def try_it(
     ticket_id: IdArgument,
     checkout: CheckoutOption = None,

@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from auditkit.cli.common import JsonOption, TicketsOption, choose, open_repository, run_or_exit, say, say_json
-from auditkit.cli.ticket.app import IdArgument, app
-from auditkit.cli.ticket.changes import text_of
+from auditkit.cli.common import JsonOption, TicketsOption, open_repository, run_or_exit
+from auditkit.cli.lookups import choose
+from auditkit.cli.output import say, say_json
+from auditkit.cli.ticket.common import IdArgument, app, text_of
 
 
 @app.command(epilog='Example: auditkit ticket link B7-PT-01 blocks B7-PT-02 --note "same helper"')

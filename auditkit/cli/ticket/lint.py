@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from auditkit.cli.common import JsonOption, TicketsOption, choose, complain, open_repository, run_or_exit, say, say_json
+from auditkit.cli.common import JsonOption, TicketsOption, open_repository, run_or_exit
+from auditkit.cli.lookups import choose
 from auditkit.cli.options import ConfigOption
-from auditkit.cli.ticket.app import app
+from auditkit.cli.output import complain, say, say_json
+from auditkit.cli.ticket.common import app
 
 if TYPE_CHECKING:
     from auditkit.workflows.lint.lint import LintReport

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from auditkit.cli.common import TicketsOption, complain, open_repository, run_or_exit, say
-from auditkit.cli.ticket.app import app
+from auditkit.cli.common import TicketsOption, open_repository, run_or_exit
+from auditkit.cli.output import complain, say
+from auditkit.cli.ticket.common import app
 
 if TYPE_CHECKING:
     from auditkit.workflows.tickets.merge_driver import Installed

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from auditkit.cli.common import JsonOption, TicketsOption, choose, complain, end_if_broken, run_or_exit, say, say_json
-from auditkit.cli.option_groups import with_groups
+from auditkit.cli.common import JsonOption, TicketsOption, end_if_broken, run_or_exit
+from auditkit.cli.lookups import choose
 from auditkit.cli.options import AuditOptions, Words
-from auditkit.cli.ticket.app import app
-from auditkit.cli.ticket.changes import text_of
+from auditkit.cli.output import complain, say, say_json
+from auditkit.cli.ticket.common import app, text_of
 
 if TYPE_CHECKING:
     from auditkit.model.runs.run import Run
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     epilog='Example: auditkit ticket new --title "norm overflows" --severity P1 --file src/a.py --agent pytorch'
 )
 @run_or_exit
-@with_groups
 def new(
     title: Annotated[str | None, typer.Option(help="What is wrong, on one line.")] = None,
     severity: Annotated[str, typer.Option(metavar="P0..P4", help="How bad it is.")] = "P2",

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from auditkit.cli.common import JsonOption, TicketsOption, run_or_exit
-from auditkit.cli.ticket.app import IdArgument, app
+from auditkit.cli.ticket.common import IdArgument, app
 
 Words = list[str] | None
 

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from auditkit.cli.common import JsonOption, TicketsOption, choose, open_repository, run_or_exit
-from auditkit.cli.ticket.app import IdArgument, app
-from auditkit.cli.ticket.changes import date_of, say_change, text_of
+from auditkit.cli.common import JsonOption, TicketsOption, open_repository, run_or_exit
+from auditkit.cli.lookups import choose
+from auditkit.cli.ticket.common import IdArgument, app, date_of, say_change, text_of
 
 
 @app.command(epilog="Example: auditkit ticket review B7-PT-01 --verdict refine --reviewer drl --severity P3 --note -")

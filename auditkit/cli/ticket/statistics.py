@@ -7,19 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from auditkit.cli.common import (
-    JsonOption,
-    TicketsOption,
-    choose,
-    complain,
-    end_if_broken,
-    open_repository,
-    run_or_exit,
-    say,
-    say_json,
-    wants_colour,
-)
-from auditkit.cli.ticket.app import app
+from auditkit.cli.common import JsonOption, TicketsOption, end_if_broken, open_repository, run_or_exit
+from auditkit.cli.lookups import choose
+from auditkit.cli.output import complain, say, say_json, wants_colour
+from auditkit.cli.ticket.common import app
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

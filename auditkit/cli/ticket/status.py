@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from auditkit.cli.common import JsonOption, TicketsOption, choose, complain, open_repository, run_or_exit, say
-from auditkit.cli.ticket.app import IdArgument, app
-from auditkit.cli.ticket.changes import say_change, text_of
+from auditkit.cli.common import JsonOption, TicketsOption, open_repository, run_or_exit
+from auditkit.cli.lookups import choose
+from auditkit.cli.output import complain, say
+from auditkit.cli.ticket.common import IdArgument, app, say_change, text_of
 
 if TYPE_CHECKING:
     from auditkit.workflows.tickets.resolution import Moved

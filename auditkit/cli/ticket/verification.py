@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from auditkit.cli.common import JsonOption, TicketsOption, complain, open_repository, run_or_exit, say, say_json
-from auditkit.cli.option_groups import with_groups
+from auditkit.cli.common import JsonOption, TicketsOption, open_repository, run_or_exit
 from auditkit.cli.options import ArmOptions, CheckoutOption, ConfigOption, TargetOptions, Words
-from auditkit.cli.ticket.app import IdArgument, app
-from auditkit.cli.ticket.changes import say_change
+from auditkit.cli.output import complain, say, say_json
+from auditkit.cli.ticket.common import IdArgument, app, say_change
 
 if TYPE_CHECKING:
     from auditkit.model.tickets.claim import JudgedClaim
@@ -22,7 +21,6 @@ _REVISION_DIGITS = 12
 
 @app.command(epilog="Example: auditkit ticket verify B7-PT-01 --checkout ../trainer --at 3f2a9c1")
 @run_or_exit
-@with_groups
 def verify(
     ticket_id: IdArgument,
     checkout: CheckoutOption = None,

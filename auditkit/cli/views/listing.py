@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from auditkit.cli.lookups import configured_agents, tickets_folder
 from auditkit.cli.output import complain, say_json, say_styled, wants_colour
-from auditkit.cli.views.folder import configured_agents, tickets_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def list_tickets(
 def print_tickets(index: Index, numbers: Sequence[int]) -> None:
     """One line for each ticket, or on a terminal a table; with a mark where reviewers wait for an answer."""
     if wants_colour():
-        from auditkit.cli.views.table import print_table
+        from auditkit.cli.views.terminal import print_table
 
         print_table(_lines(index, numbers))
     elif not numbers:
@@ -102,7 +102,7 @@ def _in_order(index: Index, numbers: Sequence[int], sort: str) -> Sequence[int]:
     from auditkit.store.listing.selection import ORDERS, ordered
 
     if sort not in ORDERS:
-        from auditkit.cli.choices import choose
+        from auditkit.cli.lookups import choose
 
         choose(ORDERS.index, sort, ORDERS, "order")
     statuses: list[str] = []
@@ -202,14 +202,14 @@ def _codes(names: Sequence[str]) -> set[str]:
 
 
 def _statuses(names: Sequence[str]) -> set[str]:
-    from auditkit.cli.choices import choose
+    from auditkit.cli.lookups import choose
     from auditkit.model.tickets.ticket import Status, parse_status
 
     return {choose(parse_status, name, list(Status)).value for name in names}
 
 
 def _severities(names: Sequence[str]) -> set[str]:
-    from auditkit.cli.choices import choose
+    from auditkit.cli.lookups import choose
     from auditkit.model.enums import Severity
     from auditkit.model.tickets.ticket import parse_severity
 
@@ -223,14 +223,14 @@ def _reviewers(names: Sequence[str]) -> set[str]:
 
 
 def _verdicts(names: Sequence[str]) -> set[str]:
-    from auditkit.cli.choices import choose
+    from auditkit.cli.lookups import choose
     from auditkit.model.tickets.review import Verdict, parse_verdict
 
     return {choose(parse_verdict, name, list(Verdict)).value for name in names}
 
 
 def _agreements(names: Sequence[str]) -> set[str]:
-    from auditkit.cli.choices import choose
+    from auditkit.cli.lookups import choose
     from auditkit.store.listing.selection import AGREEMENTS
 
     known = list(AGREEMENTS)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from auditkit.cli.lookups import tickets_folder
 from auditkit.cli.output import complain, say, say_json
-from auditkit.cli.views.folder import tickets_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from auditkit.cli.lookups import tickets_folder
 from auditkit.cli.output import complain, say, say_json, wants_colour
-from auditkit.cli.views.folder import tickets_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def show_ticket(ticket_id: str, tickets: Path | str | None = None, as_json: bool
     stale = _stale_reviews(text) if "judged" in text.casefold() else {}
     claims = _judged_claims(text) if "claim:" in text else []
     if wants_colour():
-        from auditkit.cli.views.page import print_page
+        from auditkit.cli.views.terminal import print_page
 
         notes = dict.fromkeys(stale, "stale")
         for line, state, message in claims:

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from auditkit.cli.ticket import app
 from auditkit.cli.views.quick_start import NO, OPTIONS, TEXT, TEXTS, WHOLE, WHOLES, YES, parsed
-from auditkit.cli.views.styles import width_of, wrapped
+from auditkit.cli.views.terminal import width_of, wrapped
 from auditkit.rules.tickets.consensus import Agreement
 from auditkit.store.listing.selection import AGREEMENTS
 from tests.filing_helpers import ROOT, put, ticket_text

@@ -1,16 +1,28 @@
-"""What the commands that write share: long texts, today, and how a change is told."""
+"""What the ticket commands share: their application, long texts, dates, and how a change is told."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from auditkit.cli.common import say, say_json
+import typer
+
+from auditkit.cli.output import say, say_json
 
 if TYPE_CHECKING:
     import datetime
 
     from auditkit.store.folder.repository import Change
+
+app = typer.Typer(
+    name="ticket",
+    help="List, show and move the tickets of a folder.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    epilog="Example: auditkit ticket list --status open --severity P1",
+)
+
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="A ticket id, such as B7-PT-01.")]
 
 
 def text_of(value: str) -> str:

@@ -1,4 +1,4 @@
-"""Which tickets folder a command means, and whose agents."""
+"""What words on the command line mean: a tickets folder, its agents, a word of a closed vocabulary."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
+    from typing import TypeVar
 
     from auditkit.store.config.config import Config
+
+    _R = TypeVar("_R")
 
 _DEFAULT = "tickets"
 
@@ -29,6 +32,22 @@ def configured_agents(folder: str) -> Mapping[str, str] | None:
     """The agents' names by code, ours and those of the tickets' auditkit.yaml; None where there is no such file."""
     config = _config(folder)
     return config.agents if config else None
+
+
+def choose(parse: Callable[[str], _R], text: str, known: Iterable[str], what: str = "") -> _R:
+    """`parse(text)`, its ValueError turned into one that names the nearest of `known`.
+
+    The message is "no such `what`", or without it the error's own. Raises BadInputError.
+    """
+    from auditkit.errors import BadInputError, nearest_names
+
+    try:
+        return parse(text)
+    except ValueError as error:
+        names = list(known)
+        near = nearest_names(text, names)
+        hint = f"did you mean {', '.join(near)}?" if near else f"one of {', '.join(names)}"
+        raise BadInputError(f"no such {what}: '{text}'" if what else str(error), hint) from None
 
 
 def _configured() -> str:

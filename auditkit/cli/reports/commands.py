@@ -1,0 +1,161 @@
+"""The commands of `auditkit report`: each document of a run, of a comparison, or of the tickets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from auditkit.cli.common import TicketsOption, open_repository, run_or_exit
+from auditkit.cli.comparison import CompareOptions, read_saved_comparison
+from auditkit.cli.options import Words
+from auditkit.cli.output import complain
+from auditkit.cli.reports.output import OutputOptions
+from auditkit.cli.reports.run_source import ReportOptions, end
+
+app = typer.Typer(
+    name="report",
+    help="Write what was found as a document for people: of an audit, of a batch, of all tickets.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    epilog="Example: auditkit report audit path/to/checkout@v1.2 --tickets tickets",
+)
+
+
+@app.command(epilog="Example: auditkit report audit ../trainer@v1.2 --run run.json --output audit.md")
+@run_or_exit
+def audit(
+    *,
+    options: ReportOptions,
+    out: OutputOptions,
+) -> None:
+    """Write an audit report: findings by section with their code and figures, what did not reproduce, and priorities.
+
+    Audits CHECKOUT now, or takes a run that was saved with `auditkit audit --json`. It files nothing: tickets
+    are read for their status and severity. Exit 0 when it is written, 3 or 5 where the run has no finding and
+    questions without an answer.
+    """
+    from auditkit.workflows.reports.audit_report import render_audit_report, report_of
+
+    out.check()
+    request = options.request()
+    out.put(report_of(request), render_audit_report)
+    end(request.run)
+
+
+@app.command(epilog="Example: auditkit report batch 7 --agent pytorch --output tickets/batch7-pytorch.md")
+@run_or_exit
+def batch(
+    number: Annotated[
+        int | None, typer.Argument(metavar="[N]", min=0, help="The batch.", show_default="the latest")
+    ] = None,
+    agent: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Only tickets of this agent: pytorch, codereview, drl, or a code."),
+    ] = None,
+    tickets: TicketsOption = None,
+    *,
+    out: OutputOptions,
+) -> None:
+    """Write the page of a batch: its tickets file by file, what cuts across, what the reviewers say, what to do first.
+
+    Exit 2 where a file of the folder cannot be read: its ticket is in no count.
+    """
+    from auditkit.workflows.reports.pages import batch_page
+
+    out.check()
+    repository = open_repository(tickets)
+    out.put_page(batch_page(repository, number, agent), repository.folder)
+
+
+@app.command("code-audit", epilog="Example: auditkit report code-audit ../trainer --since v1.1 --output code-audit.md")
+@run_or_exit
+def code_audit(
+    *,
+    options: ReportOptions,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="REV", help="Tell what changed in each function from there on.")
+    ] = None,
+    out: OutputOptions,
+) -> None:
+    """Write a code audit: scope, numbered findings with risk, impact and recommendation, what is no issue, and fixes.
+
+    Audits CHECKOUT now, or takes a run that was saved with `auditkit audit --json`. It files nothing: tickets
+    are read for their status. Exit 0 when it is written, 3 or 5 where the run has no finding and questions
+    without an answer.
+    """
+    from auditkit.workflows.reports.code_audit import code_audit_of, render_code_audit
+
+    out.check()
+    request = options.request()
+    out.put(code_audit_of(request, since), render_code_audit)
+    end(request.run)
+
+
+@app.command(
+    epilog="Example: auditkit report review ../trainer v1.1 v1.2 --require 'syncs_grow_with_tensors: fixed' "
+    "--output review.md"
+)
+@run_or_exit
+def review(
+    *,
+    options: CompareOptions,
+    comparison: Annotated[
+        Path | None, typer.Option("--from", metavar="FILE", help="A comparison, as `compare --json` printed it.")
+    ] = None,
+    ticket: Annotated[
+        str | None, typer.Option("--ticket", metavar="ID", help="Its boxes and claims are requirements.")
+    ] = None,
+    tickets: TicketsOption = None,
+    require: Annotated[
+        Words,
+        typer.Option(
+            "--require",
+            metavar="TEXT",
+            help="PROBE: fixed, PROBE: not_reproduced, PROBE law = O(1), answers: same (may be repeated).",
+        ),
+    ] = None,
+    reviewer: Annotated[str, typer.Option("--reviewer", metavar="NAME", help="Who reviews.")] = "",
+    plan: Annotated[str, typer.Option("--plan", metavar="TEXT", help="What the change was planned in.")] = "",
+    out: OutputOptions,
+) -> None:
+    """Write an implementation review: requirements against what was measured, equivalence, before and after, verdict.
+
+    What the commits' messages claim of syncs, launches, memory, overflow and answers is held against the
+    measurements, too. Exit 0 when approved, 1 when it needs work or is rejected.
+    """
+    from auditkit.errors import BadInputError
+    from auditkit.workflows.configuration import read_configuration
+    from auditkit.workflows.reports.implementation_review import Assessment, ReviewRequest, render_review
+    from auditkit.workflows.reports.implementation_review import review as write
+
+    out.check()
+    configuration = read_configuration(options.runs.config, options.checkout)
+    if comparison is None:
+        compared = options.compared(configuration)
+    elif options.ask:
+        raise BadInputError("--from is a finished comparison, and the other options ask anew")
+    else:
+        compared = read_saved_comparison(comparison)
+    folder = tickets or configuration.tickets
+    request = ReviewRequest(compared, tuple(require or ()), ticket, folder, reviewer, plan, configuration)
+    written = write(request)
+    out.put(written, render_review)
+    for note in compared.notes:
+        complain(f"note: {note}")
+    raise typer.Exit(0 if written.assessment is Assessment.APPROVED else 1)
+
+
+@app.command(epilog="Example: auditkit report summary --output tickets/SUMMARY.md --force")
+@run_or_exit
+def summary(tickets: TicketsOption = None, *, out: OutputOptions) -> None:
+    """Write the summary page of all tickets: counts, bars, what is due, what waits for an answer.
+
+    Exit 2 where a file of the folder cannot be read: its ticket is in no count.
+    """
+    from auditkit.workflows.reports.pages import summary_page
+
+    out.check()
+    repository = open_repository(tickets)
+    out.put_page(summary_page(repository), repository.folder)

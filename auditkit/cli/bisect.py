@@ -14,6 +14,7 @@ from auditkit.cli.output import complain, say, say_json
 if TYPE_CHECKING:
     from auditkit.model.revisions.bisection import Bisection, CommitAnswer
 
+_MOST_FILES = 10
 EXAMPLE = "Example: auditkit bisect B7-PT-01 --checkout ../trainer --good v1.0 --bad main"
 
 
@@ -88,11 +89,14 @@ def _state(answer: CommitAnswer) -> str:
 
 
 def _print(found: Bisection) -> None:
+    import textwrap
+
     say(f"{found.ticket}: {found.probe} on {found.target}")
     ends = {found.older.commit: "older end: ", found.newer.commit: "newer end: "}
     named = ""
     for answer in found.answers:
-        say(f"  {answer.commit[:12]}  {_state(answer):<14}  {ends.get(answer.commit, '')}{_words(answer)}".rstrip())
+        why = textwrap.shorten(answer.why, 56, placeholder=" ...")
+        say(f"  {answer.commit[:12]}  {_state(answer):<14}  {ends.get(answer.commit, '')}{why}".rstrip())
         if answer.found not in ("", "same", "lost", named):
             say(f"      {answer.found}")
             named = answer.found
@@ -111,12 +115,3 @@ def _print(found: Bisection) -> None:
         say(f"  {file.name}  {file.describe()}")
     if len(found.files) > _MOST_FILES:
         say(f"  and {len(found.files) - _MOST_FILES} more files")
-
-
-_MOST_FILES = 10
-
-
-def _words(answer: CommitAnswer) -> str:
-    import textwrap
-
-    return textwrap.shorten(answer.why, 56, placeholder=" ...")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from auditkit.cli.common import run_or_exit
-from auditkit.cli.comparison import CompareOptions, compare_saved
+from auditkit.cli.comparison import CompareOptions, read_saved_run
 from auditkit.cli.options import ResultOptions
 from auditkit.cli.output import complain, say, say_json
+
+if TYPE_CHECKING:
+    from auditkit.model.revisions.comparison import Comparison
 
 EXAMPLE = "Example: auditkit compare ../trainer v1.1 v1.2 --target trainer.stats:grad_norm --takes module"
 
@@ -36,8 +40,7 @@ def compare(
 
     lowest = results.lowest()
     if runs:
-        _refuse_more(options)
-        found = compare_saved(options.checkout, options.base, force)
+        found = _compare_saved(options, force)
     else:
         found = options.compared(read_configuration(options.runs.config, options.checkout), force)
     if results.as_json:
@@ -50,10 +53,13 @@ def compare(
     raise typer.Exit(int(exit_code(found, lowest)))
 
 
-def _refuse_more(options: CompareOptions) -> None:
+def _compare_saved(options: CompareOptions, force: bool) -> Comparison:
+    """Two documents of `audit --json` or `probe run --json` set side by side. Raises BadInputError."""
     from auditkit.errors import BadInputError
+    from auditkit.workflows.history.compare import compare_runs
 
-    if options.head is not None:
-        raise BadInputError("--runs takes two files", "auditkit compare --runs base.json head.json")
-    if options.targets.target or options.probe:
+    if options.head is None and (options.targets.target or options.probe):
         raise BadInputError("--runs measures nothing, so it takes no --target or --probe")
+    if options.checkout is None or options.base is None or options.head is not None:
+        raise BadInputError("--runs takes two files", "auditkit compare --runs base.json head.json")
+    return compare_runs(read_saved_run(Path(options.checkout)), read_saved_run(Path(options.base)), force)

@@ -56,27 +56,18 @@ class CompareOptions:
             return compare(request, told)
 
 
-def compare_saved(base: str | None, head: str | None, force: bool) -> Comparison:
-    """Two documents of `audit --json` or `probe run --json` set side by side. Raises BadInputError."""
-    from auditkit.errors import BadInputError
-    from auditkit.workflows.history.compare import compare_runs
-
-    if base is None or head is None:
-        raise BadInputError("--runs takes two files", "auditkit compare --runs base.json head.json")
-    return compare_runs(_read_run(Path(base)), _read_run(Path(head)), force)
-
-
-def _read_run(path: Path) -> Run:
+def read_saved_run(path: Path) -> Run:
+    """What `audit --json` or `probe run --json` printed into a file. Raises BadInputError where it is none."""
     from auditkit.errors import BadInputError
     from auditkit.model.runs.run import Run
 
     try:
-        return Run.from_json(read_document(path))
+        return Run.from_json(_read_document(path))
     except ValueError as error:
         raise BadInputError(f"{path} is no saved run: {error}", "auditkit audit CHECKOUT --json > FILE") from None
 
 
-def read_document(path: Path) -> object:
+def _read_document(path: Path) -> object:
     """The JSON in a file. Raises BadInputError with the place where it is none."""
     import json
 
@@ -100,7 +91,7 @@ def read_saved_comparison(path: Path) -> Comparison:
     from auditkit.model.revisions.comparison import Comparison
 
     try:
-        return Comparison.from_json(read_document(path))
+        return Comparison.from_json(_read_document(path))
     except ValueError as error:
         hint = "auditkit compare CHECKOUT BASE HEAD --json > FILE"
         raise BadInputError(f"{path} is no saved comparison: {error}", hint) from None

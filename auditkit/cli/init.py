@@ -32,19 +32,7 @@ def init(
         done = run_init(checkout, python, output, told.trying)
     trials = done.found.trials
     if as_json:
-        listed = [
-            {
-                "call": trial.target.call,
-                "works": trial.works,
-                "contract": trial.target.contract.value if trial.target.contract else None,
-                "takes": trial.target.takes.value if trial.target.takes else None,
-                "finish": trial.target.finish,
-                "setup": trial.target.setup,
-                "message": trial.message,
-            }
-            for trial in trials
-        ]
-        say_json({"schema_version": 1, "path": str(done.path), "candidates": listed})
+        say_json(done.to_json())
         return
     for trial in trials:
         if trial.works and trial.target.contract and trial.target.takes:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from auditkit.cli.common import JsonOption, run_or_exit
 from auditkit.cli.options import AuditOptions, CheckoutOption, ConfigOption, ResultOptions
 from auditkit.cli.output import say, say_json
-
-if TYPE_CHECKING:
-    pass
 
 app = typer.Typer(
     name="probe",
@@ -47,6 +44,8 @@ def show_probe(
     as_json: JsonOption = False,
 ) -> None:
     """Show what a probe asks, how it measures, what it cannot see, and the fix it recommends."""
+    import textwrap
+
     from auditkit.workflows.configuration import find_probes
 
     info = find_probes(config, [probe])[0]
@@ -62,7 +61,7 @@ def show_probe(
         ("What it cannot see", info.limits),
         ("Recommended fix", info.remediation),
     ):
-        say(f"\n{title}:\n{_wrapped(text)}")
+        say(f"\n{title}:\n{textwrap.fill(text, 96, initial_indent='  ', subsequent_indent='  ')}")
     if info.remediation_code:
         say("\n" + "\n".join("    " + line for line in info.remediation_code.rstrip().splitlines()))
 
@@ -118,9 +117,3 @@ def write_probe(
         say(f"wrote {path}")
     for number, step in enumerate(made.next_steps, start=1):
         say(f"{number}. {step}")
-
-
-def _wrapped(text: str) -> str:
-    import textwrap
-
-    return textwrap.fill(text, 96, initial_indent="  ", subsequent_indent="  ")

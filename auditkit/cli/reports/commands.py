@@ -85,7 +85,7 @@ def code_audit(
     are read for their status. Exit 0 when it is written, 3 or 5 where the run has no finding and questions
     without an answer.
     """
-    from auditkit.workflows.reports.code_audit import code_audit_of, render_code_audit
+    from auditkit.workflows.reports.audit_report import code_audit_of, render_code_audit
 
     out.check()
     request = options.request()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -14,14 +14,10 @@ from auditkit.cli.output import complain, say, say_json
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from auditkit.model.codec import Record
     from auditkit.workflows.reports.pages import BatchPage, SummaryPage
 
-
-class _Document(Protocol):
-    def to_json(self) -> dict[str, Any]: ...
-
-
-_Report = TypeVar("_Report", bound=_Document)
+    _Report = TypeVar("_Report", bound=Record)
 
 
 @dataclass(frozen=True)

@@ -52,10 +52,9 @@ def date_of(text: str | None) -> datetime.date | None:
 def say_change(change: Change, as_json: bool, told: str, **more: Any) -> None:
     """Say what was done in one line, or give the ticket as it is then as JSON."""
     ticket = change.after.ticket
-    changed = change.after.document.data != change.before.document.data
     if as_json:
-        document = {"schema_version": 1, "id": ticket.id, "path": str(change.after.file), "changed": changed}
+        document = {"schema_version": 1, "id": ticket.id, "path": str(change.after.file), "changed": change.is_edit}
         say_json({**document, **more, "ticket": ticket.to_json()})
         return
     moved = f", now {change.after.file}" if change.after.file != change.before.file else ""
-    say(f"{ticket.id}: {told if changed else 'nothing to change'}{moved}")
+    say(f"{ticket.id}: {told if change.is_edit else 'nothing to change'}{moved}")

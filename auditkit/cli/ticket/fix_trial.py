@@ -70,7 +70,7 @@ def try_it(
     with progress() as told:
         trial = try_fix(repository, request, told)
     change = None if dry_run else write_trial(repository, trial)
-    is_written = change is not None and change.after.document.data != change.before.document.data
+    is_written = change is not None and change.is_edit
     path = str(change.after.file) if change is not None else ""
     if as_json:
         say_json(trial.to_json() | {"written": is_written, "path": path})

@@ -29,7 +29,7 @@ def link(
 
     wanted = choose(parse_relation, kind, list(RelationKind), "relation")
     changes = link_tickets(open_repository(tickets), ticket_id, wanted, other, text_of(note), remove)
-    written = [change for change in changes if change.after.document.data != change.before.document.data]
+    written = [change for change in changes if change.is_edit]
     if as_json:
         told = [change.after.ticket.to_json() for change in changes]
         files = [str(change.after.file) for change in written]
@@ -60,9 +60,7 @@ def renumber(
 
     done = give_number(open_repository(tickets), old, new)
     if as_json:
-        files = [str(path) for path in done.references]
-        document = {"schema_version": 1, "old": done.old, "id": done.new, "path": str(done.path), "references": files}
-        say_json({**document, "shared": done.is_shared})
+        say_json(done.to_json())
         return
     say(f"{done.old} -> {done.new}: {done.path}")
     if done.is_shared:

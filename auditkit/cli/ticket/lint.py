@@ -16,40 +16,32 @@ from auditkit.cli.ticket.common import app
 if TYPE_CHECKING:
     from auditkit.workflows.lint.lint import LintReport
 
-PathsArgument = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[PATH]...", help="Tickets or folders of them, or ids; default: the tickets folder."),
-]
-CheckoutOption = Annotated[
-    str | None,
-    typer.Option("--checkout", metavar="DIR[@REV]", help="The code that the tickets speak of, to compare with."),
-]
-SelectOption = Annotated[
-    list[str] | None, typer.Option("--select", metavar="RULES", help="Only these: TK011,TK06 or several options.")
-]
-IgnoreOption = Annotated[list[str] | None, typer.Option("--ignore", metavar="RULES", help="All but these.")]
-FailOnOption = Annotated[
-    str, typer.Option("--fail-on", metavar="error|warn|info", help="Exit 1 from findings of this level on.")
-]
-FixOption = Annotated[
-    bool, typer.Option("--fix", help="Mend what is mechanical: status spelling, final newline, folder.")
-]
-SarifOption = Annotated[bool, typer.Option("--sarif", help="Print one SARIF 2.1.0 document.")]
-
 
 @app.command(epilog="Example: auditkit ticket lint --checkout ../trainer@main --ignore TK06")
 @run_or_exit
 def lint(
-    paths: PathsArgument = None,
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PATH]...", help="Tickets or folders of them, or ids; default: the tickets folder."),
+    ] = None,
     tickets: TicketsOption = None,
     config: ConfigOption = None,
-    checkout: CheckoutOption = None,
-    select: SelectOption = None,
-    ignore: IgnoreOption = None,
-    fail_on: FailOnOption = "warn",
-    fix: FixOption = False,
+    checkout: Annotated[
+        str | None,
+        typer.Option("--checkout", metavar="DIR[@REV]", help="The code that the tickets speak of, to compare with."),
+    ] = None,
+    select: Annotated[
+        list[str] | None, typer.Option("--select", metavar="RULES", help="Only these: TK011,TK06 or several options.")
+    ] = None,
+    ignore: Annotated[list[str] | None, typer.Option("--ignore", metavar="RULES", help="All but these.")] = None,
+    fail_on: Annotated[
+        str, typer.Option("--fail-on", metavar="error|warn|info", help="Exit 1 from findings of this level on.")
+    ] = "warn",
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Mend what is mechanical: status spelling, final newline, folder.")
+    ] = False,
     as_json: JsonOption = False,
-    as_sarif: SarifOption = False,
+    as_sarif: Annotated[bool, typer.Option("--sarif", help="Print one SARIF 2.1.0 document.")] = False,
 ) -> None:
     """Check tickets against the rules in docs/lint.md: `path:line:col: TKnnn message`, one line for each finding.
 

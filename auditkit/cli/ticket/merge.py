@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from auditkit.cli.common import TicketsOption, open_repository, run_or_exit
 from auditkit.cli.output import complain, say
 from auditkit.cli.ticket.common import app
-
-if TYPE_CHECKING:
-    from auditkit.workflows.tickets.merge_driver import Installed
 
 
 @app.command(epilog="Example: auditkit ticket merge --install")
@@ -41,7 +38,9 @@ def merge(
 
     files = [file for file in (base, ours, theirs) if file is not None]
     if install and not files:
-        _say_installed(merging.install(open_repository(tickets).folder))
+        installed = merging.install(open_repository(tickets).folder)
+        say(f"{installed.attributes}: {'written, commit it' if installed.is_new_line else 'says so already'}")
+        say(f"merge.auditkit.driver: {installed.command}{'' if installed.is_new_setting else ', as before'}")
         return
     if install or base is None or ours is None or theirs is None:
         raise BadInputError("merge which files?", "auditkit ticket merge BASE OURS THEIRS, or --install alone")
@@ -50,8 +49,3 @@ def merge(
         complain(f"{path or ours}: both sides changed {row}")
     if done.has_conflicts:
         raise typer.Exit(int(ExitCode.FINDINGS))
-
-
-def _say_installed(done: Installed) -> None:
-    say(f"{done.attributes}: {'written, commit it' if done.is_new_line else 'says so already'}")
-    say(f"merge.auditkit.driver: {done.command}{'' if done.is_new_setting else ', as before'}")

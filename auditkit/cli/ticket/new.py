@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -104,8 +104,8 @@ def _file_from_probe(request: AuditRequest, as_json: bool) -> None:
         run = audit(request, told)
     filed = _filed(run)
     if as_json:
-        first: dict[str, Any] = {"id": filed[0]["id"]} if filed else {"id": None}
-        say_json({"schema_version": 1, **first, "filed": filed, "run": run.to_json()})
+        first = filed[0]["id"] if filed else None
+        say_json({"schema_version": 1, "id": first, "filed": filed, "run": run.to_json()})
     for one in [] if as_json else filed:
         say(f"{one['id']}: {one['action']}, {one['message']}")
     for note in run.notes:

@@ -85,10 +85,12 @@ def _check_pages(repository: Repository, files: Sequence[Path], as_json: bool) -
 
 def _print_check(file: Path, check: PageCheck) -> None:
     """Every figure that is wrong, contradicts another or could not be checked, and how many are right."""
+    from auditkit.model.text import inert_line
+
     kinds = (("", check.wrong), ("contradiction: ", check.contradictions), ("not checked: ", check.unchecked))
     for kind, remarks in kinds:
         for remark in remarks:
-            say(f"{_inert(str(file))}:{remark.line}:{remark.column}: {kind}{_inert(remark.message)}")
+            say(f"{inert_line(str(file))}:{remark.line}:{remark.column}: {kind}{inert_line(remark.message)}")
     complain(
         f"{file}: {check.right} right, {len(check.wrong)} wrong, {len(check.contradictions)} contradictions, "
         f"{len(check.unchecked)} not checked"
@@ -104,11 +106,13 @@ def _print_statistics(counted: FolderStatistics) -> None:
 
 def _tables(counted: FolderStatistics) -> Iterator[tuple[_Row, list[_Row]]]:
     """A table for each field, and severity by status where both were counted; the header first."""
+    from auditkit.model.text import inert_line
+
     statistics = counted.statistics
     fields = {facet.value: counts for facet, counts in statistics.by.items()}
     for name, counts in fields.items():
         unit = "votes" if name == "verdict" else "count"
-        yield (name, unit, "%"), [(_inert(one.label), str(one.count), f"{one.percent:.1f}") for one in counts]
+        yield (name, unit, "%"), [(inert_line(one.label), str(one.count), f"{one.percent:.1f}") for one in counts]
     if {"severity", "status"} <= fields.keys():
         statuses = [one.label for one in fields["status"]]
         severities = [one.label for one in fields["severity"]]
@@ -135,9 +139,3 @@ def _print_rich(head: _Row, rows: Sequence[_Row]) -> None:
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     Console(highlight=False).print(table)
-
-
-def _inert(text: str) -> str:
-    from auditkit.model.text import inert_line
-
-    return inert_line(text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -10,9 +10,6 @@ from auditkit.cli.common import JsonOption, TicketsOption, open_repository, run_
 from auditkit.cli.lookups import choose
 from auditkit.cli.output import complain, say
 from auditkit.cli.ticket.common import IdArgument, app, say_change, text_of
-
-if TYPE_CHECKING:
-    from auditkit.workflows.tickets.resolution import Moved
 
 CommitOption = Annotated[
     list[str] | None, typer.Option("--commit", metavar="HASH", help="A commit of the fix (may be repeated).")
@@ -61,7 +58,7 @@ def status(
     if before.status is wanted and not as_json:
         say(f"{after.id}: is {after.status_written} already")
         return
-    say_change(outcome.change, as_json, told, missing=_problems(outcome))
+    say_change(outcome.change, as_json, told, missing=[item.problem for item in outcome.missing])
     for item in outcome.missing:
         complain(f"warning: forced: {item.problem}")
 
@@ -103,12 +100,8 @@ def resolve(
     told = f"{before.status_written} -> {after.status_written}"
     if before.status is after.status:
         told = f"resolution written, still {after.status_written}"
-    say_change(outcome.change, as_json, told, missing=_problems(outcome))
+    say_change(outcome.change, as_json, told, missing=[item.problem for item in outcome.missing])
     for item in outcome.missing:
         complain(f"{after.id}: not {wanted} yet: {item.problem}\n  {item.hint}")
     if outcome.missing:
         raise typer.Exit(int(ExitCode.FINDINGS))
-
-
-def _problems(outcome: Moved) -> list[str]:
-    return [item.problem for item in outcome.missing]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,8 @@ from auditkit.cli.output import complain, say, say_json
 from auditkit.cli.ticket.common import IdArgument, app, say_change
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from auditkit.model.tickets.claim import JudgedClaim
     from auditkit.workflows.proof.before_after_runs import Check
     from auditkit.workflows.proof.verify import Verification
@@ -69,7 +71,7 @@ def verify(
     with progress() as told:
         done = verify_ticket(repository, ticket_id, request, told)
     if as_json:
-        say_json(_as_json(done))
+        say_json(done.to_json())
     else:
         _print(done)
     for note in done.notes:
@@ -108,8 +110,7 @@ def claim(
         if as_json:
             say_json({"schema_version": 1, "id": ticket_id.upper(), "claims": [one.to_json() for one in claims]})
         else:
-            for shown in _claim_lines(claims):
-                say(shown)
+            _print_claims(claims)
         bad = any(one.state.value in ("REFUTED", "MALFORMED") for one in claims)
         raise typer.Exit(int(ExitCode.FINDINGS if bad else ExitCode.OK))
     if remove is (claimed is not None):
@@ -123,41 +124,7 @@ def claim(
         change, as_json, "claim taken out" if remove else "claim marked", claims=[one.to_json() for one in judged]
     )
     if not as_json:
-        for shown in _claim_lines([one for one in judged if one.claim.written == " ".join((claimed or "").split())]):
-            say(shown)
-
-
-def _as_json(done: Verification) -> dict[str, Any]:
-    ticket = done.change.after.ticket
-    return {
-        "schema_version": 1,
-        "id": ticket.id,
-        "path": str(done.change.after.file),
-        "changed": done.change.after.document.data != done.change.before.document.data,
-        "revision": done.revision,
-        "dirty": done.is_dirty,
-        "checks": [_check_json(check) for check in done.checks],
-        "items": [item.to_json() for item in done.items],
-        "claims": [one.to_json() for one in done.claims],
-        "missing": [one.problem for one in done.missing],
-        "notes": list(done.notes),
-    }
-
-
-def _check_json(check: Check) -> dict[str, Any]:
-    seen, found = check.base_seen, check.as_found
-    return {
-        "probe": check.question.probe.id,
-        "probe_version": check.question.probe.version,
-        "target": check.question.target.call,
-        "fingerprint": check.question.fingerprint,
-        "state": check.proof.state.value,
-        "reason": check.proof.reason,
-        "fix": check.fix.result.to_json(),
-        "base": seen.result.to_json() if seen is not None else None,
-        "base_revision": check.base.commit,
-        "base_is_as_found": found is not None,
-    }
+        _print_claims([one for one in judged if one.claim.written == " ".join((claimed or "").split())])
 
 
 def _print(done: Verification) -> None:
@@ -177,10 +144,9 @@ def _print(done: Verification) -> None:
     ticked, unticked = changed.count((False, True)), changed.count((True, False))
     say("")
     again = f", {unticked} taken back: red again" if unticked else ""
-    wrote = done.change.after.document.data != done.change.before.document.data
-    say(f"{ticked} ticked{again}; {f'evidence in {done.change.after.file}' if wrote else 'nothing new to write'}")
-    for line in _claim_lines(done.claims):
-        say(line)
+    wrote = f"evidence in {done.change.after.file}" if done.change.is_edit else "nothing new to write"
+    say(f"{ticked} ticked{again}; {wrote}")
+    _print_claims(done.claims)
     if done.missing:
         say(f"{after.id} is {after.status_written}; fixed still lacks:")
     for one in done.missing:
@@ -193,21 +159,14 @@ def _print_check(check: Check) -> None:
     revision = check.base.commit[:_REVISION_DIGITS]
     if base is not None:
         origin = " (as found)" if check.as_found is not None else ""
-        say(f"  base {revision}{origin}: {_words(base.outcome.value)}: {base.message}")
+        say(f"  base {revision}{origin}: {base.outcome.value.replace('_', ' ')}: {base.message}")
     else:
         say(f"  no base: {check.base.why_not}")
-    say(f"  fix: {_words(fix.outcome.value)}: {fix.message}")
+    say(f"  fix: {fix.outcome.value.replace('_', ' ')}: {fix.message}")
 
 
-def _words(outcome: str) -> str:
-    return outcome.replace("_", " ")
-
-
-def _claim_lines(claims: Any) -> list[str]:
-    return [_claim_line(one) for one in claims]
-
-
-def _claim_line(judged: JudgedClaim) -> str:
-    claim = judged.claim
-    beside = f"'{claim.beside}' " if claim.beside else ""
-    return f"line {claim.line}: {judged.state.value} {beside}({claim.written}): {judged.message}"
+def _print_claims(claims: Iterable[JudgedClaim]) -> None:
+    for judged in claims:
+        claim = judged.claim
+        beside = f"'{claim.beside}' " if claim.beside else ""
+        say(f"line {claim.line}: {judged.state.value} {beside}({claim.written}): {judged.message}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from auditkit.cli.lookups import configured_agents, tickets_folder
+from auditkit.cli.lookups import choose, configured_agents, tickets_folder
 from auditkit.cli.output import complain, say_json, say_styled, wants_colour
 
 TYPE_CHECKING = False
@@ -102,8 +102,6 @@ def _in_order(index: Index, numbers: Sequence[int], sort: str) -> Sequence[int]:
     from auditkit.store.listing.selection import ORDERS, ordered
 
     if sort not in ORDERS:
-        from auditkit.cli.lookups import choose
-
         choose(ORDERS.index, sort, ORDERS, "order")
     statuses: list[str] = []
     if sort == "status":
@@ -202,14 +200,12 @@ def _codes(names: Sequence[str]) -> set[str]:
 
 
 def _statuses(names: Sequence[str]) -> set[str]:
-    from auditkit.cli.lookups import choose
     from auditkit.model.tickets.ticket import Status, parse_status
 
     return {choose(parse_status, name, list(Status)).value for name in names}
 
 
 def _severities(names: Sequence[str]) -> set[str]:
-    from auditkit.cli.lookups import choose
     from auditkit.model.enums import Severity
     from auditkit.model.tickets.ticket import parse_severity
 
@@ -223,14 +219,12 @@ def _reviewers(names: Sequence[str]) -> set[str]:
 
 
 def _verdicts(names: Sequence[str]) -> set[str]:
-    from auditkit.cli.lookups import choose
     from auditkit.model.tickets.review import Verdict, parse_verdict
 
     return {choose(parse_verdict, name, list(Verdict)).value for name in names}
 
 
 def _agreements(names: Sequence[str]) -> set[str]:
-    from auditkit.cli.lookups import choose
     from auditkit.store.listing.selection import AGREEMENTS
 
     known = list(AGREEMENTS)

@@ -23,9 +23,12 @@ def show_ticket(ticket_id: str, tickets: Path | str | None = None, as_json: bool
         return _show_json(folder, ticket_id)
     text = _text_of_known(folder, ticket_id)
     if text is None:
-        text = _text_of_any(folder, ticket_id)
-    stale = _stale_reviews(text) if "judged" in text.casefold() else {}
-    claims = _judged_claims(text) if "claim:" in text else []
+        from pathlib import Path
+
+        from auditkit.store.folder.repository import Repository
+
+        text = Repository(Path(folder)).find(ticket_id).document.data.decode("utf-8")
+    stale, claims = _remarks(text) if "judged" in text.casefold() or "claim:" in text else ({}, [])
     if wants_colour():
         from auditkit.cli.views.terminal import print_page
 
@@ -42,29 +45,13 @@ def show_ticket(ticket_id: str, tickets: Path | str | None = None, as_json: bool
     return 0
 
 
-def _stale_reviews(text: str) -> dict[int, str]:
-    """By line the reviewers who judged other evidence than the ticket has now."""
+def _remarks(text: str) -> tuple[dict[int, str], list[tuple[int, str, str]]]:
+    """By line the reviewers who judged other evidence than the ticket has now; and of every claim its line, and what
+    the evidence says of it.
+    """
     from pathlib import PurePath
 
     from auditkit.store.listing.rows import stale_reviews
-    from auditkit.store.markdown.document import BrokenFileError, Document
-    from auditkit.store.reading.reader import ticket_of
-
-    document = Document.parse(text.encode(), PurePath())
-    try:
-        ticket = ticket_of(document)
-    except BrokenFileError:
-        # It changed since it was known for a ticket; its text is shown all the same.
-        return {}
-    are_stale = stale_reviews(ticket, document)
-    pairs = zip(ticket.reviews, are_stale, strict=True)
-    return {review.line: review.reviewer_written or review.reviewer for review, is_stale in pairs if is_stale}
-
-
-def _judged_claims(text: str) -> list[tuple[int, str, str]]:
-    """Of every claim its line, and what the evidence says of it."""
-    from pathlib import PurePath
-
     from auditkit.store.markdown.document import BrokenFileError, Document
     from auditkit.store.reading.claim_comments import judged_claims
     from auditkit.store.reading.reader import ticket_of
@@ -73,8 +60,11 @@ def _judged_claims(text: str) -> list[tuple[int, str, str]]:
     try:
         ticket = ticket_of(document)
     except BrokenFileError:
-        return []
-    return [(one.claim.line, one.state.value, one.message) for one in judged_claims(document, ticket)]
+        # It changed since it was known for a ticket; its text is shown all the same.
+        return {}, []
+    pairs = zip(ticket.reviews, stale_reviews(ticket, document), strict=True)
+    stale = {review.line: review.reviewer_written or review.reviewer for review, is_stale in pairs if is_stale}
+    return stale, [(one.claim.line, one.state.value, one.message) for one in judged_claims(document, ticket)]
 
 
 def _text_of_known(folder: str, ticket_id: str) -> str | None:
@@ -87,14 +77,6 @@ def _text_of_known(folder: str, ticket_id: str) -> str | None:
         return None
     with open(f"{folder}/{paths[0]}", encoding="utf-8", newline="") as file:
         return file.read()
-
-
-def _text_of_any(folder: str, ticket_id: str) -> str:
-    from pathlib import Path
-
-    from auditkit.store.folder.repository import Repository
-
-    return Repository(Path(folder)).find(ticket_id).document.data.decode("utf-8")
 
 
 def _show_json(folder: str, ticket_id: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from auditkit.model.codec import Record
 from auditkit.model.enums import SPECTRAL, Contract, Reason, Takes
 from auditkit.model.runs.target import Target
 from auditkit.probing.discovery.candidates import Candidate
@@ -16,7 +17,11 @@ TRIAL_TIME_LIMIT_S = 30.0
 
 
 @dataclass(frozen=True)
-class Trial:
+class Trial(
+    Record,
+    keys="call=target.call works contract=target.contract takes=target.takes finish=target.finish setup=target.setup "
+    "message",
+):
     """What trying a candidate showed: a target that works with its plan, or the reason why none does."""
 
     candidate: Candidate

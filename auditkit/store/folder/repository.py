@@ -46,6 +46,11 @@ class Change:
     before: Entry
     after: Entry
 
+    @property
+    def is_edit(self) -> bool:
+        """Whether the text is another one; a file may also only have moved."""
+        return self.after.document.data != self.before.document.data
+
 
 @dataclass(frozen=True)
 class Listing:

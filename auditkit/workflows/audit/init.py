@@ -6,8 +6,10 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 from auditkit.errors import BadInputError
+from auditkit.model.codec import Record
 from auditkit.probing.checkouts.checkout import import_roots, open_checkout, parse_checkout
 from auditkit.probing.hosts.sandbox import Setting
 from auditkit.probing.hosts.trials import Trial
@@ -18,8 +20,10 @@ from auditkit.workflows.audit.found_targets import FoundTargets, find_targets, n
 
 
 @dataclass(frozen=True)
-class Initialised:
+class Initialised(Record, keys="path candidates=found.trials"):
     """The file that was written, and what it holds."""
+
+    schema_version: ClassVar[int] = 1
 
     path: Path
     found: FoundTargets

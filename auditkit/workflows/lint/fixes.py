@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from auditkit.model.codec import Record
-from auditkit.model.tickets.ids import TicketId
+from auditkit.model.tickets.ids import TicketId, id_parts
 from auditkit.model.tickets.page import Page
+from auditkit.model.tickets.ticket import parse_status
 from auditkit.rules.lint.catalog import all_rules
-from auditkit.rules.lint.fixes import folder_for, spelling_for
+from auditkit.rules.lint.checks.folders import folders_for
+from auditkit.rules.lint.checks.resolution import disposition_of, has_resolution
 from auditkit.rules.lint.rule import LintContext, LintSettings
 from auditkit.store.folder.files import move_file
 from auditkit.store.folder.repository import Entry, Repository
@@ -51,7 +53,7 @@ def fix_entries(
 def _fix(repository: Repository, entry: Entry, settings: LintSettings, rules: Collection[str]) -> list[LintChange]:
     document, changes = entry.document, []
     page = page_of(document)
-    spelling = spelling_for(page, settings)
+    spelling = _spelling_for(page, settings)
     if "TK011" in rules and spelling and _finds("TK011", page, settings):
         document = document.set_field("Status", spelling)
         changes.append(LintChange("TK011", entry.file, f"status '{page.ticket.status_written}' is now '{spelling}'"))
@@ -61,7 +63,7 @@ def _fix(repository: Repository, entry: Entry, settings: LintSettings, rules: Co
     entry = repository.save(entry, document)
     page = page_of(document, entry.ticket)
     rule = next((rule for rule in FOLDER_RULES if rule in rules and _finds(rule, page, settings)), None)
-    folder = folder_for(page, settings)
+    folder = _folder_for(page, settings)
     if rule and folder:
         new = repository.folder / folder / entry.file.name
         move_file(entry.file, new)
@@ -77,3 +79,31 @@ def _finds(rule: str, page: Page, settings: LintSettings) -> bool:
 def _with_final_newline(document: Document) -> Document:
     end = len(document.data)
     return document.replace(Span(end, end), document.newline)
+
+
+def _spelling_for(page: Page, settings: LintSettings) -> str | None:
+    """The project's spelling of the page's status, None where the word means none that the project has."""
+    cell = page.cell("Status")
+    try:
+        status = parse_status(cell.text if cell else "")
+    except ValueError:
+        return None
+    return status.value if status.value in settings.statuses else None
+
+
+def _folder_for(page: Page, settings: LintSettings) -> str | None:
+    """The folder, below the tickets folder, where the page's status is filed.
+
+    None where it may be several, and where the resolution says otherwise than the status: then a person has
+    to say which of the two is right.
+    """
+    status = page.ticket.status
+    if status is None:
+        return None
+    folders = folders_for(page, settings)
+    if not folders and not status.is_finished:
+        return None if has_resolution(page) else f"batch{id_parts(page.ticket.id)[0]}"
+    said = disposition_of(page)
+    if len(folders) != 1 or (said is not None and said.value not in settings.folders[folders[0]]):
+        return None
+    return folders[0]

@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from auditkit.model.codec import Record
 from auditkit.model.enums import Outcome
+from auditkit.model.runs.run import ProbeResult
 from auditkit.model.tickets.ticket import EvidenceSummary, Ticket
 from auditkit.probing.checkouts import git
 from auditkit.probing.checkouts.git import first_known, is_ancestor
@@ -30,7 +32,12 @@ class Base:
 
 
 @dataclass(frozen=True)
-class Check:
+class Check(
+    Record,
+    keys="probe=question.probe.id probe_version=question.probe.version target=question.target.call "
+    "fingerprint=question.fingerprint state=proof.state reason=proof.reason fix=fix.result base=base_result "
+    "base_revision=base.commit base_is_as_found=is_as_found",
+):
     """One question with its run at the fix, and its run at the base: made now, or `as_found` in the evidence.
 
     `block` is what the ticket says of the question already.
@@ -42,6 +49,16 @@ class Check:
     block: EvidenceSummary | None = None
     base_seen: Answer | None = None
     as_found: EvidenceSummary | None = None
+
+    @property
+    def base_result(self) -> ProbeResult | None:
+        """The run at the base, where one was made now."""
+        return self.base_seen.result if self.base_seen is not None else None
+
+    @property
+    def is_as_found(self) -> bool:
+        """Whether the evidence stands for the base."""
+        return self.as_found is not None
 
     @property
     def base_sighting(self) -> Sighting | None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from auditkit.errors import BadInputError, ExitCode, StoreConflictError
+from auditkit.model.codec import Record
 from auditkit.model.runs.target import Target
 from auditkit.model.tickets.claim import JudgedClaim
 from auditkit.model.tickets.ticket import Ticket
@@ -46,11 +48,17 @@ class VerifyRequest:
 
 
 @dataclass(frozen=True)
-class Verification:
+class Verification(
+    Record,
+    keys="id=change.after.ticket.id path=change.after.file changed=change.is_edit revision dirty=is_dirty checks items "
+    "claims missing=problems notes",
+):
     """What was run and proven, how the ticket changed, and what it still lacks for `fixed`.
 
     `revision` is that of the fix, "" outside git; `is_dirty` with uncommitted changes.
     """
+
+    schema_version: ClassVar[int] = 1
 
     change: Change
     revision: str
@@ -60,6 +68,11 @@ class Verification:
     claims: tuple[JudgedClaim, ...]
     missing: tuple[Missing, ...]
     notes: tuple[str, ...] = ()
+
+    @property
+    def problems(self) -> list[str]:
+        """What it lacks, without the commands that give it."""
+        return [one.problem for one in self.missing]
 
 
 def verify(

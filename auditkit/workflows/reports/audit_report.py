@@ -1,4 +1,4 @@
-"""An audit report: from a saved run or a new one, its tickets as they stand, and the source of the audited modules."""
+"""The reports of a run: an audit report and a code audit, from a saved run or a new one, its tickets and its source."""
 
 from __future__ import annotations
 
@@ -12,19 +12,25 @@ from auditkit.errors import BadInputError, ExitCode
 from auditkit.model.module_page import ModulePage
 from auditkit.model.runs.run import BUNDLED, Run
 from auditkit.model.tickets.ticket import BrokenTicket, Ticket
-from auditkit.probing.checkouts.checkout import OpenCheckout, open_checkout, parse_checkout
+from auditkit.probing.checkouts.checkout import CheckoutSpec, OpenCheckout, open_checkout, parse_checkout
+from auditkit.probing.source_code.history.function_history import FunctionHistories
 from auditkit.probing.source_code.index import SourceIndex
 from auditkit.probing.source_probes.module_page import module_pages
 from auditkit.rendering.audit_report import render_audit_report
+from auditkit.rendering.code_audit import render_code_audit
 from auditkit.rules.reports.audit import Sources, audit_report, audited_modules
 from auditkit.rules.reports.audit_parts import AuditReport
+from auditkit.rules.reports.code_audit import CodeAudit, code_audit
 from auditkit.store.config.config import Config
 from auditkit.store.folder.repository import Repository
 from auditkit.workflows.audit.audit import AuditRequest, audit, exit_code, specimen_dir
 from auditkit.workflows.audit.measurement import Progress
 from auditkit.workflows.configuration import catalog_of
 
-__all__ = ["ReportRequest", "new_run", "read_saved_run", "render_audit_report", "report_code", "report_of"]
+__all__ = [
+    "ReportRequest", "code_audit_of", "new_run", "read_saved_run", "render_audit_report", "render_code_audit",
+    "report_code", "report_of",
+]  # fmt: skip
 
 _SAVE_ONE = "save one: auditkit audit CHECKOUT --json > FILE"
 
@@ -78,6 +84,25 @@ def report_of(request: ReportRequest) -> AuditReport:
     return audit_report(Sources(run, catalog_of(request.config), tickets, pages, notes, today))
 
 
+def code_audit_of(request: ReportRequest, since: str | None = None) -> CodeAudit:
+    """The code audit of a run; with `since` each finding says what changed in its function from that revision on.
+
+    Raises BadInputError for a revision that is not there, or where the checkout is in no git repository.
+    """
+    report = report_of(request)
+    tickets = Repository(request.tickets).listing().tickets if request.tickets is not None else ()
+    if since is None:
+        return code_audit(report, request.run, tickets)
+    checkout = request.checkout or _own_checkout(request.run)
+    if checkout is None:
+        raise BadInputError("--since compares with the checkout, which is not here", "name it: CHECKOUT[@REV]")
+    spec = parse_checkout(checkout)
+    older = CheckoutSpec(f"{spec.directory}@{since}", spec.directory, since)
+    with open_checkout(spec) as head, open_checkout(older) as base:
+        histories = FunctionHistories(base, head, since, request.config.import_roots)
+        return code_audit(report, request.run, tickets, since, histories.at)
+
+
 def report_code(run: Run) -> ExitCode:
     """0 where the run has findings; else what the audit would end with, as errors without any are no pass."""
     code = exit_code(run)
@@ -86,7 +111,7 @@ def report_code(run: Run) -> ExitCode:
 
 def _pages(request: ReportRequest, modules: Sequence[str]) -> tuple[Sequence[ModulePage], tuple[str, ...]]:
     """The pages of the audited modules, and what the reader must know of where they were read."""
-    checkout = request.checkout or own_checkout(request.run)
+    checkout = request.checkout or _own_checkout(request.run)
     if checkout is None:
         return (), ()
     try:
@@ -99,7 +124,7 @@ def _pages(request: ReportRequest, modules: Sequence[str]) -> tuple[Sequence[Mod
         return (), (f"the run's checkout was not read: {error.message}",)
 
 
-def own_checkout(run: Run) -> str | None:
+def _own_checkout(run: Run) -> str | None:
     """Where the run was made, at its revision; None where that is not here, or was not committed."""
     environment = run.environment
     if environment.checkout == BUNDLED:

@@ -7,8 +7,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from auditkit.errors import AuditkitError, BadInputError
+from auditkit.model.codec import Record
 from auditkit.model.text import inert_line
 from auditkit.model.tickets.ids import TicketId, agent_name, id_parts, is_ticket_id, parse_ticket_id
 from auditkit.model.tickets.ticket import BrokenTicket
@@ -22,11 +24,13 @@ from auditkit.workflows.configuration import tickets_configuration
 
 
 @dataclass(frozen=True)
-class Renumbered:
+class Renumbered(Record, keys="old id=new path references shared=is_shared"):
     """What was done: the new file, and the other files in which the old id was replaced.
 
     `is_shared` says that another file still has the old id, so that references elsewhere were left alone.
     """
+
+    schema_version: ClassVar[int] = 1
 
     old: TicketId
     new: TicketId

@@ -17,9 +17,8 @@ from auditkit.errors import BadInputError, TargetNotLoadedError
 from auditkit.model.enums import Contract, Takes
 from auditkit.model.revisions.bisection import Bisection, CommitAnswer, State
 from auditkit.model.runs.target import Target
-from auditkit.rules.comparison.bisection import choose
 from auditkit.store.reading.reader import read_ticket
-from auditkit.workflows.history.bisect import BisectRequest, bisect
+from auditkit.workflows.history.bisect import BisectRequest, bisect, choose
 from tests.filing_helpers import put, ticket_text
 from tests.project_files import Ended, auditkit, our_environment
 
@@ -225,7 +224,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from auditkit.store.reading.reader import read_ticket
-from auditkit.workflows.history.bisect import BisectRequest, bisect
+from auditkit.workflows.history.bisect import BisectRequest, bisect, choose
 asked = []
 def told(answer, remaining):
     asked.append(answer)

@@ -12,9 +12,9 @@ import pytest
 
 from auditkit.errors import BadInputError
 from auditkit.model.tickets.ticket import Status
-from auditkit.store.folder.filing import FilingAction, file_case
+from auditkit.store.folder.filing import FilingAction, file_findings
 from auditkit.store.folder.repository import Repository
-from tests.filing_helpers import NEW_REVISION, ROOT, file_plain, plain_case, put, ticket_text
+from tests.filing_helpers import NEW_REVISION, ROOT, file_plain, plain_findings, plain_forms, put, ticket_text
 
 PRINT = "norm_overflows/1/train.norms:total_norm"
 OTHER_ROW = "| `norm` | nan | value | n=4 | measured |"
@@ -133,9 +133,9 @@ def test_a_fingerprint_that_no_cell_can_hold_is_refused(tmp_path: Path, fingerpr
 
 
 def test_a_rendered_ticket_without_its_fingerprint_is_not_written(tmp_path: Path) -> None:
-    case = replace(plain_case(PRINT), create=lambda new, _: ticket_text(new).encode())
+    forms = replace(plain_forms(), ticket=lambda _, new: ticket_text(new).encode())
     with pytest.raises(ValueError, match="does not hold the fingerprint"):
-        file_case(Repository(tmp_path), case)
+        file_findings(Repository(tmp_path), [plain_findings(PRINT)], forms)
     assert Repository(tmp_path).listing().tickets == ()
 
 

@@ -63,8 +63,8 @@ def test_a_refresh_keeps_every_byte_that_people_wrote(tmp_path: Path, newline: s
 @pytest.mark.parametrize("status", ["fixed", "closed", "already-fixed", "resolved"])
 def test_what_was_mended_and_returns_is_open_again(tmp_path: Path, status: str) -> None:
     text = ticket_text(fingerprint=PRINT, status=f"`{status}`")
-    path = put(tmp_path, "fixed/B7-PT-01.md", text)
-    filed = file_plain(Repository(tmp_path), PRINT)
+    put(tmp_path, "fixed/B7-PT-01.md", text)
+    filed, path = file_plain(Repository(tmp_path), PRINT), tmp_path / "batch7" / "B7-PT-01.md"
     assert (filed.action, filed.path) == (FilingAction.REOPENED, path)
     told = f"2026-03-04: returned at revision {NEW_REVISION}; the status was {status} and is open again"
     expected = text.replace(f"**Status** | `{status}`", "**Status** | `open`", 1)
@@ -150,7 +150,7 @@ PROCESSES, OWN, SHARED = 8, 20, 40
 WRITER = """
 import contextlib, sys, time
 from pathlib import Path
-from auditkit.store import files, repository
+from auditkit.store.folder import files, repository
 from tests import filing_helpers
 me, folder, naive = int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3] == 'naive'
 if naive:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path, PurePath
 from typing import Any
@@ -14,7 +15,7 @@ from auditkit.model.runs.measurement import CodeExcerpt, Location, Measurement
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import Environment, Finding, ProbeResult, fingerprint
 from auditkit.rendering.evidence import render_banner
-from auditkit.store.folder.filing import Case, Filed, Filing, file_case
+from auditkit.store.folder.filing import Filed, Forms, file_findings
 from auditkit.store.folder.repository import Repository
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -128,26 +129,27 @@ def with_history(block: str, history: Sequence[str]) -> bytes:
     return block.replace(end, f"\n**History**\n\n{lines}{end}").encode()
 
 
-def plain_case(
-    *fingerprints: str,
-    row: str = MEASURED,
-    revision: str = NEW_REVISION,
-    severity: Severity = Severity.P2,
-) -> Case:
-    """Findings of one cause, whose ticket is `ticket_text` with a block for each, without templates."""
+def plain_findings(*fingerprints: str, revision: str = NEW_REVISION, severity: Severity = Severity.P2) -> list[Finding]:
+    """Findings of one cause."""
+    findings = [make_finding(fingerprint=fingerprint, severity=severity) for fingerprint in fingerprints]
+    return [replace(each, environment=replace(each.environment, revision=revision)) for each in findings]
 
-    def filing(fingerprint: str) -> Filing:
-        block = evidence_block(fingerprint, row)
-        return Filing(fingerprint, severity, lambda history, _: with_history(block, history))
 
-    def create(ticket_id: str, wanted: Sequence[str]) -> bytes:
-        first, *others = wanted
-        text = ticket_text(ticket_id, fingerprint=first, row=row)
-        blocks = "\n\n".join(evidence_block(fingerprint, row) for fingerprint in wanted)
-        return (text.replace(evidence_block(first, row), blocks) if others else text).encode()
+def plain_forms(row: str = MEASURED) -> Forms:
+    """Tickets that are `ticket_text` with a block for each finding, without templates."""
 
-    filings = tuple(map(filing, fingerprints))
-    return Case(filings, 7, "PT", revision, TODAY, create, render_banner)
+    def block(finding: Finding) -> str:
+        return evidence_block(finding.result.fingerprint, row)
+
+    def ticket(findings: Sequence[Finding], ticket_id: str) -> bytes:
+        first, blocks = block(findings[0]), "\n\n".join(map(block, findings))
+        text = ticket_text(ticket_id, fingerprint=findings[0].result.fingerprint, row=row)
+        return text.replace(first, blocks).encode()
+
+    def evidence(finding: Finding, history: Sequence[str], _: Sequence[str]) -> bytes:
+        return with_history(block(finding), history)
+
+    return Forms(7, TODAY, ticket, evidence, render_banner, relation=lambda *_: "", agent="PT")
 
 
 def file_plain(
@@ -157,7 +159,8 @@ def file_plain(
     revision: str = NEW_REVISION,
 ) -> Filed:
     """File a finding of its own cause. Raises BadInputError where its ticket cannot be read."""
-    filed = file_case(repository, plain_case(fingerprint, row=row, revision=revision))[fingerprint]
+    findings = plain_findings(fingerprint, revision=revision)
+    filed = file_findings(repository, [findings], plain_forms(row))[fingerprint]
     if isinstance(filed, BadInputError):
         raise filed
     return filed

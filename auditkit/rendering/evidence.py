@@ -202,7 +202,7 @@ def _severity(finding: Finding) -> str:
     """What is proposed for what reproduced; nothing else has a severity."""
     if finding.result.outcome is not Outcome.REPRODUCED:
         return ""
-    return (finding.result.severity or finding.probe.severity).value
+    return finding.severity.value
 
 
 def _evidence(finding: Finding) -> Evidence:

@@ -33,7 +33,6 @@ def ticket_of(
 ) -> Ticket:
     """What `render_ticket` with the same arguments will say, as a reader of tickets reads it."""
     leader = findings[0]
-    severity = leader.result.severity or leader.probe.severity
     location = _location(leader)
     first, last = _line_range(leader)
     batch, code, _ = id_parts(ticket_id)
@@ -41,8 +40,8 @@ def ticket_of(
     return Ticket(
         id=ticket_id,
         title=markdown.line(f"{_subject(findings)}: {leader.probe.title}"),
-        severity=severity,
-        severity_written=severity.value,
+        severity=leader.severity,
+        severity_written=leader.severity.value,
         status=Status.OPEN,
         status_written=Status.OPEN.value,
         batch=batch,

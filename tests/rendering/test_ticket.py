@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import re
 from collections.abc import Sequence
 from datetime import date
@@ -20,7 +19,7 @@ from auditkit.model.tickets.ids import TicketId, format_ticket_id, parse_ticket_
 from auditkit.model.tickets.ticket import Ticket
 from auditkit.rendering.evidence import render_banner, render_evidence
 from auditkit.rendering.ticket import check_command, render_ticket, ticket_of
-from auditkit.store.folder.filing import Case, Filed, Filing, FilingAction, file_case
+from auditkit.store.folder.filing import Filed, FilingAction, Forms, file_findings
 from auditkit.store.folder.repository import Repository
 from auditkit.store.markdown.document import Document
 from auditkit.store.reading.reader import read_ticket
@@ -158,17 +157,11 @@ def test_what_is_rendered_is_read_back(
 def file(repository: Repository, *findings: Finding) -> Filed:
     """File findings of one cause; what was done for the first of them."""
 
-    def filing(finding: Finding) -> Filing:
-        evidence = functools.partial(render_evidence, finding)
-        return Filing(finding.result.fingerprint, finding.result.severity or Severity.P4, evidence)
+    def ticket(wanted: Sequence[Finding], ticket_id: TicketId) -> bytes:
+        return render_ticket(wanted, ticket_id, TODAY)
 
-    def create(ticket_id: TicketId, fingerprints: Sequence[str]) -> bytes:
-        return render_ticket([f for f in findings if f.result.fingerprint in fingerprints], ticket_id, TODAY)
-
-    first = findings[0]
-    revision = first.environment.revision
-    case = Case(tuple(map(filing, findings)), 7, first.probe.agent, revision, TODAY, create, render_banner)
-    filed = file_case(repository, case)[first.result.fingerprint]
+    forms = Forms(7, TODAY, ticket, render_evidence, render_banner, relation=lambda *_: "")
+    filed = file_findings(repository, [findings], forms)[findings[0].result.fingerprint]
     assert isinstance(filed, Filed)
     return filed
 

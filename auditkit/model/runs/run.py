@@ -177,6 +177,11 @@ class Finding:
     options: tuple[str, ...] = ()
 
     @property
+    def severity(self) -> Severity:
+        """The judged one, else the probe's."""
+        return self.result.severity or self.probe.severity
+
+    @property
     def is_of_module(self) -> bool:
         """Whether it is what reading the source found in a whole module, of which its location is an example."""
         return self.probe.scope == "source" and ":" not in self.result.target

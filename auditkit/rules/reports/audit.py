@@ -13,7 +13,7 @@ from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import Finding, ProbeResult, Run, count_outcomes
 from auditkit.model.text import counted
 from auditkit.model.tickets.ticket import Ticket
-from auditkit.rules.reports.audit_items import Cause, cause_items, finding_title, other_items, severity_of, source_items
+from auditkit.rules.reports.audit_items import Cause, cause_items, finding_title, other_items, source_items
 from auditkit.rules.reports.audit_parts import AuditReport, Issue, Item, Plan, SectionPage, TicketState
 from auditkit.rules.reports.sections import Section
 from auditkit.rules.reports.words import Horizon, Label, horizon_of, in_words
@@ -174,7 +174,7 @@ def _issue(cause: Cause, numbers: tuple[str, ...]) -> Issue:
     leader, ticket = cause.leader, cause.ticket
     others = [finding.probe.id for finding in cause.findings if finding.probe.id != leader.probe.id]
     return Issue(
-        severity=(ticket.severity if ticket else None) or severity_of(leader),
+        severity=(ticket.severity if ticket else None) or leader.severity,
         title=finding_title(cause.findings),
         also=tuple(dict.fromkeys(others)),
         location=leader.result.location,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from auditkit.model.enums import Outcome, Severity
+from auditkit.model.enums import Outcome
 from auditkit.model.module_page import ImporterKind, ModulePage, Share
 from auditkit.model.runs.measurement import Location
 from auditkit.model.runs.probe import ProbeInfo
@@ -47,10 +47,6 @@ def short(target: str) -> str:
     return target.rpartition(":")[2] or target
 
 
-def severity_of(finding: Finding) -> Severity:
-    return finding.result.severity or finding.probe.severity
-
-
 def answer_of(result: ProbeResult) -> Answer:
     return Answer(
         probe=result.probe,
@@ -80,8 +76,8 @@ def _finding_item(findings: Sequence[Finding], ticket: TicketState | None) -> It
     return Item(
         number="",
         title=finding_title(findings),
-        label=SEVERITY_LABELS[severity_of(leader)],
-        severity=severity_of(leader),
+        label=SEVERITY_LABELS[leader.severity],
+        severity=leader.severity,
         locations=tuple(dict.fromkeys(place for place in places if place is not None)),
         excerpt=leader.result.excerpt,
         answers=tuple(answer_of(finding.result) for finding in findings),

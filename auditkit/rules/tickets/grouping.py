@@ -21,7 +21,7 @@ def group_by_cause(findings: Iterable[Finding]) -> list[tuple[Finding, ...]]:
     once: dict[str, Finding] = {}
     for finding in findings:
         once.setdefault(finding.result.fingerprint, finding)
-    ordered = sorted(once.values(), key=_severity)
+    ordered = sorted(once.values(), key=lambda finding: finding.severity.value)
     categories: dict[Statement, set[str]] = {}
     for finding in ordered:
         if finding.result.statement is not None and finding.probe.scope == "target":
@@ -45,10 +45,6 @@ def relation(some: Sequence[Finding], others: Sequence[Finding]) -> str:
         return f"same function, {min(functions)[1]}()"
     targets = _targets(some) & _targets(others)
     return f"same target, {min(targets)}" if targets else ""
-
-
-def _severity(finding: Finding) -> str:
-    return (finding.result.severity or finding.probe.severity).value
 
 
 def _cause(finding: Finding, categories: dict[Statement, set[str]]) -> _Key:

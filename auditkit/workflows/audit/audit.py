@@ -12,6 +12,7 @@ from auditkit.model.enums import Outcome, Severity
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import ProbeResult, Run
 from auditkit.model.runs.target import Target
+from auditkit.model.tickets.ids import agent_code
 from auditkit.probing.checkouts.checkout import OpenCheckout, open_checkout, parse_checkout
 from auditkit.probing.hosts.catalog import select
 from auditkit.probing.hosts.sandbox import Setting
@@ -19,6 +20,7 @@ from auditkit.probing.source_code.likeness.causes import with_causes
 from auditkit.store.config.config import Config
 from auditkit.store.config.config_file import config_in
 from auditkit.store.folder.repository import Repository
+from auditkit.store.folder.status_folders import folders_of
 from auditkit.workflows.audit.filing import Paperwork, file_run
 from auditkit.workflows.audit.found_targets import FoundTargets, find_targets
 from auditkit.workflows.audit.matrix import combine
@@ -26,7 +28,6 @@ from auditkit.workflows.audit.measurement import Progress, Questions, environmen
 from auditkit.workflows.audit.run_options import RunOptions
 from auditkit.workflows.audit.source_audit import SourceQuestions, SourceScope, read_source
 from auditkit.workflows.configuration import catalog_of
-from auditkit.workflows.tickets.status_folders import folders_of
 
 
 @dataclass(frozen=True)
@@ -91,12 +92,13 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
 
 def _paperwork(request: AuditRequest, probes: Sequence[ProbeInfo]) -> Paperwork:
     spec, config = parse_checkout(request.checkout), request.config
+    agent = request.agent or config.agent
     files = {Path(name): name for name in request.probes if name.endswith(".py")}
     return Paperwork(
         probes={probe.id: probe for probe in probes},
         batch=next(batch for batch in (request.batch, config.batch, 1) if batch is not None),
-        agent=request.agent or config.agent,
-        source=spec.text.removesuffix(f"@{spec.revision}") if spec.revision else spec.text,
+        agent=agent_code(agent, config.agents) if agent else None,
+        source=spec.folder,
         command=request.command,
         asked_as={probe.id: files[Path(probe.path)] for probe in probes if Path(probe.path) in files},
         options=_config_words(config, spec.directory),

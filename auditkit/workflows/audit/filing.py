@@ -12,20 +12,20 @@ from auditkit.model.enums import Outcome
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import Finding, ProbeResult, Run
 from auditkit.model.runs.target import Target
-from auditkit.model.tickets.ids import AGENT_NAMES, TicketId, agent_code, id_parts
+from auditkit.model.tickets.ids import AGENT_NAMES, TicketId
 from auditkit.rendering.evidence import render_banner, render_evidence
 from auditkit.rendering.markdown import line
 from auditkit.rendering.ticket import render_ticket
 from auditkit.rules.lint.rule import FOLDERS
 from auditkit.rules.tickets.grouping import group_by_cause, relation
-from auditkit.store.folder.filing import Case, Filed, Filing, FilingAction, file_case, note_absence, relate
+from auditkit.store.folder.filing import Filed, Forms, file_findings, note_absence
 from auditkit.store.folder.repository import Repository
-from auditkit.workflows.tickets.status_folders import Folders, put_in_place
+from auditkit.store.folder.status_folders import Folders
 
 
 @dataclass(frozen=True)
 class Paperwork:
-    """What new tickets say beside the finding: batch, agent (None: the probe's), and how it was asked.
+    """What new tickets say beside the finding: batch, agent's code (None: the probe's), and how it was asked.
 
     `source` is the checkout's directory without a revision, `command` what the user typed. `asked_as`
     names the probes that were given as files, `options` are words that ask the same way again; `agents` are
@@ -42,6 +42,25 @@ class Paperwork:
     agents: Mapping[str, str] = field(default_factory=lambda: dict(AGENT_NAMES))
     folders: Folders = field(default_factory=lambda: FOLDERS)
 
+    def forms(self, today: datetime.date) -> Forms:
+        """How the store writes findings down."""
+        return Forms(
+            batch=self.batch,
+            today=today,
+            ticket=self.ticket,
+            evidence=render_evidence,
+            banner=render_banner,
+            relation=lambda some, others: line(relation(some, others)),
+            agent=self.agent,
+            folders=self.folders,
+        )
+
+    def ticket(self, findings: Sequence[Finding], ticket_id: TicketId) -> bytes:
+        """A new ticket for findings of one cause, the worst first."""
+        location = findings[0].result.location
+        domain = _domain(location.file) if location else ""
+        return render_ticket(findings, ticket_id, datetime.date.today(), domain, self.command, agents=self.agents)
+
 
 def file_run(run: Run, repository: Repository, paperwork: Paperwork) -> Run:
     """The run with a ticket for each finding; nothing is closed, whatever the run says or does not mention.
@@ -51,21 +70,20 @@ def file_run(run: Run, repository: Repository, paperwork: Paperwork) -> Run:
     a note. A finding whose ticket cannot be read stays without one, with a note.
     Raises StoreConflictError where the folder is locked or cannot be written.
     """
+    today, place = datetime.date.today(), run.environment
+    revision = f"{place.revision} with uncommitted changes" if place.dirty else place.revision
     found = [result for result in run.results if result.outcome is Outcome.REPRODUCED]
+    absent = [result for result in run.results if result.outcome is Outcome.NOT_REPRODUCED]
+    forms = paperwork.forms(today)
     groups = group_by_cause(_finding(run, result, paperwork) for result in found)
-    done: dict[str, Filed | BadInputError] = {}
-    for group in groups:
-        done |= file_case(repository, _case(group, paperwork))
-    for filed in done.values():
-        if isinstance(filed, Filed) and filed.action is FilingAction.REOPENED:
-            put_in_place(repository, filed.id, paperwork.folders)
-    _relate(repository, [finding for group in groups for finding in group], done)
+    done = file_findings(repository, groups, forms)
+    gone = note_absence(repository, {result.fingerprint: result.probe_version for result in absent}, revision, today)
     notes = [
         f"no ticket for {fingerprint}: {outcome.message}"
         for fingerprint, outcome in done.items()
         if isinstance(outcome, BadInputError)
     ]
-    notes += _note_absences(run, repository)
+    notes += [f"{ticket_id}: {fingerprint} is not reproduced any more" for fingerprint, ticket_id in gone.items()]
     results = tuple(_with_ticket(result, done.get(result.fingerprint)) for result in run.results)
     return replace(run, results=results, notes=(*run.notes, *notes))
 
@@ -74,37 +92,6 @@ def _with_ticket(result: ProbeResult, outcome: Filed | BadInputError | None) -> 
     if result.outcome is not Outcome.REPRODUCED or not isinstance(outcome, Filed):
         return result
     return replace(result, ticket=str(outcome.id), ticket_action=outcome.action.value)
-
-
-def _note_absences(run: Run, repository: Repository) -> list[str]:
-    """Say in the tickets what this run asked again and did not reproduce, and name those that changed."""
-    absent = {
-        result.fingerprint: result.probe_version for result in run.results if result.outcome is Outcome.NOT_REPRODUCED
-    }
-    environment = run.environment
-    revision = f"{environment.revision} with uncommitted changes" if environment.dirty else environment.revision
-    noted = note_absence(repository, absent, revision, datetime.date.today())
-    return [f"{ticket_id}: {fingerprint} is not reproduced any more" for fingerprint, ticket_id in noted.items()]
-
-
-def _relate(repository: Repository, findings: Sequence[Finding], done: Mapping[str, Filed | BadInputError]) -> None:
-    """Name in every ticket that this run made the run's other tickets about the same code."""
-    tickets: dict[TicketId, list[Finding]] = {}
-    created = set()
-    for finding in findings:
-        filed = done[finding.result.fingerprint]
-        if isinstance(filed, Filed):
-            tickets.setdefault(filed.id, []).append(finding)
-            created |= {filed.id} if filed.action is FilingAction.CREATED else set()
-    notes = {
-        ticket_id: [
-            f"- {other}: {line(words)}"
-            for other in sorted(tickets.keys() - {ticket_id}, key=id_parts)
-            if (words := relation(tickets[ticket_id], tickets[other]))
-        ]
-        for ticket_id in created
-    }
-    relate(repository, {ticket_id: lines for ticket_id, lines in notes.items() if lines})
 
 
 def _finding(run: Run, result: ProbeResult, paperwork: Paperwork) -> Finding:
@@ -136,35 +123,6 @@ def _target(run: Run, result: ProbeResult) -> Target | None:
     ordinal = re.search(r"#(\d+)$", result.fingerprint)
     number = int(ordinal[1]) if ordinal else 0
     return same[number] if number < len(same) else None
-
-
-def _case(group: Sequence[Finding], paperwork: Paperwork) -> Case:
-    leader = group[0]
-    today = datetime.date.today()
-    location = leader.result.location
-    domain = _domain(location.file) if location else ""
-
-    def create(ticket_id: TicketId, fingerprints: Sequence[str]) -> bytes:
-        wanted = [finding for finding in group if finding.result.fingerprint in fingerprints]
-        return render_ticket(wanted, ticket_id, today, domain, paperwork.command, agents=paperwork.agents)
-
-    return Case(
-        filings=tuple(map(_filing, group)),
-        batch=paperwork.batch,
-        agent=agent_code(paperwork.agent, paperwork.agents) if paperwork.agent else leader.probe.agent,
-        revision=leader.environment.revision,
-        today=today,
-        create=create,
-        banner=render_banner,
-    )
-
-
-def _filing(finding: Finding) -> Filing:
-    return Filing(
-        fingerprint=finding.result.fingerprint,
-        severity=finding.result.severity or finding.probe.severity,
-        evidence=lambda history, above: render_evidence(finding, history, above),
-    )
 
 
 def _domain(file: str) -> str:

@@ -15,11 +15,11 @@ from auditkit.rules.tickets.lifecycle import Missing, check_transition, missing_
 from auditkit.store.config.config import Config
 from auditkit.store.edits import resolution
 from auditkit.store.folder.repository import Change, Entry, Repository, with_status
+from auditkit.store.folder.status_folders import folders_of, placed
 from auditkit.store.markdown.document import Document
 from auditkit.store.reading.reader import ticket_of
 from auditkit.workflows.configuration import reviewer_name, tickets_configuration
 from auditkit.workflows.fixes.fix_history import FixHistory
-from auditkit.workflows.tickets.status_folders import folders_of, placed
 
 
 @dataclass(frozen=True)

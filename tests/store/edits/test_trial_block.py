@@ -21,12 +21,12 @@ from auditkit.model.revisions.trial import (
 from auditkit.model.runs.run import Run
 from auditkit.rendering.trial import render_trial
 from auditkit.store.edits.evidence import with_trial
-from auditkit.store.folder.filing import file_case
+from auditkit.store.folder.filing import file_findings
 from auditkit.store.folder.repository import Repository
 from auditkit.store.markdown.document import Document
 from auditkit.store.markdown.evidence import says_reproduced
 from auditkit.store.reading.reader import ticket_of
-from tests.filing_helpers import make_finding, plain_case, put, ticket_text
+from tests.filing_helpers import make_finding, plain_findings, plain_forms, put, ticket_text
 
 FINDING = "norm_overflows_on_finite_grads/1/train.norms:total_norm"
 FIX = "\n## Recommended Fix\n\nScale first.\n\n```python\nreturn 0\n```\n\n---\n"
@@ -121,6 +121,6 @@ def test_the_next_finding_joins_the_findings_above_it(tmp_path: Path) -> None:
     other = "norm_underflows_to_zero/1/train.norms:total_norm"
     tried = with_trial(document(), trial().id, render_trial(trial()))
     file = put(tmp_path, "B7-PT-01.md", tried.data)
-    file_case(Repository(tmp_path), plain_case(FINDING, other))
+    file_findings(Repository(tmp_path), [plain_findings(FINDING, other)], plain_forms())
     text = file.read_text("utf-8")
     assert text.index(FINDING) < text.index(other) < text.index("## Recommended Fix") < text.index("**Tried**")

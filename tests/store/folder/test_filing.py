@@ -12,9 +12,9 @@ import pytest
 
 from auditkit.errors import BadInputError
 from auditkit.model.tickets.ticket import Status
-from auditkit.store.folder.filing import FilingAction, file_case
+from auditkit.store.folder.filing import FilingAction, file_findings
 from auditkit.store.folder.repository import Repository
-from tests.filing_helpers import NEW_REVISION, ROOT, file_plain, plain_case, put, ticket_text
+from tests.filing_helpers import NEW_REVISION, ROOT, file_plain, plain_findings, plain_forms, put, ticket_text
 
 pytestmark = pytest.mark.process
 
@@ -65,8 +65,8 @@ def test_a_refresh_keeps_every_byte_that_people_wrote(tmp_path: Path, newline: s
 @pytest.mark.parametrize("status", ["fixed", "closed", "already-fixed", "resolved"])
 def test_what_was_mended_and_returns_is_open_again(tmp_path: Path, status: str) -> None:
     text = ticket_text(fingerprint=PRINT, status=f"`{status}`")
-    path = put(tmp_path, "fixed/B7-PT-01.md", text)
-    filed = file_plain(Repository(tmp_path), PRINT)
+    put(tmp_path, "fixed/B7-PT-01.md", text)
+    filed, path = file_plain(Repository(tmp_path), PRINT), tmp_path / "batch7" / "B7-PT-01.md"
     assert (filed.action, filed.path) == (FilingAction.REOPENED, path)
     told = f"2026-03-04: returned at revision {NEW_REVISION}; the status was {status} and is open again"
     expected = text.replace(f"**Status** | `{status}`", "**Status** | `open`", 1)
@@ -135,9 +135,9 @@ def test_a_fingerprint_that_no_cell_can_hold_is_refused(tmp_path: Path, fingerpr
 
 
 def test_a_rendered_ticket_without_its_fingerprint_is_not_written(tmp_path: Path) -> None:
-    case = replace(plain_case(PRINT), create=lambda new, _: ticket_text(new).encode())
+    forms = replace(plain_forms(), ticket=lambda _, new: ticket_text(new).encode())
     with pytest.raises(ValueError, match="does not hold the fingerprint"):
-        file_case(Repository(tmp_path), case)
+        file_findings(Repository(tmp_path), [plain_findings(PRINT)], forms)
     assert Repository(tmp_path).listing().tickets == ()
 
 

@@ -15,7 +15,7 @@ import pytest
 from auditkit.errors import BadInputError, StoreConflictError
 from auditkit.model.enums import Severity
 from auditkit.model.runs.run import Run
-from auditkit.model.tickets.ids import parse_ticket_id
+from auditkit.model.tickets.ids import agent_code, parse_ticket_id
 from auditkit.rendering.ticket import render_ticket
 from auditkit.store.config.config import read_config
 from auditkit.store.folder.repository import Repository
@@ -270,7 +270,7 @@ def test_a_new_ticket_of_a_projects_own_agent_is_known(tmp_path: Path) -> None:
     yaml = "agents: {SEC: security}\n"
     agents = read_config(put(tmp_path, "auditkit.yaml", yaml)).agents
     finding = make_finding(severity=Severity.P1)
-    paperwork = Paperwork({finding.probe.id: finding.probe}, 7, "Security", ".", "", agents=agents)
+    paperwork = Paperwork({finding.probe.id: finding.probe}, 7, agent_code("Security", agents), ".", "", agents=agents)
     run = Run("r", finding.environment, (finding.result,))
     (filed,) = file_run(run, Repository(tmp_path / "tickets"), paperwork).results
     assert filed.ticket == "B7-SEC-01"

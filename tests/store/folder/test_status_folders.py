@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from auditkit.errors import StoreConflictError
-from auditkit.model.tickets.ids import parse_ticket_id
 from auditkit.model.tickets.ticket import Status
 from auditkit.rules.lint.rule import FOLDERS
 from auditkit.rules.tickets.lifecycle import home_of
 from auditkit.store.folder.repository import Repository
+from auditkit.store.folder.status_folders import put_in_place
 from auditkit.workflows.tickets.resolution import Move, move
-from auditkit.workflows.tickets.status_folders import put_in_place
 from tests.filing_helpers import put, ticket_text
 
 TODAY = datetime.date(2026, 3, 4)
@@ -73,6 +72,7 @@ def test_where_a_status_calls_for(tmp_path: Path, path: str, status: str, home: 
 def test_nothing_is_written_over(tmp_path: Path) -> None:
     put(tmp_path, "batch7/B7-PT-01.md", ticket_text(status="`wont-fix`"))
     put(tmp_path, "closed/B7-PT-01.md/keep", "in the way")
+    repository = Repository(tmp_path)
     with pytest.raises(StoreConflictError, match="exists already"):
-        put_in_place(Repository(tmp_path), parse_ticket_id(ID), FOLDERS)
+        put_in_place(repository, repository.find(ID), FOLDERS)
     assert (tmp_path / "batch7" / "B7-PT-01.md").is_file()

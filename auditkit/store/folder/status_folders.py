@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 
-from auditkit.model.tickets.ids import TicketId
 from auditkit.rules.lint.rule import FOLDERS
 from auditkit.rules.tickets.lifecycle import home_of
 from auditkit.store.config.config import Config
@@ -22,25 +21,24 @@ def folders_of(config: Config) -> Folders:
     return FOLDERS if configured is None else configured
 
 
-def put_in_place(repository: Repository, ticket_id: TicketId, folders: Folders) -> Entry:
-    """The ticket, after its file was moved where its status calls for another folder.
+def put_in_place(repository: Repository, entry: Entry, folders: Folders) -> Entry:
+    """The ticket, after its file was moved where its status calls for another folder; only under `writing`.
 
     A folder inside the tickets folder keeps its place: `a/batch7/X.md` goes to `a/fixed/X.md`. Raises
     StoreConflictError where a file of that name is there already.
     """
-    with repository.writing():
-        entry = repository.find(ticket_id)
-        home = home_of(entry.ticket, folders)
-        if home is None:
-            return entry
-        new = entry.file.parent.parent / home / entry.file.name
-        move_file(entry.file, new)
-        path = PurePath(new.relative_to(repository.folder))
-        return Entry(new, replace(entry.document, path=path), replace(entry.ticket, path=path))
+    home = home_of(entry.ticket, folders)
+    if home is None:
+        return entry
+    new = entry.file.parent.parent / home / entry.file.name
+    move_file(entry.file, new)
+    path = PurePath(new.relative_to(repository.folder))
+    return Entry(new, replace(entry.document, path=path), replace(entry.ticket, path=path))
 
 
 def placed(repository: Repository, change: Change, folders: Folders) -> Change:
     """The change with its ticket in place, where it gave the ticket another status."""
     if change.before.ticket.status is change.after.ticket.status:
         return change
-    return Change(change.before, put_in_place(repository, change.after.ticket.id, folders))
+    with repository.writing():
+        return Change(change.before, put_in_place(repository, repository.find(change.after.ticket.id), folders))

@@ -13,7 +13,8 @@ AGENT_NAMES = {"PT": "pytorch", "CR": "codereview", "DRL": "drl"}
 """The name that a ticket's Agent row carries, by the code that its id carries."""
 
 _ID = re.compile(r"B(\d{1,4})-([A-Z][A-Z0-9]{0,15})-(\d{2,6})", re.IGNORECASE | re.ASCII)
-_MENTION = re.compile(r"(?<![\w-])B\d{1,4}-[A-Z][A-Z0-9]{0,15}-\d{2,6}(?![\w-])", re.ASCII)
+# With a letter first, the pattern is found several times as fast as with what must not stand before it.
+_MENTION = re.compile(r"B(?<![\w-]B)\d{1,4}-[A-Z][A-Z0-9]{0,15}-\d{2,6}(?![\w-])", re.ASCII)
 _CODE = re.compile(r"[A-Z][A-Z0-9]{0,15}", re.ASCII)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import io
 import itertools
 import operator
 import re
@@ -88,7 +89,7 @@ class Document:
 
     @cached_property
     def _line_starts(self) -> list[int]:
-        return list(itertools.accumulate([len(line) + 1 for line in self.data.split(b"\n")], initial=0))
+        return list(itertools.accumulate(map(len, io.BytesIO(self.data + b"\n")), initial=0))
 
     def line_number(self, offset: int) -> int:
         """The line (1-based) that the byte at `offset` is on."""

@@ -38,40 +38,46 @@ class Table(NamedTuple):
 
 def lines_of(data: bytes, within: Span, hidden: tuple[Span, ...]) -> Iterator[Line]:
     """Every line of `data[within]` outside the `hidden` stretches."""
-    position = within.start
-    covers = [span for span in hidden if span.end > within.start and span.start < within.end]
-    for cover in (*covers, Span(within.end, within.end)):
-        lines = data[position : cover.start].split(b"\n")
-        if not lines[-1]:
-            lines.pop()
-        for raw in lines:
-            end = position + len(raw)
-            yield Line(Span(position, end - raw.endswith(b"\r")), raw.decode("utf-8", "replace").strip())
-            position = end + 1
-        position = max(position, cover.end)
+    for start, raw in _raw_lines(data, within, hidden):
+        yield Line(Span(start, start + len(raw)), raw.decode("utf-8", "replace").strip())
 
 
 def blocks_of(data: bytes, within: Span, hidden: tuple[Span, ...]) -> Iterator[Line | Table]:
     """The lines of a stretch that are not blank, those of tables gathered into tables."""
-    rows: list[Line] = []
-    for line in lines_of(data, within, hidden):
-        if line.text.startswith("|"):
-            rows.append(line)
+    rows: list[tuple[int, bytes]] = []
+    for start, raw in _raw_lines(data, within, hidden):
+        text = raw.decode("utf-8", "replace").strip() if raw else ""
+        if text[:1] == "|":
+            rows.append((start, raw))
             continue
         if rows:
-            yield _table(data, rows)
+            yield _table(rows)
             rows = []
-        if line.text:
-            yield line
+        if text:
+            yield Line(Span(start, start + len(raw)), text)
     if rows:
-        yield _table(data, rows)
+        yield _table(rows)
 
 
-def _table(data: bytes, lines: list[Line]) -> Table:
-    read = [(line.span, *_cells(data[line.span.start : line.span.end])) for line in lines]
-    rows = [Row(span, cells, texts) for span, cells, texts in read if cells]
-    has_header = len(read) > 1 and not read[1][1]
-    return Table(rows[0], tuple(rows[1:])) if has_header and rows else Table(None, tuple(rows))
+def _raw_lines(data: bytes, within: Span, hidden: tuple[Span, ...]) -> Iterator[tuple[int, bytes]]:
+    """Where each line starts, and its bytes without the line end."""
+    position, end = within
+    covers = [span for span in hidden if span[1] > position and span[0] < end]
+    for cover in (*covers, Span(end, end)):
+        lines = data[position : cover.start].split(b"\n")
+        if not lines[-1]:
+            lines.pop()
+        for raw in lines:
+            yield position, raw.removesuffix(b"\r")
+            position += len(raw) + 1
+        position = max(position, cover.end)
+
+
+def _table(lines: list[tuple[int, bytes]]) -> Table:
+    read = [(start, raw, *_cells(raw)) for start, raw in lines]
+    rows = tuple(Row(Span(start, start + len(raw)), cells, texts) for start, raw, cells, texts in read if cells)
+    has_header = len(read) > 1 and not read[1][2]
+    return Table(rows[0], rows[1:]) if has_header and rows else Table(None, rows)
 
 
 @lru_cache(maxsize=4096)

@@ -8,6 +8,7 @@ compares it with a real parser.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 EVIDENCE_START = b"<!-- auditkit:evidence -->"
@@ -56,7 +57,7 @@ class Scan(NamedTuple):
 # One alternative per thing that matters at the start of a line; everything else is skipped over. With the line end
 # before it as its first byte, the pattern is found several times as fast as with `^`.
 _EVENT = re.compile(
-    rb"\n(?:(?<=\A\n)\xef\xbb\xbf)?(?=[ \t#`~<*+0-9-])(?:"
+    rb"\n(?=[ \t#`~<*+0-9\xef-])(?:(?<=\A\n)\xef\xbb\xbf)?(?:"
     rb"(?P<indent>[ \t]*)(?:(?P<item>[-+*]|\d{1,9}[.)])(?P<gap>[ \t]+))?(?P<fence>`{3,}(?=[^`\n]*$)|~{3,})"
     rb"|\ {0,3}(?P<hashes>\#{1,6})(?=[ \t\r\n]|\Z)[ \t]*(?P<heading>[^\r\n]*)"
     rb"|\ {0,3}(?P<comment><!--)"
@@ -76,15 +77,18 @@ def scan(data: bytes) -> Scan:
     conflicts: list[int] = []
     # What is found in `text` starts, without its line end, where it does in `data`.
     text, position = b"\n" + data, 0
-    while (event := _EVENT.search(text, position)) is not None:
-        line = Span(event.start(), line_end(data, event.start()))
-        position = next_line(data, line.end)
-        what = event.lastgroup
-        if what == "fence":
+    for event in _EVENT.finditer(text):
+        start = event.start()
+        if start < position:
+            continue
+        what, line = event.lastgroup, Span(start, line_end(data, start))
+        if what == "heading":
+            heads.append((len(event["hashes"]), event["heading"].decode("utf-8", "replace").strip(), line))
+        elif what == "fence":
             container = _fence_container(data, event)
             if container is not None:
-                position = _end_of_fence(data, position, event["fence"], container)
-                hidden.append(Span(line.start, position))
+                position = _end_of_fence(data, next_line(data, line.end), event["fence"], container)
+                hidden.append(Span(start, position))
         elif what == "comment":
             marker = _marker(data, line)
             if marker is not None:
@@ -93,8 +97,6 @@ def scan(data: bytes) -> Scan:
                 closed = data.find(b"-->", event.end() - 1)
                 position = next_line(data, closed) if closed >= 0 else len(data)
                 hidden.append(Span(line.start, position))
-        elif what == "heading":
-            heads.append((len(event["hashes"]), event["heading"].decode("utf-8", "replace").strip(), line))
         else:
             conflicts.append(line.start)
     return Scan(_with_sections(heads, len(data)), tuple(hidden), tuple(markers), tuple(conflicts))
@@ -172,15 +174,18 @@ def _list_column(data: bytes, before: int, indent: int) -> int:
 
 def _end_of_fence(data: bytes, start: int, fence: bytes, container: int) -> int:
     """Where the line after the closing fence starts; an open fence runs to the end of its container."""
-    closing = re.compile(rb"[ \t]*" + re.escape(fence[:1]) + rb"{" + str(len(fence)).encode() + rb",}[ \t]*\r?$")
-    position = start
-    while position < len(data):
-        following = next_line(data, position)
-        text = data[position:following].rstrip(b"\n")
-        indent = _width(text[: len(text) - len(text.lstrip(b" \t"))])
-        if container and text.strip() and indent < container:
-            return position
-        if closing.match(text) is not None and indent - container <= 3:
-            return following
-        position = following
+    for line in _closing(fence, container > 0).finditer(data, start - 1):
+        indent = _width(line["indent"])
+        if indent < container:
+            return line.start() + 1
+        if line["fence"] is not None and indent - container <= 3:
+            return next_line(data, line.end())
     return len(data)
+
+
+@lru_cache(maxsize=64)
+def _closing(fence: bytes, is_in_list: bool) -> re.Pattern[bytes]:
+    """The lines that may end a fence: those that close it and, in a list item, all that are not blank."""
+    closed = rb"(?P<fence>" + re.escape(fence[:1]) + b"{%d,}" % len(fence) + rb"[ \t]*\r?$)"
+    text = rb"|(?=[ \t\r\f\v]*+\S)" if is_in_list else b""
+    return re.compile(rb"\n(?P<indent>[ \t]*+)(?:" + closed + text + rb")", re.MULTILINE)

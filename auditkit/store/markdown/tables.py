@@ -48,13 +48,14 @@ class Field(NamedTuple):
 def read_fields(data: bytes, within: Span, hidden: tuple[Span, ...] = ()) -> tuple[Field, ...]:
     """Every row with a label in the tables of `data[within]`, but not those in `hidden` stretches."""
     fields: list[Field] = []
-    covers = [span for span in hidden if span.end > within.start and span.start < within.end]
+    covers = [span for span in hidden if span[1] > within.start and span[0] < within.end]
     for match in _ROW.finditer(data, within.start, within.end):
         start = match.start()
-        if not any(span.start <= start < span.end for span in covers):
-            field = _read_row(data[start : line_end(data, start)])
-            if field is not None:
-                fields.append(Field(*field[:4], start))
+        if covers and any(span.start <= start < span.end for span in covers):
+            continue
+        row = _read_row(data[start : line_end(data, start)])
+        if row is not None:
+            fields.append(Field(*row, start))
     return tuple(fields)
 
 
@@ -82,8 +83,8 @@ def unescape(raw: bytes) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _read_row(data: bytes) -> Field | None:
-    """The row that these bytes are; most rows of a ticket stand in others, too."""
+def _read_row(data: bytes) -> tuple[str, str, str, tuple[Span, Span, Span]] | None:
+    """A field's label, text, written cell and places; most rows of a ticket stand in others, too."""
     line = Span(0, len(data))
     if is_delimiter(data, line):
         return None
@@ -97,7 +98,7 @@ def _read_row(data: bytes) -> Field | None:
     cell = _trimmed(data, cells[1])
     value = _inside_wrappers(data, cell)
     text = unescape(data[value.start : value.end])
-    return Field(label, text, unescape(raw.strip()), (line, cells[1], value))
+    return label, text, unescape(raw.strip()), (line, cells[1], value)
 
 
 def _trimmed(data: bytes, span: Span) -> Span:

@@ -59,6 +59,8 @@ def brief_of(document: Document) -> Ticket:
     location = {row.label.casefold(): row for row in reversed(document.fields("Location"))}
     files, lines, function = (location.get(label) for label in ("file(s)", "line(s)", "function/class"))
     severity, status = _text(document, "Severity"), _text(document, "Status")
+    told = _section_text(document, "Summary")
+    summary = _SUMMARY.search(told)
     written_batch = _text(document, "Batch")
     domain = document.field("Domain")
     return Ticket(
@@ -78,8 +80,8 @@ def brief_of(document: Document) -> Ticket:
         lines_written=lines.written if lines else "",
         lines=(),
         function=function.written if function else "",
-        summary=_summary(document),
-        categories=_categories(document),
+        summary=summary[1] if summary else "",
+        categories=tuple(_TICKED.findall(told)),
         disposition=_text(document, "Resolution"),
         path=document.path,
         reviews=tuple(found.review for found in read_reviews(document)),
@@ -205,12 +207,3 @@ def _prose(document: Document, title: str) -> str:
     blocks = (block.span.start for block in document.evidence if body.start <= block.span.start < body.end)
     end = max(document.content_end(min(blocks, default=body.end)), body.start)
     return document.data[body.start : end].decode("utf-8", "replace").replace("\r\n", "\n").strip()
-
-
-def _summary(document: Document) -> str:
-    match = _SUMMARY.search(_section_text(document, "Summary"))
-    return match[1] if match else ""
-
-
-def _categories(document: Document) -> tuple[str, ...]:
-    return tuple(_TICKED.findall(_section_text(document, "Summary")))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from auditkit.model.tickets.ids import TicketId, find_ticket_ids
 from auditkit.model.tickets.relation import Relation, RelationKind, read_relation
@@ -12,6 +13,7 @@ from auditkit.store.markdown.document import Document
 from auditkit.store.markdown.lines import Line, Row, Table, blocks_of
 from auditkit.store.markdown.scan import Span
 
+_kind_meant = lru_cache(read_relation)
 _BULLET = re.compile(r"[-*+]\s+(.*)")
 _NOTHING = re.compile(r"(?:none|n/?a|nothing|-)\b.*|-*", re.IGNORECASE)
 _LEAD = re.compile(r"[*_`]*([A-Za-z][A-Za-z -]{2,20}?)(?: (?:of|to|by|with))?:?[*_`]*:?\s*[*_`]*$")
@@ -52,7 +54,7 @@ def _of_row(document: Document, row: Row) -> RelationAt | None:
     ids = find_ticket_ids(row.texts[0])
     kind = row.texts[1].strip("*` ") if len(row.texts) > 1 else ""
     note = row.texts[2] if len(row.texts) > 2 else ""
-    relation = Relation(ids[0] if ids else "", read_relation(kind), kind, note, "table", *_place(document, row.span))
+    relation = Relation(ids[0] if ids else "", _kind_meant(kind), kind, note, "table", *_place(document, row.span))
     return RelationAt(relation, row.span, row.place(1) if len(row.cells) > 1 else None)
 
 
@@ -75,7 +77,7 @@ def _of_line(document: Document, line: Line) -> Iterator[RelationAt]:
 
 
 def _kind_of(text: str) -> RelationKind | None:
-    return read_relation(text) or read_relation(text.partition(" ")[0])
+    return _kind_meant(text) or _kind_meant(text.partition(" ")[0])
 
 
 def _place(document: Document, span: Span) -> tuple[int, str]:

@@ -81,8 +81,9 @@ class _SectionReader:
 
     def read(self) -> list[_Draft]:
         hidden = self.document.scan.hidden
-        inner = {h.line.start: h for h in self.document.scan.headings if h.level > 2}
-        for block in blocks_of(self.document.data, self.document.body(self.heading), hidden):
+        body = self.document.body(self.heading)
+        inner = {h.line.start: h for h in self.document.scan.headings if body.start <= h.line.start < body.end}
+        for block in blocks_of(self.document.data, body, hidden):
             if isinstance(block, Table):
                 self.note = ""
                 self.drafts += self._of_table(block)

@@ -178,7 +178,7 @@ def test_where_a_mention_cannot_be_written_nothing_changes(folder: Path, monkeyp
 
 KILLED = """
 import os, signal, sys
-from auditkit.workflows import renumber
+from auditkit.workflows.tickets import renumber
 step, calls = sys.argv[1], []
 def killing(name, real):
     def run(*words):

@@ -101,6 +101,7 @@ def test_tickets_need_nothing_that_is_slow_to_load(words: str, tickets: Path) ->
     assert (ended.code, bool(ended.stdout)) == (0, True), ended.stderr
 
 
+@pytest.mark.acceptance
 def test_measuring_happens_elsewhere(checkout: Path, tmp_path: Path) -> None:
     """`probe run`, `audit` and `init` measure with torch, and never load it themselves."""
     single = ["--target", "stats:grad_norm", "--takes", "parameters", "--contract", "grad_norm"]
@@ -118,6 +119,7 @@ def test_measuring_happens_elsewhere(checkout: Path, tmp_path: Path) -> None:
     assert (ended.code, loaded) == (0, []), ended.stderr
 
 
+@pytest.mark.acceptance
 def test_doctor_asks_another_process(tmp_path: Path) -> None:
     ended, loaded = run_watched(("torch", "numpy"), "doctor", cwd=tmp_path)
     assert (ended.code, loaded) == (0, []), ended.stderr

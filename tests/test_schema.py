@@ -18,7 +18,7 @@ from auditkit.probing.hosts.catalog import INSTRUMENTS
 from tests.filing_helpers import put, ticket_text
 from tests.project_files import ROOT, Ended, auditkit
 
-pytestmark = pytest.mark.process
+pytestmark = pytest.mark.acceptance
 
 SCHEMAS = ROOT / "docs" / "schema"
 NAMES = (

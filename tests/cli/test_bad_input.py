@@ -195,6 +195,7 @@ UNMEASURED = {
 }
 
 
+@pytest.mark.acceptance
 @pytest.mark.parametrize("case", UNMEASURED.values(), ids=list(UNMEASURED))
 def test_what_could_not_be_measured_is_said(
     workspace: Path, case: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
@@ -210,6 +211,7 @@ def test_what_could_not_be_measured_is_said(
     assert ended.stderr.count("error: ") == 1
 
 
+@pytest.mark.acceptance
 @pytest.mark.parametrize("name", ["no such function", "target that cannot be fed"])
 def test_people_are_told_the_same(workspace: Path, name: str) -> None:
     """The same exit code, and the reason in what is printed as well as in the complaint."""

@@ -11,7 +11,7 @@ import pytest
 
 from tests.project_files import Ended, auditkit
 
-pytestmark = pytest.mark.process
+pytestmark = pytest.mark.acceptance
 
 OK, FINDINGS, BAD_INPUT = 0, 1, 2
 CLAIM = "norm_is_cut_off"

@@ -19,6 +19,8 @@ from auditkit.collectors.cpu_pass import (
 )
 from tests.collectors.oracle import UNIT_ROUNDOFF, exact_norm, norm_error_bound, relative_error
 
+pytestmark = pytest.mark.process
+
 PIECE = PIECE_BYTES // 4
 # Both sides of every length at which another path is taken.
 LENGTHS = [

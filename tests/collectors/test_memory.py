@@ -12,6 +12,8 @@ from auditkit.collectors.cpu_pass import CONVERTED_ELEMENTS
 from auditkit.collectors.device_pass import measure_on_device
 from auditkit.collectors.records import shifts_for
 
+pytestmark = pytest.mark.process
+
 SHAPES = {"one tensor": lambda n: [n], "many tensors": lambda n: [10_000] * (n // 10_000)}
 
 # CPU: 20 bytes * 31744 where bfloat16 is widened, two buffers of 8 bytes * 31744 for float64. Numpy's and Python's,

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from tests.collectors.oracle import PASSES, MeasureFunction, exact_norm, norm_error_bound, relative_error
 
+pytestmark = pytest.mark.process
+
 # Exponents of two of the smallest and largest normal number.
 NORMAL_EXPONENTS = {
     torch.float16: (-14, 15),

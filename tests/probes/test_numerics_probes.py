@@ -15,6 +15,8 @@ from tests.probes.in_process import ask, run_here
 from tests.probes.specimens import SPECIMEN, target_of
 from tests.probing_helpers import ACCURACY, CLIPPING, GROUPING, RETAINED, values
 
+pytestmark = pytest.mark.process
+
 MILLION = 1 << 20
 
 

@@ -9,6 +9,8 @@ from auditkit.model.runs.target import Target
 from tests.probes.in_process import run_here
 from tests.probing_helpers import HEALTH, MEMORY, OVERFLOW, TARGETS, UNDERFLOW, by_probe, run_probes, values
 
+pytestmark = pytest.mark.process
+
 PARTIAL = TARGETS / "partial"
 
 

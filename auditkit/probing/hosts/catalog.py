@@ -165,8 +165,12 @@ def _to_info(literal: Any, path: Path, line: int) -> ProbeInfo:
 
 
 def _remedy(code: str, folder: Path) -> str:
-    """The recommended code, which several probes may share: `remedies/NAME.py` names a file beside them."""
-    return (folder / code).read_text(encoding="utf-8") if _SHARED_REMEDY.fullmatch(code) else code
+    """The recommended code, which several probes may share: `remedies/NAME.py` names a file beside them, or ours."""
+    if _SHARED_REMEDY.fullmatch(code) is None:
+        return code
+    # A copy of one of our probes in a folder of its owner's names a remedy that stayed behind.
+    beside = folder / code
+    return (beside if beside.is_file() else bundled_dir("probes") / code).read_text(encoding="utf-8")
 
 
 def load_module(probe: ProbeInfo) -> Any:

@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from tests.project_files import ROOT, Ended, auditkit
 from tests.second_interpreter import make_interpreter
 
-pytestmark = pytest.mark.process
+pytestmark = pytest.mark.acceptance
 
 FINDINGS, NOT_LOADED = 1, 5
 OVERFLOW, LAUNCHES, ASYNC = (

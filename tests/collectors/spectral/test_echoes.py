@@ -7,6 +7,8 @@ from torch import Tensor
 from auditkit.collectors.spectral import LEAST_REPLICAS, AlignedSvds, aligned_svds, spectral_echoes
 from tests.collectors.spectral.planted import expected_echo, plant
 
+pytestmark = pytest.mark.process
+
 # Above the threshold (48 / 32) ** 0.25 = 1.11 of what a single replica shows: far, near; the last is below it.
 STRENGTHS = [4.0, 2.5, 1.6, 0.8]
 SHAPE = (48, 32)

@@ -38,21 +38,32 @@ CHECKOUT = TARGETS / "misbehaving"
 LIMIT_S = 2.0
 
 
-@pytest.fixture(autouse=True)
-def _nothing_is_left_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No process of a worker's family outlives the run, under any end of it."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    yield
-    servers = {server.pid for server in fork_servers.servers()}
-    assert set(processes_started_with(tmp_path)) - servers == set()
+@pytest.fixture(scope="module")
+def temporary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A name in the environment of all that this file starts; at its end not even a server is left."""
+    folder = tmp_path_factory.mktemp("temporary")
+    yield folder
     fork_servers.end_servers()
-    assert processes_started_with(tmp_path) == []
+    assert processes_started_with(folder) == []
 
 
-def test_a_process_that_is_left_running_would_be_seen(tmp_path: Path) -> None:
+def left_running(temporary: Path) -> set[int]:
+    """Processes that this file started, but for the servers, which wait for the next worker."""
+    return set(processes_started_with(temporary)) - {server.pid for server in fork_servers.servers()}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_running(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No process of a worker's family outlives the run, under any end of it."""
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    yield
+    assert left_running(temporary) == set()
+
+
+def test_a_process_that_is_left_running_would_be_seen(temporary: Path) -> None:
     """The control of the fixture above."""
     with subprocess.Popen(["sleep", "60"]) as process:
-        assert processes_started_with(tmp_path) == [process.pid]
+        assert left_running(temporary) == {process.pid}
         process.kill()
 
 
@@ -204,10 +215,10 @@ def test_an_orphan_that_holds_our_pipes_does_not_look_like_a_time_out(tmp_path: 
     assert [is_alive(pid) for pid in orphans] == [False]
 
 
-def test_an_orphan_of_the_import_is_ended_too(tmp_path: Path) -> None:
+def test_an_orphan_of_the_import_is_ended_too(temporary: Path) -> None:
     result = ask("orphan_at_import:norm", OVERFLOW).results[0]
     assert (result.outcome, result.reason) == (Outcome.ERROR, Reason.EXIT)
-    assert not is_alive(int((tmp_path / "orphan-of-import").read_text()))
+    assert not is_alive(int((temporary / "orphan-of-import").read_text()))
 
 
 @pytest.mark.parametrize(

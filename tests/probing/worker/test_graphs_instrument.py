@@ -16,6 +16,8 @@ from auditkit.probing.worker.base.frames import SourceRoots
 from auditkit.probing.worker.gradients.gradients import GradientHolder, make_gradients
 from auditkit.probing.worker.instruments import graphs, selfcheck
 
+pytestmark = pytest.mark.process
+
 ROOTS = SourceRoots(str(Path(__file__).parent))
 logger = logging.getLogger(__name__)
 

@@ -16,6 +16,8 @@ from auditkit.probing.worker.feeding.plan import Feed
 from auditkit.probing.worker.instruments.memory import held_bytes, peak_bytes, python_held_bytes
 from auditkit.probing.worker.instruments.retention import RepeatedCall, kept_by_answer, where_retained
 
+pytestmark = pytest.mark.process
+
 ROOTS = SourceRoots(str(Path(__file__).parent))
 MIB = 1 << 20
 GRADIENT_BYTES = MIB

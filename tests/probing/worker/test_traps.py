@@ -32,6 +32,8 @@ from auditkit.probing.worker.instruments.transfers import count_transfers
 from auditkit.probing.worker.simulated.tensor import to_host, to_simulated
 from tests.probing_helpers import HEALTH, SYNCS, TARGETS, run_probes
 
+pytestmark = pytest.mark.process
+
 ROOTS = SourceRoots(str(Path(__file__).parent))
 
 
@@ -165,7 +167,6 @@ def test_trap_6_a_failed_import_retried_in_one_process_can_pass(monkeypatch: pyt
 # --- trap 8: a descriptor that stays open -----------------------------------------------------------
 
 
-@pytest.mark.process
 def test_trap_8_a_finished_child_looks_like_a_time_out_to_who_waits_for_its_output() -> None:
     """Whoever reads the output to its end waits for a process that nobody started."""
     code = "import os, time\nif os.fork() == 0:\n    print(os.getpid(), flush=True)\n    time.sleep(60)\n"

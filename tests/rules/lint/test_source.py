@@ -15,6 +15,8 @@ from auditkit.rules.lint.rule import Level
 from auditkit.workflows.lint.source_tree import FolderTree, GitTree, open_source_tree
 from tests.rules.lint.source_pages import REPORT, context_of, found, make_repository, page
 
+pytestmark = pytest.mark.process
+
 PREFIX = "/home/me/project"
 EVIDENCE = """### Code Evidence
 
@@ -122,7 +124,6 @@ PLACES: list[tuple[str, dict[str, str], list[tuple[str, str]]]] = [
 ]
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(("rule", "parts", "expected"), PLACES)
 def test_places(rule: str, parts: dict[str, str], expected: list[tuple[str, str]], tree: GitTree | FolderTree) -> None:
     one = page(**parts)
@@ -185,7 +186,6 @@ def test_evidence(rule: str, parts: dict[str, str], expected: list[tuple[str, st
     compare(found(rule, one, context_of([one], tree)), expected)
 
 
-@pytest.mark.process
 def test_lines_that_occur_twice_say_nothing_of_the_place(tmp_path: Path) -> None:
     """`TK037` looks at unique lines only; with one it knows."""
     (tmp_path / "a.py").write_text("import one\n" + "value += 1\n" * 30 + "import two\n", "utf-8")
@@ -195,7 +195,6 @@ def test_lines_that_occur_twice_say_nothing_of_the_place(tmp_path: Path) -> None
             assert [message for _, message in found("TK037", one, context_of([one], tree))] == expected
 
 
-@pytest.mark.process
 def test_commits(commits: Mapping[str, str], tree: GitTree) -> None:
     known, side = commits["first"][:10], commits["side"][:10]
     one = page(status="fixed", resolution=f"Fixed in `{known}`, then `{side}`, then `0000000a1`.")

@@ -11,13 +11,15 @@ import torch
 from torch import nn
 
 from auditkit.probing.worker.simulated.device import simulated_cuda
-from auditkit.probing.worker.simulated.tensor import is_simulated, to_simulated
+from auditkit.probing.worker.simulated.tensor import State, is_simulated, to_simulated
 
 CUDA = torch.device("cuda", 0)
 
 
 @pytest.fixture(autouse=True)
-def _on_the_device() -> Iterator[None]:
+def _on_the_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    # A probe has a process of its own; here another file may have pretended a second device before.
+    monkeypatch.setattr(State, "device_count", 1)
     with simulated_cuda():
         yield
 

@@ -85,8 +85,9 @@ class ForkServer:
             process = None
             with contextlib.suppress(OSError, ValueError):
                 process = self._fork(jobs, results_fd, cancelled)
-            if process is None and not cancelled.is_set():
-                self.usable = False
+            if process is None:
+                # Where nobody waits any more its answer may still come, and would be taken for the next one's.
+                self.usable = cancelled.is_set()
                 self.close()
             return process
 
@@ -104,6 +105,7 @@ class ForkServer:
             self._process.wait()
         if self._cache is not None:
             self._cache.cleanup()
+        self._channel = self._process = self._cache = None
 
     def _fork(self, jobs: Sequence[Mapping[str, Any]], results_fd: int, cancelled: threading.Event) -> Process | None:
         channel = self._channel = self._channel or self._start()
@@ -114,15 +116,14 @@ class ForkServer:
         (input_read, input_write), (output_read, output_write), (end_read, end_write) = os.pipe(), os.pipe(), os.pipe()
         given = [input_read, output_write, results_fd, end_write]
         kept = [input_write, output_read, end_read]
+        answer = b""
         try:
             socket.send_fds(channel, [json.dumps(needs).encode("ascii") + b"\n"], given)
             answer = _answer(channel, cancelled)
         finally:
-            for fd in (input_read, output_write, end_write):
+            for fd in (input_read, output_write, end_write, *([] if answer else kept)):
                 os.close(fd)
         if not answer:
-            for fd in kept:
-                os.close(fd)
             return None
         return Process(int(answer), os.fdopen(input_write, "wb"), os.fdopen(output_read, "rb"), end_read)
 

@@ -270,6 +270,18 @@ def test_a_cancelled_run_ends_at_once() -> None:
     assert time.monotonic() - started < 10.0
 
 
+def test_a_server_whose_answer_nobody_awaits_makes_room_for_another() -> None:
+    """Its late answer would be taken for that of the next worker."""
+    import os
+    import threading
+
+    cancelled = threading.Event()
+    cancelled.set()
+    server = fork_servers.ForkServer(sys.executable, dict(os.environ))
+    assert server.fork([], 1, cancelled) is None
+    assert (server.usable, server.pid) == (True, None)
+
+
 def test_code_that_the_simulated_device_breaks_is_counted_on_the_cpu_and_says_so() -> None:
     result = run_probes(CHECKOUT, "norms:refuses_devices", [SYNCS], time_limit_s=20.0).results[0]
     assert (result.outcome, result.device, result.law) == (Outcome.NOT_REPRODUCED, "cpu", "1")

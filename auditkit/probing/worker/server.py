@@ -7,6 +7,7 @@ with a status. The host believes only this descriptor; what the target prints is
 
 import contextlib
 import functools
+import gc
 import json
 import os
 import platform
@@ -83,6 +84,9 @@ def preload(jobs: List[Dict[str, Any]]) -> None:
         torch_internals.import_for_modes()
     if any(job.get("device") == "simulated" for job in jobs):
         torch_internals.import_first("torch.distributed.tensor")  # by a tensor subclass's first operator
+    # A collection in a child would write to every object that it shares with this process, and so copy it.
+    gc.collect()
+    gc.freeze()
 
 
 def _hello(results: Writer) -> None:

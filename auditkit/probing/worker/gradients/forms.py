@@ -7,8 +7,8 @@ is made from is the only item of the first group: a batch of replicas as (R, N, 
 from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 import torch
-from torch.utils._pytree import tree_map
 
+from ..base.nested import map_leaves
 from . import slot_names
 from .matrices import Svd, aligned
 
@@ -171,7 +171,7 @@ def arguments_of(slots: Sequence[str], forms: Sequence[str], case: Any) -> Dict[
     """The values of the arguments, by name, for one case."""
     made = case.batch if isinstance(case, WideBatch) else case
     values = {slot: _FORMS[form](made) for slot, form in zip(slots, forms, strict=True)}
-    return tree_map(_wide, values) if isinstance(case, WideBatch) else values
+    return map_leaves(_wide, values) if isinstance(case, WideBatch) else values
 
 
 def _wide(leaf: Any) -> Any:

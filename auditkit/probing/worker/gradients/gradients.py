@@ -5,9 +5,12 @@ exactly, in every floating dtype, and the true norm is `magnitude * sqrt(element
 """
 
 import math
+import mmap
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
+
+from ..simulated.tensor import device_of, is_simulated, to_host, to_simulated
 
 DTYPES = {
     "float32": torch.float32,
@@ -17,6 +20,7 @@ DTYPES = {
 }
 _BLOCK_ELEMENTS = 1 << 16
 _ROW_ELEMENTS = 64
+_LARGE_BYTES = 1 << 20
 
 
 def make_gradients(
@@ -36,24 +40,30 @@ def make_gradients(
 
 def _alternating(element_count: int, dtype: torch.dtype, magnitude: float) -> torch.Tensor:
     block = torch.tensor([magnitude, -magnitude], dtype=dtype).repeat(min(_BLOCK_ELEMENTS, element_count) // 2 + 1)
-    flat = torch.empty(element_count, dtype=dtype)
+    grad, flat = empty(element_count, dtype)
     for start in range(0, element_count, _BLOCK_ELEMENTS):
         piece = flat[start : start + _BLOCK_ELEMENTS]
         piece.copy_(block[: piece.numel()])
-    return shaped(flat)
+    return grad
 
 
-def shaped(flat: torch.Tensor) -> torch.Tensor:
-    """A flat tensor as a weight matrix of 64 columns where that fits, else as it is."""
-    rows, rest = divmod(flat.numel(), _ROW_ELEMENTS)
-    return flat.view(rows, _ROW_ELEMENTS) if rest == 0 and rows > 1 else flat
+def empty(element_count: int, dtype: torch.dtype) -> Tuple[torch.Tensor, torch.Tensor]:
+    """A gradient to be filled, a matrix of 64 columns where that fits, and its elements in a row.
+
+    It is no view of another tensor, as the gradients that backward leaves: Dynamo traces views for twice as long.
+    """
+    rows, rest = divmod(element_count, _ROW_ELEMENTS)
+    shape = (rows, _ROW_ELEMENTS) if rest == 0 and rows > 1 else (element_count,)
+    grad = torch.empty(shape, dtype=dtype)
+    return grad, grad.view(-1)
 
 
 def with_values(element_count: int, fill: float, special: float, special_count: int) -> torch.Tensor:
     """float32, `special_count` leading elements of `special`, the rest `fill`."""
-    flat = torch.full((element_count,), fill)
+    grad, flat = empty(element_count, torch.float32)
     flat[:special_count] = special
-    return shaped(flat)
+    flat[special_count:] = fill
+    return grad
 
 
 def benign(seed: int = 0, zeros: int = 0, nans: int = 0, infs: int = 0) -> List[torch.Tensor]:
@@ -137,10 +147,14 @@ class GradientHolder(torch.nn.Module):
 
 
 def _like(grad: torch.Tensor) -> torch.Tensor:
-    """Zeros of the gradient's kind; zeroed pages of a large allocation cost no memory until touched.
-
-    The weight of an embedding is dense where its gradient is sparse.
-    """
+    """Zeros of the gradient's kind. The weight of an embedding is dense where its gradient is sparse."""
     if grad.layout is not torch.strided:
         return torch.zeros(grad.shape, dtype=grad.dtype, device=grad.device)
-    return torch.zeros_like(grad)
+    if is_simulated(grad):
+        return to_simulated(torch.zeros_like(to_host(grad)), device_of(grad).index)
+    size_bytes = grad.numel() * grad.element_size()
+    if size_bytes < _LARGE_BYTES or grad.is_cuda or not grad.is_contiguous():
+        return torch.zeros_like(grad)
+    # Pages of a mapping take no memory until they are touched, and hardly any collector reads the weights.
+    pages = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return torch.frombuffer(pages, dtype=grad.dtype).view(grad.shape)

@@ -9,7 +9,7 @@ from typing import Callable, Dict, List, NamedTuple, Tuple
 
 import torch
 
-from .gradients import DTYPES, shaped
+from .gradients import DTYPES, empty
 
 _MIXED = ("float32", "bfloat16")
 _SEED = 20
@@ -38,13 +38,13 @@ def known_norm(pattern: str, tensors: int, elements: int, dtype: str, magnitude:
     squares = Fraction(0)
     grads = []
     for own_runs, own_dtype in zip(runs, dtypes, strict=True):
-        flat = torch.empty(elements, dtype=DTYPES[own_dtype])
+        grad, flat = empty(elements, DTYPES[own_dtype])
         start = 0
         for count, value in own_runs:
             flat[start : start + count] = value
             squares += count * Fraction(flat[start].item()) ** 2
             start += count
-        grads.append(shaped(flat))
+        grads.append(grad)
     return KnownNorm(grads, math.sqrt(squares))
 
 
@@ -54,8 +54,10 @@ def _random(dtypes: List[str], elements: int, magnitude: float) -> KnownNorm:
     grads, squares = [], []
     for dtype in dtypes:
         values = torch.randn(elements, generator=generator, dtype=torch.float64).abs().mul_(magnitude)
-        grads.append(shaped(values.to(DTYPES[dtype])))
-        squares += grads[-1].double().square().reshape(-1).tolist()
+        grad, flat = empty(elements, DTYPES[dtype])
+        flat.copy_(values)
+        grads.append(grad)
+        squares += flat.double().square().tolist()
     return KnownNorm(grads, math.sqrt(math.fsum(squares)))
 
 

@@ -9,9 +9,9 @@ import sys
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_map
 
 from ..base.frames import Site, SourceRoots
+from ..base.nested import flatten, map_leaves
 from ..base.torch_internals import OperatorMode
 from ..simulated.device import on_device
 
@@ -40,7 +40,7 @@ class _Shadows(OperatorMode):
         kwargs = kwargs or {}
         if self.site is not None:
             return func(*args, **kwargs)
-        shadow_args, shadow_kwargs = tree_map(self._shadow_of, (args, kwargs))
+        shadow_args, shadow_kwargs = map_leaves(self._shadow_of, (args, kwargs))
         result = func(*args, **kwargs)
         outputs = _floating(result)
         try:
@@ -67,7 +67,7 @@ class _Shadows(OperatorMode):
 
 
 def _floating(tree: Any) -> List[torch.Tensor]:
-    return [leaf for leaf in tree_flatten(tree)[0] if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
+    return [leaf for leaf in flatten(tree) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
 
 
 def _distance(tensor: torch.Tensor, shadow: torch.Tensor) -> float:

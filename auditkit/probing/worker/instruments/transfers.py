@@ -11,11 +11,11 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Opt
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_flatten
 from torch.utils.weak import WeakIdKeyDictionary
 
 from ..answers.answers import leaves
 from ..base.frames import Site, SourceRoots
+from ..base.nested import flatten
 from ..base.torch_internals import OperatorMode
 from ..simulated.device import simulated_cuda
 from ..simulated.operators import computes
@@ -85,7 +85,7 @@ class _Tally(Observer):
         elements = max((leaf.numel() for leaf in inputs if self._is_from_device(leaf)), default=0)
         if not elements:
             return
-        for leaf in tree_flatten(result)[0]:
+        for leaf in flatten(result):
             if isinstance(leaf, torch.Tensor):
                 self.from_device[leaf] = True
         if name in _DECOMPOSITIONS:
@@ -147,9 +147,9 @@ class _CudaOperators(OperatorMode):
         elif name == "_foreach_copy_":
             for target, source in zip(args[0], args[1], strict=False):
                 self._copied(target, source)
-        leaves = tree_flatten((args, kwargs))[0]
-        if not any(isinstance(leaf, torch.Tensor) and leaf.is_cuda for leaf in leaves):
-            self.tally.on_host_operator(name if computes(func) else "", leaves, result)
+        inputs = flatten((args, kwargs))
+        if not any(isinstance(leaf, torch.Tensor) and leaf.is_cuda for leaf in inputs):
+            self.tally.on_host_operator(name if computes(func) else "", inputs, result)
         return result
 
     def _copied(self, target: torch.Tensor, source: torch.Tensor) -> None:

@@ -1,6 +1,7 @@
 """One forked child per job: its messages, its output, its end, and the end of everything it started."""
 
 import contextlib
+import ctypes
 import faulthandler
 import os
 import select
@@ -16,6 +17,7 @@ from .jsonlines import Reader, Writer, new_token
 _TAIL_BYTES = 4096
 _PIECE_BYTES = 1 << 16
 _WAIT_S = 0.05
+_M_MMAP_MAX, _M_TRIM_THRESHOLD, _NEVER_TRIM = -4, -1, (1 << 31) - 1
 
 
 class Child:
@@ -130,6 +132,7 @@ def _run_child(job: Callable[[Writer], None], writer: Writer, output_fd: int) ->
         os.dup2(output_fd, 2)
         os.close(output_fd)
         faulthandler.enable()
+        _keep_freed_pages()
         code = _run_and_report(job, writer)
     finally:
         try:
@@ -137,6 +140,17 @@ def _run_child(job: Callable[[Writer], None], writer: Writer, output_fd: int) ->
             sys.stderr.flush()
         finally:
             os._exit(code)
+
+
+def _keep_freed_pages() -> None:
+    """Let glibc use what was freed again: of a large block it asks the kernel for fresh, zeroed pages each time.
+
+    They took two thirds of the processor time of the calls at 100M parameters. Other C libraries are left as they are.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        libc = ctypes.CDLL(None)
+        libc.mallopt(_M_MMAP_MAX, 0)
+        libc.mallopt(_M_TRIM_THRESHOLD, _NEVER_TRIM)
 
 
 def _run_and_report(job: Callable[[Writer], None], writer: Writer) -> int:

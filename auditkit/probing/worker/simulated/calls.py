@@ -4,8 +4,8 @@ import contextlib
 from typing import Any, Callable, Dict, Iterator, Optional
 
 import torch
-from torch.utils._pytree import tree_map
 
+from ..base.nested import map_leaves
 from .operators import wrap_leaf
 from .tensor import (
     BETWEEN_DEVICES,
@@ -41,7 +41,7 @@ def answer_as_cuda(func: Any, args: Any, kwargs: Dict[str, Any]) -> Any:
     if named_index is not None:
         return _build_on_device(func, args, kwargs, named_index)
     if named is not None and index is not None:  # zeros_like(grad, device="cpu"): built on the host
-        args, kwargs = tree_map(to_host, (args, kwargs))
+        args, kwargs = map_leaves(to_host, (args, kwargs))
         index = None
     with _building_on(index):
         return _plain(func, *args, **kwargs)
@@ -103,7 +103,7 @@ def _build_on_device(func: Any, args: Any, kwargs: Dict[str, Any], index: int) -
     host_kwargs = dict(kwargs, device=torch.device("cpu"))
     with _building_on(index):
         result = _plain(func, *args, **host_kwargs)
-    return tree_map(lambda leaf: wrap_leaf(leaf, {}, index), result)
+    return map_leaves(lambda leaf: wrap_leaf(leaf, {}, index), result)
 
 
 def _tolist(func: Any, tensor: Any) -> Any:

@@ -9,11 +9,12 @@ Blocking copies between host and device count as synchronising, because `copy_ke
 with `cudaStreamSynchronize`. A host copy that was read once is a plain tensor: reading it is free.
 """
 
-from typing import Any, Dict, Iterator, List, Optional, Sequence
+import functools
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
+from ..base.nested import flatten, map_leaves
 from .tensor import (
     BETWEEN_DEVICES,
     TO_DEVICE,
@@ -61,26 +62,25 @@ _TAKES_NO_HOST_SCALAR = {"cat", "stack"}
 
 def run_operator(func: Any, args: Any, kwargs: Dict[str, Any]) -> Any:
     """One ATen operator, wherever its tensors are."""
-    leaves, spec = tree_flatten((args, kwargs))
-    wrappers = [leaf for leaf in leaves if is_simulated(leaf)]
+    inputs = flatten((args, kwargs))
+    wrappers = [leaf for leaf in inputs if is_simulated(leaf)]
     name = func.overloadpacket.__name__
     if not wrappers:
-        builds_on_device = bool(State.building_on) and not any(isinstance(leaf, torch.Tensor) for leaf in leaves)
+        builds_on_device = bool(State.building_on) and not any(isinstance(leaf, torch.Tensor) for leaf in inputs)
         if not builds_on_device:
             result = func(*args, **kwargs)
-            State.observer.on_host_operator(name if computes(func) else "", leaves, result)
+            State.observer.on_host_operator(name if computes(func) else "", inputs, result)
             return result
     elif name.startswith("_foreach_") and _spans_devices(args):
         return _run_tensor_by_tensor(func, name, args, kwargs)
-    _refuse_mixed_devices(func, name, args, kwargs, leaves)
+    _refuse_mixed_devices(func, name, args, kwargs, inputs)
     index = wrappers[0].device_index if wrappers else State.building_on[-1]
     _report(func, name, args, wrappers)
-    host_args, host_kwargs = tree_unflatten([_host_leaf(leaf) for leaf in leaves], spec)
-    result = func(*host_args, **host_kwargs)
+    result = func(*map_leaves(_host_leaf, args), **map_leaves(_host_leaf, kwargs))
     known = {id(wrapper.host_values): wrapper for wrapper in wrappers}
     if name == "copy_" and not is_simulated(args[0]):
         return args[0]
-    return tree_map(lambda leaf: wrap_leaf(leaf, known, index), result)
+    return map_leaves(lambda leaf: wrap_leaf(leaf, known, index), result)
 
 
 def _host_leaf(leaf: Any) -> Any:
@@ -151,18 +151,18 @@ def reads_mask(name: str, args: Any) -> bool:
 # --- tensors of several devices --------------------------------------------------------------------
 
 
-def _refuse_mixed_devices(func: Any, name: str, args: Any, kwargs: Dict[str, Any], leaves: Sequence[Any]) -> None:
-    """Raise RuntimeError in torch's words where CUDA would; `leaves` are the operator's tensors and more."""
+def _refuse_mixed_devices(func: Any, name: str, args: Any, kwargs: Dict[str, Any], inputs: Sequence[Any]) -> None:
+    """Raise RuntimeError in torch's words where CUDA would; `inputs` are the operator's tensors and more."""
     if name in _COPIES:
         return
     if name in INDEXES:
         _refuse_index_of_another_device(args)
-        leaves = [args[0], *args[2:3]]
+        inputs = [args[0], *args[2:3]]
     written = {id(tensor) for tensor in _written(func, args, kwargs)}
     takes_no_scalar = name in _TAKES_NO_HOST_SCALAR
     _same_device(
         leaf
-        for leaf in leaves
+        for leaf in inputs
         if isinstance(leaf, torch.Tensor) and (takes_no_scalar or id(leaf) in written or not _is_host_scalar(leaf))
     )
 
@@ -186,11 +186,13 @@ def _is_host_scalar(tensor: torch.Tensor) -> bool:
 
 def _written(func: Any, args: Any, kwargs: Dict[str, Any]) -> List[Any]:
     """The tensors that an operator writes into: torch takes no host scalar there."""
-    found = []
-    for position, argument in enumerate(func._schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            found.append(args[position] if position < len(args) else kwargs.get(argument.name))
-    return found
+    return [args[at] if at < len(args) else kwargs.get(name) for at, name in _written_arguments(func)]
+
+
+@functools.lru_cache(maxsize=None)
+def _written_arguments(func: Any) -> List[Tuple[int, str]]:
+    arguments = enumerate(func._schema.arguments)
+    return [(at, each.name) for at, each in arguments if each.alias_info is not None and each.alias_info.is_write]
 
 
 def _refuse_index_of_another_device(args: Any) -> None:
@@ -225,7 +227,7 @@ def _run_tensor_by_tensor(func: Any, name: str, args: Any, kwargs: Dict[str, Any
         _same_device(tensor for tensor in [*tensors, *alone] if tensor is target or not _is_host_scalar(tensor))
         if is_simulated(target):
             State.observer.on_operator(name)
-    result = func(*tree_map(to_host, list(args)), **tree_map(to_host, kwargs))
+    result = func(*map_leaves(to_host, args), **map_leaves(to_host, kwargs))
     if not isinstance(result, (list, tuple)):
         return result
     return [

@@ -1,0 +1,26 @@
+"""Lists, tuples and dictionaries within each other, as operators take and return them.
+
+torch.utils._pytree does this for any registered class, private and three times as slow: a third of a count's time.
+"""
+
+from typing import Any, Callable, List
+
+
+def flatten(tree: Any) -> List[Any]:
+    """Everything in `tree` that holds nothing itself, in order."""
+    if isinstance(tree, dict):
+        tree = list(tree.values())
+    if isinstance(tree, (list, tuple)):
+        return [leaf for item in tree for leaf in flatten(item)]
+    return [tree]
+
+
+def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
+    """`tree` with `function(leaf)` for each of its leaves."""
+    if isinstance(tree, dict):
+        return {key: map_leaves(function, value) for key, value in tree.items()}
+    if not isinstance(tree, (list, tuple)):
+        return function(tree)
+    mapped = [map_leaves(function, item) for item in tree]
+    # A named tuple takes its fields one by one; torch.return_types and torch.Size take a sequence.
+    return type(tree)(*mapped) if hasattr(tree, "_fields") else type(tree)(mapped)

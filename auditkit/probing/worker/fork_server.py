@@ -32,6 +32,7 @@ def serve_forks(channel_fd: int) -> None:
     except Exception:
         return
     ends: Dict[int, int] = {}
+    compiling_workers = 0
     while True:
         readable, _, _ = select.select([channel], [], [], _LOOK_S if ends else None)
         _tell_ends(ends)
@@ -41,7 +42,11 @@ def serve_forks(channel_fd: int) -> None:
         if not line:
             return
         *pipes, end_fd = descriptors
-        server.preload(json.loads(line))
+        jobs = json.loads(line)
+        server.preload(jobs)
+        compiling_workers += any(map(server.compiles, jobs))
+        if compiling_workers > 1:  # the first one's other jobs need not wait for the compiler: it loads its own
+            server.preload_compiler()
         pid = os.fork()
         if pid == 0:
             for fd in (*ends.values(), end_fd):

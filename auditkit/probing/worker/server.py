@@ -70,21 +70,36 @@ def _import_torch(results: Writer) -> bool:
 
 
 def preload(jobs: List[Dict[str, Any]]) -> None:
-    """What the children of these jobs need, imported once before the forks."""
+    """What the children of these jobs need, but for the compiler, imported once before the forks."""
     from .base import torch_internals
     from .context import context
     from .feeding import search
     from .instruments import selfcheck
 
-    del context, search
-    if any(job.get("instrument") == "graphs" for job in jobs):
-        with contextlib.suppress(selfcheck.SelfCheckError):  # the first compilation imports what all others need: 2 s
-            selfcheck.check("graphs", "cpu", SourceRoots(os.sep))
-    else:
-        torch_internals.import_for_modes()
+    del context, search, selfcheck
+    torch_internals.import_for_modes()
     if any(job.get("device") == "simulated" for job in jobs):
         torch_internals.import_first("torch.distributed.tensor")  # by a tensor subclass's first operator
-    # A collection in a child would write to every object that it shares with this process, and so copy it.
+    _leave_to_children()
+
+
+def compiles(job: Dict[str, Any]) -> bool:
+    """Whether a job traces its target with torch.compile."""
+    return job.get("instrument") == "graphs"
+
+
+@functools.lru_cache(maxsize=1)
+def preload_compiler() -> None:
+    """Compile something: that imports what every other compilation needs, in 3 s."""
+    from .instruments import selfcheck
+
+    with contextlib.suppress(selfcheck.SelfCheckError):
+        selfcheck.check("graphs", "cpu", SourceRoots(os.sep))
+    _leave_to_children()
+
+
+def _leave_to_children() -> None:
+    """A collection in a child would write to every object that it shares with this process, and so copy it."""
     gc.collect()
     gc.freeze()
 
@@ -193,6 +208,8 @@ def _run_jobs(results: Writer, request: Dict[str, Any], work_of: Callable[[Dict[
         if job["kind"] == "probe" and job["plan"]["contract"] not in job["contracts"]:
             results.send({"type": "end", "status": "ok"})
             continue
+        if compiles(job):
+            preload_compiler()
         found = Child(work_of(job), results).supervise(float(request["time_limit_s"]))
         if job["kind"] == "plan" and request["target"] is not None:
             plan = found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import repeat
 
 import auditkit
@@ -18,7 +18,8 @@ from auditkit.probing.hosts.runner import in_parallel, run_target
 from auditkit.probing.hosts.sandbox import Setting
 from auditkit.workflows.audit.run_options import RunOptions
 
-PARALLEL_TARGETS = 2
+PARALLEL_WORKERS = 2
+_COUNTING = ("graphs", "syncs", "launches", "transfers", "devices")
 
 
 @dataclass(frozen=True)
@@ -52,15 +53,22 @@ class Questions:
 def measure(questions: Questions, setting: Setting, progress: Progress) -> Run:
     """Every probe on every target in `setting`. What could not be loaded is an `error` result.
 
-    Two targets at a time: counts do not change under load, and no time is measured.
+    Two workers at a time: counts do not change under load, and no time is measured. They share the last target.
     """
     calls = [target.call for target in questions.targets]
+    last = len(calls) - 1
+    shares = [(number, questions.probes) for number in range(last)]
+    shares += [(last, half) for half in _halves(questions.probes) if calls]
 
-    def one(number: int) -> TargetRun:
-        target, ordinal = questions.targets[number], calls[:number].count(calls[number])
-        return run_target(target, questions.probes, setting, progress.probe_started, progress.finished, ordinal)
+    def one(share: tuple[int, Sequence[ProbeInfo]]) -> TargetRun:
+        number, probes = share
+        ordinal = calls[:number].count(calls[number])
+        target = questions.targets[number]
+        return run_target(target, probes, setting, progress.probe_started, progress.finished, ordinal)
 
-    runs = in_parallel(one, range(len(calls)), PARALLEL_TARGETS, setting.cancelled)
+    runs = in_parallel(one, shares, PARALLEL_WORKERS, setting.cancelled)
+    if runs:
+        runs[last:] = [_joined(runs[last:], questions.probes)]
     return Run(
         id=run_id(),
         environment=environment_of_runs(questions.place, setting, runs),
@@ -68,6 +76,21 @@ def measure(questions: Questions, setting: Setting, progress: Progress) -> Run:
         targets=tuple(map(read_target, questions.targets, runs, repeat(questions.found))),
         notes=tuple(dict.fromkeys(note for run in runs for note in run.notes)),
     )
+
+
+def _halves(probes: Sequence[ProbeInfo]) -> list[Sequence[ProbeInfo]]:
+    """What computes, and what compiles or counts traffic: of the bundled probes, half of the time each."""
+    counts = [probe for probe in probes if probe.instrument in _COUNTING]
+    computes = [probe for probe in probes if probe.instrument not in _COUNTING]
+    return [half for half in (computes, counts) if half] or [()]
+
+
+def _joined(runs: Sequence[TargetRun], probes: Sequence[ProbeInfo]) -> TargetRun:
+    """One target's run by several workers as one, its results in the order of the probes."""
+    first = next((run for run in runs if run.plan is not None), runs[0])
+    by_probe = {result.probe: result for run in runs for result in run.results}
+    notes = list(dict.fromkeys(note for run in runs for note in run.notes))
+    return replace(first, results=[by_probe[probe.id] for probe in probes], notes=notes)
 
 
 def ask(

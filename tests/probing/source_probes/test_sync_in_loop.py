@@ -6,7 +6,11 @@ from pathlib import Path
 from textwrap import indent
 
 import pytest
+import torch
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
+from torch.distributed.tensor import DTensor
 
+from auditkit.probing.source_probes.tensor_flow import torch_names
 from tests.source_helpers import LOOP, context_of, found
 
 pytestmark = pytest.mark.process
@@ -43,6 +47,7 @@ def lines(folder: Path, body: str, signature: str = "f(self, model, parameters, 
         "return [f'{p.grad.norm():.3f}' for p in parameters]",
         "return [g for g in grads if torch.isfinite(g).all()]",
         "return [bool((g == 0).all()) for g in grads]",
+        "return [g.full_tensor().abs_().max().item() for g in grads]",
         "return [n.item() for n in torch.stack([g.norm() for g in grads])]",
         "return [p.grad.norm().item() for group in self.optimizer.param_groups for p in group['params']]",
     ],
@@ -69,11 +74,18 @@ def test_one_line_reads_once_for_each_tensor(body: str, tmp_path: Path) -> None:
         "return [float(x) for x in range(10)]",
         "return grads[0].norm().item()",
         "return len([g for g in grads])",
+        "return [n for n, p in model.named_parameters() if p.get_sharding().is_sharded()]",
         "return isinstance(grads, list) and all(isinstance(g, torch.Tensor) for g in grads)",
     ],
 )
 def test_one_line_waits_for_nothing_or_once(body: str, tmp_path: Path) -> None:
     assert lines(tmp_path, body) == []
+
+
+def test_methods_that_give_tensors_are_torchs_own() -> None:
+    """The list names no method that tensors do not have; what is not on it is taken for the checkout's."""
+    names = {name.rstrip("_") for name in (*dir(torch.Tensor), *dir(DTensor), *dir(AsyncCollectiveTensor))}
+    assert torch_names._TENSOR_METHODS - names == set()
 
 
 def test_every_line_of_a_loop_is_named(tmp_path: Path) -> None:

@@ -35,12 +35,40 @@ HOST_METHODS = frozenset((
     "is_coalesced", "sparse_dim", "dense_dim", "has_names",
 ))  # fmt: skip
 _TENSOR_ATTRIBUTES = frozenset(("grad", "data", "T", "H", "mT", "mH", "real", "imag"))
-# What has one of these is a mapping, a list or a text, whatever it was taken for.
-_NOT_OF_TENSORS = frozenset((
-    "items", "keys", "get", "pop", "update", "setdefault", "append", "extend", "startswith", "endswith", "strip",
-    "lower", "upper", "replace", "join", "format", "encode", "decode", "state_dict", "parameters", "groupby",
-))  # fmt: skip
 _SEVERAL = frozenset(("split", "chunk", "unbind", "tensor_split", "hsplit", "vsplit", "unsafe_split", "unsafe_chunk"))
+# What else a tensor gives back as a tensor, in place or not, a DTensor as well. A method with another name is the
+# checkout's own: what it gives is not known.
+_TENSOR_METHODS = frozenset(
+    """
+    abs absolute acos acosh add addbmm addcdiv addcmul addmm addmv addr adjoint all amax amin aminmax angle any
+    arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax argmin argsort argwhere as_strided as_strided_scatter
+    asin asinh atan atan2 atanh baddbmm bernoulli bfloat16 bincount bitwise_and bitwise_left_shift bitwise_not
+    bitwise_or bitwise_right_shift bitwise_xor bmm bool broadcast_to byte cauchy ccol_indices cdouble ceil cfloat
+    chalf char cholesky cholesky_inverse cholesky_solve clamp clamp_max clamp_min clip clone coalesce col_indices
+    conj conj_physical contiguous copy copysign corrcoef cos cosh count_nonzero cov cross crow_indices cuda cummax
+    cummin cumprod cumsum deg2rad dequantize det detach diag diag_embed diagflat diagonal diagonal_scatter diff
+    digamma dist div divide dot double dsplit eq erf erfc erfinv exp exp2 expand expand_as expm1 exponential fill
+    fill_diagonal fix flatten flip fliplr flipud float float_power floor floor_divide fmax fmin fmod frac frexp
+    full_tensor gather gcd ge geometric geqrf ger greater greater_equal gt half hardshrink hash_tensor heaviside
+    histc histogram hypot i0 igamma igammac index index_add index_copy index_fill index_put index_reduce index_select
+    indices inner int int_repr inverse ipu isclose isfinite isinf isnan isneginf isposinf isreal istft kron kthvalue
+    lcm ldexp le lerp less less_equal lgamma log log10 log1p log2 log_normal log_softmax logaddexp logaddexp2
+    logcumsumexp logdet logical_and logical_not logical_or logical_xor logit logsumexp long lt lu lu_solve
+    masked_fill masked_scatter masked_select matmul matrix_exp matrix_power max maximum mean median min minimum mm
+    mode moveaxis movedim msort mtia mul multinomial multiply mv mvlgamma nan_to_num nanmean nanmedian nanquantile
+    nansum narrow narrow_copy ne neg negative new_empty new_empty_strided new_full new_ones new_tensor new_zeros
+    nextafter nonzero_static norm normal not_equal orgqr ormqr outer permute pin_memory pinverse polygamma positive
+    pow prelu prod put qr quantile rad2deg random ravel reciprocal redistribute relu remainder renorm repeat
+    repeat_interleave reshape reshape_as resize resize_as resize_as_sparse resolve_conj resolve_neg roll rot90 round
+    row_indices rsqrt scatter scatter_add scatter_reduce select select_scatter sgn short sigmoid sign signbit sin
+    sinc sinh slice_inverse slice_scatter smm softmax sort sparse_mask split_with_sizes sqrt square squeeze sspaddmm
+    std stft sub subtract sum sum_to_size svd swapaxes swapdims t take take_along_dim tan tanh tile to to_dense
+    to_local to_mkldnn to_padded_tensor to_sparse to_sparse_bsc to_sparse_bsr to_sparse_coo to_sparse_csc
+    to_sparse_csr topk trace transpose triangular_solve tril triu true_divide trunc type_as unflatten unfold uniform
+    unique unique_consecutive unsafe_split_with_sizes unsqueeze values var vdot view view_as wait where xlogy xpu
+    zero
+""".split()  # noqa: SIM905
+)
 _FACTORIES = frozenset((
     "tensor", "as_tensor", "zeros", "ones", "full", "empty", "arange", "linspace", "logspace", "eye", "rand",
     "randn", "randint", "randperm", "from_numpy", "scalar_tensor", "range", "tril_indices", "triu_indices",
@@ -109,9 +137,9 @@ def of_method(base: Kind, name: str, given: Sequence[Kind]) -> Kind:
     if base == TENSOR:
         if name in HOST_METHODS:
             return HOST
-        if name in _NOT_OF_TENSORS:
-            return None
-        return items(TENSOR) if name in _SEVERAL else TENSOR
+        if name in _SEVERAL:
+            return items(TENSOR)
+        return TENSOR if name.rstrip("_") in _TENSOR_METHODS else None
     if base == HOST:
         return TENSOR if name == "cuda" else HOST
     match shape(base):

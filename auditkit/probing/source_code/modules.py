@@ -6,6 +6,7 @@ import ast
 import io
 import os
 import re
+import sys
 import tokenize
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -217,7 +218,9 @@ def parse_module(path: Path, source: bytes, root: Path, name: str) -> Module | S
             lines = source.decode(encoding).splitlines()
             tree = ast.parse(source, filename=file)
     except SyntaxError as error:
-        return SourceProblem(file, error.lineno or _line_of_null(source), error.msg)
+        # What a newer Python has added is an error here, and the file's author must not be blamed for it.
+        message = f"{error.msg} (read as Python {sys.version_info.major}.{sys.version_info.minor})"
+        return SourceProblem(file, error.lineno or _line_of_null(source), message)
     except UnicodeDecodeError as error:
         return SourceProblem(file, source.count(b"\n", 0, error.start) + 1, f"not {error.encoding}: {error.reason}")
     except (RecursionError, MemoryError):

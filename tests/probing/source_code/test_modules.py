@@ -23,7 +23,7 @@ BAD = "import torch\n\n\ndef norms(grads: list[torch.Tensor]):\n    return [g.no
 @pytest.mark.parametrize(
     ("source", "line", "message"),
     [
-        ("x = 1\ndef f(:\n    pass\n", 2, "invalid syntax"),
+        ("x = 1\ndef f(:\n    pass\n", 2, f"invalid syntax (read as Python 3.{sys.version_info.minor})"),
         ("x = 1\n  y = 2\n", 2, "unexpected indent"),
         ("def f():\n    return (\n", 2, "'(' was never closed"),
         (b"x = 1\n\ny = 'caf\xe9'\n", 3, "not utf-8"),

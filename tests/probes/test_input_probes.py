@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from types import ModuleType
 
 import pytest
@@ -33,10 +34,12 @@ def on_specimen(probe: str, kind: str, function: str) -> ProbeResult:
 
 
 EMPTIES = "(no tensors, no gradients yet)"
+# Python 3.12 has other words for it.
+MAX_OF_NOTHING = "max() iterable argument is empty" if sys.version_info >= (3, 12) else "max() arg is an empty sequence"
 # Probe, severity and message of each defective target.
 DEFECTS = {
     "none_when_empty": (EMPTY, "P2", f"the answer is None instead of a mapping {EMPTIES}"),
-    "largest_of_nothing": (EMPTY, "P2", f"raises ValueError: max() arg is an empty sequence {EMPTIES}"),
+    "largest_of_nothing": (EMPTY, "P2", f"raises ValueError: {MAX_OF_NOTHING} {EMPTIES}"),
     "refuses_without_saying": (EMPTY, "P2", f"raises RuntimeError: invalid state {EMPTIES}"),
     "forgets_a_group": (EMPTY, "P2", "the answer lacks seed (no tensors in the second group, no tensors and 2 more)"),
     "layer_report": (EMPTY, "P2", f"raises ZeroDivisionError: division by zero (asked for mean) {EMPTIES}"),

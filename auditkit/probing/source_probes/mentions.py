@@ -73,7 +73,7 @@ class _Mentions:
     def read(self, node: ast.AST, function: str, scope: str) -> Iterator[Found]:
         """The uses below `node`; `function` is the innermost one around it, `scope` the one others can name."""
         for name in FIELDS.get(type(node), ()):
-            value = getattr(node, name)
+            value = getattr(node, name, None)  # a node that this package made has no type_params in Python 3.12
             for child in value if isinstance(value, list) else [value]:
                 if isinstance(child, ast.AST):
                     way = Way.ANNOTATION if name in _ANNOTATIONS else Way.NAMED

@@ -50,7 +50,7 @@ _TENSOR_METHODS = frozenset(
     digamma dist div divide dot double dsplit eq erf erfc erfinv exp exp2 expand expand_as expm1 exponential fill
     fill_diagonal fix flatten flip fliplr flipud float float_power floor floor_divide fmax fmin fmod frac frexp
     full_tensor gather gcd ge geometric geqrf ger greater greater_equal gt half hardshrink hash_tensor heaviside
-    histc histogram hypot i0 igamma igammac index index_add index_copy index_fill index_put index_reduce index_select
+    histc histogram hypot i0 igamma igammac index_add index_copy index_fill index_put index_reduce index_select
     indices inner int int_repr inverse ipu isclose isfinite isinf isnan isneginf isposinf isreal istft kron kthvalue
     lcm ldexp le lerp less less_equal lgamma log log10 log1p log2 log_normal log_softmax logaddexp logaddexp2
     logcumsumexp logdet logical_and logical_not logical_or logical_xor logit logsumexp long lt lu lu_solve

@@ -20,6 +20,7 @@ PROBES = (
 )
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not PYTHON, reason="AUDITKIT_OLDEST_PYTHON names no interpreter")
 @pytest.mark.parametrize("target", ["squared-sum-norm", "sound-health-async"])
 def test_the_oldest_interpreter_gives_the_same_answers(target: str) -> None:

@@ -2,27 +2,62 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
 def main() -> None:
-    """Run the command line. A reader that has left (`| head -1`) changes no exit code."""
-    from auditkit.cli.output import complain, discard
+    """Run the command line. A reader that has left (`| head -1`) changes no exit code; any other lost output is 4."""
+    from auditkit.cli.output import INTERRUPTED, complain, discard
 
+    _open_missing_streams()
+    code: int | str | None = 0
+    lost = ""
     try:
         _run()
+    except SystemExit as ended:
+        code = ended.code
+    except KeyboardInterrupt:  # before a command has begun
+        complain("interrupted")
+        code = INTERRUPTED
     except OSError as error:
-        # Output that cannot be written (a full disk), or a file that no part of ours expected to fail.
-        complain(f"error: {error.filename or 'the output'}: {error.strerror}")
-        from auditkit.errors import ExitCode
+        if error.filename is not None:  # a file that no part of ours expected to fail
+            complain(f"error: {error.filename}: {error.strerror}")
+            code = 2
+        else:
+            lost = str(error.strerror)
+            discard(sys.stdout)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError as error:
+            if stream is sys.stdout and not isinstance(error, BrokenPipeError):
+                lost = lost or str(error.strerror)
+            discard(stream)
+    raise SystemExit(_code_of_lost_output(lost, code) if lost else code)
 
-        raise SystemExit(int(ExitCode.BAD_INPUT)) from None
-    finally:
-        for stream in (sys.stdout, sys.stderr):
-            try:
-                stream.flush()
-            except OSError:
-                discard(stream)
+
+def _open_missing_streams() -> None:
+    """What the shell has closed (`>&-`) is a stream whose every write fails, and not None."""
+    for name, descriptor in (("stdout", 1), ("stderr", 2)):
+        if getattr(sys, name) is None:
+            os.dup2(os.open(os.devnull, os.O_RDONLY), descriptor)
+            setattr(sys, name, open(descriptor, "w", encoding="utf-8", closefd=False))  # noqa: SIM115 - it stays open
+
+
+def _code_of_lost_output(why: str, code: int | str | None) -> int | str | None:
+    """Say that the output is lost; a command that has written files has done its work all the same."""
+    from auditkit.cli.output import complain, discard
+    from auditkit.errors import ExitCode
+
+    files = sys.modules.get("auditkit.store.folder.files")
+    has_written = files is not None and files.written_count > 0
+    complain(f"error: the output cannot be written: {why}{'; the files were written' if has_written else ''}")
+    try:
+        sys.stderr.flush()
+    except OSError:
+        discard(sys.stderr)
+    return code if has_written else int(ExitCode.STORE_CONFLICT)
 
 
 def _run() -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
 import sys
 import venv
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.project_files import Ended, auditkit, our_environment
+from tests.written_tickets import ticket_id, write_tickets
 
 pytestmark = pytest.mark.process
 
@@ -294,11 +297,39 @@ def test_a_reader_that_leaves_changes_no_exit_code(workspace: Path, line: str, c
     assert [text for text in done.stderr.splitlines() if not text.startswith(("error: ", "hint: ", "asking "))] == []
 
 
+def with_stdout(stdout: Any, *words: str, **environment: str) -> tuple[int, str]:
+    """The exit code and the complaints of a command whose output goes to `stdout`; None: it is closed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "auditkit", *words],
+        env={**our_environment(), **environment},
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        preexec_fn=functools.partial(os.close, 1) if stdout is None else None,
+    )
+    return done.returncode, done.stderr
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-def test_a_full_disk_is_said() -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("words", [("probe", "list"), ("ticket", "list", "--json")], ids=" ".join)
+def test_output_that_is_lost_is_said(words: tuple[str, ...], unbuffered: str, tmp_path: Path) -> None:
+    write_tickets(tmp_path, 3)
+    words = (*words, "--tickets", str(tmp_path)) if words[0] == "ticket" else words
     with Path("/dev/full").open("w") as full:
-        command = [sys.executable, "-m", "auditkit", "probe", "list"]
-        done = subprocess.run(
-            command, env=our_environment(), stdout=full, stderr=subprocess.PIPE, text=True, check=False
-        )
-    assert (done.returncode, done.stderr) == (BAD_INPUT, "error: the output: No space left on device\n")
+        said = with_stdout(full, *words, PYTHONUNBUFFERED=unbuffered)
+    assert said == (STORE_CONFLICT, "error: the output cannot be written: No space left on device\n")
+    assert with_stdout(None, *words) == (STORE_CONFLICT, "error: the output cannot be written: Bad file descriptor\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_change_is_no_failure_where_its_output_is_lost(tmp_path: Path) -> None:
+    """The control is the same command again, which changes nothing and has nothing to show for it."""
+    write_tickets(tmp_path, 1)
+    words = ("ticket", "edit", ticket_id(0), "assignee", "bob", "--tickets", str(tmp_path))
+    lost = "error: the output cannot be written: No space left on device"
+    for expected in ((0, f"{lost}; the files were written\n"), (STORE_CONFLICT, f"{lost}\n")):
+        with Path("/dev/full").open("w") as full:
+            assert with_stdout(full, *words) == expected
+    assert "bob" in next(tmp_path.rglob(f"{ticket_id(0)}.md")).read_text("utf-8")

@@ -11,6 +11,8 @@ from pathlib import Path
 from auditkit.errors import StoreConflictError
 
 _TEMP_SUFFIX = ".auditkit-tmp"
+# How many files this process has put in place; a command whose output is lost afterwards has not failed.
+written_count = 0
 
 
 def replace_file(path: Path, data: bytes, expected: bytes) -> None:
@@ -31,7 +33,7 @@ def replace_file(path: Path, data: bytes, expected: bytes) -> None:
                     f"{path} changed on disk meanwhile; nothing was written", "run the command again"
                 )
             os.replace(temporary, path)
-        _sync_folder(path.parent)
+        _put_in_place(path.parent)
 
 
 def create_file(path: Path, data: bytes) -> None:
@@ -43,7 +45,7 @@ def create_file(path: Path, data: bytes) -> None:
         _make_folder(path.parent)
         with _temporary(path, data) as temporary:
             _link_or_move(temporary, path)
-        _sync_folder(path.parent)
+        _put_in_place(path.parent)
 
 
 def create_files(contents: Mapping[Path, bytes]) -> None:
@@ -72,8 +74,8 @@ def move_file(path: Path, new: Path) -> None:
         _make_folder(new.parent)
         _link_or_move(path, new)
         path.unlink(missing_ok=True)
-        _sync_folder(new.parent)
-        _sync_folder(path.parent)
+        _put_in_place(new.parent)
+        _put_in_place(path.parent)
 
 
 def ensure_writable(folder: Path) -> None:
@@ -141,6 +143,14 @@ def _keep_owner(temporary: Path, status: os.stat_result) -> None:
         # Only a privileged user may give a file away; for others the new owner is the writer.
         with contextlib.suppress(PermissionError):
             os.chown(temporary, status.st_uid, status.st_gid)
+
+
+def _put_in_place(folder: Path) -> None:
+    """Count a file that has its name in `folder` now, and flush the folder: it is there even where that fails."""
+    global written_count
+    written_count += 1
+    with contextlib.suppress(OSError):
+        _sync_folder(folder)
 
 
 def _sync_folder(folder: Path) -> None:

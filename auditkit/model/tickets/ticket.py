@@ -17,6 +17,7 @@ from auditkit.model.tickets.relation import Relation
 from auditkit.model.tickets.review import Review
 
 _NO_PATH = PurePath()
+_MOST_SHOWN = 160
 
 
 class Status(StrEnum):
@@ -293,7 +294,9 @@ class BrokenTicket(Record, keys="path line column message"):
         head = f"{path}:{self.line}:{self.column}: {self.message}"
         if not self.source:
             return inert(head)
-        # The blanks under the line keep its tabs, so that the caret stands where the column is.
-        before = inert(self.source[: self.column - 1])
+        # The blanks under the line keep its tabs, so that the caret stands where the column is. Of a long line only
+        # what stands around it is shown.
+        start = max(0, self.column - 1 - _MOST_SHOWN // 2) if len(self.source) > _MOST_SHOWN else 0
+        before = inert(self.source[start : self.column - 1])
         blanks = "".join("\t" if char == "\t" else " " for char in before)
-        return f"{inert(head)}\n    {inert(self.source)}\n    {blanks}^"
+        return f"{inert(head)}\n    {inert(self.source[start : start + _MOST_SHOWN])}\n    {blanks}^"

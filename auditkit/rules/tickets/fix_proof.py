@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator
 from auditkit.model.tickets.ticket import EvidenceSummary, Ticket
 from auditkit.rules.tickets.lifecycle import Missing
 
-_ABSENCE = re.compile(r"no longer reproduced at revision (?P<revision>[0-9a-f]{40,64}) \(version (?P<version>\d+)\)")
+_ABSENCE = re.compile(
+    r"no longer reproduced at revision (?P<revision>[0-9a-f]{40,64}) \(version (?P<version>\d{1,6})\)"
+)
 _GONE, _THERE = "not_reproduced", "reproduced"
 
 

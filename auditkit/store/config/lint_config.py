@@ -88,10 +88,14 @@ class _LintReader:
         return tuple(text for item in self.reader.items(node, "statuses") if (text := self._status(item)))
 
     def folders(self, node: Node) -> dict[str, tuple[str, ...]]:
-        return {
-            name: tuple(status.value for text in self.statuses(item) if (status := parse_status(text)))
-            for (name, _), item in self.reader.mapping(node, "folders")
-        }
+        """Statuses by folder; files are moved there, so a name must not lead out of the tickets folder."""
+        found = {}
+        for (name, key), item in self.reader.mapping(node, "folders"):
+            if name in ("", ".", "..") or "/" in name:
+                self.reader.report(key, f"{name!r} is not a folder's name", "one name, such as fixed, and no path")
+            else:
+                found[name] = tuple(status.value for text in self.statuses(item) if (status := parse_status(text)))
+        return found
 
     def _status(self, node: Node) -> str | None:
         text = self.reader.text_of(node, "a status")

@@ -138,8 +138,13 @@ class YamlReader:
         return list(node.value) if self._is(node, "seq", what) else []
 
     def text_of(self, node: Node, what: str) -> str | None:
-        """A text."""
-        return str(node.value) if self._is(node, "str", what) else None
+        """A text without null bytes, which no path and no argument of a process can hold."""
+        if not self._is(node, "str", what):
+            return None
+        if "\0" in node.value:
+            self.report(node, f"{what} holds a null byte")
+            return None
+        return str(node.value)
 
     def count_of(self, node: Node, what: str) -> int | None:
         """A whole number of 0 or more."""

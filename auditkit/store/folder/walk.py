@@ -78,12 +78,19 @@ def _listed(handle: int, prefix: str) -> tuple[list[str], list[os.DirEntry[str]]
             name = entry.name
             if name.startswith("."):
                 continue
-            if entry.is_dir():
+            if _is_folder(entry):
                 if not entry.is_symlink():
                     inner.append(f"{prefix}{name}/")
             elif name[-3:].lower() == ".md":
                 files.append(entry)
     return inner, files
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
 
 
 def _unreadable(error: OSError, folder: str) -> Exception:

@@ -11,7 +11,7 @@ from auditkit.model.text import CODE_SPAN
 from auditkit.store.markdown.scan import Span, line_end
 
 # A pipe, or what may hide one: an escaped character, a code span, a backtick that starts none.
-_PIECE = re.compile(rb"(?P<pipe>\|)|\\.|(?P<ticks>`+)(?:(?!`).*?)(?<!`)(?P=ticks)(?!`)|`+", re.DOTALL)
+_PIECE = re.compile(rb"(?P<pipe>\|)|\\.|(?P<ticks>`++).*?(?<!`)(?P=ticks)(?!`)|`+", re.DOTALL)
 _ROW = re.compile(rb"^[ \t]*\|", re.MULTILINE)
 _BOLD = re.compile(rb"(\*\*|__)(.+?)\1", re.DOTALL)
 CODE = re.compile(CODE_SPAN.pattern.encode(), re.DOTALL)

@@ -87,7 +87,7 @@ def _checks(table: Table | None) -> Iterator[CheckedRun]:
             outcome=outcome.strip("`"),
             revision=found["revision"] if found else "",
             is_dirty=bool(found and found["dirty"]),
-            version=int(version) if version.isdecimal() else 0,
+            version=int(version) if re.fullmatch(r"[0-9]{1,6}", version) else 0,
             law=law.strip("`"),
             is_as_found=role.endswith(AS_FOUND),
         )

@@ -25,7 +25,9 @@ _TITLE_PREFIX = re.compile(r"finding ticket:\s*", re.IGNORECASE)
 _SUMMARY = re.compile(r"^\*\*One-line summary:?\*\*:?[ \t]*(.*?)[ \t]*\r?$", re.MULTILINE | re.IGNORECASE)
 _TICKED = re.compile(r"^[ \t]*[-*+] \[[xX]\][ \t]+(.*?)[ \t]*\r?$", re.MULTILINE)
 _PATH_LIKE = re.compile(r"[^\s,`]+(?:/[^\s,`]+|\.[A-Za-z]\w*)")
-_LINES = re.compile(r"(?P<file>[\w./-]*\.[A-Za-z]\w*)`?\s*:|(?P<first>\d+)(?:\s*[-–]\s*(?P<last>\d+))?")
+_LINES = re.compile(
+    r"(?P<file>[\w./-]*\.[A-Za-z]\w*)`?\s*:|(?<!\d)(?P<first>\d{1,9})(?!\d)(?:\s*[-–]\s*(?P<last>\d{1,9})(?!\d))?"
+)
 _SEVERITY = re.compile(r"P[0-4]\b")
 
 
@@ -110,15 +112,23 @@ def read_file(
     try:
         if not stat.S_ISREG(os.stat(file).st_mode):
             return BrokenTicket(path, 1, 1, "not a regular file")
+        if os.path.islink(file) and not _is_inside(file, path):
+            return BrokenTicket(path, 1, 1, "a link to a file outside of the tickets folder, which is not read")
         with open(file, "rb", buffering=0) as opened:
             document = Document.parse(opened.readall(), path)
         return None if is_other_page(document) else (document, ticket_of(document))
     except BrokenFileError as error:
         return error.broken
     except OSError as error:
-        if not os.path.lexists(file):
+        if isinstance(error, FileNotFoundError) and not os.path.lexists(file):
             return None  # Moved away since the folder was listed.
         return BrokenTicket(path, 1, 1, f"cannot be read: {error.strerror}")
+
+
+def _is_inside(file: str, path: PurePath) -> bool:
+    """Whether what `file` links to lies in the tickets folder too; `path` is its place there."""
+    folder = os.path.realpath(file.removesuffix(str(path)) or ".")
+    return os.path.realpath(file).startswith(folder + os.sep)
 
 
 def _ticket_id(document: Document) -> TicketId:

@@ -69,6 +69,11 @@ lint:
         ("lint: {levels: {TK01: info}}", ":1:17: no rule is named 'TK01'", "one of TK001"),
         ("lint: {levels: {TK010: warning}}", ":1:24: unknown level 'warning'", "one of error, warn, info"),
         ("lint: {statuses: [open, brewing]}", ":1:25: unknown status 'brewing'", "did you mean"),
+        *(
+            (f"lint: {{folders: {{{name!r}: [fixed]}}}}", f":1:18: {name!r} is not a folder's name", "one name, such")
+            for name in ("../../stolen", "/tmp/stolen", "..", "")
+        ),
+        ('lint: {folders: {"a\\0b": [fixed]}}', ":1:18: a key holds a null byte", None),
         ("lint: {folders: {done: [fixd]}}", ":1:25: unknown status 'fixd'", "did you mean fixed?"),
         ("lint: {first_commit: 26.11.2025}", ":1:22: '26.11.2025' is not a date", "YYYY-MM-DD"),
         ("lint: {first_commit: 2025-13-01}", ":1:22: '2025-13-01' is not a date", "YYYY-MM-DD"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from datetime import date
 from pathlib import Path
@@ -36,6 +37,40 @@ def test_what_is_no_regular_file_is_broken_and_does_not_hang(tmp_path: Path) -> 
     (tmp_path / "B7-PT-02.md").symlink_to("nowhere")
     messages = [broken.message for broken in Repository(tmp_path).listing().broken]
     assert messages == ["not a regular file", "cannot be read: No such file or directory"]
+
+
+def test_links_that_lead_nowhere_or_out_hide_no_ticket_and_show_no_secret(tmp_path: Path) -> None:
+    """The control is a link inside the folder, which is read."""
+    tickets = tmp_path / "tickets"
+    put(tickets, "B7-PT-01.md", ticket_text("B7-PT-01"))
+    put(tmp_path, "secret.md", "root:x:0:0\n")
+    (tickets / "B7-PT-02.md").symlink_to(tmp_path / "secret.md")
+    (tickets / "B7-PT-03.md").symlink_to("B7-PT-03.md")
+    (tickets / "B7-PT-04.md").symlink_to("B7-PT-01.md")
+    listing = Repository(tickets).listing()
+    assert [ticket.path.name for ticket in listing.tickets] == ["B7-PT-01.md", "B7-PT-04.md"]
+    outside, itself = (broken.describe() for broken in listing.broken)
+    assert outside.endswith("a link to a file outside of the tickets folder, which is not read")
+    assert itself.endswith("cannot be read: Too many levels of symbolic links")
+
+
+def test_of_a_long_line_only_what_is_around_the_problem_is_shown(tmp_path: Path) -> None:
+    put(tmp_path, "B7-PT-01.md", b"# a" + b"x" * 50_000 + b"\xff" + b"y" * 50_000)
+    (broken,) = Repository(tmp_path).listing().broken
+    head, line, caret = broken.describe().splitlines()
+    assert (len(line) < 200, line[caret.index("^")], line[caret.index("^") + 1]) == (True, "\ufffd", "y")
+    assert head.startswith("B7-PT-01.md:1:50004: ")
+
+
+@pytest.mark.parametrize("label", ["Line(s)", "Batch", "File(s)", "Severity", "Created", "Status"])
+def test_a_number_that_python_refuses_takes_no_ticket_down(label: str, tmp_path: Path) -> None:
+    """int() of more than 4,300 digits raises ValueError."""
+    text = re.sub(rf"(\| \*\*{re.escape(label)}\*\* \|)[^\n]*", rf"\1 {'9' * 4301} |", ticket_text())
+    assert "9" * 4301 in text
+    put(tmp_path, "B7-PT-01.md", text)
+    repository = Repository(tmp_path)
+    assert [ticket.id for ticket in repository.listing().tickets] == ["B7-PT-01"]
+    assert (repository.find(parse_ticket_id("B7-PT-01")).ticket.lines == ()) == (label == "Line(s)")
 
 
 def test_a_folder_that_is_not_there_holds_nothing(tmp_path: Path) -> None:

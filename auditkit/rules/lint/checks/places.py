@@ -14,7 +14,7 @@ from auditkit.rules.lint.checks.source import cited_files, is_path, length_of, l
 from auditkit.rules.lint.rule import Level, LintContext, Problem, rule
 
 _NAMED_FILE = re.compile(r"([\w./-]*\.[A-Za-z]\w*)`?\s*:")
-_PATH_AND_LINE = re.compile(r"(?<![\w./-])(/?[\w./-]+\.[A-Za-z]\w*):(\d+)(?:[-–](\d+))?(?!\w)")
+_PATH_AND_LINE = re.compile(r"(?<![\w./-])(/?[\w./-]+\.[A-Za-z]\w*):(\d{1,9})(?:[-–](\d{1,9}))?(?!\w)")
 _SOURCE_PATH = re.compile(r"(?<![\w./-])(?:src|tests)/[\w./-]+\.py\b")
 _ARGUMENTS = re.compile(r"\([^()]*\)")
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")

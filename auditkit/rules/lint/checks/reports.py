@@ -13,7 +13,7 @@ from auditkit.rules.lint.checks.source import without_prefix
 from auditkit.rules.lint.rule import Level, LintContext, Problem, rule
 
 _QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”')
-_REPORT_NAME = re.compile(r"batch[-_]?(\d+)[-_]([a-z][a-z_-]*)\.md", re.IGNORECASE)
+_REPORT_NAME = re.compile(r"batch[-_]?(\d{1,9})[-_]([a-z][a-z_-]*)\.md", re.IGNORECASE)
 _FOLDED = re.compile(r"[\s*`]+")
 
 

@@ -90,7 +90,7 @@ def test_code_spans(text: str, expected: str) -> None:
 
 def test_a_run_of_backticks_is_closed_by_its_like_alone() -> None:
     """As CommonMark has it; a search that tries shorter runs takes seconds for 20 kB of backticks."""
-    assert CODE_SPAN.findall("``a` `b`") == [("`", "b")]
+    assert CODE_SPAN.findall("``a`") == []
 
 
 def test_prose_keeps_lists_and_inline_code() -> None:

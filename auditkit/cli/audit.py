@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from auditkit.cli.common import TicketsOption, run_or_exit
+from auditkit.cli.common import run_or_exit
 from auditkit.cli.options import AuditOptions, ProbesOption, ResultOptions
 
 EXAMPLE = "Example: auditkit audit ../trainer@v1.2 --tickets tickets --batch 7"
 DEMO_FOLDER = Path("auditkit-demo")
+_UNFILED = "no ticket was filed: say where with --tickets DIR, or make a folder named tickets here"
 
 
 @run_or_exit
@@ -23,14 +24,20 @@ def audit(
     probe: ProbesOption = None,
     *,
     options: AuditOptions,
-    tickets: TicketsOption = None,
+    tickets: Annotated[
+        Path | None,
+        typer.Option("--tickets", metavar="DIR", help="File tickets there.", show_default="tickets, if it is there"),
+    ] = None,
+    no_tickets: Annotated[bool, typer.Option("--no-tickets", help="File none.")] = False,
     results: ResultOptions,
 ) -> None:
     """Audit a checkout: find its gradient collectors, run the probes, and file a ticket for each finding.
 
-    Without CHECKOUT the bundled specimen is audited, into the folder auditkit-demo.
+    Tickets are filed where --tickets or auditkit.yaml says so, or in a folder named tickets that is there. Without
+    CHECKOUT the bundled specimen is audited, into the folder auditkit-demo.
     """
     from auditkit.cli.runs.report import run_and_finish
+    from auditkit.errors import BadInputError
     from auditkit.model.runs.run import BUNDLED
     from auditkit.workflows.audit.audit import specimen_dir
     from auditkit.workflows.configuration import read_configuration
@@ -38,6 +45,14 @@ def audit(
     named = checkout or checkout_option
     demo = named is None and options.runs.config is None
     configuration = read_configuration(options.runs.config, specimen_dir() if demo else named)
-    folder = tickets or configuration.tickets or (DEMO_FOLDER / "tickets" if demo else Path("tickets"))
+    if tickets is not None and no_tickets:
+        raise BadInputError("--tickets and --no-tickets exclude each other")
+    folder = None if no_tickets else tickets or configuration.tickets or _usual_folder(demo)
     request = options.request(named, configuration, probe, folder, label=BUNDLED if demo else None)
-    run_and_finish(request, results)
+    run_and_finish(request, results, unfiled=_UNFILED if folder is None and not no_tickets else "")
+
+
+def _usual_folder(demo: bool) -> Path | None:
+    """The demo's own folder, else `tickets` where it is there: nothing is written where nobody asked for it."""
+    folder = DEMO_FOLDER / "tickets" if demo else Path("tickets")
+    return folder if demo or folder.is_dir() else None

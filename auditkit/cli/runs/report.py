@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 _COLOURS = {"P0": "bright_red", "P1": "red", "P2": "yellow", "P3": "cyan", "P4": "bright_black"}
 
 
-def run_and_finish(request: AuditRequest, shown: ResultOptions, named: bool = False) -> None:
+def run_and_finish(request: AuditRequest, shown: ResultOptions, named: bool = False, unfiled: str = "") -> None:
     """Run the audit with progress, print it, and end with its exit code.
 
     `named` is a question of a few named probes, soon answered: in a pipe it says nothing on its way, and where
-    only one target was asked it shows what was measured.
+    only one target was asked it shows what was measured. `unfiled` is said where findings have no ticket.
     """
     from auditkit.workflows.audit.audit import audit, exit_code, load_failures
 
@@ -38,7 +38,8 @@ def run_and_finish(request: AuditRequest, shown: ResultOptions, named: bool = Fa
     else:
         one_target = len({result.target for result in run.results}) == 1
         print_run(run, request.tickets, shown.verbose, shown.verbose or (named and one_target))
-    for note in run.notes:
+    says_unfiled = unfiled and not shown.as_json and any(result.severity for result in run.results)
+    for note in (*run.notes, *([unfiled] if says_unfiled else [])):
         complain(f"note: {note}")
     for failure in load_failures(run):
         complain(f"error: {failure.message}")

@@ -54,6 +54,23 @@ def test_an_audit_asks_about_modules_that_deal_with_gradients(tmp_path: Path) ->
     assert found_in(json.loads(ended.stdout)) == {(DEFAULT, "touching:width=44")}
 
 
+def test_tickets_are_filed_where_somebody_said_so_and_nowhere_else(tmp_path: Path) -> None:
+    """Named, or a folder called tickets that is there; else the audit says how, and leaves no file."""
+    checkout = write(tmp_path / "checkout", {"norms.py": NORMS})
+    here = tmp_path / "here"
+    here.mkdir()
+    words = ("audit", checkout, "--probe", LOOP)
+    unfiled = auditkit(*words, cwd=here)
+    assert (unfiled.code, list(here.iterdir())) == (FINDINGS, [])
+    assert "note: no ticket was filed: say where with --tickets DIR" in unfiled.stderr
+    (here / "tickets").mkdir()
+    assert auditkit(*words, "--no-tickets", cwd=here).code == FINDINGS
+    assert list((here / "tickets").iterdir()) == []
+    filed = auditkit(*words, cwd=here)
+    assert ("no ticket was filed" in filed.stderr, len(list(here.rglob("B1-*.md")))) == (False, 1)
+    assert sorted(path.name for path in checkout.iterdir()) == ["norms.py"]
+
+
 def test_nothing_found_is_a_pass(tmp_path: Path) -> None:
     write(tmp_path, {"plain.py": "x = 1\n"})
     code, document = run_json("probe", "run", LOOP, "--checkout", tmp_path)

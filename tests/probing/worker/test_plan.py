@@ -316,9 +316,37 @@ def test_names_break_ties_towards_the_total() -> None:
 
 
 def test_an_answer_without_a_norm_says_so() -> None:
-    plan = plan_of(lambda grads: {"layers": len(grads)})
+    plan = plan_of(lambda grads: {"zeros": sum(int((grad == 0).sum()) for grad in grads)})
     assert "norm" not in plan.roles
     assert plan.notes == ["no field of the answer scales with the gradients: no norm to judge"]
+
+
+@pytest.mark.parametrize(
+    "value_of",
+    [
+        lambda grads: torch.cat([grad.reshape(-1) for grad in grads]).mean().abs(),
+        lambda grads: grads[0].norm(),
+        lambda grads: grads[-1].norm(),
+        lambda grads: min(grad.norm() for grad in grads),
+        lambda grads: torch.stack([grad.norm() for grad in grads]).norm().clamp(max=20.0),
+        lambda grads: torch.stack([grad.norm() for grad in grads]).norm().log(),
+        lambda grads: sum(grad.norm() * place for place, grad in enumerate(grads, start=1)),
+    ],
+    ids=["signed mean", "first layer", "last layer", "smallest layer", "clamped", "logarithm", "weighted by place"],
+)
+def test_what_is_not_the_norm_of_all_gradients_is_not_judged_as_one(value_of: Callable) -> None:
+    """The control is a norm beside it, under a name that says less."""
+    answer = plan_of(lambda grads: {"total_norm": value_of(grads).item()})
+    assert "norm" not in answer.roles
+    both = plan_of(lambda grads: {"total_norm": value_of(grads).item(), "x": max(g.abs().max().item() for g in grads)})
+    assert both.roles["norm"] == Role("x")
+
+
+def test_an_answer_that_ignores_the_gradients_is_none() -> None:
+    """A health check that changes for gradients which are not finite is one that looks."""
+    with pytest.raises(CannotFeedError, match="its answer is the same for other gradients"):
+        plan_of(lambda grads: {"grad_norm": 1.0, "layers": len(grads)})
+    assert plan_of(lambda grads: all(bool(torch.isfinite(grad).all()) for grad in grads)).answer_kind == "number"
 
 
 def counts(grads: Any) -> dict:

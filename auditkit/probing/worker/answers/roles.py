@@ -1,16 +1,19 @@
 """What the fields of an answer mean, told by behaviour, not by name.
 
-A field is the norm where scaling every gradient by 4 scales it by 4 (or by 16: a squared norm, degree 2);
-it is a zero count where it equals the planted number of zeros in two different cases. Names only break ties.
+A field is the norm where scaling every gradient by 4 scales it by 4 (or by 16: a squared norm, degree 2), where
+their sign and order change nothing, and where each of them alone can make it larger; it is a zero count where it
+equals the planted number of zeros in two different cases. Names only break ties.
 """
 
 import difflib
 import math
-from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, NamedTuple, Optional, Set, Tuple
 
 from ..base.refusals import CannotReadError
 from ..gradients.gradients import benign
 
+# One gradient times this outweighs the others in every norm of all of them, also in a mean over tensors.
+_DOMINANT = 256.0
 _COUNTED = ("zero_count", "zero_fraction", "nan_count", "nan_fraction", "inf_count", "inf_fraction")
 _DECLARABLE = ("norm", "health", *_COUNTED)
 _NORM_WORDS = ("total_norm", "grad_norm", "gradient_norm", "global_norm", "total", "norm")
@@ -65,11 +68,28 @@ def _positive(value: Any) -> bool:
 
 
 def norm_role(ask: Callable) -> Optional[Role]:
-    degrees = _degrees(ask)
+    """The field that is a norm of all gradients; None where none is: one layer's norm, a mean, a clamped value."""
+    norms = _norms_of_all(ask)
+    degrees = {path: degree for path, degree in _degrees(ask).items() if path in norms}
     if not degrees:
         return None
     best = min(degrees, key=lambda path: (_norm_rank(path), degrees[path]))
     return Role(best, degrees[best])
+
+
+def _norms_of_all(ask: Callable) -> Set[str]:
+    """The fields that neither sign nor order of the gradients changes, and that grow with each of them."""
+    usual = {path: value for path, value in ask(benign()).items() if _positive(value)}
+    found = set(usual)
+    for same in ([grad.abs() for grad in benign()], benign()[::-1]):
+        other = ask(same)
+        found &= {path for path in usual if _close(other.get(path), usual[path], 1e-3)}
+    for index in range(len(benign())):
+        grads = benign()
+        grads[index] *= _DOMINANT
+        larger = ask(grads)
+        found &= {path for path in usual if _positive(larger.get(path)) and larger[path] > 2 * usual[path]}
+    return found
 
 
 def _norm_rank(path: str) -> Tuple[int, int]:
@@ -106,5 +126,5 @@ def _field_that_counts(ask: Callable, plant: str) -> Optional[Role]:
     return None
 
 
-def _close(value: Any, expected: float) -> bool:
-    return isinstance(value, (int, float)) and math.isfinite(value) and abs(value - expected) <= 1e-6 * expected
+def _close(value: Any, expected: float, tolerance: float = 1e-6) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value) and abs(value - expected) <= tolerance * expected

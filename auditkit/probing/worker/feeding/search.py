@@ -29,10 +29,9 @@ _SECOND_GROUP = ([None], [torch.ones(2, 3)])
 def find_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
     """Try every way to feed the target until one gives an answer that depends on the gradients, or clips them.
 
-    A collector of tensors also takes parameters, whose values are zeros: an answer that stays the same for
-    other gradients is kept only where no way gives a better one. Where nobody named a contract, what is no
-    collector of gradients may be one of spectra. Raises CannotFeedError with what each attempt said,
-    CannotReadError where `returns` names no field.
+    A collector of tensors also takes parameters, whose values are zeros: an answer that stays the same for other
+    gradients is none. Where nobody named a contract, what is no collector of gradients may be one of spectra.
+    Raises CannotFeedError with what each attempt said, CannotReadError where `returns` names no field.
     """
     caller.refuse_unknown_arguments()
     if request.get("contract") in spectral_search.CONTRACTS:
@@ -48,7 +47,6 @@ def find_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
 
 def _find_gradient_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
     said: List[str] = []
-    constant: Optional[Tuple[Feed, Any, Any]] = None
     for feed in possible_feeds(caller, request):
         for second in _SECOND_GROUP:
             try:
@@ -68,15 +66,15 @@ def _find_gradient_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
                 continue
             if depends or clipping:
                 return _read_plan(caller, feed, second, answer, request, clipping)
-            constant = constant or (feed, second, answer)
-    if constant is not None:
-        return _read_plan(caller, *constant, request, False)
+            said.append("{}: its answer is the same for other gradients".format(_describe(feed)))
     raise CannotFeedError("no way to feed it gave an answer: " + "; ".join(dict.fromkeys(said)))
 
 
 def _depends_on_gradients(caller: Caller, feed: Feed, second: Any, answer: Any) -> bool:
-    other = _ask(caller, feed, [grad * 4 for grad in benign(zeros=5)], second)
-    return repr(flatten(answer)) != repr(flatten(other))
+    """Whether other gradients give another answer: larger ones, or for a health check those that are not finite."""
+    text = repr(flatten(answer))
+    others = ([grad * 4 for grad in benign(zeros=5)], benign(nans=5), benign(infs=5))
+    return any(repr(flatten(_ask(caller, feed, other, second))) != text for other in others)
 
 
 def _clips(caller: Caller, feed: Feed, second: Any) -> bool:

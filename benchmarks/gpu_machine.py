@@ -154,7 +154,9 @@ def git_revision() -> str:
     git = ["git", "-C", str(ROOT)]
     with contextlib.suppress(OSError):
         head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-        changed = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=False)
+        # Code alone: the results of the part before would be a change, too.
+        status = [*git, "status", "--porcelain", "--", "*.py"]
+        changed = subprocess.run(status, capture_output=True, text=True, check=False)
         if head.returncode == 0:
             return head.stdout.strip() + (" with changes" if changed.stdout.strip() else "")
     return ""

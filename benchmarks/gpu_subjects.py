@@ -17,6 +17,7 @@ from auditkit.probing.worker.process.loading import load, owner_class, use_impor
 from auditkit.store.config.config import read_config
 from benchmarks.gpu_machine import ROOT
 from benchmarks.gpu_rows import Document
+from tests.probing.worker import test_traps as traps
 from tests.probing_helpers import TARGETS, load_target
 from tests.property.generated import make_case
 
@@ -71,6 +72,8 @@ def tricky() -> Iterator[Subject]:
             for name, function in inspect.getmembers(module, inspect.isfunction):
                 if function.__module__ == module.__name__ and not name.startswith("_"):
                     yield Subject(f"{folder}/{path.stem}:{name}", _of_function(function), path.parent, {})
+    for trap in (traps.histogram_of_a_copy, traps.reads_at_the_end, traps.reads_in_a_loop):
+        yield Subject(f"traps:{trap.__name__}", _of_function(trap), Path(traps.__file__).parent, {})
     # Lines are read from their files until this process ends.
     folder_of_generated = Path(tempfile.mkdtemp(prefix="generated-"))
     for seed in range(GENERATED):

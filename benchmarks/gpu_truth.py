@@ -29,9 +29,11 @@ from benchmarks.gpu_machine import ROOT, Machine
 from benchmarks.gpu_rows import Document, Row
 from benchmarks.gpu_subjects import SPECIMEN, Subject, ours, specimens, tricky
 from tests.probing.worker import test_traffic_instruments as toys
+from tests.probing.worker import test_traps as traps
 from tests.probing_helpers import COUNTS, HEALTH, MIXED_DTYPES, OVERFLOW, UNDERFLOW
 
 CATALOG = load_catalog()
+TOYS = [*toys.HAND_COUNTED, ("a copy to the host (trap 7)", lambda t: traps.collect_on_the_host([t]), 1)]
 NUMERICS = (OVERFLOW, UNDERFLOW, HEALTH, COUNTS, MIXED_DTYPES)
 INSTRUMENTS = ("syncs", "launches", "memory", "mutation", "transfers")
 TENSORS = (3, 40)
@@ -58,7 +60,7 @@ def rows(machine: Machine) -> list[Row]:
     judged = machine.some([*ours(), *named])
     return [
         *(Row(f"instrument {name}", lambda name=name: _reads_its_toy(machine, name)) for name in INSTRUMENTS),
-        *(Row(f"toy {toy[0]}", lambda toy=toy: _toy(machine, *toy[1:])) for toy in toys.HAND_COUNTED),
+        *(Row(f"toy {toy[0]}", lambda toy=toy: _toy(machine, *toy[1:])) for toy in TOYS),
         *(
             Row(f"toy launches of {function.__name__}", lambda f=function, n=expected: _toy_launches(machine, f, n))
             for function, expected in ((toys.pow_sum_add, 3 * ELEMENTS + 1), (toys.foreach_stack, 5))
@@ -211,7 +213,7 @@ def _pytest(machine: Machine, names: list[str]) -> Document:
         ended = machine.run_module([*words, *(["--collect-only", "-q"] if machine.is_preflight else [])], Path(folder))
     tests = _TEST_LINE.findall(ended.stdout)
     collected = _COLLECTED.search(ended.stdout)
-    found = {"exit": ended.code, **Counter(said.lower() for _, said in tests)}
+    found: Document = {"exit": ended.code, **Counter(said.lower() for _, said in tests)}
     found |= {"collected": int(collected[1])} if collected else {}
     if ended.code != 0:
         found["failed_tests"] = [name for name, said in tests if said in ("FAILED", "ERROR")]

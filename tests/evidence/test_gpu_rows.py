@@ -17,7 +17,8 @@ from benchmarks import gpu_rows
 from benchmarks.gpu_machine import Machine
 from benchmarks.gpu_rows import Clock, Row, StillClock, run_part
 
-pytestmark = pytest.mark.process
+# Python 3.12 warns of forks beside threads, such as torch's; no lock is held here.
+pytestmark = [pytest.mark.process, pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")]
 
 
 class TenSecondsARow(Clock):

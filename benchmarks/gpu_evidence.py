@@ -37,6 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.preflight and options.out and options.out.resolve() == RESULTS:
         parser.error("preflight is no evidence: it does not write into benchmarks/results")
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # whoever asks for a device here does not initialise CUDA
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler's own start and stop lines
     if options.preflight:
         os.environ["TRITON_INTERPRET"] = "1"  # read when triton is first imported

@@ -74,6 +74,7 @@ IN_STEP = {
 
 def rows(machine: Machine) -> list[Row]:
     """Every row of this part, the most valuable first; a capture that fails spoils its process, and has its own."""
+    import torch._dynamo  # noqa: F401 - an optimizer's first step imports it: 2 s in every process that has none
 
     def timed(called: dict[str, Any]) -> list[Row]:
         return [

@@ -1,6 +1,7 @@
 """Everything that CI runs, and what it does not: `nox` runs the first, `nox -l` lists both."""
 
 import re
+import sys
 import tempfile
 from pathlib import Path
 
@@ -84,6 +85,12 @@ def gpu(session: nox.Session) -> None:
     """The tests that need a CUDA device."""
     install(session)
     session.run("pytest", "-m", "gpu", *session.posargs)
+
+
+@nox.session(name="gpu-evidence", venv_backend="none")
+def gpu_evidence(session: nox.Session) -> None:
+    """What a GPU shows, in three parts of eight minutes; `nox -s gpu-evidence -- --preflight` rehearses it without."""
+    session.run(sys.executable, "-m", "benchmarks.gpu_evidence", *session.posargs, external=True)
 
 
 @nox.session(name="newest-torch")

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 import torch
 from collectors_page import write_page
-from rival_collectors import BASELINE, COLLECTORS, OURS, PURE_READ, Collector
+from rival_collectors import BASELINE, COLLECTORS, OURS, PURE_READ, Collector, gpt2_shapes
 from torch import Tensor
 
 from auditkit.collectors import collect_gradients
@@ -53,13 +53,6 @@ MINIMUM_S = 0.02
 SPARE_BYTES = 4 * 2**30
 """Left to others where a collector's memory is large."""
 GROWTH = (OURS, BASELINE, "B7-PT-03 original: torch.cat, counts only", "B7-PT-01 fix: copies in float64")
-
-
-def gpt2_shapes() -> list[tuple[int, ...]]:
-    """The 148 parameters of GPT-2 small, 124 million elements."""
-    block: list[tuple[int, ...]] = [(768,), (768,), (768, 2304), (2304,), (768, 768), (768,)]
-    block += [(768,), (768,), (768, 3072), (3072,), (3072, 768), (768,)]
-    return [(50257, 768), (1024, 768), *(block * 12), (768,), (768,)]
 
 
 SHAPES: dict[str, Callable[[], list[tuple[int, ...]]]] = {

@@ -17,6 +17,13 @@ OURS, BASELINE = "auditkit.collectors, all statistics", "_foreach_norm float32, 
 PURE_READ = "pure read: sum of each gradient"
 
 
+def gpt2_shapes() -> list[tuple[int, ...]]:
+    """The 148 parameters of GPT-2 small, 124 million elements."""
+    block: list[tuple[int, ...]] = [(768,), (768,), (768, 2304), (2304,), (768, 768), (768,)]
+    block += [(768,), (768,), (768, 3072), (3072,), (3072, 768), (768,)]
+    return [(50257, 768), (1024, 768), *(block * 12), (768,), (768,)]
+
+
 def ours(gradients: Sequence[Tensor]) -> float | None:
     return collect_gradients(gradients).materialize().total_norm
 

@@ -1,0 +1,1 @@
+"""What backs the numbers of docs/evidence: each measures, stores JSON under results, and writes its page."""

@@ -1,0 +1,1 @@
+"""The tests, a package: a `tests` that something else installed must not stand in its place."""

@@ -132,7 +132,9 @@ class _TargetResults:
     def add(self, job: Job) -> None:
         """Judge an ended job; one that the simulated device broke waits to be asked on plain tensors."""
         probe, device = next(each for each in self.devices() if each[0].id == job.id)
-        is_broken = device == "simulated" and job.failure is not None and job.failure.reason is Reason.EXCEPTION
+        # A storage that a simulated tensor does not have makes native code crash.
+        broken = (Reason.EXCEPTION, Reason.CRASH)
+        is_broken = device == "simulated" and job.failure is not None and job.failure.reason in broken
         if is_broken and self._setting.device is DeviceChoice.AUTO and "cpu" in probe.devices:
             self._broken_by_simulation.append(job)
         else:

@@ -34,6 +34,7 @@ from tests.probing_helpers import (
 pytestmark = pytest.mark.process
 
 CHECKOUT = TARGETS / "misbehaving"
+LAYOUTS = CHECKOUT.parent / "layouts"
 # Two seconds are enough for every probe asked here, and a hanging one is found soon.
 LIMIT_S = 2.0
 
@@ -289,3 +290,10 @@ def test_code_that_the_simulated_device_breaks_is_counted_on_the_cpu_and_says_so
         "the simulated device failed (the target raises NotImplementedError: no kernel for cuda); "
         "counted on plain CPU tensors instead",
     )
+
+
+def test_code_that_crashes_on_the_simulated_device_is_counted_on_the_cpu() -> None:
+    """It reads a storage that a simulated tensor does not have."""
+    result = run_probes(LAYOUTS, "defective:reads_storage", [SYNCS], time_limit_s=20.0).results[0]
+    assert (result.outcome, result.device, result.law) == (Outcome.REPRODUCED, "cpu", "n")
+    assert result.notes[0].startswith("the simulated device failed (the process died of SIGSEGV")

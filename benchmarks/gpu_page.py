@@ -28,6 +28,7 @@ TRUTH = {
     "collectors with the CPU's outcomes of the numeric probes": ("outcomes", "agrees"),
     "files of `tests/gpu` that pass": ("pytest", "agrees"),
 }
+AUDITED = ("bundled", "spectral")
 LAW_TOLERANCE, NO_SPIKE = 0.1, 0.01
 """The CPU's ratio holds within a tenth of it, or where both are below a hundredth of the gradients."""
 Parts = Mapping[str, Document]
@@ -112,7 +113,8 @@ def _audit(parts: Parts) -> str:
     def counts(row: Document) -> str:
         return ", ".join(f"{count} {outcome.replace('_', ' ')}" for outcome, count in row["summary"].items())
 
-    return f"The bundled audit on the device: {_cell(parts, 'truth', 'audit of the bundled specimen', counts)}."
+    said = {name: _cell(parts, "truth", f"audit of the {name} specimen", counts) for name in AUDITED}
+    return "\n".join(f"- Audit of the {name} specimen on the device: {text}." for name, text in said.items())
 
 
 def _differences(parts: Parts) -> str:

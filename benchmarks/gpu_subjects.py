@@ -22,6 +22,7 @@ from tests.probing_helpers import TARGETS, load_target
 from tests.property.generated import make_case
 
 SPECIMEN = ROOT / "probes" / "specimens" / "gradient_monitoring"
+SPECTRAL = SPECIMEN.parent / "spectral_analysis"
 COLLECTORS = ROOT / "auditkit" / "collectors"
 CONFIGS = ("auditkit.yaml", "families.yaml")
 # Not `misbehaving` and `limits`, which crash and hang, `ranks`, which need several, nor `watching` and `discovery`,

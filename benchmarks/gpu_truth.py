@@ -27,13 +27,14 @@ from auditkit.probing.worker.instruments.syncs import Count, count_syncs
 from auditkit.probing.worker.simulated.tensor import to_simulated
 from benchmarks.gpu_machine import ROOT, Machine
 from benchmarks.gpu_rows import Document, Row
-from benchmarks.gpu_subjects import SPECIMEN, Subject, ours, specimens, tricky
+from benchmarks.gpu_subjects import SPECIMEN, SPECTRAL, Subject, ours, specimens, tricky
 from tests.probing.worker import test_traffic_instruments as toys
 from tests.probing.worker import test_traps as traps
 from tests.probing_helpers import COUNTS, HEALTH, MIXED_DTYPES, OVERFLOW, UNDERFLOW
 
 CATALOG = load_catalog()
 TOYS = [*toys.HAND_COUNTED, ("a copy to the host (trap 7)", lambda t: traps.collect_on_the_host([t]), 1)]
+REJECTS = "svd_rejects_low_precision"
 NUMERICS = (OVERFLOW, UNDERFLOW, HEALTH, COUNTS, MIXED_DTYPES)
 INSTRUMENTS = ("syncs", "launches", "memory", "mutation", "transfers")
 TENSORS = (3, 40)
@@ -69,7 +70,8 @@ def rows(machine: Machine) -> list[Row]:
         tests[0],
         *(Row(f"traffic {each.name}", lambda each=each: traffic(machine, each)) for each in more),
         *(Row(f"outcomes {each.name}", lambda each=each: outcomes(machine, each)) for each in judged),
-        Row("audit of the bundled specimen", lambda: _audit(machine), 200),
+        Row("audit of the bundled specimen", lambda: _audit(machine, SPECIMEN, "squared-sum-norm", OVERFLOW), 200),
+        Row("audit of the spectral specimen", lambda: _audit(machine, SPECTRAL, "host-svds", REJECTS), 120),
         *tests[1:],
     ]
 
@@ -188,11 +190,11 @@ def _outcome(probe_id: str, context: Context) -> Document:
 # --- commands ----------------------------------------------------------------------------------------------
 
 
-def _audit(machine: Machine) -> Document:
-    """`auditkit audit` of the bundled specimen on the device; in preflight of one target and one probe."""
-    words = ["auditkit", "audit", str(SPECIMEN), "--device", machine.device, "--tickets", "tickets", "--json"]
+def _audit(machine: Machine, checkout: Path, target: str, probe: str) -> Document:
+    """`auditkit audit` of a specimen on the device; in preflight of one target and one probe."""
+    words = ["auditkit", "audit", str(checkout), "--device", machine.device, "--no-tickets", "--json"]
     if machine.is_preflight:
-        words += ["--target", "squared-sum-norm", "--probe", OVERFLOW]
+        words += ["--target", target, "--probe", probe]
     with tempfile.TemporaryDirectory() as folder:
         ended = machine.run_module(words, Path(folder))
     if not ended.stdout.strip():

@@ -71,7 +71,10 @@ def test_truth_counts_what_agrees_and_names_every_difference() -> None:
     assert "launches that grow in both or in neither | 3 | 1 | 2 |" in written["truth"]
     assert "| instruments that read their toys | 1 | 1 | 0 |" in written["truth"]
     assert "outcomes of the numeric probes | not measured |" in written["truth"]
-    assert written["audit"] == "The bundled audit on the device: 42 reproduced, 7 not reproduced."
+    assert written["audit"].splitlines() == [
+        "- Audit of the bundled specimen on the device: 42 reproduced, 7 not reproduced.",
+        "- Audit of the spectral specimen on the device: not measured.",
+    ]
     assert written["differences"].splitlines() == [
         "- `traffic a:other`: syncs of 3 gradients: 1 at a.py:3 simulated, 2 at a.py:3 measured",
         "- `traffic a:crashes`: its process ended with SIGSEGV",

@@ -4,7 +4,7 @@ import math
 
 PROBE = {
     "id": "nonfinite_grads_look_healthy",
-    "version": 1,
+    "version": 2,
     "title": "Non-finite gradients look healthy",
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "Numerical stability"],
@@ -15,10 +15,12 @@ PROBE = {
     "motivation": "Every comparison with NaN is false: a health score made from 'norm < low' and 'norm > high' stays "
     "perfect when all gradients are NaN, and an alarm that watches it never rings.",
     "method": "One NaN, and one Inf, is planted among small gradients. It is visible where a NaN or Inf count rises, "
-    "a flag changes, a health value drops, the norm turns negative, or the target raises. Without a health value "
-    "in the answer, a non-finite number in it is enough.",
-    "limits": "A flag is any truth value that differs from its value for sound gradients. A health value is told by "
-    "its name. A warning that the target only logs is not seen.",
+    "a flag changes, a health value drops, a text or a list of names says something else, a number becomes None, the "
+    "norm turns negative, or the target raises. Without a health value in the answer, a non-finite number in it is "
+    "enough.",
+    "limits": "A flag is any truth value, or 0.0 or 1.0, that differs from its value for sound gradients. A health "
+    "value is told by its name. A text says something where it is the same for other sound gradients. A warning that "
+    "the target only logs is not seen.",
     "remediation": "Count non-finite elements, or test the accumulated norm with isfinite, and let health depend on it "
     "before any threshold is compared.",
     "remediation_code": """import torch
@@ -43,13 +45,21 @@ def gradient_health(parameters):
 def measure(ctx):
     """Yield for NaN and for Inf: is it visible, by what, and what the norm and the health read."""
     sound = ctx.answer(ctx.benign())
+    texts, others = ctx.words(ctx.benign()), ctx.words(ctx.benign(seed=1))
+    settled = {path for path in {*texts, *others} if texts.get(path) == others.get(path)}
     for kind, planted in (("nan", {"nans": 1}), ("inf", {"infs": 1})):
         try:
             answer = ctx.answer(ctx.benign(**planted))
+            said = ctx.words(ctx.benign(**planted))
         except ctx.TargetRaised as error:
             yield ctx.measurement("visible", True, "truth", kind=kind, by="raises " + str(error)[:80])
             continue
         signals = explicit_signals(ctx, sound, answer)
+        signals += [
+            "{}: {}".format(path or "the answer", said.get(path, "gone"))
+            for path in {**texts, **said}
+            if said.get(path) != texts.get(path) and (path in settled or path not in {**texts, **others})
+        ]
         numbers = [
             path or "the answer"
             for path, value in answer.items()
@@ -75,7 +85,9 @@ def explicit_signals(ctx, sound, answer):
         if isinstance(value, bool) and isinstance(before, bool):
             changed = value != before
         elif path in ctx.plan.health:
-            changed = not value >= before
+            changed = before is not None and not value >= before
+        elif isinstance(value, float) and value in (0.0, 1.0) and before in (0.0, 1.0):
+            changed = value != before
         else:
             changed = isinstance(value, int) and isinstance(before, int) and value != before
         if changed:

@@ -29,7 +29,7 @@ NAMES = """
     returns_host_numbers role roles share shares_of_ranks sparse special_gradients svals_part syncs transfers
     unequal_fields where_becomes_matrix where_changed where_count_rounds where_different where_imprecise
     where_nonfinite where_raised where_read_again where_retained where_zero widened with_graph with_one_more
-    work_of writes_gradients
+    words work_of writes_gradients
 """
 
 

@@ -6,6 +6,7 @@ string for an answer that is itself a number.
 
 import contextlib
 import dataclasses
+import enum
 import functools
 import inspect
 import math
@@ -32,6 +33,20 @@ def flatten(answer: Any) -> Dict[str, Any]:
         if number is not None:
             fields[path] = number
     return fields
+
+
+def words(answer: Any, depth: int = _DEEPEST, path: str = "") -> Dict[str, str]:
+    """Every text, member of an enumeration and None in `answer` by its path."""
+    if isinstance(answer, enum.Enum):
+        return {path: answer.name}
+    if answer is None or isinstance(answer, str):
+        return {path: str(answer)}
+    if depth == 0 or isinstance(answer, (torch.Tensor, bool, int, float)) or type(answer).__module__ == "numpy":
+        return {}
+    found: Dict[str, str] = {}
+    for name, item in items_of(answer):
+        found.update(words(item, depth - 1, joined(path, name)))
+    return found
 
 
 def host_numbers(answer: Any) -> Dict[str, Any]:

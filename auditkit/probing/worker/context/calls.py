@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 import torch
 
 from ..answers import declarations, structures
-from ..answers.answers import flatten, relative_difference
+from ..answers.answers import flatten, relative_difference, words
 from ..base import lines
 from ..base.frames import Site, SourceRoots
 from ..base.refusals import NotApplicable, TargetRaised
@@ -55,6 +55,11 @@ class Calls:
         with on_device(self.device), self.target_errors():
             raw = self.prepared(grads, True, given, second)()
         return effects.effect(given) if self.plan.clips and not self.plan.fields else flatten(raw)
+
+    def words(self, grads: Sequence[Any]) -> Dict[str, str]:
+        """Every text, member of an enumeration and None of the target's answer by field. Raises TargetRaised."""
+        with on_device(self.device), self.target_errors():
+            return words(self.prepared(grads)())
 
     def ask(
         self, grads: Sequence[Any], second: Optional[Sequence[Any]] = None, whole: bool = True, one_pass: bool = False

@@ -56,7 +56,7 @@ class Context:
 
     def _take_calls(self) -> None:
         calls = self._calls
-        self.answer, self.ask, self.left_by = calls.answer, calls.ask, calls.left_by
+        self.answer, self.words, self.ask, self.left_by = calls.answer, calls.words, calls.ask, calls.left_by
         self.role, self.norm, self.number = calls.role, calls.norm, calls.number
         self.number_of_changed, self.reference_number = calls.number_of_changed, calls.reference_number
         self.compared_roles, self.roles = calls.compared_roles, calls.roles

@@ -1,0 +1,67 @@
+"""Ways in which a collector says that gradients are not finite, and answers that say nothing of it."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from tests.probes.in_process import ask
+from tests.probing_helpers import HEALTH
+
+
+class State(enum.Enum):
+    FINE = 1
+    BROKEN = 2
+
+
+def norm(grads: Any) -> float:
+    """Without what is not finite: the number alone tells nothing."""
+    return math.sqrt(sum(torch.nan_to_num(grad, 0, 0, 0).double().square().sum().item() for grad in grads))
+
+
+def is_bad(grads: Any) -> bool:
+    return not all(bool(torch.isfinite(grad).all()) for grad in grads)
+
+
+def bad_layers(grads: Any) -> list[str]:
+    return [f"layer{index}" for index, grad in enumerate(grads) if is_bad([grad])]
+
+
+SIGNALS: dict[str, Callable[[Any], Any]] = {
+    "a flag": lambda grads: {"norm": norm(grads), "bad": is_bad(grads)},
+    "a flag as a float": lambda grads: {"norm": norm(grads), "bad": float(is_bad(grads))},
+    "a flag as a tensor": lambda grads: {"norm": norm(grads), "bad": torch.tensor(is_bad(grads))},
+    "a flag as a float tensor of one element": lambda grads: {
+        "norm": norm(grads),
+        "bad": torch.ones(1) * is_bad(grads),
+    },
+    "no number": lambda grads: {"norm": None if is_bad(grads) else norm(grads)},
+    "no answer": lambda grads: None if is_bad(grads) else norm(grads),
+    "a text": lambda grads: {"norm": norm(grads), "state": "nan" if is_bad(grads) else "ok"},
+    "a member": lambda grads: {"norm": norm(grads), "state": State.BROKEN if is_bad(grads) else State.FINE},
+    "a list of names": lambda grads: {"norm": norm(grads), "layers": bad_layers(grads)},
+    "a list of the others": lambda grads: (norm(grads), [f"{g.dim()}d" for g in grads if not is_bad([g])]),
+    "a count of another name": lambda grads: {"norm": norm(grads), "skipped": len(bad_layers(grads))},
+}
+SILENT: dict[str, Callable[[Any], Any]] = {
+    "the norm of the rest": norm,
+    "its text": lambda grads: {"norm": norm(grads), "text": f"{norm(grads):.6f}"},
+    "the name of the largest": lambda grads: (norm(grads), f"layer{max(range(3), key=lambda i: norm([grads[i]]))}"),
+    "a constant text": lambda grads: {"norm": norm(grads), "state": "ok", "unit": None},
+}
+
+
+@pytest.mark.parametrize("way", SIGNALS)
+def test_each_way_to_say_so_is_heard(way: str) -> None:
+    answer = ask(HEALTH, SIGNALS[way])
+    assert (answer.outcome, answer.values("visible")) == ("not_reproduced", [True, True])
+
+
+@pytest.mark.parametrize("way", SILENT)
+def test_what_differs_for_any_gradients_says_nothing(way: str) -> None:
+    assert ask(HEALTH, SILENT[way]).outcome == "reproduced"

@@ -17,7 +17,7 @@ PROBE = {
     "method": "One NaN, and one Inf, is planted among small gradients. It is visible where a NaN or Inf count rises, "
     "a flag changes, a health value drops, a text or a list of names says something else, a number becomes None, the "
     "norm turns negative, or the target raises. Without a health value in the answer, a non-finite number in it is "
-    "enough.",
+    "enough. A health value that stays as it is, is a finding of its own where other fields tell.",
     "limits": "A flag is any truth value, or 0.0 or 1.0, that differs from its value for sound gradients. A health "
     "value is told by its name. A text says something where it is the same for other sound gradients. A warning that "
     "the target only logs is not seen.",
@@ -38,7 +38,7 @@ def gradient_health(parameters):
     return {"grad_norm": norm, "health": 1.0 if is_finite else 0.0, "is_finite": is_finite}
 """,
     "verification": ["one NaN and one Inf among sound gradients change a count, a flag or the health value"],
-    "measurements": {"visible": "truth", "health": "value", "norm": "norm"},
+    "measurements": {"visible": "truth", "health": "value", "health_stays": "truth", "norm": "norm"},
 }
 
 
@@ -69,11 +69,13 @@ def measure(ctx):
         visible = bool(signals) or (bool(numbers) and not has_health)
         by = ", ".join(signals or ([] if has_health else numbers)) or "nothing"
         yield ctx.measurement("visible", visible, "truth", kind=kind, by=by)
+        stays = [path for path in ctx.plan.health if path in sound and path in answer and path not in signals]
         for path in ctx.plan.health:
             yield ctx.measurement("health", answer.get(path), "value", kind=kind, field=path)
+            yield ctx.measurement("health_stays", path in stays, "truth", kind=kind, field=path)
         if "norm" in ctx.roles:
             yield ctx.measurement("norm", answer.get(ctx.role("norm").path), "norm", kind=kind)
-        if not visible and not ctx.located:
+        if (stays or not visible) and not ctx.located:
             yield ctx.location(ctx.definition())
 
 
@@ -103,6 +105,13 @@ def explicit_signals(ctx, sound, answer):
 def judge(measurements, policy):
     """Reproduced where NaN or Inf was not visible."""
     hidden = [m.case["kind"] for m in measurements if m.name == "visible" and not m.value]
+    stays = [m for m in measurements if m.name == "health_stays" and m.value]
+    if stays and not hidden:
+        fields = sorted({m.case["field"] for m in stays})
+        message = "{} stays as it is for a planted {}, which other fields tell".format(
+            ", ".join(fields), " and ".join(sorted({m.case["kind"] for m in stays}, reverse=True))
+        )
+        return {"outcome": "reproduced", "severity": "P2", "message": message}
     if not hidden:
         by = "; ".join("{}: {}".format(m.case["kind"], m.case["by"]) for m in measurements if m.name == "visible")
         return {"outcome": "not_reproduced", "message": "NaN and Inf are visible ({})".format(by)}

@@ -65,3 +65,12 @@ def test_each_way_to_say_so_is_heard(way: str) -> None:
 @pytest.mark.parametrize("way", SILENT)
 def test_what_differs_for_any_gradients_says_nothing(way: str) -> None:
     assert ask(HEALTH, SILENT[way]).outcome == "reproduced"
+
+
+def test_a_health_value_that_stays_perfect_is_a_finding_where_another_field_tells() -> None:
+    """The control is one that drops."""
+    stays = ask(HEALTH, lambda grads: {"norm": norm(grads), "health": 1.0, "bad": is_bad(grads)})
+    assert (stays.outcome, stays.severity) == ("reproduced", "P2")
+    assert stays.message == "health stays as it is for a planted nan and inf, which other fields tell"
+    drops = ask(HEALTH, lambda grads: {"norm": norm(grads), "health": 1.0 - is_bad(grads), "bad": is_bad(grads)})
+    assert drops.outcome == "not_reproduced"

@@ -163,9 +163,7 @@ def figure_line(figure: FigureChange) -> str:
 
 
 def _value(value: object, unit: str) -> str:
-    if value is ABSENT:
-        return "not measured"
-    return format_value(value, unit) if isinstance(value, bool | int | float | str | None) else str(value)
+    return "not measured" if value is ABSENT else format_value(value, unit)
 
 
 def _answers_lines(answers: Sequence[AnswerContrast], verbose: bool) -> Iterator[str]:

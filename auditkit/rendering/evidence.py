@@ -10,6 +10,7 @@ from auditkit.model.enums import Evidence, Outcome
 from auditkit.model.runs.cause import Siblings
 from auditkit.model.runs.measurement import CodeExcerpt, Location, Measurement
 from auditkit.model.runs.run import Finding
+from auditkit.model.runs.target import short_target
 from auditkit.model.text import inert, inert_line
 from auditkit.model.units import format_value
 from auditkit.rendering import markdown
@@ -143,7 +144,7 @@ def measured_rows(measurements: Iterable[Measurement]) -> tuple[MeasuredRow, ...
     return tuple(
         MeasuredRow(
             measurement.name,
-            _value_text(measurement.value, measurement.unit),
+            format_value(measurement.value, measurement.unit),
             measurement.unit,
             case_text(measurement.case),
             measurement.evidence.value,
@@ -164,24 +165,12 @@ def excerpt_text(excerpt: CodeExcerpt | None) -> str:
 
 def case_text(case: Mapping[str, Any]) -> str:
     """A measurement's case as `dtype=float32, tensors=64`."""
-    return ", ".join(f"{name}={_value_text(value, '')}" for name, value in case.items())
+    return ", ".join(f"{name}={format_value(value)}" for name, value in case.items())
 
 
 def device_of(finding: Finding) -> str:
     """Where the numbers of a finding come from: `cpu`, `simulated`, `cuda` or `source`."""
     return finding.result.device or finding.environment.device
-
-
-def short_target(target: str) -> str:
-    """`collect_seed_gradients` of `package.module:collect_seed_gradients`."""
-    return target.rpartition(":")[2] or target
-
-
-def _value_text(value: Any, unit: str) -> str:
-    # A worker's answer may hold a list or a mapping where a number is expected; it is shown, not hidden.
-    if value is None or isinstance(value, bool | int | float | str):
-        return format_value(value, unit)
-    return str(value)
 
 
 def _caveats(finding: Finding) -> tuple[str, ...]:

@@ -44,6 +44,7 @@ def ticket_of_draft(
 ) -> Ticket:
     """What `render_draft` with the same arguments will say, without the parts that nobody has filled in."""
     batch, code, _ = id_parts(ticket_id)
+    lines = tuple(LineRange("", first, last) for first, last in draft.lines)
     return Ticket(
         id=ticket_id,
         title=markdown.line(draft.title),
@@ -58,8 +59,8 @@ def ticket_of_draft(
         created=today.isoformat(),
         updated=today.isoformat(),
         files=_names(draft.files),
-        lines_written=", ".join(f"`{_span_text(first, last)}`" for first, last in draft.lines),
-        lines=tuple(LineRange("", first, last) for first, last in draft.lines),
+        lines_written=", ".join(f"`{span}`" for span in lines),
+        lines=lines,
         function=markdown.code(draft.function).replace("\\|", "|"),
         summary=markdown.line(draft.summary or draft.title),
         categories=tuple(box for box in CATEGORIES if box in draft.categories),
@@ -97,7 +98,3 @@ def read_spans(text: str) -> tuple[tuple[int, int], ...]:
 
 def _names(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for text in texts if (name := inert_line(text)))
-
-
-def _span_text(first: int, last: int) -> str:
-    return f"{first}-{last}" if last > first else str(first)

@@ -147,9 +147,7 @@ def _answer_row(answer: AnswerContrast) -> dict[str, str]:
 def _value(value: object) -> str:
     if value is ABSENT:
         return "absent"
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return format_value(value, "") if isinstance(value, bool | int | str | None) else str(value)
+    return f"{value:.6g}" if isinstance(value, float) else format_value(value)
 
 
 def _interface(target: TargetComparison) -> tuple[str, ...]:

@@ -11,12 +11,13 @@ from pathlib import PurePath
 from auditkit.model.runs.measurement import Location
 from auditkit.model.runs.probe import CATEGORIES
 from auditkit.model.runs.run import BUNDLED, Finding
+from auditkit.model.runs.target import short_target
 from auditkit.model.text import inert_line
 from auditkit.model.tickets.ids import AGENT_NAMES, TicketId, agent_name, id_parts
 from auditkit.model.tickets.ticket import LineRange, Status, Ticket
 from auditkit.rendering import markdown
 from auditkit.rendering.environment import render
-from auditkit.rendering.evidence import device_of, excerpt_text, render_banner, render_evidence, short_target
+from auditkit.rendering.evidence import device_of, excerpt_text, render_banner, render_evidence
 
 REVIEWERS = ("DRL Specialist", "PyTorch Specialist", "Code Review Specialist")
 """Whose cross-reviews a new ticket asks for."""
@@ -34,7 +35,7 @@ def ticket_of(
     """What `render_ticket` with the same arguments will say, as a reader of tickets reads it."""
     leader = findings[0]
     location = _location(leader)
-    first, last = _line_range(leader)
+    lines = _line_range(leader)
     batch, code, _ = id_parts(ticket_id)
     categories = {box for finding in findings for box in finding.probe.categories}
     return Ticket(
@@ -51,8 +52,8 @@ def ticket_of(
         created=today.isoformat(),
         updated=today.isoformat(),
         files=(inert_line(location.file),) if inert_line(location.file) else (),
-        lines_written=f"`{_lines_text(first, last)}`" if first else "",
-        lines=(LineRange("", first, last),) if first else (),
+        lines_written=f"`{lines}`" if lines.first else "",
+        lines=(lines,) if lines.first else (),
         function=markdown.code(_function(leader)).replace("\\|", "|"),
         summary=_summary(findings),
         categories=tuple(box for box in CATEGORIES if box in categories),
@@ -187,14 +188,10 @@ def _location(finding: Finding) -> Location:
     return Location("", 0)
 
 
-def _line_range(finding: Finding) -> tuple[int, int]:
+def _line_range(finding: Finding) -> LineRange:
     """The statement's lines, or the one line that is known; the lines around it are code evidence."""
     statement = finding.result.statement
     if statement is not None:
-        return statement.first, statement.last
+        return LineRange("", statement.first, statement.last)
     line = _location(finding).line
-    return line, line
-
-
-def _lines_text(first: int, last: int) -> str:
-    return f"{first}-{last}" if last > first else str(first)
+    return LineRange("", line, line)

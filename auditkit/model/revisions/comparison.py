@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, ClassVar
 
@@ -89,10 +89,7 @@ class Said(Record):
 
     @classmethod
     def of(cls, result: ProbeResult) -> Said:
-        return cls(
-            result.target, result.outcome, result.severity, result.message, result.law, result.device,
-            result.probe_version, result.evidence, result.location, result.reason,
-        )  # fmt: skip
+        return cls(*(getattr(result, field.name) for field in fields(cls)))
 
 
 @dataclass(frozen=True)

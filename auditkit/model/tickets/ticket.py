@@ -41,14 +41,7 @@ class Status(StrEnum):
 
 
 FINISHED = frozenset(
-    {
-        Status.FIXED,
-        Status.CLOSED,
-        Status.WONT_FIX,
-        Status.ALREADY_FIXED,
-        Status.NOT_A_BUG,
-        Status.DUPLICATE,
-    }
+    {Status.FIXED, Status.CLOSED, Status.WONT_FIX, Status.ALREADY_FIXED, Status.NOT_A_BUG, Status.DUPLICATE}
 )
 
 # Spellings that people write, folded to letters alone. The canonical ones come by themselves.
@@ -104,6 +97,9 @@ class LineRange(Record):
     file: str
     first: int
     last: int
+
+    def __str__(self) -> str:
+        return f"{self.first}-{self.last}" if self.last > self.first else str(self.first)
 
 
 @dataclass(frozen=True)
@@ -264,6 +260,11 @@ class Ticket(
         if self.status is Status.CLOSED and self.disposition:
             return read_status(self.disposition) or self.status
         return self.status
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether its status says that nobody works on it any more."""
+        return self.status is not None and self.status.is_finished
 
 
 @dataclass(frozen=True)

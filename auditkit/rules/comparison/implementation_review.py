@@ -214,14 +214,10 @@ def _law_row(contrast: Contrast, target: str) -> FigureRow:
 
 
 def _figure_row(figure: FigureChange, target: str) -> FigureRow:
-    case = ", ".join(f"{name}={_text(value, '')}" for name, value in figure.case.items()
+    case = ", ".join(f"{name}={format_value(value)}" for name, value in figure.case.items()
                      if name != "device" and len(str(value)) <= 40)  # fmt: skip
-    before, after = _text(figure.base, figure.unit), _text(figure.head, figure.unit)
+    before, after = (format_value(value, figure.unit) for value in (figure.base, figure.head))
     return FigureRow(target, figure.name, case, before, after, figure.trend.value, figure.evidence.value)
-
-
-def _text(value: object, unit: str) -> str:
-    return format_value(value, unit) if isinstance(value, bool | int | float | str | None) else str(value)
 
 
 def _impact(comparison: Comparison) -> Iterator[FigureRow]:

@@ -63,5 +63,4 @@ def is_for_finished(folder: str, settings: LintSettings) -> bool:
 
 def is_finished(page: Page, settings: LintSettings) -> bool:
     """Whether the ticket is finished by its status or by the folder that it lies in."""
-    status = page.ticket.status
-    return (status is not None and status.is_finished) or is_for_finished(folder_of(page, settings), settings)
+    return page.ticket.is_finished or is_for_finished(folder_of(page, settings), settings)

@@ -12,7 +12,7 @@ from auditkit.model.enums import Severity
 from auditkit.model.tickets.ids import agent_code, agent_name
 from auditkit.model.tickets.ticket import Ticket
 from auditkit.rules.counting.statistics import Statistics, statistics_of
-from auditkit.rules.reports.summary import Waiting, is_finished, waiting_of, worst_first
+from auditkit.rules.reports.summary import Waiting, waiting_of, worst_first
 from auditkit.rules.reports.words import Horizon, horizon_of, in_words
 from auditkit.rules.tickets.consensus import Consensus, consensus_of
 
@@ -143,7 +143,7 @@ def _agent(ticket: Ticket) -> str:
 def _assessment(ordered: Sequence[Ticket], reviews: Sequence[Reviewed], waiting: Sequence[Waiting]) -> tuple[str, ...]:
     """Sentences that follow from the tickets: the worst, what is left, and what the reviewers make of them."""
     worst = next((ticket.severity for ticket in ordered if ticket.severity is not None), None)
-    left = [ticket for ticket in ordered if not is_finished(ticket)]
+    left = [ticket for ticket in ordered if not ticket.is_finished]
     sentences = [f"The worst severity is {in_words(worst)}." if worst else "No ticket has a known severity."]
     sentences.append(_left(left))
     if not reviews:
@@ -204,7 +204,7 @@ def _links(tickets: Sequence[Ticket]) -> Iterable[Link]:
 
 def _due(ordered: Sequence[Ticket]) -> dict[Horizon, tuple[Ticket, ...]]:
     """The unfinished tickets by when they are due."""
-    left = [ticket for ticket in ordered if not is_finished(ticket) and ticket.severity is not None]
+    left = [ticket for ticket in ordered if not ticket.is_finished and ticket.severity is not None]
     return {
         horizon: tuple(one for one in left if one.severity is not None and horizon_of(one.severity) is horizon)
         for horizon in Horizon

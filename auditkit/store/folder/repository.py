@@ -297,6 +297,4 @@ def _order(ticket_id: TicketId) -> tuple[int, str, int]:
 
 
 def _finished_last(entry: Entry) -> tuple[bool, int, str, int, str]:
-    status = entry.ticket.status
-    is_finished = status is not None and status.is_finished
-    return (is_finished, *_order(entry.ticket.id), entry.ticket.path.as_posix())
+    return (entry.ticket.is_finished, *_order(entry.ticket.id), entry.ticket.path.as_posix())

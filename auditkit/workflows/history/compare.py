@@ -34,7 +34,6 @@ from auditkit.rules.comparison.comparison import (
     contrast_added,
     contrast_source,
     environment_differences,
-    is_of_source,
 )
 from auditkit.workflows.audit.measurement import Progress, Questions, environment_of, measure
 from auditkit.workflows.audit.run_options import RunOptions
@@ -89,9 +88,7 @@ def _specs(request: CompareRequest) -> tuple[CheckoutSpec, CheckoutSpec]:
             f"{spec.directory} is not in a git repository, so it has no revisions to compare",
             "audit it twice with --json: auditkit compare --runs BEFORE.json AFTER.json",
         )
-    named = [CheckoutSpec(f"{spec.text}@{revision}", spec.directory, revision)
-             for revision in (request.base, request.head)]  # fmt: skip
-    return named[0], named[1]
+    return spec.at(request.base), spec.at(request.head)
 
 
 def _compared(
@@ -251,7 +248,7 @@ def compare_runs(base: Run, head: Run, force: bool = False) -> Comparison:
             raise BadInputError(f"the {name} has {len(run.matrix)} arms", "compare runs of one interpreter and device")
     differing = _differences(base.environment, head.environment, force, of_devices=True)
     before, after = (_by_fingerprint(run) for run in (base, head))
-    read = [[one for one in run.results if is_of_source(one)] for run in (base, head)]
+    read = [[one for one in run.results if one.is_of_source] for run in (base, head)]
     targets: dict[str, list[str]] = {}
     for print_ in dict.fromkeys((*before, *after)):
         targets.setdefault(print_.partition("/")[2], []).append(print_)
@@ -267,7 +264,7 @@ def compare_runs(base: Run, head: Run, force: bool = False) -> Comparison:
 
 
 def _by_fingerprint(run: Run) -> dict[str, ProbeResult]:
-    return {result.fingerprint: result for result in run.results if not is_of_source(result)}
+    return {result.fingerprint: result for result in run.results if not result.is_of_source}
 
 
 def _of_saved(

@@ -181,7 +181,7 @@ def _answers_lines(answers: Sequence[AnswerContrast], verbose: bool) -> Iterator
     said = ", ".join(f"{counts[agreement]} {text}" for agreement, text in words.items() if counts[agreement])
     cases = len({repr(answer.case) for answer in answers})
     yield from _wrapped(f"answers to {counted(cases, 'set')} of gradients: {said}", 2)
-    apart = [answer for answer in answers if answer.agreement not in (Agreement.IDENTICAL, Agreement.WITHIN)]
+    apart = [answer for answer in answers if not answer.agrees]
     for answer in apart if verbose else apart[:_MOST_ANSWERS]:
         yield from _wrapped(answer_line(answer), 6, 10)
     if len(apart) > _MOST_ANSWERS and not verbose:

@@ -124,7 +124,7 @@ def _answer_rows(target: TargetComparison) -> list[tuple[str, int, int, int, int
 
 def _apart(target: TargetComparison) -> tuple[list[dict[str, str]], int]:
     """The answers that do not agree, as texts for a table, and how many more there are."""
-    apart = [one for one in target.answers if one.agreement not in (Agreement.IDENTICAL, Agreement.WITHIN)]
+    apart = [one for one in target.answers if not one.agrees]
     return [_answer_row(one) for one in apart[:_MOST_ANSWERS]], max(0, len(apart) - _MOST_ANSWERS)
 
 

@@ -155,6 +155,11 @@ class AnswerContrast(Record, keys="case field exact allowed agreement nearer bas
     """Which side is nearer the exact norm where the two differ and the field is the norm: `base` or `head`."""
 
     @property
+    def agrees(self) -> bool:
+        """Whether two careful answers could be so."""
+        return self.agreement in (Agreement.IDENTICAL, Agreement.WITHIN)
+
+    @property
     def family(self) -> str:
         return str(self.case.get("family", ""))
 

@@ -187,14 +187,14 @@ class EvidenceSummary(Record):
     fingerprint: str
     probe: str
     target: str
-    outcome: str
-    evidence: str
-    message: str
-    revision: str
-    device: str
-    torch: str
-    history: tuple[str, ...]
-    line: int
+    outcome: str = ""
+    evidence: str = ""
+    message: str = ""
+    revision: str = ""
+    device: str = ""
+    torch: str = ""
+    history: tuple[str, ...] = ()
+    line: int = 0
     version: int = 0
     is_dirty: bool = False
     was_found: bool = False

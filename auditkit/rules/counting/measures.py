@@ -16,24 +16,10 @@ from auditkit.model.tickets.ticket import Status, Ticket
 from auditkit.rules.counting.statistics import UNKNOWN, Facet, values_of
 from auditkit.rules.tickets.consensus import Agreement
 
-_FILLERS = frozenset(
-    [
-        "issue",
-        "issues",
-        "ticket",
-        "tickets",
-        "finding",
-        "findings",
-        "total",
-        "all",
-        "the",
-        "of",
-        "number",
-        "in",
-        "priority",
-        "severity",
-    ]
-)
+_FILLERS = frozenset((
+    "issue", "issues", "ticket", "tickets", "finding", "findings", "total", "all", "the", "of", "number", "in",
+    "priority", "severity",
+))  # fmt: skip
 _SUBJECTS: Mapping[str, Facet] = {
     "priority": Facet.SEVERITY,
     "reviewer": Facet.AGENT,

@@ -11,6 +11,7 @@ from auditkit.model.module_page import Flow, Importer, ImporterKind, ModulePage,
 from auditkit.model.runs.measurement import Measurement, pivots
 from auditkit.model.runs.target import short_target
 from auditkit.model.text import counted
+from auditkit.model.units import format_value
 from auditkit.rendering import markdown
 from auditkit.rendering.environment import render
 from auditkit.rendering.evidence import case_text, excerpt_text, measured_rows
@@ -137,14 +138,14 @@ def _value(measurement: Measurement, key: str) -> str:
 
 
 def _cell(measurement: Measurement) -> str:
-    value = measured_rows([measurement])[0].value
+    value = format_value(measurement.value, measurement.unit)
     return f"{value} extrapolated" if measurement.evidence is Evidence.EXTRAPOLATED else value
 
 
 def _list(measurements: Sequence[Measurement], where: str) -> Table:
     """A row for each measurement, those that read the same once."""
-    shown = measured_rows(replace(one, case=_short_case(one.case)) for one in measurements)
-    rows = tuple(dict.fromkeys((row.name, row.value, row.unit, row.case, row.evidence) for row in shown))
+    shown = (replace(one, case=_short_case(one.case)) for one in measurements)
+    rows = tuple(dict.fromkeys(measured_rows(shown)))
     head = ("Measurement", "Value", "Unit", "Case", "Evidence")
     return Table(f"{where}:", head, rows[:MOST_ROWS], len(rows[MOST_ROWS:]))
 

@@ -21,7 +21,7 @@ from auditkit.model.revisions.comparison import (
     count_changes,
     relative_difference,
 )
-from auditkit.model.revisions.implementation_review import ImplementationReview, Issue
+from auditkit.model.revisions.implementation_review import ImplementationReview
 from auditkit.model.text import counted
 from auditkit.model.tickets.claim import ClaimState
 from auditkit.model.units import format_value
@@ -62,7 +62,11 @@ def render_review(review: ImplementationReview) -> bytes:
         kept=sum(one.change is Change.STILL_SOUND for one in everything),
         said=_said,
         source=_source,
-        new_issues=[one for one in review.issues if not one.change.startswith("there before, ") or _is_worse(one)],
+        new_issues=[
+            one
+            for one in review.issues
+            if not one.change.startswith("there before, ") or one.change.endswith((Trend.WORSE, Trend.MIXED))
+        ],
         files=_files(comparison.changes.files),
         lines=sum((file.added or 0) + (file.removed or 0) for file in comparison.changes.files),
     )
@@ -92,10 +96,6 @@ _ANSWERED = (Change.FIXED, Change.INTRODUCED, Change.STILL_REPRODUCED, Change.ST
 def _source(text: FunctionText) -> str:
     """The function's lines without what all of them are indented by."""
     return textwrap.dedent("\n".join(text.excerpt.lines))
-
-
-def _is_worse(issue: Issue) -> bool:
-    return issue.change.endswith((Trend.WORSE.value, Trend.MIXED.value))
 
 
 def _said(contrast: Contrast) -> tuple[str, str]:

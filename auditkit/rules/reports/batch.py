@@ -101,7 +101,7 @@ def batches_of(tickets: Iterable[Ticket]) -> list[int]:
 
 def batch_report(tickets: Sequence[Ticket], batch: int, date: str, agent: str = "") -> BatchReport:
     """The page of the tickets of `batch`; `agent` is an agent's name, `date` (ISO) is when."""
-    chosen = tuple(ticket for ticket in tickets if ticket.batch == batch and (not agent or _agent(ticket) == agent))
+    chosen = tuple(one for one in tickets if one.batch == batch and agent in ("", agent_name(agent_code(one.agent))))
     ordered = worst_first(chosen)
     reviews = tuple(Reviewed(ticket, consensus_of(ticket)) for ticket in ordered if ticket.reviews)
     waiting = waiting_of(chosen)
@@ -136,10 +136,6 @@ def first_step(ticket: Ticket) -> str:
     return found if len(found) <= _LONGEST_STEP else f"{found[:_LONGEST_STEP].rstrip()}..."
 
 
-def _agent(ticket: Ticket) -> str:
-    return agent_name(agent_code(ticket.agent))
-
-
 def _assessment(ordered: Sequence[Ticket], reviews: Sequence[Reviewed], waiting: Sequence[Waiting]) -> tuple[str, ...]:
     """Sentences that follow from the tickets: the worst, what is left, and what the reviewers make of them."""
     worst = next((ticket.severity for ticket in ordered if ticket.severity is not None), None)
@@ -150,19 +146,16 @@ def _assessment(ordered: Sequence[Ticket], reviews: Sequence[Reviewed], waiting:
         return (*sentences, "No ticket was reviewed.")
     unreviewed = len(ordered) - len(reviews)
     sentences.append("Every ticket was reviewed." if not unreviewed else f"Without a review: {unreviewed}.")
-    sentences.append("No review waits for an answer." if not waiting else f"Reviews that wait: {_named(waiting)}.")
+    named = ", ".join(_ids(one.ticket for one in waiting))
+    sentences.append(f"Reviews that wait: {named}." if named else "No review waits for an answer.")
     return tuple(sentences)
 
 
 def _left(left: Sequence[Ticket]) -> str:
     if not left:
         return "Nothing of it is left to do."
-    due = [str(ticket.id) for ticket in left if ticket.severity in Horizon.IMMEDIATE.severities]
+    due = _ids(ticket for ticket in left if ticket.severity in Horizon.IMMEDIATE.severities)
     return f"Left and immediate: {', '.join(due)}." if due else "What is left holds nothing immediate (P0 or P1)."
-
-
-def _named(waiting: Sequence[Waiting]) -> str:
-    return ", ".join(str(one.ticket.id) for one in waiting)
 
 
 def _files(ordered: Sequence[Ticket]) -> tuple[FileFindings, ...]:

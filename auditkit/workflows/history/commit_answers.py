@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import auditkit
@@ -121,7 +121,8 @@ class CommitAnswers:
         """Where the function is at this commit; None where neither end defines it, so that its name is all we have."""
         if not self._anchors:
             return None
-        found = _best([source.find_again(anchor) for anchor in self._anchors])
+        again = (source.find_again(anchor) for anchor in self._anchors)
+        found = min(again, key=lambda one: (_ORDER.index(one.state.value), -one.similarity))
         if found.anchor is not None:
             self._remember(found.anchor)
         return found
@@ -136,10 +137,6 @@ class CommitAnswers:
             return _read(self._options, opened, target, probe), ""
         run = ask(self._options, opened, [target], [probe])
         return run.results[0], run.environment.torch
-
-
-def _best(found: Sequence[FoundAgain]) -> FoundAgain:
-    return min(found, key=lambda one: (_ORDER.index(one.state.value), -one.similarity))
 
 
 def _read(options: RunOptions, opened: OpenCheckout, target: Target, probe: ProbeInfo) -> ProbeResult:

@@ -15,12 +15,14 @@ from auditkit.model.tickets.ids import AGENT_NAMES, TicketId, agent_name, id_par
 from auditkit.model.tickets.ticket import LineRange, Status, Ticket
 from auditkit.rendering import markdown
 from auditkit.rendering.environment import render
-from auditkit.rendering.ticket import REVIEWERS
+
+REVIEWERS = ("DRL Specialist", "PyTorch Specialist", "Code Review Specialist")
+"""Whose cross-reviews a new ticket asks for."""
 
 
 @dataclass(frozen=True)
 class Draft:
-    """What a hand-made ticket says; `lines` are first and last lines, `report` the file of the first report.
+    """What a new ticket says; `lines` are first and last lines, `report` the file of the first report.
 
     `title` and `summary` are one line, `description` and `fix` prose in which closed fences stay fences.
     """
@@ -42,7 +44,7 @@ class Draft:
 def ticket_of_draft(
     draft: Draft, ticket_id: TicketId, today: datetime.date, agents: Mapping[str, str] = AGENT_NAMES
 ) -> Ticket:
-    """What `render_draft` with the same arguments will say, without the parts that nobody has filled in."""
+    """An open ticket of `today` with what the draft says, and nothing where that says nothing."""
     batch, code, _ = id_parts(ticket_id)
     lines = tuple(LineRange("", first, last) for first, last in draft.lines)
     return Ticket(

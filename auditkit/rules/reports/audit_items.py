@@ -83,24 +83,16 @@ def finding_title(findings: Sequence[Finding]) -> str:
     return f"{about}: {leader.probe.title}"
 
 
-@dataclass(frozen=True)
-class _Key:
-    section: Section
-    outcome: Outcome
-    subject: str
-
-
 def other_items(results: Iterable[ProbeResult], probes: Mapping[str, ProbeInfo]) -> dict[Section, list[Item]]:
     """What did not reproduce, by probe; what does not apply, could not be asked or gave no answer, by its reason."""
-    groups: dict[_Key, list[ProbeResult]] = {}
+    groups: dict[tuple[Section, Outcome, str], list[ProbeResult]] = {}
     for result in results:
         if result.outcome is not Outcome.REPRODUCED:
             subject = result.probe if result.outcome is Outcome.NOT_REPRODUCED else result.message
-            key = _Key(section_of(probes[result.probe]), result.outcome, subject)
-            groups.setdefault(key, []).append(result)
+            groups.setdefault((section_of(probes[result.probe]), result.outcome, subject), []).append(result)
     found: dict[Section, list[Item]] = {}
-    for key, group in groups.items():
-        found.setdefault(key.section, []).append(_other_item(key.outcome, group, probes))
+    for (section, outcome, _), group in groups.items():
+        found.setdefault(section, []).append(_other_item(outcome, group, probes))
     return found
 
 

@@ -21,11 +21,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.evidence import fill, rows
+from benchmarks.evidence import ROOT, results_of, rows, store_results, write_blocks
 
-ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "benchmarks" / "results" / "catalogue.json"
-PAGE = ROOT / "docs" / "evidence" / "speed.md"
 SPECIMEN = ROOT / "probes" / "specimens" / "gradient_monitoring"
 TARGETS = ("squared-sum-norm", "concatenated-quality", "sound-quality", "sound-health-async")
 """One target for each of: a norm, the most memory, the most fields, and two steps with the most counting."""
@@ -151,10 +148,8 @@ def _command_row(cost: dict[str, Any], limit_s: float) -> tuple[Any, ...]:
 def main() -> None:
     """Measure, unless only the page is asked for, and write it."""
     if "--page" not in sys.argv:
-        RESULTS.write_text(json.dumps(measure(), indent=1) + "\n", encoding="utf-8")
-    written = blocks(json.loads(RESULTS.read_text(encoding="utf-8")))
-    PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), written), encoding="utf-8")
-    print(PAGE.read_text(encoding="utf-8"))
+        store_results("catalogue", measure())
+    print(write_blocks("speed", blocks(results_of("catalogue"))))
 
 
 if __name__ == "__main__":

@@ -17,10 +17,8 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import math
 import os
-import platform
 import statistics
 import sys
 import time
@@ -31,6 +29,8 @@ from typing import Any
 import numpy as np
 import torch
 from collectors_page import write_page
+from evidence import ROOT, results_of, store_results
+from machine import environment
 from rival_collectors import BASELINE, COLLECTORS, OURS, PURE_READ, Collector, gpt2_shapes
 from torch import Tensor
 
@@ -41,8 +41,6 @@ from auditkit.probing.worker.instruments.memory import peak_bytes, python_peak_b
 from auditkit.probing.worker.instruments.syncs import count_syncs
 from auditkit.probing.worker.simulated.tensor import to_simulated
 
-ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "benchmarks" / "results"
 ROOTS = SourceRoots(str(ROOT))
 TURNS = 5
 SLOW_TURNS = 2
@@ -271,32 +269,11 @@ def _growth_point(number: int, shapes: list[tuple[int, ...]], device: str, names
     }
 
 
-def environment(device: str) -> dict[str, Any]:
-    """What the figures depend on."""
-    return {
-        "device": torch.cuda.get_device_name() if device == "cuda" else _processor(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "platform": platform.platform(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "load_average": [round(load, 2) for load in os.getloadavg()],
-    }
-
-
-def _processor() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
-
-
 def measure(device: str, before: dict[str, Any]) -> dict[str, Any]:
     """Every figure of one device; the traffic last: the simulation slows what runs after it."""
     large = {LARGE: before["cases"][LARGE]} if LARGE in before.get("cases", {}) else {}
     return {
-        "environment": environment(device),
+        "environment": environment(device, "numpy"),
         "cases": {name: case(make(), device) for name, make in SHAPES.items()} | large,
         "hard_inputs": hard_inputs(device),
         "growth": growth(device),
@@ -307,7 +284,7 @@ def measure(device: str, before: dict[str, Any]) -> dict[str, Any]:
 def with_large(device: str, before: dict[str, Any]) -> dict[str, Any]:
     """The figures of before, with those of one gradient of 1e9 elements."""
     found = case([(1_000_000_000,)], device, before["cases"][TENTH_OF_IT])
-    large = found | {"environment": environment(device)}
+    large = found | {"environment": environment(device, "numpy")}
     return before | {"cases": before["cases"] | {LARGE: large}}
 
 
@@ -330,7 +307,7 @@ def with_ours(device: str, before: dict[str, Any], names: Sequence[str]) -> dict
         for point, old_point in zip(points[axis], old_points, strict=True):
             for key in ("ms", "extra_bytes"):
                 point[key] = old_point[key] | point[key]
-    kept = {"environment": environment(device), "kept_from": kept_from, "cases": before["cases"] | cases}
+    kept = {"environment": environment(device, "numpy"), "kept_from": kept_from, "cases": before["cases"] | cases}
     return before | kept | {"hard_inputs": hard_inputs(device), "growth": points}
 
 
@@ -344,17 +321,17 @@ def main() -> None:
     options = parser.parse_args()
     if not options.page:
         torch.set_num_threads(1)
-        path = RESULTS / f"collectors_{options.device}.json"
-        before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        name = f"collectors_{options.device}"
+        before = results_of(name)
         again = options.ours is not None
         if (options.large or again) and not before:
-            parser.error(f"--large and --ours add to {path.name}, which is not there; run without them first")
+            parser.error(f"--large and --ours add to {name}.json, which is not there; run without them first")
         if again:
             results = with_ours(options.device, before, options.ours or list(SHAPES))
         else:
             results = (with_large if options.large else measure)(options.device, before)
-        path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    print(write_page(ROOT))
+        store_results(name, results)
+    print(write_page())
 
 
 if __name__ == "__main__":

@@ -8,19 +8,15 @@ benchmarks/results/collectors_kernels.json and docs/evidence/collectors-kernels.
 
 from __future__ import annotations
 
-import json
 import platform
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import torch
 
+from benchmarks.evidence import rows, store_results, write_blocks
 from tests.collectors.compiled_kernels import compile_reduce, compile_scan
 
-ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "benchmarks" / "results" / "collectors_kernels.json"
-PAGE = ROOT / "docs" / "evidence" / "collectors-kernels.md"
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
@@ -53,36 +49,21 @@ _HEADS = {
 }
 
 
-def page(results: dict[str, Any]) -> str:
+def blocks(results: dict[str, Any]) -> dict[str, str]:
+    """The marked blocks of docs/evidence/collectors-kernels.md."""
     environment = results["environment"]
-    rows = [[f"`{row[name]}`" if name == "kernel" else str(row[name]) for name in _HEADS] for row in results["kernels"]]
-    table = [list(_HEADS.values()), ["---"] * len(_HEADS), *rows]
-    lines = "\n".join(f"| {' | '.join(cells)} |" for cells in table)
-    return f"""\
-# The collectors' kernels, compiled without a GPU
-
-Written by `python -m benchmarks.compile_kernels`: Triton {environment["triton"]}, torch {environment["torch"]}, Python
-{environment["python"]}, target {results["target"]}. Nothing here was run on a GPU: no row is a time.
-
-{lines}
-
-Registers, stack, spills, 16-byte loads and instructions are of the machine code; the two kinds of narrower loads
-are of the PTX, before the assembler unrolls loops.
-
-- The two unmasked narrow loads of `measure_chunks` are a chunk's address and its count. Every other load without a
-  mask is one of 16 bytes a thread: all of a chunk but a first and a last block that it fills in part.
-- Nothing spills. Where the stack is not 0, the assembler reserves bytes that no instruction reads or writes.
-- Threads on a multiprocessor are what the registers leave of 2048. Two loads of 16 bytes each are in flight in a
-  thread before the first use: 1,024 threads are 32 KiB. At 4.8 TB/s and 132 multiprocessors, an assumed latency
-  of 0.8 us asks for 29 kB each.
-"""
+    kernels = [row | {"kernel": f"`{row['kernel']}`"} for row in results["kernels"]]
+    return {
+        "environment": f"Triton {environment['triton']}, torch {environment['torch']}, Python {environment['python']}, "
+        f"target {results['target']}. Nothing here was run on a GPU: no row is a time.",
+        "kernels": rows(_HEADS.values(), ([kernel[name] for name in _HEADS] for kernel in kernels)),
+    }
 
 
 def main() -> None:
     results = measure()
-    RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    PAGE.write_text(page(results), encoding="utf-8")
-    print(page(results))
+    store_results("collectors_kernels", results)
+    print(write_blocks("collectors-kernels", blocks(results)))
 
 
 if __name__ == "__main__":

@@ -54,6 +54,24 @@ class Place:
         return dict(json.loads(self.run(f"{words} --json")))
 
 
+def results_of(name: str) -> Document:
+    """The stored results of a benchmark, empty where it has not been run."""
+    path = RESULTS / f"{name}.json"
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+
+
+def store_results(name: str, results: Any) -> None:
+    (RESULTS / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+
+
+def write_blocks(page_name: str, blocks: Mapping[str, str]) -> str:
+    """Replace the marked blocks of a page of docs/evidence, and return the page."""
+    path = EVIDENCE / f"{page_name}.md"
+    text = fill(path.read_text(encoding="utf-8"), blocks)
+    path.write_text(text, encoding="utf-8")
+    return text
+
+
 def rows_of(page: Document) -> list[dict[str, str]]:
     """The rows of the record, their cells by the names of their columns; cells left out at the end are empty."""
     cells = [[cell.strip() for cell in row.split("|")] for row in page["rows"].splitlines()]

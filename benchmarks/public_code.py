@@ -26,17 +26,18 @@ import yaml
 from benchmarks import public_answers as answers
 from benchmarks.evidence import (
     EVIDENCE,
-    RESULTS,
     RUN,
     Document,
     Place,
     Written,
     document_without_code,
     environment,
-    fill,
+    results_of,
     rows_of,
+    store_results,
     table,
     without_code,
+    write_blocks,
 )
 
 _KNOWN = re.compile(r"^(  \w{12}  )(.*?) \(known\) *", re.MULTILINE)
@@ -169,22 +170,16 @@ def pages() -> dict[str, Document]:
     return {name: {**page, "name": name} for name, page in yaml.safe_load(text)["pages"].items()}
 
 
-def stored_answers(page: Document) -> Document:
-    return dict(json.loads((RESULTS / f"{page['name']}.json").read_text(encoding="utf-8")))
-
-
 def write(page: Document, place: Place | None) -> list[str]:
     """Write one page and what it stores; returns what is not as on record."""
     if place is None or page["kind"] == "answers":
-        written = answers.write(page, stored_answers(page) if place is None else answers.ask(page, place))
+        written = answers.write(page, results_of(page["name"]) if place is None else answers.ask(page, place))
     else:
         kinds = {make.__name__: make for make in (bisect, compare, audit_report, code_audit, try_fix)}
         written = kinds[page["kind"]](page, place)
     if place is not None and written.stored is not None:
-        text = json.dumps(written.stored, indent=1) + "\n"
-        (RESULTS / f"{page['name']}.json").write_text(text, encoding="utf-8")
-    path = EVIDENCE / f"{page['name']}.md"
-    path.write_text(fill(path.read_text(encoding="utf-8"), written.blocks), encoding="utf-8")
+        store_results(page["name"], written.stored)
+    write_blocks(page["name"], written.blocks)
     return written.others
 
 

@@ -29,11 +29,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from benchmarks.evidence import fill, rows
+from benchmarks.evidence import ROOT, results_of, rows, store_results, write_blocks
 
-ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "benchmarks" / "results" / "source_probes.json"
-PAGE = ROOT / "docs" / "evidence" / "source-probes.md"
 FILES, TESTS_EVERY = 2000, 5
 SEED = 20_251_216
 
@@ -226,10 +223,8 @@ def main() -> None:
         print(json.dumps({**read_once(folder), "parse_alone_cpu_s": parse_alone(folder)}))
         return
     if "--page" not in sys.argv:
-        RESULTS.write_text(json.dumps(measure(), indent=1) + "\n", encoding="utf-8")
-    written = blocks(json.loads(RESULTS.read_text(encoding="utf-8")))
-    PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), written), encoding="utf-8")
-    print(PAGE.read_text(encoding="utf-8"))
+        store_results("source_probes", measure())
+    print(write_blocks("source-probes", blocks(results_of("source_probes"))))
 
 
 if __name__ == "__main__":

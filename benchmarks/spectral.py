@@ -11,8 +11,6 @@ Every size is measured in a process of its own, whose largest resident size is t
 
 import argparse
 import json
-import os
-import platform
 import resource
 import subprocess
 import sys
@@ -26,6 +24,8 @@ sys.path[:0] = [str(ROOT)]
 
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
+from evidence import results_of, store_results  # noqa: E402
+from machine import environment  # noqa: E402
 from spectral_page import write_page  # noqa: E402
 from torch import Tensor  # noqa: E402
 
@@ -67,7 +67,7 @@ def measure_one(what: str, size: tuple[int, int, int], device: str) -> dict[str,
     row["peak_bytes"] = _largest_resident_bytes()
     if device == "cuda":
         row["device_peak_bytes"] = torch.cuda.max_memory_allocated()
-    return row | {"environment": environment(device)}
+    return row | {"environment": environment(device, "scipy")}
 
 
 def _timed(row: dict[str, Any], name: str, work: Callable[[], Any]) -> Any:
@@ -232,26 +232,6 @@ def _noise(replica_count: int, reference: str, trials: int = 300) -> dict[str, A
     }
 
 
-def environment(device: str) -> dict[str, Any]:
-    """What the figures depend on."""
-    import scipy
-
-    processor = next((line for line in _lines("/proc/cpuinfo") if line.startswith("model name")), platform.machine())
-    return {
-        "device": torch.cuda.get_device_name() if device == "cuda" else processor.split(":")[-1].strip(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "scipy": scipy.__version__,
-        "load_average": [round(load, 2) for load in os.getloadavg()],
-    }
-
-
-def _lines(path: str) -> list[str]:
-    return Path(path).read_text("utf-8").splitlines() if Path(path).exists() else []
-
-
 PARTS = {"sizes": measure_sizes, "memory": measure_memory, "alignment": measure_alignment, "echoes": measure_echoes}
 
 
@@ -266,13 +246,12 @@ def main() -> None:
         replicas, rows, columns = map(int, options.parts)
         print(json.dumps(measure_one(options.child, (replicas, rows, columns), options.device)))
         return
-    path = ROOT / "benchmarks" / "results" / ("spectral_cuda.json" if options.device == "cuda" else "spectral.json")
+    name = "spectral_cuda" if options.device == "cuda" else "spectral"
     for part in options.parts:
         if part != "page":
-            measured = {"environment": environment(options.device), "figures": PARTS[part](options.device)}
-            figures = (json.loads(path.read_text("utf-8")) if path.exists() else {}) | {part: measured}
-            path.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    write_page(ROOT)
+            measured = {"environment": environment(options.device, "scipy"), "figures": PARTS[part](options.device)}
+            store_results(name, results_of(name) | {part: measured})
+    write_page()
 
 
 if __name__ == "__main__":

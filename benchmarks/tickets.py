@@ -1,6 +1,7 @@
 """What `ticket list`, `show` and `next` cost on 1,000 and 10,000 tickets: processor time, and against what floor.
 
     python -m benchmarks.tickets
+    python -m benchmarks.tickets --page       # only rewrite the page from the results
 
 Writes benchmarks/results/tickets.json and docs/evidence/tickets-speed.md. Every figure is the processor time
 (user and system) of one whole process, the least and the median of several runs that take turns, so that a
@@ -10,7 +11,6 @@ machine whose speed varies slows them all alike.
 from __future__ import annotations
 
 import compileall
-import json
 import os
 import platform
 import resource
@@ -23,11 +23,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.evidence import ROOT, results_of, rows, store_results, write_blocks
 from tests.written_tickets import ticket_id, write_tickets
 
-ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "benchmarks" / "results" / "tickets.json"
-PAGE = ROOT / "docs" / "evidence" / "tickets-speed.md"
 RUNS = 5
 COUNTS = (1_000, 10_000)
 LIMITS_MS = {1_000: {"warm": 80, "first": 700}, 10_000: {"warm": 150, "first": 3_000}}
@@ -119,54 +117,37 @@ def _import_ms(code: str) -> float:
     return round(sum(int(line[0].removeprefix("import time:")) for line in lines[1:]) / 1000, 1)
 
 
-def page_of(document: dict[str, Any]) -> str:
-    """The page in docs/evidence."""
+def blocks(document: dict[str, Any]) -> dict[str, str]:
+    """The marked blocks of docs/evidence/tickets-speed.md."""
     machine = document["machine"]
-    lines = [
-        "# What reading tickets costs",
-        "",
-        "Written by `python -m benchmarks.tickets`; the figures are in `benchmarks/results/tickets.json`.",
-        f"{machine['cpus']} cores, Python {machine['python']}, load average {machine['load_before']} before and "
-        f"{machine['load_after']} after.",
-        "Processor milliseconds (user and system) of the whole process, output through a pipe: the least and the",
-        f"median of {RUNS} runs that take turns. The ratio is to `python -c pass` of the same turn. This machine's",
-        "speed varies by two to three times within minutes: the ratios say more than the milliseconds.",
-    ]
-    for result in document["results"]:
-        lines += ["", f"## {result['tickets']:,} tickets, {result['bytes'] / 1e6:.1f} MB", ""]
-        lines += ["| what | least ms | median ms | to `python -c pass` | limit ms |", "|---|---|---|---|---|"]
-        limits = LIMITS_MS[result["tickets"]]
-        for name, figure in result["cpu_ms"].items():
-            is_ours = name.startswith(("list", "show", "next"))
-            limit = {"list, first": limits["first"], "list, one file changed": None}.get(name, limits["warm"])
-            limit = limit if is_ours else None
-            shown = f"`{name}`" if is_ours and ", " not in name else name
-            row = (shown, figure["least"], figure["median"], figure["to_python"], limit or "")
-            lines.append(f"| {' | '.join(map(str, row))} |")
-            if limit and figure["median"] > limit:
-                words = "missed" if figure["least"] > limit else "the median missed it"
-                lines[-1] = lines[-1].removesuffix(" |") + f", {words} |"
-        lines.append(f"\nThe index has {result['index_bytes'] / 1e6:.2f} MB.")
-    lines += ["", "## The floor", "", "Imports by `python -X importtime`, milliseconds, the median of 5.", ""]
-    lines += ["| imported | ms |", "|---|---|"]
-    lines += [f"| {name} | {taken} |" for name, taken in document["imports_ms"].items()]
-    lines += [
-        "",
-        "A warm `list` starts Python, takes the stamp of every file (a changed file must be seen), reads the index",
-        "and prints. It cannot be cheaper than the first two lines of its table together. Typer alone would cost",
-        "more than all of it, so plain `list`, `show` and `next` command lines are read without it; anything else",
-        "on them (`--help`, a mistake) still goes to Typer. The index keeps each column by itself, the whole list",
-        "as text, and the queue of `next`, so that a command unpacks little.",
-        "",
-        "A first build opens and reads every file, which is the third line, and loads what knows tickets. The rest,",
-        "most of it, is the parsing, by the one reader of tickets, as far as lists go by them: without prose, evidence",
-        "and verification. A second process would share the work, but not save processor time.",
-    ]
-    return "\n".join(lines) + "\n"
+    return {
+        "environment": f"{machine['cpus']} cores, Python {machine['python']}, load average {machine['load_before']} "
+        f"before and {machine['load_after']} after.",
+        **{f"tickets-{result['tickets']}": _folder_block(result) for result in document["results"]},
+        "imports": rows(("imported", "ms"), document["imports_ms"].items()),
+    }
 
 
-def main() -> None:
-    """Measure both folders and write both files."""
+def _folder_block(result: dict[str, Any]) -> str:
+    columns = ("what", "least ms", "median ms", "to `python -c pass`", "limit ms")
+    limits = LIMITS_MS[result["tickets"]]
+    cells = [_command_row(name, figure, limits) for name, figure in result["cpu_ms"].items()]
+    sizes = f"The tickets have {result['bytes'] / 1e6:.1f} MB, their index {result['index_bytes'] / 1e6:.2f} MB."
+    return f"{rows(columns, cells)}\n\n{sizes}"
+
+
+def _command_row(name: str, figure: dict[str, float], limits: dict[str, int]) -> tuple[object, ...]:
+    is_ours = name.startswith(("list", "show", "next"))
+    limit = {"list, first": limits["first"], "list, one file changed": None}.get(name, limits["warm"])
+    shown_limit = str(limit) if is_ours and limit else ""
+    if shown_limit and figure["median"] > limit:
+        shown_limit += ", missed" if figure["least"] > limit else ", the median missed it"
+    shown_name = f"`{name}`" if is_ours and ", " not in name else name
+    return shown_name, figure["least"], figure["median"], figure["to_python"], shown_limit
+
+
+def measure() -> dict[str, Any]:
+    """Every figure of the page, for both folders."""
     before = os.getloadavg()[0]
     # As an installation does: compiling one changed file costs 5 ms in every process where Python may not keep it.
     compileall.compile_dir(ROOT / "auditkit", quiet=2)
@@ -180,10 +161,14 @@ def main() -> None:
         "load_before": round(before, 1),
         "load_after": round(os.getloadavg()[0], 1),
     }
-    document = {"machine": machine, "runs": RUNS, "results": results, "imports_ms": imports_ms()}
-    RESULTS.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    PAGE.write_text(page_of(document), encoding="utf-8")
-    print(PAGE.read_text(encoding="utf-8"))
+    return {"machine": machine, "runs": RUNS, "results": results, "imports_ms": imports_ms()}
+
+
+def main() -> None:
+    """Measure, unless only the page is asked for, and write it."""
+    if "--page" not in sys.argv:
+        store_results("tickets", measure())
+    print(write_blocks("tickets-speed", blocks(results_of("tickets"))))
 
 
 if __name__ == "__main__":

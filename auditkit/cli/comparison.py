@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from auditkit.cli.options import ArmOptions, ProbesOption, TargetOptions
 
 if TYPE_CHECKING:
+    from auditkit.model.codec import Record
     from auditkit.model.revisions.comparison import Comparison
     from auditkit.model.runs.run import Run
     from auditkit.store.config.config import Config
+
+    _Saved = TypeVar("_Saved", bound=Record)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,13 +61,25 @@ class CompareOptions:
 
 def read_saved_run(path: Path) -> Run:
     """What `audit --json` or `probe run --json` printed into a file. Raises BadInputError where it is none."""
-    from auditkit.errors import BadInputError
     from auditkit.model.runs.run import Run
 
+    return _read_saved(Run, path, "run", "auditkit audit CHECKOUT --json > FILE")
+
+
+def read_saved_comparison(path: Path) -> Comparison:
+    """What `compare --json` printed into a file. Raises BadInputError where it is something else."""
+    from auditkit.model.revisions.comparison import Comparison
+
+    return _read_saved(Comparison, path, "comparison", "auditkit compare CHECKOUT BASE HEAD --json > FILE")
+
+
+def _read_saved(record: type[_Saved], path: Path, what: str, hint: str) -> _Saved:
+    from auditkit.errors import BadInputError
+
     try:
-        return Run.from_json(_read_document(path))
+        return record.from_json(_read_document(path))
     except ValueError as error:
-        raise BadInputError(f"{path} is no saved run: {error}", "auditkit audit CHECKOUT --json > FILE") from None
+        raise BadInputError(f"{path} is no saved {what}: {error}", hint) from None
 
 
 def _read_document(path: Path) -> object:
@@ -83,15 +98,3 @@ def _read_document(path: Path) -> object:
         raise BadInputError(f"{path}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from None
     except RecursionError:
         raise BadInputError(f"{path}: nested too deeply") from None
-
-
-def read_saved_comparison(path: Path) -> Comparison:
-    """What `compare --json` printed into a file. Raises BadInputError where it is something else."""
-    from auditkit.errors import BadInputError
-    from auditkit.model.revisions.comparison import Comparison
-
-    try:
-        return Comparison.from_json(_read_document(path))
-    except ValueError as error:
-        hint = "auditkit compare CHECKOUT BASE HEAD --json > FILE"
-        raise BadInputError(f"{path} is no saved comparison: {error}", hint) from None

@@ -55,6 +55,11 @@ class Reason(StrEnum):
     NO_MEMORY = "no_memory"
     NOT_PARSED = "not_parsed"
 
+    @property
+    def is_not_loaded(self) -> bool:
+        """Whether the target, or what it needs, could not even be imported."""
+        return self in (Reason.IMPORT_ERROR, Reason.NO_TORCH, Reason.NO_INTERPRETER)
+
 
 class Contract(StrEnum):
     """What a target promises to answer."""

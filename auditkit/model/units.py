@@ -43,11 +43,11 @@ def format_bytes(count_bytes: float) -> str:
     raise AssertionError("unreachable: the last prefix always returns")
 
 
-def format_value(value: Any, unit: str) -> str:
-    """One measured value as a cell of a table."""
+def format_value(value: Any, unit: str = "") -> str:
+    """One measured value as a cell of a table; a list or a mapping, which a worker may send, as Python shows it."""
     if value is None:
         return "none"
-    if isinstance(value, bool | str):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     if unit == "bytes":
         return format_bytes(value)

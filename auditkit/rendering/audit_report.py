@@ -6,15 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from auditkit.model.enums import Evidence, Severity
+from auditkit.model.enums import Evidence
 from auditkit.model.module_page import Flow, Importer, ImporterKind, ModulePage, NameUse, Way
 from auditkit.model.runs.measurement import Measurement, pivots
+from auditkit.model.runs.target import short_target
 from auditkit.model.text import counted
+from auditkit.model.units import format_value
 from auditkit.rendering import markdown
 from auditkit.rendering.environment import render
 from auditkit.rendering.evidence import case_text, excerpt_text, measured_rows
 from auditkit.rules.reports.audit import count_labels, uncalled_targets
-from auditkit.rules.reports.audit_items import short
 from auditkit.rules.reports.audit_parts import Answer, AuditReport, Item
 from auditkit.rules.reports.words import Horizon, in_words
 
@@ -45,7 +46,7 @@ def render_audit_report(report: AuditReport) -> bytes:
     return render(
         "audit_report.md.j2",
         filters={
-            "target": short if len(report.modules) == 1 else str,
+            "target": short_target if len(report.modules) == 1 else str,
             "counted": counted,
             "excerpt": excerpt_text,
             "evidence_words": evidence_words,
@@ -59,46 +60,45 @@ def render_audit_report(report: AuditReport) -> bytes:
         targets=", ".join(map(markdown.code, report.targets)),
         key_issues=[issue for issue in report.issues if issue.severity in Horizon.IMMEDIATE.severities],
         labels=count_labels(report.sections),
-        label=_label,
+        label=in_words,
         next_number=len(report.sections) + 1,
         uncalled={page.name: uncalled_targets(report.targets, page) for page in report.modules},
     )
 
 
-def _label(severity: Severity) -> str:
-    return in_words(severity)
-
-
 def evidence_words(answer: Answer) -> str:
     """By which evidence an answer stands: `measured on cpu, partly extrapolated`."""
-    if answer.device == "source":
+    result = answer.result
+    if result.is_of_source:
         return "read from the source"
-    if answer.evidence is Evidence.SIMULATED or answer.device == "simulated":
+    if result.evidence is Evidence.SIMULATED or result.device == "simulated":
         words = "simulated: CPU values behind a pretended CUDA device"
     else:
-        words = f"{answer.evidence.value if answer.evidence else 'not measured'} on {answer.device}"
-    return f"{words}, partly extrapolated" if answer.is_partly_extrapolated else words
+        words = f"{result.evidence.value if result.evidence else 'not measured'} on {result.device}"
+    is_extrapolated = any(measurement.evidence is Evidence.EXTRAPOLATED for measurement in result.measurements)
+    return f"{words}, partly extrapolated" if is_extrapolated else words
 
 
 def tables_of(item: Item) -> list[Table]:
     """What was measured: of each probe the first target's figures, by the values of their cases that differ."""
     firsts: dict[str, Answer] = {}
     for answer in item.answers:
-        firsts.setdefault(answer.probe, answer)
-    return [table for answer in firsts.values() if answer.device != "source" for table in _tables(answer)]
+        firsts.setdefault(answer.result.probe, answer)
+    return [table for answer in firsts.values() if not answer.result.is_of_source for table in _tables(answer)]
 
 
 def _tables(answer: Answer) -> Iterator[Table]:
-    where = f"{markdown.code(answer.probe)}, {evidence_words(answer)}"
-    found = pivots(answer.measurements)
-    units = {measurement.name: measurement.unit for measurement in answer.measurements}
+    where = f"{markdown.code(answer.result.probe)}, {evidence_words(answer)}"
+    measured = answer.result.measurements
+    found = pivots(measured)
+    units = {measurement.name: measurement.unit for measurement in measured}
     for pivot in found:
         head = (f"{pivot.side} \\ {pivot.top}", *pivot.columns)
         rows = tuple((name, *cells) for name, cells in pivot.rows)
         caption = f"{markdown.code(pivot.name)} in {markdown.line(units[pivot.name])}, {where}:"
         yield Table(caption, head, rows[:MOST_ROWS], len(rows[MOST_ROWS:]))
     taken = {pivot.name for pivot in found}
-    rest = [one for one in answer.measurements if one.name not in taken]
+    rest = [one for one in measured if one.name not in taken]
     series, single = _split(rest)
     yield from (_series(measurements, key, where) for key, measurements in series.items())
     if single:
@@ -138,14 +138,14 @@ def _value(measurement: Measurement, key: str) -> str:
 
 
 def _cell(measurement: Measurement) -> str:
-    value = measured_rows([measurement])[0].value
+    value = format_value(measurement.value, measurement.unit)
     return f"{value} extrapolated" if measurement.evidence is Evidence.EXTRAPOLATED else value
 
 
 def _list(measurements: Sequence[Measurement], where: str) -> Table:
     """A row for each measurement, those that read the same once."""
-    shown = measured_rows(replace(one, case=_short_case(one.case)) for one in measurements)
-    rows = tuple(dict.fromkeys((row.name, row.value, row.unit, row.case, row.evidence) for row in shown))
+    shown = (replace(one, case=_short_case(one.case)) for one in measurements)
+    rows = tuple(dict.fromkeys(measured_rows(shown)))
     head = ("Measurement", "Value", "Unit", "Case", "Evidence")
     return Table(f"{where}:", head, rows[:MOST_ROWS], len(rows[MOST_ROWS:]))
 

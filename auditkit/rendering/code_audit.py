@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from auditkit.model.runs.target import short_target
 from auditkit.rendering import markdown
 from auditkit.rendering.audit_report import evidence_words
 from auditkit.rendering.environment import render
 from auditkit.rendering.evidence import excerpt_text
-from auditkit.rules.reports.audit_items import short
 from auditkit.rules.reports.code_audit import CodeAudit, Entry, Kind, by_message, fix_of
 from auditkit.rules.reports.words import in_words
 
@@ -20,7 +20,7 @@ def render_code_audit(audit: CodeAudit) -> bytes:
     return render(
         "code_audit.md.j2",
         filters={
-            "target": short if len(report.modules) == 1 else str,
+            "target": short_target if len(report.modules) == 1 else str,
             "excerpt": excerpt_text,
             "evidence_words": evidence_words,
             "commits": commits_text,

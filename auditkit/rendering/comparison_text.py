@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from auditkit.model.codec import ABSENT
+from auditkit.model.enums import Outcome
 from auditkit.model.revisions.comparison import (
     Agreement,
     AnswerContrast,
@@ -53,8 +54,7 @@ def _heading_lines(comparison: Comparison) -> Iterator[str]:
     ]
     yield f"{comparison.checkout}: {sides[0]} -> {sides[1]}"
     head = comparison.head
-    torch = f"torch {head.torch}, Python {head.python}, {head.device_name}" if head.torch else "source read"
-    yield torch
+    yield f"torch {head.torch}, Python {head.python}, {head.device_name}" if head.torch else "source read"
     for difference in comparison.differing:
         yield f"compared by force: {difference}"
 
@@ -63,17 +63,14 @@ def _target_lines(target: TargetComparison, verbose: bool) -> Iterator[str]:
     yield from _wrapped(f"{target.match.name}: {target.match.describe()}", 0)
     if target.match.state is MatchState.REMOVED:
         return
-    is_new = target.match.state is MatchState.ADDED
-    rows = [one for one in target.contrasts if not (is_new and _has_answer(one))]
+    rows = target.contrasts
+    if target.match.state is MatchState.ADDED:
+        rows = tuple(one for one in rows if one.head is None or one.head.outcome is not Outcome.NOT_REPRODUCED)
     yield from _rows_lines(rows, verbose)
     sound = len(target.contrasts) - len(rows)
     if sound:
         yield f"  {sound} not reproduced"
     yield from _answers_lines(target.answers, verbose)
-
-
-def _has_answer(contrast: Contrast) -> bool:
-    return contrast.head is not None and contrast.head.outcome.value == "not_reproduced"
 
 
 def _rows_lines(contrasts: Sequence[Contrast], verbose: bool, with_target: bool = False) -> Iterator[str]:
@@ -163,9 +160,7 @@ def figure_line(figure: FigureChange) -> str:
 
 
 def _value(value: object, unit: str) -> str:
-    if value is ABSENT:
-        return "not measured"
-    return format_value(value, unit) if isinstance(value, bool | int | float | str | None) else str(value)
+    return "not measured" if value is ABSENT else format_value(value, unit)
 
 
 def _answers_lines(answers: Sequence[AnswerContrast], verbose: bool) -> Iterator[str]:
@@ -183,7 +178,7 @@ def _answers_lines(answers: Sequence[AnswerContrast], verbose: bool) -> Iterator
     said = ", ".join(f"{counts[agreement]} {text}" for agreement, text in words.items() if counts[agreement])
     cases = len({repr(answer.case) for answer in answers})
     yield from _wrapped(f"answers to {counted(cases, 'set')} of gradients: {said}", 2)
-    apart = [answer for answer in answers if answer.agreement not in (Agreement.IDENTICAL, Agreement.WITHIN)]
+    apart = [answer for answer in answers if not answer.agrees]
     for answer in apart if verbose else apart[:_MOST_ANSWERS]:
         yield from _wrapped(answer_line(answer), 6, 10)
     if len(apart) > _MOST_ANSWERS and not verbose:

@@ -10,24 +10,15 @@ from auditkit.model.enums import Evidence, Outcome
 from auditkit.model.runs.cause import Siblings
 from auditkit.model.runs.measurement import CodeExcerpt, Location, Measurement
 from auditkit.model.runs.run import Finding
+from auditkit.model.runs.target import short_target
 from auditkit.model.text import inert, inert_line
+from auditkit.model.tickets.ticket import EvidenceSummary
 from auditkit.model.units import format_value
 from auditkit.rendering import markdown
 from auditkit.rendering.environment import render
 
 MOST_SIBLINGS = 20
 """Candidates that a ticket lists; how many more there are is said."""
-
-
-@dataclass(frozen=True)
-class MeasuredRow:
-    """One row of the measured table, its texts not yet escaped."""
-
-    name: str
-    value: str
-    unit: str
-    case: str
-    evidence: str
 
 
 def render_evidence(finding: Finding, history: Iterable[str] = (), above: Sequence[str] = ()) -> bytes:
@@ -59,22 +50,6 @@ def render_evidence(finding: Finding, history: Iterable[str] = (), above: Sequen
 
 
 @dataclass(frozen=True)
-class VerifiedRun:
-    """A run of a verification, its texts not yet escaped: `role` is `base`, `base as found above` or `fix`."""
-
-    role: str
-    outcome: str
-    revision: str
-    is_dirty: bool
-    version: int
-    law: str
-    device: str
-    python: str
-    torch: str
-    message: str
-
-
-@dataclass(frozen=True)
 class VerifiedBox:
     """What a verification says of one box: its number from 1, its text, the state and why."""
 
@@ -85,12 +60,15 @@ class VerifiedBox:
 
 
 def render_verified(
-    runs: Sequence[VerifiedRun],
+    runs: Mapping[str, EvidenceSummary],
     measured_at_fix: Iterable[Measurement],
     boxes: Sequence[VerifiedBox],
     notes: Sequence[str] = (),
 ) -> bytes:
-    """The part of a block that says what `ticket verify` ran, what the fix gave, and which boxes that proves."""
+    """The part of a block that says what `ticket verify` ran, what the fix gave, and which boxes that proves.
+
+    `runs` are by their role: `base`, `base as found above` or `fix`.
+    """
     rows = measured_rows(measured_at_fix)
     return render("verified.md.j2", runs=runs, rows=rows, boxes=boxes, notes=notes)
 
@@ -138,17 +116,11 @@ def sibling_lines(siblings: Siblings) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def measured_rows(measurements: Iterable[Measurement]) -> tuple[MeasuredRow, ...]:
-    """The measurements as texts for a table."""
+def measured_rows(measurements: Iterable[Measurement]) -> tuple[tuple[str, ...], ...]:
+    """The measurements as rows of a table, not yet escaped: name, value, unit, case and evidence."""
     return tuple(
-        MeasuredRow(
-            measurement.name,
-            _value_text(measurement.value, measurement.unit),
-            measurement.unit,
-            case_text(measurement.case),
-            measurement.evidence.value,
-        )
-        for measurement in measurements
+        (one.name, format_value(one.value, one.unit), one.unit, case_text(one.case), one.evidence.value)
+        for one in measurements
     )
 
 
@@ -164,24 +136,12 @@ def excerpt_text(excerpt: CodeExcerpt | None) -> str:
 
 def case_text(case: Mapping[str, Any]) -> str:
     """A measurement's case as `dtype=float32, tensors=64`."""
-    return ", ".join(f"{name}={_value_text(value, '')}" for name, value in case.items())
+    return ", ".join(f"{name}={format_value(value)}" for name, value in case.items())
 
 
 def device_of(finding: Finding) -> str:
     """Where the numbers of a finding come from: `cpu`, `simulated`, `cuda` or `source`."""
     return finding.result.device or finding.environment.device
-
-
-def short_target(target: str) -> str:
-    """`collect_seed_gradients` of `package.module:collect_seed_gradients`."""
-    return target.rpartition(":")[2] or target
-
-
-def _value_text(value: Any, unit: str) -> str:
-    # A worker's answer may hold a list or a mapping where a number is expected; it is shown, not hidden.
-    if value is None or isinstance(value, bool | int | float | str):
-        return format_value(value, unit)
-    return str(value)
 
 
 def _caveats(finding: Finding) -> tuple[str, ...]:

@@ -15,12 +15,14 @@ from auditkit.model.tickets.ids import AGENT_NAMES, TicketId, agent_name, id_par
 from auditkit.model.tickets.ticket import LineRange, Status, Ticket
 from auditkit.rendering import markdown
 from auditkit.rendering.environment import render
-from auditkit.rendering.ticket import REVIEWERS
+
+REVIEWERS = ("DRL Specialist", "PyTorch Specialist", "Code Review Specialist")
+"""Whose cross-reviews a new ticket asks for."""
 
 
 @dataclass(frozen=True)
 class Draft:
-    """What a hand-made ticket says; `lines` are first and last lines, `report` the file of the first report.
+    """What a new ticket says; `lines` are first and last lines, `report` the file of the first report.
 
     `title` and `summary` are one line, `description` and `fix` prose in which closed fences stay fences.
     """
@@ -42,8 +44,9 @@ class Draft:
 def ticket_of_draft(
     draft: Draft, ticket_id: TicketId, today: datetime.date, agents: Mapping[str, str] = AGENT_NAMES
 ) -> Ticket:
-    """What `render_draft` with the same arguments will say, without the parts that nobody has filled in."""
+    """An open ticket of `today` with what the draft says, and nothing where that says nothing."""
     batch, code, _ = id_parts(ticket_id)
+    lines = tuple(LineRange("", first, last) for first, last in draft.lines)
     return Ticket(
         id=ticket_id,
         title=markdown.line(draft.title),
@@ -58,8 +61,8 @@ def ticket_of_draft(
         created=today.isoformat(),
         updated=today.isoformat(),
         files=_names(draft.files),
-        lines_written=", ".join(f"`{_span_text(first, last)}`" for first, last in draft.lines),
-        lines=tuple(LineRange("", first, last) for first, last in draft.lines),
+        lines_written=", ".join(f"`{span}`" for span in lines),
+        lines=lines,
         function=markdown.code(draft.function).replace("\\|", "|"),
         summary=markdown.line(draft.summary or draft.title),
         categories=tuple(box for box in CATEGORIES if box in draft.categories),
@@ -97,7 +100,3 @@ def read_spans(text: str) -> tuple[tuple[int, int], ...]:
 
 def _names(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for text in texts if (name := inert_line(text)))
-
-
-def _span_text(first: int, last: int) -> str:
-    return f"{first}-{last}" if last > first else str(first)

@@ -21,7 +21,7 @@ from auditkit.model.revisions.comparison import (
     count_changes,
     relative_difference,
 )
-from auditkit.model.revisions.implementation_review import ImplementationReview, Issue
+from auditkit.model.revisions.implementation_review import ImplementationReview
 from auditkit.model.text import counted
 from auditkit.model.tickets.claim import ClaimState
 from auditkit.model.units import format_value
@@ -62,7 +62,11 @@ def render_review(review: ImplementationReview) -> bytes:
         kept=sum(one.change is Change.STILL_SOUND for one in everything),
         said=_said,
         source=_source,
-        new_issues=[one for one in review.issues if not one.change.startswith("there before, ") or _is_worse(one)],
+        new_issues=[
+            one
+            for one in review.issues
+            if not one.change.startswith("there before, ") or one.change.endswith((Trend.WORSE, Trend.MIXED))
+        ],
         files=_files(comparison.changes.files),
         lines=sum((file.added or 0) + (file.removed or 0) for file in comparison.changes.files),
     )
@@ -94,10 +98,6 @@ def _source(text: FunctionText) -> str:
     return textwrap.dedent("\n".join(text.excerpt.lines))
 
 
-def _is_worse(issue: Issue) -> bool:
-    return issue.change.endswith((Trend.WORSE.value, Trend.MIXED.value))
-
-
 def _said(contrast: Contrast) -> tuple[str, str]:
     """What each side said, in the fewest words: outcome, severity and law."""
     sides = []
@@ -124,7 +124,7 @@ def _answer_rows(target: TargetComparison) -> list[tuple[str, int, int, int, int
 
 def _apart(target: TargetComparison) -> tuple[list[dict[str, str]], int]:
     """The answers that do not agree, as texts for a table, and how many more there are."""
-    apart = [one for one in target.answers if one.agreement not in (Agreement.IDENTICAL, Agreement.WITHIN)]
+    apart = [one for one in target.answers if not one.agrees]
     return [_answer_row(one) for one in apart[:_MOST_ANSWERS]], max(0, len(apart) - _MOST_ANSWERS)
 
 
@@ -147,9 +147,7 @@ def _answer_row(answer: AnswerContrast) -> dict[str, str]:
 def _value(value: object) -> str:
     if value is ABSENT:
         return "absent"
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return format_value(value, "") if isinstance(value, bool | int | str | None) else str(value)
+    return f"{value:.6g}" if isinstance(value, float) else format_value(value)
 
 
 def _interface(target: TargetComparison) -> tuple[str, ...]:

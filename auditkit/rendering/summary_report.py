@@ -87,10 +87,7 @@ def _table(facet: Facet, counts: tuple[Count, ...]) -> str:
 
 
 def _cross(statistics: Statistics) -> str:
-    statuses = [count.label for count in statistics.by[Facet.STATUS]]
-    head = f"| Severity | {' | '.join(map(cell, statuses))} |\n|---|{'---:|' * len(statuses)}\n"
-    rows = []
-    for severity in (count.label for count in statistics.by[Facet.SEVERITY]):
-        counts = (str(statistics.cross.get((severity, status), 0)) for status in statuses)
-        rows.append(f"| {cell(severity)} | {' | '.join(counts)} |\n")
+    table = cross_table(statistics.cross, statistics.by[Facet.STATUS])
+    head = f"| Severity | {' | '.join(map(cell, table.columns))} |\n|---|{'---:|' * len(table.columns)}\n"
+    rows = [f"| {cell(severity)} | {' | '.join(map(str, counts))} |\n" for severity, counts in table.rows]
     return f"## Severity by status\n\n{head}{''.join(rows)}"

@@ -6,20 +6,19 @@ import datetime
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from pathlib import PurePath
+from dataclasses import replace
 
 from auditkit.model.runs.measurement import Location
 from auditkit.model.runs.probe import CATEGORIES
 from auditkit.model.runs.run import BUNDLED, Finding
+from auditkit.model.runs.target import short_target
 from auditkit.model.text import inert_line
-from auditkit.model.tickets.ids import AGENT_NAMES, TicketId, agent_name, id_parts
-from auditkit.model.tickets.ticket import LineRange, Status, Ticket
+from auditkit.model.tickets.ids import AGENT_NAMES, TicketId
+from auditkit.model.tickets.ticket import Ticket
 from auditkit.rendering import markdown
 from auditkit.rendering.environment import render
-from auditkit.rendering.evidence import device_of, excerpt_text, render_banner, render_evidence, short_target
-
-REVIEWERS = ("DRL Specialist", "PyTorch Specialist", "Code Review Specialist")
-"""Whose cross-reviews a new ticket asks for."""
+from auditkit.rendering.evidence import device_of, excerpt_text, render_banner, render_evidence
+from auditkit.rendering.hand_ticket import REVIEWERS, Draft, ticket_of_draft
 
 _LOCAL_PARTS = re.compile(r"(\.?<locals>\.)?<(listcomp|genexpr|setcomp|dictcomp|lambda)>$")
 
@@ -33,31 +32,20 @@ def ticket_of(
 ) -> Ticket:
     """What `render_ticket` with the same arguments will say, as a reader of tickets reads it."""
     leader = findings[0]
-    location = _location(leader)
-    first, last = _line_range(leader)
-    batch, code, _ = id_parts(ticket_id)
-    categories = {box for finding in findings for box in finding.probe.categories}
-    return Ticket(
-        id=ticket_id,
-        title=markdown.line(f"{_subject(findings)}: {leader.probe.title}"),
+    lines = _lines(leader)
+    draft = Draft(
+        title=f"{_subject(findings)}: {leader.probe.title}",
         severity=leader.severity,
-        severity_written=leader.severity.value,
-        status=Status.OPEN,
-        status_written=Status.OPEN.value,
-        batch=batch,
-        agent=agent_name(code, agents),
-        domains=(inert_line(domain),) if inert_line(domain) else (),
-        assignee="",
-        created=today.isoformat(),
-        updated=today.isoformat(),
-        files=(inert_line(location.file),) if inert_line(location.file) else (),
-        lines_written=f"`{_lines_text(first, last)}`" if first else "",
-        lines=(LineRange("", first, last),) if first else (),
-        function=markdown.code(_function(leader)).replace("\\|", "|"),
+        files=(_location(leader).file,),
+        lines=(lines,) if any(lines) else (),
+        function=_function(leader),
+        domains=(domain,),
+        categories=[box for finding in findings for box in finding.probe.categories],
+    )
+    return replace(
+        ticket_of_draft(draft, ticket_id, today, agents),
         summary=_summary(findings),
-        categories=tuple(box for box in CATEGORIES if box in categories),
         fingerprints=tuple(finding.result.fingerprint for finding in _in_block_order(findings)),
-        path=PurePath(f"batch{batch}") / f"{ticket_id}.md",
     )
 
 
@@ -187,14 +175,7 @@ def _location(finding: Finding) -> Location:
     return Location("", 0)
 
 
-def _line_range(finding: Finding) -> tuple[int, int]:
+def _lines(finding: Finding) -> tuple[int, int]:
     """The statement's lines, or the one line that is known; the lines around it are code evidence."""
-    statement = finding.result.statement
-    if statement is not None:
-        return statement.first, statement.last
-    line = _location(finding).line
-    return line, line
-
-
-def _lines_text(first: int, last: int) -> str:
-    return f"{first}-{last}" if last > first else str(first)
+    statement, line = finding.result.statement, _location(finding).line
+    return (statement.first, statement.last) if statement is not None else (line, line)

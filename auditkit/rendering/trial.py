@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from auditkit.model.enums import Outcome
 from auditkit.model.revisions.trial import ChangeKind, FixTrial, TriedArm
-from auditkit.model.runs.run import ProbeResult, Run
+from auditkit.model.runs.run import Run
 from auditkit.rendering.environment import render
 
 _NO_RUN = "did not run"
@@ -38,12 +38,9 @@ def answer_of(run: Run, probe: str) -> str:
     if result is None:
         return _NO_RUN
     outcome = result.outcome.value.replace("_", " ")
-    more = result.law or (result.message if _needs_message(result) else "")
+    speaks_for_itself = result.outcome in (Outcome.NOT_REPRODUCED, Outcome.NOT_APPLICABLE)
+    more = result.law or ("" if speaks_for_itself else result.message)
     return f"{outcome} ({more})" if more else outcome
-
-
-def _needs_message(result: ProbeResult) -> bool:
-    return result.outcome not in (Outcome.NOT_REPRODUCED, Outcome.NOT_APPLICABLE)
 
 
 def _probes(run: Run) -> list[str]:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import public_answers as answers
-from benchmarks.evidence import EVIDENCE, ROOT, Place, document_without_code, fill, without_code
-from benchmarks.public_code import pages, stored_answers
+from benchmarks.evidence import EVIDENCE, ROOT, Place, document_without_code, fill, results_of, without_code
+from benchmarks.public_code import pages
 
 PAGES = pages()
 ANSWERS = [page for page in PAGES.values() if page["kind"] == "answers"]
@@ -34,7 +34,7 @@ def text_of(name: str) -> str:
 
 @pytest.mark.parametrize("page", ANSWERS, ids=lambda page: page["name"])
 def test_a_page_shows_the_stored_answers_and_all_are_on_record(page) -> None:
-    written = answers.write(page, stored_answers(page))
+    written = answers.write(page, results_of(page["name"]))
     assert fill(text_of(page["name"]), written.blocks) == text_of(page["name"])
     assert written.others == []
 
@@ -42,12 +42,12 @@ def test_a_page_shows_the_stored_answers_and_all_are_on_record(page) -> None:
 def test_another_outcome_and_another_figure_are_seen() -> None:
     """The control: one outcome, and one law, that are not on record."""
     page = PAGES["seed-findings"]
-    stored = stored_answers(page)
+    stored = results_of(page["name"])
     stored["rows"][1]["outcome"] = "reproduced"
     written = answers.write(page, stored)
     assert written.others == ["async graph_breaks_under_compile: reproduced, on record: not_reproduced"]
     assert fill(text_of("seed-findings"), written.blocks) != text_of("seed-findings")
-    stored = stored_answers(FIGURES)
+    stored = results_of(FIGURES["name"])
     stored["rows"][1]["law"] = "3n+2"
     assert answers.write(FIGURES, stored).others == ["monitor_before launches: 3n+2, on record: 3n+1"]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.rendering.lint_page import render_lint_page, rule_parts
 from auditkit.rules.lint.catalog import all_rules
 from auditkit.rules.lint.rule import Level, Rule
 from tests.project_files import ROOT
+from tests.rendering.lint_page import render_lint_page, rule_parts
 
 PAGE = ROOT / "docs" / "lint.md"
 RULES = list(all_rules().values())

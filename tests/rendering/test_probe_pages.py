@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from auditkit.probing.hosts.catalog import load_catalog
-from auditkit.rendering.probe_pages import render_probe_page
 from tests.project_files import ROOT
+from tests.rendering.probe_page import render_probe_page
 
 PAGE = ROOT / "docs" / "probes.md"
 

@@ -15,7 +15,7 @@ from auditkit.probing.hosts.catalog import load_catalog
 from auditkit.rendering.comparison_text import comparison_lines
 from auditkit.rendering.review import render_review
 from auditkit.rules.comparison.commit_claims import claims_of_commits
-from auditkit.rules.comparison.implementation_review import Cover, review_of
+from auditkit.rules.comparison.implementation_review import review_of
 from tests.compared_results import LAUNCHES, OVERFLOW, answers, comparison
 from tests.rendering.hostile import HOSTILE_TEXTS
 
@@ -28,7 +28,7 @@ SECTIONS = (
 
 def reviewed(found: Comparison, title: str = "perf: one kernel") -> ImplementationReview:
     claims = claims_of_commits(found.changes.commits, found)
-    return review_of(found, claims, load_catalog(), Cover(title, "Kim", "2026-03-04", "plan 5"))
+    return replace(review_of(found, claims, load_catalog(), "Kim", "2026-03-04", "plan 5"), title=title)
 
 
 def page(found: Comparison) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from auditkit.model.codec import Record
-    from auditkit.workflows.reports.pages import BatchPage, SummaryPage
+    from auditkit.workflows.reports.pages import Page
 
     _Report = TypeVar("_Report", bound=Record)
 
@@ -59,7 +59,7 @@ class OutputOptions:
         else:
             self._write(render(report))
 
-    def put_page(self, page: SummaryPage | BatchPage, folder: Path) -> None:
+    def put_page(self, page: Page, folder: Path) -> None:
         """A page of all tickets, likewise; where files of the `folder` cannot be read the command ends with 2."""
         if self.as_json:
             say_json({**page.report.to_json(), "broken": [entry.to_json() for entry in page.broken]})

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from auditkit.model.runs.run import ProbeResult, Run
     from auditkit.workflows.audit.audit import AuditRequest
 
+_QUIET = ("not_reproduced", "not_applicable")
 _COLOURS = {"P0": "bright_red", "P1": "red", "P2": "yellow", "P3": "cyan", "P4": "bright_black"}
 
 
@@ -84,7 +85,9 @@ def _print_targets(run: Run, verbose: bool, tables: bool) -> None:
     for target in dict.fromkeys(result.target for result in run.results):
         results = [result for result in run.results if result.target == target and not _lacks_device(result)]
         readings = [each for each in run.targets if each.target.call == target and (each.found or verbose)]
-        is_line = not verbose and not tables and not readings and all(_is_quiet(result) for result in results)
+        is_line = (
+            not verbose and not tables and not readings and all(result.outcome.value in _QUIET for result in results)
+        )
         if not (is_line and was_line):
             say("")
         was_line = is_line
@@ -102,10 +105,6 @@ def _print_targets(run: Run, verbose: bool, tables: bool) -> None:
         say("")
     for line in absent:
         say(line)
-
-
-def _is_quiet(result: ProbeResult) -> bool:
-    return result.outcome.value in ("not_reproduced", "not_applicable")
 
 
 def _lacks_device(result: ProbeResult) -> bool:

@@ -63,19 +63,14 @@ def _queue(
 def _fields(index: Index, number: int) -> dict[str, Any]:
     from auditkit.store.listing import rows as at
 
-    return {
-        "id": index.column(at.ID)[number],
-        "title": index.column(at.TITLE)[number],
-        "severity": index.column(at.SEVERITY)[number] or None,
-        "status": index.column(at.STATUS)[number] or None,
-        "agent": index.column(at.AGENT)[number],
-        "assignee": index.column(at.ASSIGNEE)[number],
-        "created": index.column(at.CREATED)[number],
-        "consensus": index.column(at.AGREEMENT)[number],
-        "needs_answer": index.column(at.ANSWER)[number],
-        "path": index.column(at.PATH)[number],
-        "reason": _reason(index, number),
-    }
+    columns = {
+        "id": at.ID, "title": at.TITLE, "severity": at.SEVERITY, "status": at.STATUS, "agent": at.AGENT,
+        "assignee": at.ASSIGNEE, "created": at.CREATED, "consensus": at.AGREEMENT, "needs_answer": at.ANSWER,
+        "path": at.PATH,
+    }  # fmt: skip
+    fields = {name: index.column(column)[number] for name, column in columns.items()}
+    fields |= {name: fields[name] or None for name in ("severity", "status")}
+    return {**fields, "reason": _reason(index, number)}
 
 
 def _reason(index: Index, number: int) -> str:

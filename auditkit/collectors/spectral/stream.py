@@ -26,21 +26,14 @@ from numpy.typing import NDArray
 ArrayDtype = Literal["float16", "float32"]
 
 COLUMNS = (
-    "fingerprint",
-    "step",
-    "row",
-    "row_count",
-    "parameter",
-    "replicas",
-    "matrix_rows",
-    "matrix_columns",
-    "dtype",
-    "assignment",
-    "singular_value_scale",
-    "replicate_singular_values",
-    "spectral_echo",
-    "spectral_echo_standard_error",
-)
+    "fingerprint", "step", "row", "row_count", "parameter", "replicas", "matrix_rows", "matrix_columns", "dtype",
+    "assignment", "singular_value_scale", "replicate_singular_values", "spectral_echo", "spectral_echo_standard_error",
+)  # fmt: skip
+_PLAIN: Mapping[str, type] = {
+    "step": int, "parameter": str, "replicas": int, "matrix_rows": int, "matrix_columns": int, "dtype": str,
+    "assignment": str,
+}  # fmt: skip
+"""The columns that hold a field of `Spectrum` as it is."""
 PARTIAL = ".partial"
 """What is appended to the name of a file that is being written."""
 
@@ -64,13 +57,7 @@ class Spectrum:
         """Return the columns of this spectrum, its arrays as JSON of numbers of `array_dtype`."""
         scale = power_of_two_scale(self.svals_RD) if array_dtype == "float16" else 1.0
         return {
-            "step": self.step,
-            "parameter": self.parameter,
-            "replicas": self.replicas,
-            "matrix_rows": self.matrix_rows,
-            "matrix_columns": self.matrix_columns,
-            "dtype": self.dtype,
-            "assignment": self.assignment,
+            **{name: getattr(self, name) for name in _PLAIN},
             "singular_value_scale": scale,
             "replicate_singular_values": array_to_json(self.svals_RD / scale, array_dtype),
             "spectral_echo": array_to_json(self.echo_D, array_dtype),
@@ -82,13 +69,7 @@ class Spectrum:
         """Return the spectrum of one row. Raises ValueError for what cannot be read."""
         svals_RD = array_from_json(cells["replicate_singular_values"]) * float(cells["singular_value_scale"])
         return cls(
-            step=int(cells["step"]),
-            parameter=cells["parameter"],
-            replicas=int(cells["replicas"]),
-            matrix_rows=int(cells["matrix_rows"]),
-            matrix_columns=int(cells["matrix_columns"]),
-            dtype=cells["dtype"],
-            assignment=cells["assignment"],
+            **{name: kind(cells[name]) for name, kind in _PLAIN.items()},
             svals_RD=svals_RD,
             echo_D=array_from_json(cells["spectral_echo"]),
             standard_error_D=array_from_json(cells["spectral_echo_standard_error"]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, ClassVar
 
@@ -89,10 +89,7 @@ class Said(Record):
 
     @classmethod
     def of(cls, result: ProbeResult) -> Said:
-        return cls(
-            result.target, result.outcome, result.severity, result.message, result.law, result.device,
-            result.probe_version, result.evidence, result.location, result.reason,
-        )  # fmt: skip
+        return cls(*(getattr(result, field.name) for field in fields(cls)))
 
 
 @dataclass(frozen=True)
@@ -156,6 +153,11 @@ class AnswerContrast(Record, keys="case field exact allowed agreement nearer bas
     agreement: Agreement
     nearer: str = ""
     """Which side is nearer the exact norm where the two differ and the field is the norm: `base` or `head`."""
+
+    @property
+    def agrees(self) -> bool:
+        """Whether two careful answers could be so."""
+        return self.agreement in (Agreement.IDENTICAL, Agreement.WITHIN)
 
     @property
     def family(self) -> str:

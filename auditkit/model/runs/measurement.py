@@ -78,9 +78,9 @@ class Measured(Record, keys="name value text unit case evidence"):
         """What a probe measured, before anything was rounded."""
         raw, unit = measurement.value, measurement.unit
         is_number = isinstance(raw, int | float) and not isinstance(raw, bool)
-        shown = format_value(raw, unit) if raw is None or isinstance(raw, bool | int | float | str) else str(raw)
-        case = {name: _case_text(value) for name, value in measurement.case.items()}
-        return cls(measurement.name, float(raw) if is_number else None, shown, unit, case, measurement.evidence.value)
+        number = float(raw) if is_number else None
+        case = {name: format_value(value) for name, value in measurement.case.items()}
+        return cls(measurement.name, number, format_value(raw, unit), unit, case, measurement.evidence.value)
 
     @classmethod
     def from_cells(cls, name: str, text: str, unit: str, case: str, evidence: str) -> Measured:
@@ -97,10 +97,6 @@ class Measured(Record, keys="name value text unit case evidence"):
     def case_text(self) -> str:
         """`dtype=float32, tensors=64`."""
         return ", ".join(f"{name}={value}" for name, value in self.case.items())
-
-
-def _case_text(value: Any) -> str:
-    return format_value(value, "") if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
 def _read_number(text: str, unit: str) -> tuple[float | None, float]:
@@ -183,7 +179,7 @@ def _cell(measurement: Measurement) -> str:
 
 
 def _text(measurement: Measurement, key: str) -> str:
-    return _case_text(measurement.case[key])
+    return format_value(measurement.case[key])
 
 
 def _table(name: str, side: str, top: str, cells: dict[tuple[str, str], str]) -> Pivot:

@@ -47,18 +47,18 @@ class ProbeInfo(
     id: str
     version: int
     title: str
-    contracts: tuple[Contract, ...]
-    categories: tuple[str, ...]
-    agent: str
     severity: Severity
-    lifecycle: str
-    instrument: str
-    motivation: str
-    method: str
-    limits: str
-    remediation: str
-    remediation_code: str
-    verification: tuple[str, ...]
+    contracts: tuple[Contract, ...] = ()
+    categories: tuple[str, ...] = ()
+    agent: str = ""
+    lifecycle: str = ""
+    instrument: str = ""
+    motivation: str = ""
+    method: str = ""
+    limits: str = ""
+    remediation: str = ""
+    remediation_code: str = ""
+    verification: tuple[str, ...] = ()
     units: Mapping[str, str] = field(default_factory=dict)
     policy: Mapping[str, float] = field(default_factory=dict)
     path: PurePath = _NO_PATH

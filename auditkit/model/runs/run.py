@@ -19,7 +19,6 @@ BUNDLED = "bundled specimen"
 """What stands for the checkout where auditkit's own specimen was audited."""
 SOURCE_DEVICE = "source"
 """What stands for a device where the checkout's source was read and nothing was run."""
-_NOT_LOADED = frozenset((Reason.IMPORT_ERROR, Reason.NO_TORCH, Reason.NO_INTERPRETER))
 
 
 def fingerprint(probe_id: str, target: str, ordinal: int = 0) -> str:
@@ -155,7 +154,7 @@ class ProbeResult(
     @classmethod
     def read(cls, raw: Any, place: str) -> ProbeResult:
         result = super().read(raw, place)
-        return replace(result, loaded=result.reason not in _NOT_LOADED)
+        return replace(result, loaded=not (result.reason and result.reason.is_not_loaded))
 
 
 @dataclass(frozen=True)

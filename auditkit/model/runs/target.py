@@ -33,6 +33,11 @@ def _named(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield name, value
 
 
+def short_target(call: str) -> str:
+    """`collect` of `package.module:collect`; a module is its own name."""
+    return call.rpartition(":")[2] or call
+
+
 @dataclass(frozen=True)
 class Target(Record, keys="call contract takes finish setup arguments returns"):
     """What to call (`module:qualified.name`), with what, and what its answer's fields mean.

@@ -42,14 +42,7 @@ class Status(StrEnum):
 
 
 FINISHED = frozenset(
-    {
-        Status.FIXED,
-        Status.CLOSED,
-        Status.WONT_FIX,
-        Status.ALREADY_FIXED,
-        Status.NOT_A_BUG,
-        Status.DUPLICATE,
-    }
+    {Status.FIXED, Status.CLOSED, Status.WONT_FIX, Status.ALREADY_FIXED, Status.NOT_A_BUG, Status.DUPLICATE}
 )
 
 # Spellings that people write, folded to letters alone. The canonical ones come by themselves.
@@ -105,6 +98,9 @@ class LineRange(Record):
     file: str
     first: int
     last: int
+
+    def __str__(self) -> str:
+        return f"{self.first}-{self.last}" if self.last > self.first else str(self.first)
 
 
 @dataclass(frozen=True)
@@ -192,14 +188,14 @@ class EvidenceSummary(Record):
     fingerprint: str
     probe: str
     target: str
-    outcome: str
-    evidence: str
-    message: str
-    revision: str
-    device: str
-    torch: str
-    history: tuple[str, ...]
-    line: int
+    outcome: str = ""
+    evidence: str = ""
+    message: str = ""
+    revision: str = ""
+    device: str = ""
+    torch: str = ""
+    history: tuple[str, ...] = ()
+    line: int = 0
     version: int = 0
     is_dirty: bool = False
     was_found: bool = False
@@ -265,6 +261,11 @@ class Ticket(
         if self.status is Status.CLOSED and self.disposition:
             return read_status(self.disposition) or self.status
         return self.status
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether its status says that nobody works on it any more."""
+        return self.status is not None and self.status.is_finished
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,9 @@ def _top(opened: OpenCheckout) -> Path:
 
 def _copy(top: Path, tree: Path) -> None:
     tree.mkdir(parents=True)
-    for name in dict.fromkeys([*_tracked(top), *_code(top)]):
+    # Ignored, and needed to import all the same: generated modules, built extensions.
+    code = [name for name in _files(top) if name.endswith((".py", ".so", ".pyd"))]
+    for name in dict.fromkeys([*_tracked(top), *code]):
         source, copy = top / name, tree / name
         if not source.is_file():
             continue  # deleted and not committed, a submodule, or a link that leads nowhere
@@ -62,11 +64,6 @@ def _tracked(top: Path) -> list[str]:
     listed = git.run_git(top, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     names = [name for name in listed.stdout.split("\0") if name] if listed.returncode == 0 else []
     return names or list(_files(top))
-
-
-def _code(top: Path) -> Iterator[str]:
-    """Ignored, and needed to import all the same: generated modules, built extensions."""
-    return (name for name in _files(top) if name.endswith((".py", ".so", ".pyd")))
 
 
 def _files(top: Path) -> Iterator[str]:

@@ -6,7 +6,7 @@ import ast
 import re
 
 from auditkit.probing.discovery.gradient_flow import FINITE_CHECKS, GradientFlow
-from auditkit.probing.source_code.modules import Class, Function, dotted_name, targets_of, text_in
+from auditkit.probing.source_code.modules import Class, Function, dotted_name, is_constant, targets_of, text_in
 
 
 def literal_keys(function: Function, value: ast.expr) -> list[str]:
@@ -72,11 +72,7 @@ def annotated_scalar(function: Function) -> bool | None:
 
 def return_flags(function: Function) -> list[str]:
     """Boolean parameters with default False under which the function returns something else."""
-    flags = [
-        name
-        for name, default in function.defaults.items()
-        if isinstance(default, ast.Constant) and default.value is False
-    ]
+    flags = [name for name, default in function.defaults.items() if is_constant(default, False)]
     return [name for name in flags if any(_returns_under(node, name) for node in function.nodes)]
 
 

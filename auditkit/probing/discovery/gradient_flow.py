@@ -11,7 +11,7 @@ import ast
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from auditkit.probing.source_code.modules import FunctionNode, dotted_name
+from auditkit.probing.source_code.modules import FunctionNode, dotted_name, is_constant
 
 NOTHING, GRADIENTS, STATISTICS = 0, 1, 2
 
@@ -127,7 +127,7 @@ class _Tracer:
             case ast.Match(cases=cases):
                 for case in cases:
                     self.block(case.body, control)
-            case ast.Return(value=value) if value is not None and not _is_none(value):
+            case ast.Return(value=value) if value is not None and not is_constant(value, None):
                 self.flow.returns[node.lineno] = ReturnFact(node, value, max(self.mark(value), control))
             case ast.Expr(value=ast.Call() as call):
                 self.mark(call)
@@ -196,7 +196,7 @@ class _Tracer:
         name = node.func.attr if isinstance(node.func, ast.Attribute) else dotted_name(node.func)
         if name in _ABOUT:
             return NOTHING
-        if name == "getattr" and any(_is_text(item, "grad") for item in node.args):
+        if name == "getattr" and any(is_constant(item, "grad") for item in node.args):
             self.flow.grad_reads.add(node.lineno)
             return GRADIENTS
         given = [self.mark(item) for item in node.args] + [self.mark(item.value) for item in node.keywords]
@@ -233,14 +233,6 @@ def _combines(node: ast.Call, name: str, mark: int) -> bool:
     if isinstance(node.func, ast.Name):
         return True
     return along_one_axis or (isinstance(first, ast.Constant) and isinstance(first.value, int))
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
-
-
-def _is_text(node: ast.expr, text: str) -> bool:
-    return isinstance(node, ast.Constant) and node.value == text
 
 
 def _written(node: ast.expr) -> str:

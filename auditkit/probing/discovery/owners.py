@@ -29,14 +29,10 @@ def setup_method(function: Function, kinds_of: Callable[[Function, ast.arg], tup
         and not method.name.startswith("_")
         and method.is_bound
         and method.required
-        and all(_feeds(kinds_of(method, item)) for item in method.required)
+        and all(set(kinds_of(method, item)) - {Takes.GRADIENTS} for item in method.required)
         and _self_attributes(method, ast.Store) & read
     ]
     return min(fitting, key=lambda method: not _SETUP_NAME.fullmatch(method.name), default=None)
-
-
-def _feeds(kinds: tuple[Takes, ...]) -> bool:
-    return any(kind is not Takes.GRADIENTS for kind in kinds)
 
 
 def _self_calls(function: Function) -> set[str]:

@@ -42,7 +42,7 @@ def _contract(function: Function) -> Contract | None:
     slots = _slots(function)
     if _SHARD_NAME.search(function.name) and _names_ranks(function, slots):
         return Contract.SHARD_PLAN
-    if not slot_names.looks_like_matrices(slots) or not _returns(function):
+    if not slot_names.looks_like_matrices(slots) or not _returned(function):
         return None
     if "echo" in function.name.lower():
         return Contract.SPECTRAL_ECHO
@@ -64,13 +64,10 @@ def _decomposes(function: Function) -> bool:
     """Whether it is named for SVDs of several matrices and returns several things, or calls an SVD to do so."""
     calls = (dotted_name(node.func).rpartition(".")[2] for node in function.nodes if isinstance(node, ast.Call))
     is_named = re.search(r"svds", function.name, re.IGNORECASE) is not None
-    return (is_named or any("svd" in name and "svdvals" not in name for name in calls)) and _returns_several(function)
+    return (is_named or any("svd" in name and "svdvals" not in name for name in calls)) and any(
+        isinstance(value, ast.Tuple | ast.Dict | ast.Call) for value in _returned(function)
+    )
 
 
-def _returns(function: Function) -> bool:
-    return any(isinstance(node, ast.Return) and node.value is not None for node in function.nodes)
-
-
-def _returns_several(function: Function) -> bool:
-    values = [node.value for node in function.nodes if isinstance(node, ast.Return)]
-    return any(isinstance(value, ast.Tuple | ast.Dict | ast.Call) for value in values)
+def _returned(function: Function) -> list[ast.expr]:
+    return [node.value for node in function.nodes if isinstance(node, ast.Return) and node.value is not None]

@@ -30,12 +30,12 @@ def carry(name: str, definition: ast.stmt, flat: ast.stmt, fix: Sequence[ast.stm
     `flat` builds the whole, as `whole = torch.cat([piece(g) for g in gradients])`. Only where that is the same
     by algebra: the loop is over the same gradients and f works element by element. None where it is not.
     """
-    whole = _assigned(flat)
-    expression = _value(definition, name)
-    if whole is None or expression is None or not _adds_up(expression, whole):
+    whole, made = _assigned(flat)
+    named, expression = _assigned(definition)
+    if made is None or expression is None or named != name or not _adds_up(expression, whole):
         return None
     for loop in (node for statement in fix for node in ast.walk(statement) if isinstance(node, ast.For)):
-        piece = _piece(flat, loop)
+        piece = _piece(made, loop)
         if piece is not None:
             part = ast.unparse(_replaced(expression, whole, piece))
             note = (
@@ -46,14 +46,12 @@ def carry(name: str, definition: ast.stmt, flat: ast.stmt, fix: Sequence[ast.stm
     return None
 
 
-def _assigned(statement: ast.stmt) -> str | None:
-    if isinstance(statement, ast.Assign) and len(statement.targets) == 1 and isinstance(statement.targets[0], ast.Name):
-        return statement.targets[0].id
-    return None
-
-
-def _value(statement: ast.stmt, name: str) -> ast.expr | None:
-    return statement.value if isinstance(statement, ast.Assign) and _assigned(statement) == name else None
+def _assigned(statement: ast.stmt) -> tuple[str, ast.expr | None]:
+    """The name and the value of `name = value`; no value for any other statement."""
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=name)], value=value):
+            return name, value
+    return "", None
 
 
 def _adds_up(expression: ast.expr, whole: str) -> bool:
@@ -85,25 +83,21 @@ def _is_elementwise(node: ast.expr, whole: str) -> bool:
     return node.func.attr in _ELEMENTWISE and all(_is_elementwise(part, whole) for part in (*owner, *node.args))
 
 
-def _piece(flat: ast.stmt, loop: ast.For) -> ast.expr | None:
+def _piece(whole: ast.expr, loop: ast.For) -> ast.expr | None:
     """What one turn of `loop` has of the whole: the name that it gives it, or the expression; None if nothing."""
-    call = flat.value if isinstance(flat, ast.Assign) else None
-    if not isinstance(call, ast.Call) or dotted_name(call.func) not in _FLAT or len(call.args) != 1:
+    match whole:
+        case ast.Call(func=function, args=[ast.ListComp(elt=piece, generators=[made])]):
+            is_flat = dotted_name(function) in _FLAT and not made.ifs
+        case _:
+            return None
+    if not is_flat or not isinstance(made.target, ast.Name) or not isinstance(loop.target, ast.Name):
         return None
-    made = call.args[0]
-    if not isinstance(made, ast.ListComp) or len(made.generators) != 1 or made.generators[0].ifs:
+    if ast.dump(made.iter) != ast.dump(loop.iter):
         return None
-    generator = made.generators[0]
-    if not isinstance(generator.target, ast.Name) or not isinstance(loop.target, ast.Name):
-        return None
-    if ast.dump(generator.iter) != ast.dump(loop.iter):
-        return None
-    wanted = _replaced(made.elt, generator.target.id, ast.Name(loop.target.id, ast.Load()))
-    for statement in loop.body:
-        named = _assigned(statement)
-        if named and isinstance(statement, ast.Assign) and ast.dump(statement.value) == ast.dump(wanted):
-            return ast.Name(named, ast.Load())
-    return wanted
+    wanted = _replaced(piece, made.target.id, ast.Name(loop.target.id, ast.Load()))
+    values = map(_assigned, loop.body)
+    named = next((name for name, value in values if value and ast.dump(value) == ast.dump(wanted)), None)
+    return ast.Name(named, ast.Load()) if named else wanted
 
 
 def _replaced(expression: ast.expr, name: str, by: ast.expr) -> ast.expr:

@@ -332,6 +332,11 @@ def targets_of(node: ast.AST) -> list[ast.expr]:
     return [node.target] if isinstance(node, ast.AnnAssign) else []
 
 
+def is_constant(node: ast.AST, value: object) -> bool:
+    """Whether a node is the literal `value`, of the same type: `0` is not `False`."""
+    return isinstance(node, ast.Constant) and type(node.value) is type(value) and node.value == value
+
+
 def text_in(node: ast.AST | None) -> str:
     """The text of a literal, "" for anything else."""
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""

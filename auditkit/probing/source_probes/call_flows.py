@@ -152,11 +152,4 @@ def _reaches(
         owner = function.owner.qualified_name if function.owner is not None else ""
         is_own = caller.owner is not None and caller.owner.qualified_name == owner
         return written == function.qualified_name or (head == "self" and is_own and rest == function.name)
-    targets = links.dotted_targets(user, written) if written else ()
-    return any(
-        origin == other.name and _joined(name, rest) == function.qualified_name for origin, name, rest in targets
-    )
-
-
-def _joined(name: str, rest: str) -> str:
-    return f"{name}.{rest}" if rest else name
+    return function.qualified_name in links.names_in(other.name, user, written)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterable, Iterator
 
 from auditkit.model.module_page import Importer, ImporterKind, ModulePage, NameUse, Share
@@ -81,18 +82,7 @@ def _read_importer(
 
 def resolver(links: Links, module: ModuleFacts, other: ModuleFacts) -> Resolve:
     """What a dotted name in `other` is called in `module`."""
-    known: dict[str, str] = {}
-
-    def resolve(written: str) -> str:
-        if not written:
-            return ""
-        if written not in known:
-            targets = links.dotted_targets(other, written)
-            names = (f"{name}.{rest}" if rest else name for origin, name, rest in targets if origin == module.name)
-            known[written] = next(names, "")
-        return known[written]
-
-    return resolve
+    return functools.cache(lambda written: next(links.names_in(module.name, other, written), ""))
 
 
 def _kind(module: ModuleFacts) -> ImporterKind:

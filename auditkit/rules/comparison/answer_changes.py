@@ -135,5 +135,4 @@ def families(answers: Sequence[AnswerContrast]) -> Mapping[str, tuple[AnswerCont
 
 def largest_difference(answers: Sequence[AnswerContrast]) -> float:
     """The largest relative difference of numbers that agree; 0 where all are identical."""
-    agreeing = (Agreement.IDENTICAL, Agreement.WITHIN)
-    return max((relative_difference(a.base, a.head) for a in answers if a.agreement in agreeing), default=0.0)
+    return max((relative_difference(one.base, one.head) for one in answers if one.agrees), default=0.0)

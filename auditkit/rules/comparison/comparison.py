@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from auditkit.model.enums import Outcome
 from auditkit.model.revisions.comparison import Change, Contrast, Said, Trend
-from auditkit.model.runs.run import SOURCE_DEVICE, Environment, ProbeResult
+from auditkit.model.runs.run import Environment, ProbeResult
 from auditkit.rules.comparison.figure_trends import compare_figures, overall
 
 _ANSWERS = (Outcome.REPRODUCED, Outcome.NOT_REPRODUCED)
@@ -40,7 +40,7 @@ def contrast(base: ProbeResult, head: ProbeResult, force: bool = False) -> Contr
     change = _change(base.outcome, head.outcome)
     figures = compare_figures(base.measurements, head.measurements)
     trend = overall(figures, base.severity, head.severity)
-    if is_of_source(head) and trend in (Trend.SAME, Trend.MOVED):
+    if head.is_of_source and trend in (Trend.SAME, Trend.MOVED):
         trend = _by_places(base, head)
     why = "the question did not arise at the base" if base.outcome is Outcome.NOT_APPLICABLE else ""
     return Contrast(head.probe, before, after, change, trend, why, figures)
@@ -175,8 +175,3 @@ def _best(results: Sequence[ProbeResult]) -> ProbeResult | None:
     """Of a side without findings: the result that says least good, so that an error is not passed over."""
     order = (Outcome.ERROR, Outcome.UNAVAILABLE, Outcome.NOT_REPRODUCED, Outcome.NOT_APPLICABLE)
     return min(results, key=lambda result: order.index(result.outcome), default=None)
-
-
-def is_of_source(result: ProbeResult) -> bool:
-    """Whether it comes from reading: matched by what it is about, not by a target."""
-    return result.device == SOURCE_DEVICE

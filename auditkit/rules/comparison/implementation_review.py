@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from auditkit.model.codec import ABSENT
 from auditkit.model.enums import Outcome, Severity
@@ -39,27 +38,25 @@ _LAW = re.compile(r"(?:(?P<slope>[\d.]*)n)?(?:\+?(?P<constant>\d[\d.]*))?")
 _GRAVE = Severity.P1
 
 
-@dataclass(frozen=True)
-class Cover:
-    """What a review says of itself: its title, who writes it, when, and what it was measured against."""
-
-    title: str
-    reviewer: str
-    date: str
-    plan: str = ""
-
-
 def review_of(
-    comparison: Comparison, requirements: Sequence[Requirement], catalog: Mapping[str, ProbeInfo], cover: Cover
+    comparison: Comparison,
+    requirements: Sequence[Requirement],
+    catalog: Mapping[str, ProbeInfo],
+    reviewer: str,
+    date: str,
+    plan: str = "",
 ) -> ImplementationReview:
-    """Everything that a review says; `catalog` knows the probes' titles, kinds and remedies."""
+    """Everything that a review says; `catalog` knows the probes' titles, kinds and remedies.
+
+    `plan` is what the change was measured against besides the commits, "" for nothing.
+    """
     issues = tuple(sorted(_issues(comparison, catalog), key=lambda one: (one.severity.value, one.probe)))
     assessment, reasons = assess(comparison, requirements)
     return ImplementationReview(
-        title=cover.title,
-        reviewer=cover.reviewer,
-        date=cover.date,
-        plan=cover.plan,
+        title=_title_of(comparison),
+        reviewer=reviewer,
+        date=date,
+        plan=plan,
         assessment=assessment,
         reasons=tuple(reasons),
         requirements=tuple(requirements),
@@ -117,9 +114,7 @@ def _unexplained_answers(comparison: Comparison) -> Iterator[str]:
 
 
 def _is_unexplained(answer: AnswerContrast) -> bool:
-    if answer.agreement in (Agreement.IDENTICAL, Agreement.WITHIN):
-        return False
-    return not (answer.agreement is Agreement.DIFFERS and answer.nearer)
+    return not (answer.agrees or (answer.agreement is Agreement.DIFFERS and answer.nearer))
 
 
 def _unmet(requirements: Iterable[Requirement]) -> Iterator[str]:
@@ -138,7 +133,7 @@ def _why_approved(comparison: Comparison, requirements: Sequence[Requirement]) -
         yield f"{met} of {len(asked)} requirements are met, none is refuted"
     answers = [answer for target in comparison.targets for answer in target.answers]
     if answers:
-        agree = sum(one.agreement in (Agreement.IDENTICAL, Agreement.WITHIN) for one in answers)
+        agree = sum(one.agrees for one in answers)
         nearer = sum(one.nearer == "head" for one in answers)
         yield f"{agree} of {len(answers)} answers agree{f', {nearer} are nearer the exact norm' if nearer else ''}"
 
@@ -168,7 +163,7 @@ def _strengths(comparison: Comparison) -> Iterator[str]:
         if one.change is Change.FIXED or (one.trend is Trend.BETTER and _is_cheaper_or_found(one)):
             yield f"{one.probe}: {in_words(one)} ({one.evidence})"
     for target in comparison.targets:
-        agree = [one for one in target.answers if one.agreement in (Agreement.IDENTICAL, Agreement.WITHIN)]
+        agree = [one for one in target.answers if one.agrees]
         if target.answers and len(agree) == len(target.answers):
             yield f"all {len(agree)} numbers that {target.match.name} answers agree within rounding (measured)"
     kept = sum(one.change is Change.STILL_SOUND for one in comparison.contrasts)
@@ -214,14 +209,10 @@ def _law_row(contrast: Contrast, target: str) -> FigureRow:
 
 
 def _figure_row(figure: FigureChange, target: str) -> FigureRow:
-    case = ", ".join(f"{name}={_text(value, '')}" for name, value in figure.case.items()
+    case = ", ".join(f"{name}={format_value(value)}" for name, value in figure.case.items()
                      if name != "device" and len(str(value)) <= 40)  # fmt: skip
-    before, after = _text(figure.base, figure.unit), _text(figure.head, figure.unit)
+    before, after = (format_value(value, figure.unit) for value in (figure.base, figure.head))
     return FigureRow(target, figure.name, case, before, after, figure.trend.value, figure.evidence.value)
-
-
-def _text(value: object, unit: str) -> str:
-    return format_value(value, unit) if isinstance(value, bool | int | float | str | None) else str(value)
 
 
 def _impact(comparison: Comparison) -> Iterator[FigureRow]:
@@ -266,7 +257,7 @@ def _groups(comparison: Comparison, catalog: Mapping[str, ProbeInfo]) -> Iterato
 _ANSWERED = (Change.FIXED, Change.INTRODUCED, Change.STILL_REPRODUCED, Change.STILL_SOUND)
 
 
-def title_of(comparison: Comparison) -> str:
+def _title_of(comparison: Comparison) -> str:
     """What the change calls itself: the subject of its only commit, else its targets."""
     commits = comparison.changes.commits
     if len(commits) == 1:

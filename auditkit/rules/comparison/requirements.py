@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from auditkit.model.codec import ABSENT
 from auditkit.model.enums import Outcome
-from auditkit.model.revisions.comparison import Agreement, Change, Comparison, Contrast, FigureChange, Trend
+from auditkit.model.revisions.comparison import Change, Comparison, Contrast, FigureChange, Trend
 from auditkit.model.revisions.implementation_review import Requirement
 from auditkit.model.runs.measurement import Measured, Measurement
 from auditkit.model.tickets.claim import Claim, ClaimState, Condition, Side, parse_claim
@@ -109,25 +109,16 @@ def _as_block(contrast: Contrast) -> EvidenceSummary:
         fingerprint=f"{contrast.probe}/1/{contrast.target}",
         probe=contrast.probe,
         target=contrast.target,
-        outcome="",
         evidence=contrast.evidence,
-        message="",
-        revision="",
-        device="",
-        torch="",
-        history=(),
-        line=0,
         law=contrast.base.law if contrast.base else "",
         measurements=tuple(_rows(contrast.figures, "base")),
         measurements_at_fix=tuple(_rows(contrast.figures, "head")),
-        checks=tuple(_checks_of(contrast)),
+        checks=tuple(
+            CheckedRun(role, side.outcome.value, "", False, side.probe_version, side.law)
+            for role, side in (("base", contrast.base), ("fix", contrast.head))
+            if side is not None
+        ),
     )
-
-
-def _checks_of(contrast: Contrast) -> Iterable[CheckedRun]:
-    for role, side in (("base", contrast.base), ("fix", contrast.head)):
-        if side is not None:
-            yield CheckedRun(role, side.outcome.value, "", False, side.probe_version, side.law)
 
 
 def _rows(figures: Iterable[FigureChange], side: str) -> Iterable[Measured]:
@@ -141,9 +132,9 @@ def _judge_answers(wanted: Wanted, comparison: Comparison) -> Requirement:
     answers = [answer for target in comparison.targets for answer in target.answers]
     if not answers:
         return Requirement(wanted.text, wanted.origin, ClaimState.UNTESTED, "no answers were compared")
-    agree = [one for one in answers if one.agreement in (Agreement.IDENTICAL, Agreement.WITHIN)]
-    message = f"{len(agree)} of {len(answers)} numbers agree within rounding"
-    state = ClaimState.CONFIRMED if len(agree) == len(answers) else ClaimState.REFUTED
+    agreeing = sum(one.agrees for one in answers)
+    message = f"{agreeing} of {len(answers)} numbers agree within rounding"
+    state = ClaimState.CONFIRMED if agreeing == len(answers) else ClaimState.REFUTED
     return Requirement(wanted.text, wanted.origin, state, message, "measured")
 
 

@@ -82,24 +82,23 @@ def judge(
     changes = tuple(_change(before, after, before.probe in findings) for before, after in sorted(pairs, key=_order))
     if lost:
         named = ", ".join(lost)
-        told, noun = f"it no longer says {named}", f"the answer's {named}"
-        changes += (ProbeChange(ANSWER, Outcome.NOT_REPRODUCED, Outcome.ERROR, ChangeKind.LOST, told, noun),)
+        loss, noun = f"it no longer says {named}", f"the answer's {named}"
+        changes += (ProbeChange(ANSWER, Outcome.NOT_REPRODUCED, Outcome.ERROR, ChangeKind.LOST, loss, noun),)
     silent = [change for change in changes if change.is_finding and change.kind is ChangeKind.LOST]
     if silent:
         return does_not_run(silent[0].told, changes)
     gone = [change for change in changes if change.is_finding and change.kind is ChangeKind.GONE]
     left = [change for change in changes if change.is_finding and change.arm is Outcome.REPRODUCED]
     costs = [change for change in changes if not change.is_finding and _is_cost(change)]
+    told = _told_of(changes, left, gone, costs)
     if left:
-        return Judgement(FixVerdict.INSUFFICIENT, "insufficient", _told_of(changes, left, gone, costs), changes)
+        return Judgement(FixVerdict.INSUFFICIENT, "insufficient", told, changes)
     if not gone:
         raise ValueError("no finding of the ticket reproduces at the base")
     if costs:
         gains, prices = (_enumerated([change.noun for change in part]) for part in (gone, costs))
-        return Judgement(
-            FixVerdict.TRADES, f"trades {gains} for {prices}", _told_of(changes, left, gone, costs), changes
-        )
-    return Judgement(FixVerdict.SUFFICIENT, "sufficient", _told_of(changes, left, gone, costs), changes)
+        return Judgement(FixVerdict.TRADES, f"trades {gains} for {prices}", told, changes)
+    return Judgement(FixVerdict.SUFFICIENT, "sufficient", told, changes)
 
 
 def does_not_run(reason: str, changes: tuple[ProbeChange, ...] = ()) -> Judgement:
@@ -140,20 +139,23 @@ def _kind(base: ProbeResult, arm: ProbeResult) -> ChangeKind:
 
 def _growth(base: ProbeResult, arm: ProbeResult) -> int:
     """1 where the probe's quantity grew by more than its limit, -1 where it shrank by as much, else 0."""
-    quantity = _QUANTITIES.get(base.probe)
-    values = _largest_case(base, arm, quantity.name) if quantity else None
-    if quantity is None or values is None:
+    values = _largest_case(base, arm)
+    if values is None:
         return 0
     before, after = values
+    quantity = _QUANTITIES[base.probe]
     for sign, (less, more) in ((1, (before, after)), (-1, (after, before))):
         if more > less * quantity.factor and more - less > quantity.more:
             return sign
     return 0
 
 
-def _largest_case(base: ProbeResult, arm: ProbeResult, name: str) -> tuple[float, float] | None:
-    """The quantity at the base and in the arm, in the largest case that both measured."""
-    before, after = (_by_case(result.measurements, name) for result in (base, arm))
+def _largest_case(base: ProbeResult, arm: ProbeResult) -> tuple[float, float] | None:
+    """The probe's quantity at the base and in the arm, in the largest case that both measured."""
+    quantity = _QUANTITIES.get(base.probe)
+    if quantity is None:
+        return None
+    before, after = (_by_case(result.measurements, quantity.name) for result in (base, arm))
     shared = sorted(before.keys() & after.keys())
     return (before[shared[-1]], after[shared[-1]]) if shared else None
 
@@ -170,12 +172,10 @@ def _told(base: ProbeResult, arm: ProbeResult) -> str:
     """The numbers where there are any, else the arm's message, both where the outcome changed."""
     if arm.outcome not in _ANSWERED:
         return arm.message
-    quantity = _QUANTITIES.get(base.probe)
-    values = _largest_case(base, arm, quantity.name) if quantity else None
+    values = _largest_case(base, arm)
     if values is not None and base.probe == "peak_memory_grows_with_params":
-        return (
-            " -> ".join(f"{format_value(round(value, 3), 'ratio')}x" for value in values) + " of the gradients' bytes"
-        )
+        before, after = (format_value(round(value, 3), "ratio") for value in values)
+        return f"{before}x -> {after}x of the gradients' bytes"
     if base.law and arm.law:
         return f"{base.law} -> {arm.law}"
     return arm.message

@@ -16,24 +16,10 @@ from auditkit.model.tickets.ticket import Status, Ticket
 from auditkit.rules.counting.statistics import UNKNOWN, Facet, values_of
 from auditkit.rules.tickets.consensus import Agreement
 
-_FILLERS = frozenset(
-    [
-        "issue",
-        "issues",
-        "ticket",
-        "tickets",
-        "finding",
-        "findings",
-        "total",
-        "all",
-        "the",
-        "of",
-        "number",
-        "in",
-        "priority",
-        "severity",
-    ]
-)
+_FILLERS = frozenset((
+    "issue", "issues", "ticket", "tickets", "finding", "findings", "total", "all", "the", "of", "number", "in",
+    "priority", "severity",
+))  # fmt: skip
 _SUBJECTS: Mapping[str, Facet] = {
     "priority": Facet.SEVERITY,
     "reviewer": Facet.AGENT,
@@ -173,7 +159,9 @@ def count_of(measure: Measure, tickets: Iterable[Ticket]) -> int:
     if measure.distinct is not None:
         return len({value for ticket in tickets for value in values_of(ticket, measure.distinct)})
     others = [part for part in measure.conditions if part[0] is not Facet.VERDICT]
-    chosen = [ticket for ticket in tickets if all(_has(ticket, facet, values) for facet, values in others)]
+    chosen = [
+        ticket for ticket in tickets if all(values.intersection(values_of(ticket, facet)) for facet, values in others)
+    ]
     if not measure.counts_votes:
         return len(chosen)
     verdicts = [values for facet, values in measure.conditions if facet is Facet.VERDICT]
@@ -183,10 +171,6 @@ def count_of(measure: Measure, tickets: Iterable[Ticket]) -> int:
 
 _AGENTS = frozenset({"drl", "pytorch", "codereview"})
 _WITH_UNKNOWN = (Facet.SEVERITY, Facet.STATUS, Facet.VERDICT)
-
-
-def _has(ticket: Ticket, facet: Facet, values: frozenset[str]) -> bool:
-    return any(value in values for value in values_of(ticket, facet))
 
 
 def _name(facet: Facet, value: str) -> str:

@@ -10,15 +10,14 @@ from auditkit.rules.lint.rule import LintSettings, Problem
 from auditkit.rules.tickets.lifecycle import BATCH_FOLDER
 
 
-def at_cell(cell: Cell, message: str) -> Problem:
-    """A problem with the value of a row."""
-    return Problem(message, cell.line, cell.column)
+def at_cell(cell: Cell | None, message: str) -> Problem:
+    """A problem with the value of a row, or with the whole file where there is no such row."""
+    return Problem(message, cell.line, cell.column) if cell else Problem(message)
 
 
 def at_row(page: Page, label: str, message: str) -> Problem:
     """A problem with a metadata row, or with the whole file where it has no such row."""
-    cell = page.cell(label)
-    return at_cell(cell, message) if cell else Problem(message)
+    return at_cell(page.cell(label), message)
 
 
 def at_text(page: Page, line: int, text: str, message: str) -> Problem:
@@ -63,5 +62,4 @@ def is_for_finished(folder: str, settings: LintSettings) -> bool:
 
 def is_finished(page: Page, settings: LintSettings) -> bool:
     """Whether the ticket is finished by its status or by the folder that it lies in."""
-    status = page.ticket.status
-    return (status is not None and status.is_finished) or is_for_finished(folder_of(page, settings), settings)
+    return page.ticket.is_finished or is_for_finished(folder_of(page, settings), settings)

@@ -88,18 +88,7 @@ def _unknown(result: ProbeResult) -> ProbeInfo:
         id=result.probe,
         version=result.probe_version,
         title=f"{result.probe} (this probe's definition is not known here)",
-        contracts=(),
-        categories=(),
-        agent="",
         severity=result.severity or Severity.P4,
-        lifecycle="",
-        instrument="",
-        motivation="",
-        method="",
-        limits="",
-        remediation="",
-        remediation_code="",
-        verification=(),
         scope="source" if result.is_of_source else "target",
     )
 

@@ -10,6 +10,7 @@ from auditkit.model.module_page import ImporterKind, ModulePage, Share
 from auditkit.model.runs.measurement import Location
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import Finding, ProbeResult
+from auditkit.model.runs.target import short_target
 from auditkit.model.text import counted
 from auditkit.rules.reports.audit_parts import Advice, Answer, Item, TicketState
 from auditkit.rules.reports.sections import Section, section_of
@@ -42,25 +43,6 @@ _HEADS = {
 }
 
 
-def short(target: str) -> str:
-    """`collect` of `package.module:collect`; a module is its own name."""
-    return target.rpartition(":")[2] or target
-
-
-def answer_of(result: ProbeResult) -> Answer:
-    return Answer(
-        probe=result.probe,
-        target=result.target,
-        message=result.message,
-        evidence=result.evidence,
-        device=result.device,
-        law=result.law,
-        measurements=result.measurements,
-        notes=result.notes,
-        arms=result.arms_in_words() if result.arms_differ else "",
-    )
-
-
 def cause_items(cause: Cause) -> dict[Section, Item]:
     """An item for each section that a finding of the cause belongs to, the numbers still to be given."""
     by_section: dict[Section, list[Finding]] = {}
@@ -80,52 +62,44 @@ def _finding_item(findings: Sequence[Finding], ticket: TicketState | None) -> It
         severity=leader.severity,
         locations=tuple(dict.fromkeys(place for place in places if place is not None)),
         excerpt=leader.result.excerpt,
-        answers=tuple(answer_of(finding.result) for finding in findings),
+        answers=tuple(Answer(finding.result) for finding in findings),
         impacts=tuple(dict.fromkeys(probe.motivation for probe in probes if probe.motivation)),
-        advice=tuple(_advice(probe, probe is leader.probe) for probe in probes if probe.remediation),
+        # The code of the worst finding mends the others of its statement as well, so that one is shown.
+        advice=tuple(
+            Advice(probe.id, probe.remediation, probe.remediation_code if probe is leader.probe else "")
+            for probe in probes
+            if probe.remediation
+        ),
         ticket=ticket,
     )
-
-
-def _advice(probe: ProbeInfo, leads: bool) -> Advice:
-    """The code of the worst finding mends the others of its statement as well, so that one is shown."""
-    return Advice(probe.id, probe.remediation, probe.remediation_code if leads else "")
 
 
 def finding_title(findings: Sequence[Finding]) -> str:
     """`collect: The norm overflows on finite gradients`, with how many more probes and targets say the same."""
     leader = findings[0]
-    targets = list(dict.fromkeys(short(finding.result.target) for finding in findings))
+    targets = list(dict.fromkeys(short_target(finding.result.target) for finding in findings))
     probes = {finding.probe.id for finding in findings if finding.probe.scope == leader.probe.scope}
     about = listed(targets, 2) if len(probes) == 1 else targets[0]
     return f"{about}: {leader.probe.title}"
 
 
-@dataclass(frozen=True)
-class _Key:
-    section: Section
-    outcome: Outcome
-    subject: str
-
-
 def other_items(results: Iterable[ProbeResult], probes: Mapping[str, ProbeInfo]) -> dict[Section, list[Item]]:
     """What did not reproduce, by probe; what does not apply, could not be asked or gave no answer, by its reason."""
-    groups: dict[_Key, list[ProbeResult]] = {}
+    groups: dict[tuple[Section, Outcome, str], list[ProbeResult]] = {}
     for result in results:
         if result.outcome is not Outcome.REPRODUCED:
             subject = result.probe if result.outcome is Outcome.NOT_REPRODUCED else result.message
-            key = _Key(section_of(probes[result.probe]), result.outcome, subject)
-            groups.setdefault(key, []).append(result)
+            groups.setdefault((section_of(probes[result.probe]), result.outcome, subject), []).append(result)
     found: dict[Section, list[Item]] = {}
-    for key, group in groups.items():
-        found.setdefault(key.section, []).append(_other_item(key.outcome, group, probes))
+    for (section, outcome, _), group in groups.items():
+        found.setdefault(section, []).append(_other_item(outcome, group, probes))
     return found
 
 
 def _other_item(outcome: Outcome, group: Sequence[ProbeResult], probes: Mapping[str, ProbeInfo]) -> Item:
     titles = list(dict.fromkeys(probes[result.probe].title for result in group))
     name = titles[0] if len(titles) == 1 else f"{len(titles)} questions"
-    return Item("", f"{_HEADS[outcome]}{name}", _LABELS[outcome], answers=tuple(map(answer_of, group)))
+    return Item("", f"{_HEADS[outcome]}{name}", _LABELS[outcome], answers=tuple(map(Answer, group)))
 
 
 def source_items(page: ModulePage) -> dict[Section, list[Item]]:

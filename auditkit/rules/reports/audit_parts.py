@@ -7,36 +7,29 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from auditkit.model.codec import Record
-from auditkit.model.enums import Evidence, Severity
+from auditkit.model.enums import Severity
 from auditkit.model.module_page import ModulePage
-from auditkit.model.runs.measurement import CodeExcerpt, Location, Measurement
-from auditkit.model.runs.run import Environment, RunHead
+from auditkit.model.runs.measurement import CodeExcerpt, Location
+from auditkit.model.runs.run import Environment, ProbeResult, RunHead
 from auditkit.model.tickets.ticket import Status, Ticket
 from auditkit.rules.reports.sections import Section
 from auditkit.rules.reports.words import Horizon, Label
 
 
 @dataclass(frozen=True)
-class Answer(Record):
-    """What one probe said of one target: in its words, by which evidence, on which device, with what was measured.
+class Answer(
+    Record,
+    keys="probe=result.probe target=result.target message=result.message evidence=result.evidence "
+    "device=result.device law=result.law measurements=result.measurements notes=result.notes arms",
+):
+    """What one probe said of one target: in its words, by which evidence, on which device, with what was measured."""
 
-    `evidence` is None where nothing was measured; `device` is `cpu`, `cuda`, `simulated` or `source`.
-    `arms` says in words what each of several interpreters or devices answered, "" where they agree.
-    """
-
-    probe: str
-    target: str
-    message: str
-    evidence: Evidence | None
-    device: str
-    law: str = ""
-    measurements: tuple[Measurement, ...] = ()
-    notes: tuple[str, ...] = ()
-    arms: str = ""
+    result: ProbeResult
 
     @property
-    def is_partly_extrapolated(self) -> bool:
-        return any(measurement.evidence is Evidence.EXTRAPOLATED for measurement in self.measurements)
+    def arms(self) -> str:
+        """What each of several interpreters or devices answered, in words; "" where they agree."""
+        return self.result.arms_in_words() if self.result.arms_differ else ""
 
 
 @dataclass(frozen=True)
@@ -64,10 +57,9 @@ class TicketState(Record, keys="id status"):
 
     @classmethod
     def of(cls, ticket: Ticket) -> TicketState:
-        status = ticket.status
-        written = status.value if status else ticket.status_written
-        is_finished = status is not None and status.is_finished
-        return cls(str(ticket.id), written, ticket.severity, is_finished, status is Status.DEFERRED)
+        written = ticket.status.value if ticket.status else ticket.status_written
+        is_deferred = ticket.status is Status.DEFERRED
+        return cls(str(ticket.id), written, ticket.severity, ticket.is_finished, is_deferred)
 
 
 @dataclass(frozen=True)

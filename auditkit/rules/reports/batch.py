@@ -12,7 +12,7 @@ from auditkit.model.enums import Severity
 from auditkit.model.tickets.ids import agent_code, agent_name
 from auditkit.model.tickets.ticket import Ticket
 from auditkit.rules.counting.statistics import Statistics, statistics_of
-from auditkit.rules.reports.summary import Waiting, is_finished, waiting_of, worst_first
+from auditkit.rules.reports.summary import Waiting, waiting_of, worst_first
 from auditkit.rules.reports.words import Horizon, horizon_of, in_words
 from auditkit.rules.tickets.consensus import Consensus, consensus_of
 
@@ -101,7 +101,7 @@ def batches_of(tickets: Iterable[Ticket]) -> list[int]:
 
 def batch_report(tickets: Sequence[Ticket], batch: int, date: str, agent: str = "") -> BatchReport:
     """The page of the tickets of `batch`; `agent` is an agent's name, `date` (ISO) is when."""
-    chosen = tuple(ticket for ticket in tickets if ticket.batch == batch and (not agent or _agent(ticket) == agent))
+    chosen = tuple(one for one in tickets if one.batch == batch and agent in ("", agent_name(agent_code(one.agent))))
     ordered = worst_first(chosen)
     reviews = tuple(Reviewed(ticket, consensus_of(ticket)) for ticket in ordered if ticket.reviews)
     waiting = waiting_of(chosen)
@@ -136,33 +136,26 @@ def first_step(ticket: Ticket) -> str:
     return found if len(found) <= _LONGEST_STEP else f"{found[:_LONGEST_STEP].rstrip()}..."
 
 
-def _agent(ticket: Ticket) -> str:
-    return agent_name(agent_code(ticket.agent))
-
-
 def _assessment(ordered: Sequence[Ticket], reviews: Sequence[Reviewed], waiting: Sequence[Waiting]) -> tuple[str, ...]:
     """Sentences that follow from the tickets: the worst, what is left, and what the reviewers make of them."""
     worst = next((ticket.severity for ticket in ordered if ticket.severity is not None), None)
-    left = [ticket for ticket in ordered if not is_finished(ticket)]
+    left = [ticket for ticket in ordered if not ticket.is_finished]
     sentences = [f"The worst severity is {in_words(worst)}." if worst else "No ticket has a known severity."]
     sentences.append(_left(left))
     if not reviews:
         return (*sentences, "No ticket was reviewed.")
     unreviewed = len(ordered) - len(reviews)
     sentences.append("Every ticket was reviewed." if not unreviewed else f"Without a review: {unreviewed}.")
-    sentences.append("No review waits for an answer." if not waiting else f"Reviews that wait: {_named(waiting)}.")
+    named = ", ".join(_ids(one.ticket for one in waiting))
+    sentences.append(f"Reviews that wait: {named}." if named else "No review waits for an answer.")
     return tuple(sentences)
 
 
 def _left(left: Sequence[Ticket]) -> str:
     if not left:
         return "Nothing of it is left to do."
-    due = [str(ticket.id) for ticket in left if ticket.severity in Horizon.IMMEDIATE.severities]
+    due = _ids(ticket for ticket in left if ticket.severity in Horizon.IMMEDIATE.severities)
     return f"Left and immediate: {', '.join(due)}." if due else "What is left holds nothing immediate (P0 or P1)."
-
-
-def _named(waiting: Sequence[Waiting]) -> str:
-    return ", ".join(str(one.ticket.id) for one in waiting)
 
 
 def _files(ordered: Sequence[Ticket]) -> tuple[FileFindings, ...]:
@@ -204,7 +197,7 @@ def _links(tickets: Sequence[Ticket]) -> Iterable[Link]:
 
 def _due(ordered: Sequence[Ticket]) -> dict[Horizon, tuple[Ticket, ...]]:
     """The unfinished tickets by when they are due."""
-    left = [ticket for ticket in ordered if not is_finished(ticket) and ticket.severity is not None]
+    left = [ticket for ticket in ordered if not ticket.is_finished and ticket.severity is not None]
     return {
         horizon: tuple(one for one in left if one.severity is not None and horizon_of(one.severity) is horizon)
         for horizon in Horizon

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, ClassVar
 
@@ -81,7 +81,7 @@ def code_audit(
 ) -> CodeAudit:
     """Causes in the order of severity; then finished tickets that stay so; then each section without a finding."""
     entries = [*_causes(report, history), *_resolved(run, tickets, history), *_others(report.sections, run)]
-    numbered = tuple(_numbered(entry, number) for number, entry in enumerate(entries, 1))
+    numbered = tuple(replace(entry, number=number) for number, entry in enumerate(entries, 1))
     return CodeAudit(report, since, numbered)
 
 
@@ -89,17 +89,13 @@ def by_message(entry: Entry) -> tuple[tuple[str, tuple[Answer, ...]], ...]:
     """The answers of an entry that say the same, together: one missing package stops every probe alike."""
     groups: dict[str, list[Answer]] = {}
     for answer in entry.answers:
-        groups.setdefault(answer.message, []).append(answer)
+        groups.setdefault(answer.result.message, []).append(answer)
     return tuple((message, tuple(answers)) for message, answers in groups.items())
 
 
 def fix_of(entry: Entry) -> str:
     """What is proposed for a finding, as one line."""
     return entry.advice[0].text if entry.advice else ""
-
-
-def _numbered(entry: Entry, number: int) -> Entry:
-    return Entry(**{**vars(entry), "number": number})
 
 
 def _causes(report: AuditReport, history: History) -> Iterator[Entry]:
@@ -118,7 +114,7 @@ def _cause(issue: Issue, items: Sequence[Item], history: History) -> Entry:
         severity=issue.severity,
         location=issue.location,
         excerpt=next((item.excerpt for item in items if item.excerpt), None),
-        history=history(issue.location, [answer.target for answer in answers]),
+        history=history(issue.location, [answer.result.target for answer in answers]),
         risks=tuple(dict.fromkeys(text for item in items for text in item.impacts)),
         answers=answers,
         advice=tuple(advice for item in items for advice in item.advice),
@@ -131,17 +127,14 @@ def _resolved(run: Run, tickets: Sequence[Ticket], history: History) -> Iterator
     outcomes = {result.fingerprint: result for result in run.results}
     for ticket in tickets:
         asked = [outcomes[held] for held in ticket.fingerprints if held in outcomes]
-        is_finished = ticket.status is not None and ticket.status.is_finished
         is_gone = all(result.outcome is Outcome.NOT_REPRODUCED for result in asked)
-        if is_finished and asked and is_gone and len(asked) == len(ticket.fingerprints):
+        if ticket.is_finished and asked and is_gone and len(asked) == len(ticket.fingerprints):
             yield Entry(
                 number=0,
                 title=ticket.title,
                 kind=Kind.RESOLVED,
                 history=history(None, [result.target for result in asked]),
-                answers=tuple(
-                    Answer(one.probe, one.target, one.message, one.evidence, one.device, one.law) for one in asked
-                ),
+                answers=tuple(Answer(replace(one, measurements=(), notes=(), arms=())) for one in asked),
                 ticket=TicketState.of(ticket),
             )
 
@@ -155,6 +148,6 @@ def _others(sections: Sequence[SectionPage], run: Run) -> Iterator[Entry]:
         wanted = {(result.probe, result.target) for result in run.results if result.outcome in outcomes}
         for page in sections:
             every = [answer for item in page.items if item.severity is None for answer in item.answers]
-            answers = tuple(answer for answer in every if (answer.probe, answer.target) in wanted)
+            answers = tuple(answer for answer in every if (answer.result.probe, answer.result.target) in wanted)
             if answers:
                 yield Entry(number=0, title=page.section.value, kind=kind, answers=answers)

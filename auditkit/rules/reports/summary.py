@@ -74,10 +74,6 @@ def waiting_of(tickets: Sequence[Ticket]) -> tuple[Waiting, ...]:
     return tuple(one for one in found if one.what)
 
 
-def is_finished(ticket: Ticket) -> bool:
-    return ticket.status is not None and ticket.status.is_finished
-
-
 def worst_first(tickets: Sequence[Ticket]) -> list[Ticket]:
     """By severity, unknown ones last; the order of the ids is kept."""
     return sorted(tickets, key=lambda ticket: (ticket.severity is None, ticket.severity or ""))
@@ -85,5 +81,5 @@ def worst_first(tickets: Sequence[Ticket]) -> list[Ticket]:
 
 def _triage(horizon: Horizon, tickets: Sequence[Ticket]) -> Triage:
     due = [ticket for ticket in worst_first(tickets) if ticket.severity in horizon.severities]
-    unfinished = tuple(ticket for ticket in due if not is_finished(ticket))
+    unfinished = tuple(ticket for ticket in due if not ticket.is_finished)
     return Triage(horizon, len(due), percent_of(len(due), len(tickets)), unfinished)

@@ -158,7 +158,8 @@ def _check_rows(condition: Condition, rows: Sequence[Measured]) -> Holds:
             if condition.or_none
             else Holds(None, f"{condition.name} is none; a condition that this meets says `or none`")
         )
-    strange = next((row for row in with_number if not _fits_unit(condition.unit, row.unit)), None)
+    wanted = condition.unit and dimension_of(condition.unit)
+    strange = next((row for row in with_number if wanted and dimension_of(row.unit) != wanted), None)
     if strange is not None:
         return Holds(None, f"{condition.name} is in {strange.unit}, not in {condition.unit}")
     failing = [row for row in with_number if not _meets(condition, row)]
@@ -175,10 +176,6 @@ def _says(row: Measured, word: str) -> bool:
     if word == _FINITE:
         return row.value is not None and math.isfinite(row.value)
     return row.text.casefold() == word
-
-
-def _fits_unit(unit: str, measured: str) -> bool:
-    return not unit or dimension_of(unit) == dimension_of(measured)
 
 
 def _meets(condition: Condition, row: Measured) -> bool:

@@ -124,7 +124,7 @@ def _agreement(votes: tuple[Vote, ...], verdict: Verdict | None, needed: int) ->
 
 def _open_question(ticket: Ticket, votes: tuple[Vote, ...], objecting: int, other: list[Vote]) -> str:
     """What a majority says and nobody has answered; moving the ticket on answers objections."""
-    if is_answered(ticket) or (ticket.status is not None and ticket.status.is_finished):
+    if is_answered(ticket) or ticket.is_finished:
         return ""
     parts = []
     if objecting and ticket.status is Status.OPEN:

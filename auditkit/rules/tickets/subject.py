@@ -9,27 +9,10 @@ from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.tickets.ticket import Ticket
 
 # Words of probes' ids that every ticket about a collector may use.
-_COMMON = frozenset(
-    [
-        "norm",
-        "grads",
-        "gradients",
-        "tensors",
-        "params",
-        "after",
-        "call",
-        "with",
-        "input",
-        "inputs",
-        "result",
-        "type",
-        "looks",
-        "under",
-        "runs",
-        "work",
-        "other",
-    ]
-)
+_COMMON = frozenset((
+    "norm", "grads", "gradients", "tensors", "params", "after", "call", "with", "input", "inputs", "result", "type",
+    "looks", "under", "runs", "work", "other",
+))  # fmt: skip
 _SHORTEST = 4
 _STEM = 6
 

@@ -243,7 +243,8 @@ class _ConfigReader:
         target = Target(call="")
         for (key, _), item in self.reader.mapping(node, "a target", TARGET_KEYS):
             target = replace(target, **{key: self.target_value(key, item)})
-        if not target.call and not any(_is_under(problem.line, node) for problem in self.reader.problems):
+        first, last = node.start_mark.line + 1, node.end_mark.line + 1
+        if not target.call and not any(first <= problem.line <= last for problem in self.reader.problems):
             self.reader.report(node, "the target does not say what to call", "call: package.module:function")
         return target
 
@@ -283,10 +284,6 @@ class _ConfigReader:
         if text is not None and not _CALL.fullmatch(text):
             self.reader.report(node, f"{text!r} is not package.module:function", _colon_hint(text))
         return text
-
-
-def _is_under(line: int, node: Node) -> bool:
-    return node.start_mark.line < line <= node.end_mark.line + 1
 
 
 def _colon_hint(text: str) -> str:

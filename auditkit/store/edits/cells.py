@@ -6,7 +6,7 @@ import re
 
 from auditkit.errors import BadInputError
 from auditkit.model.text import CODE_SPAN, inert_line
-from auditkit.store.edits.spans import replaced
+from auditkit.store.edits.spans import inserted, replaced
 from auditkit.store.markdown.document import Document
 from auditkit.store.markdown.scan import Heading, Span
 from auditkit.store.markdown.tables import Field, read_fields
@@ -34,10 +34,12 @@ def set_cell(
     cell = _trimmed(document.data, row.cell)
     text = value.replace("|", "\\|")
     if not value:
-        changed = replaced(document, _with_one_blank(row.cell, cell), "")
+        # With the blank behind it, so that `| x |` becomes `| |`, which filling makes `| x |` again.
+        changed = replaced(document, Span(cell.start, min(cell.end + 1, row.cell.end)), "")
     elif not row.written:
+        # Behind the blanks that it has.
         blank = " " if row.cell.end > row.cell.start else ""
-        changed = replaced(document, _filling(row.cell), decorated(text, is_code, is_list) + blank)
+        changed = inserted(document, row.cell.end, decorated(text, is_code, is_list) + blank)
     elif _is_markdown(value):
         changed = replaced(document, cell, text)
     elif is_list and ("," in value or not _is_one_value(document.data, cell, row)):
@@ -126,13 +128,3 @@ def _trimmed(data: bytes, cell: Span) -> Span:
     raw = data[cell.start : cell.end]
     start = cell.start + len(raw) - len(raw.lstrip())
     return Span(start, start + len(raw.strip()))
-
-
-def _filling(cell: Span) -> Span:
-    """Where the value of an empty cell goes: behind the blanks that it has."""
-    return Span(cell.end, cell.end)
-
-
-def _with_one_blank(cell: Span, value: Span) -> Span:
-    """A value and the blank behind it, so that `| x |` becomes `| |`, which filling makes `| x |` again."""
-    return Span(value.start, min(value.end + 1, cell.end))

@@ -7,7 +7,7 @@ import re
 from auditkit.errors import BadInputError
 from auditkit.model.tickets.ids import TicketId
 from auditkit.model.tickets.relation import RelationKind
-from auditkit.store.edits.spans import inserted, removed, replaced
+from auditkit.store.edits.spans import inserted, removed, replaced, rule_of
 from auditkit.store.markdown.document import Document
 from auditkit.store.markdown.lines import Table, blocks_of
 from auditkit.store.markdown.scan import Heading, Span, line_end, next_line
@@ -120,8 +120,7 @@ def _lead(kind: RelationKind) -> str:
 def _with_section(document: Document, entry: str) -> Document:
     following = [h.line.start for h in document.scan.headings if h.level == 2 and _AFTER.match(h.text)]
     end = document.content_end(next(iter(following), len(document.data)))
-    rule = "---\n\n" if re.search(rb"^---[ \t]*\r?$", document.data, re.MULTILINE) else ""
-    return inserted(document, end, f"\n\n{rule}## {_TITLE}\n\n{entry}")
+    return inserted(document, end, f"\n\n{rule_of(document)}## {_TITLE}\n\n{entry}")
 
 
 def _table(document: Document, section: Heading) -> int | None:

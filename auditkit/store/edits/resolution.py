@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from auditkit.store.edits.cells import rows_of, set_cell
-from auditkit.store.edits.spans import inserted, replaced
+from auditkit.store.edits.spans import inserted, replaced, rule_of
 from auditkit.store.markdown.document import Document
 from auditkit.store.markdown.scan import Heading, Span
 
@@ -95,8 +95,7 @@ def _with_section(document: Document) -> tuple[Document, Heading]:
     if section is None:
         appendix = document.section("Appendix")
         end = document.content_end(appendix.line.start if appendix else len(document.data))
-        rule = "---\n\n" if re.search(rb"^---[ \t]*\r?$", document.data, re.MULTILINE) else ""
-        document = inserted(document, end, f"\n\n{rule}## Resolution")
+        document = inserted(document, end, f"\n\n{rule_of(document)}## Resolution")
         section = document.section("Resolution")
     assert section is not None, "it was made a line above"
     return document, section

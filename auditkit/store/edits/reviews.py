@@ -11,7 +11,7 @@ from auditkit.errors import BadInputError
 from auditkit.model.enums import Severity
 from auditkit.model.tickets.review import ReviewForm, Verdict, is_agent_name, read_reviewer
 from auditkit.store.edits.cells import add_row, check_line, rows_of, set_cell
-from auditkit.store.edits.spans import inserted, replaced
+from auditkit.store.edits.spans import inserted, replaced, rule_of
 from auditkit.store.markdown.document import Document
 from auditkit.store.markdown.scan import Heading, Span, line_end
 from auditkit.store.markdown.tables import split_row
@@ -199,14 +199,8 @@ def _with_evaluation(document: Document, section: Heading, evaluation: str) -> D
         return document
     body = document.body(section)
     end = document.content_end(section.section_end)
-    found = next(
-        (
-            match
-            for match in _EVALUATION.finditer(document.data, body.start, body.end)
-            if not any(span.start <= match.start() < span.end for span in document.scan.hidden)
-        ),
-        None,
-    )
+    matches = _EVALUATION.finditer(document.data, body.start, body.end)
+    found = next((match for match in matches if not document.scan.hides(match.start())), None)
     if found is None:
         return inserted(document, end, f"\n\n**Evaluation:** {evaluation}")
     return replaced(document, Span(found.end(), end), f" {evaluation}")
@@ -214,9 +208,8 @@ def _with_evaluation(document: Document, section: Heading, evaluation: str) -> D
 
 def _appended(document: Document, review: NewReview) -> Document:
     evaluation = f"\n\n**Evaluation:** {review.evaluation}" if review.evaluation else ""
-    rule = "---\n\n" if re.search(rb"^---[ \t]*\r?$", document.data, re.MULTILINE) else ""
     title = re.sub(r"[()]", "", review.title)
-    text = f"\n\n{rule}## Cross-Review ({title})\n\n{_table(review)}{evaluation}"
+    text = f"\n\n{rule_of(document)}## Cross-Review ({title})\n\n{_table(review)}{evaluation}"
     return inserted(document, document.content_end(_end_of_reviews(document)), text)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from auditkit.errors import BadInputError
 from auditkit.store.markdown.document import BrokenFileError, Document
 from auditkit.store.markdown.scan import Span
@@ -36,6 +38,11 @@ def inserted(document: Document, position: int, text: str) -> Document:
 def removed(document: Document, span: Span) -> Document:
     """The document without the bytes of `span`."""
     return document.replace(span, b"")
+
+
+def rule_of(document: Document) -> str:
+    """What stands above a new section: a rule, where the ticket has rules between its sections."""
+    return "---\n\n" if re.search(rb"^---[ \t]*\r?$", document.data, re.MULTILINE) else ""
 
 
 def _around(document: Document, span: Span, shift: int = 0) -> list[tuple[str, int]]:

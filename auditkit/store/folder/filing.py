@@ -15,7 +15,7 @@ from auditkit.model.tickets.ids import TicketId, id_parts
 from auditkit.model.tickets.ticket import Status, Ticket
 from auditkit.rules.lint.rule import FOLDERS
 from auditkit.rules.tickets.lifecycle import reopens
-from auditkit.store.folder.repository import Entry, Repository
+from auditkit.store.folder.repository import Entry, Repository, at_status
 from auditkit.store.folder.status_folders import Folders, put_in_place
 from auditkit.store.markdown.document import Document
 from auditkit.store.markdown.evidence import ABSENT, say_the_same, without_finding
@@ -209,7 +209,7 @@ def _refresh(repository: Repository, entry: Entry, finding: Finding, forms: Form
             f"the status was {entry.ticket.status_written} and is {Status.OPEN} again"
         )
         changed = document.set_evidence(old, forms.evidence(finding, (*old.history, line), above))
-        saved = repository.save(entry, _with_banner(_opened(changed, forms.today), forms))
+        saved = repository.save(entry, _with_banner(at_status(changed, Status.OPEN, forms.today), forms))
         return FilingAction.REOPENED, put_in_place(repository, saved, forms.folders)
     history = list(old.history)
     if history and ABSENT in history[-1]:
@@ -237,11 +237,6 @@ def _with_banner(document: Document, forms: Forms) -> Document:
         return document
     devices = [block.device for block in document.evidence if block.fingerprint]
     return document.set_evidence(document.banner, forms.banner(devices))
-
-
-def _opened(document: Document, today: datetime.date) -> Document:
-    document = document.set_field("Status", Status.OPEN.value)
-    return document if document.field("Updated") is None else document.set_field("Updated", today.isoformat())
 
 
 def _at(revision: str) -> str:

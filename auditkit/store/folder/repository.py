@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +20,7 @@ from auditkit.model.tickets.ticket import BrokenTicket, Status, Ticket
 from auditkit.store.folder.branches import ids_on_branches
 from auditkit.store.folder.files import create_file, ensure_writable, remove_leftovers, replace_file
 from auditkit.store.folder.locks import DEFAULT_TIMEOUT_S, locked
-from auditkit.store.folder.walk import stamp_of
+from auditkit.store.folder.walk import markdown_files, stamp_of
 from auditkit.store.markdown.document import BrokenFileError, Document, broken_at
 from auditkit.store.reading.reader import read_file, ticket_of
 
@@ -202,16 +201,7 @@ class Repository:
 
     def files(self) -> list[Path]:
         """Every Markdown file below the folder, hidden folders and links to folders left out."""
-        found: list[Path] = []
-        for parent, folders, names in os.walk(self.folder, onerror=self._cannot_list):
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            found += [Path(parent, name) for name in sorted(names) if _is_markdown(name)]
-        return found
-
-    def _cannot_list(self, error: OSError) -> None:
-        if isinstance(error, FileNotFoundError):
-            return
-        raise BadInputError(f"cannot read the tickets folder {error.filename}: {error.strerror}") from error
+        return [self.folder / name for name in markdown_files(str(self.folder))]
 
     def read(self, file: Path) -> _Read:
         """The file as a ticket, as a broken one, or None for another page; read again when it changed."""
@@ -275,11 +265,15 @@ def save_all(repository: Repository, changes: Iterable[tuple[Entry, Document]]) 
     return done
 
 
+def at_status(document: Document, new: Status, today: datetime.date) -> Document:
+    """The document with another status and Updated date."""
+    document = document.set_field("Status", new.value)
+    return document if document.field("Updated") is None else document.set_field("Updated", today.isoformat())
+
+
 def with_status(entry: Entry, new: Status, reason: str, today: datetime.date) -> Document:
     """The entry's document with another status, Updated date, and the reason where there is one."""
-    document = entry.document.set_field("Status", new.value)
-    if document.field("Updated") is not None:
-        document = document.set_field("Updated", today.isoformat())
+    document = at_status(entry.document, new, today)
     if not reason.strip():
         return document
     # What looks like a comment would hide everything below it.
@@ -288,15 +282,9 @@ def with_status(entry: Entry, new: Status, reason: str, today: datetime.date) ->
     return document.append_to_subsection("Resolution", "Status Changes", line)
 
 
-def _is_markdown(name: str) -> bool:
-    return name.lower().endswith(".md") and not name.startswith(".")
-
-
 def _order(ticket_id: TicketId) -> tuple[int, str, int]:
     return id_parts(ticket_id)
 
 
 def _finished_last(entry: Entry) -> tuple[bool, int, str, int, str]:
-    status = entry.ticket.status
-    is_finished = status is not None and status.is_finished
-    return (is_finished, *_order(entry.ticket.id), entry.ticket.path.as_posix())
+    return (entry.ticket.is_finished, *_order(entry.ticket.id), entry.ticket.path.as_posix())

@@ -36,9 +36,16 @@ def named_files(folder: str, ticket_id: str) -> list[str]:
     Raises BadInputError where a folder cannot be listed.
     """
     wanted = f"{ticket_id.lower()}.md"
-    return sorted(
-        prefix + entry.name for prefix, entries in _folders(folder) for entry in entries if entry.name.lower() == wanted
-    )
+    return [name for name in markdown_files(folder) if name.rpartition("/")[2].lower() == wanted]
+
+
+def markdown_files(folder: str) -> list[str]:
+    """Every Markdown file, relative to the folder, those of a folder before those of its folders; none is opened.
+
+    Raises BadInputError where a folder cannot be listed.
+    """
+    found = [(prefix.split("/"), prefix + entry.name) for prefix, entries in _folders(folder) for entry in entries]
+    return [name for _, name in sorted(found)]
 
 
 def stamp_of(status: os.stat_result) -> Stamp:

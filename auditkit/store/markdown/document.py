@@ -213,8 +213,7 @@ class Document:
             start = self.data.rfind(b"\n", 0, max(position - 1, 0)) + 1
             stop = line_end(self.data, start)
             line = self.data[start : min(stop, end)]
-            is_hidden = any(span.start <= start < span.end for span in self.scan.hidden)
-            if is_hidden or (line.strip() and _RULE.fullmatch(line) is None):
+            if self.scan.hides(start) or (line.strip() and _RULE.fullmatch(line) is None):
                 return stop
             position = start
         return 0

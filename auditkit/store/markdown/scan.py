@@ -53,6 +53,10 @@ class Scan(NamedTuple):
     markers: tuple[Marker, ...]
     conflicts: tuple[int, ...]
 
+    def hides(self, position: int) -> bool:
+        """Whether the byte at `position` is in a fence or a comment."""
+        return any(span.start <= position < span.end for span in self.hidden)
+
 
 # One alternative per thing that matters at the start of a line; everything else is skipped over. With the line end
 # before it as its first byte, the pattern is found several times as fast as with `^`.

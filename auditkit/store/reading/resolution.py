@@ -108,7 +108,7 @@ def read_reports(document: Document) -> tuple[ReportReference, ...]:
     """Where the finding was reported first: `**Report file:**` and the `**Section:**` below it."""
     found: list[ReportReference] = []
     for match in _REPORT.finditer(document.data):
-        if any(span.start <= match.start() < span.end for span in document.scan.hidden):
+        if document.scan.hides(match.start()):
             continue
         value = match["value"].decode("utf-8", "replace")
         if match["report"] is not None:

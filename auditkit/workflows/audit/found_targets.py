@@ -8,14 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from auditkit.errors import AuditkitError, NothingMeasuredError, TargetNotLoadedError
-from auditkit.model.enums import Reason
 from auditkit.model.runs.target import Target
 from auditkit.probing.checkouts.checkout import OpenCheckout
 from auditkit.probing.discovery.search import Discovery, discover
 from auditkit.probing.hosts.sandbox import Setting
 from auditkit.probing.hosts.trials import Trial, try_candidates
-
-_NOT_LOADED = (Reason.IMPORT_ERROR, Reason.NO_TORCH, Reason.NO_INTERPRETER)
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,8 @@ def find_targets(
     candidates = [each for each in found.candidates if not is_specimen(opened.path, each.file)]
     interpreters = {each.interpreter: each for each in (setting, *others)}
     everywhere = [try_candidates(candidates, each, progress) for each in interpreters.values()]
-    trials = tuple(_best_of(tried) for tried in zip(*everywhere, strict=True))
+    # Of one candidate's trials in several interpreters: the first that works, else the first.
+    trials = tuple(next((one for one in tried if one.works), tried[0]) for tried in zip(*everywhere, strict=True))
     best: dict[str, Trial] = {}
     for trial in trials:
         if trial.works and _richness(trial) > _richness(best.get(trial.target.call)):
@@ -65,7 +63,7 @@ def find_targets(
     notes += [f"not audited: {trial.target.call}: {trial.message}" for trial in trials if not trial.works]
     notes = list(dict.fromkeys(notes))
     if not best:
-        imports_fail = bool(trials) and all(trial.reason in _NOT_LOADED for trial in trials)
+        imports_fail = bool(trials) and all(trial.reason and trial.reason.is_not_loaded for trial in trials)
         error = TargetNotLoadedError if imports_fail else NothingMeasuredError
         failure = error(_nothing_found(found, notes), "name one: --target package.module:function")
         likeliest = tuple(candidate.as_target() for candidate in candidates[:1])
@@ -87,11 +85,6 @@ def is_specimen(checkout: Path, file: str) -> bool:
 def _holds_probes(folder: Path) -> bool:
     files = (path for path in folder.glob("*.py") if path.is_file())
     return any(re.search(rb"^PROBE = \{", path.read_bytes(), re.MULTILINE) for path in files)
-
-
-def _best_of(tried: Sequence[Trial]) -> Trial:
-    """Of one candidate's trials in several interpreters: the first that works, else the first."""
-    return next((trial for trial in tried if trial.works), tried[0])
 
 
 def _richness(trial: Trial | None) -> tuple[int, int]:

@@ -9,12 +9,8 @@ from auditkit.model.enums import DeviceChoice, Outcome
 from auditkit.model.runs.run import Arm, ArmOutcome, Environment, ProbeResult, Run, TargetReading
 
 _WEIGHT = (
-    Outcome.REPRODUCED,
-    Outcome.ERROR,
-    Outcome.UNAVAILABLE,
-    Outcome.NOT_REPRODUCED,
-    Outcome.NOT_APPLICABLE,
-)
+    Outcome.REPRODUCED, Outcome.ERROR, Outcome.UNAVAILABLE, Outcome.NOT_REPRODUCED, Outcome.NOT_APPLICABLE,
+)  # fmt: skip
 """Which arm's outcome counts: a finding anywhere is one, and an error or an absence is never a pass."""
 
 
@@ -39,10 +35,8 @@ def combine(runs: Sequence[Run], devices: Sequence[DeviceChoice]) -> Run:
 
 def _over_arms(results: Sequence[ProbeResult], arms: Sequence[Arm]) -> ProbeResult:
     outcomes = tuple(
-        ArmOutcome(
-            arm.label, arm.run.environment, result.outcome, result.severity, result.message, result.law, result.device
-        )
-        for result, arm in zip(results, arms, strict=True)
+        ArmOutcome(arm.label, arm.run.environment, one.outcome, one.severity, one.message, one.law, one.device)
+        for one, arm in zip(results, arms, strict=True)
     )
     counts = min(range(len(results)), key=lambda index: _weight(results[index]))
     combined = replace(results[counts], arm=arms[counts].label, arms=outcomes)
@@ -90,20 +84,12 @@ def _torch(environment: Environment) -> str:
     return f"torch {environment.torch.partition('+')[0]}" if environment.torch else environment.interpreter
 
 
-def _build(environment: Environment) -> str:
-    _, plus, build = environment.torch.partition("+")
-    return plus + build
-
-
-def _python(environment: Environment) -> str:
-    return f", Python {environment.python}"
-
-
-def _interpreter(environment: Environment) -> str:
-    return f", {environment.interpreter}"
-
-
-_FACTS: tuple[Callable[[Environment], str], ...] = (_build, _python, _interpreter)
+_FACTS: tuple[Callable[[Environment], str], ...] = (
+    lambda environment: "".join(environment.torch.partition("+")[1:]),
+    lambda environment: f", Python {environment.python}",
+    lambda environment: f", {environment.interpreter}",
+)
+"""torch's build, Python, the interpreter's path."""
 
 
 def _tells_apart(index: int, names: Sequence[tuple[str, str]], facts: Sequence[str]) -> bool:

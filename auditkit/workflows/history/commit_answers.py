@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from dataclasses import replace
 
 import auditkit
@@ -23,12 +22,6 @@ from auditkit.workflows.proof.ticket_questions import Question
 
 _STATES = {Outcome.REPRODUCED: State.REPRODUCED, Outcome.NOT_REPRODUCED: State.NOT_REPRODUCED}
 _ORDER = ("same", "changed", "moved", "renamed", "lost")
-
-
-def open_commit(spec: CheckoutSpec, commit: str, options: RunOptions) -> AbstractContextManager[OpenCheckout]:
-    """The checkout at a commit, as `open_checkout` opens it."""
-    at = CheckoutSpec(f"{spec.text}@{commit}", spec.directory, commit)
-    return open_checkout(at, options.interpreter)
 
 
 class CommitAnswers:
@@ -67,7 +60,7 @@ class CommitAnswers:
 
     def look(self, commit: str, call: str) -> None:
         """Remember how the function `call` stands at a commit, if it is there."""
-        with open_commit(self._spec, commit, self._options) as opened:
+        with open_checkout(self._spec.at(commit), self._options.interpreter) as opened:
             self._remember(self._source(opened).anchor(call))
 
     def _identity(self) -> dict[str, object]:
@@ -101,7 +94,7 @@ class CommitAnswers:
         self._log.add(answer.commit, said)
 
     def _ask(self, commit: str) -> CommitAnswer:
-        with open_commit(self._spec, commit, self._options) as opened:
+        with open_checkout(self._spec.at(commit), self._options.interpreter) as opened:
             source = self._source(opened)
             found = self._find(source)
             if found is not None and found.anchor is None:
@@ -128,7 +121,8 @@ class CommitAnswers:
         """Where the function is at this commit; None where neither end defines it, so that its name is all we have."""
         if not self._anchors:
             return None
-        found = _best([source.find_again(anchor) for anchor in self._anchors])
+        again = (source.find_again(anchor) for anchor in self._anchors)
+        found = min(again, key=lambda one: (_ORDER.index(one.state.value), -one.similarity))
         if found.anchor is not None:
             self._remember(found.anchor)
         return found
@@ -143,10 +137,6 @@ class CommitAnswers:
             return _read(self._options, opened, target, probe), ""
         run = ask(self._options, opened, [target], [probe])
         return run.results[0], run.environment.torch
-
-
-def _best(found: Sequence[FoundAgain]) -> FoundAgain:
-    return min(found, key=lambda one: (_ORDER.index(one.state.value), -one.similarity))
 
 
 def _read(options: RunOptions, opened: OpenCheckout, target: Target, probe: ProbeInfo) -> ProbeResult:

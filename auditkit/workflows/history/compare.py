@@ -34,7 +34,6 @@ from auditkit.rules.comparison.comparison import (
     contrast_added,
     contrast_source,
     environment_differences,
-    is_of_source,
 )
 from auditkit.workflows.audit.measurement import Progress, Questions, environment_of, measure
 from auditkit.workflows.audit.run_options import RunOptions
@@ -89,9 +88,7 @@ def _specs(request: CompareRequest) -> tuple[CheckoutSpec, CheckoutSpec]:
             f"{spec.directory} is not in a git repository, so it has no revisions to compare",
             "audit it twice with --json: auditkit compare --runs BEFORE.json AFTER.json",
         )
-    named = [CheckoutSpec(f"{spec.text}@{revision}", spec.directory, revision)
-             for revision in (request.base, request.head)]  # fmt: skip
-    return named[0], named[1]
+    return spec.at(request.base), spec.at(request.head)
 
 
 def _compared(
@@ -250,8 +247,8 @@ def compare_runs(base: Run, head: Run, force: bool = False) -> Comparison:
         if run.matrix:
             raise BadInputError(f"the {name} has {len(run.matrix)} arms", "compare runs of one interpreter and device")
     differing = _differences(base.environment, head.environment, force, of_devices=True)
-    before, after = (_by_fingerprint(run) for run in (base, head))
-    read = [[one for one in run.results if is_of_source(one)] for run in (base, head)]
+    before, after = ({one.fingerprint: one for one in run.results if not one.is_of_source} for run in (base, head))
+    read = [[one for one in run.results if one.is_of_source] for run in (base, head)]
     targets: dict[str, list[str]] = {}
     for print_ in dict.fromkeys((*before, *after)):
         targets.setdefault(print_.partition("/")[2], []).append(print_)
@@ -264,10 +261,6 @@ def compare_runs(base: Run, head: Run, force: bool = False) -> Comparison:
         differing=differing,
         notes=tuple(dict.fromkeys((*base.notes, *head.notes))),
     )
-
-
-def _by_fingerprint(run: Run) -> dict[str, ProbeResult]:
-    return {result.fingerprint: result for result in run.results if not is_of_source(result)}
 
 
 def _of_saved(
@@ -289,9 +282,6 @@ def in_words(comparison: Comparison, verbose: bool = False) -> tuple[str, ...]:
     return tuple(comparison_lines(comparison, verbose))
 
 
-_NOT_LOADED = (Reason.IMPORT_ERROR, Reason.NO_TORCH, Reason.NO_INTERPRETER)
-
-
 def exit_code(comparison: Comparison, fail_on: Severity = Severity.P4) -> ExitCode:
     """What a comparison says to the shell; an error on either side is never a pass.
 
@@ -302,7 +292,7 @@ def exit_code(comparison: Comparison, fail_on: Severity = Severity.P4) -> ExitCo
     if any(one.is_worse and one.severity and one.severity.at_least(fail_on) for one in contrasts):
         return ExitCode.FINDINGS
     said = [side for one in contrasts for side in (one.base, one.head) if side is not None]
-    if any(side.reason in _NOT_LOADED for side in said):
+    if any(side.reason and side.reason.is_not_loaded for side in said):
         return ExitCode.TARGET_NOT_LOADED
     has_error = any(side.outcome is Outcome.ERROR and side.reason is not Reason.NOT_PARSED for side in said)
     compared = [one for one in contrasts if one.change not in (Change.NOT_COMPARABLE, Change.NOT_APPLICABLE)]

@@ -110,10 +110,7 @@ def lint(request: LintRequest) -> LintReport:
     rules = _select(request, config)
     checkout = request.checkout or config.checkout
     spec = parse_checkout(checkout) if checkout else None
-    with contextlib.ExitStack() as stack:
-        tree = open_source_tree(spec.directory, spec.revision) if spec else None
-        if tree is not None:
-            stack.callback(tree.close)
+    with open_source_tree(spec.directory, spec.revision) if spec else contextlib.nullcontext() as tree:
         task = _Task(request, config, rules, spec.directory if spec else None, tree)
         reports = [_lint_folder(scope, task) for scope in _scopes(task)]
     return LintReport(

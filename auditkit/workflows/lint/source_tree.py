@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 
 from auditkit.errors import BadInputError
 from auditkit.probing.checkouts import git
@@ -37,12 +37,13 @@ def open_source_tree(checkout: Path, revision: str = "") -> GitTree | FolderTree
     return GitTree(repository, commit)
 
 
-class FolderTree:
+class FolderTree(contextlib.ExitStack):
     """A folder without git: it has files and no commits."""
 
     has_history = False
 
     def __init__(self, folder: Path, paths: frozenset[str]) -> None:
+        super().__init__()
         self.folder = folder
         self.paths = paths
         self.lines = functools.cache(self._read_lines)
@@ -56,23 +57,15 @@ class FolderTree:
     def is_ancestor(self, commit: str) -> bool:  # noqa: ARG002 - the protocol of a source tree
         return False
 
-    def close(self) -> None:
-        """Nothing is held open."""
 
-    def __enter__(self) -> FolderTree:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-
-class GitTree:
+class GitTree(contextlib.ExitStack):
     """A repository at `commit`, or its working tree where that is "".
 
     One `git cat-file` process answers for all files and commits; one `git rev-list` lists the history.
     """
 
     def __init__(self, repository: git.Repository, commit: str) -> None:
+        super().__init__()
         self.folder = repository.directory
         self.commit = commit
         self.has_history = self._git("rev-parse", "--is-shallow-repository").strip() != "true"
@@ -122,6 +115,7 @@ class GitTree:
         """Hash, kind and content of an object; the kind is `missing` or `ambiguous` for none."""
         if self._reader is None:
             self._reader = git.start_git(self.folder, "cat-file", "--batch")
+            self.callback(self._reader.communicate)
         assert self._reader.stdin is not None, "started with pipes"
         assert self._reader.stdout is not None, "started with pipes"
         self._reader.stdin.write(name.encode() + b"\n")
@@ -134,20 +128,6 @@ class GitTree:
 
     def _git(self, *arguments: str) -> str:
         return git.run_git(self.folder, *arguments).stdout
-
-    def close(self) -> None:
-        """End the process that reads."""
-        if self._reader is not None:
-            self._reader.communicate()
-            self._reader = None
-
-    def __enter__(self) -> GitTree:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _walk(folder: Path) -> Iterator[str]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
+from dataclasses import replace
 
 from auditkit.model.enums import Outcome
 from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.run import Environment, Finding
 from auditkit.model.tickets.ticket import EvidenceSummary
-from auditkit.rendering.evidence import VerifiedBox, VerifiedRun, render_banner, render_evidence, render_verified
+from auditkit.rendering.evidence import VerifiedBox, render_banner, render_evidence, render_verified
 from auditkit.rules.tickets.proof import ProofState
 from auditkit.store.edits.evidence import find_evidence, put_evidence
 from auditkit.store.markdown.document import Document, EvidenceBlock
@@ -76,11 +77,12 @@ def _is_as_found(check: Check) -> bool:
 
 
 def _part(check: Check, boxes: Sequence[BoxProof], measured: Sequence[Measurement]) -> bytes:
-    runs = [_run("fix", check.fix)]
+    runs = {}
     if check.base_seen is not None:
-        runs.insert(0, _run("base", check.base_seen))
+        runs["base"] = _run(check.base_seen)
     elif check.as_found is not None:
-        runs.insert(0, _run_as_found(check.as_found))
+        runs[f"base {AS_FOUND}"] = replace(check.as_found, outcome=Outcome.REPRODUCED.value)
+    runs["fix"] = _run(check.fix)
     notes = [seen.note for seen in (check.base_seen, check.fix) if seen is not None and seen.note]
     if len(runs) == 1:
         notes.insert(0, f"No run at the base: {check.base.why_not}.")
@@ -97,35 +99,21 @@ def _reason(box: BoxProof) -> str:
     return condition + box.proof.reason
 
 
-def _run(role: str, seen: Answer) -> VerifiedRun:
+def _run(seen: Answer) -> EvidenceSummary:
     result, environment = seen.result, seen.environment
-    kind = result.device or environment.device
-    return VerifiedRun(
-        role=role,
+    return EvidenceSummary(
+        fingerprint=result.fingerprint,
+        probe=result.probe,
+        target=result.target,
         outcome=result.outcome.value,
         revision=environment.revision,
         is_dirty=environment.dirty,
         version=result.probe_version,
         law=result.law,
-        device=f"{environment.device_name} ({kind})",
+        device=f"{environment.device_name} ({result.device or environment.device})",
         python=environment.python,
         torch=environment.torch,
         message=result.message,
-    )
-
-
-def _run_as_found(found: EvidenceSummary) -> VerifiedRun:
-    return VerifiedRun(
-        role=f"base {AS_FOUND}",
-        outcome=Outcome.REPRODUCED.value,
-        revision=found.revision,
-        is_dirty=found.is_dirty,
-        version=found.version,
-        law=found.law,
-        device=found.device,
-        python=found.python,
-        torch=found.torch,
-        message=found.message,
     )
 
 

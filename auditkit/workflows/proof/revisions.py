@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
-from types import TracebackType
 
 from auditkit.probing.checkouts import git
 from auditkit.probing.checkouts.checkout import CheckoutSpec, OpenCheckout, open_checkout
@@ -12,7 +11,7 @@ from auditkit.probing.source_code.history.anchors import AnchoredSource
 from auditkit.workflows.audit.run_options import RunOptions
 
 
-class Revisions:
+class Revisions(contextlib.ExitStack):
     """The checkout `spec` and others of its revisions, each opened when it is first asked for, until the block ends.
 
     Whatever the revision, a checkout is labelled with the directory as the user wrote it. Raises BadInputError for
@@ -20,25 +19,17 @@ class Revisions:
     """
 
     def __init__(self, spec: CheckoutSpec, options: RunOptions) -> None:
+        super().__init__()
         self.spec, self.options = spec, options
         self.repository = git.find_repository(spec.directory)
         self._opened: dict[str, OpenCheckout] = {}
         self._sources: dict[str, AnchoredSource] = {}
-        self._stack = contextlib.ExitStack()
-
-    def __enter__(self) -> Revisions:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
 
     def open(self, revision: str = "") -> OpenCheckout:
         """The checkout at a revision, `spec` itself for ""."""
         if revision not in self._opened:
             opened = open_checkout(self.spec.at(revision), self.options.interpreter)
-            self._opened[revision] = replace(self._stack.enter_context(opened), label=self.spec.folder)
+            self._opened[revision] = replace(self.enter_context(opened), label=self.spec.folder)
         return self._opened[revision]
 
     def source(self, revision: str = "") -> AnchoredSource:

@@ -16,7 +16,7 @@ from auditkit.model.tickets.claim import ClaimState
 from auditkit.probing.hosts.catalog import probe_named
 from auditkit.rendering.review import render_review
 from auditkit.rules.comparison.commit_claims import claims_of_commits
-from auditkit.rules.comparison.implementation_review import Cover, review_of, title_of
+from auditkit.rules.comparison.implementation_review import review_of
 from auditkit.rules.comparison.requirements import (
     SAME_ANSWERS,
     Wanted,
@@ -61,13 +61,14 @@ def review(request: ReviewRequest) -> ImplementationReview:
     if entry is not None:
         requirements += _claims_of(entry)
     requirements += claims_of_commits(request.comparison.changes.commits, request.comparison)
-    cover = Cover(
-        title=title_of(request.comparison),
+    return review_of(
+        request.comparison,
+        requirements or outcomes_as_requirements(request.comparison),
+        catalog,
         reviewer=request.reviewer or f"auditkit {auditkit.__version__}",
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         plan=request.plan or (f"ticket {entry.ticket.id}: {entry.ticket.title}" if entry else ""),
     )
-    return review_of(request.comparison, requirements or outcomes_as_requirements(request.comparison), catalog, cover)
 
 
 def _required(texts: Sequence[str], catalog: dict[str, ProbeInfo]) -> Iterator[Wanted]:

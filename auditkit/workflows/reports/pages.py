@@ -14,38 +14,29 @@ from auditkit.rules.reports.batch import BatchReport, batch_report, batches_of
 from auditkit.rules.reports.summary import SummaryReport, summary_report
 from auditkit.store.folder.repository import Repository
 
-__all__ = ["BatchPage", "SummaryPage", "batch_page", "summary_page"]
+__all__ = ["Page", "batch_page", "summary_page"]
 
 
 @dataclass(frozen=True)
-class SummaryPage:
-    """The page of all tickets, as data and as Markdown, and the files that are in no count."""
+class Page:
+    """A page of all tickets or of a batch, as data and as Markdown, and the files that are in no count."""
 
-    report: SummaryReport
+    report: SummaryReport | BatchReport
     document: bytes
     broken: tuple[BrokenTicket, ...]
 
 
-@dataclass(frozen=True)
-class BatchPage:
-    """The page of one batch, as data and as Markdown, and the files that are in no count."""
-
-    report: BatchReport
-    document: bytes
-    broken: tuple[BrokenTicket, ...]
-
-
-def summary_page(repository: Repository, today: datetime.date | None = None) -> SummaryPage:
+def summary_page(repository: Repository, today: datetime.date | None = None) -> Page:
     """Count every ticket of `repository`."""
     listing = repository.listing()
     report = summary_report(listing.tickets, _iso(today))
     document = render_summary_report(report, repository.folder.resolve().name, listing.broken)
-    return SummaryPage(report, document, listing.broken)
+    return Page(report, document, listing.broken)
 
 
 def batch_page(
     repository: Repository, batch: int | None = None, agent: str | None = None, today: datetime.date | None = None
-) -> BatchPage:
+) -> Page:
     """The page of `batch`, of the latest one without it; of one agent's tickets where `agent` names one.
 
     Raises BadInputError where there is no such ticket.
@@ -63,7 +54,7 @@ def batch_page(
         found = sorted({agent_name(agent_code(one.agent)) for one in listing.tickets if one.batch == number})
         raise BadInputError(f"no ticket of {name} in batch {number}", f"there are tickets of {', '.join(found)}")
     document = render_batch_report(report, repository.folder.resolve().name, listing.broken)
-    return BatchPage(report, document, listing.broken)
+    return Page(report, document, listing.broken)
 
 
 def _iso(today: datetime.date | None) -> str:

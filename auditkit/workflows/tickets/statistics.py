@@ -15,14 +15,8 @@ from auditkit.store.folder.repository import Repository
 from auditkit.store.reading.summary import read_figures
 
 __all__ = [
-    "Facet",
-    "FolderStatistics",
-    "PageCheck",
-    "check_page",
-    "folder_statistics",
-    "parse_facet",
-    "render_statistics",
-]
+    "Facet", "FolderStatistics", "PageCheck", "check_page", "folder_statistics", "parse_facet", "render_statistics",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from auditkit.model.revisions.implementation_review import Assessment, Requireme
 from auditkit.model.tickets.claim import ClaimState
 from auditkit.probing.hosts.catalog import load_catalog
 from auditkit.rules.comparison.commit_claims import claims_of_commits, sentences
-from auditkit.rules.comparison.implementation_review import Cover, assess, review_of
+from auditkit.rules.comparison.implementation_review import assess, review_of
 from auditkit.rules.comparison.requirements import judge_requirement, outcomes_as_requirements, parse_requirement
 from tests.compared_results import (
     LAUNCHES,
@@ -158,7 +158,7 @@ def test_what_was_required_counts(origin: str, state: ClaimState, assessment: As
 
 def test_a_review_names_every_finding_at_the_head() -> None:
     """New ones and those that were there, the worst first, with the remedy that the probe recommends."""
-    review = review_of(comparison(), (), load_catalog(), Cover("a change", "somebody", "2026-03-04"))
+    review = review_of(comparison(), (), load_catalog(), "somebody", "2026-03-04")
     assert [(one.severity, one.probe, one.change) for one in review.issues] == [
         (Severity.P1, OVERFLOW, "there before, same"),
         (Severity.P2, MEMORY, "introduced"),

@@ -24,7 +24,7 @@ def _kinds(audit: CodeAudit) -> list[tuple[int, Kind]]:
 
 
 def _asked(entry: Entry) -> set[str]:
-    return {answer.probe for answer in entry.answers}
+    return {answer.result.probe for answer in entry.answers}
 
 
 def test_causes_come_first_then_what_is_no_issue_then_what_got_no_answer() -> None:

@@ -46,7 +46,7 @@ def items(made: AuditReport, section: Section | None = None) -> list[Item]:
 
 
 def of_probe(made: AuditReport, probe: str) -> Item:
-    (item,) = [item for item in items(made) if any(answer.probe == probe for answer in item.answers)]
+    (item,) = [item for item in items(made) if any(answer.result.probe == probe for answer in item.answers)]
     return item
 
 
@@ -112,7 +112,7 @@ def test_errors_stand_before_passes_and_after_findings() -> None:
 
 def test_targets_that_got_the_same_answer_share_a_line() -> None:
     run = make_run(said(GRAPH, Outcome.NOT_REPRODUCED), said(GRAPH, Outcome.NOT_REPRODUCED, FINISH))
-    assert [answer.target for answer in of_probe(report(run), GRAPH).answers] == [COLLECT, FINISH]
+    assert [answer.result.target for answer in of_probe(report(run), GRAPH).answers] == [COLLECT, FINISH]
 
 
 @pytest.mark.parametrize(
@@ -299,10 +299,11 @@ RESULTS = st.lists(
 @given(RESULTS)
 def test_every_answer_stands_in_the_report_once(results: list[ProbeResult]) -> None:
     made = report(make_run(*results))
-    told = [(answer.probe, answer.target, answer.message) for item in items(made) for answer in item.answers]
-    assert sorted(told) == sorted((result.probe, result.target, result.message) for result in results)
+    told = [answer.result for item in items(made) for answer in item.answers]
+    said = [sorted((one.probe, one.target, one.message) for one in every) for every in (told, results)]
+    assert said[0] == said[1]
     numbers = [item.number for item in items(made)]
     assert len(set(numbers)) == len(numbers)
     assert sum(count_labels(made.sections).values()) == len(numbers)
-    passed = {answer.message for item in items(made) if item.label is Label.OK for answer in item.answers}
+    passed = {answer.result.message for item in items(made) if item.label is Label.OK for answer in item.answers}
     assert passed <= {result.message for result in results if result.outcome is Outcome.NOT_REPRODUCED}

@@ -94,14 +94,14 @@ class AnchoredSource(PythonFiles):
             state = AnchorState.SAME if here.digest == old.digest else AnchorState.CHANGED
             return FoundAgain(state, here, similarity(old, here))
         word = old.qualified_name.rpartition(".")[2]
-        named = [one for one in self._anchors(rf"\bdef\s+{re.escape(word)}\b") if one.call.endswith(_tail(old))]
-        best = _most_similar(old, named, LEAST_MOVED)
-        if best is not None:
-            return FoundAgain(AnchorState.MOVED, best, similarity(old, best))
-        best = _most_similar(old, self._anchors(r"\bdef\b"), LEAST_SIMILARITY) if _is_telling(old) else None
-        if best is not None:
-            return FoundAgain(AnchorState.RENAMED, best, similarity(old, best))
-        return FoundAgain(AnchorState.LOST, None, 0.0)
+        candidates = self._anchors(rf"\bdef\s+{re.escape(word)}\b")
+        named = [one for one in candidates if one.qualified_name == old.qualified_name]
+        best, state = _most_similar(old, named, LEAST_MOVED), AnchorState.MOVED
+        if best is None and len(old.tokens) >= _FEWEST_TOKENS:
+            best, state = _most_similar(old, self._anchors(r"\bdef\b"), LEAST_SIMILARITY), AnchorState.RENAMED
+        if best is None:
+            return FoundAgain(AnchorState.LOST, None, 0.0)
+        return FoundAgain(state, best, similarity(old, best))
 
     def _anchors(self, pattern: str) -> Iterator[Anchor]:
         for module in self.matching(re.compile(pattern.encode())):
@@ -124,14 +124,6 @@ def _most_similar(old: Anchor, candidates: Iterator[Anchor] | Sequence[Anchor], 
         if score > best_score or (best is None and score == best_score):
             best, best_score = one, score
     return best
-
-
-def _is_telling(anchor: Anchor) -> bool:
-    return len(anchor.tokens) >= _FEWEST_TOKENS
-
-
-def _tail(anchor: Anchor) -> str:
-    return f":{anchor.qualified_name}"
 
 
 def _anchor(function: Function) -> Anchor:

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Callable
 
-from auditkit.probing.source_code.modules import dotted_name
+from auditkit.probing.source_code.modules import dotted_name, is_constant
 from auditkit.probing.source_probes.tensor_flow import torch_names
 from auditkit.probing.source_probes.tensor_flow.expressions import Expressions
 from auditkit.probing.source_probes.tensor_flow.kinds import (
@@ -22,7 +22,6 @@ from auditkit.probing.source_probes.tensor_flow.kinds import (
 )
 
 _CONTAINER_METHODS = frozenset(("append", "add", "insert", "appendleft"))
-_TO_TEXT = frozenset(("str", "repr", "format", "print"))
 _ON_HOST = frozenset(("len", "isinstance", "hasattr", "id", "type", "range", "round_", "callable", "issubclass"))
 
 
@@ -94,7 +93,7 @@ def _method_call(flow: Expressions, node: ast.Call, method: ast.Attribute, given
 
 def _goes_to_cpu(node: ast.Call) -> bool:
     """`.to("cpu")` that waits: a non-blocking copy does not."""
-    if any(item.arg == "non_blocking" and not _is_false(item.value) for item in node.keywords):
+    if any(item.arg == "non_blocking" and not is_constant(item.value, False) for item in node.keywords):
         return False
     texts = [ast.unparse(item) for item in [*node.args, *(word.value for word in node.keywords)]]
     return any(text in ("'cpu'", "torch.device('cpu')") for text in texts)
@@ -107,22 +106,11 @@ def _is_sent_away(node: ast.Call) -> bool:
     return bool(texts) and not any(re.search(r"dtype|float|int|cpu|half|double|bool", text) for text in texts)
 
 
-def _is_false(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is False
-
-
 # --- built-in functions ----------------------------------------------------------------------------
 
 
-def _number(flow: Expressions, node: ast.Call) -> Kind:
-    """`float(norm)` reads a tensor back."""
-    for item in node.args:
-        if flow.kind(item) == TENSOR:
-            flow.read(node, f"{dotted_name(node.func)}()", item)
-    return HOST
-
-
-def _text(flow: Expressions, node: ast.Call) -> Kind:
+def _number_or_text(flow: Expressions, node: ast.Call) -> Kind:
+    """`float(norm)` and `str(norm)` read a tensor back."""
     for item in node.args:
         if flow.kind(item) == TENSOR:
             flow.read(node, f"{dotted_name(node.func)}()", item)
@@ -206,12 +194,8 @@ def _zips(flow: Expressions, node: ast.Call) -> Kind:
     return items(row(element(flow.kind(item)) for item in node.args))
 
 
-def _sums(flow: Expressions, node: ast.Call) -> Kind:
-    kinds = [flow.kind(item) for item in node.args]
-    return element(kinds[0]) if kinds else None
-
-
-def _takes_next(flow: Expressions, node: ast.Call) -> Kind:
+def _one_of(flow: Expressions, node: ast.Call) -> Kind:
+    """`sum(norms)` and `next(norms)` are what the elements are."""
     kinds = [flow.kind(item) for item in node.args]
     return element(kinds[0]) if kinds else None
 
@@ -246,8 +230,7 @@ def _same(flow: Expressions, node: ast.Call) -> Kind:
 
 
 _BUILTINS: dict[str, Callable[[Expressions, ast.Call], Kind]] = {
-    **dict.fromkeys(("float", "int", "bool", "complex"), _number),
-    **dict.fromkeys(_TO_TEXT, _text),
+    **dict.fromkeys(("float", "int", "bool", "complex", "str", "repr", "format", "print"), _number_or_text),
     **dict.fromkeys(("any", "all"), _asks_each),
     **dict.fromkeys(("max", "min", "sorted"), _compares_each),
     **dict.fromkeys(("map", "filter"), _maps),
@@ -256,8 +239,7 @@ _BUILTINS: dict[str, Callable[[Expressions, ast.Call], Kind]] = {
     **dict.fromkeys(("abs", "round"), _same),
     "enumerate": _enumerates,
     "zip": _zips,
-    "sum": _sums,
-    "next": _takes_next,
+    **dict.fromkeys(("sum", "next"), _one_of),
     "getattr": _gets_attribute,
     "dict": _makes_table,
 }

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from auditkit.probing.source_code.modules import dotted_name
+from auditkit.probing.source_code.modules import dotted_name, is_constant
 
 Kind = Any
 """TENSOR, HOST, NONE, MODULE, GROUP, or ("items", kind), ("row", kinds), ("table", kind); None: not known."""
@@ -172,7 +172,7 @@ def _of_generic(name: str, inner: ast.expr) -> Kind:
     if name in _MAPPINGS:
         return table(of_annotation(parts[-1]))
     if name in _SEQUENCES:
-        kinds = [of_annotation(part) for part in parts if not _is_ellipsis(part)]
+        kinds = [of_annotation(part) for part in parts if not is_constant(part, ...)]
         if name in ("tuple", "Tuple") and len(kinds) > 1:
             return row(kinds)
         return items(kinds[0] if kinds else None)
@@ -185,7 +185,3 @@ def _union(parts: list[ast.expr]) -> Kind:
         # "a tensor or several of them" is taken apart as several.
         return next((kind for kind in kinds if shape(kind) == "items" and kind[1] == TENSOR), None)
     return join_all(kinds)
-
-
-def _is_ellipsis(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is ...

@@ -20,7 +20,7 @@ def refuted_claims(page: Page, context: LintContext) -> Iterator[Problem]:
     Good: 1.2 GiB at 100M params, with the claim = 1.2 GiB ±5%
     Mend: Correct the number and its claim; or take the claim out, if it is about something else.
     """
-    if not _is_finished(page):
+    if not page.ticket.is_finished:
         yield from (_at_claim(one) for one in _judged(page) if one.state is ClaimState.REFUTED)
 
 
@@ -63,16 +63,12 @@ def refuted_afterwards(page: Page, context: LintContext) -> Iterator[Problem]:
     Good: 5x fewer launches, with the claim base/fix = 5 x ±5%
     Mend: Correct the number, or say beside it what was measured.
     """
-    if _is_finished(page):
+    if page.ticket.is_finished:
         yield from (_at_claim(one) for one in _judged(page) if one.state is ClaimState.REFUTED)
 
 
 def _judged(page: Page) -> Iterator[JudgedClaim]:
     return (judge_claim(claim, page.ticket.evidence) for claim in page.claims)
-
-
-def _is_finished(page: Page) -> bool:
-    return page.ticket.status is not None and page.ticket.status.is_finished
 
 
 def _at_claim(judged: JudgedClaim) -> Problem:

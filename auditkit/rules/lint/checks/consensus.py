@@ -22,9 +22,8 @@ def objected(page: Page, context: LintContext) -> Iterator[Problem]:
     Mend: Answer the objections in the Resolution, or close the ticket.
     """
     ticket = page.ticket
-    is_finished = ticket.status is not None and ticket.status.is_finished
     consensus = _consensus(page, context)
-    if consensus.is_objected and not is_finished and not is_answered(ticket):
+    if consensus.is_objected and not ticket.is_finished and not is_answered(ticket):
         count = sum(vote.verdict is Verdict.OBJECT for vote in consensus.votes)
         yield at_row(
             page, "Status", f"{count} of {len(consensus.votes)} reviewers object, and it is {ticket.status_written}"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import PurePath
 
 from auditkit.model.tickets.ids import id_parts
@@ -37,8 +39,15 @@ class _Pair:
 
     one: _Place
     other: _Place
-    shared: int
-    likeness: float
+
+    @cached_property
+    def shared(self) -> int:
+        pairs = itertools.product(self.one.spans, self.other.spans)
+        return sum(max(0, min(a[1], b[1]) - max(a[0], b[0]) + 1) for a, b in pairs)
+
+    @cached_property
+    def likeness(self) -> float:
+        return jaccard(self.one.words, self.other.words)
 
     @property
     def is_duplicate(self) -> bool:
@@ -117,14 +126,10 @@ def _pairs_by_path(context: LintContext) -> Mapping[PurePath, Sequence[_Pair]]:
     pairs: dict[PurePath, list[_Pair]] = {}
     for places in files.values():
         for one, other in sorted(_overlapping(places) | _alike(places)):
-            pair = _pair(places[one], places[other])
+            pair = _Pair(places[one], places[other])
             if pair.one.page.ticket.id != pair.other.page.ticket.id:
                 pairs.setdefault(pair.one.page.ticket.path, []).append(pair)
     return pairs
-
-
-def _pair(one: _Place, other: _Place) -> _Pair:
-    return _Pair(one, other, _shared(one.spans, other.spans), jaccard(one.words, other.words))
 
 
 def _merged(page: Page) -> tuple[tuple[int, int], ...]:
@@ -136,10 +141,6 @@ def _merged(page: Page) -> tuple[tuple[int, int], ...]:
         else:
             spans.append((first, last))
     return tuple(spans)
-
-
-def _shared(left: Iterable[tuple[int, int]], right: Sequence[tuple[int, int]]) -> int:
-    return sum(max(0, min(a[1], b[1]) - max(a[0], b[0]) + 1) for a in left for b in right)
 
 
 def _overlapping(places: Sequence[_Place]) -> set[tuple[int, int]]:
@@ -157,13 +158,10 @@ def _overlapping(places: Sequence[_Place]) -> set[tuple[int, int]]:
 def _alike(places: Sequence[_Place]) -> set[tuple[int, int]]:
     """The numbers of places whose titles may share half their words."""
     words = {number: place.words for number, place in enumerate(places)}
-    found: set[tuple[int, int]] = set()
-    for numbers in telling_words(words, _SIMILAR_TITLE).values():
+    return {
+        (one, other)
         # Both titles of a pair that is alike enough have the word among their rarest ones.
-        for place, one in enumerate(numbers):
-            found |= {(one, other) for other in numbers[place + 1 :] if _can_be_alike(words[one], words[other])}
-    return found
-
-
-def _can_be_alike(left: Words, right: Words) -> bool:
-    return jaccard(left, right) >= _SIMILAR_TITLE
+        for numbers in telling_words(words, _SIMILAR_TITLE).values()
+        for one, other in itertools.combinations(numbers, 2)
+        if jaccard(words[one], words[other]) >= _SIMILAR_TITLE
+    }

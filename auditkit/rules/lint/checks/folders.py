@@ -86,9 +86,8 @@ def folder_for_status(page: Page, context: LintContext) -> Iterator[Problem]:
     settings, status = context.settings, page.ticket.status
     folder = folder_of(page, settings)
     if folder and status and status.is_finished and status.value not in settings.folders[folder]:
-        yield at_row(
-            page, "Status", f"{page.ticket.status_written} in {folder}/, which is for {_listed(settings, folder)}"
-        )
+        listed = ", ".join(settings.folders[folder]) or "no status"
+        yield at_row(page, "Status", f"{page.ticket.status_written} in {folder}/, which is for {listed}")
 
 
 @rule("TK050", Level.ERROR, "In no folder for tickets")
@@ -115,7 +114,3 @@ def _unfinished(page: Page, folder: str, settings: LintSettings) -> Iterator[Pro
     status = page.ticket.status
     if status is not None and not status.is_finished and status.value not in settings.folders[folder]:
         yield at_row(page, "Status", f"{page.ticket.status_written} in {folder}/")
-
-
-def _listed(settings: LintSettings, folder: str) -> str:
-    return ", ".join(settings.folders[folder]) or "no status"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from auditkit.model.tickets.page import Page
 from auditkit.model.tickets.ticket import Status
@@ -17,17 +16,8 @@ from auditkit.rules.lint.positions import at_row, at_text
 from auditkit.rules.lint.rule import Level, LintContext, Problem, rule
 from auditkit.rules.tickets.lifecycle import check_transition
 
-_FINGERPRINT = re.compile(r"\|[ *]*Fingerprint[ *]*\|\s*`?([^`|/\s]+)")
-_OUTCOME = re.compile(r"\|[ *]*Outcome[ *]*\|\s*`?(\w+)`?\s*\|\s*")
+_REPRODUCED = re.compile(r"\|[ *]*Outcome[ *]*\|\s*`?reproduced`?\s*\|\s*")
 _MENDED = (Status.FIXED, Status.ALREADY_FIXED)
-
-
-@dataclass(frozen=True)
-class _Reproduced:
-    """An evidence block whose last run reproduced the finding: the probe, and the line that says so."""
-
-    probe: str
-    line: int
 
 
 @rule("TK055", Level.ERROR, "Fixed, although its probe still reproduces")
@@ -40,10 +30,8 @@ def fixed_by_evidence(page: Page, context: LintContext) -> Iterator[Problem]:
     Mend: Run the audit, or `auditkit ticket verify`, on the code with the fix; reopen the ticket if it reproduces.
     """
     if page.ticket.decision in _MENDED:
-        for one in _reproduced(page):
-            yield at_text(
-                page, one.line, "reproduced", f"{page.ticket.status_written}, but {one.probe} last reproduced it"
-            )
+        for probe, line in _reproduced(page):
+            yield at_text(page, line, "reproduced", f"{page.ticket.status_written}, but {probe} last reproduced it")
 
 
 @rule("TK056", Level.ERROR, "A change of status that the lifecycle does not allow")
@@ -89,22 +77,16 @@ def ticked_by_evidence(page: Page, context: LintContext) -> Iterator[Problem]:
     Good: - [ ] no overflow <!-- probe: norm_overflows --> until the outcome is `not_reproduced`
     Mend: Run the probe on the code with the fix, or take the tick out.
     """
-    reproduced = {one.probe for one in _reproduced(page)}
+    reproduced = {probe for probe, _ in _reproduced(page)}
     for item in page.ticket.verification:
         if item.is_done and item.probe in reproduced and not item.condition:
             yield at_text(page, item.line, "[", f"ticked, but {item.probe} last reproduced it")
 
 
-def _reproduced(page: Page) -> Iterator[_Reproduced]:
-    if not page.ticket.fingerprints:
-        return
-    probe = ""
-    for number, line in enumerate(page.lines, start=1):
-        if not page.visible[number - 1]:
-            continue
-        named, outcome = _FINGERPRINT.match(line), _OUTCOME.fullmatch(line)
-        if named is not None:
-            probe = named[1]
-        elif outcome is not None and outcome[1] == "reproduced" and probe:
-            yield _Reproduced(probe, number)
-            probe = ""
+def _reproduced(page: Page) -> Iterator[tuple[str, int]]:
+    """The probe of each evidence block whose last run reproduced the finding, and the line that says so."""
+    for block in page.ticket.evidence:
+        for number, line in enumerate(page.lines[block.line - 1 :], start=block.line):
+            if _REPRODUCED.fullmatch(line) and block.outcome == "reproduced":
+                yield block.fingerprint.partition("/")[0], number
+                break

@@ -9,7 +9,7 @@ from auditkit.model.enums import Severity
 from auditkit.model.tickets.ids import agent_code, id_parts
 from auditkit.model.tickets.page import Page
 from auditkit.rules.lint.positions import at_cell, at_row
-from auditkit.rules.lint.rule import Level, LintContext, LintSettings, Problem, rule
+from auditkit.rules.lint.rule import Level, LintContext, Problem, rule
 
 REQUIRED = ("Ticket ID", "Severity", "Status", "Batch", "Agent", "Domain", "Created", "Updated")
 """The rows that must say something; Assignee may be empty."""
@@ -182,9 +182,10 @@ def agent_of_id(page: Page, context: LintContext) -> Iterator[Problem]:
     Mend: Correct the row; another spelling of the same agent is TK012's.
     """
     cell = page.cell("Agent")
-    code = id_parts(page.ticket.id)[1]
-    is_known = code in context.settings.agents
-    if cell is not None and cell.text and is_known and _code(cell.text, context.settings) != code:
+    code, agents = id_parts(page.ticket.id)[1], context.settings.agents
+    if cell is None or not cell.text or code not in agents:
+        return
+    if next((known for known, name in agents.items() if name == cell.text), agent_code(cell.text)) != code:
         yield at_cell(cell, f"agent '{cell.text}' differs from {page.ticket.id}")
 
 
@@ -192,7 +193,3 @@ def _not_among(page: Page, label: str, known: tuple[str, ...]) -> Iterator[Probl
     cell = page.cell(label)
     if cell is not None and cell.text and cell.text not in known:
         yield at_cell(cell, f"{label.lower()} '{cell.text}' is not one of {', '.join(known)}")
-
-
-def _code(text: str, settings: LintSettings) -> str:
-    return next((code for code, name in settings.agents.items() if name == text), agent_code(text))

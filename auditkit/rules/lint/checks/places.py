@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from auditkit.model.text import CODE_SPAN
-from auditkit.model.tickets.page import Cell, Page
+from auditkit.model.tickets.page import Page
 from auditkit.model.tickets.ticket import LineRange
 from auditkit.rules.lint.checks.source import cited_files, is_path, length_of, locate, without_prefix, words_of
+from auditkit.rules.lint.positions import at_cell
 from auditkit.rules.lint.rule import Level, LintContext, Problem, rule
 
 _NAMED_FILE = re.compile(r"([\w./-]*\.[A-Za-z]\w*)`?\s*:")
@@ -34,7 +35,7 @@ def missing_file(page: Page, context: LintContext) -> Iterator[Problem]:
     for path in page.ticket.files:
         if is_path(path) and locate(path, context) is None:
             shown = without_prefix(path, context.settings.prefix)
-            yield _at(page.place("File(s)"), f"{shown} is not in the tree")
+            yield at_cell(page.place("File(s)"), f"{shown} is not in the tree")
 
 
 @rule("TK031", Level.ERROR, "Line(s) lies beyond the end of the file", needs_tree=True)
@@ -53,7 +54,7 @@ def line_beyond_end(page: Page, context: LintContext) -> Iterator[Problem]:
         length = _length_for(span, files, context)
         if length is not None and max(span.first, span.last) > length:
             message = f"line {max(span.first, span.last)} is beyond the end of the file ({length} lines)"
-            yield _at(page.place("Line(s)"), message)
+            yield at_cell(page.place("Line(s)"), message)
 
 
 def _length_for(span: LineRange, files: list[str], context: LintContext) -> int | None:
@@ -80,7 +81,7 @@ def reversed_range(page: Page, context: LintContext) -> Iterator[Problem]:
     """
     for span in page.ticket.lines:
         if span.last < span.first:
-            yield _at(page.place("Line(s)"), f"the range {span.first}-{span.last} ends before it starts")
+            yield at_cell(page.place("Line(s)"), f"the range {span.first}-{span.last} ends before it starts")
 
 
 @rule("TK031c", Level.WARN, "A path:line in the text lies beyond the end of the file", needs_tree=True)
@@ -132,7 +133,7 @@ def no_line_number(page: Page, context: LintContext) -> Iterator[Problem]:
     """
     cell = page.place("Line(s)")
     if cell is not None and not page.ticket.lines:
-        yield _at(cell, f"no numeric line: {cell.written or '(empty)'}")
+        yield at_cell(cell, f"no numeric line: {cell.written or '(empty)'}")
 
 
 @rule("TK033", Level.WARN, "A path in File(s) lacks the checkout's absolute path")
@@ -149,7 +150,7 @@ def relative_path(page: Page, context: LintContext) -> Iterator[Problem]:
     prefix = context.settings.prefix
     for path in page.ticket.files:
         if prefix and is_path(path) and without_prefix(path, prefix) == path:
-            yield _at(page.place("File(s)"), f"path not absolute with repository prefix: {path}")
+            yield at_cell(page.place("File(s)"), f"path not absolute with repository prefix: {path}")
 
 
 @rule("TK034", Level.WARN, "File(s) has no path")
@@ -163,7 +164,7 @@ def no_path(page: Page, context: LintContext) -> Iterator[Problem]:
     """
     cell = page.place("File(s)")
     if cell is not None and not any(is_path(path) for path in page.ticket.files):
-        yield _at(cell, f"no file path in File(s): {cell.written or '(empty)'}")
+        yield at_cell(cell, f"no file path in File(s): {cell.written or '(empty)'}")
 
 
 @rule("TK035", Level.WARN, "Line(s) names a file that is not in File(s)")
@@ -180,7 +181,7 @@ def unlisted_file(page: Page, context: LintContext) -> Iterator[Problem]:
         return
     for named in dict.fromkeys(_NAMED_FILE.findall(cell.written)):
         if not any(_is_same_file(path, named) for path in page.ticket.files):
-            yield _at(cell, f"Line(s) names {named}, which is not in File(s)")
+            yield at_cell(cell, f"Line(s) names {named}, which is not in File(s)")
 
 
 @rule("TK038", Level.WARN, "A symbol of Function/Class is in none of the cited files", needs_tree=True)
@@ -199,7 +200,7 @@ def missing_symbol(page: Page, context: LintContext) -> Iterator[Problem]:
         return
     missing = [name for name in _symbols(cell.written) if not any(name in words_of(path, context) for path in files)]
     if missing:
-        yield _at(cell, f"symbol(s) {missing} not in cited file(s)")
+        yield at_cell(cell, f"symbol(s) {missing} not in cited file(s)")
 
 
 def _symbols(written: str) -> list[str]:
@@ -238,7 +239,3 @@ def missing_text_path(page: Page, context: LintContext) -> Iterator[Problem]:
 def _is_missing(path: str, paths: frozenset[str]) -> bool:
     is_elided = "..." in PurePosixPath(path).parts
     return not is_elided and posixpath.normpath(path) not in paths
-
-
-def _at(cell: Cell | None, message: str) -> Problem:
-    return Problem(message, cell.line, cell.column) if cell else Problem(message)

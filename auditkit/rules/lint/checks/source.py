@@ -35,17 +35,15 @@ def locate(path: str, context: LintContext) -> str | None:
     if context.tree is None:
         return None
     tree = context.tree
-    folders = context.once("folders", lambda _: _folders(tree.paths))
+    folders = context.once(
+        "folders", lambda _: {str(one) for file in tree.paths for one in PurePosixPath(file).parents}
+    )
     relative = posixpath.normpath(without_prefix(path, context.settings.prefix))
     ends = [relative]
     if relative.startswith("/"):
         parts = PurePosixPath(relative).parts[1:]
         ends = ["/".join(parts[start:]) for start in range(len(parts))]
     return next((end for end in ends if end in tree.paths or end in folders), None)
-
-
-def _folders(paths: frozenset[str]) -> frozenset[str]:
-    return frozenset(str(folder) for path in paths for folder in PurePosixPath(path).parents)
 
 
 def cited_files(page: Page, context: LintContext) -> list[str]:

@@ -6,7 +6,7 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 Words = frozenset[str]
 
@@ -38,11 +38,8 @@ def telling_words(titles: Mapping[int, Words], share: float, together: int = 1) 
     count = Counter(word for words in titles.values() for word in words)
     index: dict[tuple[str, ...], list[int]] = {}
     for key, words in titles.items():
-        rarest = _rarest(words, len(words) - math.ceil(share * len(words)) + together, count)
+        most = len(words) - math.ceil(share * len(words)) + together
+        rarest = sorted(words, key=lambda word: (count[word], word))[:most]
         for part in itertools.combinations(sorted(rarest), together):
             index.setdefault(part, []).append(key)
     return index
-
-
-def _rarest(words: Words, most: int, count: Mapping[str, int]) -> Iterable[str]:
-    return sorted(words, key=lambda word: (count[word], word))[:most]

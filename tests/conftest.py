@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import compileall
+import gc
 import os
 import signal
 import subprocess
@@ -46,6 +47,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if not any(item.get_closest_marker(mark) for mark in MARKED):
             item.add_marker("unit")
     items.sort(key=lambda item: item.path.name != "test_readme.py")
+
+
+def pytest_collection_finish() -> None:
+    """As a worker does before it measures: what was imported is no garbage, and looking through it takes 0.2 s."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

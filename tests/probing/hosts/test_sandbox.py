@@ -164,7 +164,7 @@ def test_a_target_that_cannot_be_loaded_says_what_happened(call: str, reason: Re
 # What a target is told that has no plan, and why: other words for the reasons above.
 TOLD = {
     "norms:allocates_too_much": (Reason.NO_MEMORY, "can't allocate memory"),
-    "norms:returns_none": (Reason.CANNOT_FEED, "gradients: returned None"),
+    "norms:returns_none": (Reason.CANNOT_FEED, ": returned None"),
     "norms:returns_nothing_numeric": (Reason.CANNOT_READ, "its answer (mapping) holds no number"),
     "norms:takes_nothing": (Reason.CANNOT_FEED, "it takes no gradients"),
     "raises_at_import:norm": (Reason.IMPORT_ERROR, "raises RuntimeError: the config file is missing"),

@@ -46,7 +46,8 @@ def find_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
 
 
 def _find_gradient_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
-    said: List[str] = []
+    said: Dict[str, List[str]] = {}
+    unread = ""
     for feed in possible_feeds(caller, request):
         for second in _SECOND_GROUP:
             try:
@@ -57,17 +58,20 @@ def _find_gradient_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
                 raise
             except Exception as error:
                 raise_if_out_of_memory(error)
-                said.append(
-                    "{}: {}: {}".format(_describe(feed), type(error).__name__, " ".join(str(error).split())[:160])
-                )
+                reason = "{}: {}".format(type(error).__name__, " ".join(str(error).split())[:160])
+                said.setdefault(reason, []).append(_describe(feed))
                 continue
             if answer is None and not clipping:
-                said.append("{}: returned None".format(_describe(feed)))
+                said.setdefault("returned None", []).append(_describe(feed))
                 continue
             if depends or clipping:
                 return _read_plan(caller, feed, second, answer, request, clipping)
-            said.append("{}: its answer is the same for other gradients".format(_describe(feed)))
-    raise CannotFeedError("no way to feed it gave an answer: " + "; ".join(dict.fromkeys(said)))
+            said.setdefault("its answer is the same for other gradients", []).append(_describe(feed))
+            unread = unread or ("" if flatten(answer) else kind_of(answer))
+    if unread:
+        raise CannotReadError("its answer ({}) holds no number".format(unread))
+    attempts = ("{}: {}".format(", ".join(dict.fromkeys(feeds)), reason) for reason, feeds in said.items())
+    raise CannotFeedError("no way to feed it gave an answer: " + "; ".join(attempts))
 
 
 def _depends_on_gradients(caller: Caller, feed: Feed, second: Any, answer: Any) -> bool:
@@ -155,8 +159,6 @@ def _read_plan(caller: Caller, feed: Feed, second: Any, answer: Any, request: Di
         return flatten(_ask(caller, feed, grads, second))
 
     fields = flatten(answer)
-    if not fields and not clipping:
-        raise CannotReadError("its answer ({}) holds no number".format(kind_of(answer)))
     notes: List[str] = []
     roles = declared_roles(request.get("returns") or {}, fields, ask)
     if "norm" not in roles:

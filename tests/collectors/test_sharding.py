@@ -14,6 +14,7 @@ SCRIPT = Path(__file__).with_name("sharded_ranks.py")
 ROOT = SCRIPT.parents[2]
 
 
+@pytest.mark.acceptance
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="torch was built without distributed")
 def test_two_ranks_report_the_whole_gradients(tmp_path: Path) -> None:
     """Shard adds over the mesh, Replicate does not, Partial is reduced first; both passes, two gloo ranks."""

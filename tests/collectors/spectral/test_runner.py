@@ -92,6 +92,7 @@ def assert_is_what_one_process_measures(path: Path) -> None:
         torch.set_num_threads(before)
 
 
+@pytest.mark.acceptance
 def test_two_ranks(tmp_path: Path) -> None:
     """Gather, spectra as of one process, resumption, bad input and failures of one rank, in one start of two ranks."""
     run_ranks(tmp_path, 2, "gathered", "whole", "bad_input", "one_fails")

@@ -14,7 +14,7 @@ import os
 from auditkit.store.folder.walk import stamp_of, walk
 from auditkit.store.listing.index_file import Draft, load
 
-_MANY = 1000
+_MANY = 2000
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -169,7 +169,7 @@ def _read_rows(folder: str, paths: list[str]) -> list[tuple[Row | None, Row | No
     from multiprocessing import get_context
 
     with ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=gc.disable) as readers:
-        return list(readers.map(read, paths, chunksize=_MANY // 10))
+        return list(readers.map(read, paths, chunksize=_MANY // 20))
 
 
 def _order(row: Row) -> tuple[Any, ...]:

@@ -169,7 +169,7 @@ def _read_rows(folder: str, paths: list[str]) -> list[tuple[Row | None, Row | No
     from multiprocessing import get_context
 
     with ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=gc.disable) as readers:
-        return list(readers.map(read, paths, chunksize=_MANY // 20))
+        return list(readers.map(read, paths, chunksize=max(1, _MANY // 20)))
 
 
 def _order(row: Row) -> tuple[Any, ...]:

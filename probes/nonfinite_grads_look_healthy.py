@@ -46,7 +46,6 @@ def measure(ctx):
     """Yield for NaN and for Inf: is it visible, by what, and what the norm and the health read."""
     sound = ctx.answer(ctx.benign())
     texts, others = ctx.words(ctx.benign()), ctx.words(ctx.benign(seed=1))
-    settled = {path for path in {*texts, *others} if texts.get(path) == others.get(path)}
     for kind, planted in (("nan", {"nans": 1}), ("inf", {"infs": 1})):
         try:
             answer = ctx.answer(ctx.benign(**planted))
@@ -55,11 +54,9 @@ def measure(ctx):
             yield ctx.measurement("visible", True, "truth", kind=kind, by="raises " + str(error)[:80])
             continue
         signals = explicit_signals(ctx, sound, answer)
-        signals += [
-            "{}: {}".format(path or "the answer", said.get(path, "gone"))
-            for path in {**texts, **said}
-            if said.get(path) != texts.get(path) and (path in settled or path not in {**texts, **others})
-        ]
+        # A text that differs between sound gradients, such as a number written out, says nothing.
+        changed = [path for path in {**texts, **said} if said.get(path) != texts.get(path) == others.get(path)]
+        signals += ["{}: {}".format(path or "the answer", said.get(path, "gone")) for path in changed]
         numbers = [
             path or "the answer"
             for path, value in answer.items()
@@ -69,7 +66,9 @@ def measure(ctx):
         visible = bool(signals) or (bool(numbers) and not has_health)
         by = ", ".join(signals or ([] if has_health else numbers)) or "nothing"
         yield ctx.measurement("visible", visible, "truth", kind=kind, by=by)
-        stays = [path for path in ctx.plan.health if path in sound and path in answer and path not in signals]
+        stays = [
+            path for path in ctx.plan.health if path in sound and path in answer and (path or "answer") not in signals
+        ]
         for path in ctx.plan.health:
             yield ctx.measurement("health", answer.get(path), "value", kind=kind, field=path)
             yield ctx.measurement("health_stays", path in stays, "truth", kind=kind, field=path)

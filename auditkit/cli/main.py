@@ -23,7 +23,9 @@ def main() -> None:
     except OSError as error:
         if error.filename is not None:  # a file that no part of ours expected to fail
             complain(f"error: {error.filename}: {error.strerror}")
-            code = 2
+            from auditkit.errors import ExitCode
+
+            code = int(ExitCode.BAD_INPUT)
         else:
             lost = str(error.strerror)
             discard(sys.stdout)

@@ -20,7 +20,7 @@ from auditkit.probing.hosts.session import Job, Session
 _PLAN: protocol.Job = {"id": "plan", "kind": "plan"}
 _Question = TypeVar("_Question")
 _Done = TypeVar("_Done")
-_TRAFFIC = ("syncs", "launches", "devices", "transfers")
+TRAFFIC = ("syncs", "launches", "devices", "transfers")
 
 
 def run_target(
@@ -80,7 +80,7 @@ def device_for(probe: ProbeInfo, choice: DeviceChoice, has_cuda: bool = False) -
         return choice.value
     if has_cuda:
         return "cuda"
-    if probe.instrument in _TRAFFIC or "cpu" not in probe.devices:
+    if probe.instrument in TRAFFIC or "cpu" not in probe.devices:
         return "simulated" if "simulated" in probe.devices else "cuda"
     return "cpu"
 

@@ -33,7 +33,7 @@ def replace_file(path: Path, data: bytes, expected: bytes) -> None:
                     f"{path} changed on disk meanwhile; nothing was written", "run the command again"
                 )
             os.replace(temporary, path)
-        _put_in_place(path.parent)
+        _note_written(path.parent)
 
 
 def create_file(path: Path, data: bytes) -> None:
@@ -45,7 +45,7 @@ def create_file(path: Path, data: bytes) -> None:
         _make_folder(path.parent)
         with _temporary(path, data) as temporary:
             _link_or_move(temporary, path)
-        _put_in_place(path.parent)
+        _note_written(path.parent)
 
 
 def create_files(contents: Mapping[Path, bytes]) -> None:
@@ -74,8 +74,7 @@ def move_file(path: Path, new: Path) -> None:
         _make_folder(new.parent)
         _link_or_move(path, new)
         path.unlink(missing_ok=True)
-        _put_in_place(new.parent)
-        _put_in_place(path.parent)
+        _note_written(new.parent, path.parent)
 
 
 def ensure_writable(folder: Path) -> None:
@@ -145,12 +144,13 @@ def _keep_owner(temporary: Path, status: os.stat_result) -> None:
             os.chown(temporary, status.st_uid, status.st_gid)
 
 
-def _put_in_place(folder: Path) -> None:
-    """Count a file that has its name in `folder` now, and flush the folder: it is there even where that fails."""
+def _note_written(*folders: Path) -> None:
+    """Count a file that has its name now, and flush the folders: it is there even where that fails."""
     global written_count
     written_count += 1
-    with contextlib.suppress(OSError):
-        _sync_folder(folder)
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            _sync_folder(folder)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -165,11 +165,14 @@ def _read_rows(folder: str, paths: list[str]) -> list[tuple[Row | None, Row | No
     if len(paths) < _MANY:
         return list(map(read, paths))
     import gc
-    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
     from multiprocessing import get_context
 
-    with ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=gc.disable) as readers:
-        return list(readers.map(read, paths, chunksize=max(1, _MANY // 20)))
+    try:
+        with ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=gc.disable) as readers:
+            return list(readers.map(read, paths, chunksize=max(1, _MANY // 20)))
+    except (BrokenExecutor, ImportError, NotImplementedError, OSError):
+        return list(map(read, paths))  # there are no semaphores here, or no room for other processes
 
 
 def _order(row: Row) -> tuple[Any, ...]:

@@ -14,12 +14,12 @@ from auditkit.model.runs.run import BUNDLED, SOURCE_DEVICE, Environment, ProbeRe
 from auditkit.model.runs.target import Target
 from auditkit.probing.checkouts.checkout import OpenCheckout
 from auditkit.probing.hosts.results import TargetRun, environment_of_runs, read_target
-from auditkit.probing.hosts.runner import in_parallel, run_target
+from auditkit.probing.hosts.runner import TRAFFIC, in_parallel, run_target
 from auditkit.probing.hosts.sandbox import Setting
 from auditkit.workflows.audit.run_options import RunOptions
 
 PARALLEL_WORKERS = 2
-_COUNTING = ("graphs", "syncs", "launches", "transfers", "devices")
+_COUNTING = ("graphs", *TRAFFIC)
 
 
 @dataclass(frozen=True)

@@ -302,6 +302,18 @@ def test_rows_are_those_of_the_repository(tmp_path: Path) -> None:
     assert [row[ID] for row in read_index(str(tmp_path)).rows][-1] == "B9-PT-01"
 
 
+def test_where_no_other_process_can_be_had_this_one_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a sandbox without semaphores: a pool of processes cannot be made at all."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise NotImplementedError("no semaphores here")
+
+    write_tickets(tmp_path, 20)
+    monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor", refuse)
+    monkeypatch.setattr("auditkit.store.listing.index._MANY", 10)
+    assert len(read_index(str(tmp_path)).rows) == 20
+
+
 @pytest.mark.process
 def test_several_readers_find_the_same_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As for a folder of thousands: pages that are no tickets, and broken ones, come back from other processes, too."""

@@ -6,12 +6,12 @@ torch.utils._pytree does this for any registered class, private and three times 
 from typing import Any, Callable, List
 
 
-def flatten(tree: Any) -> List[Any]:
+def list_leaves(tree: Any) -> List[Any]:
     """Everything in `tree` that holds nothing itself, in order."""
     if isinstance(tree, dict):
         tree = list(tree.values())
     if isinstance(tree, (list, tuple)):
-        return [leaf for item in tree for leaf in flatten(item)]
+        return [leaf for item in tree for leaf in list_leaves(item)]
     return [tree]
 
 

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import torch
 
 from ..base.frames import Site, SourceRoots
-from ..base.nested import flatten, map_leaves
+from ..base.nested import list_leaves, map_leaves
 from ..base.torch_internals import OperatorMode
 from ..simulated.device import on_device
 
@@ -67,7 +67,7 @@ class _Shadows(OperatorMode):
 
 
 def _floating(tree: Any) -> List[torch.Tensor]:
-    return [leaf for leaf in flatten(tree) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
+    return [leaf for leaf in list_leaves(tree) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
 
 
 def _distance(tensor: torch.Tensor, shadow: torch.Tensor) -> float:

@@ -13,7 +13,7 @@ import torch
 
 from ..answers.answers import graph_tensors
 from ..base.frames import Site, SourceRoots
-from ..base.nested import flatten
+from ..base.nested import list_leaves
 from ..base.torch_internals import OperatorMode
 from ..feeding.caller import Caller, GroupInput
 from ..feeding.plan import Feed
@@ -129,7 +129,7 @@ class _Outputs(OperatorMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         site = self._roots.innermost(sys._getframe(1))
-        self._made.extend((weakref.ref(leaf), site) for leaf in flatten(result) if isinstance(leaf, torch.Tensor))
+        self._made.extend((weakref.ref(leaf), site) for leaf in list_leaves(result) if isinstance(leaf, torch.Tensor))
         return result
 
     def site_of_largest(self, sought: Optional[Set[int]], spared: Set[int]) -> Optional[Site]:

@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakIdKeyDictionary
 
 from ..base.frames import Site, SourceRoots
-from ..base.nested import flatten
+from ..base.nested import list_leaves
 from ..base.torch_internals import OperatorMode
 from ..simulated.device import simulated_cuda
 from ..simulated.operators import INDEXES, READS_SIZE_BACK, reads_mask
@@ -151,14 +151,14 @@ class _ReadOperators(OperatorMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        tensors = [leaf for leaf in flatten((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        tensors = [leaf for leaf in list_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         all_host = bool(tensors) and all(self.reads.is_host(tensor) for tensor in tensors)
         name = func.overloadpacket.__name__
         if tensors and not all_host and _reads_back(name, args):
             self.reads.read()
         result = func(*args, **kwargs)
         if all_host:
-            for leaf in flatten(result):
+            for leaf in list_leaves(result):
                 if isinstance(leaf, torch.Tensor):
                     self.reads.host_copies[leaf] = True
         return result

@@ -11,7 +11,7 @@ from typing import Any, Callable, List, Optional, Tuple
 import torch
 
 from ..base.frames import Site, SourceRoots
-from ..base.nested import flatten
+from ..base.nested import list_leaves
 from ..base.torch_internals import OperatorMode
 from ..simulated.device import on_device
 
@@ -39,7 +39,7 @@ class _Watcher(OperatorMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         if self.site is None:
-            inputs, outputs = _dense(flatten((args, kwargs or {}))), _dense(flatten(result))
+            inputs, outputs = _dense(list_leaves((args, kwargs or {}))), _dense(list_leaves(result))
             if outputs and self.description(inputs, outputs):
                 self.site = self.roots.innermost(sys._getframe(1))
         return result
@@ -75,7 +75,7 @@ class _Recorder(OperatorMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        for tensor in _dense(flatten(result)):
+        for tensor in _dense(list_leaves(result)):
             if tensor.layout is torch.strided:
                 self.outputs.append((self.roots.innermost(sys._getframe(1)), tensor.detach().reshape(-1).clone()))
         return result

@@ -15,7 +15,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from ..answers.answers import leaves
 from ..base.frames import Site, SourceRoots
-from ..base.nested import flatten
+from ..base.nested import list_leaves
 from ..base.torch_internals import OperatorMode
 from ..simulated.device import simulated_cuda
 from ..simulated.operators import computes
@@ -85,7 +85,7 @@ class _Tally(Observer):
         elements = max((leaf.numel() for leaf in inputs if self._is_from_device(leaf)), default=0)
         if not elements:
             return
-        for leaf in flatten(result):
+        for leaf in list_leaves(result):
             if isinstance(leaf, torch.Tensor):
                 self.from_device[leaf] = True
         if name in _DECOMPOSITIONS:
@@ -147,7 +147,7 @@ class _CudaOperators(OperatorMode):
         elif name == "_foreach_copy_":
             for target, source in zip(args[0], args[1], strict=False):
                 self._copied(target, source)
-        inputs = flatten((args, kwargs))
+        inputs = list_leaves((args, kwargs))
         if not any(isinstance(leaf, torch.Tensor) and leaf.is_cuda for leaf in inputs):
             self.tally.on_host_operator(name if computes(func) else "", inputs, result)
         return result

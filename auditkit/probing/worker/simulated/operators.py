@@ -14,7 +14,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 
-from ..base.nested import flatten, map_leaves
+from ..base.nested import list_leaves, map_leaves
 from .tensor import (
     BETWEEN_DEVICES,
     TO_DEVICE,
@@ -62,7 +62,7 @@ _TAKES_NO_HOST_SCALAR = {"cat", "stack"}
 
 def run_operator(func: Any, args: Any, kwargs: Dict[str, Any]) -> Any:
     """One ATen operator, wherever its tensors are."""
-    inputs = flatten((args, kwargs))
+    inputs = list_leaves((args, kwargs))
     wrappers = [leaf for leaf in inputs if is_simulated(leaf)]
     name = func.overloadpacket.__name__
     if not wrappers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import threading
 from pathlib import Path
 
 from auditkit.model.runs.measurement import CodeExcerpt, Location
@@ -12,6 +13,9 @@ _LINES_BEFORE = 4
 _LINES_AFTER = 3
 _LONGEST_STATEMENT = 12
 _LONGEST_LINE = 240
+# Results of two targets are judged in two threads, and Python 3.11 fails with a SystemError where a collection of
+# garbage lets another thread parse in the middle of `ast.parse` (github.com/python/cpython/issues/106905).
+_PARSER = threading.Lock()
 
 
 def cut_excerpt(root: Path, location: Location, tree: ast.Module | None = None) -> CodeExcerpt | None:
@@ -33,7 +37,8 @@ def cut_excerpt(root: Path, location: Location, tree: ast.Module | None = None) 
 
 def _parsed(text: str) -> ast.Module:
     try:
-        return ast.parse(text)
+        with _PARSER:
+            return ast.parse(text)
     except (SyntaxError, ValueError):
         return ast.Module([], [])
 

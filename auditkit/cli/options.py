@@ -36,6 +36,9 @@ CheckoutOption = Annotated[
     str | None,
     typer.Option("--checkout", metavar="DIR[@REV]", help="Default: the configuration's, else this folder."),
 ]
+InPlaceOption = Annotated[
+    bool, typer.Option("--in-place", help="Run the code where it lies, not in a copy that is thrown away.")
+]
 _DEVICES = "auto|cuda|cpu|simulated"
 
 
@@ -118,12 +121,13 @@ class ArmOptions:
     device: Annotated[str, typer.Option("--device", metavar=_DEVICES, help="Where probes run.")] = "auto"
     config: ConfigOption = None
     time_limit: TimeLimitOption = 120.0
+    in_place: InPlaceOption = False
 
     def with_config(self, config: Config) -> RunOptions:
         """What the workflows know them as. Raises BadInputError for a device that is none."""
         from auditkit.workflows.audit.run_options import RunOptions
 
-        return RunOptions(config, self.python, parse_device(self.device), self.time_limit)
+        return RunOptions(config, self.python, parse_device(self.device), self.time_limit, in_place=self.in_place)
 
 
 @dataclass(frozen=True)
@@ -146,12 +150,13 @@ class MatrixOptions:
     ] = None
     config: ConfigOption = None
     time_limit: TimeLimitOption = 120.0
+    in_place: InPlaceOption = False
 
     def arms(self, config: Config) -> tuple[RunOptions, ...]:
         """One for each interpreter and device. Raises BadInputError for a device that is none."""
         from auditkit.workflows.audit.run_options import RunOptions
 
-        options = RunOptions(config, time_limit_s=self.time_limit)
+        options = RunOptions(config, time_limit_s=self.time_limit, in_place=self.in_place)
         return options.on_arms(self.python or (), [parse_device(device) for device in self.device or ()])
 
 

@@ -45,7 +45,8 @@ class OpenCheckout:
     `path` is where the files lie, `source` the directory that the user named (the same one unless
     `at_revision`), `label` the text that named it, `revision` the full commit or "" outside git,
     `dirty` whether the files differ from that commit, `interpreter` the Python that runs them, and
-    `notes` what the user may want to know about these choices.
+    `notes` what the user may want to know about these choices. `copied` names the folder that holds a copy and the
+    one that was copied; without a copy they are "".
     """
 
     path: Path
@@ -56,6 +57,7 @@ class OpenCheckout:
     at_revision: bool
     interpreter: Path
     notes: tuple[str, ...] = ()
+    copied: tuple[str, str] = ("", "")
 
 
 def parse_checkout(text: str | Path) -> CheckoutSpec:

@@ -1,12 +1,14 @@
-"""A private copy of a checkout's files, to be changed and thrown away."""
+"""A private copy of a checkout's files, to be run, changed and thrown away."""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
+import stat
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from auditkit.errors import BadInputError
@@ -14,68 +16,158 @@ from auditkit.probing.checkouts import git
 from auditkit.probing.checkouts.checkout import CheckoutSpec, OpenCheckout, open_checkout
 from auditkit.probing.checkouts.scratch import scratch_directory
 
+# Of what is neither tracked by git nor code: datasets and checkpoints lie in checkouts, too.
+_LARGEST_DATA_BYTES = 16 << 20
+_MOST_DATA_BYTES = 256 << 20
+_CODE = (".py", ".pyi", ".so", ".pyd")
+_LEFT_OUT = ("__pycache__", "node_modules")
+_FICLONE = 0x40049409  # ioctl_ficlone(2): the copy shares its blocks with the file until one of them changes
+_NAMED = 3
+
 
 @contextlib.contextmanager
 def open_copy(spec: CheckoutSpec, python: str | Path | None = None) -> Iterator[OpenCheckout]:
     """The checkout in a directory of its own that may be written to, removed at the end of the block.
 
-    A revision is a worktree as `open_checkout` makes it; the files as they lie are copied: in a git repository
-    what it tracks, what it does not ignore and all code, elsewhere all but hidden folders and virtual environments.
+    A revision is a worktree as `open_checkout` makes it. The files as they lie are copied but for hidden folders
+    that git does not track and virtual environments; data that is too large is left out, and the notes say so.
+    In a git repository the copy is a worktree of a private one: git answers there, and writes nothing here.
     Raises BadInputError as `open_checkout` does, and for a file that cannot be copied.
     """
     with open_checkout(spec, python) as opened:
         if opened.at_revision:
             yield opened
             return
-        top = _top(opened)
+        repository = git.find_repository(opened.path) if opened.revision else None
+        top = repository.top if repository is not None else _outermost_package(opened.path)
         with scratch_directory() as scratch:
-            tree = scratch / "tree" / top.name
+            tree = scratch / "tree" / (top.name or "checkout")
             try:
-                _copy(top, tree)
+                tree.mkdir(parents=True)
+                if repository is not None:
+                    git.link_worktree(repository, opened.revision, scratch / "repository.git", tree)
+                copy = _Copy(top, tree)
+                copy.take(set(git.tracked_files(top)) if repository is not None else set())
             except OSError as error:
                 raise BadInputError(f"{error.filename or top} cannot be copied: {error.strerror or error}") from None
-            yield replace(opened, path=tree / opened.path.resolve().relative_to(top))
+            path = tree / opened.path.resolve().relative_to(top)
+            yield replace(opened, path=path, copied=(str(tree), str(top)), notes=opened.notes + copy.notes())
 
 
-def _top(opened: OpenCheckout) -> Path:
-    """What has to be copied: the repository around the checkout, else its outermost package, else itself."""
-    repository = git.find_repository(opened.path) if opened.revision else None
-    if repository is not None:
-        return repository.top
-    top = opened.path.resolve()
-    while (top.parent / "__init__.py").is_file() and top.parent != top:
+def _outermost_package(path: Path) -> Path:
+    top = path.resolve()
+    while (top / "__init__.py").is_file() and (top.parent / "__init__.py").is_file() and top.parent != top:
         top = top.parent
     return top
 
 
-def _copy(top: Path, tree: Path) -> None:
-    tree.mkdir(parents=True)
-    # Ignored, and needed to import all the same: generated modules, built extensions.
-    code = [name for name in _files(top) if name.endswith((".py", ".so", ".pyd"))]
-    for name in dict.fromkeys([*_tracked(top), *code]):
-        source, copy = top / name, tree / name
-        if not source.is_file():
-            continue  # deleted and not committed, a submodule, or a link that leads nowhere
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(source, copy)
+@dataclass
+class _Copy:
+    """Files on their way from `top` to `tree`."""
+
+    top: Path
+    tree: Path
+    data_bytes: int = 0
+    too_large: list[str] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
+
+    def take(self, tracked: set[str]) -> None:
+        """Copy what git tracks and what `walk` finds."""
+        for folder in {name.rpartition("/")[0] for name in tracked}:
+            os.makedirs(self.tree / folder, exist_ok=True)
+        for name in tracked:
+            self._take_file(name, is_wanted=True)
+        for entry, name in walk(self.top):
+            if entry.is_dir(follow_symlinks=False):
+                os.makedirs(self.tree / name, exist_ok=True)
+            elif name not in tracked:
+                self._take_file(name, is_wanted=name.endswith(_CODE))
+
+    def _take_file(self, name: str, is_wanted: bool) -> None:
+        source, copy = os.path.join(self.top, name), os.path.join(self.tree, name)
+        try:
+            found = os.lstat(source)
+            if stat.S_ISLNK(found.st_mode):
+                if self._take_link(source, copy):
+                    return
+                found = os.stat(source)
+            if not stat.S_ISREG(found.st_mode):
+                return  # a submodule, a pipe
+            if is_wanted or self._has_room(found.st_size):
+                shutil.copyfile(source, copy)
+                if found.st_mode & stat.S_IXUSR:
+                    os.chmod(copy, stat.S_IMODE(found.st_mode) | stat.S_IWUSR)
+            elif not _clone(source, copy):
+                self.too_large.append(name)
+        except FileNotFoundError as error:
+            if error.filename != source:
+                raise
+            # deleted and not committed, or a link that leads nowhere
+        except PermissionError as error:
+            if error.filename != source:
+                raise
+            self.unreadable.append(name)
+
+    def _take_link(self, source: str, copy: str) -> bool:
+        """Whether it is a link in the copy, too: to the same place in the copy, or to a folder outside."""
+        target = os.path.realpath(source)
+        if target.startswith(f"{self.top}{os.sep}"):
+            place = os.path.join(self.tree, os.path.relpath(target, self.top))
+            os.symlink(os.path.relpath(place, os.path.dirname(copy)), copy)
+            return True
+        if os.path.isdir(target):
+            os.symlink(target, copy)
+            return True
+        return False
+
+    def _has_room(self, size_bytes: int) -> bool:
+        if size_bytes > _LARGEST_DATA_BYTES or self.data_bytes + size_bytes > _MOST_DATA_BYTES:
+            return False
+        self.data_bytes += size_bytes
+        return True
+
+    def notes(self) -> tuple[str, ...]:
+        """What was left out, and why."""
+        reasons = (
+            (self.too_large, "too large to copy; --in-place audits the checkout where it lies"),
+            (self.unreadable, "not readable"),
+        )
+        return tuple(f"left out of the copy: {name_some(names)}: {why}" for names, why in reasons if names)
 
 
-def _tracked(top: Path) -> list[str]:
-    listed = git.run_git(top, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    names = [name for name in listed.stdout.split("\0") if name] if listed.returncode == 0 else []
-    return names or list(_files(top))
+def name_some(names: list[str]) -> str:
+    """The first of some file names, and how many more there are."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(sorted(names)[:_NAMED]) + more
 
 
-def _files(top: Path) -> Iterator[str]:
-    for folder, subfolders, files in os.walk(top):
-        subfolders[:] = [name for name in subfolders if not _is_left_out(Path(folder, name))]
-        for name in files:
-            yield str(Path(folder, name).relative_to(top))
+def _clone(source: str, copy: str) -> bool:
+    """Let `copy` share the blocks of `source`, where the file system can do that."""
+    with open(source, "rb") as read, open(copy, "wb") as written, contextlib.suppress(OSError):
+        fcntl.ioctl(written.fileno(), _FICLONE, read.fileno())
+        return True
+    os.unlink(copy)
+    return False
 
 
-def _is_left_out(folder: Path) -> bool:
-    return (
-        folder.name in ("__pycache__", "node_modules")
-        or folder.name.startswith(".")
-        or (folder / "pyvenv.cfg").is_file()
-    )
+def walk(top: Path, folder: str = "") -> Iterator[tuple[os.DirEntry[str], str]]:
+    """Each file and folder under `top` with its relative name; no hidden folders, caches or virtual environments."""
+    try:
+        entries = sorted(os.scandir(top / folder), key=lambda entry: entry.name)
+    except PermissionError:
+        return
+    if folder and any(entry.name == "pyvenv.cfg" for entry in entries):
+        return
+    for entry in entries:
+        name = f"{folder}/{entry.name}" if folder else entry.name
+        if not entry.is_dir(follow_symlinks=False):
+            yield entry, name
+        elif not entry.name.startswith(".") and entry.name not in _LEFT_OUT:
+            yield entry, name
+            yield from walk(top, name)
+
+
+def written_since(top: Path, time_ns: int) -> list[str]:
+    """The files under `top` that were made or changed after `time_ns`, in nanoseconds since 1970."""
+    files = ((entry, name) for entry, name in walk(top) if entry.is_file(follow_symlinks=False))
+    return [name for entry, name in files if entry.stat(follow_symlinks=False).st_mtime_ns > time_ns]

@@ -209,20 +209,41 @@ def check_out(repository: Repository, commit: str, private: Path, tree: Path) ->
 
     Raises BadInputError with git's own words where the files cannot be written.
     """
-    object_format = run_git(repository.directory, "rev-parse", "--show-object-format").stdout.strip()
-    kind = f"--object-format={object_format or 'sha1'}"
-    made = run_git(private.parent, "init", "--quiet", "--bare", "--template=", kind, str(private))
-    if made.returncode == 0:
-        alternates = private / "objects" / "info" / "alternates"
-        alternates.parent.mkdir(exist_ok=True)
-        alternates.write_bytes(_quote_alternate(os.fsencode(repository.objects)))
-        add = ("worktree", "add", "--quiet", "--detach", str(tree), commit)
-        made = run_git(private.parent, f"--git-dir={private}", *add)
+    made = _add_worktree(repository, commit, private, tree)
     if made.returncode != 0:
         raise BadInputError(
             f"git could not check out {commit[:12]} of {repository.directory}: {made.stderr.strip()}",
             "a partial clone lacks files that were never fetched; git fetch --refetch brings them",
         )
+
+
+def link_worktree(repository: Repository, commit: str, private: Path, tree: Path) -> None:
+    """Make the empty folder `tree` a worktree of a new repository at `private`, as `check_out` does, with no files.
+
+    git answers there as in the audited repository, as far as it can: a `tree` where it cannot is left as it is.
+    """
+    if _add_worktree(repository, commit, private, tree, "--no-checkout").returncode == 0:
+        run_git(tree, "read-tree", "HEAD")
+
+
+def tracked_files(top: Path) -> list[str]:
+    """The files in the index of the repository whose work tree is `top`, by their path in it."""
+    return [name for name in run_git(top, "ls-files", "-z", "--cached").stdout.split("\0") if name]
+
+
+def _add_worktree(
+    repository: Repository, commit: str, private: Path, tree: Path, *options: str
+) -> subprocess.CompletedProcess[str]:
+    object_format = run_git(repository.directory, "rev-parse", "--show-object-format").stdout.strip()
+    kind = f"--object-format={object_format or 'sha1'}"
+    made = run_git(private.parent, "init", "--quiet", "--bare", "--template=", kind, str(private))
+    if made.returncode != 0:
+        return made
+    alternates = private / "objects" / "info" / "alternates"
+    alternates.parent.mkdir(exist_ok=True)
+    alternates.write_bytes(_quote_alternate(os.fsencode(repository.objects)))
+    add = ("worktree", "add", "--quiet", "--detach", *options, str(tree), commit)
+    return run_git(private.parent, f"--git-dir={private}", *add)
 
 
 def _quote_alternate(path: bytes) -> bytes:

@@ -38,7 +38,10 @@ _ENVIRONMENT = (
 
 @dataclass(frozen=True)
 class Setting:
-    """Where and how probes run: the checkout's path and interpreter, the device, the limits."""
+    """Where and how probes run: the checkout's path and interpreter, the device, the limits.
+
+    `copied` is that of the open checkout: what a worker says of the copy is said of what was copied.
+    """
 
     checkout: Path
     interpreter: str
@@ -48,6 +51,7 @@ class Setting:
     options: Mapping[str, Any] = field(default_factory=dict)
     policy: Policy = Policy()  # noqa: RUF009 - it is frozen
     cancelled: threading.Event = field(default_factory=threading.Event)
+    copied: tuple[str, str] = ("", "")
 
 
 @dataclass
@@ -116,7 +120,7 @@ class Worker:
 
     def _read(self, process: subprocess.Popen[bytes] | Process, results_fd: int) -> Iterator[Message]:
         assert process.stdout is not None
-        reader = Reader(self.request["token"])
+        reader = Reader(self.request["token"], *self.setting.copied)
         last_message = time.monotonic()
         with selectors.DefaultSelector() as pipes:
             pipes.register(results_fd, selectors.EVENT_READ)
@@ -153,7 +157,9 @@ class Worker:
 
     def _keep_output(self, data: bytes) -> None:
         self.end.output_bytes += len(data)
-        self.end.output_tail = (self.end.output_tail + data.decode("utf-8", "replace"))[-_TAIL_BYTES:]
+        copy, original = self.setting.copied
+        text = self.end.output_tail + data.decode("utf-8", "replace")
+        self.end.output_tail = (text.replace(copy, original) if copy else text)[-_TAIL_BYTES:]
 
     def _finish(self, process: subprocess.Popen[bytes] | Process) -> None:
         """Give a worker that has closed its results a moment to end; else have its guard end the family."""

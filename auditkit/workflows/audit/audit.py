@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,10 +11,11 @@ from auditkit.assets import bundled_dir
 from auditkit.errors import AuditkitError, ExitCode, NothingMeasuredError, TargetNotLoadedError
 from auditkit.model.enums import Outcome, Severity
 from auditkit.model.runs.probe import ProbeInfo
-from auditkit.model.runs.run import ProbeResult, Run
+from auditkit.model.runs.run import BUNDLED, ProbeResult, Run
 from auditkit.model.runs.target import Target
 from auditkit.model.tickets.ids import agent_code
 from auditkit.probing.checkouts.checkout import OpenCheckout, open_checkout, parse_checkout
+from auditkit.probing.checkouts.copies import name_some, written_since
 from auditkit.probing.hosts.catalog import select
 from auditkit.probing.hosts.sandbox import Setting
 from auditkit.probing.source_code.likeness.causes import with_causes
@@ -74,8 +76,12 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
     if repository is not None:
         repository.ensure_writable()
     asked = [probe for probe in probes if probe.scope == "target"]
-    # A run of source probes alone starts no interpreter.
-    with open_checkout(request.checkout, request.arms[0].interpreter if asked else None) as opened:
+    # A run of source probes alone starts no interpreter, and runs nothing.
+    spec, options = parse_checkout(request.checkout), request.arms[0]
+    if request.label == BUNDLED:
+        options = replace(options, in_place=True)  # it is ours and writes nothing
+    with options.open(spec) if asked else open_checkout(spec) as opened:
+        since_ns = time.time_ns()
         place = environment_of(request.label or request.checkout, opened)
         settings = _settings(request.arms, bool(request.probes), opened) if asked else []
         found = _targets(request, opened, settings, progress) if asked else FoundTargets()
@@ -85,9 +91,16 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
         if found.failure is not None and not answers.are_any:
             raise found.failure
         results = with_causes((*run.results, *answers.results), opened.path)
-    notes = (*opened.notes, *found.notes, *run.notes, *answers.notes)
+        notes = (*opened.notes, *found.notes, *run.notes, *answers.notes, *_written(opened, since_ns, bool(asked)))
     run = replace(run, results=results, notes=notes)
     return run if repository is None else file_run(run, repository, _paperwork(request, probes))
+
+
+def _written(opened: OpenCheckout, since_ns: int, something_ran: bool) -> tuple[str, ...]:
+    """A note on the files that the audited code left in the checkout, or would have left there."""
+    names = written_since(opened.path, since_ns) if something_ran else []
+    where = "the copy that was audited, which is gone" if opened.copied[0] or opened.at_revision else "the checkout"
+    return (f"the audited code wrote {name_some(names)} into {where}",) if names else ()
 
 
 def _paperwork(request: AuditRequest, probes: Sequence[ProbeInfo]) -> Paperwork:

@@ -10,13 +10,13 @@ from typing import ClassVar
 
 from auditkit.errors import BadInputError
 from auditkit.model.codec import Record
-from auditkit.probing.checkouts.checkout import import_roots, open_checkout, parse_checkout
-from auditkit.probing.hosts.sandbox import Setting
+from auditkit.probing.checkouts.checkout import parse_checkout
 from auditkit.probing.hosts.trials import Trial
 from auditkit.store.config.config_draft import ConfigDraft, DraftTarget, UnfedCandidate, render_config
 from auditkit.store.config.config_file import CONFIG_NAME
 from auditkit.store.folder.files import create_file
 from auditkit.workflows.audit.found_targets import FoundTargets, find_targets, name_target
+from auditkit.workflows.audit.run_options import RunOptions
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ def init(
     python: str | None = None,
     output: Path | None = None,
     progress: Callable[[str], None] | None = None,
+    in_place: bool = False,
 ) -> Initialised:
     """Write `auditkit.yaml` in the checkout's folder, or at `output`. An existing file is never replaced.
 
@@ -43,8 +44,9 @@ def init(
     path = output or spec.directory / CONFIG_NAME
     if path.exists():
         raise BadInputError(f"{path} exists already", "edit it, or name another file: --output FILE")
-    with open_checkout(spec, python) as opened:
-        setting = Setting(opened.path, str(opened.interpreter), import_roots(opened.path))
+    options = RunOptions(python=python, in_place=in_place)
+    with options.open(spec) as opened:
+        setting = options.setting(opened)
         found = find_targets(opened, setting, progress=progress)
     if found.failure is not None:
         raise found.failure

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from auditkit.model.enums import DeviceChoice
 from auditkit.model.runs.probe import Policy
 from auditkit.probing.checkouts import checkout
-from auditkit.probing.checkouts.checkout import OpenCheckout, choose_interpreter
+from auditkit.probing.checkouts.checkout import CheckoutSpec, OpenCheckout, choose_interpreter, open_checkout
+from auditkit.probing.checkouts.copies import open_copy
 from auditkit.probing.hosts.sandbox import DEFAULT_TIME_LIMIT_S, Setting
 from auditkit.store.config.config import Config
 
@@ -18,7 +20,8 @@ from auditkit.store.config.config import Config
 class RunOptions:
     """How probes run: with which configuration, interpreter (None: the configured one), device and limit.
 
-    `named` says that these probes were asked for by name, and not as part of all.
+    `named` says that these probes were asked for by name, and not as part of all; `in_place` that the files of a
+    checkout run where they lie, not in a copy.
     """
 
     config: Config = field(default_factory=Config)
@@ -26,11 +29,19 @@ class RunOptions:
     device: DeviceChoice = DeviceChoice.AUTO
     time_limit_s: float = DEFAULT_TIME_LIMIT_S
     named: bool = True
+    in_place: bool = False
 
     @property
     def interpreter(self) -> str | None:
         """The interpreter that was named, on the command line or in the configuration; None: the checkout's own."""
         return self.python or self.config.python
+
+    @contextlib.contextmanager
+    def open(self, spec: CheckoutSpec) -> Iterator[OpenCheckout]:
+        """The checkout, ready to be run. Raises BadInputError as `open_copy` does."""
+        opening = open_checkout if self.in_place else open_copy
+        with opening(spec, self.interpreter) as opened:
+            yield opened
 
     def import_roots(self, opened: OpenCheckout) -> tuple[Path, ...]:
         """Where the checkout's modules are imported from. Raises BadInputError for a root that is not there."""
@@ -52,6 +63,7 @@ class RunOptions:
             time_limit_s=self.time_limit_s,
             options={"asked_by_name": self.named},
             policy=self.policy,
+            copied=opened.copied,
         )
 
     def on_arms(self, pythons: Sequence[str], devices: Sequence[DeviceChoice]) -> tuple[RunOptions, ...]:

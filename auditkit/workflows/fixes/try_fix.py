@@ -17,7 +17,6 @@ from auditkit.model.tickets.page import Page
 from auditkit.model.tickets.ticket import Ticket
 from auditkit.probing.checkouts import git
 from auditkit.probing.checkouts.checkout import CheckoutSpec, OpenCheckout, parse_checkout
-from auditkit.probing.checkouts.copies import open_copy
 from auditkit.probing.hosts.catalog import select
 from auditkit.probing.patching.patches import Blame, FunctionFile, find_function
 from auditkit.probing.source_code.history.anchors import AnchoredSource
@@ -74,7 +73,7 @@ def try_fix(repository: Repository, request: TryRequest, progress: Progress | No
     bound = bound_questions(entry.ticket, request.options.config, catalog)
     probes = _asked(request, bound, catalog)
     progress = progress or Progress()
-    with open_copy(spec, request.options.interpreter) as opened:
+    with request.options.open(spec) as opened:
         target = _target(entry.ticket, request, opened, bound)
         progress.targets_known([target], len(probes) * (1 + sum(_is_wanted(block, request) for block in blocks)))
         base = _loaded(ask(request.options, opened, [target], probes, progress))

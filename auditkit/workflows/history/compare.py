@@ -22,7 +22,7 @@ from auditkit.model.runs.run import Environment, ProbeResult, Run
 from auditkit.model.runs.target import Target
 from auditkit.model.units import TIME_UNITS
 from auditkit.probing.checkouts import git
-from auditkit.probing.checkouts.checkout import CheckoutSpec, OpenCheckout, open_checkout, parse_checkout
+from auditkit.probing.checkouts.checkout import CheckoutSpec, OpenCheckout, parse_checkout
 from auditkit.probing.hosts.catalog import read_probe, select
 from auditkit.probing.hosts.runner import in_parallel
 from auditkit.probing.source_code.history.anchors import AnchoredSource
@@ -71,8 +71,7 @@ def compare(request: CompareRequest, progress: Progress | None = None) -> Compar
     progress = progress or Progress()
     probes = select(catalog_of(request.options.config), request.probes)
     specs = _specs(request)
-    python = request.options.interpreter
-    with open_checkout(specs[0], python) as base, open_checkout(specs[1], python) as head:
+    with request.options.open(specs[0]) as base, request.options.open(specs[1]) as head:
         return _compared(request, base, head, probes, progress)
 
 

@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import replace
 
 from auditkit.probing.checkouts import git
-from auditkit.probing.checkouts.checkout import CheckoutSpec, OpenCheckout, open_checkout
+from auditkit.probing.checkouts.checkout import CheckoutSpec, OpenCheckout
 from auditkit.probing.source_code.history.anchors import AnchoredSource
 from auditkit.workflows.audit.run_options import RunOptions
 
@@ -28,7 +28,7 @@ class Revisions(contextlib.ExitStack):
     def open(self, revision: str = "") -> OpenCheckout:
         """The checkout at a revision, `spec` itself for ""."""
         if revision not in self._opened:
-            opened = open_checkout(self.spec.at(revision), self.options.interpreter)
+            opened = self.options.open(self.spec.at(revision))
             self._opened[revision] = replace(self.enter_context(opened), label=self.spec.folder)
         return self._opened[revision]
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from auditkit.errors import BadInputError
+from auditkit.probing.checkouts import copies
 from auditkit.probing.checkouts.checkout import parse_checkout
-from auditkit.probing.checkouts.copies import open_copy
+from auditkit.probing.checkouts.copies import open_copy, written_since
 from tests.filing_helpers import put
 
 pytestmark = pytest.mark.process
@@ -40,12 +42,12 @@ def files(folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
 
-CODE = {"src/train/norms.py", "src/train/_version.py", "src/train/table.json"}
+CODE = {"src/train/norms.py", "src/train/_version.py", "src/train/table.json", "data/large.bin", ".gitignore"}
 
 
 @pytest.mark.parametrize("in_git", [False, True])
 def test_the_files_as_they_lie_are_copied(checkout: Path, in_git: bool) -> None:
-    """In git without ignored data, but with the ignored module that the package imports; both with changes."""
+    """With changes, and with what git ignores; without hidden folders that git does not track and environments."""
     if in_git:
         git(checkout, "init", "--quiet")
         git(checkout, "add", ".")
@@ -54,7 +56,7 @@ def test_the_files_as_they_lie_are_copied(checkout: Path, in_git: bool) -> None:
     before = {path: path.read_bytes() for path in checkout.rglob("*") if path.is_file()}
     with open_copy(parse_checkout(checkout), sys.executable) as opened:
         copy = opened.path
-        hidden = {".hidden/code.py", ".gitignore"} if in_git else {".gitignore", "data/large.bin"}
+        hidden = {".hidden/code.py", ".git"} if in_git else set()
         assert files(copy) == CODE | hidden
         assert (copy / "src/train/norms.py").read_text() == "VALUE = 3\n"
         assert (opened.source, opened.dirty) == (checkout, in_git)
@@ -83,6 +85,65 @@ def test_a_revision_is_a_worktree_that_may_be_written_to(checkout: Path) -> None
     assert (checkout / "src/train/norms.py").read_text() == "VALUE = 3\n"
 
 
+def test_git_answers_in_the_copy_and_writes_nothing_in_the_checkout(checkout: Path) -> None:
+    git(checkout, "init", "--quiet")
+    git(checkout, "add", ".")
+    git(checkout, "commit", "--quiet", "-m", "one")
+    put(checkout, "src/train/norms.py", "VALUE = 3\n")
+    before = {path: path.read_bytes() for path in checkout.rglob("*") if path.is_file()}
+    with open_copy(parse_checkout(checkout / "src"), sys.executable) as opened:
+        status = subprocess.run(["git", "status", "--short"], cwd=opened.path, capture_output=True, text=True)
+        assert status.stdout == " M train/norms.py\n"
+        git(opened.path, "commit", "--quiet", "-a", "-m", "two")
+        assert opened.path.name == "src"
+    assert {path: path.read_bytes() for path in checkout.rglob("*") if path.is_file()} == before
+
+
+def test_large_data_is_left_out_and_named_and_large_code_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each file, and all of them together, have a limit."""
+    monkeypatch.setattr(copies, "_LARGEST_DATA_BYTES", 100)
+    monkeypatch.setattr(copies, "_MOST_DATA_BYTES", 150)
+    if copies._clone(str(put(tmp_path, "blocks", b" ")), str(tmp_path / "shared")):
+        pytest.skip("this file system shares blocks, so that nothing is too large")
+    (tmp_path / "blocks").unlink()
+    for name, size_bytes in (("a.bin", 90), ("b.bin", 101), ("c.bin", 90), ("d.bin", 60), ("e.py", 500)):
+        put(tmp_path, name, b" " * size_bytes)
+    with open_copy(parse_checkout(tmp_path), sys.executable) as opened:
+        assert files(opened.path) == {"a.bin", "d.bin", "e.py"}
+        assert opened.notes == (
+            "left out of the copy: b.bin, c.bin: too large to copy; --in-place audits the checkout where it lies",
+        )
+
+
+def test_a_link_inside_the_checkout_leads_into_the_copy_and_one_to_a_folder_outside_stays(tmp_path: Path) -> None:
+    """Whether it is written relative or absolute: what is written through it lands in the copy."""
+    put(tmp_path, "trainer/src/norms.py", "VALUE = 1\n")
+    put(tmp_path, "data/table.json", "{}")
+    folder = tmp_path / "trainer"
+    (folder / "package").symlink_to(folder / "src")
+    (folder / "norms.py").symlink_to("src/norms.py")
+    (folder / "data").symlink_to(tmp_path / "data")
+    with open_copy(parse_checkout(folder), sys.executable) as opened:
+        assert (opened.path / "data/table.json").read_text() == "{}"
+        (opened.path / "package/norms.py").write_text("VALUE = 2\n")
+        assert (opened.path / "norms.py").read_text() == "VALUE = 2\n"
+    assert (folder / "src/norms.py").read_text() == "VALUE = 1\n"
+
+
+def test_what_was_written_is_named(tmp_path: Path) -> None:
+    put(tmp_path, "norms.py", "")
+    put(tmp_path, "old.log", "")
+    with open_copy(parse_checkout(tmp_path), sys.executable) as opened:
+        since_ns = time.time_ns()
+        time.sleep(0.02)  # a file system's clock may tick every 10 ms
+        put(opened.path, "runs/new.log", "")
+        put(opened.path, "old.log", "more")
+        put(opened.path, "__pycache__/norms.pyc", "")
+        assert written_since(opened.path, since_ns) == ["old.log", "runs/new.log"]
+
+
 def test_a_link_is_copied_as_what_it_leads_to_and_one_to_nowhere_is_left_out(tmp_path: Path) -> None:
     outside = put(tmp_path, "outside.py", "VALUE = 1\n")
     folder = tmp_path / "trainer"
@@ -98,12 +159,12 @@ def test_a_link_is_copied_as_what_it_leads_to_and_one_to_nowhere_is_left_out(tmp
 def test_a_file_that_cannot_be_copied_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(tmp_path, "norms.py", "")
 
-    def refuse(source: Path, copy: Path) -> None:
-        raise PermissionError(13, "Permission denied", str(source))
+    def refuse(source: str, copy: str) -> None:
+        raise OSError(28, "No space left on device", copy)
 
-    monkeypatch.setattr("shutil.copy2", refuse)
+    monkeypatch.setattr("shutil.copyfile", refuse)
     with (
-        pytest.raises(BadInputError, match=r"norms\.py cannot be copied: Permission denied"),
+        pytest.raises(BadInputError, match=r"norms\.py cannot be copied: No space left on device"),
         open_copy(parse_checkout(tmp_path), sys.executable),
     ):
         pass

@@ -27,18 +27,25 @@ class Writer:
 
 
 class Reader:
-    """Puts the bytes of a pipe together again; what is no message of ours is dropped."""
+    """Puts the bytes of a pipe together again; what is no message of ours is dropped.
 
-    def __init__(self, token: str) -> None:
+    Messages that name the folder `copy` name `original` in its place.
+    """
+
+    def __init__(self, token: str, copy: str = "", original: str = "") -> None:
         self._prefix = (token + " ").encode("ascii")
         self._buffer = b""
+        self._copy, self._original = (json.dumps(path)[1:-1].encode("ascii") for path in (copy, original))
 
     def feed(self, data: bytes) -> List[Dict[str, Any]]:
         """The messages that `data` completes, in order."""
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         if len(self._buffer) > _LONGEST_LINE_BYTES:
             self._buffer = b""
-        return [json.loads(line[len(self._prefix) :]) for line in lines if line.startswith(self._prefix)]
+        found = [line[len(self._prefix) :] for line in lines if line.startswith(self._prefix)]
+        if self._copy:
+            found = [line.replace(self._copy, self._original) for line in found]
+        return [json.loads(line) for line in found]
 
 
 def new_token() -> str:

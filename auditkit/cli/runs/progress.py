@@ -23,24 +23,24 @@ _WIDTH = 80
 
 
 @contextlib.contextmanager
-def progress(findings: bool = False, in_pipe: bool = False) -> Iterator[Progress]:
+def progress(findings: bool = False, in_pipe: bool = False, said: list[str] | None = None) -> Iterator[Progress]:
     """Told what is going on while the block runs, and says it: on a terminal always, elsewhere if `in_pipe`.
 
-    `findings` names each thing that was reproduced as soon as it is.
+    `findings` names each thing that was reproduced as soon as it is, and says each note; these are added to `said`.
     """
     from auditkit.workflows.audit.measurement import Progress
 
     if sys.stderr.isatty():
-        with _live(findings) as told:
+        with _live(findings, said if said is not None else []) as told:
             yield told
     elif in_pipe:
-        yield _plain()
+        yield _plain(said if said is not None else [])
     else:
         yield Progress()
 
 
-def _plain() -> Progress:
-    """A line when a target begins and when something was reproduced, each at once."""
+def _plain(said: list[str]) -> Progress:
+    """A line for each note, when a target begins and when something was reproduced, each at once."""
     from auditkit.workflows.audit.measurement import Progress
 
     begun: dict[str, None] = {}
@@ -55,7 +55,13 @@ def _plain() -> Progress:
         if result.severity:
             _say(_finding(result))
 
-    return Progress(targets_known=lambda targets, _: known.extend(targets), probe_started=begin, finished=finish)
+    def note(text: str) -> None:
+        said.append(text)
+        _say(f"note: {text}")
+
+    return Progress(
+        targets_known=lambda targets, _: known.extend(targets), noted=note, probe_started=begin, finished=finish
+    )
 
 
 def _say(line: str) -> None:
@@ -68,17 +74,26 @@ def _finding(result: ProbeResult) -> str:
 
 
 @contextlib.contextmanager
-def _live(findings: bool) -> Iterator[Progress]:
+def _live(findings: bool, said: list[str]) -> Iterator[Progress]:
     from rich.console import Console
     from rich.live import Live
+    from rich.text import Text
 
+    from auditkit.model.text import inert
     from auditkit.workflows.audit.measurement import Progress
 
     console = Console(stderr=True, highlight=False)
     line = _Line(console if findings else None)
+
+    def note(text: str) -> None:
+        if findings:
+            said.append(text)
+            console.print(Text(inert(f"note: {text}")))
+
     with Live(get_renderable=line.text, console=console, transient=True, redirect_stdout=False, redirect_stderr=False):
         yield Progress(
             targets_known=line.targets_known,
+            noted=note,
             trying=lambda call: line.asks("trying", call),
             probe_started=lambda call, probe: line.asks(call.rpartition(":")[2], probe),
             reading=lambda probe: line.asks("reading the source:", probe),

@@ -32,7 +32,8 @@ def run_and_finish(request: AuditRequest, shown: ResultOptions, named: bool = Fa
     from auditkit.workflows.audit.audit import audit, exit_code, load_failures
 
     lowest = shown.lowest()
-    with progress(findings=True, in_pipe=not (named or shown.as_json)) as told:
+    said: list[str] = []
+    with progress(findings=True, in_pipe=not (named or shown.as_json), said=said) as told:
         run = audit(request, told)
     if shown.as_json:
         say_json(run.to_json())
@@ -41,7 +42,8 @@ def run_and_finish(request: AuditRequest, shown: ResultOptions, named: bool = Fa
         print_run(run, request.tickets, shown.verbose, shown.verbose or (named and one_target))
     says_unfiled = unfiled and not shown.as_json and any(result.severity for result in run.results)
     for note in (*run.notes, *([unfiled] if says_unfiled else [])):
-        complain(f"note: {note}")
+        if note not in said:
+            complain(f"note: {note}")
     for failure in load_failures(run):
         complain(f"error: {failure.message}")
     raise typer.Exit(int(exit_code(run, lowest)))

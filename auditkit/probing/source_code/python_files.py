@@ -49,6 +49,7 @@ class PythonFiles:
     def __init__(self, path: Path, roots: Sequence[Path]) -> None:
         self.path = path
         self.names = {file: name for file in source_files(path) if (name := module_name(file, roots)) is not None}
+        self._files = {name: file for file, name in reversed(self.names.items())}
         self.modules: dict[str, Module] = {}
         self.problems: list[SourceProblem] = []
         self._sources: dict[Path, bytes | None] = {}
@@ -62,7 +63,8 @@ class PythonFiles:
         """How many files were read; one that is too large is not."""
         return sum(source is not None for source in self._sources.values())
 
-    def _source(self, file: Path) -> bytes:
+    def source(self, file: Path) -> bytes:
+        """The bytes of a file; none for one that is too large or cannot be read, which is a problem then."""
         if file not in self._sources:
             self._sources[file] = None
             try:
@@ -75,7 +77,7 @@ class PythonFiles:
 
     def _parse(self, file: Path) -> Module | SourceProblem:
         if file not in self._parsed:
-            parsed = self._parsed[file] = parse_module(file, self._source(file), self.path, self.names[file])
+            parsed = self._parsed[file] = parse_module(file, self.source(file), self.path, self.names[file])
             if isinstance(parsed, Module):
                 self.modules.setdefault(parsed.name, parsed)
                 self._links = None
@@ -85,7 +87,7 @@ class PythonFiles:
 
     def matching(self, pattern: re.Pattern[bytes]) -> Iterator[Module]:
         """The modules whose text a pattern finds: parsing costs a hundred times what a search does."""
-        for file in [file for file in self.names if pattern.search(self._source(file))]:
+        for file in [file for file in self.names if pattern.search(self.source(file))]:
             if isinstance(parsed := self._parse(file), Module):
                 yield parsed
 
@@ -103,8 +105,12 @@ class PythonFiles:
 
     def module_of(self, call: str) -> Module | SourceProblem | None:
         """The module of `module:qualified.name`, or why it cannot be read; None where it is not there."""
-        wanted = call.partition(":")[0]
-        return next((self._parse(file) for file, name in self.names.items() if name == wanted), None)
+        file = self.file_of(call.partition(":")[0])
+        return self._parse(file) if file is not None else None
+
+    def file_of(self, name: str) -> Path | None:
+        """The file of a module; None where it is not there."""
+        return self._files.get(name)
 
     def function(self, call: str) -> Function | None:
         """The function that `call` names, None where the checkout does not define it in that module."""

@@ -25,6 +25,7 @@ from .process.jsonlines import Writer
 def serve(results_fd: int) -> None:
     """Answer the one request on standard input, then end."""
     os.set_inheritable(results_fd, False)
+    del sys.argv[1:]  # a script that reads its command line when it is imported has its defaults
     request = json.loads(sys.stdin.buffer.read().decode("utf-8"))
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

@@ -24,7 +24,7 @@ from auditkit.store.config.config_file import config_in
 from auditkit.store.folder.repository import Repository
 from auditkit.store.folder.status_folders import folders_of
 from auditkit.workflows.audit.filing import Paperwork, file_run
-from auditkit.workflows.audit.found_targets import FoundTargets, find_targets
+from auditkit.workflows.audit.found_targets import FoundTargets, find_targets, notes_on_imports
 from auditkit.workflows.audit.matrix import combine
 from auditkit.workflows.audit.measurement import Progress, Questions, environment_of, measure, run_id
 from auditkit.workflows.audit.run_options import RunOptions
@@ -140,8 +140,11 @@ def _targets(
     """Those that were named, on the command line or in the configuration; else those that the checkout has."""
     named = request.targets or request.config.targets
     if named:
-        return FoundTargets(tuple(named))
-    return find_targets(opened, settings[0], request.config.import_roots, progress.trying, settings[1:])
+        calls = [target.call for target in named]
+        notes = notes_on_imports(opened, request.config.import_roots, calls, progress.noted)
+        return FoundTargets(tuple(named), notes=tuple(notes))
+    roots = request.config.import_roots
+    return find_targets(opened, settings[0], roots, progress.trying, settings[1:], progress.noted)
 
 
 def _measured(questions: Questions, settings: Sequence[Setting], progress: Progress) -> Run:

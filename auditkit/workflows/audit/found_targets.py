@@ -9,10 +9,12 @@ from pathlib import Path, PurePosixPath
 
 from auditkit.errors import AuditkitError, NothingMeasuredError, TargetNotLoadedError
 from auditkit.model.runs.target import Target
-from auditkit.probing.checkouts.checkout import OpenCheckout
+from auditkit.probing.checkouts.checkout import OpenCheckout, import_roots
 from auditkit.probing.discovery.search import Discovery, discover
 from auditkit.probing.hosts.sandbox import Setting
 from auditkit.probing.hosts.trials import Trial, try_candidates
+from auditkit.probing.source_code.import_effects import import_effects
+from auditkit.probing.source_code.python_files import PythonFiles, garbage_collection_paused
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ def find_targets(
     configured_roots: Sequence[str] = (),
     progress: Callable[[str], None] | None = None,
     others: Sequence[Setting] = (),
+    noted: Callable[[str], None] = lambda _: None,
 ) -> FoundTargets:
     """Read the checkout for collectors and try each of them, also in the interpreters of `others`.
 
@@ -51,6 +54,7 @@ def find_targets(
     """
     found = discover(opened.path, configured_roots)
     candidates = [each for each in found.candidates if not is_specimen(opened.path, each.file)]
+    effects = notes_on_imports(opened, configured_roots, [each.call for each in candidates], noted)
     interpreters = {each.interpreter: each for each in (setting, *others)}
     everywhere = [try_candidates(candidates, each, progress) for each in interpreters.values()]
     # Of one candidate's trials in several interpreters: the first that works, else the first.
@@ -60,6 +64,7 @@ def find_targets(
         if trial.works and _richness(trial) > _richness(best.get(trial.target.call)):
             best[trial.target.call] = trial
     notes = [f"{problem.path}:{problem.line}: {problem.message}" for problem in found.problems]
+    notes += effects
     notes += [f"not audited: {trial.target.call}: {trial.message}" for trial in trials if not trial.works]
     notes = list(dict.fromkeys(notes))
     if not best:
@@ -70,6 +75,18 @@ def find_targets(
         return FoundTargets((), trials, (failure.message,), failure, likeliest, found=True)
     targets = tuple(name_target(trial.target, best) for trial in best.values())
     return FoundTargets(targets, trials, tuple(notes), found=True)
+
+
+def notes_on_imports(
+    opened: OpenCheckout, configured_roots: Sequence[str], calls: Sequence[str], noted: Callable[[str], None]
+) -> list[str]:
+    """What the files of `calls` do when they are imported, beyond defining things; `noted` hears it at once."""
+    with garbage_collection_paused():
+        found = import_effects(PythonFiles(opened.path, import_roots(opened.path, configured_roots)), calls)
+    notes = [effect.describe() for effect in found]
+    for note in notes:
+        noted(note)
+    return notes
 
 
 def is_specimen(checkout: Path, file: str) -> bool:

@@ -55,14 +55,15 @@ class Job(TypedDict):
 
 
 class Request(TypedDict):
-    """Everything that a worker is ever told. Without a target each job names its own, or needs none.
+    """One request to a worker. Without a target each job names its own, or needs none.
 
-    A target travels as the mapping of its fields.
+    A target travels as the mapping of its fields. `module` is the one that all targets of jobs are in, "" for none.
     `auto_device` lets the worker take CUDA where it finds it; `fresh_imports` has every job import the target.
     """
 
     token: str
     target: Target | None
+    module: str
     checkout: str
     import_roots: list[str]
     jobs: list[Job]
@@ -75,9 +76,9 @@ class Request(TypedDict):
 
 
 class Bare(TypedDict):
-    """`begun`: a Python runs our code. `checked`, of a job: an instrument read its toy as it should."""
+    """`begun`: a Python runs our code. `checked`, of a job: an instrument read its toy. `idle`: all jobs have ended."""
 
-    type: Literal["begun", "checked"]
+    type: Literal["begun", "idle", "checked"]
 
 
 class Hello(TypedDict):

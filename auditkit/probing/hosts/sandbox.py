@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import selectors
-import signal
 import subprocess
 import threading
 import time
@@ -18,6 +17,7 @@ from typing import Any, cast
 from auditkit.model.enums import DeviceChoice
 from auditkit.model.runs.probe import Policy
 from auditkit.probing.hosts.fork_servers import ENTRY, START_LIMIT_S, Process, server_for
+from auditkit.probing.hosts.kept_workers import GRACE_S, KeptWorkers, StartedWorker
 from auditkit.probing.hosts.protocol import Message, Request
 from auditkit.probing.worker.process.jsonlines import Reader
 
@@ -25,8 +25,6 @@ DEFAULT_TIME_LIMIT_S = 120.0
 
 _TAIL_BYTES = 4096
 _PIECE_BYTES = 1 << 16
-# What the worker, which keeps the limits itself, may take to end a child and to say so.
-_GRACE_S = 5.0
 
 # What a worker may inherit. PYTHON* would change what `-I` promises; the rest finds libraries and devices.
 _ENVIRONMENT = (
@@ -40,7 +38,8 @@ _ENVIRONMENT = (
 class Setting:
     """Where and how probes run: the checkout's path and interpreter, the device, the limits.
 
-    `copied` is that of the open checkout: what a worker says of the copy is said of what was copied.
+    `copied` is that of the open checkout: what a worker says of the copy is said of what was copied. `kept` are
+    workers that have imported a module already; without it each ends when it has answered.
     """
 
     checkout: Path
@@ -52,19 +51,22 @@ class Setting:
     policy: Policy = Policy()  # noqa: RUF009 - it is frozen
     cancelled: threading.Event = field(default_factory=threading.Event)
     copied: tuple[str, str] = ("", "")
+    kept: KeptWorkers | None = None
 
 
 @dataclass
 class WorkerEnd:
     """How the process ended: its exit code (negative: a signal), whether it was out of time, its last output.
 
-    `begun` tells a Python that ran our code from anything else; `ready` that it also had a working torch.
+    `begun` tells a Python that ran our code from anything else; `ready` that it also had a working torch; `idle` that
+    it has answered and waits for the next request.
     """
 
     returncode: int | None = None
     timed_out: bool = False
     begun: bool = False
     ready: bool = False
+    idle: bool = False
     output_tail: str = ""
     output_bytes: int = 0
 
@@ -78,47 +80,65 @@ class Worker:
     end: WorkerEnd = field(default_factory=WorkerEnd)
 
     def messages(self) -> Generator[Message]:
-        """Every message of the worker, in order, until it ends or is silent for too long.
+        """Every message of the worker, in order, until it has answered, ends or is silent for too long.
 
         Raises FileNotFoundError or PermissionError where the interpreter cannot be started.
         """
+        kept, imported = self.setting.kept, self._imported()
+        started = kept.take(imported) if kept is not None and imported else None
+        started = started or self._start()
+        try:
+            self._send_request(started.process)
+            yield from self._read(started)
+        finally:
+            if kept is not None and imported and self.end.idle:
+                kept.keep(imported, started)
+            else:
+                cut_off = self.end.timed_out or self.setting.cancelled.is_set()
+                self.end.returncode = started.end(0.0 if cut_off else GRACE_S)
+
+    def _imported(self) -> object:
+        """What the process will have imported, where another request may come to it; else nothing."""
+        target, module = self.request["target"], self.request["module"]
+        name = target.call.partition(":")[0] if target is not None else module
+        if not name or self.request["fresh_imports"]:
+            return None
+        return self.setting.interpreter, self.request["checkout"], tuple(self.request["import_roots"]), name
+
+    def _start(self) -> StartedWorker:
+        environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+        environment["KINETO_LOG_LEVEL"] = "99"  # the profiler's own start and stop lines are not the target's output
+        server = server_for(self.setting.interpreter, environment)
         results_read, results_write = os.pipe()
         try:
-            process = self._start(results_write)
+            process = server.fork(self.request["jobs"], results_write, self.setting.cancelled) or subprocess.Popen(
+                [self.setting.interpreter, "-I", "-B", "-u", "-X", "faulthandler", str(ENTRY), str(results_write)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                pass_fds=(results_write,),
+                env=environment,
+                start_new_session=True,
+            )
         except OSError:
             os.close(results_read)
             raise
         finally:
             os.close(results_write)
-        try:
-            self._send_request(process)
-            yield from self._read(process, results_read)
-        finally:
-            os.close(results_read)
-            self._finish(process)
-
-    def _start(self, results_write: int) -> subprocess.Popen[bytes] | Process:
-        environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
-        environment["KINETO_LOG_LEVEL"] = "99"  # the profiler's own start and stop lines are not the target's output
-        server = server_for(self.setting.interpreter, environment)
-        return server.fork(self.request["jobs"], results_write, self.setting.cancelled) or subprocess.Popen(
-            [self.setting.interpreter, "-I", "-B", "-u", "-X", "faulthandler", str(ENTRY), str(results_write)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            pass_fds=(results_write,),
-            env=environment,
-            start_new_session=True,
-        )
+        return StartedWorker(process, results_read)
 
     def _send_request(self, process: subprocess.Popen[bytes] | Process) -> None:
         assert process.stdin is not None
-        request = json.dumps(self.request, default=vars).encode("utf-8")
+        request = json.dumps(self.request, default=vars).encode("utf-8") + b"\n"
         # A broken pipe: it ended before it read. Its exit code says why.
-        with contextlib.suppress(BrokenPipeError), process.stdin:
+        with contextlib.suppress(BrokenPipeError):
             process.stdin.write(request)
+            process.stdin.flush()
+            if self.setting.kept is None:
+                process.stdin.close()
 
-    def _read(self, process: subprocess.Popen[bytes] | Process, results_fd: int) -> Iterator[Message]:
+    def _read(self, started: StartedWorker) -> Iterator[Message]:
+        process, results_fd = started.process, started.results_fd
         assert process.stdout is not None
         reader = Reader(self.request["token"], *self.setting.copied)
         last_message = time.monotonic()
@@ -126,7 +146,7 @@ class Worker:
             pipes.register(results_fd, selectors.EVENT_READ)
             pipes.register(process.stdout, selectors.EVENT_READ)
             ended = False
-            while results_fd in pipes.get_map() and not self.setting.cancelled.is_set():
+            while results_fd in pipes.get_map() and not self.end.idle and not self.setting.cancelled.is_set():
                 readable = pipes.select(0.0 if ended else 0.25)
                 if ended and not readable:
                     return
@@ -149,30 +169,16 @@ class Worker:
         for message in messages:
             self.end.begun = True
             self.end.ready = self.end.ready or message["type"] == "hello"
-            yield message
+            self.end.idle = message["type"] == "idle"
+            if not self.end.idle:
+                yield message
 
     def _patience_s(self) -> float:
         limit_s = self.setting.time_limit_s
-        return limit_s + _GRACE_S if self.end.ready else max(limit_s, START_LIMIT_S)
+        return limit_s + GRACE_S if self.end.ready else max(limit_s, START_LIMIT_S)
 
     def _keep_output(self, data: bytes) -> None:
         self.end.output_bytes += len(data)
         copy, original = self.setting.copied
         text = self.end.output_tail + data.decode("utf-8", "replace")
         self.end.output_tail = (text.replace(copy, original) if copy else text)[-_TAIL_BYTES:]
-
-    def _finish(self, process: subprocess.Popen[bytes] | Process) -> None:
-        """Give a worker that has closed its results a moment to end; else have its guard end the family."""
-        assert process.stdout is not None
-        if not self.end.timed_out and not self.setting.cancelled.is_set():
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=_GRACE_S)
-        if process.poll() is None:
-            process.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=_GRACE_S)
-        # Without /proc there is only the process group; where the guard has ended, it is empty.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        self.end.returncode = process.wait()
-        process.stdout.close()

@@ -99,6 +99,7 @@ class Session:
         jobs: Sequence[protocol.Job],
         target: Target | None = None,
         *,
+        module: str = "",
         auto_device: bool = False,
         fresh_imports: bool = False,
     ) -> None:
@@ -107,11 +108,12 @@ class Session:
         self.failure: Failure | None = None
         self.fork_refusal = ""
         self._setting = setting
-        self._imports = target.call.partition(":")[0] if target is not None else "a target"
-        self._may_refuse = target is not None and not fresh_imports
+        self._imports = target.call.partition(":")[0] if target is not None else module or "a target"
+        self._may_refuse = (target is not None or bool(module)) and not fresh_imports
         request: protocol.Request = {
             "token": new_token(),
             "target": target,
+            "module": module,
             "checkout": str(setting.checkout),
             "import_roots": [str(root) for root in setting.import_roots],
             "jobs": list(jobs),

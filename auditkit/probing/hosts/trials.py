@@ -74,24 +74,38 @@ def _try(
     setting: Setting,
     progress: Callable[[str], None] | None,
 ) -> Iterator[Trial]:
-    """A trial of each target of the batch, in order, all in one worker."""
-    jobs: list[protocol.Job] = []
+    """A trial of each target of the batch, in order; those of one module share an import of it."""
+    jobs: dict[str, list[protocol.Job]] = {}
     for position, (index, target) in enumerate(batch):
         order = [takes.value for takes in candidates[index].takes_guesses]
         # What a collector of gradients promises shows in its answer; what the others promise has to be asked for.
         contract = target.contract.value if target.contract in SPECTRAL else None
         request = {**vars(target), "contract": contract, "takes_order": order}
-        jobs.append({"id": str(position), "kind": "plan", "target": request})
+        module = target.call.partition(":")[0]
+        jobs.setdefault(module, []).append({"id": str(position), "kind": "plan", "target": request})
 
     def started(position: str) -> None:
         if progress is not None:
             progress(batch[int(position)][1].call)
 
-    session = Session(replace(setting, time_limit_s=min(setting.time_limit_s, TRIAL_TIME_LIMIT_S)), jobs)
-    settled = {int(job.id): job for job in session.jobs(started)}
+    limited = replace(setting, time_limit_s=min(setting.time_limit_s, TRIAL_TIME_LIMIT_S))
+    settled: dict[int, Job] = {}
+    for module, of_module in jobs.items():
+        settled |= _settle(limited, module, of_module, started)
     for position, (index, target) in enumerate(batch):
-        job = settled.get(position) or Job(failure=session.failure)
-        yield _trial(candidates[index], target, job)
+        yield _trial(candidates[index], target, settled[position])
+
+
+def _settle(
+    setting: Setting, module: str, jobs: Sequence[protocol.Job], started: Callable[[str], None]
+) -> dict[int, Job]:
+    """The trials of one module's targets, by the number that is their id."""
+    session = Session(setting, jobs, module=module)
+    settled = {int(job.id): job for job in session.jobs(started)}
+    if session.fork_refusal:
+        session = Session(setting, jobs, module=module, fresh_imports=True)
+        settled = {int(job.id): job for job in session.jobs(started)}
+    return {int(job["id"]): settled.get(int(job["id"])) or Job(failure=session.failure) for job in jobs}
 
 
 def _trial(candidate: Candidate, target: Target, job: Job) -> Trial:

@@ -1,8 +1,9 @@
-"""The worker's life: read the request, import torch and the target once, fork one child per probe.
+"""The worker's life: read a request, import torch and the target once, fork one child per probe; then the next.
 
 Messages on the results descriptor, one JSON object a line: `begun`, `hello`, `loaded` or `load_error`,
 then for each job `start`, its `plan`, `measurement`, `location`, `note` and `failed` messages, and `end`
-with a status. The host believes only this descriptor; what the target prints is kept as a tail of text.
+with a status; `idle` when all jobs have ended. The host believes only this descriptor; what the target prints
+is kept as a tail of text. Requests are lines of standard input, and all of one worker are about one module.
 """
 
 import contextlib
@@ -23,26 +24,34 @@ from .process.jsonlines import Writer
 
 
 def serve(results_fd: int) -> None:
-    """Answer the one request on standard input, then end."""
+    """Answer the requests on standard input, then end."""
     os.set_inheritable(results_fd, False)
     del sys.argv[1:]  # a script that reads its command line when it is imported has its defaults
-    request = json.loads(sys.stdin.buffer.read().decode("utf-8"))
+    requests = os.fdopen(os.dup(0), "rb")
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
+    request = json.loads(requests.readline().decode("utf-8"))
     os.chdir(request["checkout"])
     families.guard(results_fd)
     families.adopt_orphans()
-    results = Writer(results_fd, request["token"])
-    results.send({"type": "begun"})
-    if not _import_torch(results):
-        return
-    preload(request["jobs"])
-    _hello(results)
-    if request["target"] is None:
-        _run_in_fresh_imports(results, request, _run_trial)
-    elif request.get("fresh_imports"):
-        _run_in_fresh_imports(results, request, _load_and_run)
+    while request is not None:
+        results = Writer(results_fd, request["token"], further_fds=(requests.fileno(),))
+        results.send({"type": "begun"})
+        if not _import_torch(results):
+            return
+        preload(request["jobs"])
+        _hello(results)
+        _answer(results, request)
+        results.send({"type": "idle"})
+        line = requests.readline()
+        request = json.loads(line.decode("utf-8")) if line else None
+
+
+def _answer(results: Writer, request: Dict[str, Any]) -> None:
+    is_trial = request["target"] is None
+    if request["fresh_imports"] or (is_trial and not request["module"]):
+        _run_in_fresh_imports(results, request, _run_trial if is_trial else _load_and_run)
     else:
         _run_forked(results, request)
 
@@ -143,12 +152,29 @@ def _load_target(results: Writer, request: Dict[str, Any]) -> Optional[LoadedTar
             kind = "a class: name one of its methods" if isinstance(function, type) else "not callable"
             raise loading.LoadError("cannot_feed", "{} is {}".format(target["call"], kind))
     except loading.LoadError as error:
-        results.send({"type": "load_error", "reason": error.reason, "message": error.message, "hint": error.hint})
+        _send_load_error(results, error)
         return None
     same_instance = finish_method if finish_owner is not None and finish_owner is owner else ""
     caller = Caller(function, owner, method, dict(target.get("arguments") or {}), finish, same_instance)
     source_roots = SourceRoots(request["checkout"], tuple(_outside_package(target["call"], request["checkout"])))
     return LoadedTarget(caller, source_roots)
+
+
+def _load_module(results: Writer, request: Dict[str, Any]) -> bool:
+    """Import the module that all targets of a trial are in; whether it can be."""
+    from .process import loading
+
+    loading.use_import_roots(request["import_roots"])
+    try:
+        loading.import_module(request["module"], request["import_roots"])
+    except loading.LoadError as error:
+        _send_load_error(results, error)
+        return False
+    return True
+
+
+def _send_load_error(results: Writer, error: Any) -> None:
+    results.send({"type": "load_error", "reason": error.reason, "message": error.message, "hint": error.hint})
 
 
 def _outside_package(call: str, checkout: str) -> List[str]:
@@ -183,22 +209,27 @@ def _why_not_fork(threads_before: int) -> str:
 def _run_forked(results: Writer, request: Dict[str, Any]) -> None:
     """Import the target once, fork for every job. Where a fork would break it, say so and do nothing."""
     threads_before = _native_threads()
-    loaded = _load_target(results, request)
-    if loaded is None:
+    if request["target"] is None:
+        run = _run_trial if _load_module(results, request) else None
+    else:
+        loaded = _load_target(results, request)
+        run = functools.partial(_run_job, loaded=loaded) if loaded is not None else None
+    if run is None:
         return
     fork_refusal = _why_not_fork(threads_before)
     results.send({"type": "loaded", "fork_safe": not fork_refusal, "why": fork_refusal})
     if not fork_refusal:
-        _run_jobs(results, request, lambda job: functools.partial(_run_job, job, request, loaded))
+        _run_jobs(results, request, run)
 
 
 def _run_in_fresh_imports(results: Writer, request: Dict[str, Any], run: Callable[..., None]) -> None:
     """Every job imports its own target, in the child that may be lost."""
     results.send({"type": "loaded", "fork_safe": True, "why": ""})
-    _run_jobs(results, request, lambda job: functools.partial(run, job, request))
+    _run_jobs(results, request, run)
 
 
-def _run_jobs(results: Writer, request: Dict[str, Any], work_of: Callable[[Dict[str, Any]], Any]) -> None:
+def _run_jobs(results: Writer, request: Dict[str, Any], run: Callable[..., None]) -> None:
+    """Each job in a child: `run(job, request, results)`."""
     plan = None
     for job in request["jobs"]:
         job = dict(job, plan=job.get("plan") or plan)
@@ -211,7 +242,7 @@ def _run_jobs(results: Writer, request: Dict[str, Any], work_of: Callable[[Dict[
             continue
         if compiles(job):
             preload_compiler()
-        found = Child(work_of(job), results).supervise(float(request["time_limit_s"]))
+        found = Child(functools.partial(run, job, request), results).supervise(float(request["time_limit_s"]))
         if job["kind"] == "plan" and request["target"] is not None:
             plan = found
 
@@ -219,7 +250,7 @@ def _run_jobs(results: Writer, request: Dict[str, Any], work_of: Callable[[Dict[
 def _load_and_run(job: Dict[str, Any], request: Dict[str, Any], results: Writer) -> None:
     loaded = _load_target(results, request)
     if loaded is not None:
-        _run_job(job, request, loaded, results)
+        _run_job(job, request, results, loaded)
 
 
 def _run_trial(job: Dict[str, Any], request: Dict[str, Any], results: Writer) -> None:
@@ -249,7 +280,7 @@ def _send_selfcheck(results: Writer, job: Dict[str, Any], request: Dict[str, Any
     results.send({"type": "checked"})
 
 
-def _run_job(job: Dict[str, Any], request: Dict[str, Any], loaded: LoadedTarget, results: Writer) -> None:
+def _run_job(job: Dict[str, Any], request: Dict[str, Any], results: Writer, loaded: LoadedTarget) -> None:
     """One job in a process that may be lost: find the plan, or run one probe."""
     import torch
 

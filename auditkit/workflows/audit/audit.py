@@ -17,6 +17,7 @@ from auditkit.model.tickets.ids import agent_code
 from auditkit.probing.checkouts.checkout import OpenCheckout, open_checkout, parse_checkout
 from auditkit.probing.checkouts.copies import name_some, written_since
 from auditkit.probing.hosts.catalog import select
+from auditkit.probing.hosts.kept_workers import KeptWorkers
 from auditkit.probing.hosts.sandbox import Setting
 from auditkit.probing.source_code.likeness.causes import with_causes
 from auditkit.store.config.config import Config
@@ -80,10 +81,10 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
     spec, options = parse_checkout(request.checkout), request.arms[0]
     if request.label == BUNDLED:
         options = replace(options, in_place=True)  # it is ours and writes nothing
-    with options.open(spec) if asked else open_checkout(spec) as opened:
+    with KeptWorkers() as kept, options.open(spec) if asked else open_checkout(spec) as opened:
         since_ns = time.time_ns()
         place = environment_of(request.label or request.checkout, opened)
-        settings = _settings(request.arms, bool(request.probes), opened) if asked else []
+        settings = _settings(request.arms, bool(request.probes), opened, kept) if asked else []
         found = _targets(request, opened, settings, progress) if asked else FoundTargets()
         read = _source_questions(request, probes, found.asked)
         run = _measured(Questions(found.asked, asked, place, found.found), settings, progress)
@@ -128,9 +129,9 @@ def _config_words(config: Config, directory: Path) -> tuple[str, ...]:
     return ("--config", str(config.path))
 
 
-def _settings(arms: Sequence[RunOptions], named: bool, opened: OpenCheckout) -> list[Setting]:
+def _settings(arms: Sequence[RunOptions], named: bool, opened: OpenCheckout, kept: KeptWorkers) -> list[Setting]:
     """One for each arm. Raises BadInputError for an interpreter that is not there."""
-    made = [replace(arm, named=named).setting(opened) for arm in arms]
+    made = [replace(replace(arm, named=named).setting(opened), kept=kept) for arm in arms]
     return list({(setting.interpreter, setting.device): setting for setting in made}.values())
 
 

@@ -98,12 +98,24 @@ def test_one_target_costs_two_imports_however_many_probes_run(tmp_path: Path, co
     assert (len(imports(log, "torch")), len(imports(log, "stats"))) == (1, 2)
 
 
-def test_two_targets_are_imported_apart_and_torch_once(tmp_path: Path, counted: tuple[Path, Path]) -> None:
-    """A worker of its own for the first, two for the last: what one target does to its process no other sees."""
+def test_targets_of_one_module_share_its_imports(tmp_path: Path, counted: tuple[Path, Path]) -> None:
+    """Two workers side by side import it, once each; what a target does, it does in a fork."""
     python, log = counted
-    run(tmp_path, python, ("grad_norm", "largest_norm"))
+    run(tmp_path, python, ("grad_norm", "largest_norm", "grad_norm"))
     assert len(imports(log, "torch")) == 1
-    assert len(set(imports(log, "stats"))) == len(imports(log, "stats")) == 3
+    assert len(set(imports(log, "stats"))) == len(imports(log, "stats")) == 2
+
+
+def test_a_trial_shares_its_import_with_the_audit(tmp_path: Path, counted: tuple[Path, Path]) -> None:
+    """Nobody names a target: both functions are found, tried and audited."""
+    python, log = counted
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    text = STATS.replace("THREADED", "False").replace("LOG", repr(str(log)))
+    (checkout / "stats.py").write_text(text, encoding="utf-8")
+    request = AuditRequest(str(checkout), (RunOptions(python=str(python), device=DeviceChoice.CPU),), (), PROBES)
+    assert len(audit(request).targets) == 2
+    assert len(imports(log, "stats")) == 2
 
 
 def test_a_target_that_starts_a_thread_is_imported_for_each_probe(tmp_path: Path, counted: tuple[Path, Path]) -> None:

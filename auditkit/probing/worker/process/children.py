@@ -32,7 +32,7 @@ class Child:
         sys.stderr.flush()
         self.pid = os.fork()
         if self.pid == 0:
-            for fd in (results_read, output_read, results.fd):
+            for fd in (results_read, output_read, *results.private_fds):
                 os.close(fd)
             _run_child(job, Writer(results_write, token), output_write)
         os.close(results_write)

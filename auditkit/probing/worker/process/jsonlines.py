@@ -7,16 +7,20 @@ descriptor it finds can neither send a message nor spoil one.
 import json
 import math
 import os
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Sequence
 
 _LONGEST_LINE_BYTES = 64 << 20
 
 
 class Writer:
-    """Sends messages on `fd`; infinities and NaN travel as the strings "inf", "-inf", "nan"."""
+    """Sends messages on `fd`; infinities and NaN travel as the strings "inf", "-inf", "nan".
 
-    def __init__(self, fd: int, token: str) -> None:
+    `further_fds` are what a process that runs a target's code must not hold, beside `fd`.
+    """
+
+    def __init__(self, fd: int, token: str, further_fds: Sequence[int] = ()) -> None:
         self.fd = fd
+        self.private_fds = (fd, *further_fds)
         self.token = token
 
     def send(self, message: Dict[str, Any]) -> None:

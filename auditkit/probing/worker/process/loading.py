@@ -32,7 +32,7 @@ def use_import_roots(roots: List[str]) -> None:
 def load(call: str, roots: List[str]) -> Any:
     """The object that `package.module:qualified.name` names. Raises LoadError."""
     module_name, qualified_name = split(call)
-    module = _import(module_name, roots)
+    module = import_module(module_name, roots)
     _refuse_other_copy(module_name, module, roots)
     found: Any = module
     for name in qualified_name.split("."):
@@ -63,7 +63,8 @@ def split(call: str) -> Tuple[str, str]:
     return module_name, qualified_name
 
 
-def _import(module_name: str, roots: List[str]) -> Any:
+def import_module(module_name: str, roots: List[str]) -> Any:
+    """The module, imported once. Raises LoadError."""
     try:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as error:

@@ -64,7 +64,6 @@ def find_targets(
         if trial.works and _richness(trial) > _richness(best.get(trial.target.call)):
             best[trial.target.call] = trial
     notes = [f"{problem.path}:{problem.line}: {problem.message}" for problem in found.problems]
-    notes += effects
     notes += [f"not audited: {trial.target.call}: {trial.message}" for trial in trials if not trial.works]
     notes = list(dict.fromkeys(notes))
     if not best:
@@ -72,9 +71,9 @@ def find_targets(
         error = TargetNotLoadedError if imports_fail else NothingMeasuredError
         failure = error(_nothing_found(found, notes), "name one: --target package.module:function")
         likeliest = tuple(candidate.as_target() for candidate in candidates[:1])
-        return FoundTargets((), trials, (failure.message,), failure, likeliest, found=True)
+        return FoundTargets((), trials, (*effects, failure.message), failure, likeliest, found=True)
     targets = tuple(name_target(trial.target, best) for trial in best.values())
-    return FoundTargets(targets, trials, tuple(notes), found=True)
+    return FoundTargets(targets, trials, (*effects, *notes), found=True)
 
 
 def notes_on_imports(

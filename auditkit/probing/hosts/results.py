@@ -19,7 +19,6 @@ from auditkit.probing.hosts.sandbox import Setting
 from auditkit.probing.hosts.session import Failure, Job, Session
 from auditkit.probing.source_code.excerpts import cut_excerpt
 
-
 _COUNTS_OF_A_GPU = ("syncs", "launches")
 
 

@@ -32,6 +32,7 @@ class Plan(TypedDict):
     fields: Mapping[str, str]
     roles: Mapping[str, Role]
     filled: NotRequired[Mapping[str, Any]]
+    device: NotRequired[str]
 
 
 # --- what the host sends ---
@@ -48,6 +49,7 @@ class Job(TypedDict):
     path: NotRequired[str]
     instrument: NotRequired[str]
     device: NotRequired[str]
+    devices: NotRequired[list[str]]
     contracts: NotRequired[list[str]]
     options: NotRequired[Mapping[str, Any]]
     target: NotRequired[Mapping[str, Any]]

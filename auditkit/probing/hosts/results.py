@@ -19,6 +19,8 @@ from auditkit.probing.hosts.sandbox import Setting
 from auditkit.probing.hosts.session import Failure, Job, Session
 from auditkit.probing.source_code.excerpts import cut_excerpt
 
+_COUNTS_OF_A_GPU = ("syncs", "launches")
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -113,6 +115,9 @@ def _why_unasked(asked: Asked, run: TargetRun) -> ProbeResult | None:
 
 
 def _answer(asked: Asked, job: Job, checkout: Path) -> ProbeResult:
+    asked = replace(asked, device=_device_of(job.measurements) or asked.device)
+    measurements = _labelled(asked, job.measurements)
+
     def excerpt(location: Location) -> CodeExcerpt | None:
         return cut_excerpt(checkout, location)
 
@@ -121,7 +126,7 @@ def _answer(asked: Asked, job: Job, checkout: Path) -> ProbeResult:
             outcome,
             reason,
             message,
-            measurements=tuple(job.measurements),
+            measurements=measurements,
             location=job.location,
             excerpt=excerpt(job.location) if job.location is not None else None,
             **told,
@@ -132,12 +137,28 @@ def _answer(asked: Asked, job: Job, checkout: Path) -> ProbeResult:
         return unanswered(Outcome.ERROR, job.failure.reason, job.failure.message)
     if job.refusal is not None:
         return unanswered(*job.refusal)
-    if not job.measurements:
+    if not measurements:
         return unanswered(Outcome.ERROR, Reason.PROTOCOL, "the probe measured nothing")
     try:
-        return asked.judged(job.measurements, _evidence(job.measurements), job.location, excerpt, **told)
+        return asked.judged(measurements, _evidence(measurements), job.location, excerpt, **told)
     except JudgingFailedError as error:
         return unanswered(Outcome.ERROR, Reason.EXCEPTION, f"judging failed: {error}")
+
+
+def _device_of(measurements: Sequence[Measurement]) -> str | None:
+    """Where a probe was answered, which may be elsewhere than where it was asked; None where nothing says it."""
+    devices = {str(measurement.case["device"]) for measurement in measurements if "device" in measurement.case}
+    return devices.pop() if len(devices) == 1 else None
+
+
+def _labelled(asked: Asked, measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
+    """The measurements; what counts a GPU's work on plain CPU tensors has not measured the CPU."""
+    if asked.device != "cpu" or asked.probe.instrument not in _COUNTS_OF_A_GPU:
+        return tuple(measurements)
+    return tuple(
+        replace(each, evidence=Evidence.SIMULATED) if each.evidence is Evidence.MEASURED else each
+        for each in measurements
+    )
 
 
 def _evidence(measurements: Sequence[Measurement]) -> Evidence:

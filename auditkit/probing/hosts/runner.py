@@ -91,6 +91,10 @@ def _note_plan(call: str, run: TargetRun, job: Job) -> None:
     if run.plan is None:
         run.plan_failure = job.failure
         return
+    device = run.plan.get("device", "cpu")
+    if device != "cpu":
+        named = "the simulated device" if device == "simulated" else device
+        run.notes.append(f"{call}: it does not run on the CPU; it was fed on {named}")
     for name, value in run.plan.get("filled", {}).items():
         run.notes.append(f"{call}: {name} was given as {value}; another value: --argument {name}=VALUE")
 
@@ -102,6 +106,7 @@ def _job(probe: ProbeInfo, device: str, setting: Setting) -> protocol.Job:
         "path": str(Path(probe.path).resolve()),
         "instrument": probe.instrument,
         "device": device,
+        "devices": list(probe.devices),
         "contracts": [contract.value for contract in probe.contracts],
         "options": dict(setting.options),
     }
@@ -135,10 +140,13 @@ class _TargetResults:
         # A storage that a simulated tensor does not have makes native code crash.
         broken = (Reason.EXCEPTION, Reason.CRASH)
         is_broken = device == "simulated" and job.failure is not None and job.failure.reason in broken
-        if is_broken and self._setting.device is DeviceChoice.AUTO and "cpu" in probe.devices:
+        if is_broken and self._setting.device is DeviceChoice.AUTO and "cpu" in probe.devices and self._runs_on_cpu():
             self._broken_by_simulation.append(job)
         else:
             self._settle(probe, device, job)
+
+    def _runs_on_cpu(self) -> bool:
+        return self._run.plan is not None and self._run.plan.get("device", "cpu") == "cpu"
 
     def ask_again_on_cpu(self) -> None:
         """`auto`: code that the simulated device breaks is counted on plain CPU tensors, and the note says so."""

@@ -296,10 +296,10 @@ def _run_job(job: Dict[str, Any], request: Dict[str, Any], results: Writer, load
 
 def _send_plan(results: Writer, request: Dict[str, Any], loaded: LoadedTarget) -> None:
     from .base.refusals import CannotFeedError, CannotReadError
-    from .feeding.search import find_plan
+    from .feeding.devices import find_plan_anywhere
 
     try:
-        plan = find_plan(loaded.caller, request["target"])
+        plan = find_plan_anywhere(loaded.caller, request["target"], request["auto_device"] and _cuda_was_found())
     except (CannotFeedError, CannotReadError) as error:
         reason = "cannot_feed" if isinstance(error, CannotFeedError) else "cannot_read"
         results.send({"type": "failed", "reason": reason, "message": "{}: {}".format(request["target"]["call"], error)})
@@ -314,8 +314,14 @@ def _send_probe(results: Writer, job: Dict[str, Any], request: Dict[str, Any], l
     from .instruments.ranks import RanksFailed
     from .instruments.selfcheck import SelfCheckError, check
 
-    device = "cuda" if request["auto_device"] and _cuda_was_found() else job["device"]
-    context = Context(Plan.from_json(job["plan"]), loaded.caller, device, loaded.roots, job["options"])
+    plan = Plan.from_json(job["plan"])
+    device = _device(job, plan, request["auto_device"])
+    if device == "cpu" and plan.device != "cpu":
+        elsewhere = "ask with --device auto" if "simulated" in job["devices"] else "this probe needs a GPU for it"
+        text = "the target runs with CUDA alone: {}".format(elsewhere)
+        results.send({"type": "unavailable", "reason": "no_device", "message": text})
+        return
+    context = Context(plan, loaded.caller, device, loaded.roots, job["options"])
     try:
         if device == "cuda" and job["instrument"] != "ranks":  # ranks use CUDA, and are forked before
             _first_cuda_use(results)
@@ -333,6 +339,14 @@ def _send_probe(results: Writer, job: Dict[str, Any], request: Dict[str, Any], l
     except TargetRaised as error:
         results.send(context.location(error.site))
         results.send({"type": "failed", "reason": "exception", "message": "the target raises {}".format(error)})
+
+
+def _device(job: Dict[str, Any], plan: Any, is_auto: bool) -> str:
+    """Where a probe is asked: `auto` takes CUDA where there is some, and what does not run on the host elsewhere."""
+    if is_auto and _cuda_was_found():
+        return "cuda"
+    needs_device = is_auto and plan.device != "cpu" and job["device"] == "cpu"
+    return "simulated" if needs_device and "simulated" in job["devices"] else str(job["device"])
 
 
 def _first_cuda_use(results: Writer) -> None:

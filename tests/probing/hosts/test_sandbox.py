@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.model.enums import Contract, Outcome, Reason
+from auditkit.model.enums import Contract, Evidence, Outcome, Reason
 from auditkit.model.runs.target import Target
 from auditkit.probing.discovery.candidates import Candidate
 from auditkit.probing.hosts import fork_servers
@@ -286,6 +286,7 @@ def test_a_server_whose_answer_nobody_awaits_makes_room_for_another() -> None:
 def test_code_that_the_simulated_device_breaks_is_counted_on_the_cpu_and_says_so() -> None:
     result = run_probes(CHECKOUT, "norms:refuses_devices", [SYNCS], time_limit_s=20.0).results[0]
     assert (result.outcome, result.device, result.law) == (Outcome.NOT_REPRODUCED, "cpu", "1")
+    assert {result.evidence, *(each.evidence for each in result.measurements)} == {Evidence.SIMULATED}
     assert result.notes == (
         "the simulated device failed (the target raises NotImplementedError: no kernel for cuda); "
         "counted on plain CPU tensors instead",
@@ -296,4 +297,5 @@ def test_code_that_crashes_on_the_simulated_device_is_counted_on_the_cpu() -> No
     """It reads a storage that a simulated tensor does not have."""
     result = run_probes(LAYOUTS, "defective:reads_storage", [SYNCS], time_limit_s=20.0).results[0]
     assert (result.outcome, result.device, result.law) == (Outcome.REPRODUCED, "cpu", "n")
+    assert result.evidence is Evidence.SIMULATED
     assert result.notes[0].startswith("the simulated device failed (the process died of SIGSEGV")

@@ -77,9 +77,7 @@ class Cases:
 
     def place(self, grads: Sequence[torch.Tensor]) -> List[Any]:
         """CPU tensors as gradients of the device."""
-        if self.device == "simulated":
-            return [to_simulated(grad) for grad in grads]
-        return [grad.to("cuda") for grad in grads] if self.device == "cuda" else list(grads)
+        return gradients.placed(grads, self.device)
 
     @property
     def device_pairs(self) -> List[Tuple[str, str]]:

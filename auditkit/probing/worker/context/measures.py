@@ -92,7 +92,8 @@ class Measures:
     def _compilable(self, grads: Sequence[Any], whole: bool) -> Callable[[], Any]:
         """A call that torch.compile can take. Raises NotApplicable where its answer would not be about the target."""
         if self._calls.device == "simulated":
-            raise NotApplicable("torch.compile does not trace the simulated device: ask with --device auto or cpu")
+            hint = ": ask with --device auto or cpu" if self._calls.plan.device == "cpu" else ""
+            raise NotApplicable("torch.compile does not trace the simulated device" + hint)
         if is_declared_eager(self._calls.caller.function):
             raise NotApplicable("it is declared to run outside compiled code (torch.compiler.disable)")
         return self._calls.prepared(grads, whole)

@@ -4,6 +4,7 @@ A `Feed` is found by trying (see `search.py`); `prepare` turns it and a list of 
 without arguments, so that building modules and registering them is never part of what is measured.
 """
 
+import copy
 import functools
 import inspect
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
@@ -12,7 +13,7 @@ import torch
 
 from ..base.refusals import CannotFeedError
 from ..gradients import forms
-from ..gradients.gradients import GradientHolder, total_norm
+from ..gradients.gradients import GradientHolder, placed, total_norm
 from .plan import Feed
 
 SETUP_NAMES = (
@@ -120,6 +121,13 @@ class Caller:
         self.arguments = {**self.filled, **arguments}
         self.finish = finish
         self.finish_method = finish_method
+        self.device = "cpu"
+
+    def on(self, device: str) -> "Caller":
+        """The same target, which gets what it is fed on another device."""
+        other = copy.copy(self)
+        other.device = device
+        return other
 
     def refuse_unknown_arguments(self) -> None:
         """Raise CannotFeedError for an argument that neither the target nor its class has."""
@@ -191,7 +199,7 @@ class Caller:
         What the target is handed is appended to `given`; `wrap` turns a list into what is handed instead;
         `instance` is used instead of a new one, as it is.
         """
-        collect, finish = self.steps(feed, groups, given, wrap, instance)
+        collect, finish = self.steps(feed, [placed(group, self.device) for group in groups], given, wrap, instance)
         if not whole or finish is None:
             return collect
         finishing = finish

@@ -30,7 +30,8 @@ class Plan(NamedTuple):
 
     `clips`: it changes the gradients that it is given, by one factor that makes them small. A clipping
     target without `fields` returns no number: its answer is what it does to the gradients. `filled` are
-    required arguments that nobody gave and that got a usual value.
+    required arguments that nobody gave and that got a usual value. `device` is where it was found: a device where the
+    target does not run on the host.
     """
 
     feed: Feed
@@ -44,6 +45,7 @@ class Plan(NamedTuple):
     notes: List[str]
     clips: bool = False
     filled: Dict[str, Any] = {}  # noqa: RUF012
+    device: str = "cpu"
 
     def to_json(self) -> Dict[str, Any]:
         raw = dict(self._asdict())

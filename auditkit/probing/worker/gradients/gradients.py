@@ -6,7 +6,7 @@ exactly, in every floating dtype, and the true norm is `magnitude * sqrt(element
 
 import math
 import mmap
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -129,6 +129,14 @@ def total_norm(grads: Sequence[Optional[torch.Tensor]]) -> torch.Tensor:
     norms = [torch.linalg.vector_norm(part, dtype=torch.float64).to(parts[0].device) for part in parts]
     total = torch.linalg.vector_norm(torch.stack(norms))
     return total if any(part.dtype == torch.float64 for part in parts) else total.float()
+
+
+def placed(grads: Sequence[Any], device: str) -> List[Any]:
+    """Each tensor of the host on `device` (`cpu`, `cuda` or `simulated`); what is no tensor stays as it is."""
+    if device == "cpu":
+        return list(grads)
+    place = to_simulated if device == "simulated" else lambda grad: grad.to("cuda")
+    return [place(grad) if isinstance(grad, torch.Tensor) else grad for grad in grads]
 
 
 class GradientHolder(torch.nn.Module):

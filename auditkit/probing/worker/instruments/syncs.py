@@ -19,8 +19,8 @@ from ..base.frames import Site, SourceRoots
 from ..base.nested import list_leaves
 from ..base.torch_internals import OperatorMode
 from ..simulated.device import simulated_cuda
-from ..simulated.operators import INDEXES, READS_SIZE_BACK, reads_mask
 from ..simulated.tensor import Observer
+from ..simulated.waits import waits
 
 RANGE = "auditkit.measured"
 _SYNC_EVENTS = (
@@ -81,6 +81,10 @@ class _HostReads:
 
     def is_host(self, tensor: Any) -> bool:
         return tensor in self.host_copies
+
+    def may_be_on_device(self, tensor: torch.Tensor) -> bool:
+        """A tensor without dimensions may stand for Python's number, which an operator takes along for free."""
+        return tensor.dim() > 0 and not self.is_host(tensor)
 
     def read(self) -> None:
         if not self.suppressed:
@@ -153,19 +157,15 @@ class _ReadOperators(OperatorMode):
         kwargs = kwargs or {}
         tensors = [leaf for leaf in list_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         all_host = bool(tensors) and all(self.reads.is_host(tensor) for tensor in tensors)
-        name = func.overloadpacket.__name__
-        if tensors and not all_host and _reads_back(name, args):
-            self.reads.read()
+        if tensors and not all_host:
+            for _ in range(waits(func, args, kwargs, self.reads.may_be_on_device)):
+                self.reads.read()
         result = func(*args, **kwargs)
         if all_host:
             for leaf in list_leaves(result):
                 if isinstance(leaf, torch.Tensor):
                     self.reads.host_copies[leaf] = True
         return result
-
-
-def _reads_back(name: str, args: Any) -> bool:
-    return name == "_local_scalar_dense" or name in READS_SIZE_BACK or (name in INDEXES and reads_mask(name, args))
 
 
 # --- a real CUDA device --------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from .tensor import (
     is_simulated,
     to_host,
 )
+from .typed_tensors import are_sizes, device_and_dtype, sizes_of
 
 # torch prints no more elements than these of a large tensor (`torch.set_printoptions(threshold=...)`).
 _PRINTED_ELEMENTS = 1000
@@ -162,7 +163,9 @@ def _to(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
     if isinstance(kwargs.get("other"), torch.Tensor):
         other = kwargs.pop("other")
         return _to(func, tensor, other, *args, **kwargs)
-    options = {key: value for key, value in kwargs.items() if key != "copy"}
+    if args:
+        args = (_numbered(args[0]), *args[1:])
+    options = {key: _numbered(value) if key == "device" else value for key, value in kwargs.items() if key != "copy"}
     device, dtype, non_blocking, memory_format = torch._C._nn._parse_to(*args[:3], **options)
     index = cuda_index(device)
     target = device_of(tensor) if device is None else device if index is None else torch.device("cuda", index)
@@ -171,6 +174,11 @@ def _to(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
     if is_simulated(tensor):
         return _move(_cast(tensor, dtype, False, memory_format), target, non_blocking, byte_count(tensor))
     return _cast(_move(tensor, target, non_blocking), dtype, False, memory_format)
+
+
+def _numbered(device: Any) -> Any:
+    """`tensor.to(0)` means `cuda:0`; torch's own parser finds no accelerator that a number could mean."""
+    return torch.device("cuda", device) if isinstance(device, int) and not isinstance(device, bool) else device
 
 
 def _cast(tensor: Any, dtype: Optional[torch.dtype], copy: bool, memory_format: Any = None) -> Any:
@@ -209,11 +217,32 @@ def _format(func: Any, tensor: Any, spec: str) -> str:
     return format(tensor.item(), spec) if tensor.dim() == 0 else _repr(torch.Tensor.__repr__, tensor)
 
 
-def _type(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
-    answer = _plain(func, tensor, *args, **kwargs)
-    if isinstance(answer, str) and is_simulated(tensor):
-        return answer.replace("torch.", "torch.cuda.", 1)
-    return answer
+def _type(func: Any, tensor: Any, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
+    """The name of a tensor's type, or the tensor as another one: of another dtype, or elsewhere."""
+    if dtype is None:
+        name = str(_plain(func, tensor))
+        return name.replace("torch.", "torch.cuda.", 1) if is_simulated(tensor) else name
+    if isinstance(dtype, torch.dtype):
+        return _cast(tensor, dtype, False)
+    meant = device_and_dtype(dtype)
+    if meant is None:
+        return _plain(func, tensor, dtype, non_blocking, **kwargs)
+    here = device_of(tensor)
+    return _to(func, tensor, here if here.type == meant[0] else meant[0], meant[1], non_blocking)
+
+
+def _type_as(func: Any, tensor: Any, other: Any) -> Any:
+    return _to(func, tensor, other)
+
+
+def _new(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
+    """The old constructor of a tensor's own type: from data, or of a size."""
+    if not is_simulated(tensor):
+        return _plain(func, tensor, *args, **kwargs)
+    device = kwargs.get("device", device_of(tensor))
+    if args and not are_sizes(args):
+        return _from_data(torch.tensor, args[0], dtype=tensor.dtype, device=device)
+    return _build_on_device(torch.empty, (sizes_of(args),), {"dtype": tensor.dtype}, cuda_index(device) or 0)
 
 
 def _new_tensor(func: Any, tensor: Any, data: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -> Any:
@@ -268,6 +297,8 @@ _METHODS: Dict[Any, Callable] = {
     torch.Tensor.__repr__: _repr,
     torch.Tensor.__format__: _format,
     torch.Tensor.type: _type,
+    torch.Tensor.type_as: _type_as,
+    torch.Tensor.new: _new,
     torch.Tensor.new_tensor: _new_tensor,
     torch.Tensor.pin_memory: _pin_memory,
     torch.tensor: _from_data,

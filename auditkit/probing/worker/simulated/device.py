@@ -11,6 +11,7 @@ from ..base.torch_internals import OperatorMode
 from .calls import answer_as_cuda
 from .operators import run_operator
 from .tensor import Observer, SimulatedCudaTensor, State, cuda_index, device_of, is_simulated
+from .typed_tensors import CONSTRUCTORS
 
 State.answer_call, State.run_operator = answer_as_cuda, run_operator
 
@@ -27,6 +28,8 @@ class _Operators(OperatorMode):
 
 class _Stream:
     """A stream or an event of the pretended device: waiting for it is a synchronisation."""
+
+    cuda_stream = 0
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.device = torch.device("cuda", State.current_device)
@@ -60,6 +63,9 @@ class _Stream:
 
     def record_event(self, event: Any = None) -> "_Stream":
         return _Stream()
+
+    def elapsed_time(self, end_event: Any) -> float:
+        return 0.0
 
 
 def _synchronize(device: Any = None) -> None:
@@ -106,6 +112,7 @@ _CUDA_MODULE = {
     "max_memory_allocated": lambda device=None: 0,
     "reset_peak_memory_stats": lambda device=None: None,
     "empty_cache": lambda: None,
+    **CONSTRUCTORS,
 }
 
 
@@ -116,6 +123,12 @@ _ACCELERATOR_MODULE = {
     "current_device_index": lambda: State.current_device,
     "current_stream": _Stream,
     "synchronize": _synchronize,
+}
+
+_NVTX_MODULE = {
+    "mark": lambda msg: None,
+    "range_push": lambda msg: 0,
+    "range_pop": lambda: 0,
 }
 
 
@@ -157,8 +170,8 @@ def simulated_cuda(observer: Optional[Observer] = None) -> Iterator[None]:
     """Pretend that `State.device_count` CUDA devices exist and tell `observer` what they are asked to do."""
     previous, State.observer = State.observer, observer or Observer()
     current_device = State.current_device
-    replaced = [(torch.cuda, name, new) for name, new in _CUDA_MODULE.items()]
-    replaced += [(torch.accelerator, name, new) for name, new in _ACCELERATOR_MODULE.items()]
+    modules = ((torch.cuda, _CUDA_MODULE), (torch.accelerator, _ACCELERATOR_MODULE), (torch.cuda.nvtx, _NVTX_MODULE))
+    replaced = [(module, name, new) for module, entries in modules for name, new in entries.items()]
     saved = [(module, name, getattr(module, name)) for module, name, _ in replaced if hasattr(module, name)]
     for module, name, new in replaced:
         setattr(module, name, new)

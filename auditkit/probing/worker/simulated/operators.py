@@ -26,6 +26,7 @@ from .tensor import (
     is_simulated,
     to_host,
 )
+from .waits import waits
 
 _aten = torch.ops.aten
 
@@ -49,12 +50,7 @@ def _launches_nothing() -> set:
 
 NO_KERNEL = _launches_nothing()
 
-# Data-dependent output sizes: CUDA reads the size back before it can allocate the result.
-READS_SIZE_BACK = {
-    "nonzero", "masked_select", "_unique", "_unique2", "unique_dim", "unique_consecutive", "bincount",
-    "repeat_interleave", "_linalg_check_errors", "equal", "allclose", "is_nonzero", "histc",
-}  # fmt: skip
-INDEXES = {"index", "index_put", "index_put_", "_index_put_impl_"}
+_INDEXES = ("index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index")
 _COPIES = {"copy_", "_to_copy"}
 # They check devices without torch's exception for host scalars.
 _TAKES_NO_HOST_SCALAR = {"cat", "stack"}
@@ -75,7 +71,7 @@ def run_operator(func: Any, args: Any, kwargs: Dict[str, Any]) -> Any:
         return _run_tensor_by_tensor(func, name, args, kwargs)
     _refuse_mixed_devices(func, name, args, kwargs, inputs)
     index = wrappers[0].device_index if wrappers else State.building_on[-1]
-    _report(func, name, args, wrappers)
+    _report(func, name, args, kwargs, wrappers)
     result = func(*map_leaves(_host_leaf, args), **map_leaves(_host_leaf, kwargs))
     known = {id(wrapper.host_values): wrapper for wrapper in wrappers}
     if name == "copy_" and not is_simulated(args[0]):
@@ -104,20 +100,16 @@ def computes(func: Any) -> bool:
 # --- what is reported ----------------------------------------------------------------------------
 
 
-def _report(func: Any, name: str, args: Any, wrappers: List[Any]) -> None:
+def _report(func: Any, name: str, args: Any, kwargs: Dict[str, Any], wrappers: List[Any]) -> None:
     observer = State.observer
-    if name == "_local_scalar_dense":
-        observer.on_sync("scalar_read")
-        observer.on_transfer(TO_HOST, wrappers[0].element_size(), None)
-        return
-    if name in READS_SIZE_BACK:
-        observer.on_sync("size_read")
-    elif name in INDEXES and reads_mask(name, args):
-        observer.on_sync("mask_read")
-    elif name == "copy_" and _is_transfer(*args[:2]):
+    if name == "copy_" and _is_transfer(*args[:2]):
         _report_copy(args[0], args[1], len(args) > 2 and bool(args[2]))
         return
-    if computes(func):
+    for _ in range(waits(func, args, kwargs, is_simulated)):
+        observer.on_sync(name)
+    if name == "_local_scalar_dense":
+        observer.on_transfer(TO_HOST, wrappers[0].element_size(), None)
+    elif computes(func):
         observer.on_operator(name)
 
 
@@ -137,17 +129,6 @@ def _report_copy(target: torch.Tensor, source: torch.Tensor, non_blocking: bool)
     State.observer.on_transfer(direction, byte_count(source), target)
 
 
-def reads_mask(name: str, args: Any) -> bool:
-    """Whether an index operator must count a mask's true elements on the host.
-
-    Writing one value under a mask does not: CUDA runs it as `masked_fill`.
-    """
-    indices = args[1] if len(args) > 1 else ()
-    masked = any(isinstance(index, torch.Tensor) and index.dtype in (torch.bool, torch.uint8) for index in indices)
-    fills = name != "index" and len(args) > 2 and args[2].numel() == 1 and not (len(args) > 3 and args[3])
-    return masked and not fills
-
-
 # --- tensors of several devices --------------------------------------------------------------------
 
 
@@ -155,7 +136,7 @@ def _refuse_mixed_devices(func: Any, name: str, args: Any, kwargs: Dict[str, Any
     """Raise RuntimeError in torch's words where CUDA would; `inputs` are the operator's tensors and more."""
     if name in _COPIES:
         return
-    if name in INDEXES:
+    if name in _INDEXES:
         _refuse_index_of_another_device(args)
         inputs = [args[0], *args[2:3]]
     written = {id(tensor) for tensor in _written(func, args, kwargs)}

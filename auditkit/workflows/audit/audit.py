@@ -77,7 +77,7 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
     # A run of source probes alone starts no interpreter.
     with open_checkout(request.checkout, request.arms[0].interpreter if asked else None) as opened:
         place = environment_of(request.label or request.checkout, opened)
-        settings = _settings(request.arms, bool(request.probes), opened) if asked else []
+        settings = _settings(request.arms, opened) if asked else []
         found = _targets(request, opened, settings, progress) if asked else FoundTargets()
         read = _source_questions(request, probes, found.asked)
         run = _measured(Questions(found.asked, asked, place, found.found), settings, progress)
@@ -115,9 +115,9 @@ def _config_words(config: Config, directory: Path) -> tuple[str, ...]:
     return ("--config", str(config.path))
 
 
-def _settings(arms: Sequence[RunOptions], named: bool, opened: OpenCheckout) -> list[Setting]:
+def _settings(arms: Sequence[RunOptions], opened: OpenCheckout) -> list[Setting]:
     """One for each arm. Raises BadInputError for an interpreter that is not there."""
-    made = [replace(arm, named=named).setting(opened) for arm in arms]
+    made = [arm.setting(opened) for arm in arms]
     return list({(setting.interpreter, setting.device): setting for setting in made}.values())
 
 

@@ -16,16 +16,12 @@ from auditkit.store.config.config import Config
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How probes run: with which configuration, interpreter (None: the configured one), device and limit.
-
-    `named` says that these probes were asked for by name, and not as part of all.
-    """
+    """How probes run: with which configuration, interpreter (None: the configured one), device and limit."""
 
     config: Config = field(default_factory=Config)
     python: str | None = None
     device: DeviceChoice = DeviceChoice.AUTO
     time_limit_s: float = DEFAULT_TIME_LIMIT_S
-    named: bool = True
 
     @property
     def interpreter(self) -> str | None:
@@ -50,7 +46,6 @@ class RunOptions:
             import_roots=self.import_roots(opened),
             device=self.device,
             time_limit_s=self.time_limit_s,
-            options={"asked_by_name": self.named},
             policy=self.policy,
         )
 

@@ -447,12 +447,36 @@ def test_memory_of_numpy_is_seen() -> None:
     assert answer.values("growth_share", memory="tensors") == [0.0]
 
 
+ONLY_WITH_GRAPH = ", only where gradients carry a graph (create_graph=True)"
+
+
+class NormHistory:
+    """Four bytes a call, until they hang on a graph."""
+
+    def __init__(self) -> None:
+        self.norms: list[torch.Tensor] = []
+
+    def record(self, grads: Any) -> float:
+        self.norms.append(_norms(grads).norm())
+        return self.norms[-1].item()
+
+
+def test_what_only_a_graph_retains_is_said_so() -> None:
+    """Leaf and gradient of every call; the control is the history of gradients above, which any gradients show."""
+    answer = ask(RETAINED, NormHistory.record, owner=NormHistory)
+    told = "every call leaves 2x the gradients' bytes" + ONLY_WITH_GRAPH
+    assert (answer.outcome, answer.severity, answer.message) == ("reproduced", "P3", told)
+    assert answer.values("growth_share", memory="tensors")[0] < 1e-4
+    assert answer.line == _norms.__code__.co_firstlineno + 1
+
+
 def test_an_answer_with_a_graph_keeps_gradients_and_leaves() -> None:
     result = run_here(SPECIMEN, target_of("defective", "numerics:norm_on_device"), [RETAINED]).results[0]
     assert values(result, "graph_tensors") == [0, 1]
     (kept,) = values(result, "kept_by_answer", gradients="with graph")
     assert kept == pytest.approx(2.0, abs=0.01)
-    assert result.message == "the answer keeps the autograd graph alive (the answer): 2x the gradients' bytes"
+    told = "the answer keeps the autograd graph alive (the answer): 2x the gradients' bytes"
+    assert result.message == told + ONLY_WITH_GRAPH
 
 
 @pytest.mark.parametrize("function", [exact, torch_norm, per_layer_norms])

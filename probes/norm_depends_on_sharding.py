@@ -25,8 +25,9 @@ PROBE = {
     "tensors are given once replicated, as after DDP, and once in shards, as ZeRO and FSDP1 keep them: nothing in "
     "them tells the two apart, so a target passes that is right on one. A refusal in the target's own words passes.",
     "limits": "It is asked only where code of the target's package deals with sharded gradients (imports "
-    "torch.distributed.fsdp or .tensor, calls full_tensor, to_local, all_reduce, ...), whoever asks. Parameters reach the target in a module, or as a list, of their own: a method of an FSDP module is "
-    "not called. Meshes of two kinds in one model (FSDP with tensor parallel) are not tried.",
+    "torch.distributed.fsdp or .tensor, calls full_tensor, to_local, all_reduce, ...), whoever asks. Parameters "
+    "reach the target in a module, or as a list, of their own: a method of an FSDP module is not called. Meshes of two "
+    "kinds in one model (FSDP with tensor parallel) are not tried.",
     "remediation": "Reduce DTensors by torch's own operators and read the number with full_tensor(): it knows which "
     "ranks hold which shard. Reduce what is not reduced yet (Partial, as the norms of sequence-parallel layers are) "
     "before its norm: torch 2.9 reads 2 to 11% too much there.",

@@ -19,9 +19,10 @@ PROBE = {
     "NaN, so nothing warns.",
     "method": "Gradients whose exact norm is known: random, equal elements, one element as heavy as all the rest, one "
     "tensor as heavy as all the rest; float32, bfloat16, float16, mixed and float64; and 16,777,216 float32 elements "
-    "spread around 1, whose norm may be off by 0.1 %. Where the answer is the total 2-norm, or a fixed multiple of it, on ordinary float32 gradients, it is "
-    "compared with the exact value; otherwise with the target's own answer to the same values as float64. The allowed "
-    "error of the others is derived from float32 sums in four accumulators and three roundings to a 16-bit type.",
+    "spread around 1, whose norm may be off by 0.1 %. Where the answer is the total 2-norm, or a fixed multiple of it, "
+    "on ordinary float32 gradients, it is compared with the exact value; otherwise with the target's own answer to the "
+    "same values as float64. The allowed error of the others is derived from float32 sums in four accumulators and "
+    "three roundings to a 16-bit type.",
     "limits": "A target whose formula is not the total 2-norm and that rounds float64 gradients before it computes "
     "is compared with its own rounded answer: what it loses there stays unseen. Such a formula is judged only on "
     "gradients with an outlier: a spread of nearly equal layers is lost in anybody's rounding. A norm "

@@ -4,7 +4,7 @@ import math
 
 PROBE = {
     "id": "norm_depends_on_sharding",
-    "version": 1,
+    "version": 2,
     "title": "The norm of sharded gradients is not that of one process",
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "Race condition / concurrency"],
@@ -24,10 +24,10 @@ PROBE = {
     "of every rank are compared with one process. A number that comes back as a DTensor counts as a whole. Plain "
     "tensors are given once replicated, as after DDP, and once in shards, as ZeRO and FSDP1 keep them: nothing in "
     "them tells the two apart, so a target passes that is right on one. A refusal in the target's own words passes.",
-    "limits": "In an audit of everything it is asked only where code of the target's package deals with sharded "
-    "gradients (imports torch.distributed.fsdp or .tensor, calls full_tensor, to_local, all_reduce, ...); named, it is "
-    "always asked. Parameters reach the target in a module, or as a list, of their own: a method of an FSDP module is "
-    "not called. Meshes of two kinds in one model (FSDP with tensor parallel) are not tried.",
+    "limits": "It is asked only where code of the target's package deals with sharded gradients (imports "
+    "torch.distributed.fsdp or .tensor, calls full_tensor, to_local, all_reduce, ...), whoever asks. Parameters "
+    "reach the target in a module, or as a list, of their own: a method of an FSDP module is not called. Meshes of two "
+    "kinds in one model (FSDP with tensor parallel) are not tried.",
     "remediation": "Reduce DTensors by torch's own operators and read the number with full_tensor(): it knows which "
     "ranks hold which shard. Reduce what is not reduced yet (Partial, as the norms of sequence-parallel layers are) "
     "before its norm: torch 2.9 reads 2 to 11% too much there.",
@@ -73,7 +73,7 @@ def measure(ctx):
     if "norm" not in ctx.roles and not ctx.plan.clips:
         raise ctx.NotApplicable("it reports no norm and clips nothing")
     if not ctx.deals_with_shards:
-        raise ctx.NotApplicable("no code of its package deals with sharded gradients; asked by name it is answered")
+        raise ctx.NotApplicable("no code of its package deals with sharded gradients")
     asked_on = ctx.device
     one = ctx.reported_by_one()
     yield from _numbers(ctx, one, "one_process_", {})

@@ -5,7 +5,7 @@ import math
 
 PROBE = {
     "id": "norm_loses_accuracy",
-    "version": 1,
+    "version": 2,
     "title": "The norm loses accuracy",
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Numerical stability", "Correctness bug"],
@@ -17,11 +17,12 @@ PROBE = {
     "a thousand equal layers are logged as a norm of half its size, and clipping by it lets through twice the limit. "
     "Squares of float16 gradients below 0.008 are subnormal and lose their digits. Nothing is infinite or "
     "NaN, so nothing warns.",
-    "method": "Gradients whose exact norm is known as a fraction: random, equal elements, one element as heavy as all "
-    "the rest, one tensor as heavy as all the rest; float32, bfloat16, float16, mixed and float64; up to 16,777,216 "
-    "elements. Where the answer is the total 2-norm, or a fixed multiple of it, on ordinary float32 gradients, it is "
-    "compared with the exact value; otherwise with the target's own answer to the same values as float64. The allowed "
-    "error is derived from float32 sums in four accumulators and three roundings to a 16-bit type.",
+    "method": "Gradients whose exact norm is known: random, equal elements, one element as heavy as all the rest, one "
+    "tensor as heavy as all the rest; float32, bfloat16, float16, mixed and float64; and 16,777,216 float32 elements "
+    "spread around 1, whose norm may be off by 0.1 %. Where the answer is the total 2-norm, or a fixed multiple of it, "
+    "on ordinary float32 gradients, it is compared with the exact value; otherwise with the target's own answer to the "
+    "same values as float64. The allowed error of the others is derived from float32 sums in four accumulators and "
+    "three roundings to a 16-bit type.",
     "limits": "A target whose formula is not the total 2-norm and that rounds float64 gradients before it computes "
     "is compared with its own rounded answer: what it loses there stays unseen. Such a formula is judged only on "
     "gradients with an outlier: a spread of nearly equal layers is lost in anybody's rounding. A norm "
@@ -33,7 +34,7 @@ PROBE = {
     "remediation_code": "remedies/total_norm_of_detached.py",
     "verification": ["the relative error of every case is within what rounding allows for its dtype and size"],
     "measurements": {"relative_error": "ratio", "allowed_error": "ratio", "largest_error": "ratio"},
-    "policy": {"accumulators": 4, "roundings": 3, "judge_float64": 0},
+    "policy": {"accumulators": 4, "roundings": 3, "judge_float64": 0, "spread_error": 0.001},
 }
 
 # (dtype, pattern, tensors, elements of each, magnitude). 16-bit norms stay below float16's largest, 65,504.
@@ -43,7 +44,7 @@ _CASES = (
     ("float32", "outlier_tensor", 1024, 256, 1.1),
     ("float32", "equal", 1, 1 << 20, 1.1),
     ("float32", "outlier_element", 1, 1 << 22, 1.0),
-    ("float32", "outlier_element", 1, 1 << 24, 1.0),
+    ("float32", "spread", 1, 1 << 24, 1.0),
     ("bfloat16", "random", 4, 1024, 1.0),
     ("bfloat16", "random", 256, 256, 1.0),
     ("bfloat16", "outlier_tensor", 1024, 256, 1.1),
@@ -91,7 +92,7 @@ def measure(ctx):
             yield ctx.note("{} gradients were not judged: {}".format(dtype, error))
             continue
         error = value / expected - 1 if expected and math.isfinite(expected) else math.nan
-        allowed = _allowed(dtype, tensors, elements, PROBE["policy"])
+        allowed = _of_case(case, PROBE["policy"])
         yield ctx.measurement("relative_error", error, "ratio", **case)
         yield ctx.measurement("allowed_error", allowed, "ratio", **case)
         if _is_judged(value, error):
@@ -136,9 +137,7 @@ def _allowed(dtype, tensors, elements, policy):
     torch adds the squares of a contiguous tensor on the CPU in one vector register: 16 lanes with AVX-512, 8 with
     AVX2, 4 with NEON. The fewest are allowed for: elements / 4 additions each, then one for each tensor. 16 more
     steps are squares, roots and the joining of the lanes. CUDA adds in a tree and stays far below. So torch's own
-    float32 norms are inside the bound on each of them, as are those of several threads, which add less each:
-    16,777,216 elements, one of which outweighs the rest, read 3.2 % too little with 8 lanes (torch 2.13, AVX2, one
-    thread) and would read 6.5 % too little with 4; 13.4 % is allowed, and a single accumulator loses 29 %.
+    float32 norms are inside the bound on each of them, as are those of several threads, which add less each.
 
     A 16-bit result adds one rounding for each norm that is stored in 16 bits: of a tensor, of the total, and half
     of one for each of square and sum between them; 2**-8 each in bfloat16, 2**-11 in float16. So
@@ -189,6 +188,7 @@ def judge(measurements, policy):
 
 _WORDS = {
     "random": "random",
+    "spread": "spread around 1",
     "equal": "all equal",
     "outlier_element": "one element as heavy as the rest",
     "outlier_tensor": "one tensor as heavy as the rest",
@@ -196,7 +196,14 @@ _WORDS = {
 
 
 def _of_case(case, policy):
-    return _allowed(case["dtype"], case["tensors"], case["elements"] // case["tensors"], policy)
+    """What is allowed of a case.
+
+    The bound is for roundings that all go one way. Those of a spread do not: of 16,777,216 elements float32 sums in
+    4, 8 and 16 lanes read 0.008 %, 0.019 % and 0.007 % off (8 are torch 2.13 with AVX2), in 2 and in 1 0.21 % and
+    0.46 %.
+    """
+    allowed = _allowed(case["dtype"], case["tensors"], case["elements"] // case["tensors"], policy)
+    return min(allowed, policy["spread_error"]) if case["pattern"] == "spread" else allowed
 
 
 if __name__ == "__main__":

@@ -96,27 +96,28 @@ def test_rounding_is_no_loss_of_accuracy(function: Callable) -> None:
     assert ask(ACCURACY, function).outcome == "not_reproduced"
 
 
-def test_torch_itself_needs_the_room_that_is_allowed() -> None:
-    """Eight lanes: one holds 2**24 and adds 2**21 ones in vain, 1/16 of the sum; four would lose 1/8, 6.5 % of it."""
-    answer = ask(ACCURACY, torch_norm)
+def in_four_lanes(grads: Any) -> float:
+    """float32 squares added one after another in four sums, as the vector register of NEON holds them."""
+    squares = [grad.float().square().reshape(-1).numpy() for grad in grads]
+    sums = [np.cumsum(each[lane::4], dtype=np.float32)[-1:].sum() for each in squares for lane in range(4)]
+    return math.sqrt(math.fsum(sums))
+
+
+@pytest.mark.parametrize("function", [torch_norm, in_four_lanes])
+def test_sixteen_million_float32_elements_may_be_off_by_a_thousandth(function: Callable) -> None:
+    """Vector registers are far below it; the control is one accumulator, in the next test."""
+    answer = ask(ACCURACY, function)
     case = {"dtype": "float32", "elements": 1 << 24}
-    (error,), (allowed,) = answer.values("relative_error", **case), answer.values("allowed_error", **case)
-    lost = {1 - math.sqrt(1 - 1 / lanes / 2) for lanes in (4, 8, 16)}
-    assert any(error == pytest.approx(-each, rel=0.01) for each in lost)
-    assert allowed == pytest.approx(1 - math.sqrt(1 - 0.25), rel=1e-4)
-    assert max(lost) < allowed < 1 - math.sqrt(0.5)
+    assert (answer.outcome, answer.values("allowed_error", **case)) == ("not_reproduced", [1e-3])
+    assert all(abs(error) < 3e-4 for error in answer.values("relative_error", **case))
 
 
-def test_one_float32_accumulator_loses_half_of_sixteen_million_squares() -> None:
-    """2**24 + 1 is 2**24 in float32: the root of a half is 0.707."""
+def test_one_float32_accumulator_loses_half_a_percent_of_sixteen_million_elements() -> None:
+    """From a sum of 2**23 on only whole squares are added, from 2**24 on even ones."""
     answer = ask(ACCURACY, one_accumulator)
-    assert (answer.outcome, answer.severity) == ("reproduced", "P2")
-    (error,) = answer.values("relative_error", dtype="float32", pattern="outlier_element", elements=1 << 24)
-    assert error == pytest.approx(math.sqrt(0.5) - 1, rel=1e-4)
-    assert answer.message.startswith(
-        "the norm is off by -29.3 % in float32 (16,777,216 elements in 1 tensors, one element as heavy as the rest); "
-        "13 % is allowed; broken for "
-    )
+    (error,) = answer.values("relative_error", dtype="float32", elements=1 << 24)
+    assert error == pytest.approx(-4.56e-3, rel=0.01)
+    assert "broken for " in answer.message
     # NumPy's operators are not seen: the definition stands for them.
     assert answer.line == one_accumulator.__code__.co_firstlineno
 
@@ -137,7 +138,7 @@ def test_layers_rounded_to_bfloat16_are_inaccurate_for_wider_gradients_only() ->
     (allowed,) = values(result, "allowed_error", dtype="float32", pattern="outlier_tensor")
     assert error == pytest.approx(1.665e-3, rel=0.01)
     assert allowed == pytest.approx((256 / 4 + 1024 + 16) * 2.0**-25, rel=1e-3)
-    assert result.message.endswith("; 0.15 % is allowed; broken for float16, float32, float64")
+    assert result.message.endswith("spread around 1); 0.1 % is allowed; broken for float16, float32, float64")
 
 
 def test_float64_is_judged_by_its_own_bound_only_where_the_policy_asks() -> None:
@@ -447,12 +448,36 @@ def test_memory_of_numpy_is_seen() -> None:
     assert answer.values("growth_share", memory="tensors") == [0.0]
 
 
+ONLY_WITH_GRAPH = ", only where gradients carry a graph (create_graph=True)"
+
+
+class NormHistory:
+    """Four bytes a call, until they hang on a graph."""
+
+    def __init__(self) -> None:
+        self.norms: list[torch.Tensor] = []
+
+    def record(self, grads: Any) -> float:
+        self.norms.append(_norms(grads).norm())
+        return self.norms[-1].item()
+
+
+def test_what_only_a_graph_retains_is_said_so() -> None:
+    """Leaf and gradient of every call; the control is the history of gradients above, which any gradients show."""
+    answer = ask(RETAINED, NormHistory.record, owner=NormHistory)
+    told = "every call leaves 2x the gradients' bytes" + ONLY_WITH_GRAPH
+    assert (answer.outcome, answer.severity, answer.message) == ("reproduced", "P3", told)
+    assert answer.values("growth_share", memory="tensors")[0] < 1e-4
+    assert answer.line == _norms.__code__.co_firstlineno + 1
+
+
 def test_an_answer_with_a_graph_keeps_gradients_and_leaves() -> None:
     result = run_here(SPECIMEN, target_of("defective", "numerics:norm_on_device"), [RETAINED]).results[0]
     assert values(result, "graph_tensors") == [0, 1]
     (kept,) = values(result, "kept_by_answer", gradients="with graph")
     assert kept == pytest.approx(2.0, abs=0.01)
-    assert result.message == "the answer keeps the autograd graph alive (the answer): 2x the gradients' bytes"
+    told = "the answer keeps the autograd graph alive (the answer): 2x the gradients' bytes"
+    assert result.message == told + ONLY_WITH_GRAPH
 
 
 @pytest.mark.parametrize("function", [exact, torch_norm, per_layer_norms])

@@ -7,7 +7,7 @@ import pytest
 from auditkit.model.enums import Outcome, Reason
 from auditkit.model.runs.target import Target
 from tests.probes.in_process import run_here
-from tests.probing_helpers import HEALTH, MEMORY, OVERFLOW, TARGETS, UNDERFLOW, by_probe, run_probes, values
+from tests.probing_helpers import HEALTH, LAUNCHES, MEMORY, OVERFLOW, TARGETS, UNDERFLOW, by_probe, run_probes, values
 
 pytestmark = pytest.mark.process
 
@@ -41,6 +41,28 @@ def test_memory_outside_the_allocator_is_named_with_the_size_it_was_measured_at(
     where = "in NumPy and Python memory at the peak, 10,000,000 parameters in 10 tensors"
     assert result[MEMORY].message == f"{python:.3g}x the gradients' bytes {where}"
     assert python > 2.0
+
+
+def test_what_only_narrow_gradients_cost_is_found_and_said_so():
+    """Converting float32 to float32 is free: 4 bytes for each 2, and a launch for each tensor, are bfloat16's alone."""
+    memory, launches = run_here(PARTIAL, "norms:float_copies", [MEMORY, LAUNCHES]).results
+    assert {memory.outcome, launches.outcome} == {Outcome.REPRODUCED}
+    assert memory.message.startswith(
+        "2x the gradients' bytes at the peak, 20,000,000 bfloat16 parameters in 100 tensors"
+    )
+    assert launches.message == "launches per call on bfloat16 gradients: n+3 for n tensors (67 at 64)"
+    assert values(launches, "launch_count", tensors=256) == values(launches, "launch_count", tensors=4)
+    lines = (PARTIAL / "norms.py").read_text(encoding="utf-8").splitlines()
+    assert {"copies = [grad.float() for grad in _grads(parameters)]"} == {
+        lines[result.location.line - 1].strip() for result in (memory, launches) if result.location
+    }
+
+
+@pytest.mark.parametrize("probe", [MEMORY, LAUNCHES])
+def test_narrow_gradients_that_are_refused_are_noted(probe: str):
+    result = run_here(PARTIAL, "norms:float32_only", [probe]).results[0]
+    assert result.outcome is Outcome.NOT_REPRODUCED
+    assert "bfloat16 gradients were not judged: TypeError: only float32 gradients" in result.notes
 
 
 def test_a_role_that_does_not_exist_is_refused():

@@ -20,6 +20,8 @@ from auditkit.model.runs.target import Target
 from auditkit.probing.hosts.catalog import load_catalog, load_module
 from auditkit.probing.worker.gradients import sharded
 from auditkit.probing.worker.instruments.ranks import RanksFailed, run_ranks, why_not
+from auditkit.workflows.audit.audit import AuditRequest, audit
+from auditkit.workflows.audit.run_options import RunOptions
 from tests.probes.in_process import Answer, ask_all
 from tests.probes.specimens import DEAR, NEEDS_GPU, PROBES
 from tests.probes.spectral_specimens import ONE_PROCESS, SPECIMEN
@@ -206,7 +208,7 @@ def test_an_error_is_less_grave_than_a_wrong_number_and_a_refusal_is_none() -> N
 
 
 def test_a_hang_is_an_error_within_its_limit_and_every_rank_is_gone(tmp_path: Path) -> None:
-    options = {"rank_limit_s": 4, "asked_by_name": True}
+    options = {"rank_limit_s": 4}
     started = time.monotonic()
     run = run_probes(TARGETS / "ranks", Target("norms:waits_for_rank_zero"), [SHARDING], options=options)
     (result,) = run.results
@@ -259,16 +261,16 @@ def test_without_a_gpu_for_each_rank_nccl_is_not_asked() -> None:
     assert "NCCL wants a GPU for each of 2 ranks" in str(why_not("cuda", 2))
 
 
-# --- in an audit of everything -----------------------------------------------------------------------
+# --- code that shards nothing -----------------------------------------------------------------------
 
 
-def test_code_that_knows_nothing_of_shards_is_asked_by_name_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A norm for one process is no finding of an audit that nobody shards for."""
-    checkout = SPECIMEN.parent / "gradient_monitoring"
-    monkeypatch.syspath_prepend(str(checkout))
-    answer = ask_all(Target("gradmon.sound:foreach_norm"), [SHARDING], checkout)[SHARDING]
-    assert answer.outcome == "not_applicable"
-    assert "no code of its package deals with sharded gradients" in answer.message
+def test_code_that_knows_nothing_of_shards_is_not_asked_even_by_name() -> None:
+    """A norm for one process is no finding where nobody shards: of a whole audit, or of this probe alone."""
+    checkout, target = SPECIMEN.parent / "gradient_monitoring", Target("gradmon.sound:foreach_norm")
+    arms = (RunOptions(python=sys.executable),)
+    (result,) = audit(AuditRequest(str(checkout), arms, (target,), (SHARDING,))).results
+    told = "no code of its package deals with sharded gradients"
+    assert (result.outcome.value, result.message) == ("not_applicable", told)
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
     with KeptWorkers() as kept, options.open(spec) if asked else open_checkout(spec) as opened:
         since_ns = time.time_ns()
         place = environment_of(request.label or request.checkout, opened)
-        settings = _settings(request.arms, bool(request.probes), opened, kept) if asked else []
+        settings = _settings(request.arms, opened, kept) if asked else []
         found = _targets(request, opened, settings, progress) if asked else FoundTargets()
         read = _source_questions(request, probes, found.asked)
         run = _measured(Questions(found.asked, asked, place, found.found), settings, progress)
@@ -129,9 +129,9 @@ def _config_words(config: Config, directory: Path) -> tuple[str, ...]:
     return ("--config", str(config.path))
 
 
-def _settings(arms: Sequence[RunOptions], named: bool, opened: OpenCheckout, kept: KeptWorkers) -> list[Setting]:
+def _settings(arms: Sequence[RunOptions], opened: OpenCheckout, kept: KeptWorkers) -> list[Setting]:
     """One for each arm. Raises BadInputError for an interpreter that is not there."""
-    made = [replace(replace(arm, named=named).setting(opened), kept=kept) for arm in arms]
+    made = [replace(arm.setting(opened), kept=kept) for arm in arms]
     return list({(setting.interpreter, setting.device): setting for setting in made}.values())
 
 

@@ -20,15 +20,13 @@ from auditkit.store.config.config import Config
 class RunOptions:
     """How probes run: with which configuration, interpreter (None: the configured one), device and limit.
 
-    `named` says that these probes were asked for by name, and not as part of all; `in_place` that the files of a
-    checkout run where they lie, not in a copy.
+    `in_place` says that the files of a checkout run where they lie, not in a copy.
     """
 
     config: Config = field(default_factory=Config)
     python: str | None = None
     device: DeviceChoice = DeviceChoice.AUTO
     time_limit_s: float = DEFAULT_TIME_LIMIT_S
-    named: bool = True
     in_place: bool = False
 
     @property
@@ -61,7 +59,6 @@ class RunOptions:
             import_roots=self.import_roots(opened),
             device=self.device,
             time_limit_s=self.time_limit_s,
-            options={"asked_by_name": self.named},
             policy=self.policy,
             copied=opened.copied,
         )

@@ -94,8 +94,7 @@ def _compared(
     request: CompareRequest, base: OpenCheckout, head: OpenCheckout, probes: Sequence[ProbeInfo], progress: Progress
 ) -> Comparison:
     asked = [probe for probe in probes if probe.scope == "target"]
-    options = replace(request.options, named=bool(request.probes))
-    sides = (_side(options, base), _side(options, head))
+    sides = (_side(request.options, base), _side(request.options, head))
     pairs, notes = _pairs(request, sides, progress)
     runs = _measured(request, pairs, asked, sides, progress) if asked else [(None, None)] * len(pairs)
     environments = tuple(

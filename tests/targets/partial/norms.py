@@ -47,3 +47,9 @@ def one_when_nonfinite(parameters):
     """The same with a code that a norm can be."""
     norm = torch.stack(torch._foreach_norm(_grads(parameters), 2, dtype=torch.float64)).norm().item()
     return norm if math.isfinite(norm) else 1.0
+
+
+def float_copies(parameters):
+    """A float32 copy of every gradient, all at once: of float32 gradients, none."""
+    copies = [grad.float() for grad in _grads(parameters)]
+    return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(copies))).item()

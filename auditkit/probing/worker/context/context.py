@@ -110,7 +110,7 @@ class Context:
 
     @property
     def deals_with_shards(self) -> bool:
-        """Whether the target's package has code for sharded gradients, or the probe was asked for by name."""
+        """Whether the target's package has code for sharded gradients."""
         return self._ranks.deals_with_shards
 
     @staticmethod

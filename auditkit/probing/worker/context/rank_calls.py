@@ -65,8 +65,8 @@ class RankCalls:
 
     @property
     def deals_with_shards(self) -> bool:
-        """Whether the target's package has code for sharded gradients, or the probe was asked for by name."""
-        return bool(self._options.get("asked_by_name")) or any(map(_mentions_shards, self._package_files()))
+        """Whether the target's package has code for sharded gradients."""
+        return any(map(_mentions_shards, self._package_files()))
 
     def _package_files(self) -> Iterator[str]:
         module = __import__(self._calls.caller.function.__module__.partition(".")[0])

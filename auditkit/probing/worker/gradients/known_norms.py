@@ -13,6 +13,8 @@ from .gradients import DTYPES, empty
 
 _MIXED = ("float32", "bfloat16")
 _SEED = 20
+_BLOCK_ELEMENTS = 1 << 16
+Draw = Callable[[int, torch.Generator], torch.Tensor]
 Run = Tuple[int, float]
 """So many elements of this value, one after another."""
 
@@ -27,13 +29,13 @@ class KnownNorm(NamedTuple):
 def known_norm(pattern: str, tensors: int, elements: int, dtype: str, magnitude: float) -> KnownNorm:
     """`tensors` gradients of `elements` elements; `dtype` "mixed" alternates float32 and bfloat16.
 
-    `pattern`: `random` (half-normal times `magnitude`), `equal` (every element is `magnitude`),
-    `outlier_element` (the first element alone weighs as much as all the rest), `outlier_tensor` (the first
-    tensor does).
+    `pattern`: `random` (half-normal times `magnitude`), `spread` (between a half and one and a half times
+    `magnitude`), `equal` (every element is `magnitude`), `outlier_element` (the first element alone weighs as much
+    as all the rest), `outlier_tensor` (the first tensor does).
     """
     dtypes = [dtype if dtype != "mixed" else _MIXED[index % 2] for index in range(tensors)]
-    if pattern == "random":
-        return _random(dtypes, elements, magnitude)
+    if pattern in _DISTRIBUTIONS:
+        return _drawn(_DISTRIBUTIONS[pattern], dtypes, elements, magnitude)
     runs = _PATTERNS[pattern](tensors, elements, magnitude)
     squares = Fraction(0)
     grads = []
@@ -48,17 +50,31 @@ def known_norm(pattern: str, tensors: int, elements: int, dtype: str, magnitude:
     return KnownNorm(grads, math.sqrt(squares))
 
 
-def _random(dtypes: List[str], elements: int, magnitude: float) -> KnownNorm:
-    """The exact norm to 1e-15: squares of at most 53 bits, added by `math.fsum`."""
+def _drawn(draw: Draw, dtypes: List[str], elements: int, magnitude: float) -> KnownNorm:
+    """The exact norm to 1e-15: squares of at most 53 bits, added by `math.fsum`. Large tensors repeat a block."""
     generator = torch.Generator().manual_seed(_SEED)
-    grads, squares = [], []
+    grads, sums = [], []
     for dtype in dtypes:
-        values = torch.randn(elements, generator=generator, dtype=torch.float64).abs().mul_(magnitude)
+        block = draw(min(elements, _BLOCK_ELEMENTS), generator).mul_(magnitude)
         grad, flat = empty(elements, DTYPES[dtype])
-        flat.copy_(values)
+        for piece in flat.split(_BLOCK_ELEMENTS):
+            piece.copy_(block[: piece.numel()])
         grads.append(grad)
-        squares += flat.double().square().tolist()
-    return KnownNorm(grads, math.sqrt(math.fsum(squares)))
+        squares = flat[: block.numel()].double().square().tolist()
+        times, rest = divmod(elements, len(squares))
+        sums += [times * math.fsum(squares), math.fsum(squares[:rest])]
+    return KnownNorm(grads, math.sqrt(math.fsum(sums)))
+
+
+def _half_normal(elements: int, generator: torch.Generator) -> torch.Tensor:
+    return torch.randn(elements, generator=generator, dtype=torch.float64).abs_()
+
+
+def _around_one(elements: int, generator: torch.Generator) -> torch.Tensor:
+    return torch.rand(elements, generator=generator, dtype=torch.float64).add_(0.5)
+
+
+_DISTRIBUTIONS: Dict[str, Draw] = {"random": _half_normal, "spread": _around_one}
 
 
 def _equal(tensors: int, elements: int, magnitude: float) -> List[List[Run]]:

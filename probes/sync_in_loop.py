@@ -2,7 +2,7 @@
 
 PROBE = {
     "id": "sync_in_loop",
-    "version": 1,
+    "version": 2,
     "title": "A loop over tensors waits for the device at every turn",
     "scope": "source",
     "contracts": [],
@@ -16,11 +16,13 @@ PROBE = {
     "hundreds of stalls from one line, with the device idle in between.",
     "method": "The syntax tree of every function is followed: what comes from parameters(), .grad, a tensor "
     "annotation or an operator of torch is a tensor, and so is what is computed from it. Reported are reads of "
-    "tensors in loops and comprehensions over tensors, those of helpers in the same module too. After one .cpu() or "
-    ".tolist() the copy is free to read. syncs_grow_with_tensors counts the same by running it.",
+    "tensors (.item(), 'if', 'case', 'in', a boolean mask as index) in loops and comprehensions over tensors, those "
+    "of helpers in the same module too. After one .cpu() or .tolist() the copy is free to read. "
+    "syncs_grow_with_tensors counts the same by running it.",
     "limits": "Nothing is run: a loop over tensors that lie on the CPU is reported as well, unless a name or a test "
     "of the device says so. Not seen: tensors kept in other objects, helpers of other modules, reads inside "
-    "libraries. Not reported: copies of a state_dict, and what runs once because its block leaves the loop.",
+    "libraries. Not reported: copies of a state_dict, what runs once because its block leaves the loop, what only "
+    "isinstance says is a tensor, and the answer of a function that is annotated as bool.",
     "remediation": "Keep every result on the device, stack the results, and read the stack once after the loop. "
     "torch._foreach_norm is private: the code asks for it first.",
     "remediation_code": """import torch

@@ -15,7 +15,7 @@ from auditkit.probing.source_probes.instances import is_result_class, made_names
 from auditkit.probing.source_probes.partial_exports import PartialExport, partial_export
 from auditkit.probing.source_probes.private_api import PrivateUse, imports_private, may_read_private, unguarded_uses
 from auditkit.probing.source_probes.repeated_defaults import RepeatedDefault, repeated_defaults
-from auditkit.probing.source_probes.tensor_flow.module_reads import MAY_READ, USES_TORCH, FunctionReads, ModuleReads
+from auditkit.probing.source_probes.tensor_flow.module_reads import HAS_TENSORS, FunctionReads, ModuleReads
 from auditkit.probing.source_probes.uses import Use, Uses
 
 _T = TypeVar("_T")
@@ -110,9 +110,8 @@ class SourceContext:
         return self.uses.of(definition)
 
     def reads_in_loops(self, module: ModuleFacts) -> list[FunctionReads]:
-        """The functions that read tensors back once for each of many; none where torch is not imported."""
-        source = self.index.source_of(module)
-        if not USES_TORCH.search(source) or not MAY_READ.search(source):
+        """The functions that read tensors back once for each of many; none where nothing names tensors."""
+        if not HAS_TENSORS.search(self.index.source_of(module)):
             return []
         return self._followed(module, lambda tree: ModuleReads(tree).functions())
 

@@ -57,6 +57,58 @@ def test_one_line_reads_once_for_each_tensor(body: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        ("for i, p in enumerate(parameters):\n    self.log(p.grad.norm().item())", 2),
+        ("for p, s in zip(parameters, self.scales):\n    self.log(p.grad.norm().item())", 2),
+        ("for i, (n, p) in enumerate(tqdm(model.named_parameters())):\n    self.log(p.grad.norm().item())", 2),
+        ("for p in tqdm.tqdm(list(parameters), desc='norms'):\n    self.log(p.grad.norm().item())", 2),
+        ("for n, p in sorted(model.named_parameters()):\n    self.log(p.grad.norm().item())", 2),
+        ("for p in reversed(parameters):\n    self.log(p.grad.norm().item())", 2),
+        ("for g in itertools.chain(grads, self.more):\n    self.log(g.norm().item())", 2),
+        ("i = 0\nwhile i < len(grads):\n    self.log(grads[i].norm().item())\n    i += 1", 3),
+        ("i = 0\nwhile i < len(parameters):\n    self.log(parameters[i].grad.norm().item())\n    i += 1", 3),
+        ("left = list(grads)\nwhile left:\n    self.log(left.pop().norm().item())", 3),
+        ("left = iter(grads)\nwhile (g := next(left, None)) is not None:\n    self.log(g.norm().item())", 3),
+        ("for g in grads:\n    match g.norm().item():\n        case _:\n            pass", 2),
+        ("for g in grads:\n    match g.norm():\n        case 0:\n            pass", 3),
+        ("for g in grads:\n    match g:\n        case _ if g.norm() > 1:\n            pass", 3),
+        ("for p in parameters:\n    match p.grad:\n        case g:\n            self.log(g.norm().item())", 4),
+        ("for g in grads:\n    if 0.0 in g:\n        pass", 2),
+        ("for g in grads:\n    self.log(g[g != 0])", 2),
+        ("for g in grads:\n    bad = ~torch.isfinite(g)\n    self.log(g[bad])", 3),
+        ("for g, mask in zip(grads, self.masks):\n    self.log(g[mask])", 2),
+        ("for g in grads:\n    self.log(torch.masked_select(g, g > 0))", 2),
+    ],
+)
+def test_wrapped_loops_while_match_membership_and_masks_wait(body: str, line: int, tmp_path: Path) -> None:
+    assert lines(tmp_path, body) == [line]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for i, x in enumerate(self.metrics):\n    self.log(x.item())",
+        "for step, batch in enumerate(tqdm(self.loader)):\n    self.log(model(batch).item())",
+        "i = 0\nwhile i < 10:\n    self.log(self.metrics[i].item())\n    i += 1",
+        "while self.step < 10:\n    grads.pop()\n    self.log(model(self.batch).item())",
+        "for g in grads:\n    match g.dtype:\n        case torch.float32:\n            pass",
+        "for g in grads:\n    match g.dim():\n        case 0:\n            pass",
+        "for p in parameters:\n    match p.grad:\n        case None:\n            pass",
+        "for n, p in model.named_parameters():\n    if n in self.names and p in self.state:\n        pass",
+        "for g in grads:\n    g[g != 0] = 0",
+        "for g in grads:\n    self.log(g[g.argmax()])",
+        "for g in grads:\n    self.log(torch.where(g > 0, g, 0))",
+        "for g, h in zip(grads, self.last):\n    if torch.is_same_size(g, h):\n        pass",
+        "return {k: v.item() if isinstance(v, torch.Tensor) else v for k, v in self.stats.items()}",
+        "for v in self.stats:\n    if torch.is_tensor(v) and v > 1:\n        self.log(v.item())",
+    ],
+)
+def test_what_wraps_no_tensors_or_asks_the_host_waits_for_nothing(body: str, tmp_path: Path) -> None:
+    assert lines(tmp_path, body) == []
+
+
+@pytest.mark.parametrize(
     "body",
     [
         "return torch.stack([g.norm() for g in grads]).tolist()",
@@ -142,11 +194,31 @@ def test_helpers_that_call_each_other_end(tmp_path: Path) -> None:
     assert context.reads_in_loops(context.modules[0]) == []
 
 
-def test_a_module_without_torch_is_not_followed(tmp_path: Path) -> None:
-    body = "def f(grads):\n    return [g.norm().item() for g in grads]\n"
-    for head, count in (("", 0), ("import torch\n", 1), ("import os, torch\n", 1), ("\ufefffrom torch import nn\n", 1)):
-        context = context_of(tmp_path, {"norms.py": head + body})
-        assert len(context.reads_in_loops(context.modules[0])) == count, head
+def test_a_module_is_followed_where_something_says_that_there_are_tensors(tmp_path: Path) -> None:
+    """An import of torch, or what only modules and tensors have; a name alone (an array of numbers) is not enough."""
+    named = "def f(grads):\n    return [g.norm().item() for g in grads]\n"
+    heads = {"": 0, "import jax\nstep = jax.grad(f)\n": 0, "import torch\n": 1, "import os, torch\n": 1}
+    heads["\ufefffrom torch import nn\n"] = 1
+    sources = {head + named: count for head, count in heads.items()}
+    sources["def f(model):\n    return [p.norm().item() for p in model.parameters()]\n"] = 1
+    sources["def f(weights):\n    return [w.grad.norm().item() for w in weights]\n"] = 1
+    for source, count in sources.items():
+        context = context_of(tmp_path, {"norms.py": source})
+        assert len(context.reads_in_loops(context.modules[0])) == count, source
+
+
+def test_a_helper_that_says_bool_gives_no_tensor_to_wait_for(tmp_path: Path) -> None:
+    """`-> bool` is believed where the names suggest a tensor; what the helper itself reads is reported."""
+    helper = "import torch\n\n\ndef exceeds(grad, most){}:\n    return {}\n\n\n"
+    loop = "def f(grads):\n    return [1 for grad in grads if exceeds(grad, 3)]\n"
+    for says, test, count in (
+        (" -> bool", "grad.numel() > most", 0),
+        (" -> bool", "self.sizes(grad) > grad", 0),
+        ("", "grad > most", 1),
+        (" -> bool", "bool((grad > most).any())", 1),
+    ):
+        context = context_of(tmp_path, {"norms.py": helper.format(says, test) + loop})
+        assert len(context.reads_in_loops(context.modules[0])) == count, (says, test)
 
 
 def test_a_name_that_says_host_is_believed(tmp_path: Path) -> None:

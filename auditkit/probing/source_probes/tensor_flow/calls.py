@@ -16,12 +16,15 @@ from auditkit.probing.source_probes.tensor_flow.kinds import (
     Kind,
     element,
     items,
+    join_all,
     row,
     shape,
     table,
 )
 
 _CONTAINER_METHODS = frozenset(("append", "add", "insert", "appendleft"))
+_WRAPPERS = frozenset(("tqdm", "track", "deque", "islice", "chain", "cycle"))
+"""Functions of others that give the elements of what they are given, whatever they are imported from."""
 _ON_HOST = frozenset(("len", "isinstance", "hasattr", "id", "type", "range", "round_", "callable", "issubclass"))
 
 
@@ -33,6 +36,8 @@ def kind_of_call(flow: Expressions, node: ast.Call) -> Kind:
         builtin = _BUILTINS.get(written)
         if builtin is not None:
             return builtin(flow, node)
+    if written.rpartition(".")[2] in _WRAPPERS and node.args:
+        return _keeps(flow, node)
     given = [flow.kind(item) for item in node.args]
     keywords = {item.arg or "": flow.kind(item.value) for item in node.keywords}
     if full.startswith("torch."):
@@ -53,9 +58,10 @@ def kind_of_call(flow: Expressions, node: ast.Call) -> Kind:
 
 
 def _torch_call(flow: Expressions, node: ast.Call, full: str, given: list[Kind], keywords: dict[str, Kind]) -> Kind:
-    if torch_names.reads_to_host(full) and TENSOR in given:
+    waits = torch_names.reads_to_host(full) or (full == "torch.where" and len(given) == 1)
+    if waits and TENSOR in given:
         flow.read(node, f"{full}()", node.args[given.index(TENSOR)])
-        return TENSOR if full.endswith("nonzero") and not full.endswith("is_nonzero") else HOST
+        return HOST if torch_names.answers_on_host(full) else torch_names.of_function(full, given, keywords, False)
     if full in ("torch.tensor", "torch.as_tensor") and given and given[0] == items(TENSOR):
         with flow.loop(node.lineno, node.args[0], given[0]):
             flow.read(node, f"{full}() of tensors", node.args[0])
@@ -78,9 +84,11 @@ def _method_call(flow: Expressions, node: ast.Call, method: ast.Attribute, given
     if name == "extend" and given:
         flow.put_into(method.value, element(given[0]))
         return None
-    if base == TENSOR and name in torch_names.HOST_READS:
+    if base == TENSOR and (name in torch_names.HOST_READS or name in torch_names.WAITING):
         flow.read(node, f".{name}()", method.value)
-        return TENSOR if name == "nonzero" else HOST
+        return TENSOR if name in torch_names.WAITING else HOST
+    if name in ("pop", "popleft"):
+        flow.note_taken(method.value, base)
     if base == TENSOR and name == "to" and _goes_to_cpu(node):
         flow.read(node, ".cpu()", method.value)
         return HOST
@@ -182,8 +190,10 @@ def _apply(flow: Expressions, function: ast.expr, given: Kind, node: ast.Call) -
 
 
 def _keeps(flow: Expressions, node: ast.Call) -> Kind:
+    """The elements of the first; `itertools.chain` gives those of all."""
     kinds = [flow.kind(item) for item in node.args]
-    return items(element(kinds[0])) if kinds else items("none")
+    several = kinds if dotted_name(node.func).endswith("chain") else kinds[:1]
+    return items(join_all(map(element, several)))
 
 
 def _enumerates(flow: Expressions, node: ast.Call) -> Kind:
@@ -197,6 +207,8 @@ def _zips(flow: Expressions, node: ast.Call) -> Kind:
 def _one_of(flow: Expressions, node: ast.Call) -> Kind:
     """`sum(norms)` and `next(norms)` are what the elements are."""
     kinds = [flow.kind(item) for item in node.args]
+    if kinds and dotted_name(node.func) == "next":
+        flow.note_taken(node.args[0], kinds[0])
     return element(kinds[0]) if kinds else None
 
 

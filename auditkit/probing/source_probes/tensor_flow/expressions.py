@@ -28,6 +28,7 @@ from auditkit.probing.source_probes.tensor_flow.kinds import (
     shape,
     table,
 )
+from auditkit.probing.source_probes.tensor_flow.masks import is_mask
 from auditkit.probing.source_probes.tensor_flow.narrowing import Narrowed, element_in, narrowed
 from auditkit.probing.source_probes.tensor_flow.reads import Helpers, HostRead, Loop, Summary
 
@@ -43,6 +44,8 @@ class Expressions:
         self.known = known
         self.depth = depth
         self.loops: list[Loop] = []
+        self.masks: set[str] = set()
+        """The names that hold which elements are meant."""
         self.reads: dict[tuple[int, int, str], HostRead] = {}
 
     # --- reads ---
@@ -105,6 +108,8 @@ class Expressions:
 
     def attribute(self, node: ast.Attribute) -> Kind:
         known = self.known.get(dotted_name(node))
+        if node.attr == "grad" and isinstance(node.value, ast.Subscript):
+            self.note_index(node.value.slice, TENSOR)
         return known if known is not None else torch_names.of_attribute(self.kind(node.value), node.attr)
 
     def binary(self, node: ast.BinOp) -> Kind:
@@ -124,6 +129,12 @@ class Expressions:
     def several(self, node: ast.List | ast.Set) -> Kind:
         return items(join_all([self.kind(part) for part in node.elts]))
 
+    def note_taken(self, holder: ast.expr, kind: Kind) -> None:
+        """A `while` loop that runs until no tensor is left is one over tensors: `stack.pop()`, `next(grads)`."""
+        loop = self.loops[-1] if self.loops else None
+        if loop is not None and loop.asks_for(dotted_name(holder)) and shape(kind) == "items" and holds_tensors(kind):
+            loop.is_over_tensors = True
+
     def named(self, node: ast.NamedExpr) -> Kind:
         kind = self.kind(node.value)
         self.assign(node.target, kind)
@@ -140,6 +151,9 @@ class Expressions:
 
     def compare(self, node: ast.Compare) -> Kind:
         kinds = [self.kind(node.left), *map(self.kind, node.comparators)]
+        for op, holder, kind in zip(node.ops, node.comparators, kinds[1:], strict=True):
+            if isinstance(op, ast.In | ast.NotIn) and kind == TENSOR:
+                self.read(node, "in", holder)
         if any(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in node.ops):
             return HOST
         if any(isinstance(item, ast.Constant) and isinstance(item.value, str) for item in node.comparators):
@@ -173,6 +187,8 @@ class Expressions:
             return PARAMETERS if text_of(node.slice) == "'params'" else HOST
         if base == TENSOR or shape(base) == "items":
             self.note_index(node.slice, base)
+        if base == TENSOR and is_mask(self, node.slice):
+            self.read(node, "[mask]", node.value)
         match shape(base):
             case "table":
                 return base[1]
@@ -182,7 +198,7 @@ class Expressions:
         return element(base)
 
     def note_index(self, index: ast.expr, base: Kind) -> None:
-        """A loop whose counter picks tensors is one over tensors: `for i in range(n): norms[i]`."""
+        """A loop whose counter picks tensors is one over tensors: `for i in range(n): norms[i]`, `while i < n`."""
         used = {item.id for item in walk([index]) if isinstance(item, ast.Name)}
         for loop in self.loops:
             if used & loop.names and holds_tensors(base):
@@ -224,7 +240,7 @@ class Expressions:
 
     def narrowed(self, test: ast.expr) -> Narrowed:
         """What names hold where `test` is true, and where it is false."""
-        return narrowed(test, self.known, self.loops, self.helpers)
+        return narrowed(test, self.known, self.helpers)
 
     def assign(self, target: ast.expr, kind: Kind) -> None:
         """Let the names of `target` hold `kind`, taken apart as the target is."""

@@ -12,17 +12,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditkit.probing.source_code.modules import Class, Function, Module, dotted_name, statements, targets_of
-from auditkit.probing.source_probes.tensor_flow.kinds import HOST, NONE, Kind, join, lies_on_host, of_parameter
+from auditkit.probing.source_probes.tensor_flow.kinds import (
+    HOST,
+    NONE,
+    Kind,
+    join,
+    lies_on_host,
+    of_annotation,
+    of_parameter,
+)
 from auditkit.probing.source_probes.tensor_flow.reads import HostRead, Summary
 from auditkit.probing.source_probes.tensor_flow.value_flow import ValueFlow
 
 MOST_HELPERS_DEEP = 3
 
-MAY_READ = re.compile(
-    rb"\.(item|tolist|cpu|numpy|is_nonzero|nonzero|to|equal|allclose|tensor|as_tensor)\("
-    rb"|\b(float|int|bool|any|all|max|min|sorted|print|str|map)\(|\b(if|while|assert)\b|\bf[\"']"
+HAS_TENSORS = re.compile(
+    rb"\b(import|from)\b[^\n#]*\btorch\b|\.(named_)?(parameters|buffers)\(|\.param_groups\b|\.grad\b(?!\s*\()"
 )
-USES_TORCH = re.compile(rb"\b(import|from)\b[^\n#]*\btorch\b")
+"""A file with tensors names torch, or what only its modules, optimisers and tensors have."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +84,9 @@ class ModuleReads:
             if depth <= MOST_HELPERS_DEEP:
                 flow = self._follow(function, given, depth, True)
                 reads = sorted(read for read in flow.reads.values() if not read.loop_line)
-                self._summaries[key] = Summary(flow.returned, tuple(reads))
+                declared = function.node.returns
+                is_on_host = declared is not None and of_annotation(declared) == HOST
+                self._summaries[key] = Summary(HOST if is_on_host else flow.returned, tuple(reads))
         return self._summaries[key]
 
     def _follow(self, function: Function, given: tuple[Kind, ...], depth: int, as_helper: bool) -> ValueFlow:

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from auditkit.probing.source_code.modules import dotted_name
 from auditkit.probing.source_code.walking import walk
-from auditkit.probing.source_probes.tensor_flow.kinds import HOST, MODULE, TENSOR, Kind, element, lies_on_host, row
-from auditkit.probing.source_probes.tensor_flow.reads import Helpers, Loop
+from auditkit.probing.source_probes.tensor_flow.kinds import (
+    HOST,
+    MODULE,
+    TENSOR,
+    Kind,
+    element,
+    lies_on_host,
+    row,
+    shape,
+)
+from auditkit.probing.source_probes.tensor_flow.reads import Helpers
 
 # Only tensors have these: a name that is used so holds one.
 _OF_TENSORS = frozenset(("grad", "detach", "requires_grad", "is_cuda", "grad_fn", "is_sparse", "norm", "numel"))
@@ -21,21 +30,21 @@ Narrowed = tuple[dict[str, Kind], dict[str, Kind]]
 _NOTHING: Narrowed = ({}, {})
 
 
-def narrowed(test: ast.expr, known: Mapping[str, Kind], loops: Sequence[Loop], helpers: Helpers) -> Narrowed:
-    """What `test` says of names. A loop whose own name is asked for being a tensor becomes one over tensors."""
+def narrowed(test: ast.expr, known: Mapping[str, Kind], helpers: Helpers) -> Narrowed:
+    """What `test` says of names. What is asked for being a tensor may be none: the test alone makes it no tensor."""
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            when_true, when_false = narrowed(operand, known, loops, helpers)
+            when_true, when_false = narrowed(operand, known, helpers)
             return when_false, when_true
         case ast.BoolOp(op=ast.And(), values=values):
             found: dict[str, Kind] = {}
             for value in values:
-                found |= narrowed(value, known, loops, helpers)[0]
+                found |= narrowed(value, known, helpers)[0]
             return found, {}
         case ast.Call(func=function, args=[asked, *types]):
             name = helpers.full_name(dotted_name(function)) or dotted_name(function)
             if name == "torch.is_tensor" or (name == "isinstance" and types):
-                return _by_type(dotted_name(asked), types, known, loops)
+                return _by_type(dotted_name(asked), types, known)
         case ast.Attribute(value=asked, attr="is_cuda"):
             return _by_place(dotted_name(asked), True)
         case ast.Attribute(value=asked, attr="is_cpu"):
@@ -47,18 +56,13 @@ def narrowed(test: ast.expr, known: Mapping[str, Kind], loops: Sequence[Loop], h
     return _NOTHING
 
 
-def _by_type(name: str, types: list[ast.expr], known: Mapping[str, Kind], loops: Sequence[Loop]) -> Narrowed:
-    """`isinstance(x, torch.Tensor)`: a tensor, unless it is known to lie on the host already."""
+def _by_type(name: str, types: list[ast.expr], known: Mapping[str, Kind]) -> Narrowed:
+    """`isinstance(x, torch.Tensor)`: whatever is known of it, and on the host where it is none."""
     asked = {part.rpartition(".")[2] for kind in types for part in _type_names(kind)}
     if not name:
         return _NOTHING
     if not types or asked == {"Tensor"}:
-        if known.get(name) is not None:
-            return {}, ({name: HOST} if known.get(name) == TENSOR else {})
-        for loop in loops:
-            if name.partition(".")[0] in loop.names:
-                loop.is_over_tensors = True
-        return {name: TENSOR}, {name: HOST}
+        return {}, ({name: HOST} if known.get(name) in (None, TENSOR) else {})
     if asked & _MODULES:
         return {name: MODULE}, {}
     return ({name: HOST}, {}) if asked and asked <= _ONLY_ON_HOST else _NOTHING
@@ -82,13 +86,16 @@ def _type_names(node: ast.expr) -> list[str]:
 
 def element_in(target: ast.expr, source: Kind, body: ast.AST) -> Kind:
     """What a loop's names hold; where the source does not say, their use in the loop does."""
-    given = element(source)
-    if given is not None or source == HOST:
-        return given
-    if isinstance(target, ast.Tuple):
-        return row(element_in(part, None, body) for part in target.elts)
+    return _used_in(target, element(source), body)
+
+
+def _used_in(target: ast.expr, given: Kind, body: ast.AST) -> Kind:
+    """`given`, and where that is not known, also for a part of it, what the use of the names says."""
+    if isinstance(target, ast.Tuple) and (given is None or shape(given) == "row"):
+        parts = given[1] if given is not None and len(given[1]) == len(target.elts) else [None] * len(target.elts)
+        return row(_used_in(part, kind, body) for part, kind in zip(target.elts, parts, strict=True))
     name = dotted_name(target)
-    return TENSOR if name and _is_used_as_tensor(name, body) else None
+    return TENSOR if given is None and name and _is_used_as_tensor(name, body) else given
 
 
 def _is_used_as_tensor(name: str, body: ast.AST) -> bool:

@@ -6,7 +6,8 @@ import ast
 from dataclasses import dataclass
 from typing import Protocol
 
-from auditkit.probing.source_code.modules import Function
+from auditkit.probing.source_code.modules import Function, dotted_name
+from auditkit.probing.source_code.walking import walk
 from auditkit.probing.source_probes.tensor_flow.kinds import Kind
 
 
@@ -39,13 +40,23 @@ class Summary:
 class Loop:
     """A loop that runs: over tensors or not, and the names that change with each turn.
 
-    The call of a helper is one, with line 0: whoever calls it may do so in a loop.
+    The call of a helper is one, with line 0: whoever calls it may do so in a loop. The names of a `while` loop
+    are those that its turns change and its test asks for.
     """
 
     line: int
     over: ast.expr | None
     is_over_tensors: bool
     names: frozenset[str] = frozenset()
+    is_while: bool = False
+
+    def asks_for(self, name: str) -> bool:
+        """Whether a `while` loop's test names `name`, or names nothing (`while True`)."""
+        if not self.is_while or self.over is None:
+            return False
+        return isinstance(self.over, ast.Constant) or any(
+            isinstance(part, ast.expr) and dotted_name(part) == name for part in walk([self.over])
+        )
 
 
 class Helpers(Protocol):

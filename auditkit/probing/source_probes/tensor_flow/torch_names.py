@@ -20,7 +20,7 @@ from auditkit.probing.source_probes.tensor_flow.kinds import (
     table,
 )
 
-HOST_READS = frozenset(("item", "tolist", "cpu", "numpy", "is_nonzero", "nonzero", "equal", "allclose", "__bool__"))
+HOST_READS = frozenset(("item", "tolist", "cpu", "numpy", "is_nonzero", "equal", "allclose", "__bool__"))
 """Methods of a tensor that wait for the device and bring values to the host."""
 
 HOST_ATTRIBUTES = frozenset((
@@ -34,6 +34,9 @@ HOST_METHODS = frozenset((
     "is_inference", "type", "untyped_storage", "storage", "register_hook", "backward", "requires_grad_",
     "is_coalesced", "sparse_dim", "dense_dim", "has_names",
 ))  # fmt: skip
+WAITING = frozenset(("nonzero", "argwhere", "masked_select", "unique", "unique_consecutive", "bincount"))
+"""Functions and methods that read back how large their result is, which stays on the device."""
+
 _TENSOR_ATTRIBUTES = frozenset(("grad", "data", "T", "H", "mT", "mH", "real", "imag"))
 _SEVERAL = frozenset(("split", "chunk", "unbind", "tensor_split", "hsplit", "vsplit", "unsafe_split", "unsafe_chunk"))
 # What else a tensor gives back as a tensor, in place or not, a DTensor as well. A method with another name is the
@@ -73,7 +76,7 @@ _FACTORIES = frozenset((
     "tensor", "as_tensor", "zeros", "ones", "full", "empty", "arange", "linspace", "logspace", "eye", "rand",
     "randn", "randint", "randperm", "from_numpy", "scalar_tensor", "range", "tril_indices", "triu_indices",
 ))  # fmt: skip
-_READ_FUNCTIONS = frozenset(("equal", "allclose", "is_nonzero", "nonzero"))
+_READ_FUNCTIONS = frozenset(("equal", "allclose", "is_nonzero"))
 _NO_TENSORS = frozenset((
     "numel", "is_tensor", "is_storage", "is_complex", "is_floating_point", "is_grad_enabled", "result_type",
     "promote_types", "can_cast", "device", "dtype", "load", "save", "compile", "manual_seed", "seed", "no_grad",
@@ -113,6 +116,8 @@ def of_function(name: str, given: Sequence[Kind], keywords: Mapping[str, Kind], 
         return items(TENSOR)
     if part not in _COMPUTING or last in _NO_TENSORS:
         return None
+    if last.startswith("is_"):
+        return HOST  # torch.is_same_size() and its like ask for what the host knows
     kinds = [*given, *keywords.values()]
     if last in _FACTORIES:
         return TENSOR if has_device or TENSOR in given else HOST
@@ -125,7 +130,13 @@ def of_function(name: str, given: Sequence[Kind], keywords: Mapping[str, Kind], 
 
 def reads_to_host(name: str) -> bool:
     """Whether a function of torch waits for the device by itself."""
-    return name.startswith("torch.") and name.rpartition(".")[2] in _READ_FUNCTIONS and name.count(".") == 1
+    part, _, last = name.rpartition(".")
+    return part == "torch" and (last in _READ_FUNCTIONS or last in WAITING)
+
+
+def answers_on_host(name: str) -> bool:
+    """Whether a function of torch waits and gives a bool: `torch.equal`."""
+    return name.rpartition(".")[2] in _READ_FUNCTIONS
 
 
 def of_method(base: Kind, name: str, given: Sequence[Kind]) -> Kind:

@@ -6,11 +6,13 @@ import ast
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from auditkit.probing.source_code.modules import Function, FunctionNode, dotted_name
+from auditkit.probing.source_code.modules import Function, FunctionNode, dotted_name, targets_of
+from auditkit.probing.source_code.walking import walk
 from auditkit.probing.source_probes.tensor_flow.calls import kind_of_call
 from auditkit.probing.source_probes.tensor_flow.expressions import Expressions, names_in
 from auditkit.probing.source_probes.tensor_flow.kinds import (
     NONE,
+    TENSOR,
     Kind,
     element,
     holds_tensors,
@@ -20,6 +22,7 @@ from auditkit.probing.source_probes.tensor_flow.kinds import (
     result_of,
     shape,
 )
+from auditkit.probing.source_probes.tensor_flow.masks import is_mask
 from auditkit.probing.source_probes.tensor_flow.narrowing import element_in
 from auditkit.probing.source_probes.tensor_flow.reads import Helpers, Loop
 
@@ -63,16 +66,29 @@ class ValueFlow(Expressions):
 
     def follow_assignment(self, node: ast.Assign) -> None:
         kind = self.kind(node.value)
+        holds_mask = is_mask(self, node.value)
         for target in node.targets:
             self.assign(target, kind)
+            if isinstance(target, ast.Name):
+                (self.masks.add if holds_mask else self.masks.discard)(target.id)
 
     def follow_annotated(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
             self.assign(node.target, self.kind(node.value))
 
     def follow_while(self, node: ast.While) -> None:
-        self.test(node.test, "while")
-        self.block(node.body)
+        """As often as tensors are left: `while grads`, `while i < len(grads)`; else what the turns take says so."""
+        loop = Loop(node.lineno, node.test, False, is_while=True)
+        changed = {name for part in walk(node.body) for target in changed_by(part) for name in names_in(target)}
+        loop.names = frozenset(filter(loop.asks_for, changed))
+        self.loops.append(loop)
+        left = self.kind(node.test)
+        counted = any(self.is_count_of_tensors(part) for part in walk([node.test]))
+        loop.is_over_tensors |= counted or (shape(left) == "items" and holds_tensors(left))
+        for _ in range(2):
+            self.test(node.test, "while")
+            self.block(node.body)
+        self.loops.pop()
         self.block(node.orelse)
 
     def follow_with(self, node: ast.With | ast.AsyncWith) -> None:
@@ -87,9 +103,34 @@ class ValueFlow(Expressions):
             self.block(part)
 
     def follow_match(self, node: ast.Match) -> None:
-        self.kind(node.subject)
+        subject, before = self.kind(node.subject), dict(self.known)
+        after = dict(before)
         for case in node.cases:
-            self.block(case.body)
+            self.known = dict(before)
+            self.bind(case.pattern, subject, node.subject)
+            if case.guard is not None:
+                self.test(case.guard, "case")
+            if not self.block(case.body):
+                after = joined(after, self.known)
+        self.known = after
+
+    def bind(self, pattern: ast.pattern, kind: Kind, subject: ast.expr) -> None:
+        """Let the names of a pattern hold their parts of `kind`; a tensor is compared with a number there."""
+        match pattern:
+            case ast.MatchValue(value=value) if kind == TENSOR:
+                self.read(value, "case", subject)
+            case ast.MatchAs(pattern=inner, name=name):
+                if inner is not None:
+                    self.bind(inner, kind, subject)
+                if name is not None:
+                    self.known[name] = kind
+            case ast.MatchOr(patterns=parts):
+                for part in parts:
+                    self.bind(part, kind, subject)
+            case ast.MatchSequence(patterns=parts):
+                several = kind[1] if shape(kind) == "row" and len(kind[1]) == len(parts) else None
+                for place, part in enumerate(parts):
+                    self.bind(part, several[place] if several else element(kind), subject)
 
     def follow_return(self, node: ast.Return) -> None:
         if node.value is not None:
@@ -118,7 +159,13 @@ class ValueFlow(Expressions):
     def counts_tensors(self, source: ast.expr) -> bool:
         """`range(len(grads))` is a loop over tensors."""
         match source:
-            case ast.Call(func=ast.Name(id="range"), args=[*_, ast.Call(func=ast.Name(id="len"), args=[counted])]):
+            case ast.Call(func=ast.Name(id="range"), args=[*_, last]):
+                return self.is_count_of_tensors(last)
+        return False
+
+    def is_count_of_tensors(self, node: ast.AST) -> bool:
+        match node:
+            case ast.Call(func=ast.Name(id="len"), args=[counted]):
                 return holds_tensors(self.kind(counted))
         return False
 
@@ -134,8 +181,7 @@ class ValueFlow(Expressions):
         if body_ends or orelse_ends:
             self.known = self.known if body_ends else after_body
             return
-        names = after_body.keys() | self.known.keys()
-        self.known = {name: join(after_body.get(name, NONE), self.known.get(name, NONE)) for name in names}
+        self.known = joined(after_body, self.known)
 
     def follow_inner(self, node: FunctionNode) -> None:
         """A function inside this one sees its names; nobody knows where it is called."""
@@ -147,6 +193,15 @@ class ValueFlow(Expressions):
         self.outer_loops = 0
         self.block(node.body)
         self.known, self.loops, self.returned, self.outer_loops = known, loops, returned, outer
+
+
+def joined(first: dict[str, Kind], second: dict[str, Kind]) -> dict[str, Kind]:
+    """What names hold after one of two branches."""
+    return {name: join(first.get(name, NONE), second.get(name, NONE)) for name in first.keys() | second.keys()}
+
+
+def changed_by(node: ast.AST) -> list[ast.expr]:
+    return [node.target] if isinstance(node, ast.AugAssign) else targets_of(node)
 
 
 _FOLLOWERS: dict[type[ast.stmt], Callable[[ValueFlow, Any], object]] = {

@@ -90,9 +90,7 @@ def test_every_verification_item_is_unticked_and_bound_to_the_probe() -> None:
         f"- [ ] `{command}` no longer reproduces {bound}",
         f"- [ ] gradients of 1e20 give a finite norm {bound}",
     ]
-    assert command == (
-        "auditkit probe run norm_overflows_on_finite_grads --checkout ../trainer --target train.norms:total_norm"
-    )
+    assert command == ("auditkit probe run norm_overflows_on_finite_grads --checkout . --target train.norms:total_norm")
 
 
 def test_reviews_and_resolution_are_empty_and_hold_no_placeholder() -> None:
@@ -234,6 +232,7 @@ def test_modules_of_one_reading_share_a_ticket() -> None:
     )
     assert "**One-line summary:** train.a: One said so. Other modules with it: 2.\n" in text
     assert "3 modules have it: `train.a`, `train.b`, `train.c`.\n" in text
-    assert text.count("`auditkit probe run one --checkout ../trainer` no longer reproduces") == 1
+    told = "`auditkit probe run one --checkout .` no longer names `train.a`, `train.b`, `train.c` <!--"
+    assert text.count(told) == 1
     assert text.count("\n### The same in `train.") == 2
     assert "With this code none of the probes above" not in text

@@ -13,7 +13,7 @@ from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import ProbeResult, Run
 from auditkit.model.runs.target import Target
 from auditkit.model.tickets.ids import agent_code
-from auditkit.probing.checkouts.checkout import OpenCheckout, open_checkout, parse_checkout
+from auditkit.probing.checkouts.checkout import OpenCheckout, apart_from, open_checkout, parse_checkout
 from auditkit.probing.hosts.catalog import select
 from auditkit.probing.hosts.sandbox import Setting
 from auditkit.probing.source_code.likeness.causes import with_causes
@@ -76,6 +76,7 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
     asked = [probe for probe in probes if probe.scope == "target"]
     # A run of source probes alone starts no interpreter.
     with open_checkout(request.checkout, request.arms[0].interpreter if asked else None) as opened:
+        opened = apart_from(opened, request.tickets)
         place = environment_of(request.label or request.checkout, opened)
         settings = _settings(request.arms, bool(request.probes), opened) if asked else []
         found = _targets(request, opened, settings, progress) if asked else FoundTargets()

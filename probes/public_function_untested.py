@@ -55,7 +55,7 @@ def parameter(gradient):
 def test_total_norm(gradients, norm):
     assert total_norm([parameter(gradient) for gradient in gradients]) == pytest.approx(norm)
 """,
-    "verification": ["a test names the function, and fails when the function is broken on purpose"],
+    "verification": ["a test names the function"],
     "measurements": {"test_count": "count", "files_examined": "count", "definitions_examined": "count"},
 }
 

@@ -80,7 +80,7 @@ def render_ticket(
         banner=render_banner([device_of(finding) for finding in findings]).decode().rstrip("\n"),
         evidence_blocks=_evidence_blocks(findings),
         fix_mends_all=len(firsts) > 1 and all(finding.probe.scope == "target" for finding in firsts),
-        checks=list(dict.fromkeys((check_command(finding), finding.probe.id) for finding in findings)),
+        checks=_checks(findings),
         verifications=[(item, finding.probe.id) for finding in firsts for item in finding.probe.verification],
         command=inert_line(command),
         run_id=leader.run_id,
@@ -111,17 +111,35 @@ def _one_of_each_probe(findings: Sequence[Finding]) -> list[Finding]:
     return list(firsts.values())
 
 
+def _checks(findings: Sequence[Finding]) -> list[tuple[str, str, str]]:
+    """Each command that asks again, what it is to say of these findings and no others, and its probe."""
+    asked: dict[tuple[str, str], list[str]] = {}
+    for finding in findings:
+        subjects = asked.setdefault((check_command(finding), finding.probe.id), [])
+        subjects += [finding.result.target] if finding.probe.scope == "source" else []
+    return [
+        (
+            command,
+            f"no longer names {', '.join(map(markdown.code, subjects))}" if subjects else "no longer reproduces",
+            probe,
+        )
+        for (command, probe), subjects in asked.items()
+    ]
+
+
 def check_command(finding: Finding) -> str:
-    """The command that asks the same question again, of the checkout as it is then: without the revision."""
+    """The command that asks the same question again, from the top of the repository, of the checkout as it is then.
+
+    A probe that reads the source asks about the whole checkout.
+    """
     target = finding.target.command_words() if finding.target else ["--target", finding.result.target]
     if finding.probe.scope == "source":
-        target = []  # it asks about the whole checkout
+        target = []
     probe = finding.asked_as or finding.result.probe
     if finding.environment.checkout == BUNDLED:
         words = ["auditkit", "audit", "--probe", probe, *target[:2], *finding.options]
     else:
-        checkout = finding.source or finding.environment.checkout or "."
-        words = ["auditkit", "probe", "run", probe, "--checkout", checkout, *target, *finding.options]
+        words = ["auditkit", "probe", "run", probe, "--checkout", finding.source or ".", *target, *finding.options]
     return " ".join(shlex.quote(inert_line(word)) for word in words)
 
 

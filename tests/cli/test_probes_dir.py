@@ -94,7 +94,7 @@ def test_list_and_show_know_the_folder_and_the_lifecycle(trainer: Path, tmp_path
 
 
 def test_the_tickets_command_asks_again(trainer: Path, tmp_path: Path) -> None:
-    """With the configuration that holds the probe, where it is not the checkout's own; as a file, by its path."""
+    """From the checkout's top, with the configuration that holds the probe, where it is not its own; as a file."""
     elsewhere = tmp_path / "audits"
     elsewhere.mkdir()
     (elsewhere / "auditkit.yaml").write_text(
@@ -102,8 +102,8 @@ def test_the_tickets_command_asks_again(trainer: Path, tmp_path: Path) -> None:
     )
     (trainer / "auditkit.yaml").unlink()
     asked = {
-        "--config": ["audit", "--config", "auditkit.yaml", "--probe", CLAIM, "--tickets", "by-name"],
-        f"../trainer/checks/{CLAIM}.py": [
+        "../audits/auditkit.yaml": ["audit", "--config", "auditkit.yaml", "--probe", CLAIM, "--tickets", "by-name"],
+        f"checks/{CLAIM}.py": [
             "probe", "run", f"../trainer/checks/{CLAIM}.py", "--checkout", "../trainer",
             "--target", "stats:grad_norm", "--tickets", "by-file",
         ],
@@ -114,7 +114,7 @@ def test_the_tickets_command_asks_again(trainer: Path, tmp_path: Path) -> None:
         (line,) = (line for line in ticket.read_text("utf-8").splitlines() if "no longer reproduces" in line)
         command = shlex.split(line.split("`")[1])
         assert needed in command
-        again = auditkit(*command[1:], "--json", cwd=elsewhere)
+        again = auditkit(*command[1:], "--json", cwd=trainer)
         assert (again.code, results(again)) == (FINDINGS, [(CLAIM, "reproduced")]), again.stderr
 
 

@@ -90,9 +90,7 @@ def test_every_verification_item_is_unticked_and_bound_to_the_probe() -> None:
         f"- [ ] `{command}` no longer reproduces {bound}",
         f"- [ ] gradients of 1e20 give a finite norm {bound}",
     ]
-    assert command == (
-        "auditkit probe run norm_overflows_on_finite_grads --checkout ../trainer --target train.norms:total_norm"
-    )
+    assert command == ("auditkit probe run norm_overflows_on_finite_grads --checkout . --target train.norms:total_norm")
 
 
 def test_reviews_and_resolution_are_empty_and_hold_no_placeholder() -> None:
@@ -185,7 +183,10 @@ def test_a_finding_is_filed_refreshed_left_alone_and_reopened(tmp_path: Path, ne
     returned = (
         f"**History**\n\n- 2026-03-04: returned at revision {NEW_REVISION}; the status was fixed and is open again\n"
     ).replace("\n", newline)
-    assert filed.path.read_bytes().replace(newline.encode() + returned.encode(), b"") == refreshed
+    changes = f"\n\n### Status Changes\n\n- 2026-03-04: fixed to open: {finding.result.fingerprint} "
+    changes = f"{changes}returned at revision {NEW_REVISION}".replace("\n", newline)
+    again = filed.path.read_bytes().replace(newline.encode() + returned.encode(), b"").replace(changes.encode(), b"")
+    assert again == refreshed.replace(b"- [x] gradients", b"- [ ] gradients")
 
 
 def of_probe(probe: str, target: str = "train.norms:total_norm", severity: Severity = Severity.P0) -> Finding:
@@ -234,6 +235,7 @@ def test_modules_of_one_reading_share_a_ticket() -> None:
     )
     assert "**One-line summary:** train.a: One said so. Other modules with it: 2.\n" in text
     assert "3 modules have it: `train.a`, `train.b`, `train.c`.\n" in text
-    assert text.count("`auditkit probe run one --checkout ../trainer` no longer reproduces") == 1
+    told = "`auditkit probe run one --checkout .` no longer names `train.a`, `train.b`, `train.c` <!--"
+    assert text.count(told) == 1
     assert text.count("\n### The same in `train.") == 2
     assert "With this code none of the probes above" not in text

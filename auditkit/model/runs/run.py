@@ -161,7 +161,8 @@ class ProbeResult(
 class Finding:
     """A reproduced result with everything a ticket says about it.
 
-    `source` is the checkout's directory without a revision: where the question can be asked again.
+    `source` is the checkout's directory without a revision, from the top of its repository ("" for that itself):
+    where the question can be asked again.
     `asked_as` is what names the probe on the command line where its id does not (a file); `options` are
     further words of that command, such as `--config FILE`.
     """

@@ -222,7 +222,8 @@ class Ticket(
     `status` and `severity` are None where the word is not known; `status_written`, `severity_written`
     and the dates are kept as people wrote them. `path` is relative to the tickets folder.
     `disposition` is the metadata's own Resolution row, where a ticket has one. `description` and
-    `recommended_fix` are Markdown, as it stands below their headings.
+    `recommended_fix` are Markdown, as it stands below their headings. `reopened` is when it was opened again last
+    after it was finished, "" for never: what was reviewed and signed off before stands under other titles.
     """
 
     id: TicketId
@@ -254,6 +255,7 @@ class Ticket(
     description: str = ""
     recommended_fix: str = ""
     evidence: tuple[EvidenceSummary, ...] = ()
+    reopened: str = ""
 
     @property
     def decision(self) -> Status | None:

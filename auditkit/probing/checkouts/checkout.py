@@ -121,6 +121,12 @@ def open_checkout(checkout: str | Path | CheckoutSpec, python: str | Path | None
         yield replace(_as_it_lies(spec, interpreter), notes=notes)
 
 
+def apart_from(opened: OpenCheckout, tickets: Path | None) -> OpenCheckout:
+    """The checkout, in which what somebody changed in the folder of tickets is no change of the code."""
+    repository = git.find_repository(opened.source) if opened.dirty and tickets is not None else None
+    return replace(opened, dirty=git.is_dirty(repository, tickets)) if repository is not None else opened
+
+
 def _as_it_lies(spec: CheckoutSpec, interpreter: Path) -> OpenCheckout:
     repository = git.find_repository(spec.directory)
     if repository is not None and not repository.has_work_tree:

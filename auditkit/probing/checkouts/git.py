@@ -190,13 +190,17 @@ def current_revision(repository: Repository) -> str:
     return run_git(repository.directory, "rev-parse", "--verify", "--quiet", "HEAD").stdout.strip()
 
 
-def is_dirty(repository: Repository) -> bool:
-    """Whether what lies in the directory is not what HEAD says.
+def is_dirty(repository: Repository, apart_from: Path | None = None) -> bool:
+    """Whether what lies in the directory, but not in the folder `apart_from`, is not what HEAD says.
 
     Counted are changes to tracked files and untracked Python files; other untracked files (tickets,
     reports, logs) do not change what an audit measures.
     """
-    status = run_git(repository.directory, "status", "--porcelain", "-z", "--untracked-files=all", "--", ".")
+    where = ["."]
+    folder, top = apart_from.resolve() if apart_from is not None else None, repository.top
+    if folder is not None and folder.is_relative_to(top) and not repository.directory.resolve().is_relative_to(folder):
+        where.append(f":(top,exclude,literal){folder.relative_to(top)}")
+    status = run_git(repository.directory, "status", "--porcelain", "-z", "--untracked-files=all", "--", *where)
     entries = status.stdout.split("\0")
     return any(entry and (not entry.startswith("??") or entry.endswith(".py")) for entry in entries)
 

@@ -122,6 +122,9 @@ def _missing(
         if not item.is_done:
             command = f"auditkit ticket edit {ticket.id} verified {number}"
             yield Missing(f"not verified: {item.text} (line {item.line})", command)
+    if ticket.reopened and not any(review.verdict is not None for review in ticket.reviews):
+        command = f"auditkit ticket review {ticket.id} --verdict endorse --reviewer AGENT"
+        yield Missing(f"no review since it was opened again on {ticket.reopened}", command)
     if not is_signed_off(ticket, agents):
         yield Missing(f"no sign-off by {ticket.agent}", f"auditkit ticket sign-off {ticket.id}")
     verify = f"auditkit ticket verify {ticket.id} --at COMMIT"

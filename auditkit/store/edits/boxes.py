@@ -89,6 +89,22 @@ def set_done(document: Document, done: dict[int, bool]) -> Document:
     return document
 
 
+def unticked(document: Document, fingerprint: str) -> Document:
+    """The document without the ticks of the boxes that a finding, which is there, makes false.
+
+    Those are bound to its probe without a condition, and name no other target.
+    """
+    probe, _, rest = fingerprint.partition("/")
+    call = rest.partition("/")[2].partition("#")[0]
+    items = enumerate((box.item for box in boxes_of(document)), start=1)
+    false = {
+        number: False
+        for number, item in items
+        if item.probe == probe and not item.condition and ("--target" not in item.text or call in item.text)
+    }
+    return set_done(document, false)
+
+
 def _check(condition: str) -> None:
     try:
         parsed = parse_condition(condition)

@@ -15,7 +15,9 @@ from auditkit.model.tickets.ids import TicketId, id_parts
 from auditkit.model.tickets.ticket import Status, Ticket
 from auditkit.rules.lint.rule import FOLDERS
 from auditkit.rules.tickets.lifecycle import reopens
-from auditkit.store.folder.repository import Entry, Repository, at_status
+from auditkit.store.edits.boxes import unticked
+from auditkit.store.edits.reopening import reopened
+from auditkit.store.folder.repository import Entry, Repository, with_status
 from auditkit.store.folder.status_folders import Folders, put_in_place
 from auditkit.store.markdown.document import Document
 from auditkit.store.markdown.evidence import ABSENT, say_the_same, without_finding
@@ -209,7 +211,10 @@ def _refresh(repository: Repository, entry: Entry, finding: Finding, forms: Form
             f"the status was {entry.ticket.status_written} and is {Status.OPEN} again"
         )
         changed = document.set_evidence(old, forms.evidence(finding, (*old.history, line), above))
-        saved = repository.save(entry, _with_banner(at_status(changed, Status.OPEN, forms.today), forms))
+        changed = reopened(unticked(_with_banner(changed, forms), finding.result.fingerprint), forms.today)
+        reason = f"{finding.result.fingerprint} returned at {_at(revision)}"
+        again = Entry(entry.file, changed, entry.ticket)
+        saved = repository.save(entry, with_status(again, Status.OPEN, reason, forms.today))
         return FilingAction.REOPENED, put_in_place(repository, saved, forms.folders)
     history = list(old.history)
     if history and ABSENT in history[-1]:
@@ -218,6 +223,8 @@ def _refresh(repository: Repository, entry: Entry, finding: Finding, forms: Form
     if say_the_same(document.data[old.span.start : old.span.end], block):
         return FilingAction.UNCHANGED, entry
     changed = _with_banner(document.set_evidence(old, block), forms)
+    if len(history) > len(old.history):
+        changed = unticked(changed, finding.result.fingerprint)
     return FilingAction.REFRESHED, repository.save(entry, changed)
 
 

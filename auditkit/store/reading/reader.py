@@ -18,7 +18,7 @@ from auditkit.store.markdown.document import BrokenFileError, Document, broken_a
 from auditkit.store.markdown.tables import Field
 from auditkit.store.reading.evidence_blocks import read_evidence
 from auditkit.store.reading.relations import read_relations
-from auditkit.store.reading.resolution import read_reports, read_resolution, read_verification
+from auditkit.store.reading.resolution import read_reopened, read_reports, read_resolution, read_verification
 from auditkit.store.reading.reviews import read_reviews
 
 _TITLE_PREFIX = re.compile(r"finding ticket:\s*", re.IGNORECASE)
@@ -51,6 +51,7 @@ def ticket_of(document: Document) -> Ticket:
         description=_prose(document, "Detailed Description"),
         recommended_fix=_prose(document, "Recommended Fix"),
         evidence=read_evidence(document),
+        reopened=read_reopened(document),
     )
 
 

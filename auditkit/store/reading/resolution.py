@@ -5,14 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from auditkit.model.tickets.review import read_reviewer
-from auditkit.model.tickets.ticket import ReportReference, Resolution, SignOff, VerificationItem
+from auditkit.model.tickets.ticket import (
+    ReportReference,
+    Resolution,
+    SignOff,
+    VerificationItem,
+    read_status,
+)
 from auditkit.store.markdown.document import Document
 from auditkit.store.markdown.lines import Line, lines_of
 from auditkit.store.markdown.scan import Heading, Span
 
-_ENDED = re.compile(r"(?:resolution|closure|closing notes|status|correction)\b", re.IGNORECASE)
+ENDED = re.compile(r"(?:resolution|closure|closing notes|status|correction)\b", re.IGNORECASE)
+_CHANGE = re.compile(rb"^- (\d{4}-\d{2}-\d{2}): ([^:\r\n]{1,99}):", re.MULTILINE)
 _BOX = re.compile(r"[-*+] \[([ xX])\]\s+(.*)")
 # Both are bounded, so that no line takes long, however long it is.
 _PROBE = re.compile(r"<!--\s{0,9}probe:(?P<binding>.{0,500}?)-->")
@@ -86,7 +94,7 @@ def _binding(document: Document, line: Line) -> Span:
 
 def read_resolution(document: Document) -> Resolution | None:
     """What the sections that tell of the end say together, None where there is none."""
-    sections = [h for h in document.scan.headings if h.level == 2 and _ENDED.match(h.text)]
+    sections = [h for h in document.scan.headings if h.level == 2 and ENDED.match(h.text)]
     if not sections:
         return None
     lines = [line for heading in sections for line in _without_changes(document, heading)]
@@ -102,6 +110,18 @@ def read_resolution(document: Document) -> Resolution | None:
         placeholders=tuple(_placeholders(document, lines)),
         line=document.line_number(sections[0].line.start),
     )
+
+
+def read_reopened(document: Document) -> str:
+    """When the ticket was finished and opened again last, as its Status Changes tell; "" for never."""
+    heading = document.section("Status Changes", level=3)
+    found = ""
+    for change in _CHANGE.finditer(document.data, heading.line.end, heading.section_end) if heading else ():
+        date, steps = (part.decode("utf-8", "replace") for part in change.groups())
+        statuses = [status for word in steps.split(" to ") if (status := read_status(word)) is not None]
+        if any(old.is_finished and not new.is_finished for old, new in pairwise(statuses)):
+            found = date
+    return found
 
 
 def read_reports(document: Document) -> tuple[ReportReference, ...]:

@@ -14,7 +14,7 @@ from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import BUNDLED, ProbeResult, Run
 from auditkit.model.runs.target import Target
 from auditkit.model.tickets.ids import agent_code
-from auditkit.probing.checkouts.checkout import OpenCheckout, open_checkout, parse_checkout
+from auditkit.probing.checkouts.checkout import OpenCheckout, apart_from, open_checkout, parse_checkout
 from auditkit.probing.checkouts.copies import name_some, written_since
 from auditkit.probing.hosts.catalog import select
 from auditkit.probing.hosts.kept_workers import KeptWorkers
@@ -24,7 +24,7 @@ from auditkit.store.config.config import Config
 from auditkit.store.config.config_file import config_in
 from auditkit.store.folder.repository import Repository
 from auditkit.store.folder.status_folders import folders_of
-from auditkit.workflows.audit.filing import Paperwork, file_run
+from auditkit.workflows.audit.filing import Paperwork, Root, file_run
 from auditkit.workflows.audit.found_targets import FoundTargets, find_targets, notes_on_imports
 from auditkit.workflows.audit.matrix import combine
 from auditkit.workflows.audit.measurement import Progress, Questions, environment_of, measure, run_id
@@ -83,6 +83,7 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
         options = replace(options, in_place=True)  # it is ours and writes nothing
     with KeptWorkers() as kept, options.open(spec) if asked else open_checkout(spec) as opened:
         since_ns = time.time_ns()
+        opened = apart_from(opened, request.tickets)
         place = environment_of(request.label or request.checkout, opened)
         settings = _settings(request.arms, opened, kept) if asked else []
         found = _targets(request, opened, settings, progress) if asked else FoundTargets()
@@ -107,26 +108,28 @@ def _written(opened: OpenCheckout, since_ns: int, something_ran: bool) -> tuple[
 def _paperwork(request: AuditRequest, probes: Sequence[ProbeInfo]) -> Paperwork:
     spec, config = parse_checkout(request.checkout), request.config
     agent = request.agent or config.agent
-    files = {Path(name): name for name in request.probes if name.endswith(".py")}
+    root = Root.of(spec) if request.label is None else Root(Path.cwd())
+    files = {Path(name): root.path(name) for name in request.probes if name.endswith(".py")}
     return Paperwork(
         probes={probe.id: probe for probe in probes},
         batch=next(batch for batch in (request.batch, config.batch, 1) if batch is not None),
         agent=agent_code(agent, config.agents) if agent else None,
-        source=spec.folder,
-        command=request.command,
+        source=root.path(spec.directory),
+        command=root.command(request.command, request.checkout),
         asked_as={probe.id: files[Path(probe.path)] for probe in probes if Path(probe.path) in files},
-        options=_config_words(config, spec.directory),
+        options=_config_words(config, spec.directory, root),
         agents=config.agents,
         folders=folders_of(config),
+        root=root,
     )
 
 
-def _config_words(config: Config, directory: Path) -> tuple[str, ...]:
+def _config_words(config: Config, directory: Path, root: Root) -> tuple[str, ...]:
     """The option that names the configuration, unless it is the checkout's own, which is read anyway."""
     own = config_in(directory)
     if config.path is None or (own is not None and own.samefile(config.path)):
         return ()
-    return ("--config", str(config.path))
+    return ("--config", root.path(config.path))
 
 
 def _settings(arms: Sequence[RunOptions], opened: OpenCheckout, kept: KeptWorkers) -> list[Setting]:

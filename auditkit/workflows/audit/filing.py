@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import os
 import re
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from auditkit.errors import BadInputError
 from auditkit.model.enums import Outcome
@@ -13,6 +16,8 @@ from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import Finding, ProbeResult, Run
 from auditkit.model.runs.target import Target
 from auditkit.model.tickets.ids import AGENT_NAMES, TicketId
+from auditkit.probing.checkouts import git
+from auditkit.probing.checkouts.checkout import CheckoutSpec, parse_checkout
 from auditkit.rendering.evidence import render_banner, render_evidence
 from auditkit.rendering.markdown import line
 from auditkit.rendering.ticket import render_ticket
@@ -22,12 +27,59 @@ from auditkit.store.folder.filing import Filed, Forms, file_findings, note_absen
 from auditkit.store.folder.repository import Repository
 from auditkit.store.folder.status_folders import Folders
 
+_PATH_OPTIONS = frozenset((
+    "--tickets", "--config", "--sarif", "--junit", "--gitlab", "--csv", "--html", "--summary", "--output",
+))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Root:
+    """Where a ticket's commands are run from: the top of the checkout's repository, else the checkout itself.
+
+    Whoever reads the ticket has the repository, and not the machine on which it was written.
+    """
+
+    folder: Path
+
+    @classmethod
+    def of(cls, checkout: CheckoutSpec) -> Root:
+        """That of a checkout."""
+        repository = git.find_repository(checkout.directory)
+        is_in_tree = repository is not None and repository.has_work_tree
+        return cls(repository.top if repository is not None and is_in_tree else checkout.directory.resolve())
+
+    def path(self, path: str | Path) -> str:
+        """The way to a file or folder from there. Its own name is not resolved: an interpreter is a link."""
+        place = Path(path).expanduser().absolute()
+        return os.path.relpath(place.parent.resolve() / place.name, self.folder)
+
+    def command(self, typed: str, checkout: str) -> str:
+        """What the user typed, with every path as it is from there; `checkout` is the one that was meant."""
+        words = shlex.split(typed)
+        return shlex.join(self._words(words, checkout)) if words else ""
+
+    def _words(self, words: Sequence[str], checkout: str) -> Iterator[str]:
+        for before, word in zip(["", *words], words, strict=False):
+            option, equals, value = word.partition("=")
+            if word.startswith("--") and equals:
+                yield f"{option}={self._value(option, value, checkout)}"
+            else:
+                yield self._value(before, word, checkout)
+
+    def _value(self, option: str, value: str, checkout: str) -> str:
+        if value == checkout and (os.sep in value or option == "--checkout" or not option.startswith("--")):
+            spec = parse_checkout(value)
+            return self.path(spec.directory) + f"@{spec.revision}" * bool(spec.revision)
+        is_path = option in _PATH_OPTIONS or os.path.isabs(value) or (os.sep in value and os.path.exists(value))
+        return self.path(value) if is_path else value
+
 
 @dataclass(frozen=True)
 class Paperwork:
     """What new tickets say beside the finding: batch, agent's code (None: the probe's), and how it was asked.
 
-    `source` is the checkout's directory without a revision, `command` what the user typed. `asked_as`
+    `root` is where commands are run from, and `source` the checkout's directory there, without a revision;
+    `command` is what the user typed. `asked_as`
     names the probes that were given as files, `options` are words that ask the same way again; `agents` are
     agents' names by code; `folders` are those for finished tickets, which one that opens again leaves.
     """
@@ -41,6 +93,7 @@ class Paperwork:
     options: tuple[str, ...] = ()
     agents: Mapping[str, str] = field(default_factory=lambda: dict(AGENT_NAMES))
     folders: Folders = field(default_factory=lambda: FOLDERS)
+    root: Root = field(default_factory=lambda: Root(Path.cwd()))
 
     def forms(self, today: datetime.date) -> Forms:
         """How the store writes findings down."""
@@ -103,15 +156,15 @@ def _finding(run: Run, result: ProbeResult, paperwork: Paperwork) -> Finding:
         target=_target(run, result),
         source=paperwork.source,
         asked_as=paperwork.asked_as.get(result.probe, ""),
-        options=(*paperwork.options, *_arm_words(run, result)),
+        options=(*paperwork.options, *_arm_words(run, result, paperwork.root)),
     )
 
 
-def _arm_words(run: Run, result: ProbeResult) -> list[str]:
+def _arm_words(run: Run, result: ProbeResult, root: Root) -> list[str]:
     """The options that ask in the arm whose figures the ticket shows, where there are several."""
     words = []
     if len({arm.environment.interpreter for arm in result.arms}) > 1:
-        words += ["--python", run.environment_of(result).interpreter]
+        words += ["--python", root.path(run.environment_of(result).interpreter)]
     if len({arm.device for arm in result.arms}) > 1:
         words += ["--device", result.device]
     return words

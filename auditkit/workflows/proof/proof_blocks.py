@@ -64,8 +64,7 @@ def _main(document: Document, old: EvidenceBlock | None, written: bytes, check: 
 
 
 def _finding(question: Question, seen: Answer) -> Finding:
-    checkout = seen.environment.checkout
-    return Finding(question.probe, seen.result, seen.environment, seen.run_id, question.target, checkout)
+    return Finding(question.probe, seen.result, seen.environment, seen.run_id, question.target)
 
 
 def _is_as_found(check: Check) -> bool:

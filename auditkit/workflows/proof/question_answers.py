@@ -21,12 +21,16 @@ from auditkit.workflows.proof.ticket_questions import Question
 
 @dataclass(frozen=True)
 class Answer:
-    """What one probe said of one question; `note` says where its target was found, if not under its own name."""
+    """What one probe said of one question; `note` says where its target was found, if not under its own name.
+
+    `elsewhere` is what else the same reading of the source names, by target.
+    """
 
     result: ProbeResult
     environment: Environment
     run_id: str = ""
     note: str = ""
+    elsewhere: tuple[str, ...] = ()
 
     @property
     def sighting(self) -> Sighting:
@@ -117,7 +121,20 @@ def _read(
     questions = SourceQuestions(probes, SourceScope.WHOLE, targets=(), options=options)
     results = with_causes(read_source(questions, opened, progress).results, opened.path)
     environment = environment_of(opened.label, opened)
-    return {one.fingerprint: Answer(_of_subject(one, results, source.module_names), environment) for one in asked}
+    return {
+        one.fingerprint: Answer(
+            _of_subject(one, results, source.module_names),
+            environment,
+            elsewhere=tuple(
+                result.target
+                for result in results
+                if result.probe == one.probe.id
+                and result.outcome is Outcome.REPRODUCED
+                and result.fingerprint != one.fingerprint
+            ),
+        )
+        for one in asked
+    }
 
 
 def _of_subject(question: Question, results: Sequence[ProbeResult], modules: frozenset[str]) -> ProbeResult:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
+from pathlib import Path
 
 from auditkit.probing.checkouts import git
-from auditkit.probing.checkouts.checkout import CheckoutSpec, OpenCheckout
+from auditkit.probing.checkouts.checkout import CheckoutSpec, OpenCheckout, apart_from
 from auditkit.probing.source_code.history.anchors import AnchoredSource
 from auditkit.workflows.audit.run_options import RunOptions
 
@@ -15,12 +16,12 @@ class Revisions(contextlib.ExitStack):
     """The checkout `spec` and others of its revisions, each opened when it is first asked for, until the block ends.
 
     Whatever the revision, a checkout is labelled with the directory as the user wrote it. Raises BadInputError for
-    a revision and an interpreter that is not there.
+    a revision and an interpreter that is not there. What is changed in the folder of `tickets` makes no checkout dirty.
     """
 
-    def __init__(self, spec: CheckoutSpec, options: RunOptions) -> None:
+    def __init__(self, spec: CheckoutSpec, options: RunOptions, tickets: Path | None = None) -> None:
         super().__init__()
-        self.spec, self.options = spec, options
+        self.spec, self.options, self.tickets = spec, options, tickets
         self.repository = git.find_repository(spec.directory)
         self._opened: dict[str, OpenCheckout] = {}
         self._sources: dict[str, AnchoredSource] = {}
@@ -28,8 +29,8 @@ class Revisions(contextlib.ExitStack):
     def open(self, revision: str = "") -> OpenCheckout:
         """The checkout at a revision, `spec` itself for ""."""
         if revision not in self._opened:
-            opened = self.options.open(self.spec.at(revision))
-            self._opened[revision] = replace(self.enter_context(opened), label=self.spec.folder)
+            opened = self.enter_context(self.options.open(self.spec.at(revision)))
+            self._opened[revision] = replace(apart_from(opened, self.tickets), label=self.spec.folder)
         return self._opened[revision]
 
     def source(self, revision: str = "") -> AnchoredSource:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,14 +12,14 @@ from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import fingerprint
 from auditkit.model.runs.target import Target
 from auditkit.model.text import inert_line
-from auditkit.model.tickets.ticket import Ticket, VerificationItem
+from auditkit.model.tickets.ticket import Ticket
 from auditkit.probing.checkouts.checkout import OpenCheckout, cited_file, import_roots
 from auditkit.probing.hosts.catalog import select
 from auditkit.probing.source_code.modules import Module, module_name, parse_module
 from auditkit.store.config.config import Config
 from auditkit.workflows.configuration import catalog_of
+from auditkit.workflows.proof.box_commands import CODE, commands_in
 
-_CODE = re.compile(r"(`+)(.+?)\1", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
 _ORDINAL = re.compile(r"#\d+$")
 
@@ -56,6 +54,8 @@ def questions_of(
     for one in bound_questions(ticket, config, catalog):
         question = replace(one, target=described.get(one.target.call, one.target))
         bound.setdefault(one.probe.id, []).append(question)
+    for one in _further_questions(ticket, bound, catalog):
+        bound[one.probe.id].append(replace(one, target=described.get(one.target.call, one.target)))
     names = probes or [*bound, *(item.probe for item in ticket.verification if item.probe)]
     if not names:
         raise BadInputError(
@@ -72,6 +72,23 @@ def questions_of(
         for question in bound.get(probe.id, further):
             questions.setdefault(question.fingerprint, question)
     return tuple(questions.values())
+
+
+def _further_questions(
+    ticket: Ticket, bound: Mapping[str, Sequence[Question]], catalog: Mapping[str, ProbeInfo]
+) -> list[Question]:
+    """What the commands of bound boxes ask of targets that the evidence for their probe does not know."""
+    found = []
+    for item in ticket.verification:
+        known = {one.target.call for one in bound.get(item.probe, ())}
+        for command in commands_in(item.text) if known else ():
+            if item.probe in command.probes and catalog[item.probe].scope == "target":
+                found += [
+                    Question(catalog[item.probe], target, fingerprint(item.probe, target.call))
+                    for target in command.targets
+                    if ":" in target.call and target.call not in known
+                ]
+    return list({one.fingerprint: one for one in found}.values())
 
 
 def bound_questions(ticket: Ticket, config: Config, catalog: Mapping[str, ProbeInfo]) -> tuple[Question, ...]:
@@ -104,7 +121,7 @@ def located_target(ticket: Ticket, checkout: Path, roots: Sequence[Path], config
     Paths of another machine (`/home/somebody/repository/src/...`) are matched by their longest tail that
     exists. Raises BadInputError where the Location names no such function.
     """
-    cells = [text for _, text in _CODE.findall(ticket.function)] or [ticket.function]
+    cells = [text for _, text in CODE.findall(ticket.function)] or [ticket.function]
     names = [found[0].rstrip(".") for text in cells if (found := _NAME.search(text))]
     for written in ticket.files:
         file = cited_file(checkout, written)
@@ -142,23 +159,8 @@ def _commands(ticket: Ticket) -> dict[str, Target]:
     """The targets of the commands that the ticket's boxes hold as code, by what they call."""
     found: dict[str, Target] = {}
     for item in ticket.verification:
-        for call, target in _targets_in(item.text).items():
-            found.setdefault(call, target)
-    return found
-
-
-def called_by(item: VerificationItem) -> str:
-    """The target that the box's own command names, "" where it holds none."""
-    return next(iter(_targets_in(item.text)), "")
-
-
-def _targets_in(text: str) -> dict[str, Target]:
-    """The targets of the commands that a text holds as code, by what they call."""
-    found: dict[str, Target] = {}
-    for _, words in _CODE.findall(text):
-        with contextlib.suppress(ValueError):  # not shell words, or words that auditkit did not write
-            target = Target.from_command_words(shlex.split(words))
-            if target is not None and words.lstrip().startswith("auditkit "):
+        for command in commands_in(item.text):
+            for target in command.targets:
                 found.setdefault(target.call, target)
     return found
 

@@ -86,7 +86,7 @@ def verify(
     """
     repository.ensure_writable()
     entry = repository.find(ticket_id)
-    with Revisions(_spec_of(request), request.options) as code:
+    with Revisions(_spec_of(request), request.options, repository.folder) as code:
         checkouts = (code.open(revision) for revision in dict.fromkeys(["", request.base]))
         questions = questions_of(entry.ticket, request.options.config, checkouts, request.probes, request.targets)
         checks = before_and_after(questions, entry.ticket, code, request.base, progress)

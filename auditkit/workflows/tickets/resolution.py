@@ -14,6 +14,7 @@ from auditkit.rules.tickets.fix_proof import unproven
 from auditkit.rules.tickets.lifecycle import Missing, check_transition, missing_for_fixed, steps_to
 from auditkit.store.config.config import Config
 from auditkit.store.edits import resolution
+from auditkit.store.edits.reopening import reopened
 from auditkit.store.folder.repository import Change, Entry, Repository, with_status
 from auditkit.store.folder.status_folders import folders_of, placed
 from auditkit.store.markdown.document import Document
@@ -67,6 +68,8 @@ def move(repository: Repository, ticket_id: str, wanted: Move, today: datetime.d
             if lacking and not wanted.force:
                 raise _not_ready(entry, lacking)
             reason = _forced(reason, lacking)
+        if entry.ticket.is_finished and not wanted.status.is_finished:
+            changed = _entry(changed, reopened(changed.document, today))
         return with_status(changed, wanted.status, reason, today)
 
     change = repository.change(ticket_id, edit)

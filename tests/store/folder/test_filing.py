@@ -72,7 +72,11 @@ def test_what_was_mended_and_returns_is_open_again(tmp_path: Path, status: str) 
     expected = text.replace(f"**Status** | `{status}`", "**Status** | `open`", 1)
     expected = expected.replace("**Updated** | 2026-01-02", "**Updated** | 2026-03-04")
     end = "<!-- /auditkit:evidence -->"
-    assert path.read_text() == expected.replace(end, f"\n**History**\n\n- {told}\n{end}")
+    changes = f"- 2026-03-04: {status} to open: {PRINT} returned at revision {NEW_REVISION}"
+    assert path.read_text() == (
+        expected.replace(end, f"\n**History**\n\n- {told}\n{end}")
+        + f"\n---\n\n## Resolution\n\n### Status Changes\n\n{changes}\n"
+    )
 
 
 def test_every_return_is_remembered(tmp_path: Path) -> None:

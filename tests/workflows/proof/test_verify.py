@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -307,3 +308,17 @@ def test_a_mended_ticket_that_reproduces_is_said_to_be_one(story: Story) -> None
     done = story.verify(story.broken)
     assert [note for note in done.notes if "is fixed, but it reproduces: auditkit ticket status B7-PT-01 open" in note]
     assert (story.ticket().status_written, done.missing) == ("fixed", ())
+
+
+def test_our_own_edit_of_a_ticket_makes_no_code_dirty(story: Story) -> None:
+    """Tickets that lie in the repository itself: the second look is at the same commit as the first."""
+    inside = replace(story, tickets=story.folder / "tickets")
+    inside.put_ticket(BOUND)
+    fix = commit(story.folder, RIGHT)
+    assert inside.verify(base=story.broken).change.is_edit
+    again = inside.verify(base=story.broken)
+    assert (git(story.folder, "status", "--porcelain"), again.is_dirty) == ("M tickets/B7-PT-01.md", False)
+    (block,) = inside.ticket().evidence
+    assert [(run.revision, run.is_dirty) for run in block.checks] == [(story.broken, False), (fix, False)]
+    story.file.write_text(RIGHT + "\n# a comment\n", encoding="utf-8")
+    assert inside.verify(base=story.broken).is_dirty

@@ -32,6 +32,7 @@ class Plan(TypedDict):
     fields: Mapping[str, str]
     roles: Mapping[str, Role]
     filled: NotRequired[Mapping[str, Any]]
+    others: NotRequired[Mapping[str, Any]]
 
 
 # --- what the host sends ---

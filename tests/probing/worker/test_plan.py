@@ -193,7 +193,7 @@ def test_a_finishing_step_makes_the_numbers() -> None:
         return {"grad_norm": pending["pending"].square().sum().sqrt().item()}
 
     plan = plan_of(collect, finish=finish)
-    assert (plan.is_async, plan.roles, list(plan.fields)) == (True, {"norm": Role("grad_norm", 1)}, ["grad_norm"])
+    assert (plan.roles, list(plan.fields)) == ({"norm": Role("grad_norm", 1)}, ["grad_norm"])
 
 
 class Accumulator:
@@ -385,18 +385,6 @@ def test_health_is_told_by_its_name() -> None:
         lambda grads: {"health_score": 1.0, "is_finite": True, "norm": norm_of(grads), "unhealthy_layers": 0}
     )
     assert plan.health == ["health_score", "is_finite"]
-
-
-@pytest.mark.parametrize(
-    ("doc", "expected"),
-    [("Async-safe: no .item().", True), ("Runs without sync points.", True), ("Total norm.", False), (None, False)],
-)
-def test_a_promise_to_be_asynchronous_is_read_from_the_docstring(doc: str | None, expected: bool) -> None:
-    def collect(grads: Any) -> float:
-        return norm_of(grads)
-
-    collect.__doc__ = doc
-    assert plan_of(collect).is_async is expected
 
 
 def test_a_plan_survives_its_journey_as_json() -> None:

@@ -17,6 +17,7 @@ from ..base.torch_internals import raise_if_out_of_memory
 from ..feeding import effects
 from ..feeding.caller import Caller, GroupInput, generator
 from ..feeding.plan import Groups, Plan
+from ..feeding.promises import Promise, sync_promise
 from ..instruments.retention import RepeatedCall
 from ..simulated.device import on_device
 from .cases import Cases
@@ -77,6 +78,11 @@ class Calls:
     def has_finish(self) -> bool:
         """Whether a second step finishes the answer."""
         return self.caller.finish is not None
+
+    @property
+    def sync_promise(self) -> Optional[Promise]:
+        """How often the collecting step synchronises by its own words; None where they say nothing."""
+        return sync_promise(self.caller.function)
 
     @property
     def declares_sized(self) -> bool:

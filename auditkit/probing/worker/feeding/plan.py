@@ -30,13 +30,12 @@ class Plan(NamedTuple):
 
     `clips`: it changes the gradients that it is given, by one factor that makes them small. A clipping
     target without `fields` returns no number: its answer is what it does to the gradients. `filled` are
-    required arguments that nobody gave and that got a usual value.
+    required arguments that nobody gave and that got a guess, `others` second guesses for some of them.
     """
 
     feed: Feed
     groups: Groups
     contract: str
-    is_async: bool
     answer_kind: str
     fields: Dict[str, str]
     roles: Dict[str, Role]
@@ -44,6 +43,7 @@ class Plan(NamedTuple):
     notes: List[str]
     clips: bool = False
     filled: Dict[str, Any] = {}  # noqa: RUF012
+    others: Dict[str, Any] = {}  # noqa: RUF012
 
     def to_json(self) -> Dict[str, Any]:
         raw = dict(self._asdict())

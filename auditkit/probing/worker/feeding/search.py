@@ -1,6 +1,5 @@
 """Find out by trying how a target is fed, what the fields of its answer mean, and whether it clips."""
 
-import inspect
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
@@ -174,7 +173,6 @@ def _read_plan(caller: Caller, feed: Feed, second: Any, answer: Any, request: Di
         feed=feed,
         groups=groups if second == [None] or groups is Groups.ONE else Groups.TWO_WITH_GRADIENTS,
         contract=request.get("contract") or _contract(feed, groups, answer),
-        is_async=_is_async(caller, request),
         answer_kind=kind_of(answer),
         fields={path: type(value).__name__ for path, value in fields.items()},
         roles=roles,
@@ -182,6 +180,7 @@ def _read_plan(caller: Caller, feed: Feed, second: Any, answer: Any, request: Di
         notes=notes,
         clips=clipping,
         filled=caller.filled,
+        others=caller.others,
     )
 
 
@@ -191,14 +190,6 @@ def _contract(feed: Feed, groups: Groups, answer: Any) -> str:
     if groups is Groups.TWO:
         return "dual_stats"
     return "grad_norm" if kind_of(answer) in ("number", "tensor", "nothing") else "grad_stats"
-
-
-def _is_async(caller: Caller, request: Dict[str, Any]) -> bool:
-    """Documented as asynchronous: by its name, by a step that finishes it, or by its docstring."""
-    if request.get("finish") or caller.function.__name__.endswith("_async"):
-        return True
-    text = (inspect.getdoc(caller.function) or "").lower()
-    return "async-safe" in text or "asynchronous" in text or "without sync" in text
 
 
 def _health_fields(fields: Dict[str, Any], returns: Dict[str, str]) -> List[str]:

@@ -120,11 +120,11 @@ def test_an_argument_that_gradients_cannot_fill_is_named_and_may_be_given() -> N
 
 
 class Scaled:
-    def __init__(self, scale: float) -> None:
-        self.scale = scale
+    def __init__(self, gain: float) -> None:
+        self.gain = gain
 
     def norm(self, grads: Any) -> float:
-        return self.scale * norm_of(grads)
+        return self.gain * norm_of(grads)
 
     @classmethod
     def of_class(cls, grads: Any) -> float:
@@ -136,8 +136,8 @@ class Scaled:
 
 
 def test_a_method_is_called_on_a_new_instance_with_the_constructors_arguments() -> None:
-    assert method_plan(Scaled, "norm", {"scale": 2.0}).roles == {"norm": Role("", 1)}
-    with pytest.raises(CannotFeedError, match=r"Scaled\(\) needs scale: give a value with --argument scale=VALUE"):
+    assert method_plan(Scaled, "norm", {"gain": 2.0}).roles == {"norm": Role("", 1)}
+    with pytest.raises(CannotFeedError, match=r"Scaled\(\) needs gain: give a value with --argument gain=VALUE"):
         method_plan(Scaled, "norm")
 
 

@@ -25,7 +25,6 @@ from .cases import Cases
 Make = Callable[[], List[Any]]
 Conversion = Callable[[Sequence[Any], Sequence[str]], List[Any]]
 _PLANTED = {"zero": {"zeros": 5}, "nan": {"nans": 5}, "inf": {"infs": 5}}
-_WRITING_VERBS = ("clip", "scale", "rescale", "unscale", "normalize", "zero")
 
 
 class Calls:
@@ -50,12 +49,12 @@ class Calls:
     def answer(self, grads: Sequence[Any], second: Optional[Sequence[Any]] = None) -> Dict[str, Any]:
         """Every number of the target's answer by field. Raises TargetRaised.
 
-        A clipping target that returns no number answers with the norm that it leaves.
+        A target that changes gradients and returns no number answers with the norm that it leaves.
         """
         given: List[GroupInput] = []
         with on_device(self.device), self.target_errors():
             raw = self.prepared(grads, True, given, second)()
-        return effects.effect(given) if self.plan.clips and not self.plan.fields else flatten(raw)
+        return effects.effect(given) if self.plan.writes and not self.plan.fields else flatten(raw)
 
     def words(self, grads: Sequence[Any]) -> Dict[str, str]:
         """Every text, member of an enumeration and None of the target's answer by field. Raises TargetRaised."""
@@ -146,10 +145,8 @@ class Calls:
 
     @property
     def writes_gradients(self) -> bool:
-        """Whether the target is there to change gradients: it clips, or its name says so, as in torch (`clip_`)."""
-        name = getattr(self.caller.function, "__name__", "")
-        in_name = name.endswith("_") or name.strip("_").split("_")[0] in _WRITING_VERBS
-        return in_name or self.plan.clips
+        """Whether the target is there to change gradients, by what it does to them."""
+        return bool(self.plan.writes)
 
     def role(self, name: str) -> Any:
         """The role `name` of the answer. Raises NotApplicable where the answer has none."""

@@ -61,7 +61,7 @@ class Measures:
         with self._calls.target_errors():
             step = make_step()
             is_on_device = graph_capture.holds_device_tensor(step.collect())
-        if step.finish is None and not is_on_device and not self._calls.plan.clips:
+        if step.finish is None and not is_on_device and not self._calls.plan.writes:
             raise NotApplicable("its answer is on the host: a read cannot be captured")
         with self._calls.target_errors():
             return graph_capture.replay_graph(make_step, grads, others)
@@ -145,6 +145,6 @@ class Measures:
 
     def _warm_up(self, grads: Sequence[Any], whole: bool) -> None:
         with on_device(self._calls.device), self._calls.target_errors():
-            # What is counted next must meet the gradients as they were before a clipping target changed them.
-            fresh = [grad.clone() for grad in grads] if self._calls.plan.clips else grads
+            # What is counted next must meet the gradients as they were before a target changed them.
+            fresh = [grad.clone() for grad in grads] if self._calls.plan.writes else grads
             self._calls.prepared(fresh, whole)()

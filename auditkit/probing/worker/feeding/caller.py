@@ -136,6 +136,19 @@ class Caller:
         """Second values for those guesses that have one."""
         return {name: made.other for name, made in self.guesses.items() if made.other is not None}
 
+    def numbers(self) -> Dict[str, float]:
+        """The arguments of the target and of its class that are numbers: given, guessed, or by default."""
+        found: Dict[str, Any] = {}
+        for called in filter(callable, (self.function, self.owner)):
+            found.update({name: each.default for name, each in inspect.signature(called).parameters.items()})
+        found.update(self.arguments)
+        return {name: value for name, value in found.items() if type(value) in (int, float)}
+
+    def with_argument(self, name: str, value: Any) -> "Caller":
+        """The same target with another value of one argument."""
+        arguments = {**self.arguments, name: value}
+        return Caller(self.function, self.owner, self.method, arguments, self.finish, self.finish_method)
+
     def refuse_unknown_arguments(self) -> None:
         """Raise CannotFeedError for an argument that neither the target nor its class has."""
         known: Dict[str, Any] = {}

@@ -29,10 +29,12 @@ _LIMITS = (
     "max_norm", "max_grad_norm", "max_gradient_norm", "grad_norm_max", "grad_clip_norm", "clip_norm",
     "clip_grad_norm", "clip_value", "clip_val", "clip", "clip_grad", "grad_clip", "gradient_clip",
     "gradient_clip_val", "gradient_clip_value", "gradient_clipping", "clip_threshold", "clipping_threshold",
-    "max_value", "threshold",
+    "max_value", "threshold", "limit",
 )  # fmt: skip
+_SCALES = ("scale", "loss_scale", "grad_scale", "inv_scale", "inverse_scale", "factor")
 _BY_NAME: Dict[str, Guess] = {
     **dict.fromkeys(_LIMITS, Guess(1.0, 0.5)),
+    **dict.fromkeys(_SCALES, Guess(2.0, 4.0)),
     **dict.fromkeys(("norm_type", "ord", "p", "norm"), Guess(2.0)),
     **dict.fromkeys(("eps", "epsilon"), Guess(1e-8, 1e-6)),
     # What is done every so many steps is done at step 0, and at 100 in most programs.

@@ -65,7 +65,7 @@ _ELEMENTS = 128
 
 def measure(ctx):
     """Yield what was compiled and what was not at every number of tensors, and the line of the first break."""
-    whole = not (ctx.plan.is_async or ctx.has_finish)
+    whole = not ctx.has_finish
     reads = whole and ctx.returns_host_numbers()
     traces = {}
     for tensors in _TENSOR_COUNTS:

@@ -2,7 +2,7 @@
 
 PROBE = {
     "id": "mutates_gradients",
-    "version": 1,
+    "version": 2,
     "title": "The collector changes the gradients it should only read",
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "API design / contract violation"],
@@ -18,9 +18,10 @@ PROBE = {
     "parameter and its .grad; the caller's list. Inputs: ordinary gradients, with NaN and Inf, all zero, large, one "
     "missing, and with a graph, as create_graph=True leaves them. The line is the first one after which the state "
     "differs.",
-    "limits": "Targets that clip, or whose names say that they change gradients (a verb like clip, scale, normalize, "
-    "zero, or torch's trailing underscore), are left out. A change that is undone before the call ends shows only in "
-    "the version counter. Module buffers, hooks and training mode are not compared.",
+    "limits": "Targets that are there to change gradients are left out, told by what they do: they limit them, scale "
+    "them by an argument, drop the small ones, or return no statistic of them (docs/design/effects.md); where that "
+    "does not decide, torch's trailing underscore and the words in place do. A change that is undone before the call "
+    "ends shows only in the version counter. Module buffers, hooks and training mode are not compared.",
     "remediation": "Read only: use the operators without underscore, take norms and counts of the gradients as they "
     "are, and detach() a reference rather than detach_() the gradient. Copy the list, not the tensors.",
     "remediation_code": """import torch
@@ -60,7 +61,7 @@ _MIDDLE = ("added", "graph", "requires_grad")
 def measure(ctx):
     """Yield for every input and kind of change how many things changed, and where the first change was made."""
     if ctx.writes_gradients:
-        raise ctx.NotApplicable("changing gradients is what it is for: it clips, or its name says so")
+        raise ctx.NotApplicable("changing gradients is what it is for: " + ctx.plan.writes)
     refused, inputs = [], dict(_inputs(ctx))
     for name, make in inputs.items():
         try:

@@ -121,7 +121,7 @@ def test_nothing_is_found_on_a_sound_collector(function: str) -> None:
 
 def test_a_clipping_function_may_change_gradients() -> None:
     answer = asked(MUTATES, "defective", "clip_a_copy")
-    reason = "changing gradients is what it is for: it clips, or its name says so"
+    reason = "changing gradients is what it is for: it limits them"
     assert (answer.outcome, answer.message) == ("not_applicable", reason)
 
 

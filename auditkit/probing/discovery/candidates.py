@@ -21,7 +21,6 @@ from auditkit.probing.source_code.modules import Class, Function, dotted_name
 # Parts of training and of autograd, which happen to return something.
 _NOT_COLLECTORS = frozenset(("step", "backward", "forward", "closure", "zero_grad", "training_step"))
 _NOT_CALLED = frozenset(("property", "cached_property", "setter", "overload", "abstractmethod", "fixture"))
-_ASYNC_SUMMARY = re.compile(r"\basync(hronous(ly)?)?\b|\b(no|without) (\w+ )?sync", re.IGNORECASE)
 _NAME_WORDS = re.compile(r"grad|norm|stat|health|collect|telemetry")
 _SIDE_FOLDERS = frozenset(
     ("scripts", "examples", "example", "benchmarks", "benchmark", "docs", "tools", "archive", "_archive", "old")
@@ -47,7 +46,6 @@ class Candidate:
     setup_guess: str | None = None
     init_arguments: tuple[str, ...] = ()
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    is_async: bool = False
     evidence: tuple[str, ...] = ()
     obstacles: tuple[str, ...] = ()
     score: int = 0
@@ -113,8 +111,6 @@ class Candidates:
             finish_candidates=tuple(item.call for item in pairing.fitting),
             setup_guess=setup.name if setup else None,
             init_arguments=needs,
-            arguments=fed.arguments,
-            is_async=_is_async(function),
             evidence=(*self._evidence(function, flow), *_holder_evidence(setup, needs), *pairing.evidence),
             obstacles=tuple(self._obstacles(function, fed, setup, needs)),
         )
@@ -225,12 +221,6 @@ def _is_excluded(function: Function, flow: GradientFlow) -> bool:
 
 def _is_private(function: Function) -> bool:
     return any(part.startswith("_") for part in function.qualified_name.split("."))
-
-
-def _is_async(function: Function) -> bool:
-    """Documented as asynchronous: by its name, or by the first sentence of its docstring."""
-    summary = (ast.get_docstring(function.node) or "").split("\n\n")[0]
-    return function.name.endswith("_async") or bool(_ASYNC_SUMMARY.search(summary))
 
 
 def _holder_evidence(setup: Function | None, needs: tuple[str, ...]) -> Iterator[str]:

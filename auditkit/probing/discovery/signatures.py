@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass
-from typing import Any
 
 from auditkit.model.enums import Takes
 from auditkit.probing.source_code.modules import Function, dotted_name
+from auditkit.probing.worker.feeding.guesses import guess
 
 _GRADIENT_NAME = re.compile(r"(.*_)?(grads|gradients)(_list)?")
 _PARAMETER_NAME = re.compile(r"(.*_)?(params|parameters)(_list)?|param_list|parameter_list")
@@ -17,27 +17,17 @@ _MODULE_NAME = re.compile(r"(.*_)?(module|model|net|network|backbone|encoder|dec
 _TENSORS_NAME = re.compile(r"tensors|tensor_list|xs")
 _ABOUT_GRADIENTS = re.compile(r"grad|norm")
 
-# What a required plain parameter is given, by name: a clip threshold, the order of a norm, a step count.
-_PLAIN_VALUES: dict[str, Any] = {
-    "max_norm": 1.0, "max_grad_norm": 1.0, "clip_norm": 1.0, "clip_value": 1.0, "max_value": 1.0,
-    "norm_type": 2.0, "ord": 2.0, "p": 2.0, "norm": 2.0, "eps": 1e-8, "epsilon": 1e-8, "threshold": 1e-6,
-    "step": 0, "global_step": 0, "iteration": 0, "epoch": 0, "prefix": "", "tag": "", "device": "cpu",
-}  # fmt: skip
-_PLAIN_BY_ANNOTATION: dict[str, Any] = {"float": 1.0, "int": 1, "bool": False}
-
 
 @dataclass(frozen=True)
 class Feeding:
     """How a function gets its gradients.
 
     `takes` in order of likelihood; `groups` how many such arguments it wants (two for host and seed);
-    `arguments` the plain values its other required parameters are given; `missing` the required
-    parameters that nothing is known to fit.
+    `missing` the required parameters that nothing is known to fit.
     """
 
     takes: tuple[Takes, ...]
     groups: int
-    arguments: dict[str, Any]
     missing: tuple[str, ...]
 
 
@@ -60,16 +50,7 @@ def feeding(function: Function, kinds: dict[str, tuple[Takes, ...]]) -> Feeding:
     fed = [item for item in required if kinds.get(item.arg)]
     if not fed and not required and function.parameters and kinds.get(function.parameters[0].arg):
         fed = function.parameters[:1]
-    arguments: dict[str, Any] = {}
-    missing = []
-    for item in required:
-        if item in fed:
-            continue
-        value = _plain_value(item)
-        if value is None:
-            missing.append(item.arg)
-        else:
-            arguments[item.arg] = value
+    missing = [item.arg for item in required if item not in fed and guess(item.arg, _annotation(item)) is None]
     shared = [set(kinds[item.arg]) for item in fed]
     common = set.intersection(*shared) if shared else set()
     takes = tuple(kind for kind in kinds[fed[0].arg] if kind in common) if fed else ()
@@ -77,14 +58,7 @@ def feeding(function: Function, kinds: dict[str, tuple[Takes, ...]]) -> Feeding:
         missing += [item.arg for item in fed[1:]]
         takes = kinds[fed[0].arg]
         fed = fed[:1]
-    return Feeding(takes, len(fed), arguments, tuple(missing))
-
-
-def _plain_value(item: ast.arg) -> Any:
-    """A value for a plain required parameter; None where none is known."""
-    if item.arg in _PLAIN_VALUES:
-        return _PLAIN_VALUES[item.arg]
-    return _PLAIN_BY_ANNOTATION.get(_annotation(item))
+    return Feeding(takes, len(fed), tuple(missing))
 
 
 def parameter_kinds(function: Function, item: ast.arg, gradient_names: list[str]) -> tuple[Takes, ...]:

@@ -33,6 +33,7 @@ class Plan(TypedDict):
     roles: Mapping[str, Role]
     filled: NotRequired[Mapping[str, Any]]
     device: NotRequired[str]
+    others: NotRequired[Mapping[str, Any]]
 
 
 # --- what the host sends ---

@@ -90,7 +90,15 @@ def make_result(asked: Asked, job: Job | None, run: TargetRun, checkout: Path) -
     if run.plan is None or job is None:
         failure = run.plan_failure or Failure(Reason.PROTOCOL, "the worker ended before this probe ran")
         return asked.unanswered(Outcome.ERROR, failure.reason, failure.message)
-    return _answer(asked, job, checkout)
+    filled = run.plan.get("filled", {})
+    notes = (*job.notes, *([f"called with {in_words(filled)}"] if filled else []))
+    return _answer(asked, job, checkout, notes)
+
+
+def in_words(filled: Mapping[str, Any]) -> str:
+    """`max_norm=1.0, a guess`: what required arguments were given that nobody gave a value."""
+    listed = " and ".join(f"{name}={value}" for name, value in filled.items())
+    return f"{listed}, a guess" if len(filled) == 1 else f"{listed}, guesses"
 
 
 def _why_unasked(asked: Asked, run: TargetRun) -> ProbeResult | None:
@@ -114,7 +122,7 @@ def _why_unasked(asked: Asked, run: TargetRun) -> ProbeResult | None:
     return None
 
 
-def _answer(asked: Asked, job: Job, checkout: Path) -> ProbeResult:
+def _answer(asked: Asked, job: Job, checkout: Path, notes: tuple[str, ...]) -> ProbeResult:
     asked = replace(asked, device=_device_of(job.measurements) or asked.device)
     measurements = _labelled(asked, job.measurements)
 
@@ -132,7 +140,7 @@ def _answer(asked: Asked, job: Job, checkout: Path) -> ProbeResult:
             **told,
         )
 
-    told: dict[str, Any] = {"notes": tuple(job.notes), "duration_s": job.duration_s}
+    told: dict[str, Any] = {"notes": notes, "duration_s": job.duration_s}
     if job.failure is not None:
         return unanswered(Outcome.ERROR, job.failure.reason, job.failure.message)
     if job.refusal is not None:

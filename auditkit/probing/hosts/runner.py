@@ -5,15 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from auditkit.model.enums import DeviceChoice, Reason
+from auditkit.model.enums import DeviceChoice, Outcome, Reason
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import ProbeResult
 from auditkit.model.runs.target import Target
 from auditkit.probing.hosts import protocol
-from auditkit.probing.hosts.results import Asked, TargetRun, make_result
+from auditkit.probing.hosts.results import Asked, TargetRun, in_words, make_result
 from auditkit.probing.hosts.sandbox import Setting
 from auditkit.probing.hosts.session import Job, Session
 
@@ -56,6 +57,7 @@ def run_target(
         run.notes.append(f"{target.call}: {refusal}; each probe ran in a fresh process")
         collect(fresh_imports=True)
     results.ask_again_on_cpu()
+    results.ask_with_other_guesses()
     run.results = results.all()
     return run
 
@@ -128,6 +130,7 @@ class _TargetResults:
         self._probes = {probe.id: probe for probe in probes}
         self._done: dict[str, ProbeResult] = {}
         self._broken_by_simulation: list[Job] = []
+        self._doubted: list[tuple[Asked, ProbeResult]] = []
 
     def devices(self) -> list[tuple[ProbeInfo, str]]:
         """Where each probe is asked; what is found in a worker can still change that."""
@@ -166,6 +169,22 @@ class _TargetResults:
             again[name].notes.append(f"the simulated device failed ({why}); counted on plain CPU tensors instead")
             self._settle(self._probes[name], "cpu", again[name])
 
+    def ask_with_other_guesses(self) -> None:
+        """A finding that goes away where a guessed argument gets another plausible value hangs on the guess alone."""
+        doubted, plan = self._doubted, self._run.plan
+        if not doubted or plan is None:
+            return
+        others = plan.get("others", {})
+        target = replace(self._target, arguments={**self._target.arguments, **others})
+        jobs = [_PLAN, *(_job(asked.probe, asked.device, self._setting) for asked, _ in doubted)]
+        auto = self._setting.device is DeviceChoice.AUTO
+        session = Session(self._setting, jobs, target, auto_device=auto, fresh_imports=True)
+        again = {job.id: job for job in session.jobs()}
+        run = TargetRun(session, again[_PLAN["id"]].plan if _PLAN["id"] in again else None)
+        for asked, before in doubted:
+            after = make_result(asked, again.get(asked.probe.id), run, self._setting.checkout)
+            self._finish(_with_the_other(before, after, plan))
+
     def all(self) -> list[ProbeResult]:
         """One result for each probe, in their order; also for one that never had a job."""
         for probe, device in self.devices():
@@ -175,5 +194,31 @@ class _TargetResults:
 
     def _settle(self, probe: ProbeInfo, device: str, job: Job | None) -> None:
         asked = Asked(probe, self._target.call, device, self._setting.policy, self._ordinal)
-        self._done[probe.id] = make_result(asked, job, self._run, self._setting.checkout)
-        self._finished(self._done[probe.id])
+        result = make_result(asked, job, self._run, self._setting.checkout)
+        is_guessed = self._run.plan is not None and bool(self._run.plan.get("others"))
+        if is_guessed and result.outcome is Outcome.REPRODUCED:
+            self._doubted.append((asked, result))
+        else:
+            self._finish(result)
+
+    def _finish(self, result: ProbeResult) -> None:
+        self._done[result.probe] = result
+        self._finished(result)
+
+
+def _with_the_other(before: ProbeResult, after: ProbeResult, plan: protocol.Plan) -> ProbeResult:
+    """A finding with what became of it under the second guesses; one that they make go away is none."""
+    others = plan.get("others", {})
+    other = " and ".join(f"{name}={value}" for name, value in others.items())
+    if after.outcome is Outcome.REPRODUCED:
+        return replace(before, notes=(*before.notes, f"reproduced with {other} as well"))
+    if after.outcome is not Outcome.NOT_REPRODUCED:
+        return before
+    guessed = in_words({name: value for name, value in plan.get("filled", {}).items() if name in others})
+    message = (
+        f"not counted: {before.message}; this was found with {guessed}, and not with {other} ({after.message}): "
+        f"give {' and '.join(others)} with --argument"
+    )
+    return replace(
+        before, outcome=Outcome.NOT_REPRODUCED, message=message, severity=None, location=None, excerpt=None, law=""
+    )

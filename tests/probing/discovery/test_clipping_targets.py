@@ -12,7 +12,7 @@ from torch import nn
 from auditkit.probing.worker.answers.roles import Role
 from auditkit.probing.worker.base.refusals import CannotReadError
 from auditkit.probing.worker.feeding.caller import TOTAL_NORM, Caller
-from auditkit.probing.worker.feeding.effects import Effect, change
+from auditkit.probing.worker.feeding.effects import change
 from auditkit.probing.worker.feeding.plan import Plan
 from auditkit.probing.worker.feeding.search import find_plan
 from auditkit.probing.worker.gradients.gradients import benign
@@ -74,13 +74,16 @@ def test_a_clipping_target_is_told_by_its_effect(function: Callable, takes: str,
     assert (plan.clips, plan.feed.takes, list(plan.fields), plan.contract) == (True, takes, fields, "grad_norm")
 
 
+SCALES = "it scales them by what an argument says"
+
+
 def clip_norm_of(grads: Any) -> float:
     """Named as if it clipped."""
     return float(torch.linalg.vector_norm(torch.stack([grad.norm() for grad in grads])))
 
 
 def unload(grads: Any, inverse: float = 2.0**-10) -> float:
-    """Divides by a constant: the name does not say that it is meant."""
+    """Divides by an argument: that is no limit."""
     for grad in grads:
         grad.mul_(inverse)
     return clip_norm_of(grads)
@@ -91,10 +94,12 @@ def unscale_(grads: Any, inverse: float = 2.0**-10) -> float:
 
 
 @pytest.mark.parametrize(
-    ("function", "clips"), [(clip_norm_of, False), (nn.utils.get_total_norm, False), (unload, False), (unscale_, True)]
+    ("function", "writes"),
+    [(clip_norm_of, ""), (nn.utils.get_total_norm, ""), (unload, SCALES), (unscale_, SCALES)],
 )
-def test_the_name_only_decides_where_the_effect_does_not(function: Callable, clips: bool) -> None:
-    assert plan_of(function).clips is clips
+def test_the_name_decides_nothing(function: Callable, writes: str) -> None:
+    plan = plan_of(function)
+    assert (plan.clips, plan.writes) == (False, writes)
 
 
 def test_a_limit_that_benign_gradients_do_not_reach_is_met_by_larger_ones() -> None:
@@ -157,17 +162,21 @@ def test_what_changes_nothing_and_returns_no_number_is_still_no_target() -> None
 
 
 @pytest.mark.parametrize(
-    ("after", "expected"),
+    ("after", "form", "factor"),
     [
-        (lambda grads: grads, Effect(False, 1.0)),
-        (lambda grads: [grad * 0.5 for grad in grads], Effect(True, pytest.approx(0.5))),
-        (lambda grads: [grad.clamp(-0.5, 0.5) for grad in grads], Effect(True, None)),
-        (lambda grads: [grads[0] * 0.5, *grads[1:]], Effect(True, None)),
-        (lambda grads: [None, *grads[1:]], Effect(True, None)),
-        (lambda grads: grads[1:], Effect(True, None)),
-        (lambda grads: [grad * float("nan") for grad in grads], Effect(True, None)),
+        (lambda grads: grads, "same", pytest.approx(1.0)),
+        (lambda grads: [grad * 0.5 for grad in grads], "scaled", pytest.approx(0.5)),
+        (lambda grads: [grad.clamp(-0.5, 0.5) for grad in grads], "clamped", None),
+        (lambda grads: [grads[0] * 0.5, *grads[1:]], "scaled", None),
+        (lambda grads: [grad * (grad.abs() > 0.5) for grad in grads], "thinned", None),
+        (lambda grads: [grad * 0 for grad in grads], "zeroed", None),
+        (lambda grads: [None, *grads[1:]], "removed", None),
+        (lambda grads: grads[1:], "removed", None),
+        (lambda grads: [-grad for grad in grads], "other", None),
+        (lambda grads: [grad * float("nan") for grad in grads], "other", None),
     ],
-    ids=["same", "half", "clamped", "one of them", "dropped", "shorter", "nan"],
+    ids=["same", "half", "clamped", "one of them", "thinned", "zero", "dropped", "shorter", "turned", "nan"],
 )
-def test_one_common_factor_is_told_from_any_other_change(after: Callable, expected: Effect) -> None:
-    assert change(benign(), after(benign())) == expected
+def test_each_form_of_change_is_told_from_the_others(after: Callable, form: str, factor: Any) -> None:
+    found = change(benign(), after(benign()))
+    assert (found.form, found.factor) == (form, factor)

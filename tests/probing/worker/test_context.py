@@ -26,8 +26,8 @@ NAMES = """
     live_at_peak located location measurement most_common norm note number number_of_changed on_devices options
     orthogonal peak_bytes place plan plan_names_ranks powers_of_two python_held_bytes python_peak_bytes ranks
     reference_number regrouped relative_difference replay replicas reported_by_one reported_by_ranks
-    returns_host_numbers role roles share shares_of_ranks sparse special_gradients svals_part syncs transfers
-    unequal_fields where_becomes_matrix where_changed where_count_rounds where_different where_imprecise
+    returns_host_numbers role roles share shares_of_ranks sparse special_gradients svals_part sync_promise syncs
+    transfers unequal_fields where_becomes_matrix where_changed where_count_rounds where_different where_imprecise
     where_nonfinite where_raised where_read_again where_retained where_zero widened with_graph with_one_more
     words work_of writes_gradients
 """
@@ -82,7 +82,7 @@ def test_one_process_is_asked_on_the_host_without_moving_the_rest() -> None:
 @pytest.mark.parametrize("groups", list(Groups))
 def test_a_plan_crosses_the_boundary_with_its_types(groups: Groups) -> None:
     feed = Feed("factors", "list", ["left", "right"], None, [], ("left", "right"))
-    plan = Plan(feed, groups, "spectral_echo", False, "tensor", {"": "echo"}, {"echo": Role("")}, [], [])
+    plan = Plan(feed, groups, "spectral_echo", "tensor", {"": "echo"}, {"echo": Role("")}, [], [])
     sent = json.loads(json.dumps(plan.to_json()))
     assert (sent["groups"], sent["feed"]["forms"]) == (groups.value, ["left", "right"])
     received = Plan.from_json(sent)

@@ -120,11 +120,11 @@ def test_an_argument_that_gradients_cannot_fill_is_named_and_may_be_given() -> N
 
 
 class Scaled:
-    def __init__(self, scale: float) -> None:
-        self.scale = scale
+    def __init__(self, gain: float) -> None:
+        self.gain = gain
 
     def norm(self, grads: Any) -> float:
-        return self.scale * norm_of(grads)
+        return self.gain * norm_of(grads)
 
     @classmethod
     def of_class(cls, grads: Any) -> float:
@@ -136,8 +136,8 @@ class Scaled:
 
 
 def test_a_method_is_called_on_a_new_instance_with_the_constructors_arguments() -> None:
-    assert method_plan(Scaled, "norm", {"scale": 2.0}).roles == {"norm": Role("", 1)}
-    with pytest.raises(CannotFeedError, match=r"Scaled\(\) needs scale: give a value with --argument scale=VALUE"):
+    assert method_plan(Scaled, "norm", {"gain": 2.0}).roles == {"norm": Role("", 1)}
+    with pytest.raises(CannotFeedError, match=r"Scaled\(\) needs gain: give a value with --argument gain=VALUE"):
         method_plan(Scaled, "norm")
 
 
@@ -193,7 +193,7 @@ def test_a_finishing_step_makes_the_numbers() -> None:
         return {"grad_norm": pending["pending"].square().sum().sqrt().item()}
 
     plan = plan_of(collect, finish=finish)
-    assert (plan.is_async, plan.roles, list(plan.fields)) == (True, {"norm": Role("grad_norm", 1)}, ["grad_norm"])
+    assert (plan.roles, list(plan.fields)) == ({"norm": Role("grad_norm", 1)}, ["grad_norm"])
 
 
 class Accumulator:
@@ -385,18 +385,6 @@ def test_health_is_told_by_its_name() -> None:
         lambda grads: {"health_score": 1.0, "is_finite": True, "norm": norm_of(grads), "unhealthy_layers": 0}
     )
     assert plan.health == ["health_score", "is_finite"]
-
-
-@pytest.mark.parametrize(
-    ("doc", "expected"),
-    [("Async-safe: no .item().", True), ("Runs without sync points.", True), ("Total norm.", False), (None, False)],
-)
-def test_a_promise_to_be_asynchronous_is_read_from_the_docstring(doc: str | None, expected: bool) -> None:
-    def collect(grads: Any) -> float:
-        return norm_of(grads)
-
-    collect.__doc__ = doc
-    assert plan_of(collect).is_async is expected
 
 
 def test_a_plan_survives_its_journey_as_json() -> None:

@@ -153,11 +153,19 @@ def questions(value: Any) -> List[Tuple[str, Callable[[], Any]]]:
         if name.startswith("_") or name in stored:
             continue
         member = inspect.getattr_static(type(value), name)
-        if isinstance(member, property):
+        if isinstance(member, (property, functools.cached_property)):
             found.append((name, functools.partial(getattr, value, name)))
         elif inspect.isfunction(member) and name.startswith(("is_", "has_")) and _needs_no_arguments(member):
             found.append((name + "()", functools.partial(member, value)))
     return found
+
+
+def read_properties(answer: Any, depth: int = _DEEPEST) -> None:
+    """Ask for every property in an answer, as its user does; what it holds in tensors stays where it is."""
+    if depth == 0 or isinstance(answer, (torch.Tensor, bool, int, float)) or type(answer).__module__ == "numpy":
+        return
+    for _, item in items_of(answer):
+        read_properties(item, depth - 1)
 
 
 def _needs_no_arguments(function: Any) -> bool:

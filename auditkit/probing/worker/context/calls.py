@@ -17,6 +17,7 @@ from ..base.torch_internals import raise_if_out_of_memory
 from ..feeding import effects
 from ..feeding.caller import Caller, GroupInput, generator
 from ..feeding.plan import Groups, Plan
+from ..feeding.promises import Promise, sync_promise
 from ..instruments.retention import RepeatedCall
 from ..simulated.device import on_device
 from .cases import Cases
@@ -24,7 +25,6 @@ from .cases import Cases
 Make = Callable[[], List[Any]]
 Conversion = Callable[[Sequence[Any], Sequence[str]], List[Any]]
 _PLANTED = {"zero": {"zeros": 5}, "nan": {"nans": 5}, "inf": {"infs": 5}}
-_WRITING_VERBS = ("clip", "scale", "rescale", "unscale", "normalize", "zero")
 
 
 class Calls:
@@ -49,12 +49,12 @@ class Calls:
     def answer(self, grads: Sequence[Any], second: Optional[Sequence[Any]] = None) -> Dict[str, Any]:
         """Every number of the target's answer by field. Raises TargetRaised.
 
-        A clipping target that returns no number answers with the norm that it leaves.
+        A target that changes gradients and returns no number answers with the norm that it leaves.
         """
         given: List[GroupInput] = []
         with on_device(self.device), self.target_errors():
             raw = self.prepared(grads, True, given, second)()
-        return effects.effect(given) if self.plan.clips and not self.plan.fields else flatten(raw)
+        return effects.effect(given) if self.plan.writes and not self.plan.fields else flatten(raw)
 
     def words(self, grads: Sequence[Any]) -> Dict[str, str]:
         """Every text, member of an enumeration and None of the target's answer by field. Raises TargetRaised."""
@@ -77,6 +77,11 @@ class Calls:
     def has_finish(self) -> bool:
         """Whether a second step finishes the answer."""
         return self.caller.finish is not None
+
+    @property
+    def sync_promise(self) -> Optional[Promise]:
+        """How often the collecting step synchronises by its own words; None where they say nothing."""
+        return sync_promise(self.caller.function)
 
     @property
     def declares_sized(self) -> bool:
@@ -140,10 +145,8 @@ class Calls:
 
     @property
     def writes_gradients(self) -> bool:
-        """Whether the target is there to change gradients: it clips, or its name says so, as in torch (`clip_`)."""
-        name = getattr(self.caller.function, "__name__", "")
-        in_name = name.endswith("_") or name.strip("_").split("_")[0] in _WRITING_VERBS
-        return in_name or self.plan.clips
+        """Whether the target is there to change gradients, by what it does to them."""
+        return bool(self.plan.writes)
 
     def role(self, name: str) -> Any:
         """The role `name` of the answer. Raises NotApplicable where the answer has none."""

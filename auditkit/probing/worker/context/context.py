@@ -8,6 +8,7 @@ from ..base.frames import Site, SourceRoots
 from ..base.refusals import NotApplicable, TargetRaised, Unavailable
 from ..feeding.caller import Caller
 from ..feeding.plan import Plan
+from ..feeding.promises import Promise
 from ..gradients.forms import WideBatch, work
 from ..instruments.graph_capture import unequal_fields
 from .calls import Calls
@@ -102,6 +103,11 @@ class Context:
     def device_pairs(self) -> List[Tuple[str, str]]:
         """The pairs of devices that one set of gradients may lie on."""
         return self._calls.cases.device_pairs
+
+    @property
+    def sync_promise(self) -> Optional[Promise]:
+        """How often the collecting step synchronises by its own words; None where they say nothing."""
+        return self._calls.sync_promise
 
     @property
     def declares_sized(self) -> bool:

@@ -3,7 +3,7 @@
 import contextlib
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
-from ..answers.answers import host_numbers
+from ..answers.answers import host_numbers, read_properties
 from ..base.refusals import NotApplicable, TargetRaised
 from ..feeding.caller import GroupInput
 from ..instruments import graph_capture, memory, mutation, retention
@@ -25,13 +25,13 @@ class Measures:
         """Synchronisations of one call; `whole=False` leaves out the finishing step."""
         self._warm_up(grads, whole)
         with self._calls.target_errors():
-            return count_syncs(self._calls.prepared(grads, whole), self._calls.device, self._calls.roots)
+            return count_syncs(self._read(grads, whole), self._calls.device, self._calls.roots)
 
     def launches(self, grads: Sequence[Any]) -> Count:
         """Kernel launches of one call."""
         self._warm_up(grads, True)
         with self._calls.target_errors():
-            return count_launches(self._calls.prepared(grads), self._calls.device, self._calls.roots)
+            return count_launches(self._read(grads, True), self._calls.device, self._calls.roots)
 
     def peak_bytes(self, grads: Sequence[Any]) -> int:
         """Peak bytes that one call adds, by the allocator."""
@@ -46,7 +46,7 @@ class Measures:
     def transfers(self, grads: Sequence[Any]) -> Traffic:
         """What one whole call moves between devices, in bytes."""
         with self._calls.target_errors():
-            return count_transfers(self._calls.prepared(grads), self._calls.device, self._calls.roots)
+            return count_transfers(self._read(grads, True), self._calls.device, self._calls.roots)
 
     def replay(self, grads: Sequence[Any], others: Sequence[Any]) -> graph_capture.Replay:
         """The collecting step captured in a CUDA graph on `grads` and replayed on the values of `others`.
@@ -61,7 +61,7 @@ class Measures:
         with self._calls.target_errors():
             step = make_step()
             is_on_device = graph_capture.holds_device_tensor(step.collect())
-        if step.finish is None and not is_on_device and not self._calls.plan.clips:
+        if step.finish is None and not is_on_device and not self._calls.plan.writes:
             raise NotApplicable("its answer is on the host: a read cannot be captured")
         with self._calls.target_errors():
             return graph_capture.replay_graph(make_step, grads, others)
@@ -139,8 +139,13 @@ class Measures:
         """Memory that a case may use on this device now."""
         return memory.available_bytes(self._calls.device)
 
+    def _read(self, grads: Sequence[Any], whole: bool) -> Callable[[], Any]:
+        """A call with the reads of its answer's properties: a whole one has cost what reading its fields costs."""
+        call = self._calls.prepared(grads, whole)
+        return (lambda: read_properties(call())) if whole else call
+
     def _warm_up(self, grads: Sequence[Any], whole: bool) -> None:
         with on_device(self._calls.device), self._calls.target_errors():
-            # What is counted next must meet the gradients as they were before a clipping target changed them.
-            fresh = [grad.clone() for grad in grads] if self._calls.plan.clips else grads
+            # What is counted next must meet the gradients as they were before a target changed them.
+            fresh = [grad.clone() for grad in grads] if self._calls.plan.writes else grads
             self._calls.prepared(fresh, whole)()

@@ -14,6 +14,7 @@ import torch
 from ..base.refusals import CannotFeedError
 from ..gradients import forms
 from ..gradients.gradients import GradientHolder, placed, total_norm
+from .guesses import DEVICE, DEVICE_NAME, TOTAL_NORM, Guess, guess
 from .plan import Feed
 
 SETUP_NAMES = (
@@ -26,22 +27,6 @@ SETUP_NAMES = (
     "add_module",
     "register_modules",
 )
-
-TOTAL_NORM = "the total norm of the gradients"
-"""Stands for a value that depends on the gradients of the call: their exact norm, as float32."""
-
-_LIMITS = (
-    "max_norm", "max_grad_norm", "max_gradient_norm", "grad_norm_max", "grad_clip_norm", "clip_norm",
-    "clip_grad_norm", "clip_value", "clip_val", "clip", "clip_grad", "grad_clip", "gradient_clip",
-    "gradient_clip_val", "gradient_clip_value", "gradient_clipping", "clip_threshold", "clipping_threshold",
-    "max_value", "threshold",
-)  # fmt: skip
-# What a required argument beside the gradients is given where the user gave nothing.
-_FILLED: Dict[str, Any] = {
-    **dict.fromkeys(_LIMITS, 1.0),
-    "norm_type": 2.0,
-    "total_norm": TOTAL_NORM,
-}
 
 CONSTRUCTOR = "__init__"
 """The set-up step of a class that is built with the modules it watches."""
@@ -81,18 +66,38 @@ def setup_method(owner: type, method: str, named: Optional[str]) -> Optional[str
 Wrap = Callable[[List[Any]], Any]
 
 
-def _fillable(function: Callable, owner: Optional[type]) -> Dict[str, Any]:
-    """Limits that the function demands beside another argument, and that its class demands."""
-    found: Dict[str, Any] = {}
+def _guesses(function: Callable, owner: Optional[type]) -> Dict[str, Guess]:
+    """Guesses for what the function demands beside another argument, and for what its class demands by name."""
+    found: Dict[str, Guess] = {}
     for called in filter(callable, (function, owner)):
         try:
             names = required_parameters(called, [])
         except CannotFeedError:  # said again, where it is asked for
             continue
-        known = {name: _FILLED[name] for name in names if name in _FILLED}
-        if called is owner or len(names) > len(known):
-            found.update(known)
+        parameters = inspect.signature(called).parameters
+        known = {name: guess(name, _text(parameters[name].annotation) if called is function else "") for name in names}
+        if called is owner or not all(known.values()):
+            found.update({name: value for name, value in known.items() if value is not None})
     return found
+
+
+def _text(annotation: Any) -> str:
+    if annotation is inspect.Parameter.empty:
+        return ""
+    return annotation.strip("'\"") if isinstance(annotation, str) else inspect.formatannotation(annotation)
+
+
+def _with_those_of_the_call(given: Dict[str, Any], grads: Sequence[Optional[torch.Tensor]]) -> Dict[str, Any]:
+    """The arguments with what depends on the gradients of the call: their norm, their device."""
+    first = next((grad for grad in grads if isinstance(grad, torch.Tensor)), None)
+    device = torch.device("cpu") if first is None else first.device
+    made = dict(given)
+    for name, value in given.items():
+        if value is TOTAL_NORM:
+            made[name] = total_norm(grads)
+        elif value is DEVICE or value is DEVICE_NAME:
+            made[name] = device if value is DEVICE else str(device)
+    return made
 
 
 class GroupInput(NamedTuple):
@@ -117,7 +122,7 @@ class Caller:
         self.function = function
         self.owner = owner
         self.method = method
-        self.filled = {name: value for name, value in _fillable(function, owner).items() if name not in arguments}
+        self.guesses = {name: made for name, made in _guesses(function, owner).items() if name not in arguments}
         self.arguments = {**self.filled, **arguments}
         self.finish = finish
         self.finish_method = finish_method
@@ -128,6 +133,30 @@ class Caller:
         other = copy.copy(self)
         other.device = device
         return other
+
+    @property
+    def filled(self) -> Dict[str, Any]:
+        """The guessed arguments with their values."""
+        return {name: made.value for name, made in self.guesses.items()}
+
+    @property
+    def others(self) -> Dict[str, Any]:
+        """Second values for those guesses that have one."""
+        return {name: made.other for name, made in self.guesses.items() if made.other is not None}
+
+    def numbers(self) -> Dict[str, float]:
+        """The arguments of the target and of its class that are numbers: given, guessed, or by default."""
+        found: Dict[str, Any] = {}
+        for called in filter(callable, (self.function, self.owner)):
+            found.update({name: each.default for name, each in inspect.signature(called).parameters.items()})
+        found.update(self.arguments)
+        return {name: value for name, value in found.items() if type(value) in (int, float)}
+
+    def with_argument(self, name: str, value: Any) -> "Caller":
+        """The same target with another value of one argument."""
+        arguments = {**self.arguments, name: value}
+        other = Caller(self.function, self.owner, self.method, arguments, self.finish, self.finish_method)
+        return other.on(self.device)
 
     def refuse_unknown_arguments(self) -> None:
         """Raise CannotFeedError for an argument that neither the target nor its class has."""
@@ -163,8 +192,8 @@ class Caller:
         """What the class must be given that `arguments` does not hold: a model to watch, for example."""
         return required_parameters(self.owner, list(self.arguments)) if self.owner is not None else []
 
-    def new_instance(self, inputs: Optional[Dict[str, Any]] = None) -> Any:
-        """An object of the target's class. Raises CannotFeedError where its constructor needs more."""
+    def new_instance(self, inputs: Optional[Dict[str, Any]] = None, grads: Sequence[Any] = ()) -> Any:
+        """An object of the target's class, for `grads`. Raises CannotFeedError where its constructor needs more."""
         assert self.owner is not None
         names = inspect.signature(self.owner).parameters
         given = {name: value for name, value in self.arguments.items() if name in names}
@@ -176,7 +205,7 @@ class Caller:
                     self.owner.__name__, " and ".join(missing), missing[0]
                 )
             )
-        return self.owner(**given)
+        return self.owner(**_with_those_of_the_call(given, grads))
 
     def call_arguments(self, function: Callable) -> Dict[str, Any]:
         parameters = inspect.signature(function).parameters
@@ -208,7 +237,7 @@ class Caller:
     def _set_up(self, feed: Feed, groups: Sequence[Any], fill: Wrap) -> Any:
         """A new instance that has been handed what it watches, where it watches something."""
         built_with = _inputs(feed.setup_slots, groups, fill) if feed.setup == CONSTRUCTOR else None
-        instance = self.new_instance(built_with)
+        instance = self.new_instance(built_with, groups[0])
         if feed.setup not in (None, CONSTRUCTOR):
             getattr(instance, str(feed.setup))(**_inputs(feed.setup_slots, groups, fill))
         return instance
@@ -233,8 +262,7 @@ class Caller:
                 if feed.forms
                 else _inputs(feed.slots, groups, fill)
             )
-        for name in [name for name, value in keywords.items() if value is TOTAL_NORM]:
-            keywords[name] = total_norm(groups[0])
+        keywords = _with_those_of_the_call(keywords, groups[0])
         positional = [keywords.pop(name) for name in _positional_only(function) if name in keywords]
         finish = getattr(instance, self.finish_method) if instance is not None and self.finish_method else self.finish
         return lambda: function(*positional, **keywords), finish

@@ -1,10 +1,11 @@
-"""What a target did to the gradients that it was given: clipping is told by its effect.
+"""What a target does to the gradients that it is given, and whether that is what it is for.
 
-A clipping target multiplies every gradient by one factor below 1, a smaller one the larger the gradients
-are. Where it changes them in another way (each element, each layer, a constant scale), its name decides.
+Told by what it does, see docs/design/effects.md: limiting makes gradients small the more the larger they are, and keeps
+their direction, or the elements within the limit; scaling follows an argument; thinning drops the small ones. A
+statistic that is added up in the gradients' own memory does none of this: `abs_`, `square_`, `nan_to_num_`.
 """
 
-import re
+import math
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 import torch
@@ -14,21 +15,147 @@ from ..gradients.gradients import benign
 from ..simulated.tensor import to_host
 from .caller import GroupInput
 
-_NAME = re.compile(r"clip|scale|normali[sz]e", re.IGNORECASE)
 # A limit that ordinary gradients do not reach is met by a thousand or a billion times their norm.
 _SCALES = (2.0**0, 2.0**10, 2.0**30)
 _TOLERANCE = 1e-3
 AFTER = "gradients_after.norm"
 """The field of the answer that stands for the effect of a target that returns no number."""
 
+SAME, SCALED, CLAMPED, THINNED, ZEROED, REMOVED, OTHER = (
+    "same", "scaled", "clamped", "thinned", "zeroed", "removed", "other",
+)  # fmt: skip
 Grads = Sequence[Optional[torch.Tensor]]
+Apply = Callable[[List[torch.Tensor]], Grads]
 
 
 class Effect(NamedTuple):
-    """Whether any gradient changed, and the one factor by which all of them did (None: by no one factor)."""
+    """The `form` of a change, by what factor the norm changed, and the one factor of all tensors (None: by no one)."""
 
-    changed: bool
-    factor: Optional[float]
+    form: str
+    shrinking: float = 1.0
+    factor: Optional[float] = None
+
+
+class Effects(NamedTuple):
+    """The effects on finite gradients, smallest first, and on some that are not; None where it raised."""
+
+    ordinary: List[Effect]
+    nonfinite: Optional[Effect]
+
+    @property
+    def forms(self) -> List[str]:
+        """Every form of change of finite gradients."""
+        return sorted({effect.form for effect in self.ordinary} - {SAME})
+
+    @property
+    def limits(self) -> bool:
+        """Whether it makes gradients smaller, the more the larger they are, and leaves their direction."""
+        if not self.forms or not {SCALED, CLAMPED}.issuperset(self.forms):
+            return False
+        first, last = self.ordinary[0].shrinking, self.ordinary[-1].shrinking
+        return 0 < last < 1 and last < 0.99 * first
+
+    @property
+    def scales(self) -> bool:
+        """Whether it multiplies all gradients by one and the same factor."""
+        factors = [effect.factor for effect in self.ordinary if effect.factor is not None]
+        is_everywhere = self.forms == [SCALED] and len(factors) == len(self.ordinary)
+        return is_everywhere and max(factors) - min(factors) <= _TOLERANCE * max(factors)
+
+    @property
+    def is_an_answer(self) -> bool:
+        """Whether the effect can stand for the answer of a target that returns no number."""
+        return self.limits or self.scales
+
+
+def observe(apply: Apply) -> Effects:
+    """The effects of a target; `apply` calls it on some gradients and returns them as they are afterwards."""
+    ordinary = [_effect(apply, [grad * scale for grad in benign()]) for scale in _SCALES]
+    return Effects([each for each in ordinary if each is not None], _effect(apply, benign(nans=1, infs=1)))
+
+
+def _effect(apply: Apply, grads: List[torch.Tensor]) -> Optional[Effect]:
+    before = [grad.clone() for grad in grads]
+    try:
+        return change(before, on_host(apply(grads)))
+    except Exception as error:
+        raise_if_out_of_memory(error)
+        return None
+
+
+def purpose(effects: Effects, is_a_statistic: bool, follows_an_argument: Callable[[], bool], own_words: str) -> str:
+    """Why changing gradients is what a target is for, in words; "" where it changes none, or ought not to.
+
+    `is_a_statistic`: its answer says something of ordinary gradients. `own_words` of it are asked last.
+    """
+    forms = {*effects.forms, *([effects.nonfinite.form] if effects.nonfinite is not None else [])} - {SAME}
+    if not forms:
+        return ""
+    if effects.limits:
+        return "it limits them"
+    if effects.forms == [THINNED]:
+        return "it drops the small ones"
+    if effects.scales and follows_an_argument():
+        return "it scales them by what an argument says"
+    if not is_a_statistic and OTHER not in effects.forms:
+        return "its answer is no statistic of them"
+    return own_words
+
+
+def change(before: Grads, after: Grads) -> Effect:
+    """Compare gradients before and after a call; both on the host, in the same order."""
+    if len(before) != len(after) or any(second is None for second in after):
+        return Effect(REMOVED)
+    pairs = [_flat(first, second) for first, second in zip(before, after, strict=True) if first is not None]
+    if any(len(old) != len(new) for old, new in pairs):
+        return Effect(OTHER)
+    old, new = (torch.cat(side) for side in zip(*pairs, strict=True))
+    form = next(form for form, holds in _FORMS if all(holds(*pair) for pair in pairs))
+    return Effect(form, float(new.norm() / old.norm()), _factor(old, new))
+
+
+def _flat(first: torch.Tensor, second: Optional[torch.Tensor]) -> Any:
+    return first.double().reshape(-1), second.double().reshape(-1) if second is not None else None
+
+
+def _is_same(old: torch.Tensor, new: torch.Tensor) -> bool:
+    return bool(((old == new) | (old.isnan() & new.isnan())).all())
+
+
+def _factor(old: torch.Tensor, new: torch.Tensor) -> Optional[float]:
+    """The one factor above 0 by which every element changed; None where there is none."""
+    factor = float(torch.dot(old, new) / torch.dot(old, old))
+    is_common = bool(((new - factor * old).abs() <= _TOLERANCE * abs(factor) * old.abs()).all())
+    return factor if is_common and factor > 0 and math.isfinite(factor) else None
+
+
+def _is_scaled(old: torch.Tensor, new: torch.Tensor) -> bool:
+    return _factor(old, new) is not None
+
+
+def _is_clamped(old: torch.Tensor, new: torch.Tensor) -> bool:
+    """Whether elements beyond a limit, one for either sign, became that limit, and the others stayed."""
+    beyond = old != new
+    shrank = (new.sign() == old.sign()) & (new.abs() < old.abs())
+    return bool(shrank[beyond].all()) and len(new[beyond].unique()) <= 2
+
+
+def _is_thinned(old: torch.Tensor, new: torch.Tensor) -> bool:
+    """Whether the smallest elements became 0, and the others stayed."""
+    kept = old == new
+    if not bool((new[~kept] == 0).all()):
+        return False
+    return bool(kept.all()) or not bool(kept.any()) or bool(old[~kept].abs().max() <= old[kept].abs().min())
+
+
+_FORMS = (
+    (SAME, _is_same),
+    (SCALED, _is_scaled),
+    (CLAMPED, _is_clamped),
+    (ZEROED, lambda old, new: not bool(new.any())),
+    (THINNED, _is_thinned),
+    (OTHER, lambda old, new: True),
+)
 
 
 def gradients_now(given: GroupInput) -> List[Optional[torch.Tensor]]:
@@ -36,40 +163,6 @@ def gradients_now(given: GroupInput) -> List[Optional[torch.Tensor]]:
     if given.module is not None:
         return [parameter.grad for parameter in given.module.parameters()]
     return list(given.listed or ())
-
-
-def change(before: Grads, after: Grads) -> Effect:
-    """Compare gradients before and after a call; both on the host, in the same order."""
-    if len(before) != len(after):
-        return Effect(True, None)
-    pairs = list(zip(before, after, strict=True))
-    if any(first is None or second is None or first.shape != second.shape for first, second in pairs):
-        lost = any((first is None) != (second is None) for first, second in pairs)
-        return Effect(lost, None)
-    old = torch.cat([first.double().reshape(-1) for first, _ in pairs if first is not None])
-    new = torch.cat([second.double().reshape(-1) for _, second in pairs if second is not None])
-    if bool(torch.equal(old, new)):
-        return Effect(False, 1.0)
-    factor = float(torch.dot(old, new) / torch.dot(old, old))
-    is_common = bool(((new - factor * old).abs() <= _TOLERANCE * abs(factor) * old.abs()).all())
-    return Effect(True, factor if is_common and factor == factor else None)
-
-
-def clips(apply: Callable[[List[torch.Tensor]], Grads], name: str) -> bool:
-    """Whether a target clips gradients; `apply` calls it on some and returns them as they are afterwards."""
-    changes: Dict[float, Effect] = {}
-    for scale in _SCALES:
-        before = [grad * scale for grad in benign()]
-        try:
-            changes[scale] = change([grad.clone() for grad in before], on_host(apply(before)))
-        except Exception as error:
-            raise_if_out_of_memory(error)
-            continue
-    factors = [each.factor for each in changes.values()]
-    known = [factor for factor in factors if factor is not None]
-    if len(known) > 1 and 0 < known[-1] < 1 and known[-1] < 0.99 * known[0]:
-        return True
-    return bool(_NAME.search(name)) and any(each.changed for each in changes.values())
 
 
 def on_host(grads: Grads) -> List[Optional[torch.Tensor]]:

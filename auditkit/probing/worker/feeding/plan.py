@@ -1,4 +1,4 @@
-"""What a plan is: how a target is fed, what its answer means, and whether it clips. Found once, by `search.py`."""
+"""What a plan is: how a target is fed, what its answer means, and what it does to gradients; found by `search.py`."""
 
 import enum
 from typing import Any, Dict, List, Literal, NamedTuple, Optional, Tuple
@@ -28,24 +28,26 @@ class Groups(enum.IntEnum):
 class Plan(NamedTuple):
     """Everything a probe needs to know about a target: found once, given to every probe.
 
-    `clips`: it changes the gradients that it is given, by one factor that makes them small. A clipping
-    target without `fields` returns no number: its answer is what it does to the gradients. `filled` are
-    required arguments that nobody gave and that got a usual value. `device` is where it was found: a device where the
-    target does not run on the host.
+    `clips`: it makes the gradients small, the more the larger they are. `writes` says in words why changing
+    gradients is what it is for, "" where it is not; such a target without `fields` returns no number: its answer
+    is what it does to the gradients. `filled` are required arguments that nobody gave and that got a guess, `others`
+    second guesses for some of them. `device` is where the plan was found: a device where the target does not run on
+    the host.
     """
 
     feed: Feed
     groups: Groups
     contract: str
-    is_async: bool
     answer_kind: str
     fields: Dict[str, str]
     roles: Dict[str, Role]
     health: List[str]
     notes: List[str]
     clips: bool = False
+    writes: str = ""
     filled: Dict[str, Any] = {}  # noqa: RUF012
     device: str = "cpu"
+    others: Dict[str, Any] = {}  # noqa: RUF012
 
     def to_json(self) -> Dict[str, Any]:
         raw = dict(self._asdict())

@@ -1,6 +1,5 @@
-"""Find out by trying how a target is fed, what the fields of its answer mean, and whether it clips."""
+"""Find out by trying how a target is fed, what the fields of its answer mean, and what it does to gradients."""
 
-import inspect
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
@@ -19,15 +18,16 @@ from .caller import (
     required_parameters,
     setup_method,
 )
-from .effects import clips, gradients_now
+from .effects import Effects, gradients_now, observe, purpose
 from .plan import Feed, Groups, Plan
+from .promises import writes_by_its_own_words
 
 _HEALTH_WORDS = ("health", "ok", "valid", "is_finite", "finite")
 _SECOND_GROUP = ([None], [torch.ones(2, 3)])
 
 
 def find_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
-    """Try every way to feed the target until one gives an answer that depends on the gradients, or clips them.
+    """Try every way to feed the target until one gives an answer that depends on the gradients, or limits them.
 
     A collector of tensors also takes parameters, whose values are zeros: an answer that stays the same for other
     gradients is none. Where nobody named a contract, what is no collector of gradients may be one of spectra.
@@ -53,7 +53,7 @@ def _find_gradient_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
             try:
                 answer = _ask(caller, feed, benign(), second)
                 depends = answer is not None and _depends_on_gradients(caller, feed, second, answer)
-                clipping = _clips(caller, feed, second)
+                effects = _effects(caller, feed, second)
             except (CannotFeedError, MemoryError):
                 raise
             except Exception as error:
@@ -61,11 +61,11 @@ def _find_gradient_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
                 reason = "{}: {}".format(type(error).__name__, " ".join(str(error).split())[:160])
                 said.setdefault(reason, []).append(_describe(feed))
                 continue
-            if answer is None and not clipping:
+            if answer is None and not effects.is_an_answer:
                 said.setdefault("returned None", []).append(_describe(feed))
                 continue
-            if depends or clipping:
-                return _read_plan(caller, feed, second, answer, request, clipping)
+            if depends or effects.is_an_answer:
+                return _read_plan(caller, feed, second, answer, request, effects)
             said.setdefault("its answer is the same for other gradients", []).append(_describe(feed))
             unread = unread or ("" if flatten(answer) else kind_of(answer))
     if unread:
@@ -81,13 +81,26 @@ def _depends_on_gradients(caller: Caller, feed: Feed, second: Any, answer: Any) 
     return any(repr(flatten(_ask(caller, feed, other, second))) != text for other in others)
 
 
-def _clips(caller: Caller, feed: Feed, second: Any) -> bool:
+def _effects(caller: Caller, feed: Feed, second: Any) -> Effects:
     def apply(grads: List[torch.Tensor]) -> List[Optional[torch.Tensor]]:
         given: List[GroupInput] = []
         caller.prepare(feed, (grads, second), given=given)()
         return gradients_now(given[0])
 
-    return clips(apply, caller.function.__name__)
+    return observe(apply)
+
+
+def _why_it_writes(caller: Caller, feed: Feed, second: Any, answer: Any, effects: Effects) -> str:
+    larger = [grad * 4 for grad in benign(zeros=5)]
+    is_a_statistic = repr(flatten(_ask(caller, feed, larger, second))) != repr(flatten(answer))
+
+    def follows_an_argument() -> bool:
+        """Whether another value of a number that it is given or has as a default changes the factor."""
+        others = [caller.with_argument(name, 2 * value or 1) for name, value in caller.numbers().items()]
+        factors = [each.ordinary[0].factor for each in (_effects(one, feed, second) for one in others) if each.ordinary]
+        return any(factor != effects.ordinary[0].factor for factor in factors)
+
+    return purpose(effects, is_a_statistic, follows_an_argument, writes_by_its_own_words(caller.function))
 
 
 def possible_feeds(caller: Caller, request: Dict[str, Any]) -> List[Feed]:
@@ -154,7 +167,7 @@ def _ask(caller: Caller, feed: Feed, grads: Sequence[Any], second: Sequence[Any]
     return caller.prepare(feed, (grads, second))()
 
 
-def _read_plan(caller: Caller, feed: Feed, second: Any, answer: Any, request: Dict[str, Any], clipping: bool) -> Plan:
+def _read_plan(caller: Caller, feed: Feed, second: Any, answer: Any, request: Dict[str, Any], effects: Effects) -> Plan:
     def ask(grads: Sequence[Any]) -> Dict[str, Any]:
         return flatten(_ask(caller, feed, grads, second))
 
@@ -174,14 +187,15 @@ def _read_plan(caller: Caller, feed: Feed, second: Any, answer: Any, request: Di
         feed=feed,
         groups=groups if second == [None] or groups is Groups.ONE else Groups.TWO_WITH_GRADIENTS,
         contract=request.get("contract") or _contract(feed, groups, answer),
-        is_async=_is_async(caller, request),
         answer_kind=kind_of(answer),
         fields={path: type(value).__name__ for path, value in fields.items()},
         roles=roles,
         health=_health_fields(fields, request.get("returns") or {}),
         notes=notes,
-        clips=clipping,
+        clips=effects.limits,
+        writes=_why_it_writes(caller, feed, second, answer, effects),
         filled=caller.filled,
+        others=caller.others,
     )
 
 
@@ -191,14 +205,6 @@ def _contract(feed: Feed, groups: Groups, answer: Any) -> str:
     if groups is Groups.TWO:
         return "dual_stats"
     return "grad_norm" if kind_of(answer) in ("number", "tensor", "nothing") else "grad_stats"
-
-
-def _is_async(caller: Caller, request: Dict[str, Any]) -> bool:
-    """Documented as asynchronous: by its name, by a step that finishes it, or by its docstring."""
-    if request.get("finish") or caller.function.__name__.endswith("_async"):
-        return True
-    text = (inspect.getdoc(caller.function) or "").lower()
-    return "async-safe" in text or "asynchronous" in text or "without sync" in text
 
 
 def _health_fields(fields: Dict[str, Any], returns: Dict[str, str]) -> List[str]:

@@ -93,7 +93,7 @@ def _try(caller: Caller, feed: Feed, contract: str) -> Plan:
     if contract == SHARD_PLAN:
         case = forms.ShardCase(7, 0, 2)
         answer = _ask(caller, feed, case)
-        return _plan(feed, contract, answer, owned_keys(answer, case).roles)
+        return _plan(caller, feed, contract, answer, owned_keys(answer, case).roles)
     batch = matrices.replicas(_REPLICAS, _ROWS, _COLUMNS)
     if contract == ALIGNED_SVD:
         answer = _ask(caller, feed, batch)
@@ -107,22 +107,23 @@ def _try(caller: Caller, feed: Feed, contract: str) -> Plan:
         promised = "part that is high for identical replicas and low for unrelated ones"
     if not roles:
         raise CannotReadError("its answer ({}) holds no {}".format(kind_of(answer), promised))
-    return _plan(feed, contract, answer, roles)
+    return _plan(caller, feed, contract, answer, roles)
 
 
 def _ask(caller: Caller, feed: Feed, case: Any) -> Any:
     return caller.prepare(feed, ([case],))()
 
 
-def _plan(feed: Feed, contract: str, answer: Any, roles: Dict[str, Role]) -> Plan:
+def _plan(caller: Caller, feed: Feed, contract: str, answer: Any, roles: Dict[str, Role]) -> Plan:
     return Plan(
         feed=feed,
         groups=Groups.ONE,
         contract=contract,
-        is_async=False,
         answer_kind=kind_of(answer),
         fields={role.path: name for name, role in roles.items()},
         roles=roles,
         health=[],
         notes=[],
+        filled=caller.filled,
+        others=caller.others,
     )

@@ -32,7 +32,7 @@ class RepeatedCall:
         self._iterators: List[_RestartingIterator] = []
         # Gradients come in a new list each time; a module and its parameters are the same ones.
         self._takes_lists = feed.takes == "gradients" and feed.setup is None
-        self._instance = caller.new_instance() if self._takes_lists and caller.needs_instance() else None
+        self._instance = caller.new_instance(grads=like) if self._takes_lists and caller.needs_instance() else None
         if not self._takes_lists:
             wrap = self._restarting if feed.container == "iterator" and feed.takes != "module" else None
             self._again = caller.prepare(feed, (like, second), True, self._given, wrap)

@@ -1,0 +1,74 @@
+"""What a target says of itself: how often it synchronises, and that it writes to what it is given.
+
+A promise is no behaviour: "asynchronous" is what returns before it has read, whatever it is called. Only a
+sentence that can be held against a count is read: no synchronisation, one, two, not one per tensor.
+"""
+
+import ast
+import inspect
+import re
+import textwrap
+from typing import Any, Callable, NamedTuple, Optional
+
+_COUNTS = {"no": 0, "without": 0, "zero": 0, "never": 0, "one": 1, "single": 1, "1": 1, "two": 2, "2": 2}
+_WAITS = (
+    r"(?:(?:gpu|cuda|device-to-host|device|host)[- ])?"
+    r"(?:sync(?:hroni[sz]\w*|s|ing)?\b|(?:host|device) reads?\b|\.item\b)"
+)
+_PROMISES = re.compile(
+    r"(?P<free>\b(?:async-safe|sync-free)\b|\bdoes(?: not|n't) (?:block the host|sync\w*))"
+    r"|\b(?P<count>{})\s+(?:(?:any|blocking|explicit|extra|implicit)\s+)?{}(?!\s+(?:per|for\s+each|for\s+every)\b)".format(
+        "|".join(_COUNTS), _WAITS
+    ),
+    re.IGNORECASE,
+)
+# What a sentence with one of these says is said of something else.
+_OF_ANOTHER = re.compile(r"\b(?:unlike|instead of|rather than|otherwise|avoids?|not|n't)\b", re.IGNORECASE)
+_IN_PLACE = re.compile(r"\bin[- ]?place\b", re.IGNORECASE)
+
+
+class Promise(NamedTuple):
+    """`sync_count` of the collecting step at most, in `words` that stand in `place` (its name, its docstring)."""
+
+    sync_count: int
+    words: str
+    place: str
+    line: int
+
+
+def sync_promise(function: Callable) -> Optional[Promise]:
+    """What the docstring says of synchronisations, else that the name ends in `_async`; None where nothing is said."""
+    doc = inspect.getdoc(function) or ""
+    for found in _PROMISES.finditer(doc):
+        before = re.split(r"[.;:]\s", doc[: found.start()])[-1]
+        if not _OF_ANOTHER.search(before):
+            count = _COUNTS[found["count"].lower()] if found["count"] else 0
+            return Promise(count, " ".join(found[0].split()), "its docstring", _line_of(function, found[0]))
+    name = getattr(function, "__name__", "")
+    return Promise(0, name, "its name", _first_line(function)) if name.endswith("_async") else None
+
+
+def writes_by_its_own_words(function: Callable) -> str:
+    """Where a target says that it writes to what it is given, as torch does (`clip_`); "" where it does not."""
+    if getattr(function, "__name__", "").endswith("_"):
+        return "its name ends in an underscore"
+    found = _IN_PLACE.search(inspect.getdoc(function) or "")
+    before = "" if found is None else re.split(r"[.;:]\s", (inspect.getdoc(function) or "")[: found.start()])[-1]
+    return "" if found is None or _OF_ANOTHER.search(before) else 'its docstring says "{}"'.format(found[0])
+
+
+def _first_line(function: Any) -> int:
+    return int(getattr(getattr(inspect.unwrap(function), "__code__", None), "co_firstlineno", 0))
+
+
+def _line_of(function: Any, words: str) -> int:
+    """The line of the file on which `words` of the docstring begin; the function's own where they are not found."""
+    try:
+        lines, start = inspect.getsourcelines(inspect.unwrap(function))
+        (defined,) = ast.parse(textwrap.dedent("".join(lines))).body
+        docstring: Any = defined.body[0].value  # type: ignore[attr-defined]
+    except (OSError, TypeError, ValueError, SyntaxError, AttributeError):
+        return _first_line(function)
+    text = "".join(lines[docstring.lineno - 1 : docstring.end_lineno])
+    place = text.find(words)
+    return int(start) + docstring.lineno - 1 + text[: max(place, 0)].count("\n")

@@ -1,0 +1,39 @@
+"""Required arguments that nobody gave are guessed, told, and asked about with a second value."""
+
+from __future__ import annotations
+
+import pytest
+
+from auditkit.model.enums import Outcome
+from auditkit.model.runs.target import Target
+from tests.probing_helpers import HEALTH, OFF_DEVICE, SYNCS, TARGETS, by_probe, run_probes
+
+pytestmark = pytest.mark.process
+FOLDER = TARGETS / "guessed"
+
+
+def test_a_finding_that_a_second_value_makes_go_away_is_none() -> None:
+    """The control is the same target with the argument given: then it is a finding."""
+    guessed = by_probe(run_probes(FOLDER, "guessed:checked", [HEALTH]))[HEALTH]
+    assert (guessed.outcome, guessed.severity, guessed.location) == (Outcome.NOT_REPRODUCED, None, None)
+    assert guessed.message.startswith("not counted: ")
+    assert "found with error_if_nonfinite=False, a guess, and not with error_if_nonfinite=True" in guessed.message
+    given = Target("guessed:checked", arguments={"error_if_nonfinite": False})
+    assert by_probe(run_probes(FOLDER, given, [HEALTH]))[HEALTH].outcome is Outcome.REPRODUCED
+
+
+def test_a_finding_that_stays_says_what_was_guessed() -> None:
+    run = run_probes(FOLDER, "guessed:at_a_step", [SYNCS])
+    result = by_probe(run)[SYNCS]
+    assert result.outcome is Outcome.REPRODUCED
+    assert result.notes == ("called with step=0, a guess", "reproduced with step=100 as well")
+    assert run.notes == ["guessed:at_a_step: step was given as 0; another value: --argument step=VALUE"]
+
+
+def test_a_device_that_nobody_gave_is_the_gradients_own() -> None:
+    """The control is the same target with the host as its device."""
+    own = by_probe(run_probes(FOLDER, "guessed:on_its_device", [OFF_DEVICE, SYNCS]))
+    assert {name: result.outcome for name, result in own.items()} == dict.fromkeys(own, Outcome.NOT_REPRODUCED)
+    assert own[SYNCS].notes == ("called with device=the device of the gradients, a guess",)
+    host = Target("guessed:on_its_device", arguments={"device": "cpu"})
+    assert by_probe(run_probes(FOLDER, host, [SYNCS]))[SYNCS].outcome is Outcome.REPRODUCED

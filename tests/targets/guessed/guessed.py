@@ -1,0 +1,25 @@
+"""Collectors with required arguments that nobody gave: what hangs on the guess, and what does not."""
+
+import torch
+
+
+def _norms(grads):
+    return [torch.linalg.vector_norm(grad.double()) for grad in grads]
+
+
+def checked(grads, error_if_nonfinite: bool):
+    """Calls everything healthy, unless it is told to raise."""
+    norm = torch.linalg.vector_norm(torch.stack(_norms(grads))).item()
+    if error_if_nonfinite and norm - norm != 0:
+        raise ValueError("the gradients are not finite")
+    return {"grad_norm": min(norm, 1e300), "healthy": True}
+
+
+def on_its_device(grads, device):
+    """Adds up where it is told to."""
+    return torch.linalg.vector_norm(torch.stack([norm.to(device) for norm in _norms(grads)]))
+
+
+def at_a_step(grads, step: int):
+    """Reads each tensor at every step."""
+    return {"grad_norm": sum(norm.item() ** 2 for norm in _norms(grads)) ** 0.5, "step": step}

@@ -2,7 +2,7 @@
 
 PROBE = {
     "id": "async_collect_synchronizes",
-    "version": 1,
+    "version": 2,
     "title": "The asynchronous collection synchronises",
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Performance bottleneck", "API design / contract violation"],

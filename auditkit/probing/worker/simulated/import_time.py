@@ -64,7 +64,7 @@ def asked_again(modules: Optional[Modules]) -> Iterator[None]:
                 exec(answer.code, answer.namespace, bound)
             if answer.function is not None and bound:
                 undo.callback(setattr, answer.function, "__defaults__", answer.function.__defaults__)
-                answer.function.__defaults__ = bound[_DEFAULTS]
+                setattr(answer.function, "__defaults__", bound[_DEFAULTS])  # noqa: B010 - mypy takes it for a method
                 continue
             for name, value in bound.items():
                 before = answer.namespace.get(name)
@@ -89,7 +89,8 @@ def answers_of(namespace: Dict[str, Any]) -> List[Answer]:
     found = []
     for statement in statements:
         if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.If)) and _is_answer(statement, names):
-            names.update(each.id for each in ast.walk(statement) if _is_bound(each))
+            stored = (each for each in ast.walk(statement) if isinstance(each, ast.Name))
+            names.update(each.id for each in stored if isinstance(each.ctx, ast.Store))
             found.append(Answer(namespace, _compiled([statement], path)))
         elif isinstance(statement, ast.FunctionDef):
             function = inspect.unwrap(namespace.get(statement.name, len))
@@ -136,10 +137,6 @@ def _is_plain(expression: ast.expr) -> bool:
 def _called(call: ast.Call) -> str:
     function = call.func
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-
-
-def _is_bound(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
 
 
 def _defaults(function: ast.FunctionDef) -> ast.stmt:

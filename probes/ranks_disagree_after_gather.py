@@ -65,7 +65,7 @@ _PER_RANK, _ROWS, _COLUMNS = 4, 24, 6
 
 def measure(ctx):
     """Yield for every rank whether it answers, and how far its answer is from that of one process."""
-    total = 0
+    total, asked_on = 0, ctx.device
     for ranks in _RANKS:
         expected, answers, collectives = ctx.gathered(ranks, _PER_RANK, _ROWS, _COLUMNS)
         total += collectives
@@ -77,6 +77,8 @@ def measure(ctx):
                 yield ctx.measurement("largest_difference", _difference(answer, expected), "ratio", **case)
     if not total:
         raise ctx.NotApplicable("it calls no collective: it answers about the replicas that it is given")
+    if ctx.device != asked_on:
+        yield ctx.note("NCCL wants a GPU for each rank: the ranks met over gloo, on the CPU")
     yield ctx.location(ctx.definition())
 
 

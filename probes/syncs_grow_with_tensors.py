@@ -2,7 +2,7 @@
 
 PROBE = {
     "id": "syncs_grow_with_tensors",
-    "version": 1,
+    "version": 2,
     "title": "Synchronisations grow with the number of tensors",
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Performance bottleneck"],

@@ -17,6 +17,7 @@ from auditkit.model.units import format_value
 from auditkit.rendering import markdown
 from auditkit.rendering.environment import render
 
+_PRETENDED = "CPU values behind a pretended CUDA device"
 MOST_SIBLINGS = 20
 """Candidates that a ticket lists; how many more there are is said."""
 
@@ -149,7 +150,8 @@ def _caveats(finding: Finding) -> tuple[str, ...]:
     result = finding.result
     caveats = []
     if _evidence(finding) is Evidence.SIMULATED or result.device == "simulated":
-        caveats.append("**Simulated:** CPU values behind a pretended CUDA device; no GPU ran this.")
+        how = "plain CPU tensors, counted as a GPU would be asked" if result.device == "cpu" else _PRETENDED
+        caveats.append(f"**Simulated:** {how}; no GPU ran this.")
     elif device_of(finding) == "cpu":
         what = "Reproduced" if result.outcome is Outcome.REPRODUCED else "Measured"
         caveats.append(f"**{what} on CPU only:** no number here comes from a GPU.")

@@ -140,6 +140,8 @@ def _cuda_was_found() -> bool:
 def _load_target(results: Writer, request: Dict[str, Any]) -> Optional[LoadedTarget]:
     from .feeding.caller import Caller
     from .process import loading
+    from .simulated.import_time import Modules
+    from .simulated.tensor import State
 
     target, roots = request["target"], request["import_roots"]
     loading.use_import_roots(roots)
@@ -157,6 +159,7 @@ def _load_target(results: Writer, request: Dict[str, Any]) -> Optional[LoadedTar
     same_instance = finish_method if finish_owner is not None and finish_owner is owner else ""
     caller = Caller(function, owner, method, dict(target.get("arguments") or {}), finish, same_instance)
     source_roots = SourceRoots(request["checkout"], tuple(_outside_package(target["call"], request["checkout"])))
+    State.modules = Modules(lambda path: source_roots.relative(path) is not None)
     return LoadedTarget(caller, source_roots)
 
 

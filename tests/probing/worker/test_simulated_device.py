@@ -32,10 +32,19 @@ def t() -> torch.Tensor:
 def test_a_tensor_says_that_it_is_on_cuda(t: torch.Tensor) -> None:
     assert (t.is_cuda, t.is_cpu, t.device, t.device.type, t.get_device()) == (True, False, CUDA, "cuda", 0)
     assert t.type() == "torch.cuda.FloatTensor"
+    assert isinstance(t, torch.cuda.FloatTensor)
+    assert not isinstance(t, torch.cuda.HalfTensor)
+    assert not isinstance(t.cpu(), torch.cuda.FloatTensor)
     assert (t.dtype, t.shape, t.numel(), t.nbytes, t.stride()) == (torch.float32, (3,), 3, 12, (1,))
     assert torch.cuda.is_available()
     assert (torch.cuda.device_count(), torch.cuda.current_device()) == (1, 0)
     assert torch.cuda.get_device_properties(0).total_memory == torch.cuda.mem_get_info()[1]
+
+
+def test_tensors_that_share_memory_are_told_from_others(t: torch.Tensor) -> None:
+    """Tied parameters are left out by their `data_ptr()`."""
+    assert t.data_ptr() == t.view(3, 1).data_ptr() == t.detach().data_ptr()
+    assert len({t.data_ptr(), t.clone().data_ptr(), t[1:].data_ptr()}) == 3
 
 
 @pytest.mark.process
@@ -65,6 +74,17 @@ def test_outside_of_the_simulation_nothing_is_left(t: torch.Tensor) -> None:
         lambda t: torch.eye(3, device=t.device),
         lambda t: torch.zeros(3).cuda(),
         lambda t: torch.zeros(3).to(t),
+        lambda t: torch.zeros(3).to(0),
+        lambda t: torch.zeros(3).to(device=0),
+        lambda t: torch.zeros(3, device=torch.cuda.current_device()),
+        lambda t: torch.cuda.FloatTensor([1.0, 2.0]),
+        lambda t: torch.cuda.DoubleTensor(2, 3),
+        lambda t: torch.cuda.HalfTensor(t.shape),
+        lambda t: torch.zeros(3).type("torch.cuda.HalfTensor"),
+        lambda t: t.type(torch.cuda.DoubleTensor),
+        lambda t: torch.zeros(3).type_as(t),
+        lambda t: t.new([1.0, 2.0]),
+        lambda t: t.new(3),
         lambda t: torch.zeros_like(t),
         lambda t: torch.full_like(t, 2.0),
         lambda t: torch.empty_like(t, dtype=torch.float64),
@@ -99,6 +119,9 @@ def test_what_is_built_on_the_device_is_there(build: Callable, t: torch.Tensor) 
     [
         lambda t: t.cpu(),
         lambda t: t.to("cpu"),
+        lambda t: t.type("torch.FloatTensor"),
+        lambda t: t.type_as(torch.zeros(1)),
+        lambda t: torch.zeros(3).new(3),
         lambda t: torch.zeros(3),
         lambda t: torch.zeros_like(t, device="cpu"),
         lambda t: t.new_zeros(3, device="cpu"),
@@ -224,6 +247,9 @@ def test_streams_and_events_exist(t: torch.Tensor) -> None:
     event = torch.cuda.Event(enable_timing=True)
     event.record()
     assert event.query()
+    assert torch.cuda.Event().elapsed_time(event) >= 0.0
+    with torch.cuda.nvtx.range("norms"), torch.cuda.device(0):
+        assert torch.cuda.current_stream().cuda_stream == 0
     with torch.autocast("cuda", dtype=torch.bfloat16):
         assert (doubled + 1).tolist() == [3.0, 5.0, 7.0]
 

@@ -227,7 +227,7 @@ def test_a_sound_instrument_passes_its_self_check(instrument: str, device: str) 
 @pytest.mark.parametrize(
     ("instrument", "replaced", "wrong", "message"),
     [
-        ("syncs", "count_syncs", Count(4, []), "the sync counter reads 4 for a function with 3 syncs, expected 3"),
+        ("syncs", "count_syncs", Count(3, []), "the sync counter reads 3 for a function with 4 syncs, expected 4"),
         ("launches", "count_launches", Count(0, []), "the launch counter reads 0 for a function with 3 launches"),
         ("memory", "peak_bytes", 10 << 19, "the peak memory reads 5242880 for 10 MiB, expected 10485760"),
     ],

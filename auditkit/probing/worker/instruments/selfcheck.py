@@ -42,11 +42,12 @@ def _toy(device: str) -> torch.Tensor:
 def _check_syncs(device: str, roots: SourceRoots) -> None:
     toy = _toy(device)
 
-    def three_syncs() -> Any:
+    def four_syncs() -> Any:
         copied = toy.cpu()
-        return toy[0].item(), toy.tolist(), copied.tolist(), copied[1].item(), toy.to(toy.device)
+        reads = toy[0].item(), toy.tolist(), toy.nonzero()
+        return reads, copied.tolist(), copied[1].item(), toy.to(toy.device), toy.histc(4, 0, 3)
 
-    _expect("sync counter", count_syncs(three_syncs, device, roots).total, 3, "a function with 3 syncs")
+    _expect("sync counter", count_syncs(four_syncs, device, roots).total, 4, "a function with 4 syncs")
 
 
 def _check_launches(device: str, roots: SourceRoots) -> None:

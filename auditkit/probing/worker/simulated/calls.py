@@ -202,6 +202,11 @@ def _get_device(func: Any, tensor: Any) -> int:
     return int(tensor.device_index) if is_simulated(tensor) else _plain(func, tensor)
 
 
+def _data_ptr(func: Any, tensor: Any) -> int:
+    """Where its values are: the wrapper's own is 0, and all gradients would pass for one shared parameter's."""
+    return int(_plain(func, to_host(tensor)))
+
+
 def _repr(func: Any, tensor: Any, **kwargs: Any) -> str:
     if not is_simulated(tensor):
         return str(_plain(func, tensor, **kwargs))
@@ -294,6 +299,7 @@ _METHODS: Dict[Any, Callable] = {
     torch.Tensor.numpy: _numpy,
     torch.Tensor.__array__: _numpy,
     torch.Tensor.get_device: _get_device,
+    torch.Tensor.data_ptr: _data_ptr,
     torch.Tensor.__repr__: _repr,
     torch.Tensor.__format__: _format,
     torch.Tensor.type: _type,

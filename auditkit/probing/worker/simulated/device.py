@@ -9,6 +9,7 @@ from torch.overrides import TorchFunctionMode
 
 from ..base.torch_internals import OperatorMode
 from .calls import answer_as_cuda
+from .import_time import asked_again
 from .operators import run_operator
 from .tensor import Observer, SimulatedCudaTensor, State, cuda_index, device_of, is_simulated
 from .typed_tensors import CONSTRUCTORS
@@ -176,7 +177,7 @@ def simulated_cuda(observer: Optional[Observer] = None) -> Iterator[None]:
     for module, name, new in replaced:
         setattr(module, name, new)
     try:
-        with _foreach_takes_simulated(), _Operators(), _Functions():
+        with asked_again(State.modules), _foreach_takes_simulated(), _Operators(), _Functions():
             yield
     finally:
         for module, name, original in saved:

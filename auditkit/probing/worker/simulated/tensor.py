@@ -14,6 +14,8 @@ from typing import Any, Callable, ClassVar, Dict, List, Optional, Sequence
 
 import torch
 
+from .import_time import Modules
+
 TO_HOST, TO_DEVICE, BETWEEN_DEVICES = "to host", "to device", "between devices"
 
 
@@ -38,13 +40,15 @@ class State:
 
     `building_on` holds the devices of the running calls, innermost last: what an operator builds for itself
     is where its input is. Empty: on the host. `answer_call` and `run_operator` are what a tensor asks for each
-    Python call and each operator; `device.py` sets them.
+    Python call and each operator; `device.py` sets them. `modules` are the checkout's, which may have asked for CUDA
+    when they were imported.
     """
 
     answer_call: Callable[[Any, Any, Dict[str, Any]], Any]
     run_operator: Callable[[Any, Any, Dict[str, Any]], Any]
 
     observer = Observer()
+    modules: Optional[Modules] = None
     building_on: ClassVar[List[int]] = []
     current_device = 0
     device_count = 1

@@ -4,6 +4,7 @@ A `Feed` is found by trying (see `search.py`); `prepare` turns it and a list of 
 without arguments, so that building modules and registering them is never part of what is measured.
 """
 
+import copy
 import functools
 import inspect
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
@@ -14,6 +15,7 @@ from ..base.refusals import CannotFeedError
 from ..gradients import forms
 from ..gradients.gradients import GradientHolder, total_norm
 from .guesses import DEVICE, DEVICE_NAME, TOTAL_NORM, Guess, guess
+from .module_state import ModuleState
 from .plan import Feed
 
 SETUP_NAMES = (
@@ -125,6 +127,8 @@ class Caller:
         self.arguments = {**self.filled, **arguments}
         self.finish = finish
         self.finish_method = finish_method
+        self.starts_fresh = False
+        self._module_state = ModuleState(function)
 
     @property
     def filled(self) -> Dict[str, Any]:
@@ -146,8 +150,17 @@ class Caller:
 
     def with_argument(self, name: str, value: Any) -> "Caller":
         """The same target with another value of one argument."""
-        arguments = {**self.arguments, name: value}
-        return Caller(self.function, self.owner, self.method, arguments, self.finish, self.finish_method)
+        other = copy.copy(self)
+        other.arguments = {**self.arguments, name: value}
+        return other
+
+    def that_remembers(self) -> "Caller":
+        """The same target, whose module keeps from now on what the target leaves there."""
+        if self.starts_fresh:
+            self._module_state.put_back()
+        other = copy.copy(self)
+        other.starts_fresh = False
+        return other
 
     def refuse_unknown_arguments(self) -> None:
         """Raise CannotFeedError for an argument that neither the target nor its class has."""
@@ -242,6 +255,8 @@ class Caller:
         instance: Any = None,
     ) -> Tuple[Callable[[], Any], Optional[Callable[[Any], Any]]]:
         """The collecting step as a call, and the one that finishes its answer, of the same instance if a method."""
+        if self.starts_fresh:
+            self._module_state.put_back()
         fill = functools.partial(_input, feed, [] if given is None else given, wrap)
         if instance is None and self.needs_instance():
             instance = self._set_up(feed, groups, fill)

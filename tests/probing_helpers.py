@@ -20,6 +20,7 @@ from auditkit.probing.hosts.sandbox import Setting
 TARGETS = Path(__file__).parent / "targets"
 OVERFLOW, UNDERFLOW = "norm_overflows_on_finite_grads", "norm_underflows_to_zero"
 HEALTH, SYNCS, LAUNCHES = "nonfinite_grads_look_healthy", "syncs_grow_with_tensors", "launches_grow_with_tensors"
+CACHED = "answer_is_cached_between_calls"
 MEMORY, COUNTS, ASYNC = "peak_memory_grows_with_params", "counts_are_rounded", "async_collect_synchronizes"
 GRAPHS = "graph_breaks_under_compile"
 TWO_DEVICES, MIXED_DTYPES = "fails_on_gradients_of_two_devices", "fails_on_mixed_dtypes"

@@ -53,7 +53,13 @@ def ask(
     roots: SourceRoots = ROOTS,
 ) -> Answer:
     """`probe_id` on `function`, a method of `owner` if given; lines are looked for under `roots`."""
-    caller = Caller(function, owner, function.__name__ if owner else "", dict(arguments))
+    return ask_caller(
+        probe_id, Caller(function, owner, function.__name__ if owner else "", dict(arguments)), policy, roots
+    )
+
+
+def ask_caller(probe_id: str, caller: Caller, policy: Mapping[str, Any] = {}, roots: SourceRoots = ROOTS) -> Answer:
+    """`probe_id` on a target that is bound already, for example with the step that finishes its answer."""
     return _ask(CATALOG[probe_id], Context(find_plan(caller, {}), caller, "cpu", roots, {}), policy)
 
 

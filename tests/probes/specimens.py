@@ -12,6 +12,7 @@ from tests.probes.in_process import Answer, ask_all
 from tests.probing_helpers import (
     ACCURACY,
     ASYNC,
+    CACHED,
     CAPTURE,
     CLIPPING,
     COUNTS,
@@ -44,7 +45,7 @@ PROBES = (
     *(OVERFLOW, UNDERFLOW, HEALTH, COUNTS, MEMORY, SYNCS, LAUNCHES, ASYNC, GRAPHS),
     *(TWO_DEVICES, MIXED_DTYPES, OFF_DEVICE, CAPTURE),
     *(EMPTY, GENERATOR, MISSING, RATIO, NONCONTIGUOUS, SPARSE, NO_ELEMENTS, MUTATES),
-    *(ACCURACY, GROUPING, CLIPPING, RETAINED),
+    *(ACCURACY, GROUPING, CLIPPING, RETAINED, CACHED),
 )
 
 # Their instrument needs a CUDA device: `unavailable` on every target without one. tests/gpu has their specimens.
@@ -81,6 +82,7 @@ REPRODUCED = {
     "numerics:norm_of_norms": {OVERFLOW, UNDERFLOW, GROUPING, TWO_DEVICES},
     "numerics:clip_gradients": {CLIPPING, TWO_DEVICES},
     "numerics:GradientHistory.record": {RETAINED, TWO_DEVICES},
+    "numerics:NormSummary.read": {CACHED},
     "numerics:norm_on_device": {RETAINED, TWO_DEVICES},
 }
 SOUND = (
@@ -111,6 +113,7 @@ SOUND = (
     "numerics:norm_of_norms",
     "numerics:clip_gradients",
     "numerics:GradientHistory.record",
+    "numerics:NormSummary.read",
     "numerics:norm_on_device",
 )
 

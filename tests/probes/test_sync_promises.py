@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+from auditkit.probing.worker.feeding.caller import Caller
 from auditkit.probing.worker.feeding.promises import sync_promise
-from tests.probes.in_process import ask
+from tests.probes.in_process import ask, ask_caller
 from tests.probing_helpers import ASYNC, SYNCS
 
 
@@ -112,3 +113,30 @@ def test_what_the_properties_of_an_answer_read_belongs_to_the_call() -> None:
     assert (answer.outcome, answer.values("sync_count", tensors=64)) == ("reproduced", [65])
     assert answer.line == Lazy.largest.func.__code__.co_firstlineno + 2
     assert ask(ASYNC, lazily_async).outcome == "not_reproduced"
+
+
+def reads_at_once(grads: Any) -> dict:
+    return {"norm": norm_of(grads).item()}
+
+
+def stays_on_the_device(grads: Any) -> dict:
+    norm = norm_of(grads)
+    return {"norm": norm, "is_small": norm.item() < 1.0}
+
+
+@pytest.mark.parametrize(
+    ("collect", "finish", "outcome"),
+    [
+        (reads_at_once, lambda pending: {"grad_norm": pending["norm"]}, "not_applicable"),
+        (stays_on_the_device, lambda pending: {"grad_norm": pending["norm"].item()}, "reproduced"),
+        (
+            lambda grads: {"norm": norm_of(grads)},
+            lambda pending: {"grad_norm": pending["norm"].item()},
+            "not_reproduced",
+        ),
+    ],
+    ids=["only the first step reads", "both steps read", "only the second step reads"],
+)
+def test_a_pair_is_asynchronous_where_its_second_step_reads(collect: Any, finish: Any, outcome: str) -> None:
+    caller = Caller(collect, None, "", {}, finish)
+    assert ask_caller(ASYNC, caller).outcome == outcome

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -92,13 +93,26 @@ def make_result(asked: Asked, job: Job | None, run: TargetRun, checkout: Path) -
         return asked.unanswered(Outcome.ERROR, failure.reason, failure.message)
     filled = run.plan.get("filled", {})
     notes = (*job.notes, *([f"called with {in_words(filled)}"] if filled else []))
-    return _answer(asked, job, checkout, notes)
+    result = _answer(asked, job, checkout, notes)
+    return result if result.evidence is None else replace(result, message=_with_field(result.message, run.plan))
 
 
 def in_words(filled: Mapping[str, Any]) -> str:
     """`max_norm=1.0, a guess`: what required arguments were given that nobody gave a value."""
     listed = " and ".join(f"{name}={value}" for name, value in filled.items())
     return f"{listed}, a guess" if len(filled) == 1 else f"{listed}, guesses"
+
+
+_ROLES_IN_WORDS = {"norm": "the norm", "zero": "planted zeros", "nan": "planted nans", "inf": "planted infs"}
+
+
+def _with_field(message: str, plan: Plan) -> str:
+    """A probe speaks of the norm or the count; of an answer with several fields the reader is told which one it is."""
+    for role, words in _ROLES_IN_WORDS.items():
+        path = plan["roles"].get(role, {"path": ""})["path"]
+        if path and len(plan["fields"]) > 1:
+            message = re.sub(rf"\b{words}\b", f"{words} ({path})", message, count=1)
+    return message
 
 
 def _why_unasked(asked: Asked, run: TargetRun) -> ProbeResult | None:

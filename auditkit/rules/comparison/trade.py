@@ -20,6 +20,7 @@ NOUNS: Mapping[str, str] = {
     "nonfinite_grads_look_healthy": "hidden non-finite gradients",
     "peak_memory_grows_with_params": "memory",
     "memory_is_retained_after_call": "retained memory",
+    "answer_is_cached_between_calls": "answers of earlier calls",
     "syncs_grow_with_tensors": "syncs",
     "async_collect_synchronizes": "syncs while collecting",
     "launches_grow_with_tensors": "launches",

@@ -23,3 +23,12 @@ def on_its_device(grads, device):
 def at_a_step(grads, step: int):
     """Reads each tensor at every step."""
     return {"grad_norm": sum(norm.item() ** 2 for norm in _norms(grads)) ** 0.5, "step": step}
+
+
+def squared_total(grads):
+    """The root of the sum of squares, which overflows in float32."""
+    return {"layers": len(grads), "total": sum((grad * grad).sum() for grad in grads).sqrt().item()}
+
+
+def squared_norm(grads):
+    return squared_total(grads)["total"]

@@ -33,6 +33,7 @@ class Calls:
     def __init__(self, plan: Plan, caller: Caller, device: str, roots: SourceRoots) -> None:
         self.plan = plan
         self.caller = caller
+        caller.starts_fresh = plan.starts_fresh
         self.device = device
         self.roots = roots
         self.cases = Cases(device)
@@ -194,6 +195,12 @@ class Calls:
         second = self.second_group()
         with on_device(self.device):
             return RepeatedCall(self.caller, self.plan.feed, make(), second)
+
+    def answers_in_turn(self, makes: Sequence[Make]) -> List[Dict[str, Any]]:
+        """The answers of one instance to these gradients one after the other. Raises TargetRaised."""
+        repeated = self.repeated(makes[0])
+        with on_device(self.device), self.target_errors():
+            return [flatten(repeated.call(make())) for make in makes]
 
     def definition(self) -> Optional[Site]:
         """The line where the target is defined: the location when no single line is to blame."""

@@ -59,6 +59,7 @@ class Context:
         calls = self._calls
         self.answer, self.words, self.ask, self.left_by = calls.answer, calls.words, calls.ask, calls.left_by
         self.role, self.norm, self.number = calls.role, calls.norm, calls.number
+        self.answers_in_turn = calls.answers_in_turn
         self.number_of_changed, self.reference_number = calls.number_of_changed, calls.reference_number
         self.compared_roles, self.roles = calls.compared_roles, calls.roles
         self.has_finish, self.writes_gradients = calls.has_finish, calls.writes_gradients

@@ -15,6 +15,7 @@ from ..base.refusals import CannotFeedError
 from ..gradients import forms
 from ..gradients.gradients import GradientHolder, placed, total_norm
 from .guesses import DEVICE, DEVICE_NAME, TOTAL_NORM, Guess, guess
+from .module_state import ModuleState
 from .plan import Feed
 
 SETUP_NAMES = (
@@ -127,6 +128,8 @@ class Caller:
         self.finish = finish
         self.finish_method = finish_method
         self.device = "cpu"
+        self.starts_fresh = False
+        self._module_state = ModuleState(function)
 
     def on(self, device: str) -> "Caller":
         """The same target, which gets what it is fed on another device."""
@@ -154,9 +157,17 @@ class Caller:
 
     def with_argument(self, name: str, value: Any) -> "Caller":
         """The same target with another value of one argument."""
-        arguments = {**self.arguments, name: value}
-        other = Caller(self.function, self.owner, self.method, arguments, self.finish, self.finish_method)
-        return other.on(self.device)
+        other = copy.copy(self)
+        other.arguments = {**self.arguments, name: value}
+        return other
+
+    def that_remembers(self) -> "Caller":
+        """The same target, whose module keeps from now on what the target leaves there."""
+        if self.starts_fresh:
+            self._module_state.put_back()
+        other = copy.copy(self)
+        other.starts_fresh = False
+        return other
 
     def refuse_unknown_arguments(self) -> None:
         """Raise CannotFeedError for an argument that neither the target nor its class has."""
@@ -251,6 +262,8 @@ class Caller:
         instance: Any = None,
     ) -> Tuple[Callable[[], Any], Optional[Callable[[Any], Any]]]:
         """The collecting step as a call, and the one that finishes its answer, of the same instance if a method."""
+        if self.starts_fresh:
+            self._module_state.put_back()
         fill = functools.partial(_input, feed, [] if given is None else given, wrap)
         if instance is None and self.needs_instance():
             instance = self._set_up(feed, groups, fill)

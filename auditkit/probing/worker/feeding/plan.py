@@ -30,9 +30,9 @@ class Plan(NamedTuple):
 
     `clips`: it makes the gradients small, the more the larger they are. `writes` says in words why changing
     gradients is what it is for, "" where it is not; such a target without `fields` returns no number: its answer
-    is what it does to the gradients. `filled` are required arguments that nobody gave and that got a guess, `others`
-    second guesses for some of them. `device` is where the plan was found: a device where the target does not run on
-    the host.
+    is what it does to the gradients. `starts_fresh`: its module keeps its first answer, and is put back before each
+    call. `filled` are required arguments that nobody gave and that got a guess, `others` second guesses for some of
+    them. `device` is where the plan was found: a device where the target does not run on the host.
     """
 
     feed: Feed
@@ -45,6 +45,7 @@ class Plan(NamedTuple):
     notes: List[str]
     clips: bool = False
     writes: str = ""
+    starts_fresh: bool = False
     filled: Dict[str, Any] = {}  # noqa: RUF012
     device: str = "cpu"
     others: Dict[str, Any] = {}  # noqa: RUF012

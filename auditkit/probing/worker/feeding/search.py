@@ -23,6 +23,7 @@ from .plan import Feed, Groups, Plan
 from .promises import writes_by_its_own_words
 
 _HEALTH_WORDS = ("health", "ok", "valid", "is_finite", "finite")
+_SAME = "its answer is the same for other gradients"
 _SECOND_GROUP = ([None], [torch.ones(2, 3)])
 
 
@@ -46,6 +47,21 @@ def find_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
 
 
 def _find_gradient_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
+    """Once more with its module as before the first call, where each answer was the same: it may keep the first one."""
+    try:
+        return _try_feeds(caller, request)
+    except CannotFeedError as error:
+        if caller.starts_fresh or _SAME not in str(error):
+            raise
+        caller.starts_fresh = True
+        try:
+            return _try_feeds(caller, request)
+        except (CannotFeedError, CannotReadError):
+            caller.starts_fresh = False
+            raise error from None
+
+
+def _try_feeds(caller: Caller, request: Dict[str, Any]) -> Plan:
     said: Dict[str, List[str]] = {}
     unread = ""
     for feed in possible_feeds(caller, request):
@@ -66,7 +82,7 @@ def _find_gradient_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
                 continue
             if depends or effects.is_an_answer:
                 return _read_plan(caller, feed, second, answer, request, effects)
-            said.setdefault("its answer is the same for other gradients", []).append(_describe(feed))
+            said.setdefault(_SAME, []).append(_describe(feed))
             unread = unread or ("" if flatten(answer) else kind_of(answer))
     if unread:
         raise CannotReadError("its answer ({}) holds no number".format(unread))
@@ -194,6 +210,7 @@ def _read_plan(caller: Caller, feed: Feed, second: Any, answer: Any, request: Di
         notes=notes,
         clips=effects.limits,
         writes=_why_it_writes(caller, feed, second, answer, effects),
+        starts_fresh=caller.starts_fresh,
         filled=caller.filled,
         others=caller.others,
     )

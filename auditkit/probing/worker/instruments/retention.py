@@ -25,7 +25,7 @@ class RepeatedCall:
     """`call(grads)` on gradients of the shapes of `like`, always of one instance; `forget()` drops the last ones."""
 
     def __init__(self, caller: Caller, feed: Feed, like: Sequence[torch.Tensor], second: Sequence[Any]) -> None:
-        self._caller = caller
+        self._caller = caller = caller.that_remembers()
         self._feed = feed
         self._second = second
         self._given: List[GroupInput] = []

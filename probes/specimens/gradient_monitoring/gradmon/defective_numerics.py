@@ -46,6 +46,23 @@ class GradientHistory:
         return {"grad_norm": torch.linalg.vector_norm(torch.stack(norms)).item()}
 
 
+class NormSummary:
+    """The norm and the largest layer's norm, computed when somebody first asks."""
+
+    def __init__(self) -> None:
+        self._summary: dict = {}
+
+    def read(self, parameters) -> dict:
+        """The summary of the gradients, from the second time on without computing it again."""
+        if not self._summary:
+            grads = stored_values([p.grad.detach() for p in parameters if p.grad is not None])
+            norms = torch._foreach_norm(grads or [torch.zeros(1)], 2, dtype=torch.float64)
+            norms = torch.stack([norm.to(norms[0].device) for norm in norms])
+            total, largest = torch.stack([torch.linalg.vector_norm(norms), norms.max()]).tolist()
+            self._summary = {"grad_norm": total, "largest_norm": largest}
+        return dict(self._summary)
+
+
 def norm_on_device(parameters) -> torch.Tensor:
     """Total gradient norm as a tensor, which the caller reads when it logs."""
     grads = stored_values([p.grad for p in parameters if p.grad is not None])

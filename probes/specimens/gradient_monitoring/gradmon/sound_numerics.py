@@ -60,6 +60,20 @@ class GradientHistory:
         return {"grad_norm": self.steps[-1]}
 
 
+class NormSummary:
+    """The norm, and the largest one so far."""
+
+    def __init__(self) -> None:
+        self._largest = 0.0
+
+    def read(self, parameters) -> dict:
+        """The summary of this step's gradients."""
+        grads = [p.grad.detach() for p in parameters if p.grad is not None]
+        norm = torch.linalg.vector_norm(layer_norms(grads)).item() if grads else 0.0
+        self._largest = norm if norm != norm else max(self._largest, norm)
+        return {"grad_norm": norm, "largest_so_far": self._largest}
+
+
 @torch.no_grad()
 def norm_on_device(parameters) -> torch.Tensor:
     """Total gradient norm as a tensor without a graph, which the caller reads when it logs."""

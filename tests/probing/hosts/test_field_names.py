@@ -1,0 +1,17 @@
+"""A message names the field that it judges, where the answer has several."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.probes.in_process import run_here
+from tests.probing_helpers import OVERFLOW, TARGETS, UNDERFLOW
+
+
+@pytest.mark.parametrize(
+    ("function", "words"), [("guessed:squared_total", "the norm (total) "), ("guessed:squared_norm", "the norm ")]
+)
+def test_the_norm_is_named_by_its_field(function: str, words: str) -> None:
+    overflow, underflow = run_here(TARGETS / "guessed", function, [OVERFLOW, UNDERFLOW]).results
+    assert overflow.message.startswith(words + "breaks at 1.8")
+    assert words + "of " in underflow.message

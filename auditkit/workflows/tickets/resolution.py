@@ -11,7 +11,7 @@ from auditkit.model.enums import Outcome
 from auditkit.model.tickets.ticket import Status, Ticket
 from auditkit.rendering.markdown import code, line, prose
 from auditkit.rules.tickets.fix_proof import unproven
-from auditkit.rules.tickets.lifecycle import Missing, check_transition, missing_for_fixed, steps_to
+from auditkit.rules.tickets.lifecycle import Missing, check_transition, missing_for_fixed, next_first, steps_to
 from auditkit.store.config.config import Config
 from auditkit.store.edits import resolution
 from auditkit.store.edits.reopening import reopened
@@ -21,6 +21,7 @@ from auditkit.store.markdown.document import Document
 from auditkit.store.reading.reader import ticket_of
 from auditkit.workflows.configuration import reviewer_name, tickets_configuration
 from auditkit.workflows.fixes.fix_history import FixHistory
+from auditkit.workflows.tickets.named_tests import TestedCode
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,11 @@ class Moved:
 
     change: Change
     missing: tuple[Missing, ...] = ()
+
+    @property
+    def steps(self) -> list[Missing]:
+        """What is missing, what is to be done next first."""
+        return next_first(self.missing)
 
 
 def move(repository: Repository, ticket_id: str, wanted: Move, today: datetime.date) -> Moved:
@@ -98,6 +104,8 @@ def resolve(repository: Repository, ticket_id: str, request: ResolveRequest, tod
         raise BadInputError("a resolution says something", '--text "..."')
     config = tickets_configuration(repository)
     lacking: tuple[Missing, ...] = ()
+    code_of_tests = TestedCode.around(request.checkout or config.checkout or repository.folder, request.commits)
+    code_of_tests.check(request.tests)
 
     def edit(entry: Entry) -> Document:
         nonlocal lacking
@@ -122,14 +130,19 @@ def resolve(repository: Repository, ticket_id: str, request: ResolveRequest, tod
     return Moved(placed(repository, change, folders_of(config)), lacking)
 
 
+def signer(repository: Repository, ticket: Ticket, agent: str | None) -> str:
+    """As whom `agent`, or the one that reported the finding, signs. Raises BadInputError where that names nobody."""
+    who = line(agent if agent is not None else ticket.agent).strip("`")
+    if not who or "`" in who:
+        raise BadInputError("who signs off?", "--agent pytorch")
+    return reviewer_name(who, tickets_configuration(repository).agents)
+
+
 def sign_off(repository: Repository, ticket_id: str, agent: str | None, note: str, today: datetime.date) -> Change:
     """Write into the Resolution that `agent`, or the one that reported the finding, accepts it."""
 
     def edit(entry: Entry) -> Document:
-        who = line(agent if agent is not None else entry.ticket.agent).strip("`")
-        if not who or "`" in who:
-            raise BadInputError("who signs off?", "--agent pytorch")
-        name = reviewer_name(who, tickets_configuration(repository).agents)
+        name = signer(repository, entry.ticket, agent)
         return resolution.sign_off(entry.document, name, today.isoformat(), line(note))
 
     return repository.change(ticket_id, edit)
@@ -192,5 +205,5 @@ def _forced(reason: str, lacking: Sequence[Missing]) -> str:
 
 def _not_ready(entry: Entry, lacking: Sequence[Missing]) -> BadInputError:
     items = "".join(f"\n  - {item.problem}" for item in lacking)
-    hints = "; ".join(dict.fromkeys(item.hint for item in lacking))
+    hints = "; ".join(dict.fromkeys(item.hint for item in next_first(lacking)))
     return BadInputError(f"{entry.ticket.id} is not ready for fixed:{items}", f"{hints}; --force writes these down")

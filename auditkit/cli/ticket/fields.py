@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from auditkit.cli.common import JsonOption, TicketsOption, open_repository, run_or_exit
+from auditkit.cli.common import JsonOption, TicketsOption, open_repository, write_or_exit
 from auditkit.cli.ticket.common import IdArgument, app, say_change, text_of
 
 
 @app.command(epilog="Example: auditkit ticket edit B7-PT-01 severity P1")
-@run_or_exit
+@write_or_exit
 def edit(
     ticket_id: IdArgument,
     field: Annotated[
@@ -57,7 +57,7 @@ def edit(
 
 
 @app.command(epilog="Example: auditkit ticket assign B7-PT-01 ada")
-@run_or_exit
+@write_or_exit
 def assign(
     ticket_id: IdArgument,
     who: Annotated[str | None, typer.Argument(metavar="[WHO]", help="A person or an agent.")] = None,

@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from auditkit.cli.common import JsonOption, TicketsOption, open_repository, run_or_exit
+from auditkit.cli.common import JsonOption, TicketsOption, open_repository, write_or_exit
 from auditkit.cli.lookups import choose
 from auditkit.cli.output import complain
 from auditkit.cli.ticket.common import IdArgument, app, date_of, say_change, text_of
 
 
 @app.command(epilog="Example: auditkit ticket review B7-PT-01 --verdict refine --reviewer drl --severity P3 --note -")
-@run_or_exit
+@write_or_exit
 def review(
     ticket_id: IdArgument,
     verdict: Annotated[str, typer.Option(metavar="VERDICT", help="endorse, refine, neutral or object.")],
@@ -54,7 +54,7 @@ def review(
 
 
 @app.command("sign-off", epilog='Example: auditkit ticket sign-off B7-PT-01 --note "the probe no longer reproduces"')
-@run_or_exit
+@write_or_exit
 def sign_off(
     ticket_id: IdArgument,
     agent: Annotated[

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from auditkit.cli.common import JsonOption, TicketsOption, open_repository, run_or_exit
+from auditkit.cli.common import JsonOption, TicketsOption, open_repository, write_or_exit
 from auditkit.cli.lookups import choose
 from auditkit.cli.output import complain, say
 from auditkit.cli.ticket.common import IdArgument, app, say_change, text_of
@@ -25,7 +25,7 @@ CommitsInOption = Annotated[
 
 
 @app.command(epilog='Example: auditkit ticket status B7-PT-01 wont-fix --reason "only in a demo"')
-@run_or_exit
+@write_or_exit
 def status(
     ticket_id: IdArgument,
     new: Annotated[str | None, typer.Argument(metavar="[NEW_STATUS]", help="Where to move it.")] = None,
@@ -68,7 +68,7 @@ def status(
 
 
 @app.command(epilog='Example: auditkit ticket resolve B7-PT-01 --as fixed --text "scaled the sum" --commit 3f2a9c1')
-@run_or_exit
+@write_or_exit
 def resolve(
     ticket_id: IdArgument,
     decision: Annotated[str, typer.Option("--as", metavar="STATUS", help="fixed, wont-fix, duplicate, ...")],

@@ -16,7 +16,7 @@ from auditkit.store.config.config import Config
 from auditkit.store.edits import resolution
 from auditkit.store.edits.reopening import reopened
 from auditkit.store.folder.repository import Change, Entry, Repository, with_status
-from auditkit.store.folder.status_folders import folders_of, placed
+from auditkit.store.folder.status_folders import folders_of, place_of, placed
 from auditkit.store.markdown.document import Document
 from auditkit.store.reading.reader import ticket_of
 from auditkit.workflows.configuration import reviewer_name, tickets_configuration
@@ -76,7 +76,9 @@ def move(repository: Repository, ticket_id: str, wanted: Move, today: datetime.d
             reason = _forced(reason, lacking)
         if entry.ticket.is_finished and not wanted.status.is_finished:
             changed = _entry(changed, reopened(changed.document, today))
-        return with_status(changed, wanted.status, reason, today)
+        document = with_status(changed, wanted.status, reason, today)
+        place_of(entry, ticket_of(document), folders_of(config))
+        return document
 
     change = repository.change(ticket_id, edit)
     return Moved(placed(repository, change, folders_of(config)), lacking)
@@ -124,7 +126,9 @@ def resolve(repository: Repository, ticket_id: str, request: ResolveRequest, tod
         if len(steps) > 1:
             # The steps before the last one need no reason, so only the last one is written down.
             changed = _entry(changed, changed.document.set_field("Status", steps[-2].value))
-        return with_status(changed, target, line(request.text) if target is request.status else "", today)
+        document = with_status(changed, target, line(request.text) if target is request.status else "", today)
+        place_of(entry, ticket_of(document), folders_of(config))
+        return document
 
     change = repository.change(ticket_id, edit)
     return Moved(placed(repository, change, folders_of(config)), lacking)

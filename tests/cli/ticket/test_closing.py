@@ -285,3 +285,25 @@ def test_a_terminal_is_asked_before_anybody_signs(folder: Path) -> None:
         assert "sign B7-PT-01 off as pytorch, who reported the finding (--agent names another)?" in done.stderr
         assert (file_of(folder).read_bytes() == before) is is_same
     assert "signing B7-PT-01 off as drl\n" in run(folder, "sign-off", "B7-PT-01", "--agent", "drl").stderr
+
+
+def test_a_status_whose_folder_has_such_a_file_is_not_half_written(folder: Path) -> None:
+    """What is said to have failed has changed nothing."""
+    (folder / "closed" / "B7-PT-01.md").mkdir(parents=True)
+    before = (folder / "batch7" / "B7-PT-01.md").read_bytes()
+    for words in (
+        ("status", "B7-PT-01", "wont-fix", "--reason", "x"),
+        ("resolve", "B7-PT-01", "--as", "wont-fix", "--text", "x"),
+    ):
+        result = run(folder, *words)
+        assert (result.exit_code, "exists already" in result.stderr) == (4, True), result.stderr
+        assert (folder / "batch7" / "B7-PT-01.md").read_bytes() == before
+
+
+def test_a_file_that_cannot_be_moved_is_no_failure(folder: Path) -> None:
+    """The status is written: that is what was asked for."""
+    put(folder, "closed", "no folder\n")
+    result = run(folder, "status", "B7-PT-01", "wont-fix", "--reason", "x")
+    assert (result.exit_code, result.stdout) == (0, "B7-PT-01: open -> wont-fix\n")
+    assert "note: the status is written, but the file stays in its folder: cannot write" in result.stderr
+    assert "| `wont-fix` |" in (folder / "batch7" / "B7-PT-01.md").read_text()

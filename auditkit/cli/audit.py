@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from auditkit.cli.common import run_or_exit
+from auditkit.cli.common import write_or_exit
 from auditkit.cli.options import AuditOptions, ProbesOption, ResultOptions
 
 EXAMPLE = "Example: auditkit audit ../trainer@v1.2 --tickets tickets --batch 7"
@@ -15,7 +15,7 @@ DEMO_FOLDER = Path("auditkit-demo")
 _UNFILED = "no ticket was filed: say where with --tickets DIR, or make a folder named tickets here"
 
 
-@run_or_exit
+@write_or_exit
 def audit(
     checkout: Annotated[
         str | None, typer.Argument(metavar="[CHECKOUT[@REV]]", help="Without it: the bundled specimen.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from auditkit.cli.option_groups import with_groups
-from auditkit.cli.output import INTERRUPTED, complain, complain_of
+from auditkit.cli.output import INTERRUPTED, complain, complain_of, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +23,12 @@ TicketsOption = Annotated[
     Path | None,
     typer.Option("--tickets", metavar="DIR", help="Folder of the tickets.", show_default="tickets"),
 ]
+_DRY_RUN = inspect.Parameter(
+    "dry_run",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=False,
+    annotation=Annotated[bool, typer.Option("--dry-run", help="Write nothing: show what would be changed.")],
+)
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
@@ -46,6 +53,45 @@ def run_or_exit(command: Callable[..., None]) -> Callable[..., None]:
             raise typer.Exit(INTERRUPTED) from None
 
     return run
+
+
+def write_or_exit(command: Callable[..., None]) -> Callable[..., None]:
+    """`run_or_exit` for a command that may write: with --dry-run it says what it would change, and changes nothing."""
+    filled = with_groups(command)
+    options = [*inspect.signature(filled).parameters.values(), _DRY_RUN]
+
+    @functools.wraps(filled)
+    def run(dry_run: bool, **given: Any) -> None:
+        if dry_run:
+            _run_dry(filled, given)
+        else:
+            filled(**given)
+
+    run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    run.__annotations__ = {option.name: option.annotation for option in options}
+    return run_or_exit(run)
+
+
+def _run_dry(command: Callable[..., None], given: dict[str, Any]) -> None:
+    from auditkit.cli.planned_changes import changes_of
+    from auditkit.store.folder.files import dry_run
+
+    complain("dry run: nothing is written; what follows is said as if it were")
+    ended: typer.Exit | None = None
+    with dry_run() as plan:
+        try:
+            command(**given)
+        except typer.Exit as exit_:
+            ended = exit_
+    # A document on stdout stays the only one.
+    put = complain if given.get("as_json") or given.get("as_sarif") else say
+    lines = changes_of(plan)
+    for line in lines:
+        put(line)
+    if not lines:
+        complain("dry run: nothing would be changed")
+    if ended is not None:
+        raise ended
 
 
 def open_repository(tickets: Path | None) -> Repository:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from auditkit.cli.common import JsonOption, run_or_exit
+from auditkit.cli.common import JsonOption, run_or_exit, write_or_exit
 from auditkit.cli.options import AuditOptions, CheckoutOption, ConfigOption, ResultOptions
 from auditkit.cli.output import say, say_json
 
@@ -71,7 +71,7 @@ def show_probe(
     epilog="Example: auditkit probe run norm_overflows_on_finite_grads --checkout ../trainer "
     "--target trainer.stats:grad_norm --takes module --json",
 )
-@run_or_exit
+@write_or_exit
 def run_probes(
     probes: Annotated[list[str], typer.Argument(metavar="ID...", help="Probe ids, or files of probes.")],
     checkout: CheckoutOption = None,
@@ -95,7 +95,7 @@ def run_probes(
 
 
 @app.command("new", epilog="Example: auditkit probe new norm_is_cut_off --dir probes")
-@run_or_exit
+@write_or_exit
 def write_probe(
     claim: Annotated[str, typer.Argument(metavar="CLAIM", help="The defect that it would prove: norm_is_cut_off.")],
     folder: Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from auditkit.cli.common import TicketsOption, open_repository, run_or_exit
+from auditkit.cli.common import TicketsOption, open_repository, write_or_exit
 from auditkit.cli.comparison import CompareOptions, read_saved_comparison
 from auditkit.cli.options import Words
 from auditkit.cli.output import complain
@@ -24,7 +24,7 @@ app = typer.Typer(
 
 
 @app.command(epilog="Example: auditkit report audit ../trainer@v1.2 --run run.json --output audit.md")
-@run_or_exit
+@write_or_exit
 def audit(
     *,
     options: ReportOptions,
@@ -45,7 +45,7 @@ def audit(
 
 
 @app.command(epilog="Example: auditkit report batch 7 --agent pytorch --output tickets/batch7-pytorch.md")
-@run_or_exit
+@write_or_exit
 def batch(
     number: Annotated[
         int | None, typer.Argument(metavar="[N]", min=0, help="The batch.", show_default="the latest")
@@ -70,7 +70,7 @@ def batch(
 
 
 @app.command("code-audit", epilog="Example: auditkit report code-audit ../trainer --since v1.1 --output code-audit.md")
-@run_or_exit
+@write_or_exit
 def code_audit(
     *,
     options: ReportOptions,
@@ -97,7 +97,7 @@ def code_audit(
     epilog="Example: auditkit report review ../trainer v1.1 v1.2 --require 'syncs_grow_with_tensors: fixed' "
     "--output review.md"
 )
-@run_or_exit
+@write_or_exit
 def review(
     *,
     options: CompareOptions,
@@ -148,7 +148,7 @@ def review(
 
 
 @app.command(epilog="Example: auditkit report summary --output tickets/SUMMARY.md --force")
-@run_or_exit
+@write_or_exit
 def summary(tickets: TicketsOption = None, *, out: OutputOptions) -> None:
     """Write the summary page of all tickets: counts, bars, what is due, what waits for an answer.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from auditkit.cli.output import say, say_json
+from auditkit.cli.output import complain, say, say_json
 
 if TYPE_CHECKING:
     import datetime
@@ -52,6 +52,8 @@ def date_of(text: str | None) -> datetime.date | None:
 def say_change(change: Change, as_json: bool, told: str, **more: Any) -> None:
     """Say what was done in one line, or give the ticket as it is then as JSON."""
     ticket = change.after.ticket
+    if change.note:
+        complain(f"note: {change.note}")
     if as_json:
         document = {"schema_version": 1, "id": ticket.id, "path": str(change.after.file), "changed": change.is_edit}
         say_json({**document, **more, "ticket": ticket.to_json()})

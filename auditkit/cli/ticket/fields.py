@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from auditkit.cli.common import JsonOption, TicketsOption, open_repository, run_or_exit
+from auditkit.cli.common import JsonOption, TicketsOption, open_repository, write_or_exit
 from auditkit.cli.ticket.common import IdArgument, app, say_change, text_of
 
 
 @app.command(epilog="Example: auditkit ticket edit B7-PT-01 severity P1")
-@run_or_exit
+@write_or_exit
 def edit(
     ticket_id: IdArgument,
     field: Annotated[
@@ -25,7 +25,8 @@ def edit(
 
     verified and unverified tick and untick boxes of the Verification section: by number, a part of the text, or
     all. bound binds boxes to a probe, or to what it measures ('2=norm_overflows_on_finite_grads', or with a
-    condition behind it: 'breaking_norm > 1e30 or none'); unbound takes that back. Nothing else in the file
+    condition behind it: 'breaking_norm > 1e30 or none'); unbound takes that back. category and tests take all
+    that are meant, with commas; a test is path[::node] from the top of the repository. Nothing else in the file
     changes. Status and id have commands of their own: status and renumber.
     """
     from auditkit.errors import BadInputError
@@ -46,13 +47,17 @@ def edit(
         from auditkit.workflows.tickets.ticket_edits import check_binding
 
         check_binding(repository, text)
+    if field.casefold() in ("tests", "test"):
+        from auditkit.workflows.tickets.ticket_edits import check_tests
+
+        check_tests(repository, ticket_id, text)
     change = repository.change(ticket_id, lambda entry: edit_field(entry.document, field, text, agents))
     before, after = (field_text(entry.document, field) for entry in (change.before, change.after))
     say_change(change, as_json, f"{field}: {before or 'empty'} -> {after or 'empty'}", before=before, after=after)
 
 
 @app.command(epilog="Example: auditkit ticket assign B7-PT-01 ada")
-@run_or_exit
+@write_or_exit
 def assign(
     ticket_id: IdArgument,
     who: Annotated[str | None, typer.Argument(metavar="[WHO]", help="A person or an agent.")] = None,

@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from auditkit.cli.common import JsonOption, TicketsOption, open_repository, run_or_exit
+from auditkit.cli.common import JsonOption, TicketsOption, open_repository, write_or_exit
 from auditkit.cli.lookups import choose
 from auditkit.cli.output import say, say_json
 from auditkit.cli.ticket.common import IdArgument, app, text_of
 
 
 @app.command(epilog='Example: auditkit ticket link B7-PT-01 blocks B7-PT-02 --note "same helper"')
-@run_or_exit
+@write_or_exit
 def link(
     ticket_id: IdArgument,
     kind: Annotated[str, typer.Argument(metavar="KIND", help="duplicate, related, blocks or blocked-by.")],
@@ -43,7 +43,7 @@ def link(
 
 
 @app.command(epilog="Example: auditkit ticket renumber B7-PT-01 B7-PT-12")
-@run_or_exit
+@write_or_exit
 def renumber(
     old: Annotated[str, typer.Argument(metavar="OLD", help="An id; a file where two tickets have one id.")],
     new: Annotated[

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from auditkit.cli.common import JsonOption, TicketsOption, open_repository, run_or_exit
+from auditkit.cli.common import JsonOption, TicketsOption, open_repository, write_or_exit
 from auditkit.cli.lookups import choose
 from auditkit.cli.options import ConfigOption
 from auditkit.cli.output import complain, say, say_json
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @app.command(epilog="Example: auditkit ticket lint --checkout ../trainer@main --ignore TK06")
-@run_or_exit
+@write_or_exit
 def lint(
     paths: Annotated[
         list[str] | None,

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from auditkit.cli.common import TicketsOption, open_repository, run_or_exit
+from auditkit.cli.common import TicketsOption, open_repository, write_or_exit
 from auditkit.cli.output import complain, say
 from auditkit.cli.ticket.common import app
 
 
 @app.command(epilog="Example: auditkit ticket merge --install")
-@run_or_exit
+@write_or_exit
 def merge(
     base: Annotated[Path | None, typer.Argument(metavar="[BASE]", help="The text that both sides edited.")] = None,
     ours: Annotated[Path | None, typer.Argument(metavar="[OURS]", help="Our text; gets the result.")] = None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from auditkit.cli.common import JsonOption, TicketsOption, end_if_broken, run_or_exit
+from auditkit.cli.common import JsonOption, TicketsOption, end_if_broken, write_or_exit
 from auditkit.cli.lookups import choose
 from auditkit.cli.options import AuditOptions, Words
 from auditkit.cli.output import complain, say, say_json
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @app.command(
     epilog='Example: auditkit ticket new --title "norm overflows" --severity P1 --file src/a.py --agent pytorch'
 )
-@run_or_exit
+@write_or_exit
 def new(
     title: Annotated[str | None, typer.Option(help="What is wrong, on one line.")] = None,
     severity: Annotated[str, typer.Option(metavar="P0..P4", help="How bad it is.")] = "P2",
@@ -135,7 +135,7 @@ def _filed(run: Run) -> list[dict[str, str]]:
 
 
 @app.command("import", epilog="Example: auditkit ticket import ../old/bugs --copy --tickets tickets")
-@run_or_exit
+@write_or_exit
 def import_tickets(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the tickets lie.")],
     copy: Annotated[bool, typer.Option("--copy/--in-place", help="Copy them, or only check what is read.")] = False,

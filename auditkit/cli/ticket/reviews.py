@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
 
-from auditkit.cli.common import JsonOption, TicketsOption, open_repository, run_or_exit
+from auditkit.cli.common import JsonOption, TicketsOption, open_repository, write_or_exit
 from auditkit.cli.lookups import choose
+from auditkit.cli.output import complain
 from auditkit.cli.ticket.common import IdArgument, app, date_of, say_change, text_of
 
 
 @app.command(epilog="Example: auditkit ticket review B7-PT-01 --verdict refine --reviewer drl --severity P3 --note -")
-@run_or_exit
+@write_or_exit
 def review(
     ticket_id: IdArgument,
     verdict: Annotated[str, typer.Option(metavar="VERDICT", help="endorse, refine, neutral or object.")],
@@ -52,22 +54,38 @@ def review(
 
 
 @app.command("sign-off", epilog='Example: auditkit ticket sign-off B7-PT-01 --note "the probe no longer reproduces"')
-@run_or_exit
+@write_or_exit
 def sign_off(
     ticket_id: IdArgument,
     agent: Annotated[
         str | None, typer.Option(metavar="AGENT", help="Who signs.", show_default="who reported the finding")
     ] = None,
     note: Annotated[str, typer.Option(help="One line; - reads stdin.", show_default=False)] = "",
+    is_sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask on a terminal.")] = False,
     tickets: TicketsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Accept a ticket's resolution: a line in its Resolution says who did and when."""
+    """Accept a ticket's resolution: a line in its Resolution says who did and when.
+
+    As whom is said before it is written, and on a terminal asked; a pipe is not asked.
+    """
     import datetime
 
+    from auditkit.errors import BadInputError
+    from auditkit.model.text import inert_line
     from auditkit.workflows.tickets.resolution import sign_off as sign
+    from auditkit.workflows.tickets.resolution import signer
 
-    change = sign(open_repository(tickets), ticket_id, agent, text_of(note), datetime.date.today())
+    repository = open_repository(tickets)
+    ticket = repository.find(ticket_id).ticket
+    who = signer(repository, ticket, agent)
+    whose = "" if agent is not None else ", who reported the finding (--agent names another)"
+    if not is_sure and sys.stdin.isatty():
+        if not typer.confirm(f"sign {ticket.id} off as {inert_line(who)}{whose}?", err=True):
+            raise BadInputError(f"{ticket.id} is not signed off; nothing was written", "--yes signs without asking")
+    else:
+        complain(f"signing {ticket.id} off as {who}{whose}")
+    change = sign(repository, ticket_id, agent, text_of(note), datetime.date.today())
     told = change.after.ticket.resolution
     signed = told.sign_offs[-1].text if told and told.sign_offs else ""
     say_change(change, as_json, f"signed off: {signed.removeprefix('**Sign-off:** ')}")

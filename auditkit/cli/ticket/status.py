@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from auditkit.cli.common import JsonOption, TicketsOption, open_repository, run_or_exit
+from auditkit.cli.common import JsonOption, TicketsOption, open_repository, write_or_exit
 from auditkit.cli.lookups import choose
 from auditkit.cli.output import complain, say
 from auditkit.cli.ticket.common import IdArgument, app, say_change, text_of
+
+if TYPE_CHECKING:
+    from auditkit.model.tickets.ticket import Status
+    from auditkit.workflows.tickets.resolution import Moved
 
 CommitOption = Annotated[
     list[str] | None, typer.Option("--commit", metavar="HASH", help="A commit of the fix (may be repeated).")
@@ -21,7 +25,7 @@ CommitsInOption = Annotated[
 
 
 @app.command(epilog='Example: auditkit ticket status B7-PT-01 wont-fix --reason "only in a demo"')
-@run_or_exit
+@write_or_exit
 def status(
     ticket_id: IdArgument,
     new: Annotated[str | None, typer.Argument(metavar="[NEW_STATUS]", help="Where to move it.")] = None,
@@ -64,7 +68,7 @@ def status(
 
 
 @app.command(epilog='Example: auditkit ticket resolve B7-PT-01 --as fixed --text "scaled the sum" --commit 3f2a9c1')
-@run_or_exit
+@write_or_exit
 def resolve(
     ticket_id: IdArgument,
     decision: Annotated[str, typer.Option("--as", metavar="STATUS", help="fixed, wont-fix, duplicate, ...")],
@@ -101,7 +105,19 @@ def resolve(
     if before.status is after.status:
         told = f"resolution written, still {after.status_written}"
     say_change(outcome.change, as_json, told, missing=[item.problem for item in outcome.missing])
-    for item in outcome.missing:
-        complain(f"{after.id}: not {wanted} yet: {item.problem}\n  {item.hint}")
+    _say_next(after.id, wanted, outcome)
     if outcome.missing:
         raise typer.Exit(int(ExitCode.FINDINGS))
+
+
+def _say_next(ticket_id: str, wanted: Status, outcome: Moved) -> None:
+    """The next step with its command, and in two lines at most what follows."""
+    if not outcome.missing:
+        return
+    first, *others = outcome.steps
+    complain(f"{ticket_id}: not {wanted} yet: {first.problem}\n  {first.hint}")
+    then = [item.problem for item in others]
+    if len(then) > 2:
+        then = [then[0], f"{then[1]}; and {len(then) - 2} more"]
+    for problem in then:
+        complain(f"  then: {problem}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from auditkit.cli.common import JsonOption, TicketsOption, open_repository, run_or_exit
+from auditkit.cli.common import JsonOption, TicketsOption, open_repository, write_or_exit
 from auditkit.cli.options import ArmOptions, CheckoutOption, ConfigOption, TargetOptions, Words
 from auditkit.cli.output import complain, say, say_json
 from auditkit.cli.ticket.common import IdArgument, app, say_change
@@ -22,7 +22,7 @@ _REVISION_DIGITS = 12
 
 
 @app.command(epilog="Example: auditkit ticket verify B7-PT-01 --checkout ../trainer --at 3f2a9c1")
-@run_or_exit
+@write_or_exit
 def verify(
     ticket_id: IdArgument,
     checkout: CheckoutOption = None,
@@ -80,7 +80,7 @@ def verify(
 
 
 @app.command(epilog="Example: auditkit ticket claim B7-PT-03 '400MB' 'PROBE peak_extra_bytes = 400 MB @ params=100M'")
-@run_or_exit
+@write_or_exit
 def claim(
     ticket_id: IdArgument,
     text: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="The words that claim it.")] = None,

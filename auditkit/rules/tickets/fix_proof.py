@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from auditkit.model.tickets.ticket import EvidenceSummary, Ticket
-from auditkit.rules.tickets.lifecycle import Missing
+from auditkit.rules.tickets.lifecycle import Missing, Step
 
 _ABSENCE = re.compile(
     r"no longer reproduced at revision (?P<revision>[0-9a-f]{40,64}) \(version (?P<version>\d{1,6})\)"
@@ -20,15 +20,17 @@ def unproven(ticket: Ticket, is_after_fix: Callable[[str], bool]) -> Iterator[Mi
     `is_after_fix` says whether a full commit contains the commits of the ticket's resolution.
     """
     verify = f"auditkit ticket verify {ticket.id}"
+    commits = ticket.resolution.commits if ticket.resolution else ()
     for block in ticket.evidence:
         if block.was_found and block.outcome != _THERE:
             problem = _problem(block, is_after_fix)
             if problem:
-                yield Missing(f"{problem}: {block.fingerprint}", f"{verify} --at COMMIT")
+                at = commits[-1] if commits else "COMMIT"
+                yield Missing(f"{problem}: {block.fingerprint}", f"{verify} --at {at}", Step.VERIFY)
     known = {block.fingerprint.partition("/")[0] for block in ticket.evidence}
     for probe in dict.fromkeys(item.probe for item in ticket.verification if item.probe):
         if probe not in known:
-            yield Missing(f"a box is bound to {probe}, which has not run", verify)
+            yield Missing(f"a box is bound to {probe}, which has not run", verify, Step.VERIFY)
 
 
 def absences(block: EvidenceSummary) -> Iterator[tuple[str, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 
 from auditkit.model.tickets.ids import AGENT_NAMES, agent_code, id_parts
 from auditkit.model.tickets.ticket import Resolution, Status, Ticket
@@ -81,12 +82,28 @@ def steps_to(old: Status, new: Status) -> tuple[Status, ...]:
     return (new,) if _is_known_step(old, new) else ()
 
 
+class Step(IntEnum):
+    """In which order people give a ticket what it lacks: nobody ticks by hand what a run would show."""
+
+    RESOLVE = 0
+    VERIFY = 1
+    TICK = 2
+    REVIEW = 3
+    SIGN_OFF = 4
+
+
 @dataclass(frozen=True)
 class Missing:
-    """One thing that a ticket lacks for a status: `problem` says what, `hint` which command gives it."""
+    """One thing that a ticket lacks for a status: `problem` says what, `hint` which command gives it, and when."""
 
     problem: str
     hint: str
+    step: Step = Step.RESOLVE
+
+
+def next_first(missing: Iterable[Missing]) -> list[Missing]:
+    """What is missing, in the order of the steps that give it."""
+    return sorted(missing, key=lambda one: one.step)
 
 
 def missing_for_fixed(
@@ -118,18 +135,20 @@ def _missing(
         yield Missing(f"the Resolution still says {text} (line {line})", resolve)
     for problem in commit_problems:
         yield Missing(problem, "--checkout DIR names another repository")
+    commits = resolution.commits if resolution else ()
+    verify = f"auditkit ticket verify {ticket.id} --at {commits[-1] if commits else 'COMMIT'}"
     for number, item in enumerate(ticket.verification, 1):
         if not item.is_done:
-            command = f"auditkit ticket edit {ticket.id} verified {number}"
-            yield Missing(f"not verified: {item.text} (line {item.line})", command)
+            by_hand = f"auditkit ticket edit {ticket.id} verified {number}"
+            hint, step = (verify, Step.VERIFY) if item.probe else (by_hand, Step.TICK)
+            yield Missing(f"not verified: {item.text} (line {item.line})", hint, step)
     if ticket.reopened and not any(review.verdict is not None for review in ticket.reviews):
         command = f"auditkit ticket review {ticket.id} --verdict endorse --reviewer AGENT"
-        yield Missing(f"no review since it was opened again on {ticket.reopened}", command)
+        yield Missing(f"no review since it was opened again on {ticket.reopened}", command, Step.REVIEW)
     if not is_signed_off(ticket, agents):
-        yield Missing(f"no sign-off by {ticket.agent}", f"auditkit ticket sign-off {ticket.id}")
-    verify = f"auditkit ticket verify {ticket.id} --at COMMIT"
+        yield Missing(f"no sign-off by {ticket.agent}", f"auditkit ticket sign-off {ticket.id}", Step.SIGN_OFF)
     for fingerprint in reproducing:
-        yield Missing(f"the evidence still says reproduced: {fingerprint}", verify)
+        yield Missing(f"the evidence still says reproduced: {fingerprint}", verify, Step.VERIFY)
 
 
 def is_signed_off(ticket: Ticket, agents: Mapping[str, str] = AGENT_NAMES) -> bool:

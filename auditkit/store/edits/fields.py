@@ -24,14 +24,16 @@ from auditkit.store.edits.boxes import (
     tick,
     unbind,
 )
+from auditkit.store.edits.categories import categories_text, set_categories
 from auditkit.store.edits.cells import add_row, check_line, decorated, rows_of, set_cell
+from auditkit.store.edits.resolution import set_tests, tests_text, with_section
 from auditkit.store.edits.spans import inserted, replaced
 from auditkit.store.markdown.document import Document
 from auditkit.store.markdown.scan import Heading, Span
 from auditkit.store.markdown.tables import Field
 from auditkit.store.reading.reader import ticket_of
 
-METADATA, LOCATION = "Ticket Metadata", "Location"
+METADATA, LOCATION, RESOLUTION = "Ticket Metadata", "Location", "Resolution"
 
 _TITLE = re.compile(rb"(?:\xef\xbb\xbf)?[ ]{0,3}#+[ \t]*(?:finding ticket:[ \t]*)?", re.IGNORECASE)
 _SUMMARY = re.compile(rb"^(\*\*One-line summary:?\*\*:?)([ \t]*)([^\r\n]*?)[ \t]*\r?$", re.MULTILINE | re.IGNORECASE)
@@ -100,10 +102,12 @@ ROWS = (
     Row(LOCATION, "File(s)", ("files", "file"), is_code=True, is_list=True),
     Row(LOCATION, "Line(s)", ("lines", "line"), is_code=True, is_list=True),
     Row(LOCATION, "Function/Class", ("function", "class"), is_code=True, is_list=True),
+    Row(RESOLUTION, "Fixed By", ("fixed-by",)),
+    Row(RESOLUTION, "Fixed Date", ("fixed-date",), check=_date),
 )
-"""In the order of the tables; both tables may have further rows, which are set by their labels."""
+"""In the order of the tables; the first two may have further rows, which are set by their labels."""
 
-TITLE, SUMMARY = "title", "summary"
+TITLE, SUMMARY, CATEGORY, TESTS = "title", "summary", "category", "tests"
 _ELSEWHERE = {
     "Ticket ID": "an id is changed with all its references: auditkit ticket renumber {id}",
     "Status": "a status has its rules: auditkit ticket status {id} NEW_STATUS",
@@ -123,8 +127,7 @@ def find_row(document: Document, name: str) -> Row:
     for section, field in present:
         if folded == _folded(field.label):
             return Row(section, field.label, ())
-    boxes = [VERIFIED, UNVERIFIED, BOUND, UNBOUND]
-    names = [TITLE, SUMMARY, *boxes, *(row.names[0] for row in ROWS if row.label not in _ELSEWHERE)]
+    names = [*_OTHERS, *(row.names[0] for row in ROWS if row.label not in _ELSEWHERE)]
     names += [field.label for _, field in present if not any(field.label == row.label for row in ROWS)]
     near = nearest_names(name.casefold(), names)
     hint = f"did you mean {', '.join(near)}?" if near else f"one of {', '.join(names)}"
@@ -132,21 +135,15 @@ def find_row(document: Document, name: str) -> Row:
 
 
 def edit_field(document: Document, name: str, value: str, agents: Mapping[str, str] = AGENT_NAMES) -> Document:
-    """The document with one field set: a row of the metadata or the location, the title, the summary or a box.
+    """The document with one field set: a row of a table, the title, the summary, a box, categories or tests.
 
-    `verified` and `unverified` take the boxes that are meant (see `tick`), `bound` also their probe (see
-    `parse_binding`), `unbound` them alone. A row that is missing is added where
-    the table's order wants it. `agents` are names by code. Raises BadInputError for a field that is not there,
-    that has a command of its own, or that cannot have this value.
+    `category` and `tests` take all that are meant, separated by commas, `verified` and `unverified` the boxes that
+    are meant (see `tick`), `bound` also their probe (see `parse_binding`), `unbound` them alone. A row that is
+    missing is added where the table's order wants it. `agents` are names by code. Raises BadInputError for a field
+    that is not there, that has a command of its own, or that cannot have this value.
     """
-    if _folded(name) == TITLE:
-        return set_title(document, value)
-    if _folded(name) in (SUMMARY, "onelinesummary"):
-        return set_summary(document, value)
-    if _folded(name) in (VERIFIED, UNVERIFIED):
-        return tick(document, value, _folded(name) == VERIFIED)
-    if _folded(name) in (BOUND, UNBOUND):
-        return bind(document, parse_binding(value)) if _folded(name) == BOUND else unbind(document, value)
+    if other := _other(name):
+        return other.set(document, value)
     row = find_row(document, name)
     ticket_id = ticket_of(document).id
     if row.label in _ELSEWHERE:
@@ -157,6 +154,8 @@ def edit_field(document: Document, name: str, value: str, agents: Mapping[str, s
 
 def set_row(document: Document, row: Row, value: str) -> Document:
     """The document with `value` in the row, which is added where it is missing."""
+    if row.section == RESOLUTION:
+        document, _ = with_section(document)
     section = document.section(row.section)
     if section is None:
         raise BadInputError(f"the ticket has no section '## {row.section}'", "add it with a Field and Value table")
@@ -172,14 +171,8 @@ def field_text(document: Document, name: str) -> str:
 
     For boxes it is how many of them are ticked or bound, or are not.
     """
-    if _folded(name) == TITLE:
-        return ticket_of(document).title
-    if _folded(name) in (SUMMARY, "onelinesummary"):
-        return ticket_of(document).summary
-    if _folded(name) in (VERIFIED, UNVERIFIED):
-        return count_text(document, _folded(name) == VERIFIED)
-    if _folded(name) in (BOUND, UNBOUND):
-        return bound_text(document, _folded(name) == BOUND)
+    if other := _other(name):
+        return other.text(document)
     row = find_row(document, name)
     field = next((one for one in document.fields(row.section) if one.label.casefold() == row.label.casefold()), None)
     return field.written if field else ""
@@ -237,3 +230,29 @@ def _with_new_row(document: Document, section: Heading, present: tuple[Field, ..
 
 def _folded(name: str) -> str:
     return re.sub(r"[\s_()/-]+", "", name.casefold())
+
+
+@dataclass(frozen=True)
+class _Other:
+    """A field that is no row of a table: how it is set, and what it says."""
+
+    set: Callable[[Document, str], Document]
+    text: Callable[[Document], str]
+
+
+_OTHERS = {
+    TITLE: _Other(set_title, lambda document: ticket_of(document).title),
+    SUMMARY: _Other(set_summary, lambda document: ticket_of(document).summary),
+    VERIFIED: _Other(tick, count_text),
+    UNVERIFIED: _Other(lambda document, which: tick(document, which, False), lambda one: count_text(one, False)),
+    BOUND: _Other(lambda document, value: bind(document, parse_binding(value)), bound_text),
+    UNBOUND: _Other(unbind, lambda document: bound_text(document, False)),
+    CATEGORY: _Other(set_categories, categories_text),
+    TESTS: _Other(set_tests, tests_text),
+}
+_SPELLINGS = {"onelinesummary": SUMMARY, "categories": CATEGORY, "test": TESTS}
+
+
+def _other(name: str) -> _Other | None:
+    folded = _folded(name)
+    return _OTHERS.get(_SPELLINGS.get(folded, folded))

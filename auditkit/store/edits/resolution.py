@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from auditkit.store.edits.cells import rows_of, set_cell
-from auditkit.store.edits.spans import inserted, replaced, rule_of
+from auditkit.store.edits.cells import rows_of, set_cell, split_list
+from auditkit.store.edits.spans import inserted, removed, replaced, rule_of
 from auditkit.store.markdown.document import Document
-from auditkit.store.markdown.scan import Heading, Span
+from auditkit.store.markdown.lines import lines_of
+from auditkit.store.markdown.scan import Heading, Span, next_line
+from auditkit.store.reading.resolution import read_resolution
 
 FIX = ("Final Fix Description", "Fix Applied", "Fix Description")
 RATIONALE = ("Rationale",)
@@ -17,6 +19,7 @@ TESTS = ("Tests Added/Modified", "Tests Added", "Tests")
 """Titles of subsections: the first is the one that is made, all of them are found."""
 
 _CHANGES = "Status Changes"
+_ENTRY = re.compile(r"[-*+]\s+`([^`]+)`")
 _SIGNED = b"**Sign-off:** "
 _PLACEHOLDER = re.compile(
     r"(?:[-*+]\s+)?(?:`[^`]*`\s*[-–:]\s*)?(?:\[[^\]]*\]|\((?:pending|to be determined)\))\.?", re.IGNORECASE
@@ -28,7 +31,7 @@ def tell(document: Document, titles: Sequence[str], text: str) -> Document:
 
     Placeholders there are replaced; what people wrote stays, and `text` follows it unless it is there.
     """
-    document, section = _with_section(document)
+    document, section = with_section(document)
     found = document.child(section, *titles)
     if found is None:
         return inserted(document, _end_of_words(document, section), f"\n\n### {titles[0]}\n\n{text}")
@@ -42,7 +45,7 @@ def tell(document: Document, titles: Sequence[str], text: str) -> Document:
 
 def name_all(document: Document, titles: Sequence[str], names: Sequence[str]) -> Document:
     """The document with each of `names` as an entry of the list in that subsection: `` - `3f2a9c1` ``."""
-    document, section = _with_section(document)
+    document, section = with_section(document)
     found = document.child(section, *titles)
     said = _text(document, found) if found else ""
     new = [name for name in dict.fromkeys(names) if f"`{name}`" not in said]
@@ -54,11 +57,39 @@ def name_all(document: Document, titles: Sequence[str], names: Sequence[str]) ->
     return inserted(document, _end_of_words(document, found), f"\n{lines}")
 
 
+def set_tests(document: Document, value: str) -> Document:
+    """The document with these tests, separated by commas, in its list of tests, and no others.
+
+    Entries that stay keep what stands behind them.
+    """
+    wanted = names_of_tests(value)
+    section = document.section("Resolution")
+    found = document.child(section, *TESTS) if section else None
+    if found is not None:
+        body = Span(next_line(document.data, found.line.end), max(_end_of_words(document, found), found.line.end))
+        for line in reversed(list(lines_of(document.data, body, document.scan.hidden))):
+            entry = _ENTRY.match(line.text)
+            if entry is not None and entry[1] not in wanted:
+                document = removed(document, Span(line.span.start - 1, line.span.end))
+    return name_all(document, TESTS, wanted) if wanted else document
+
+
+def names_of_tests(value: str) -> list[str]:
+    """The tests that a value of the field names."""
+    return list(dict.fromkeys(filter(None, (name.strip("` ") for name in split_list(value)))))
+
+
+def tests_text(document: Document) -> str:
+    """The tests that the Resolution names."""
+    told = read_resolution(document)
+    return ", ".join(told.tests) if told else ""
+
+
 def name_commits(document: Document, commits: Sequence[str]) -> Document:
     """The document with the commits in the Resolution: in its table's Commit row, else in a list."""
     if not commits:
         return document
-    document, section = _with_section(document)
+    document, section = with_section(document)
     row = next((row for row in rows_of(document, section) if row.label.casefold() in ("commit", "commits")), None)
     if row is None:
         return name_all(document, COMMITS, commits)
@@ -80,7 +111,7 @@ def date_fix(document: Document, date: str) -> Document:
 
 def sign_off(document: Document, agent: str, date: str, note: str = "") -> Document:
     """The document with a line that says who accepts the resolution; as it is where that line is there."""
-    document, section = _with_section(document)
+    document, section = with_section(document)
     # A reader looks for the name only in front of the dash.
     told = f" — {note}" if note else ""
     line = f"**Sign-off:** Approved by `{agent}` on {date}{told}"
@@ -89,8 +120,8 @@ def sign_off(document: Document, agent: str, date: str, note: str = "") -> Docum
     return inserted(document, _end_of_section(document, section), f"\n\n{line}")
 
 
-def _with_section(document: Document) -> tuple[Document, Heading]:
-    """The Resolution section, made before the Appendix where it is missing."""
+def with_section(document: Document) -> tuple[Document, Heading]:
+    """The document with its Resolution section, made before the Appendix where it is missing."""
     section = document.section("Resolution")
     if section is None:
         appendix = document.section("Appendix")

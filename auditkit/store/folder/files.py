@@ -6,6 +6,7 @@ import contextlib
 import os
 import stat
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from auditkit.errors import StoreConflictError
@@ -15,6 +16,57 @@ _TEMP_SUFFIX = ".auditkit-tmp"
 written_count = 0
 
 
+@dataclass
+class Plan:
+    """What a dry run would have written, by absolute path: what a file held and would hold, None where it is not there.
+
+    `moves` are the old paths of files that would have another name.
+    """
+
+    before: dict[str, bytes | None] = field(default_factory=dict)
+    after: dict[str, bytes | None] = field(default_factory=dict)
+    moves: dict[str, str] = field(default_factory=dict)
+
+    def put(self, path: Path, data: bytes | None) -> None:
+        """Remember that `path` would hold `data`."""
+        name = os.path.abspath(path)
+        self.before.setdefault(name, Path(name).read_bytes() if os.path.lexists(name) else None)
+        self.after[name] = data
+
+
+# What this process would have written, where it is not to write anything.
+plan: Plan | None = None
+
+
+@contextlib.contextmanager
+def dry_run() -> Iterator[Plan]:
+    """Within, nothing is written: what would be is in the plan, and is read as if it had been."""
+    global plan
+    plan = Plan()
+    try:
+        yield plan
+    finally:
+        plan = None
+
+
+def read_planned(path: Path) -> bytes | None:
+    """What a dry run would have written to the file, None where it has not touched it."""
+    return plan.after.get(os.path.abspath(path)) if plan is not None else None
+
+
+def read_bytes(path: Path) -> bytes:
+    """What the file holds; in a dry run what it would hold by now."""
+    planned = read_planned(path)
+    return path.read_bytes() if planned is None else planned
+
+
+def is_there(path: Path) -> bool:
+    """Whether anything has that name; in a dry run whether it would have by now."""
+    if plan is not None and (name := os.path.abspath(path)) in plan.after:
+        return plan.after[name] is not None
+    return os.path.lexists(path)
+
+
 def replace_file(path: Path, data: bytes, expected: bytes) -> None:
     """Put `data` in the place of a file that still holds `expected`; its mode stays.
 
@@ -22,6 +74,11 @@ def replace_file(path: Path, data: bytes, expected: bytes) -> None:
     it is then as it was.
     """
     with _write_errors(path):
+        if plan is not None:
+            if read_bytes(path) != expected:
+                raise StoreConflictError(f"{path} changed on disk meanwhile", "run the command again")
+            plan.put(path, data)
+            return
         status = path.lstat()
         if not stat.S_ISREG(status.st_mode):
             raise StoreConflictError(f"not a regular file, so it is not written: {path}")
@@ -42,6 +99,11 @@ def create_file(path: Path, data: bytes) -> None:
     Raises StoreConflictError when something is there already, or when it cannot be written.
     """
     with _write_errors(path):
+        if plan is not None:
+            if is_there(path):
+                raise StoreConflictError(f"{path} exists already", "run the command again")
+            plan.put(path, data)
+            return
         _make_folder(path.parent)
         with _temporary(path, data) as temporary:
             _link_or_move(temporary, path)
@@ -71,10 +133,27 @@ def move_file(path: Path, new: Path) -> None:
     Raises StoreConflictError when something has the new name already, or when it cannot be moved.
     """
     with _write_errors(new):
+        if plan is not None:
+            if is_there(new):
+                raise StoreConflictError(f"{new} exists already")
+            plan.put(new, read_bytes(path))
+            plan.moves[os.path.abspath(new)] = plan.moves.pop(os.path.abspath(path), os.path.abspath(path))
+            plan.put(path, None)
+            return
         _make_folder(new.parent)
         _link_or_move(path, new)
         path.unlink(missing_ok=True)
         _note_written(new.parent, path.parent)
+
+
+def remove_file(path: Path) -> None:
+    """Take a file away. Raises StoreConflictError where it cannot be."""
+    with _write_errors(path):
+        if plan is not None:
+            plan.put(path, None)
+            return
+        path.unlink()
+        _note_written(path.parent)
 
 
 def ensure_writable(folder: Path) -> None:
@@ -88,12 +167,16 @@ def ensure_writable(folder: Path) -> None:
     with _write_errors(existing):
         if not existing.is_dir():
             raise NotADirectoryError(20, "Not a directory", str(existing))
+        if plan is not None:
+            return
         with _temporary(existing / "check", b"auditkit\n"):
             pass
 
 
 def remove_leftovers(folder: Path) -> None:
     """Remove what writers that were killed left behind; only under the lock, so no writer is at work."""
+    if plan is not None:
+        return
     for leftover in folder.glob(f".*{_TEMP_SUFFIX}"):
         with contextlib.suppress(OSError):
             leftover.unlink()

@@ -18,10 +18,10 @@ from auditkit.rules.tickets.lifecycle import reopens
 from auditkit.store.edits.boxes import unticked
 from auditkit.store.edits.reopening import reopened
 from auditkit.store.folder.repository import Entry, Repository, with_status
-from auditkit.store.folder.status_folders import Folders, put_in_place
+from auditkit.store.folder.status_folders import Folders, place_of, put_in_place
 from auditkit.store.markdown.document import Document
 from auditkit.store.markdown.evidence import ABSENT, say_the_same, without_finding
-from auditkit.store.reading.reader import read_ticket
+from auditkit.store.reading.reader import read_ticket, ticket_of
 
 
 class FilingAction(StrEnum):
@@ -214,7 +214,9 @@ def _refresh(repository: Repository, entry: Entry, finding: Finding, forms: Form
         changed = reopened(unticked(_with_banner(changed, forms), finding.result.fingerprint), forms.today)
         reason = f"{finding.result.fingerprint} returned at {_at(revision)}"
         again = Entry(entry.file, changed, entry.ticket)
-        saved = repository.save(entry, with_status(again, Status.OPEN, reason, forms.today))
+        document = with_status(again, Status.OPEN, reason, forms.today)
+        place_of(entry, ticket_of(document), forms.folders)
+        saved = repository.save(entry, document)
         return FilingAction.REOPENED, put_in_place(repository, saved, forms.folders)
     history = list(old.history)
     if history and ABSENT in history[-1]:

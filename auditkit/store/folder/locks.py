@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from auditkit.errors import StoreConflictError
+from auditkit.store.folder import files
 from auditkit.store.folder.side_folder import make_side_folder
 
 DEFAULT_TIMEOUT_S = 30.0
@@ -24,6 +25,9 @@ def locked(folder: Path, timeout_s: float = DEFAULT_TIMEOUT_S) -> Iterator[None]
     Raises StoreConflictError when another process still holds it after `timeout_s` seconds, when the lock
     file cannot be made, or when a link stands where it or its folder should be.
     """
+    if files.plan is not None:
+        yield  # a dry run writes nothing, so it keeps nobody waiting
+        return
     handle = _acquire(folder, time.monotonic() + timeout_s, timeout_s)
     try:
         yield

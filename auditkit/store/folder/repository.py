@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,15 +18,17 @@ from auditkit.errors import AuditkitError, BadInputError, StoreConflictError, ne
 from auditkit.model.text import inert_line
 from auditkit.model.tickets.ids import TicketId, format_ticket_id, id_parts, is_ticket_id, parse_ticket_id
 from auditkit.model.tickets.ticket import BrokenTicket, Status, Ticket
+from auditkit.store.folder import files
 from auditkit.store.folder.branches import ids_on_branches
 from auditkit.store.folder.files import create_file, ensure_writable, remove_leftovers, replace_file
 from auditkit.store.folder.locks import DEFAULT_TIMEOUT_S, locked
 from auditkit.store.folder.walk import markdown_files, stamp_of
 from auditkit.store.markdown.document import BrokenFileError, Document, broken_at
-from auditkit.store.reading.reader import read_file, ticket_of
+from auditkit.store.reading.reader import is_other_page, read_file, ticket_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from auditkit.store.folder.files import Plan
     from auditkit.store.folder.walk import Stamp
 
 
@@ -40,10 +43,14 @@ class Entry:
 
 @dataclass(frozen=True)
 class Change:
-    """A ticket before and after a change; the same entry twice where nothing had to be written."""
+    """A ticket before and after a change; the same entry twice where nothing had to be written.
+
+    `note` is what the user has to know of it.
+    """
 
     before: Entry
     after: Entry
+    note: str = ""
 
     @property
     def is_edit(self) -> bool:
@@ -201,11 +208,26 @@ class Repository:
 
     def files(self) -> list[Path]:
         """Every Markdown file below the folder, hidden folders and links to folders left out."""
-        return [self.folder / name for name in markdown_files(str(self.folder))]
+        found = [self.folder / name for name in markdown_files(str(self.folder))]
+        return found if files.plan is None else self._as_planned(files.plan, found)
+
+    def _as_planned(self, plan: Plan, found: Iterable[Path]) -> list[Path]:
+        """The files that there would be after what a dry run has planned so far."""
+        names = {os.path.abspath(file): file for file in found}
+        top = os.path.abspath(self.folder)
+        for name, data in plan.after.items():
+            if data is None:
+                names.pop(name, None)
+            elif name.startswith(top + os.sep) and name.endswith(".md"):
+                names[name] = self.folder / os.path.relpath(name, top)
+        return sorted(names.values())
 
     def read(self, file: Path) -> _Read:
         """The file as a ticket, as a broken one, or None for another page; read again when it changed."""
         path = file.relative_to(self.folder)
+        if (planned := files.read_planned(file)) is not None:
+            document = Document.parse(planned, path)
+            return None if is_other_page(document) else Entry(file, document, ticket_of(document))
         try:
             stamp = stamp_of(file.stat())
         except OSError:

@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 from auditkit.errors import StoreConflictError
+from auditkit.store.folder import files
 
 SIDE_FOLDER = ".auditkit"
 RECOVERY = "recovery"
@@ -19,6 +20,8 @@ def make_side_folder(folder: Path) -> Path:
     repository can hold one that leads anywhere.
     """
     side = folder / SIDE_FOLDER
+    if files.plan is not None:
+        raise StoreConflictError(f"{side}: a dry run makes no folder")
     folder.mkdir(parents=True, exist_ok=True)
     if _make(side):
         with open(os.open(side / ".gitignore", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "w") as file:

@@ -28,6 +28,8 @@ _CLAIM = re.compile(r"<!--\s{0,9}claim:.{0,500}?-->")
 _DATE = re.compile(r"\b\d{4}-\d{2}-\d{2}\b")
 _HASH = re.compile(r"`([0-9a-f]{7,40})`|\b(?:commit|commits|revision|in)\b[*:\s|]*\b([0-9a-f]{7,40})\b", re.IGNORECASE)
 _TEST = re.compile(r"`([^`\s]*test[^`\s]*\.py(?:::[^`\s]+)?)`")
+_TEST_BY_NAME = re.compile(r"`([^`\s]*test[^`\s]*\.py(?:::[^`\s]+)?|(?:\w+(?:::|\.))*test_\w+(?:\[[^`\s]*\])?)`")
+_ABOUT_TESTS = re.compile(r"\btests\b", re.IGNORECASE)
 _SIGN_OFF = re.compile(r"\bsign(?:ed)?[- ]?off\b|\bapproved\b", re.IGNORECASE)
 _APPROVED_BY = re.compile(r"\*\*Sign-off:\*\* Approved by `([A-Za-z][\w.-]*)`")
 _PLACEHOLDER = re.compile(r"\[To be filled[^\]\n]*\]|\(pending\)|\[pending\]|\(to be determined\)", re.IGNORECASE)
@@ -105,7 +107,7 @@ def read_resolution(document: Document) -> Resolution | None:
         disposition=_disposition(lines),
         dates=tuple(dict.fromkeys(_DATE.findall(text))),
         commits=tuple(dict.fromkeys(_commits(text))),
-        tests=tuple(dict.fromkeys(_TEST.findall(text))),
+        tests=tuple(dict.fromkeys(_tests(lines))),
         sign_offs=tuple(_sign_offs(document, lines)),
         placeholders=tuple(_placeholders(document, lines)),
         line=document.line_number(sections[0].line.start),
@@ -168,6 +170,15 @@ def _commits(text: str) -> Iterator[str]:
         found = match[1] or match[2]
         if re.search(r"\d", found) or len(found) == 40:
             yield found.lower()
+
+
+def _tests(lines: list[Line]) -> Iterator[str]:
+    """Files of tests anywhere, and below a heading about tests what is called as a test is."""
+    is_below = False
+    for line in lines:
+        if line.text.startswith("#"):
+            is_below = _ABOUT_TESTS.search(line.text) is not None
+        yield from (_TEST_BY_NAME if is_below else _TEST).findall(line.text)
 
 
 def _sign_offs(document: Document, lines: list[Line]) -> Iterator[SignOff]:

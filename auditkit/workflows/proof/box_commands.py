@@ -28,7 +28,7 @@ class BoxCommand:
     @property
     def probes(self) -> tuple[str, ...]:
         """The probes that it runs, where it names them: by id, or by file; () for all, and for what runs none."""
-        named = []
+        named: list[str] = []
         if self.words[:3] == ("auditkit", "probe", "run"):
             is_option = [word.startswith("-") for word in self.words]
             named += self.words[3 : is_option.index(True) if True in is_option else None]

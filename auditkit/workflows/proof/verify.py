@@ -19,6 +19,7 @@ from auditkit.store.edits.boxes import set_done
 from auditkit.store.folder.repository import Change, Entry, Repository
 from auditkit.store.markdown.document import Document
 from auditkit.store.reading.claim_comments import judged_claims
+from auditkit.store.reading.reader import ticket_of
 from auditkit.workflows.audit.measurement import Progress
 from auditkit.workflows.audit.run_options import RunOptions
 from auditkit.workflows.configuration import tickets_configuration
@@ -92,13 +93,18 @@ def verify(
         checks = before_and_after(questions, entry.ticket, code, request.base, progress)
         fix = code.open()
     boxes = prove_boxes(entry.ticket, checks)
+    missing: tuple[Missing, ...] = ()
 
     def edit(current: Entry) -> Document:
+        nonlocal missing
         _refuse_changed(current, entry)
         document = current.document
         for check in checks:
             document = with_check(document, check, boxes, request.today)
-        return set_done(document, {one.number: one.is_done for one in boxes})
+        document = set_done(document, {one.number: one.is_done for one in boxes})
+        # Before anything is written, because a configuration that cannot be read stops it.
+        missing = _missing(ticket_of(document), repository, fix.label if code.repository else None)
+        return document
 
     change = repository.change(ticket_id, edit)
     notes = [*fix.notes, *(one.fix.note for one in checks), *(one.base_seen.note for one in checks if one.base_seen)]
@@ -110,7 +116,7 @@ def verify(
         checks=tuple(checks),
         items=boxes,
         claims=judged_claims(change.after.document, change.after.ticket),
-        missing=_missing(change.after.ticket, repository, fix.label if code.repository else None),
+        missing=missing,
         notes=tuple(dict.fromkeys(note for note in notes if note)),
     )
 

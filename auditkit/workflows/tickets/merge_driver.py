@@ -12,6 +12,7 @@ from pathlib import Path, PurePath
 from auditkit.errors import BadInputError
 from auditkit.probing.checkouts import git
 from auditkit.store.edits.merge import Aligned, align_rows
+from auditkit.store.folder import files
 from auditkit.store.folder.files import create_file, replace_file
 from auditkit.store.markdown.document import BrokenFileError, Document
 
@@ -120,6 +121,8 @@ def _set(folder: Path, key: str, value: str) -> bool:
     """Whether the setting had to be written."""
     if git.run_git(folder, "config", "--local", "--get", key).stdout.rstrip("\n") == value:
         return False
+    if files.plan is not None:
+        return True
     done = git.run_git(folder, "config", "--local", key, value)
     if done.returncode != 0:
         raise BadInputError(f"git does not set {key}: {done.stderr.strip()}")

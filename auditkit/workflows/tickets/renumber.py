@@ -16,7 +16,7 @@ from auditkit.model.tickets.ids import TicketId, agent_name, id_parts, is_ticket
 from auditkit.model.tickets.ticket import BrokenTicket
 from auditkit.store.edits.cells import set_cell
 from auditkit.store.folder.branches import ids_on_branches
-from auditkit.store.folder.files import move_file, replace_file
+from auditkit.store.folder.files import move_file, remove_file, replace_file
 from auditkit.store.folder.repository import Entry, Repository
 from auditkit.store.markdown.document import Document
 from auditkit.store.reading.reader import ticket_of
@@ -174,7 +174,7 @@ def _write(entry: Entry, target: Path, job: _Job, references: Sequence[tuple[Pat
             replace_file(path, after, before)
             undo.callback(_put_back, path, after, before)
         if target.exists() and target.samefile(file):
-            file.unlink()
+            remove_file(file)
         else:
             move_file(file, target)
         undo.pop_all()

@@ -11,16 +11,17 @@ from auditkit.model.enums import Outcome
 from auditkit.model.tickets.ticket import Status, Ticket
 from auditkit.rendering.markdown import code, line, prose
 from auditkit.rules.tickets.fix_proof import unproven
-from auditkit.rules.tickets.lifecycle import Missing, check_transition, missing_for_fixed, steps_to
+from auditkit.rules.tickets.lifecycle import Missing, check_transition, missing_for_fixed, next_first, steps_to
 from auditkit.store.config.config import Config
 from auditkit.store.edits import resolution
 from auditkit.store.edits.reopening import reopened
 from auditkit.store.folder.repository import Change, Entry, Repository, with_status
-from auditkit.store.folder.status_folders import folders_of, placed
+from auditkit.store.folder.status_folders import folders_of, place_of, placed
 from auditkit.store.markdown.document import Document
 from auditkit.store.reading.reader import ticket_of
 from auditkit.workflows.configuration import reviewer_name, tickets_configuration
 from auditkit.workflows.fixes.fix_history import FixHistory
+from auditkit.workflows.tickets.named_tests import TestedCode
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,11 @@ class Moved:
 
     change: Change
     missing: tuple[Missing, ...] = ()
+
+    @property
+    def steps(self) -> list[Missing]:
+        """What is missing, what is to be done next first."""
+        return next_first(self.missing)
 
 
 def move(repository: Repository, ticket_id: str, wanted: Move, today: datetime.date) -> Moved:
@@ -70,7 +76,9 @@ def move(repository: Repository, ticket_id: str, wanted: Move, today: datetime.d
             reason = _forced(reason, lacking)
         if entry.ticket.is_finished and not wanted.status.is_finished:
             changed = _entry(changed, reopened(changed.document, today))
-        return with_status(changed, wanted.status, reason, today)
+        document = with_status(changed, wanted.status, reason, today)
+        place_of(entry, ticket_of(document), folders_of(config))
+        return document
 
     change = repository.change(ticket_id, edit)
     return Moved(placed(repository, change, folders_of(config)), lacking)
@@ -98,6 +106,8 @@ def resolve(repository: Repository, ticket_id: str, request: ResolveRequest, tod
         raise BadInputError("a resolution says something", '--text "..."')
     config = tickets_configuration(repository)
     lacking: tuple[Missing, ...] = ()
+    code_of_tests = TestedCode.around(request.checkout or config.checkout or repository.folder, request.commits)
+    code_of_tests.check(request.tests)
 
     def edit(entry: Entry) -> Document:
         nonlocal lacking
@@ -116,20 +126,27 @@ def resolve(repository: Repository, ticket_id: str, request: ResolveRequest, tod
         if len(steps) > 1:
             # The steps before the last one need no reason, so only the last one is written down.
             changed = _entry(changed, changed.document.set_field("Status", steps[-2].value))
-        return with_status(changed, target, line(request.text) if target is request.status else "", today)
+        document = with_status(changed, target, line(request.text) if target is request.status else "", today)
+        place_of(entry, ticket_of(document), folders_of(config))
+        return document
 
     change = repository.change(ticket_id, edit)
     return Moved(placed(repository, change, folders_of(config)), lacking)
+
+
+def signer(repository: Repository, ticket: Ticket, agent: str | None) -> str:
+    """As whom `agent`, or the one that reported the finding, signs. Raises BadInputError where that names nobody."""
+    who = line(agent if agent is not None else ticket.agent).strip("`")
+    if not who or "`" in who:
+        raise BadInputError("who signs off?", "--agent pytorch")
+    return reviewer_name(who, tickets_configuration(repository).agents)
 
 
 def sign_off(repository: Repository, ticket_id: str, agent: str | None, note: str, today: datetime.date) -> Change:
     """Write into the Resolution that `agent`, or the one that reported the finding, accepts it."""
 
     def edit(entry: Entry) -> Document:
-        who = line(agent if agent is not None else entry.ticket.agent).strip("`")
-        if not who or "`" in who:
-            raise BadInputError("who signs off?", "--agent pytorch")
-        name = reviewer_name(who, tickets_configuration(repository).agents)
+        name = signer(repository, entry.ticket, agent)
         return resolution.sign_off(entry.document, name, today.isoformat(), line(note))
 
     return repository.change(ticket_id, edit)
@@ -192,5 +209,5 @@ def _forced(reason: str, lacking: Sequence[Missing]) -> str:
 
 def _not_ready(entry: Entry, lacking: Sequence[Missing]) -> BadInputError:
     items = "".join(f"\n  - {item.problem}" for item in lacking)
-    hints = "; ".join(dict.fromkeys(item.hint for item in lacking))
+    hints = "; ".join(dict.fromkeys(item.hint for item in next_first(lacking)))
     return BadInputError(f"{entry.ticket.id} is not ready for fixed:{items}", f"{hints}; --force writes these down")

@@ -11,9 +11,11 @@ from auditkit.store.config.config import Config
 from auditkit.store.edits import claims as edits
 from auditkit.store.edits.boxes import parse_binding
 from auditkit.store.edits.relations import link, unlink
+from auditkit.store.edits.resolution import names_of_tests
 from auditkit.store.folder.repository import Change, Entry, Repository, change_all
 from auditkit.store.markdown.document import Document
-from auditkit.workflows.configuration import catalog_of, read_configuration
+from auditkit.workflows.configuration import catalog_of, read_configuration, tickets_configuration
+from auditkit.workflows.tickets.named_tests import TestedCode
 
 
 def link_tickets(
@@ -54,6 +56,13 @@ def unmark_claim(repository: Repository, ticket_id: str, text: str, at: int | No
 def check_binding(repository: Repository, text: str) -> None:
     """Refuse to bind a box to a probe that neither we nor the tickets' configuration have. Raises BadInputError."""
     _check_probe(parse_binding(text).probe, read_configuration(None, None, repository))
+
+
+def check_tests(repository: Repository, ticket_id: str, text: str) -> None:
+    """Refuse to name tests that are not there; those that the ticket names stay. Raises BadInputError."""
+    told = repository.find(ticket_id).ticket.resolution
+    checkout = tickets_configuration(repository).checkout or repository.folder
+    TestedCode.around(checkout, told.commits if told else ()).check(names_of_tests(text), told.tests if told else ())
 
 
 def _check_probe(name: str, config: Config) -> None:

@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 
 from auditkit.errors import BadInputError
 from auditkit.model.text import inert_line
-from auditkit.store.edits.fields import ROWS, edit_field, field_text
+from auditkit.store.edits.fields import LOCATION, METADATA, ROWS, edit_field, field_text
 from auditkit.store.markdown.document import Document
 from auditkit.store.reading.reader import ticket_of
 from tests.filing_helpers import PATH, ticket_text
 
-FIELDS = ["title", "summary", *(row.names[0] for row in ROWS if row.label not in ("Ticket ID", "Status"))]
+OF_TABLES = [row for row in ROWS if row.section in (METADATA, LOCATION) and row.label not in ("Ticket ID", "Status")]
+FIELDS = ["title", "summary", *(row.names[0] for row in OF_TABLES)]
 
 
 def parse(text: str) -> Document:

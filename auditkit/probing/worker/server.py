@@ -17,7 +17,7 @@ import time
 from typing import Any, Callable, Dict, List, Optional
 
 from .base.frames import SourceRoots
-from .process import families
+from .process import families, loading
 from .process.children import Child
 from .process.jsonlines import Writer
 
@@ -56,17 +56,16 @@ class LoadedTarget:
 
 def _import_torch(results: Writer) -> bool:
     try:
-        import torch  # noqa: F401
-    except Exception as error:
-        message, hint = "importing torch fails: {}".format(error), ""
-        if isinstance(error, ModuleNotFoundError) and error.name == "torch":
-            message = "{} has no torch".format(sys.executable)
-            hint = "name another interpreter with --python, or install torch there: {} -m pip install torch".format(
-                sys.executable
-            )
-        results.send({"type": "load_error", "reason": "no_torch", "message": message, "hint": hint})
+        loading.import_torch()
+    except loading.LoadError as error:
+        _send_load_error(results, error)
         return False
     return True
+
+
+def _send_load_error(results: Writer, error: loading.LoadError) -> None:
+    said = {"type": "load_error", "reason": error.reason, "message": error.message, "hint": error.hint}
+    results.send({**said, "missing": list(error.missing)})
 
 
 def preload(jobs: List[Dict[str, Any]]) -> None:
@@ -129,7 +128,6 @@ def _cuda_was_found() -> bool:
 
 def _load_target(results: Writer, request: Dict[str, Any]) -> Optional[LoadedTarget]:
     from .feeding.caller import Caller
-    from .process import loading
 
     target, roots = request["target"], request["import_roots"]
     loading.use_import_roots(roots)
@@ -142,7 +140,7 @@ def _load_target(results: Writer, request: Dict[str, Any]) -> Optional[LoadedTar
             kind = "a class: name one of its methods" if isinstance(function, type) else "not callable"
             raise loading.LoadError("cannot_feed", "{} is {}".format(target["call"], kind))
     except loading.LoadError as error:
-        results.send({"type": "load_error", "reason": error.reason, "message": error.message, "hint": error.hint})
+        _send_load_error(results, error)
         return None
     same_instance = finish_method if finish_owner is not None and finish_owner is owner else ""
     caller = Caller(function, owner, method, dict(target.get("arguments") or {}), finish, same_instance)

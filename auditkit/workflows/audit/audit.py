@@ -121,7 +121,7 @@ def _paperwork(request: AuditRequest, probes: Sequence[ProbeInfo]) -> Paperwork:
         asked_as={probe.id: files[Path(probe.path)] for probe in probes if Path(probe.path) in files},
         options=_config_words(config, spec.directory),
         agents=config.agents,
-        folders=folders_of(config),
+        folders=folders_of(config, request.tickets),
     )
 
 

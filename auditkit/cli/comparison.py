@@ -43,7 +43,7 @@ class CompareOptions:
         from auditkit.errors import BadInputError
         from auditkit.workflows.history.compare import CompareRequest, compare
 
-        targets = self.targets.targets(config)
+        targets = self.targets.targets(config, self.checkout)
         if self.checkout is None or self.base is None or self.head is None:
             raise BadInputError("name a checkout and two revisions of it", "auditkit compare CHECKOUT BASE HEAD")
         request = CompareRequest(

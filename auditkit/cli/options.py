@@ -76,8 +76,8 @@ class TargetOptions:
         """Whether any of them was typed."""
         return any(getattr(self, field.name) for field in fields(self))
 
-    def targets(self, config: Config) -> tuple[Target, ...]:
-        """What is named: configured targets by name, others made of the options.
+    def targets(self, config: Config, checkout: str | None = None) -> tuple[Target, ...]:
+        """What is named: configured targets by name, others made of the options. `checkout` has names to suggest.
 
         Raises BadInputError for options that do not fit together.
         """
@@ -91,17 +91,15 @@ class TargetOptions:
         configured = {target.name: target for target in config.targets if target.name}
         if not details:
             configured.update((target.call, target) for target in reversed(config.targets))
-        return tuple(configured.get(name) or self._described(name, configured) for name in self.target or ())
+        for name in self.target or ():
+            if name not in configured and (":" not in name or name.startswith(":") or name.endswith(":")):
+                raise BadInputError(f"no target is called '{name}'", _other_targets(name, configured, config, checkout))
+        return tuple(configured.get(name) or self._described(name) for name in self.target or ())
 
-    def _described(self, call: str, configured: Mapping[str, Target]) -> Target:
-        from auditkit.errors import BadInputError, nearest_names
+    def _described(self, call: str) -> Target:
         from auditkit.model.enums import Contract, Takes
         from auditkit.model.runs.target import Target, plain_value
 
-        if ":" not in call or call.startswith(":") or call.endswith(":"):
-            near = nearest_names(call, configured)
-            hint = f"did you mean {', '.join(near)}?" if near else "a target is package.module:function"
-            raise BadInputError(f"no target is called '{call}'", hint)
         return Target(
             call=call,
             contract=choose(Contract, self.contract, list(Contract), "contract") if self.contract else None,
@@ -206,7 +204,7 @@ class AuditOptions:
         return AuditRequest(
             checkout=checkout_of(checkout, config),
             arms=self.runs.arms(config),
-            targets=self.targets.targets(config),
+            targets=self.targets.targets(config, checkout),
             probes=tuple(probes or ()),
             tickets=tickets,
             batch=self.filing.batch,
@@ -229,6 +227,18 @@ class ResultOptions:
         from auditkit.model.enums import Severity
 
         return choose(Severity, self.fail_on.upper(), list(Severity), "severity")
+
+
+def _other_targets(name: str, configured: Mapping[str, Target], config: Config, checkout: str | None) -> str:
+    """What may have been meant: the nearest configured targets, else the nearest collectors of the checkout."""
+    from auditkit.errors import nearest_names
+    from auditkit.workflows.audit.found_targets import calls_like
+    from auditkit.workflows.configuration import checkout_of
+
+    near = nearest_names(name, configured)
+    near = near or calls_like(name, checkout_of(checkout, config), config.import_roots)
+    meant = f"did you mean {' or '.join(near)}? " if near else ""
+    return f"{meant}a target is package.module:function"
 
 
 def parse_device(word: str) -> DeviceChoice:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -111,7 +112,18 @@ REFUSED = {
     ),
     "unknown severity": ("audit plain --fail-on P9", BAD_INPUT, "no such severity: 'P9'", "did you mean P"),
     "details of no target": ("audit plain --contract grad_norm", BAD_INPUT, "--target package.module:function"),
-    "unknown target name": ("audit plain --target grad_norm", BAD_INPUT, "a target is package.module:function"),
+    "unknown target name": (
+        "audit plain --target grad_nrm --tickets new",
+        BAD_INPUT,
+        "no target is called 'grad_nrm'",
+        "did you mean stats:grad_norm?",
+        "a target is package.module:function",
+    ),
+    "unknown target name, nothing like it": (
+        "probe run sync_in_loop --checkout plain --target mistypd",
+        BAD_INPUT,
+        "did you mean stats:grad_norm",
+    ),
     "malformed argument": (f"audit plain {NORM} --argument eps", BAD_INPUT, "--argument eps: not of the form"),
     "malformed returns": (f"audit plain {NORM} --returns norm", BAD_INPUT, "--returns norm: not of the form"),
     "wrong key": (
@@ -248,8 +260,49 @@ def test_without_torch_the_source_is_read_and_the_rest_is_an_error(workspace: Pa
         ("error", "no_torch")
     }
     assert "reproduced" in {result["outcome"] for result in results if result["device"] == "source"}
-    assert ended.code == 1
-    assert "torch" in ended.stderr.partition("error: ")[2]
+    assert ended.code == NOT_LOADED
+    assert ended.stderr.count("has no torch") == 1
+
+
+def test_an_old_torch_is_named_at_once_and_nothing_else_is(workspace: Path) -> None:
+    """One sentence with the version that is there and the one that is needed, whatever else would fail."""
+    venv.create(workspace / "old", with_pip=False)
+    (packages,) = (workspace / "old").glob("lib/python*/site-packages")
+    (packages / "torch").mkdir()
+    (packages / "torch" / "__init__.py").write_text("__version__ = '2.4.0+cu121'\n", encoding="utf-8")
+    python = workspace / "old" / "bin" / "python"
+    ended = auditkit("audit", "plain", "--python", python, "--json", cwd=workspace)
+    asked = [result for result in json.loads(ended.stdout)["results"] if result["device"] != "source"]
+    sentence = f"{python} has torch 2.4.0+cu121; auditkit needs torch 2.9 or later"
+    assert (ended.code, {result["message"].partition(" (")[0] for result in asked}) == (NOT_LOADED, {sentence})
+    assert ended.stderr.splitlines() == [f"error: {asked[0]['message']}"]
+
+
+def test_a_slip_in_a_target_files_nothing(workspace: Path) -> None:
+    """Neither for the target that cannot be imported nor for what was read beside it."""
+    (workspace / "tickets").mkdir()
+    line = "audit plain --target stats:grad_nrm --probe public_function_unused --probe norm_overflows_on_finite_grads"
+    ended = run_in(workspace, line)
+    assert ended.code == NOT_LOADED
+    assert "no ticket was filed: stats:grad_nrm cannot be imported" in ended.stderr
+    assert "did you mean grad_norm?" in ended.stderr
+    assert list((workspace / "tickets").iterdir()) == []
+
+
+@pytest.mark.parametrize("checkout", ["empty", "repository/docs", "prose"])
+def test_the_next_step_of_an_audit_without_targets_works(workspace: Path, checkout: str) -> None:
+    """Exit 3 in every format, whatever reading found; the command that is named has an answer."""
+    (workspace / "repository" / "docs").mkdir()
+    (workspace / "prose").mkdir()
+    (workspace / "prose" / "plain.py").write_text("def unused(grads=None):\n    return 0\n", encoding="utf-8")
+    for words in ((), ("--json",), ("--fail-on", "P0")):
+        ended = auditkit("audit", checkout, *words, cwd=workspace)
+        assert (ended.code, "no gradient collector was found" in ended.stderr) == (NOTHING_MEASURED, True)
+    step = re.search(r"auditkit ([a-z][^;]*)", ended.stderr.partition("hint: ")[2])
+    assert step is not None
+    words = step[1].split()
+    asked = [*words, "--probe", "syncs_grow_with_tensors"] if words[0] == "audit" else words
+    assert auditkit(*asked, cwd=workspace).code in (OK, FINDINGS)
 
 
 def test_an_empty_folder_is_told_from_a_checkout(tmp_path: Path) -> None:

@@ -55,6 +55,7 @@ def _section(rule: Rule) -> str:
     parts = rule_parts(rule)
     facts = [f"Level: {rule.level.value}."]
     facts += ["Needs `--checkout`."] * rule.needs_tree
+    facts += ["Waits until an open ticket is a week old."] * rule.waits
     facts += ["`--fix` mends it where no judgement is needed."] * rule.is_fixable
     found = [f"## {rule.id}", f"**{markdown.line(rule.title)}**", " ".join(facts), markdown.paragraphs(parts[""])]
     for name, title in _TITLES.items():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from auditkit.cli.output import complain, say, say_json, wants_colour
+from auditkit.cli.output import complain, complain_of, say, say_json, wants_colour
 from auditkit.cli.runs.lines import how_it_is_read, measured_tables, place_and_ticket, without_answer
 from auditkit.cli.runs.matrix_report import print_differences, print_matrix
 from auditkit.cli.runs.progress import progress
@@ -41,11 +41,13 @@ def run_and_finish(request: AuditRequest, shown: ResultOptions, named: bool = Fa
         one_target = len({result.target for result in run.results}) == 1
         print_run(run, request.tickets, shown.verbose, shown.verbose or (named and one_target))
     says_unfiled = unfiled and not shown.as_json and any(result.severity for result in run.results)
+    failures = load_failures(run)
+    said += [failure.message for failure in failures]
     for note in (*run.notes, *([unfiled] if says_unfiled else [])):
         if note not in said:
             complain(f"note: {note}")
-    for failure in load_failures(run):
-        complain(f"error: {failure.message}")
+    for failure in failures:
+        complain_of(failure)
     raise typer.Exit(int(exit_code(run, lowest)))
 
 

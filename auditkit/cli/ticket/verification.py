@@ -66,7 +66,7 @@ def verify(
         at=at,
         base=base,
         probes=tuple(probe or ()),
-        targets=targets.targets(configuration),
+        targets=targets.targets(configuration, checkout),
     )
     with progress() as told:
         done = verify_ticket(repository, ticket_id, request, told)

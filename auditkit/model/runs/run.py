@@ -207,8 +207,20 @@ class TargetReading(Record, keys="name=target.name **target answer roles found")
 
 
 @dataclass(frozen=True)
+class NoTarget:
+    """Why no target answered although targets were asked about: none was found, or none of those could be used.
+
+    `hint` says what to do next; `is_import` that none could even be imported.
+    """
+
+    message: str
+    hint: str = ""
+    is_import: bool = False
+
+
+@dataclass(frozen=True)
 class Run(Record, keys="run! targets results summary notes matrix?"):
-    """The whole of one invocation, as `--json` prints it.
+    """The whole of one invocation, as `--json` prints it, but for `no_target`, whose message is among the notes.
 
     With several arms, `matrix` holds the run of each one; `results` then has one entry for each target and
     probe over all arms (see docs/design/matrix.md) and `environment` is the first arm's.
@@ -222,6 +234,7 @@ class Run(Record, keys="run! targets results summary notes matrix?"):
     targets: tuple[TargetReading, ...] = ()
     notes: tuple[str, ...] = ()
     matrix: tuple[Arm, ...] = ()
+    no_target: NoTarget | None = None
 
     def environment_of(self, result: ProbeResult) -> Environment:
         """Where the figures of `result` were taken: its own arm's environment, where there are several."""

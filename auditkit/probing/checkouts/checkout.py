@@ -189,7 +189,7 @@ def choose_interpreter(directory: Path, python: str | Path | None = None) -> tup
     """The interpreter for a checkout, and notes on the choice.
 
     `python` (a path, or a command found on PATH) if given; otherwise that of `.venv` or `venv` in
-    `directory`; otherwise the running one.
+    `directory`; otherwise, for an installed package, the one that it is installed for; otherwise the running one.
 
     Raises BadInputError where `python` is not there or cannot be executed.
     """
@@ -202,7 +202,19 @@ def choose_interpreter(directory: Path, python: str | Path | None = None) -> tup
             return candidate, tuple(notes)
         if os.path.lexists(candidate):
             notes.append(f"{candidate} cannot be executed, so it was passed over")
+    owner = _installed_for(directory)
+    if owner is not None:
+        return owner, (*notes, f"{directory} is installed for {owner}, which was asked")
     return Path(sys.executable), tuple(notes)
+
+
+def _installed_for(directory: Path) -> Path | None:
+    """The interpreter whose site-packages a folder lies in: `PREFIX/lib/python3.12/site-packages/package`."""
+    for place in (directory, *directory.parents):
+        python = place.parent.parent.parent / "bin" / "python"
+        if place.name in ("site-packages", "dist-packages") and _is_executable(python):
+            return python
+    return None
 
 
 def _named_interpreter(python: str) -> Path:

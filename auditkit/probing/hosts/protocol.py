@@ -102,12 +102,16 @@ class Loaded(TypedDict):
 
 
 class LoadError(TypedDict):
-    """torch, or the target's module, cannot be imported; after a `start` it is that of one job."""
+    """torch, or the target's module, cannot be imported; after a `start` it is that of one job.
+
+    `missing` are the modules that it imports and nobody has.
+    """
 
     type: Literal["load_error"]
     reason: str
     message: str
     hint: NotRequired[str]
+    missing: NotRequired[list[str]]
 
 
 # --- of one job, between its `start` and its `end` ---

@@ -18,11 +18,12 @@ from auditkit.probing.worker.process.jsonlines import new_token
 
 @dataclass(frozen=True)
 class Failure:
-    """Why there is no answer."""
+    """Why there is no answer; `missing` are the modules that the target imports and nobody has."""
 
     reason: Reason
     message: str
     hint: str = ""
+    missing: tuple[str, ...] = ()
 
     def describe(self) -> str:
         """The message with its hint."""
@@ -81,8 +82,8 @@ class Job:
 
 
 def _failure(said: protocol.Failed | protocol.LoadError | protocol.End) -> Failure:
-    hint = said.get("hint") or ""
-    return Failure(Reason(said.get("reason", Reason.PROTOCOL.value)), said["message"], str(hint))
+    hint, missing = said.get("hint") or "", cast("list[str]", said.get("missing") or [])
+    return Failure(Reason(said.get("reason", Reason.PROTOCOL.value)), said["message"], str(hint), tuple(missing))
 
 
 class Session:

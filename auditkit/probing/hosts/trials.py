@@ -22,13 +22,17 @@ class Trial(
     keys="call=target.call works contract=target.contract takes=target.takes finish=target.finish setup=target.setup "
     "message",
 ):
-    """What trying a candidate showed: a target that works with its plan, or the reason why none does."""
+    """What trying a candidate showed: a target that works with its plan, or the reason why none does.
+
+    `missing` are the modules that it imports and nobody has.
+    """
 
     candidate: Candidate
     target: Target
     plan: protocol.Plan | None = None
     reason: Reason | None = None
     message: str = ""
+    missing: tuple[str, ...] = ()
 
     @property
     def works(self) -> bool:
@@ -112,6 +116,8 @@ def _trial(candidate: Candidate, target: Target, job: Job) -> Trial:
     plan = job.plan
     if plan is None:
         failure = job.failure or Failure(Reason.PROTOCOL, "the worker ended before it was tried")
-        return Trial(candidate, target, None, failure.reason, failure.describe())
+        # What to install is said once for the whole checkout.
+        message = failure.message if failure.missing else failure.describe()
+        return Trial(candidate, target, None, failure.reason, message, failure.missing)
     found = replace(target, takes=Takes(plan["feed"]["takes"]), contract=Contract(plan["contract"]))
     return Trial(candidate, replace(found, setup=plan["feed"]["setup"] or found.setup), plan)

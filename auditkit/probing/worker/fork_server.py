@@ -16,6 +16,7 @@ import traceback
 from typing import Dict
 
 from . import server
+from .process import loading
 
 # How late the end of a worker may be told: an idle server sleeps, one with workers looks 50 times a second.
 _LOOK_S = 0.02
@@ -28,8 +29,8 @@ def serve_forks(channel_fd: int) -> None:
     os.set_inheritable(channel_fd, False)
     channel = socket.socket(fileno=channel_fd)
     try:
-        import torch  # noqa: F401
-    except Exception:
+        loading.import_torch()
+    except loading.LoadError:
         return
     ends: Dict[int, int] = {}
     compiling_workers = 0

@@ -18,7 +18,7 @@ import time
 from typing import Any, Callable, Dict, List, Optional
 
 from .base.frames import SourceRoots
-from .process import families
+from .process import families, loading
 from .process.children import Child
 from .process.jsonlines import Writer
 
@@ -66,17 +66,16 @@ class LoadedTarget:
 
 def _import_torch(results: Writer) -> bool:
     try:
-        import torch  # noqa: F401
-    except Exception as error:
-        message, hint = "importing torch fails: {}".format(error), ""
-        if isinstance(error, ModuleNotFoundError) and error.name == "torch":
-            message = "{} has no torch".format(sys.executable)
-            hint = "name another interpreter with --python, or install torch there: {} -m pip install torch".format(
-                sys.executable
-            )
-        results.send({"type": "load_error", "reason": "no_torch", "message": message, "hint": hint})
+        loading.import_torch()
+    except loading.LoadError as error:
+        _send_load_error(results, error)
         return False
     return True
+
+
+def _send_load_error(results: Writer, error: loading.LoadError) -> None:
+    said = {"type": "load_error", "reason": error.reason, "message": error.message, "hint": error.hint}
+    results.send({**said, "missing": list(error.missing)})
 
 
 def preload(jobs: List[Dict[str, Any]]) -> None:
@@ -139,7 +138,6 @@ def _cuda_was_found() -> bool:
 
 def _load_target(results: Writer, request: Dict[str, Any]) -> Optional[LoadedTarget]:
     from .feeding.caller import Caller
-    from .process import loading
     from .simulated.import_time import Modules
     from .simulated.tensor import State
 
@@ -165,11 +163,9 @@ def _load_target(results: Writer, request: Dict[str, Any]) -> Optional[LoadedTar
 
 def _load_module(results: Writer, request: Dict[str, Any]) -> bool:
     """Import the module that all targets of a trial are in; whether it can be."""
-    from .process import loading
-
     loading.use_import_roots(request["import_roots"])
     try:
-        loading.import_module(request["module"], request["import_roots"])
+        loading.import_module(request["module"], "", request["import_roots"])
     except loading.LoadError as error:
         _send_load_error(results, error)
         return False

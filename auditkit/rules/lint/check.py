@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from auditkit.model.codec import Record
 from auditkit.model.tickets.page import Page
+from auditkit.rules.lint.positions import is_new
 from auditkit.rules.lint.rule import Level, LintContext, Rule
 
 
@@ -30,7 +31,7 @@ def check_pages(
 ) -> list[LintFinding]:
     """What `rules` find on `pages`, each with the path to name it by; `levels` replace those of rules.
 
-    Rules that need a source tree are left out where the context has none.
+    Rules that need a source tree are left out where the context has none, and those that wait on new tickets.
     """
     known = [rule for rule in rules if context.tree is not None or not rule.needs_tree]
     found = [
@@ -39,6 +40,7 @@ def check_pages(
         )
         for path, page in pages
         for rule in known
+        if not (rule.waits and is_new(page, context))
         for problem in rule.check(page, context)
     ]
     return sorted(found)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator
 
 from auditkit.model.tickets.page import Cell, Page
 from auditkit.model.tickets.ticket import Status
-from auditkit.rules.lint.rule import LintSettings, Problem
+from auditkit.rules.lint.rule import LintContext, LintSettings, Problem
 from auditkit.rules.tickets.lifecycle import BATCH_FOLDER
+
+_NEW_DAYS = 7
 
 
 def at_cell(cell: Cell | None, message: str) -> Problem:
@@ -63,3 +66,12 @@ def is_for_finished(folder: str, settings: LintSettings) -> bool:
 def is_finished(page: Page, settings: LintSettings) -> bool:
     """Whether the ticket is finished by its status or by the folder that it lies in."""
     return page.ticket.is_finished or is_for_finished(folder_of(page, settings), settings)
+
+
+def is_new(page: Page, context: LintContext) -> bool:
+    """Whether the ticket is open and of the last seven days: what takes others, or a second look, may still come."""
+    try:
+        created = datetime.date.fromisoformat(page.ticket.created)
+    except ValueError:
+        return False
+    return page.ticket.status is Status.OPEN and 0 <= (context.today - created).days < _NEW_DAYS

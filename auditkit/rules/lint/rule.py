@@ -97,7 +97,7 @@ class LintContext:
     the text of other Markdown pages of the folder by path; `tree` is None without a checkout. `folder` is
     the tickets folder as seen from the checkout, "" where it lies elsewhere. `digests` are those of what a
     review of a page would judge now, by the ticket's path. `branches` are the other local branches that
-    have given a ticket's id to another ticket.
+    have given a ticket's id to another ticket. `today` tells new tickets from old ones.
     """
 
     settings: LintSettings
@@ -107,6 +107,7 @@ class LintContext:
     folder: str = ""
     digests: Mapping[PurePath, str] = field(default_factory=dict)
     branches: Mapping[TicketId, Sequence[str]] = field(default_factory=dict)
+    today: datetime.date = field(default_factory=datetime.date.today)
     _made: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def once(self, key: Hashable, make: Callable[[LintContext], _T]) -> _T:
@@ -125,7 +126,7 @@ class Rule:
     """A rule: its docs page is the docstring of `check`, below `title`.
 
     The docstring says what the rule finds; lines that start with `Why:`, `Bad:`, `Good:` and `Mend:` start
-    the parts of the page with these names.
+    the parts of the page with these names. What a rule that `waits` asks for may come in a new ticket's first week.
     """
 
     id: str
@@ -134,6 +135,7 @@ class Rule:
     check: Check
     needs_tree: bool = False
     is_fixable: bool = False
+    waits: bool = False
 
 
 RULES: dict[str, Rule] = {}
@@ -141,14 +143,20 @@ RULES: dict[str, Rule] = {}
 
 
 def rule(
-    rule_id: str, level: Level, title: str, *, needs_tree: bool = False, is_fixable: bool = False
+    rule_id: str,
+    level: Level,
+    title: str,
+    *,
+    needs_tree: bool = False,
+    is_fixable: bool = False,
+    waits: bool = False,
 ) -> Callable[[Check], Check]:
     """Register a check under `rule_id`; `title` says in one sentence what it finds."""
 
     def register(check: Check) -> Check:
         if rule_id in RULES:
             raise ValueError(f"two rules are named {rule_id}")
-        RULES[rule_id] = Rule(rule_id, level, title, check, needs_tree, is_fixable)
+        RULES[rule_id] = Rule(rule_id, level, title, check, needs_tree, is_fixable, waits)
         return check
 
     return register

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
 
 from auditkit.errors import AuditkitError, StoreConflictError
-from auditkit.model.tickets.ticket import Ticket
+from auditkit.model.tickets.ticket import FINISHED, Status, Ticket, read_status
 from auditkit.rules.lint.rule import FOLDERS
 from auditkit.rules.tickets.lifecycle import home_of
 from auditkit.store.config.config import Config
@@ -17,10 +18,30 @@ from auditkit.store.folder.repository import Change, Entry, Repository
 Folders = Mapping[str, Sequence[str]]
 
 
-def folders_of(config: Config) -> Folders:
-    """The folders for finished tickets: those under `lint: folders`, else fixed/ and closed/."""
+def folders_of(config: Config, tickets: Path | None = None) -> Folders:
+    """The folders for finished tickets: those under `lint: folders`, else fixed/, closed/ and what `tickets` has."""
     configured: Folders | None = config.lint.settings.get("folders")
-    return FOLDERS if configured is None else configured
+    if configured is not None:
+        return configured
+    return {**FOLDERS, **folders_named_by_status(tickets)} if tickets is not None else FOLDERS
+
+
+def folders_named_by_status(tickets: Path) -> Folders:
+    """The folders below a tickets folder whose name is a finished status in any spelling, with what is filed there."""
+    names = sorted({name for _, inner, _ in os.walk(tickets) for name in inner if name not in FOLDERS})
+    return {name: filed for name in names if (filed := statuses_of_folder(name))}
+
+
+def statuses_of_folder(name: str) -> tuple[str, ...]:
+    """The statuses that a folder's name means: `WONT_FIX` and `duplicates` too; none where it means no finished one."""
+    if name in FOLDERS:
+        return FOLDERS[name]
+    status = read_status(name) or read_status(name.rstrip("sS"))
+    if status is None or not status.is_finished:
+        return ()
+    if status is Status.CLOSED:
+        return tuple(sorted(FINISHED))
+    return FOLDERS["fixed"] if status.value in FOLDERS["fixed"] else (status.value, Status.CLOSED.value)
 
 
 def place_of(entry: Entry, ticket: Ticket, folders: Folders) -> Path:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from auditkit.assets import bundled_dir
 from auditkit.errors import AuditkitError, ExitCode, NothingMeasuredError, TargetNotLoadedError
-from auditkit.model.enums import Outcome, Severity
+from auditkit.model.enums import Outcome, Reason, Severity
 from auditkit.model.runs.probe import ProbeInfo
-from auditkit.model.runs.run import BUNDLED, ProbeResult, Run
+from auditkit.model.runs.run import BUNDLED, NoTarget, ProbeResult, Run
 from auditkit.model.runs.target import Target
 from auditkit.model.tickets.ids import agent_code
 from auditkit.probing.checkouts.checkout import OpenCheckout, apart_from, open_checkout, parse_checkout
@@ -94,8 +94,26 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
             raise found.failure
         results = with_causes((*run.results, *answers.results), opened.path)
         notes = (*opened.notes, *found.notes, *run.notes, *answers.notes, *_written(opened, since_ns, bool(asked)))
-    run = replace(run, results=results, notes=notes)
-    return run if repository is None else file_run(run, repository, _paperwork(request, probes))
+    run = replace(run, results=results, notes=notes, no_target=_no_target(found.failure))
+    if repository is None:
+        return run
+    mistyped = _not_imported(run) if request.targets else ""
+    if mistyped:
+        return replace(run, notes=(*notes, f"no ticket was filed: {mistyped} cannot be imported"))
+    return file_run(run, repository, _paperwork(request, probes))
+
+
+def _no_target(failure: AuditkitError | None) -> NoTarget | None:
+    if failure is None:
+        return None
+    return NoTarget(failure.message, failure.hint or "", isinstance(failure, TargetNotLoadedError))
+
+
+def _not_imported(run: Run) -> str:
+    """The first target that no arm could import: perhaps a slip of the pen. "" where there is none."""
+    results = [result for arm in ([arm.run for arm in run.matrix] or [run]) for result in arm.results]
+    loaded = {result.target for result in results if result.reason is not Reason.IMPORT_ERROR}
+    return next((result.target for result in results if result.target not in loaded), "")
 
 
 def _written(opened: OpenCheckout, since_ns: int, something_ran: bool) -> tuple[str, ...]:
@@ -119,7 +137,7 @@ def _paperwork(request: AuditRequest, probes: Sequence[ProbeInfo]) -> Paperwork:
         asked_as={probe.id: files[Path(probe.path)] for probe in probes if Path(probe.path) in files},
         options=_config_words(config, spec.directory, root),
         agents=config.agents,
-        folders=folders_of(config),
+        folders=folders_of(config, request.tickets),
         root=root,
     )
 
@@ -174,21 +192,24 @@ _EXIT_ORDER = (ExitCode.FINDINGS, ExitCode.TARGET_NOT_LOADED, ExitCode.NOTHING_M
 def exit_code(run: Run, fail_on: Severity = Severity.P4) -> ExitCode:
     """What a finished run says to the shell. An error or a missing device is never a pass.
 
-    Findings at or above `fail_on` come first; then a target that could not be loaded; then any probe that
-    ended in an error, or a run in which nothing was measured. Reading the source is no measuring of
-    targets. Of several arms, the one counts whose code comes first in that order.
+    Where targets were asked about and none was found, or none could be loaded, that is it, whatever reading the
+    source found. Else findings at or above `fail_on` come first; then a target that could not be loaded; then any
+    probe that ended in an error, or a run in which nothing was measured. Of several arms, the one counts whose code
+    comes first in that order.
     """
     if run.matrix:
         read = tuple(result for result in run.results if result.is_of_source)
         arms = [replace(arm.run, results=(*arm.run.results, *read)) for arm in run.matrix]
         return min((exit_code(arm, fail_on) for arm in arms), key=_EXIT_ORDER.index)
+    failure = _load_failure(run)
+    if failure is not None and (run.no_target is not None or isinstance(failure, TargetNotLoadedError)):
+        return failure.exit_code
     if any(result.severity and result.severity.at_least(fail_on) for result in run.results):
         return ExitCode.FINDINGS
     if not all(result.loaded for result in run.results):
         return ExitCode.TARGET_NOT_LOADED
-    if any(result.outcome is Outcome.ERROR for result in run.results) or not _has_answer(run):
-        return ExitCode.NOTHING_MEASURED
-    return ExitCode.OK
+    has_error = any(result.outcome is Outcome.ERROR for result in run.results)
+    return ExitCode.NOTHING_MEASURED if has_error or failure is not None else ExitCode.OK
 
 
 def _about_targets(run: Run) -> list[ProbeResult]:
@@ -210,9 +231,15 @@ def load_failures(run: Run) -> list[AuditkitError]:
 
 
 def _load_failure(run: Run) -> AuditkitError | None:
+    if run.no_target is not None:
+        error = TargetNotLoadedError if run.no_target.is_import else NothingMeasuredError
+        return error(run.no_target.message, run.no_target.hint)
     results = _about_targets(run)
     if not results:
         return NothingMeasuredError("no probe ran")
-    if not any(result.loaded for result in results):
-        return TargetNotLoadedError(results[0].message)
-    return None if _has_answer(run) else NothingMeasuredError(f"nothing was measured: {results[0].message}")
+    if _has_answer(run):
+        return None
+    unloaded = next((result for result in results if not result.loaded), None)
+    if unloaded is not None:
+        return TargetNotLoadedError(unloaded.message)
+    return NothingMeasuredError(f"nothing was measured: {results[0].message}")

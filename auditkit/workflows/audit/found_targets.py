@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from auditkit.errors import AuditkitError, NothingMeasuredError, TargetNotLoadedError
+from auditkit.errors import AuditkitError, NothingMeasuredError, TargetNotLoadedError, nearest_names
+from auditkit.model.enums import Reason
 from auditkit.model.runs.target import Target
-from auditkit.probing.checkouts.checkout import OpenCheckout, import_roots
+from auditkit.model.text import counted
+from auditkit.probing.checkouts.checkout import OpenCheckout, import_roots, parse_checkout
+from auditkit.probing.checkouts.git import find_repository
 from auditkit.probing.discovery.search import Discovery, discover
 from auditkit.probing.hosts.sandbox import Setting
 from auditkit.probing.hosts.trials import Trial, try_candidates
 from auditkit.probing.source_code.import_effects import import_effects
 from auditkit.probing.source_code.python_files import PythonFiles, garbage_collection_paused
+from auditkit.probing.worker.process.missing_modules import distributions
+
+_MOST_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -64,14 +71,11 @@ def find_targets(
         if trial.works and _richness(trial) > _richness(best.get(trial.target.call)):
             best[trial.target.call] = trial
     notes = [f"{problem.path}:{problem.line}: {problem.message}" for problem in found.problems]
-    notes += [f"not audited: {trial.target.call}: {trial.message}" for trial in trials if not trial.works]
-    notes = list(dict.fromkeys(notes))
+    notes += [*_needed(trials, setting.interpreter), *_not_audited(trials)]
     if not best:
-        imports_fail = bool(trials) and all(trial.reason and trial.reason.is_not_loaded for trial in trials)
-        error = TargetNotLoadedError if imports_fail else NothingMeasuredError
-        failure = error(_nothing_found(found, notes), "name one: --target package.module:function")
+        failure = _failure(opened, found, trials, notes)
         likeliest = tuple(candidate.as_target() for candidate in candidates[:1])
-        return FoundTargets((), trials, (*effects, failure.message), failure, likeliest, found=True)
+        return FoundTargets((), trials, tuple(effects), failure, likeliest, found=True)
     targets = tuple(name_target(trial.target, best) for trial in best.values())
     return FoundTargets(targets, trials, (*effects, *notes), found=True)
 
@@ -118,7 +122,52 @@ def name_target(target: Target, taken: Sequence[str] | dict[str, Trial]) -> Targ
     return replace(target, name=name.replace("_", "-").strip("-"))
 
 
-def _nothing_found(found: Discovery, notes: Sequence[str]) -> str:
-    if not found.candidates:
-        return f"no gradient collector was found in {found.file_count} Python files"
-    return "no gradient collector could be fed:\n  " + "\n  ".join(notes)
+def _needed(trials: Sequence[Trial], interpreter: str) -> list[str]:
+    """What all candidates together import and nobody has, once."""
+    names = sorted({name for trial in trials for name in trial.missing}, key=str.lower)
+    if not names:
+        return []
+    return [f"this checkout needs: {', '.join(names)} ({interpreter} -m pip install {' '.join(distributions(names))})"]
+
+
+def _not_audited(trials: Sequence[Trial]) -> list[str]:
+    """Each reason once, with the candidates that it stopped."""
+    stopped: dict[str, dict[str, None]] = {}
+    for trial in trials:
+        if not trial.works:
+            stopped.setdefault(trial.message, {})[trial.target.call] = None
+    return [f"not audited: {', '.join(calls)}: {message}" for message, calls in stopped.items()]
+
+
+def _failure(opened: OpenCheckout, found: Discovery, trials: Sequence[Trial], notes: Sequence[str]) -> AuditkitError:
+    """Why there is no target, and what to do next."""
+    if not trials:
+        text = f"no gradient collector was found in {counted(found.file_count, 'Python file')}"
+        return NothingMeasuredError("\n  ".join([text, *notes]), _next_step(opened, found))
+    if {trial.reason for trial in trials} <= {Reason.NO_TORCH, Reason.NO_INTERPRETER}:
+        return TargetNotLoadedError(trials[0].message)
+    hint = f"say how one is called: --target {trials[0].target.call} --argument NAME=VALUE"
+    if all(trial.reason and trial.reason.is_not_loaded for trial in trials):
+        return TargetNotLoadedError("\n  ".join(["no gradient collector could be imported:", *notes]))
+    return NothingMeasuredError("\n  ".join(["no gradient collector could be fed:", *notes]), hint)
+
+
+def _next_step(opened: OpenCheckout, found: Discovery) -> str:
+    """A command that has an answer: about all of the repository, about the source alone, or of the specimen."""
+    named = "a collector that reading does not find is named with --target package.module:function"
+    repository = find_repository(opened.source)
+    if repository is not None and repository.prefix and discover(repository.top).candidates:
+        return f"the whole repository has some: auditkit audit {shlex.quote(str(repository.top))}; {named}"
+    if not found.file_count:
+        return f"an audit of the bundled specimen shows what is found: auditkit audit; {named}"
+    checkout = shlex.quote(opened.label)
+    return f"what needs no collector: auditkit probe run sync_in_loop --checkout {checkout}; {named}"
+
+
+def calls_like(name: str, checkout: str, roots: Sequence[str] = ()) -> list[str]:
+    """The collectors of a checkout, as it lies, that are called most like `name`, best first; else the likeliest."""
+    found = discover(parse_checkout(checkout).directory, roots)
+    calls = list(dict.fromkeys(candidate.call for candidate in found.candidates))
+    functions = {call.rpartition(":")[2]: call for call in reversed(calls)}
+    near = [functions[each] for each in nearest_names(name.rpartition(".")[2], functions)]
+    return list(dict.fromkeys((*near, *nearest_names(name, calls), *calls)))[:_MOST_NAMED]

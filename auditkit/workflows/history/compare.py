@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from auditkit.assets import bundled_dir
@@ -14,6 +14,7 @@ from auditkit.model.revisions.comparison import (
     Comparison,
     Contrast,
     MatchState,
+    Said,
     TargetComparison,
     TargetMatch,
 )
@@ -280,21 +281,35 @@ def in_words(comparison: Comparison, verbose: bool = False) -> tuple[str, ...]:
     return tuple(comparison_lines(comparison, verbose))
 
 
+_UNANSWERED = (Change.NOT_COMPARABLE, Change.NOT_APPLICABLE)
+
+
 def exit_code(comparison: Comparison, fail_on: Severity = Severity.P4) -> ExitCode:
     """What a comparison says to the shell; an error on either side is never a pass.
 
-    1 where a finding at or above `fail_on` is new or worse; else 5 where a target could not be loaded; else 3
-    where a probe ended in an error, or nothing could be compared.
+    5 where no target could be loaded, whatever reading the source found; else 1 where a finding at or above
+    `fail_on` is new or worse; else 5 where a target could not be loaded; else 3 where a probe ended in an error, or
+    nothing could be compared.
     """
     contrasts = comparison.contrasts
+    about = [one for target in comparison.targets for one in target.contrasts]
+    if _is_unloaded(about) and all(one.change in _UNANSWERED for one in about):
+        return ExitCode.TARGET_NOT_LOADED
     if any(one.is_worse and one.severity and one.severity.at_least(fail_on) for one in contrasts):
         return ExitCode.FINDINGS
-    said = [side for one in contrasts for side in (one.base, one.head) if side is not None]
-    if any(side.reason and side.reason.is_not_loaded for side in said):
+    if _is_unloaded(contrasts):
         return ExitCode.TARGET_NOT_LOADED
-    has_error = any(side.outcome is Outcome.ERROR and side.reason is not Reason.NOT_PARSED for side in said)
-    compared = [one for one in contrasts if one.change not in (Change.NOT_COMPARABLE, Change.NOT_APPLICABLE)]
+    has_error = any(side.outcome is Outcome.ERROR and side.reason is not Reason.NOT_PARSED for side in _said(contrasts))
+    compared = [one for one in contrasts if one.change not in _UNANSWERED]
     only_new = all(target.match.state in (MatchState.ADDED, MatchState.REMOVED) for target in comparison.targets)
     if has_error or not (compared or (comparison.targets and only_new)):
         return ExitCode.NOTHING_MEASURED
     return ExitCode.OK
+
+
+def _said(contrasts: Iterable[Contrast]) -> list[Said]:
+    return [side for one in contrasts for side in (one.base, one.head) if side is not None]
+
+
+def _is_unloaded(contrasts: Iterable[Contrast]) -> bool:
+    return any(side.reason and side.reason.is_not_loaded for side in _said(contrasts))

@@ -11,6 +11,7 @@ from auditkit.errors import BadInputError, nearest_names
 from auditkit.model.tickets.ids import is_ticket_id
 from auditkit.rules.tickets.lifecycle import BATCH_FOLDER
 from auditkit.store.folder.repository import Repository
+from auditkit.store.folder.status_folders import statuses_of_folder
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,6 @@ def _tickets_folder(path: Path, tickets: Path | None, folders: Collection[str]) 
         return tickets
     inner = path if path.is_dir() else path.parent
     name = inner.resolve().name
-    if name not in folders and BATCH_FOLDER.fullmatch(name) is None:
+    if name not in folders and not statuses_of_folder(name) and BATCH_FOLDER.fullmatch(name) is None:
         return inner
     return inner.parent if inner.name == name else inner.resolve().parent

@@ -12,6 +12,7 @@ from auditkit.probing.checkouts import git
 from auditkit.rules.lint.checks.origin import read_date
 from auditkit.rules.lint.rule import FOLDERS, LintSettings
 from auditkit.store.config.config import Config
+from auditkit.store.folder.status_folders import folders_named_by_status
 from auditkit.store.markdown.document import BrokenFileError, Document
 
 TEMPLATE_NAME = "ticket-template.md"
@@ -24,8 +25,9 @@ _ABSOLUTE = re.compile(r"(/.+?)/(?:src|lib|tests)/")
 def lint_settings(config: Config, folder: Path, checkout: Path | None = None) -> LintSettings:
     """The settings for the tickets in `folder`; `checkout` is the code that they speak of, where it is known."""
     said: dict[str, Any] = {**_said_by_template(folder / TEMPLATE_NAME), **config.lint.settings}
-    if "folders" not in said and "statuses" in said:
-        said["folders"] = _folders_for(said["statuses"])
+    if "folders" not in said:
+        usual = _folders_for(said["statuses"]) if "statuses" in said else FOLDERS
+        said["folders"] = {**usual, **folders_named_by_status(folder)}
     if "first_commit" not in said:
         said["first_commit"] = first_commit(checkout or folder)
     return replace(LintSettings(agents=config.agents), **said)

@@ -105,8 +105,7 @@ def code_audit_of(request: ReportRequest, since: str | None = None) -> CodeAudit
 
 def report_code(run: Run) -> ExitCode:
     """0 where the run has findings; else what the audit would end with, as errors without any are no pass."""
-    code = exit_code(run)
-    return ExitCode.OK if code is ExitCode.FINDINGS else code
+    return ExitCode.OK if any(result.severity for result in run.results) else exit_code(run)
 
 
 def _pages(request: ReportRequest, modules: Sequence[str]) -> tuple[Sequence[ModulePage], tuple[str, ...]]:

@@ -389,6 +389,16 @@ def test_without_one_it_is_the_running_interpreter(tmp_path: Path) -> None:
     assert choose_interpreter(tmp_path) == (Path(sys.executable), ())
 
 
+def test_an_installed_package_is_asked_with_the_interpreter_that_it_is_installed_for(tmp_path: Path) -> None:
+    """With a note; a folder of that name that belongs to no interpreter is one like any other."""
+    package = tmp_path / "env" / "lib" / "python3.12" / "site-packages" / "trainer" / "telemetry"
+    package.mkdir(parents=True)
+    assert choose_interpreter(package) == (Path(sys.executable), ())
+    python = fake_python(tmp_path / "env")
+    interpreter, (note,) = choose_interpreter(package)
+    assert (interpreter, note) == (python, f"{package} is installed for {python}, which was asked")
+
+
 def test_a_broken_environment_is_passed_over_and_said(tmp_path: Path) -> None:
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
     (tmp_path / ".venv" / "bin" / "python").symlink_to("/nowhere/python")

@@ -10,7 +10,7 @@ import pytest
 
 from auditkit.errors import BadInputError, ExitCode
 from auditkit.model.enums import Outcome, Severity
-from auditkit.model.runs.run import Environment, ProbeResult, Run
+from auditkit.model.runs.run import SOURCE_DEVICE, Environment, NoTarget, ProbeResult, Run
 from auditkit.model.runs.target import Target
 from auditkit.store.config.config import Config
 from auditkit.workflows.audit.audit import AuditRequest, audit, exit_code, specimen_dir
@@ -53,6 +53,31 @@ STRANGE = _result(Outcome.NOT_APPLICABLE)
 def test_exit_codes(results: tuple[ProbeResult, ...], fail_on: Severity, code: ExitCode):
     """Findings first, then what could not be loaded, then errors; an absence alone is never 0."""
     assert exit_code(Run("id", ENVIRONMENT, results), fail_on) is code
+
+
+READ = replace(FOUND, device=SOURCE_DEVICE)
+
+
+@pytest.mark.parametrize(
+    ("results", "no_target", "code"),
+    [
+        ((READ,), None, ExitCode.FINDINGS),
+        ((READ,), NoTarget("none was found"), ExitCode.NOTHING_MEASURED),
+        ((READ, BROKEN), NoTarget("none could be fed"), ExitCode.NOTHING_MEASURED),
+        ((READ, UNLOADED), NoTarget("none could be imported", is_import=True), ExitCode.TARGET_NOT_LOADED),
+        ((READ, UNLOADED, MISSING), None, ExitCode.TARGET_NOT_LOADED),
+        ((READ, UNLOADED, SOUND), None, ExitCode.FINDINGS),
+        ((READ, BROKEN), None, ExitCode.FINDINGS),
+        ((READ, STRANGE), None, ExitCode.FINDINGS),
+    ],
+)
+@pytest.mark.parametrize("fail_on", [Severity.P4, Severity.P0])
+def test_reading_the_source_hides_no_target_that_is_not_there(
+    results: tuple[ProbeResult, ...], no_target: NoTarget | None, code: ExitCode, fail_on: Severity
+):
+    """Nothing found is 3 and nothing importable 5, with findings in the source or without, at every severity."""
+    said = exit_code(Run("id", ENVIRONMENT, results, no_target=no_target), fail_on)
+    assert said is code or (code is ExitCode.FINDINGS and fail_on is Severity.P0)
 
 
 HERE = RunOptions(python=sys.executable)

@@ -1,24 +1,52 @@
-"""Import the target's module, once, and find the callable in it."""
+"""Import torch, then the target's module, once, and find the callable in it."""
 
 import difflib
 import importlib
 import inspect
 import os
+import re
 import sys
 import traceback
-from typing import Any, List, Optional, Tuple
+from typing import Any, Iterator, List, Optional, Tuple
 
+from .missing_modules import distributions, missing_modules
+
+OLDEST_TORCH = (2, 9)
 _ROOTS_HINT = "name the folder to import from: import_roots in auditkit.yaml"
+_MOST_SUGGESTED = 3
+_NOT_SEARCHED = frozenset(("__pycache__", "node_modules", "site-packages", "venv", "env", "build", "dist"))
 
 
 class LoadError(Exception):
-    """The target could not be loaded: `reason` is one of the outcome's reasons."""
+    """The target could not be loaded: `reason` is one of the outcome's reasons, `missing` what it imports in vain."""
 
-    def __init__(self, reason: str, message: str, hint: str = "") -> None:
+    def __init__(self, reason: str, message: str, hint: str = "", missing: Tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
         self.hint = hint
+        self.missing = missing
+
+
+def import_torch() -> None:
+    """Import torch. Raises LoadError where there is none, or one on which nothing of ours was checked."""
+    install = "{} -m pip install".format(sys.executable)
+    elsewhere = "name another interpreter with --python, or install torch there: {}".format(install)
+    try:
+        import torch
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise LoadError("no_torch", "importing torch fails: {}".format(error)) from error
+        message = "{} has no torch".format(sys.executable)
+        raise LoadError("no_torch", message, elsewhere + " torch") from None
+    except Exception as error:
+        raise LoadError("no_torch", "importing torch fails: {}".format(_one_line(error))) from error
+    version = str(getattr(torch, "__version__", "without a version"))
+    numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
+    if numbers < OLDEST_TORCH:
+        oldest = ".".join(map(str, OLDEST_TORCH))
+        message = "{} has torch {}; auditkit needs torch {} or later".format(sys.executable, version, oldest)
+        raise LoadError("no_torch", message, "{} 'torch>={}'".format(elsewhere, oldest))
 
 
 def use_import_roots(roots: List[str]) -> None:
@@ -32,13 +60,13 @@ def use_import_roots(roots: List[str]) -> None:
 def load(call: str, roots: List[str]) -> Any:
     """The object that `package.module:qualified.name` names. Raises LoadError."""
     module_name, qualified_name = split(call)
-    module = import_module(module_name, roots)
+    module = import_module(module_name, qualified_name, roots)
     _refuse_other_copy(module_name, module, roots)
     found: Any = module
     for name in qualified_name.split("."):
         if not hasattr(found, name):
-            near = difflib.get_close_matches(name, dir(found), 3, 0.5)
-            hint = "did you mean " + ", ".join(near) + "?" if near else ""
+            near = difflib.get_close_matches(name, dir(found), _MOST_SUGGESTED, 0.5)
+            hint = "did you mean {}?".format(", ".join(near)) if near else _where_else(qualified_name, roots)
             raise LoadError("import_error", "{} has no '{}'".format(module_name, qualified_name), hint)
         found = getattr(found, name)
     return found
@@ -63,26 +91,71 @@ def split(call: str) -> Tuple[str, str]:
     return module_name, qualified_name
 
 
-def import_module(module_name: str, roots: List[str]) -> Any:
-    """The module, imported once. Raises LoadError."""
+def import_module(module_name: str, qualified_name: str, roots: List[str]) -> Any:
+    """The module, imported once; `qualified_name` is what is wanted of it. Raises LoadError."""
     try:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         missing = error.name or module_name
         if module_name == missing or module_name.startswith(missing + "."):
             message = "no module named '{}' under {}".format(missing, ", ".join(roots))
-            raise LoadError("import_error", message, _ROOTS_HINT) from None
-        message = "importing {} needs the module '{}', which {} does not have".format(
-            module_name, missing, sys.executable
-        )
-        hint = "install it there: {} -m pip install {}".format(sys.executable, missing.split(".")[0])
-        raise LoadError("import_error", message, hint) from error
+            elsewhere = _where_else(qualified_name, roots) if qualified_name else ""
+            raise LoadError("import_error", message, elsewhere or _ROOTS_HINT) from None
+        raise _needs(module_name, missing, roots) from error
     except SystemExit as error:
         raise LoadError("import_error", "importing {} exits with {!r}".format(module_name, error.code)) from error
     except BaseException as error:
         where = _raised_at(error)
         message = "importing {} raises {}: {}{}".format(module_name, type(error).__name__, _one_line(error), where)
         raise LoadError("import_error", message) from error
+
+
+def _needs(module_name: str, missing: str, roots: List[str]) -> LoadError:
+    """Everything that importing a module lacks, and not only the first that it asked for."""
+    names = sorted({*missing_modules(module_name, roots), missing.split(".")[0]}, key=str.lower)
+    quoted = ", ".join("'{}'".format(name) for name in names)
+    if len(names) == 1:
+        quoted = "'{}'".format(missing)
+    message = "importing {} needs the module{} {}, which {} does not have".format(
+        module_name, "" if len(names) == 1 else "s", quoted, sys.executable
+    )
+    hint = "install {}: {} -m pip install {}".format(
+        "it there" if len(names) == 1 else "them there", sys.executable, " ".join(distributions(names))
+    )
+    return LoadError("import_error", message, hint, tuple(names))
+
+
+def _where_else(qualified_name: str, roots: List[str]) -> str:
+    """The modules of the checkout that define a function or method of that name, as a hint; "" for none."""
+    first, *_, last = [*qualified_name.split("."), qualified_name.split(".")[-1]]
+    defines = [
+        re.compile(rb"^(async[ \t]+def|def|class)[ \t]+" + re.escape(first.encode("utf-8")) + rb"\b", re.MULTILINE),
+        re.compile(rb"\b(def|class)[ \t]+" + re.escape(last.encode("utf-8")) + rb"\b"),
+    ]
+    found: List[str] = []
+    for module, file in _modules_below(roots):
+        with open(file, "rb") as source:
+            text = source.read()
+        if all(pattern.search(text) for pattern in defines):
+            found.append("{}:{}".format(module, qualified_name))
+        if len(found) == _MOST_SUGGESTED:
+            break
+    return "did you mean {}?".format(" or ".join(found)) if found else ""
+
+
+def _modules_below(roots: List[str]) -> Iterator[Tuple[str, str]]:
+    """Every module that can be imported from the roots, by its shortest name, with its file."""
+    seen = set()
+    for root in sorted(roots, key=len, reverse=True):
+        for folder, folders, files in os.walk(root):
+            folders[:] = sorted(name for name in folders if name.isidentifier() and name not in _NOT_SEARCHED)
+            for name in sorted(files):
+                file = os.path.join(folder, name)
+                parts = os.path.relpath(file, root)[: -len(".py")].split(os.sep)
+                parts = parts[:-1] if parts[-1] == "__init__" else parts
+                if name.endswith(".py") and file not in seen and parts and all(map(str.isidentifier, parts)):
+                    seen.add(file)
+                    yield ".".join(parts), file
 
 
 def _raised_at(error: BaseException) -> str:

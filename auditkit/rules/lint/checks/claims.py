@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from auditkit.model.tickets.claim import ClaimState, JudgedClaim, parse_condition
 from auditkit.model.tickets.page import Page
-from auditkit.rules.lint.positions import at_text
+from auditkit.rules.lint.positions import at_text, is_finished
 from auditkit.rules.lint.rule import Level, LintContext, Problem, rule
 from auditkit.rules.tickets.claims import judge_claim
 
@@ -20,7 +20,7 @@ def refuted_claims(page: Page, context: LintContext) -> Iterator[Problem]:
     Good: 1.2 GiB at 100M params, with the claim = 1.2 GiB ±5%
     Mend: Correct the number and its claim; or take the claim out, if it is about something else.
     """
-    if not page.ticket.is_finished:
+    if not is_finished(page, context.settings):
         yield from (_at_claim(one) for one in _judged(page) if one.state is ClaimState.REFUTED)
 
 
@@ -63,7 +63,7 @@ def refuted_afterwards(page: Page, context: LintContext) -> Iterator[Problem]:
     Good: 5x fewer launches, with the claim base/fix = 5 x ±5%
     Mend: Correct the number, or say beside it what was measured.
     """
-    if page.ticket.is_finished:
+    if is_finished(page, context.settings):
         yield from (_at_claim(one) for one in _judged(page) if one.state is ClaimState.REFUTED)
 
 

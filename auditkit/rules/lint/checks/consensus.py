@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from auditkit.model.enums import Severity
 from auditkit.model.tickets.page import Page
 from auditkit.model.tickets.review import Verdict
-from auditkit.rules.lint.positions import at_row
+from auditkit.rules.lint.positions import at_row, is_finished
 from auditkit.rules.lint.rule import Level, LintContext, Problem, rule
 from auditkit.rules.tickets.consensus import Consensus, consensus_of, is_answered
 
@@ -23,7 +23,7 @@ def objected(page: Page, context: LintContext) -> Iterator[Problem]:
     """
     ticket = page.ticket
     consensus = _consensus(page, context)
-    if consensus.is_objected and not ticket.is_finished and not is_answered(ticket):
+    if consensus.is_objected and not is_finished(page, context.settings) and not is_answered(ticket):
         count = sum(vote.verdict is Verdict.OBJECT for vote in consensus.votes)
         yield at_row(
             page, "Status", f"{count} of {len(consensus.votes)} reviewers object, and it is {ticket.status_written}"

@@ -54,6 +54,11 @@ class _Pair:
         enough = self.shared >= _DUPLICATE_OVERLAP * min(self.one.size, self.other.size)
         return self.shared > 0 and enough and self.likeness >= _DUPLICATE_TITLE
 
+    @property
+    def is_filed(self) -> bool:
+        """Whether auditkit told the two apart by their fingerprints."""
+        return bool(self.one.page.ticket.fingerprints and self.other.page.ticket.fingerprints)
+
     def is_linked(self, context: LintContext) -> bool:
         one, other = self.one.page, self.other.page
         return other.ticket.id in mentions(one, context) or one.ticket.id in mentions(other, context)
@@ -97,7 +102,8 @@ def unlinked_overlap(page: Page, context: LintContext) -> Iterator[Problem]:
 def similar_title(page: Page, context: LintContext) -> Iterator[Problem]:
     """Two tickets name the same single file, other lines of it, and titles that share half their words.
 
-    Found in the ticket that comes first by id.
+    Found in the ticket that comes first by id; not of two that auditkit filed, which keeps findings of one cause
+    together.
 
     Why: The same mistake in two places is often mended in one place only.
     Bad: "Division by zero in mean" for line 20 and "Division by zero in mean of squares" for line 80
@@ -105,7 +111,7 @@ def similar_title(page: Page, context: LintContext) -> Iterator[Problem]:
     Mend: Link them, or merge them into one ticket with several ranges.
     """
     for pair in _pairs_of(page, context):
-        if not pair.shared and pair.likeness >= _SIMILAR_TITLE:
+        if not pair.shared and pair.likeness >= _SIMILAR_TITLE and not pair.is_filed:
             other = pair.other.page.ticket.id
             yield Problem(f"same file, other lines, similar title ({pair.likeness:.2f}): {other}")
 

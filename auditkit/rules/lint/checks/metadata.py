@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from auditkit.model.enums import Severity
 from auditkit.model.tickets.ids import agent_code, id_parts
 from auditkit.model.tickets.page import Page
-from auditkit.rules.lint.positions import at_cell, at_row
+from auditkit.rules.lint.positions import at_cell, at_row, is_new
 from auditkit.rules.lint.rule import Level, LintContext, Problem, rule
 
 REQUIRED = ("Ticket ID", "Severity", "Status", "Batch", "Agent", "Domain", "Created", "Updated")
@@ -107,6 +107,7 @@ def one_file_for_each_id(page: Page, context: LintContext) -> Iterator[Problem]:
 def required_fields(page: Page, context: LintContext) -> Iterator[Problem]:
     """Every row of the metadata table but Assignee says something; one finding for each that does not.
 
+    The Domain of a new ticket may still be found out.
     Why: A ticket without them cannot be listed, sorted or counted.
     Bad: | **Created** | |
     Good: | **Created** | 2026-03-04 |
@@ -117,7 +118,7 @@ def required_fields(page: Page, context: LintContext) -> Iterator[Problem]:
         cell = page.cell(label)
         if cell is None:
             yield Problem(f"no {label} in the metadata table", heading.line if heading else 1)
-        elif not cell.text:
+        elif not cell.text and not (label == "Domain" and is_new(page, context)):
             yield at_cell(cell, f"{label} is empty")
 
 

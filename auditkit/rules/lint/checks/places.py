@@ -122,7 +122,7 @@ def _body(page: Page, part: str) -> Iterator[tuple[int, str]]:
     return ((number, line) for number, line in numbered if part in line and number not in rows)
 
 
-@rule("TK032", Level.INFO, "Line(s) has no number")
+@rule("TK032", Level.INFO, "Line(s) has no number", waits=True)
 def no_line_number(page: Page, context: LintContext) -> Iterator[Problem]:
     """The Line(s) row says in words where the code is, or nothing.
 
@@ -153,7 +153,7 @@ def relative_path(page: Page, context: LintContext) -> Iterator[Problem]:
             yield at_cell(page.place("File(s)"), f"path not absolute with repository prefix: {path}")
 
 
-@rule("TK034", Level.WARN, "File(s) has no path")
+@rule("TK034", Level.WARN, "File(s) has no path", waits=True)
 def no_path(page: Page, context: LintContext) -> Iterator[Problem]:
     """The File(s) row says in words which files are meant, or nothing.
 

@@ -11,6 +11,7 @@ from auditkit.model.tickets.ids import AGENT_NAMES, TicketId, find_ticket_ids, i
 from auditkit.model.tickets.page import Page
 from auditkit.model.tickets.relation import Relation, RelationKind
 from auditkit.rules.lint.checks.wording import Words, coverage, telling_words, words_in
+from auditkit.rules.lint.positions import folder_of, is_finished
 from auditkit.rules.lint.rule import Level, LintContext, Problem, rule
 
 _SAME = re.compile(r"\bsame (?:issue|finding|bug)\b|\bduplicate (?:finding|ticket|of)\b", re.IGNORECASE)
@@ -111,10 +112,13 @@ def open_duplicate(page: Page, context: LintContext) -> Iterator[Problem]:
     Mend: Close it as `duplicate`; if the defect is still there, reopen the other ticket.
     """
     status = page.ticket.status
+    if status is None or is_finished(page, context.settings):
+        return
     for relation, others in _duplicates(page, context):
-        finished = [one.ticket.status for one in others if one.ticket.status and one.ticket.status.is_finished]
-        if status is not None and not status.is_finished and finished:
-            yield _at(relation, f"{status}, but a duplicate of {relation.id}, which is {finished[0]}")
+        ended = next((one for one in others if is_finished(one, context.settings)), None)
+        if ended is not None:
+            end = ended.ticket.status if ended.ticket.is_finished else f"in {folder_of(ended, context.settings)}/"
+            yield _at(relation, f"{status}, but a duplicate of {relation.id}, which is {end}")
 
 
 @rule("TK076", Level.INFO, "A related entry names no ticket")

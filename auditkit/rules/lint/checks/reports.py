@@ -36,7 +36,7 @@ def missing_report(page: Page, context: LintContext) -> Iterator[Problem]:
             yield Problem(f"report {report.file} not in tree{where}", report.line)
 
 
-@rule("TK081", Level.WARN, "No report reference")
+@rule("TK081", Level.WARN, "No report reference", waits=True)
 def no_report(page: Page, context: LintContext) -> Iterator[Problem]:
     """The ticket does not say which report it comes from.
 

@@ -8,7 +8,7 @@ from auditkit.model.tickets.page import Page
 from auditkit.model.tickets.review import Review
 from auditkit.rules.lint.checks.origin import read_date
 from auditkit.rules.lint.checks.source import locate
-from auditkit.rules.lint.positions import at_text
+from auditkit.rules.lint.positions import at_text, is_finished
 from auditkit.rules.lint.rule import Level, LintContext, Problem, rule
 from auditkit.rules.tickets.code_digest import code_digest, is_stale
 
@@ -24,9 +24,9 @@ def review_up_to_date(page: Page, context: LintContext) -> Iterator[Problem]:
     Good: the same after a review of the new evidence
     Mend: Ask the reviewer to look again: `auditkit ticket review --replace`.
     """
-    digest, status = context.digests.get(page.ticket.path, ""), page.ticket.status
+    digest = context.digests.get(page.ticket.path, "")
     judging = [review for review in page.ticket.reviews if review.judged]
-    if not digest or not judging or (status is not None and status.is_finished):
+    if not digest or not judging or is_finished(page, context.settings):
         return
     code = _code_now(page, context)
     for review in judging:
@@ -34,7 +34,7 @@ def review_up_to_date(page: Page, context: LintContext) -> Iterator[Problem]:
             yield _at_verdict(page, review, "what this review judged has changed since")
 
 
-@rule("TK060", Level.WARN, "No cross-review")
+@rule("TK060", Level.WARN, "No cross-review", waits=True)
 def reviewed(page: Page, context: LintContext) -> Iterator[Problem]:
     """Somebody gave a verdict on the ticket; the empty sections of a new one are none.
 

@@ -68,7 +68,7 @@ def final_newline(page: Page, context: LintContext) -> Iterator[Problem]:
         yield Problem("no newline at the end of the file", len(page.lines), len(page.lines[-1]) + 1)
 
 
-@rule("TK021", Level.WARN, "No category is ticked")
+@rule("TK021", Level.WARN, "No category is ticked", waits=True)
 def category_ticked(page: Page, context: LintContext) -> Iterator[Problem]:
     """At least one box of the category list in Summary is ticked.
 

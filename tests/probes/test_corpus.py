@@ -6,7 +6,7 @@ import functools
 import importlib
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -14,6 +14,10 @@ import torch
 import yaml
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from auditkit.model.enums import Contract, Outcome, Reason, Takes
+from auditkit.model.runs.run import ProbeResult
+from auditkit.model.runs.target import Target
+from auditkit.probing.hosts.catalog import load_catalog
 from tests.probing_helpers import (
     ACCURACY,
     COUNTS,
@@ -28,7 +32,10 @@ from tests.probing_helpers import (
     SYNCS,
     TARGETS,
     UNDERFLOW,
+    by_probe,
+    run_probes,
 )
+from tests.source_helpers import LOOP, findings, read
 
 pytestmark = pytest.mark.acceptance
 
@@ -161,9 +168,9 @@ def miscounts(name: str) -> bool:
 
 
 def drifts(name: str) -> bool:
-    """More than 0.1 % off at 16,777,216 equal elements."""
-    value = fields(call(name, [torch.full((2**24,), 0.1)]))[0]
-    return abs(value / (float(torch.tensor(0.1)) * 2.0**12) - 1) > 1e-3
+    """More than 0.1 % off at 16,777,216 random elements."""
+    grad = torch.randn(2**24, generator=torch.Generator().manual_seed(7))
+    return abs(fields(call(name, [grad]))[0] / grad.double().square().sum().sqrt().item() - 1) > 1e-3
 
 
 def differs_transposed(name: str) -> bool:
@@ -255,3 +262,70 @@ TRIED = [
 @pytest.mark.parametrize(("name", "probe", "outcome"), TRIED)
 def test_plain_torch_agrees_with_the_verdict(name: str, probe: str, outcome: str) -> None:
     assert EXPERIMENTS[probe](name) == outcome.startswith("reproduced")
+
+
+# The probes, as an audit asks them.
+
+
+def run_on(name: str, probes: Sequence[str]) -> dict[str, ProbeResult]:
+    return by_probe(run_probes(CORPUS, target(name), probes))
+
+
+def target(name: str) -> Target:
+    row = TARGET_ROWS[name]
+    chosen = {"contract": Contract(row["contract"]), "takes": Takes(row["takes"])}
+    return Target(name, finish=row.get("finish"), setup=row.get("setup"), **chosen)
+
+
+def said(result: ProbeResult) -> str:
+    """The outcome in the words of verdicts.yaml."""
+    if result.outcome is Outcome.REPRODUCED:
+        return f"reproduced {result.severity.value}" if result.severity else "reproduced"
+    cannot = result.outcome is Outcome.ERROR and result.reason in (Reason.CANNOT_FEED, Reason.CANNOT_READ)
+    return "cannot_feed" if cannot else result.outcome.value
+
+
+def is_met(expected: str, outcome: str) -> bool:
+    words = expected.replace("quiet", "not_reproduced or not_applicable").split(" or ")
+    return any(outcome == word or outcome.startswith(f"{word} ") for word in words)
+
+
+def judged(name: str) -> Iterator[tuple[str, bool, str]]:
+    """Each verdict on a target: what was expected, whether it was met, and what the probe said."""
+    verdict = VERDICTS["deceptive"][name]
+    asked = {key: word for key, word in verdict.items() if key not in ("why", "says", LOOP)}
+    results = run_on(name, [probe for key in asked for probe in key.split(" or ")])
+    for key, expected in asked.items():
+        answers = [results[probe] for probe in key.split(" or ")]
+        met = any(is_met(expected, said(answer)) for answer in answers)
+        spoken = [f"{said(answer)}: {answer.message}" for answer in answers]
+        if expected.startswith("reproduced") and "says" in verdict:
+            met = met and any(verdict["says"] in text for text in spoken)
+        yield f"{key} {expected}", met, " | ".join(spoken)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, verdict in VERDICTS["deceptive"].items() if set(verdict) - {"why", LOOP}]
+)
+def test_the_probes_are_not_fooled(name: str) -> None:
+    assert [(expected, text) for expected, met, text in judged(name) if not met] == []
+
+
+GRAVE = [p.id for p in load_catalog().values() if p.severity.value <= "P2" and "grad_norm" in p.contracts]
+
+
+@pytest.mark.parametrize("name", VERDICTS["sound"])
+def test_nothing_grave_is_said_of_sound_code(name: str) -> None:
+    alarms = {
+        probe: f"{said(result)}: {result.message}"
+        for probe, result in run_on(name, GRAVE).items()
+        if not is_met("quiet or reproduced P3 or reproduced P4", said(result))
+    }
+    assert alarms == {}
+
+
+def test_waiting_loops_are_found_in_the_source_and_no_others() -> None:
+    listed = {name: verdict[LOOP] for name, verdict in VERDICTS["deceptive"].items() if LOOP in verdict}
+    found = {name: result.message for name, result in findings(read(CORPUS, LOOP)).items()}
+    missed = {name for name, word in listed.items() if word == "reproduced"} - set(found)
+    assert (missed, {name: text for name, text in found.items() if name not in listed}) == (set(), {})

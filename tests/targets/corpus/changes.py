@@ -56,7 +56,7 @@ def prepare_gradients(parameters, loss_scale=1024.0):
 
 @torch.no_grad()
 def magnitude_report(parameters):
-    """Mean and largest magnitude. (Wrong on purpose: .abs_() saves a copy and leaves the gradients positive.)"""
+    """Mean and largest magnitude."""  # wrong on purpose: .abs_() saves a copy and leaves the gradients positive.
     grads = [p.grad for p in parameters if p.grad is not None and p.grad.numel()]
     if not grads:
         return {"mean": 0.0, "max": 0.0}
@@ -66,7 +66,7 @@ def magnitude_report(parameters):
 
 @torch.no_grad()
 def scale_spread(parameters):
-    """Spread of the gradients' scale in decades. (Wrong on purpose: the logarithm is taken in place.)"""
+    """Spread of the gradients' scale in decades."""  # wrong on purpose: the logarithm is taken in place
     grads = [p.grad for p in parameters if p.grad is not None and p.grad.numel()]
     if not grads:
         return {"decades": 0.0}
@@ -76,7 +76,7 @@ def scale_spread(parameters):
 
 @torch.no_grad()
 def sorted_quantiles(parameters):
-    """Median and 90 % quantile of each layer. (Wrong on purpose: sorts into the gradient's own memory.)"""
+    """Median and 90 % quantile of each layer."""  # wrong on purpose: sorts into the gradient's own memory
     medians, nineties = [], []
     for p in parameters:
         if p.grad is not None and p.grad.numel():

@@ -21,6 +21,6 @@ def gradient_coverage(model):
 
 
 def grad_norm(model):
-    """The total gradient norm. (Wrong on purpose: it reads the weights.)"""
+    """The total gradient norm."""  # wrong on purpose: it reads the weights
     norms = [torch.linalg.vector_norm(p.detach()) for p in model.parameters()]
     return torch.linalg.vector_norm(torch.stack(norms)).item() if norms else 0.0

@@ -17,6 +17,16 @@ def column_sum_norm(parameters):
     return total**0.5
 
 
+def running_sum_norm(parameters):
+    """Total norm through NumPy: one running float32 sum of all squares, kept for a plot of where the norm comes from."""
+    total = 0.0
+    for p in parameters:
+        if p.grad is not None and p.grad.numel():
+            flat = p.grad.detach().float().cpu().numpy().ravel()
+            total += float(np.cumsum(flat * flat, dtype=np.float32)[-1])
+    return total**0.5
+
+
 def chunked_norm(parameters):
     """Total norm from float32 sums of 65,536 elements, added up in float64."""
     total = torch.zeros((), dtype=torch.float64)

@@ -20,7 +20,7 @@ def one_read_stats(parameters):
 
 
 def collect_norm_async(parameters):
-    """Total norm, left on the device. (Wrong on purpose: the check for NaN reads it.)"""
+    """Total norm, left on the device."""  # wrong on purpose: the check for NaN reads it
     norm = torch.linalg.vector_norm(_norms(parameters))
     if torch.isnan(norm):
         norm = torch.full_like(norm, float("inf"))

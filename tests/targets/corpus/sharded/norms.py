@@ -12,7 +12,7 @@ def _norm(grads):
 
 
 def local_norm(parameters):
-    """Total norm of what this rank holds. (Wrong on purpose: nobody adds up the ranks.)"""
+    """Total norm of what this rank holds."""  # wrong on purpose: nobody adds up the ranks
     grads = [p.grad for p in parameters if p.grad is not None]
     return _norm([g.to_local() if isinstance(g, DTensor) else g for g in grads])
 

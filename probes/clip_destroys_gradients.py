@@ -90,7 +90,7 @@ def measure(ctx):
         try:
             limit = _limit(ctx, dtype, tensors, elements, highest)
             destroyed = _boundary(ctx, dtype, tensors, elements, highest, limit)
-        except ctx.TargetRaised as error:
+        except (ctx.TargetRaised, ctx.NotApplicable) as error:
             if dtype == "float32":
                 raise
             yield ctx.note("{} gradients were not judged: the target does not take them: {}".format(dtype, error))

@@ -4,9 +4,9 @@ import math
 
 PROBE = {
     "id": "counts_are_rounded",
-    "version": 1,
+    "version": 2,
     "title": "Counts are rounded on large tensors",
-    "contracts": ["grad_stats", "dual_stats"],
+    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "Numerical stability"],
     "agent": "PT",
     "severity": "P3",
@@ -14,10 +14,13 @@ PROBE = {
     "instrument": "numerics",
     "motivation": "float32 holds integers exactly only up to 2**24 = 16,777,216, bfloat16 up to 256. A count that "
     "passes through one of them, or a fraction that is averaged in it, is wrong for a single large embedding.",
-    "method": "A planted odd number of zeros, NaNs or Infs, 2**k + 1 for growing k, must come back exactly: as "
-    "the count, or as the integer nearest to fraction times elements. The first k that fails is the boundary.",
-    "limits": "Counts above 2**24 + 1 elements are not tried: a boundary at 2**31 (int32) stays unseen. A fraction "
-    "is judged by the integer it stands for, so a float32 fraction that rounds back correctly passes.",
+    "method": "A planted odd number of zeros, NaNs or Infs, 2**k + 1 for growing k, must come back exactly: as the "
+    "count, or as the integer nearest to fraction times elements. The first k that fails is the boundary. The smallest "
+    "is planted in a matrix, a vector and a tensor of three dimensions, the others in the first of these that is "
+    "counted.",
+    "limits": "What is counted in no matrix, or in no vector, is not judged there and noted: leaving biases out may be "
+    "meant. Counts above 2**24 + 1 elements are not tried: a boundary at 2**31 (int32) stays unseen. A fraction is "
+    "judged by the integer it stands for, so a float32 fraction that rounds back correctly passes.",
     "remediation": "Count in integers: torch.count_nonzero gives an int64 and, unlike bool.sum(), builds no int64 "
     "copy of the mask. Add the counts of several tensors as integers, divide last, in Python. Packing small tensors "
     "into buffers of a million elements copies each element once, and keeps launches from growing with the tensors.",
@@ -60,6 +63,9 @@ def gradient_counts(parameters):
 }
 
 _EXPONENTS = (8, 11, 16, 20, 24)
+_DIMENSIONS = (2, 1, 3)
+# Sound elements beside the planted ones.
+_OTHERS = 24
 _VALUES = {"zero": (1.0, 0.0), "nan": (1.0, float("nan")), "inf": (1.0, float("inf"))}
 
 
@@ -69,29 +75,34 @@ def measure(ctx):
     if not kinds:
         raise ctx.NotApplicable("its answer counts no zeros, NaNs or Infs; fields: " + ", ".join(ctx.plan.fields))
     for kind in kinds:
-        for exponent in _EXPONENTS:
+        counted = [each for each in _DIMENSIONS if _read_count(ctx, kind, _EXPONENTS[0], each) != 0] or [1]
+        for dimensions in set(_DIMENSIONS) - set(counted):
+            text = "{}s of a {}-dimensional tensor are not counted: they were not judged there"
+            yield ctx.note(text.format(kind, dimensions))
+        cases = [(_EXPONENTS[0], each) for each in counted] + [(each, counted[0]) for each in _EXPONENTS[1:]]
+        for exponent, dimensions in cases:
             planted = 2**exponent + 1
-            elements = planted + 24
-            fill, special = _VALUES[kind]
-            error = _read_count(ctx, kind, elements, fill, special, planted) - planted
-            case = {"kind": kind, "as": ctx.role(kind).kind, "planted": planted, "elements": elements}
-            yield ctx.measurement("count_error", error, "count", **case)
+            error = _read_count(ctx, kind, exponent, dimensions) - planted
+            case = {"kind": kind, "as": ctx.role(kind).kind, "planted": planted, "elements": planted + _OTHERS}
+            yield ctx.measurement("count_error", error, "count", dimensions=dimensions, **case)
             if error:
                 if not ctx.located:
-                    grads = ctx.special_gradients(elements, fill, special, planted)
-                    yield ctx.location(ctx.where_count_rounds(grads, planted))
+                    yield ctx.location(ctx.where_count_rounds(_planted(ctx, kind, exponent, dimensions), planted))
                 break
 
 
-def _read_count(ctx, kind, elements, fill, special, planted):
+def _planted(ctx, kind, exponent, dimensions):
+    planted = 2**exponent + 1
+    return ctx.special_gradients(planted + _OTHERS, *_VALUES[kind], planted, dimensions)
+
+
+def _read_count(ctx, kind, exponent, dimensions):
     """The count that the answer states; a fraction as the nearest integer number of elements."""
     role = ctx.role(kind)
-    value = ctx.answer(ctx.special_gradients(elements, fill, special, planted)).get(role.path)
-    if value is None:
-        raise ctx.NotApplicable("its answer to other gradients has no field {}".format(role.path or "of its own"))
-    if not math.isfinite(value):
-        return value
-    return round(value * elements) if role.kind == "fraction" else int(value)
+    value = ctx.answer(_planted(ctx, kind, exponent, dimensions)).get(role.path)
+    if value is None or not math.isfinite(value):
+        return math.nan
+    return round(value * (2**exponent + 1 + _OTHERS)) if role.kind == "fraction" else int(value)
 
 
 def judge(measurements, policy):
@@ -105,10 +116,10 @@ def judge(measurements, policy):
             "message": "{} counts are exact up to {:,}".format(kinds, largest),
         }
     first = min(wrong, key=lambda m: m.case["planted"])
-    message = "{:,} planted {}s are reported as {:,} ({})".format(
+    message = "{:,} planted {}s are reported as {} ({})".format(
         first.case["planted"],
         first.case["kind"],
-        first.case["planted"] + first.value,
+        "{:,}".format(first.case["planted"] + first.value) if math.isfinite(first.value) else "no number",
         "; ".join(
             "{} {} off by {:+,} at {:,}".format(m.case["kind"], m.case["as"], m.value, m.case["planted"]) for m in wrong
         ),

@@ -40,7 +40,7 @@ def measure(ctx):
     law, sites = yield from _counted(ctx, "launch_count", _TENSOR_COUNTS, "float32")
     try:
         narrow_law, narrow_sites = yield from _counted(ctx, "bfloat16_launch_count", _NARROW_COUNTS, "bfloat16")
-    except ctx.TargetRaised as error:
+    except (ctx.TargetRaised, ctx.NotApplicable) as error:
         yield ctx.note("bfloat16 gradients were not judged: {}".format(error))
         narrow_law, narrow_sites = 0.0, sites
     only_narrow = _grows(narrow_law, PROBE["policy"]) and not _grows(law, PROBE["policy"])

@@ -83,7 +83,7 @@ def _percent(by_formula):
 def _row(ctx, kind, compare, dtype, worst):
     try:
         difference, make = compare(ctx, dtype)
-    except ctx.TargetRaised as error:
+    except (ctx.TargetRaised, ctx.NotApplicable) as error:
         if dtype == "float32":
             raise
         yield ctx.note("{} gradients were not judged: {}".format(dtype, error))

@@ -59,7 +59,7 @@ def measure(ctx):
         ceiling = (1022 if dtype == "float64" else 126) - math.ceil(math.log2(math.sqrt(tensors * elements)))
         try:
             broken = _boundary(ctx, dtype, tensors, elements, min(largest, ceiling))
-        except ctx.TargetRaised as error:
+        except (ctx.TargetRaised, ctx.NotApplicable) as error:
             if dtype == "float32":
                 raise
             yield ctx.note(

@@ -101,7 +101,7 @@ def _narrow(ctx):
     """The peak for bfloat16 as a ratio, measured; 0 where the target does not take it."""
     try:
         peak = ctx.peak_bytes(ctx.gradients(_NARROW["tensors"], _NARROW["params"] // _NARROW["tensors"], "bfloat16"))
-    except ctx.TargetRaised as error:
+    except (ctx.TargetRaised, ctx.NotApplicable) as error:
         yield ctx.note("bfloat16 gradients were not judged: {}".format(error))
         return 0.0
     ratio = peak / (_NARROW["params"] * _NARROW_BYTES)

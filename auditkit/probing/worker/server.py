@@ -172,10 +172,6 @@ def _load_module(results: Writer, request: Dict[str, Any]) -> bool:
     return True
 
 
-def _send_load_error(results: Writer, error: Any) -> None:
-    results.send({"type": "load_error", "reason": error.reason, "message": error.message, "hint": error.hint})
-
-
 def _outside_package(call: str, checkout: str) -> List[str]:
     """The folder of the target's own package, where it is installed and not part of the checkout."""
     top = sys.modules[call.split(":")[0].split(".")[0]]

@@ -159,7 +159,7 @@ class Calls:
     def target_errors(self) -> Any:
         try:
             yield
-        except (MemoryError, KeyboardInterrupt, SystemExit):
+        except (MemoryError, KeyboardInterrupt, SystemExit, NotApplicable):
             raise
         except Exception as error:
             raise_if_out_of_memory(error)

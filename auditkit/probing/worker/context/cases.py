@@ -20,14 +20,16 @@ class Cases:
         """`tensors` gradients of `elements` elements each, every element `±magnitude`, on the device."""
         return self.place(gradients.make_gradients(tensors, elements, dtype, magnitude))
 
-    def special_gradients(self, elements: int, fill: float, special: float, special_count: int) -> List[Any]:
+    def special_gradients(
+        self, elements: int, fill: float, special: float, special_count: int, dimensions: int = 1
+    ) -> List[Any]:
         """Three float32 gradients of `elements` in all; the last begins with `special_count` of `special`.
 
         The special values lie where `benign` plants them, for answers that list every tensor.
         """
         small = [torch.full(tuple(grad.shape), fill) for grad in gradients.benign()[:2]]
         rest = elements - sum(grad.numel() for grad in small)
-        return self.place([*small, gradients.with_values(rest, fill, special, special_count)])
+        return self.place([*small, gradients.with_values(rest, fill, special, special_count, dimensions)])
 
     def benign(self, scale: float = 1.0, **planted: int) -> List[Any]:
         """Three small normal gradients times `scale`; `zeros`, `nans`, `infs` plant special values.
@@ -37,9 +39,21 @@ class Cases:
         # Adding 0.0 makes a zero of every -0.0.
         return self.place([grad * scale + 0.0 for grad in gradients.benign(**planted)])
 
+    def planted(self, index: int, special: float, tensors: int = 3) -> List[Any]:
+        """Small normal gradients of two, one and three dimensions by turns; `special` amid the one at `index`."""
+        grads = [grad for seed in range(-(-tensors // 3)) for grad in gradients.benign(seed)][:tensors]
+        flat = grads[index].view(-1)
+        flat[flat.numel() // 2] = special
+        return self.place(grads)
+
     def powers_of_two(self) -> List[Any]:
-        """Four gradients of 64 elements of 1, 2, 4 and 8: every dtype holds them and the sums of their squares."""
-        return [grad for magnitude in (1.0, 2.0, 4.0, 8.0) for grad in self.gradients(1, 64, magnitude=magnitude)]
+        """Four gradients of 64 elements of 1, 2, 4 and 8: every dtype holds them and the sums of their squares.
+
+        They have two, one and three dimensions: no collector that leaves out some of these reads nothing.
+        """
+        shapes = (8, 8), (64,), (4, 4, 4), (8, 8)
+        turns = zip((1.0, 2.0, 4.0, 8.0), shapes, strict=True)
+        return self.place([gradients.make_gradients(1, 64, "float32", each)[0].view(shape) for each, shape in turns])
 
     @property
     def layouts(self) -> List[str]:

@@ -15,6 +15,7 @@ from .calls import Calls
 from .measures import Measures
 from .places import Places
 from .rank_calls import RankCalls
+from .reading import Reading
 from .spectra import Spectra
 
 
@@ -45,13 +46,14 @@ class Context:
         self._take_spectra_and_ranks()
 
     def _take_gradients(self) -> None:
-        cases = self._calls.cases
-        self.gradients, self.special_gradients = cases.gradients, cases.special_gradients
+        cases, reading = self._calls.cases, Reading(self._calls)
+        self.gradients, self.known_norm, self.reads = reading.gradients, reading.known_norm, reading.reads
+        self.special_gradients, self.planted = cases.special_gradients, cases.planted
         self.benign, self.powers_of_two = cases.benign, cases.powers_of_two
         self.laid_out, self.sparse = cases.laid_out, cases.sparse
         self.with_one_more, self.with_graph = cases.with_one_more, cases.with_graph
         self.place, self.on_devices, self.as_dtypes = cases.place, cases.on_devices, cases.as_dtypes
-        self.known_norm, self.exact_norm, self.regrouped = cases.known_norm, cases.exact_norm, cases.regrouped
+        self.exact_norm, self.regrouped = cases.exact_norm, cases.regrouped
         self.interleaved, self.layouts = cases.interleaved, cases.layouts
         self.replicas, self.identical, self.orthogonal = cases.replicas, cases.identical, cases.orthogonal
 

@@ -58,11 +58,13 @@ def empty(element_count: int, dtype: torch.dtype) -> Tuple[torch.Tensor, torch.T
     return grad, grad.view(-1)
 
 
-def with_values(element_count: int, fill: float, special: float, special_count: int) -> torch.Tensor:
-    """float32, `special_count` leading elements of `special`, the rest `fill`."""
-    grad, flat = empty(element_count, torch.float32)
-    flat[:special_count] = special
-    flat[special_count:] = fill
+def with_values(
+    element_count: int, fill: float, special: float, special_count: int, dimensions: int = 1
+) -> torch.Tensor:
+    """float32 of shape (1, ..., n), `special_count` leading elements of `special`, the rest `fill`."""
+    grad = torch.empty((1,) * (dimensions - 1) + (element_count,))
+    grad[..., :special_count] = special
+    grad[..., special_count:] = fill
     return grad
 
 

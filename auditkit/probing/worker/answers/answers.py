@@ -160,12 +160,12 @@ def questions(value: Any) -> List[Tuple[str, Callable[[], Any]]]:
     return found
 
 
-def read_properties(answer: Any, depth: int = _DEEPEST) -> None:
-    """Ask for every property in an answer, as its user does; what it holds in tensors stays where it is."""
-    if depth == 0 or isinstance(answer, (torch.Tensor, bool, int, float)) or type(answer).__module__ == "numpy":
-        return
-    for _, item in items_of(answer):
+def read_properties(answer: Any, depth: int = _DEEPEST) -> Any:
+    """The answer, each of its properties asked for, as its user does; what it holds in tensors stays where it is."""
+    is_plain = isinstance(answer, (torch.Tensor, bool, int, float)) or type(answer).__module__ == "numpy"
+    for _, item in [] if depth == 0 or is_plain else items_of(answer):
         read_properties(item, depth - 1)
+    return answer
 
 
 def _needs_no_arguments(function: Any) -> bool:

@@ -131,11 +131,12 @@ def _needed(trials: Sequence[Trial], interpreter: str) -> list[str]:
 
 
 def _not_audited(trials: Sequence[Trial]) -> list[str]:
-    """Each reason once, with the candidates that it stopped."""
+    """Each reason once, with the candidates that it stopped; not of one that can be called in another way."""
+    audited = {trial.target.call for trial in trials if trial.works}
     stopped: dict[str, dict[str, None]] = {}
-    for trial in trials:
-        if not trial.works:
-            stopped.setdefault(trial.message, {})[trial.target.call] = None
+    for call, message in ((trial.target.call, trial.message) for trial in trials):
+        if call not in audited:
+            stopped.setdefault(message.removeprefix(f"{call}: "), {})[call] = None
     return [f"not audited: {', '.join(calls)}: {message}" for message, calls in stopped.items()]
 
 

@@ -50,3 +50,13 @@ def flagged(parameters, detailed=False):
         nan_count = sum(int(torch.isnan(grad).sum()) for grad in grads)
         return {"grad_norm": norm, "nan_count": nan_count}
     return {"grad_norm": norm}
+
+
+def flagged_for_ranks(parameters, detailed=False):
+    """Can be called in one of its two ways only, as long as there is one process."""
+    grads = [p.grad for p in parameters if p.grad is not None]
+    norm = torch.stack([grad.norm() for grad in grads]).norm().item()
+    if detailed:
+        assert torch.distributed.is_initialized()
+        return {"grad_norm": norm, "ranks": torch.distributed.get_world_size()}
+    return {"grad_norm": norm}

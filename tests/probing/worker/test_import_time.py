@@ -54,6 +54,12 @@ def test_what_goes_to_the_device_it_is_on_does_not_wait(module: ModuleType, name
     assert count_syncs(lambda: function(gradients), "simulated", SourceRoots(str(DEVICES))).total == 1
 
 
+def test_torch_itself_is_left_alone() -> None:
+    names = {str(held["__name__"]).partition(".")[0] for held in Modules(lambda path: True).namespaces}
+    assert "auditkit" in names
+    assert "torch" not in names
+
+
 @pytest.mark.process
 def test_a_probe_finds_no_copies_to_the_host() -> None:
     results = by_probe(run_probes(DEVICES, "asked_at_import:norm_on_constant", [SYNCS, OFF_DEVICE]))

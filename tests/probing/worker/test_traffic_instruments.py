@@ -78,8 +78,6 @@ HAND_COUNTED: list[tuple[str, Callable[[torch.Tensor], Any], int]] = [
     ("f-string", lambda t: f"{t.sum()}", 1),
     ("f-string with a format", lambda t: f"{t.sum():.3f}", 1),
     ("percent formatting", lambda t: "%f" % t.sum(), 1),  # noqa: UP031
-    ("repr", repr, 1),
-    ("str", str, 1),
     ("math.sqrt", lambda t: math.sqrt(t[0]), 1),
     ("max of two scalars", lambda t: max(t[0], t[1]), 1),
     ("item in a loop", each_item, 3),
@@ -113,6 +111,14 @@ HAND_COUNTED: list[tuple[str, Callable[[torch.Tensor], Any], int]] = [
 def test_syncs_are_counted_as_a_cuda_device_would_wait(function: Callable, expected: int, device: str) -> None:
     tensor = three(device)
     assert count_syncs(lambda: function(tensor), device, ROOTS).total == expected
+
+
+@pytest.mark.parametrize("function", [repr, str])
+def test_printing_reads_the_device_as_often_as_torchs_own_code_does(function: Callable) -> None:
+    """It looks for a format, element by element; plain tensors show only that something is read."""
+    tensor = three("simulated")
+    assert count_syncs(lambda: function(tensor), "simulated", ROOTS).total > 3
+    assert count_syncs(lambda: function(three("cpu")), "cpu", ROOTS).total == 1
 
 
 def test_waiting_for_the_device_or_a_stream_is_a_sync() -> None:

@@ -52,7 +52,6 @@ HAND_COUNTED: list[tuple[str, Callable[[torch.Tensor], Any], int]] = [
     ("torch.tensor(list of elements)", lambda t: discard(torch.tensor(list(t))), 4000),
     ("one scalar", lambda t: discard(t.sum().item()), 4),
     ("a branch", lambda t: discard(bool(t.any())), 1),
-    ("printing shows a thousand elements", lambda t: discard(repr(torch.cat([t, t]))), 4000),
     ("reading the copy is free", lambda t: discard([x.item() for x in t.cpu()]), 4000),
     ("nothing", lambda t: discard((t.to(t.device), t.clone(), t.double(), t.norm())), 0),
 ]
@@ -64,6 +63,11 @@ HAND_COUNTED: list[tuple[str, Callable[[torch.Tensor], Any], int]] = [
 def test_bytes_to_the_host_are_exact(function: Callable, expected_bytes: int) -> None:
     moved = moved_by(function)
     assert (moved.to_host_bytes, moved.between_devices_bytes) == (expected_bytes, 0)
+
+
+def test_printing_a_large_tensor_moves_what_is_shown() -> None:
+    """Torch prints six of 2,000 elements, and reads some numbers to find a format for them."""
+    assert 24 <= moved_by(lambda t: discard(repr(torch.cat([t, t])))).to_host_bytes < 400
 
 
 def test_bytes_up_and_between_devices_are_counted_apart() -> None:

@@ -22,9 +22,6 @@ from .tensor import (
 )
 from .typed_tensors import are_sizes, device_and_dtype, sizes_of
 
-# torch prints no more elements than these of a large tensor (`torch.set_printoptions(threshold=...)`).
-_PRINTED_ELEMENTS = 1000
-
 
 def answer_as_cuda(func: Any, args: Any, kwargs: Dict[str, Any]) -> Any:
     """One Python-level call, answered as it would be with a CUDA device."""
@@ -208,12 +205,10 @@ def _data_ptr(func: Any, tensor: Any) -> int:
 
 
 def _repr(func: Any, tensor: Any, **kwargs: Any) -> str:
+    """What torch's own Python prints: it looks for a format element by element, and each look reads the device."""
     if not is_simulated(tensor):
         return str(_plain(func, tensor, **kwargs))
-    State.observer.on_sync("copy")
-    printed_bytes = min(tensor.numel(), _PRINTED_ELEMENTS) * tensor.element_size()
-    State.observer.on_transfer(TO_HOST, printed_bytes, None)
-    return repr(tensor.host_values)
+    return str(torch._tensor_str._str(tensor, **kwargs)).replace(type(tensor).__name__ + "(", "tensor(", 1)
 
 
 def _format(func: Any, tensor: Any, spec: str) -> str:

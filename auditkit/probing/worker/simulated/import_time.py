@@ -38,9 +38,10 @@ class Modules:
 
     @functools.cached_property
     def namespaces(self) -> List[Dict[str, Any]]:
-        """What each module holds."""
+        """What each module holds; torch, which may be what is audited, is pretended as a whole already."""
         spaces = [vars(module) for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
-        files = [(held, held.get("__file__") or "") for held in spaces]
+        others = [held for held in spaces if str(held.get("__name__")).partition(".")[0] != "torch"]
+        files = [(held, held.get("__file__") or "") for held in others]
         return [held for held, path in files if path.endswith(".py") and self._is_checkout(path)]
 
     @functools.cached_property
@@ -57,8 +58,11 @@ class Modules:
 @contextlib.contextmanager
 def asked_again(modules: Optional[Modules]) -> Iterator[None]:
     """Inside, names and defaults are what they would be with a device; afterwards they are as before."""
+    if modules is None:
+        yield
+        return
     with contextlib.ExitStack() as undo:
-        for answer in modules.answers if modules is not None else ():
+        for answer in modules.answers:
             bound: Dict[str, Any] = {}
             with contextlib.suppress(Exception):
                 exec(answer.code, answer.namespace, bound)
@@ -68,7 +72,7 @@ def asked_again(modules: Optional[Modules]) -> Iterator[None]:
                 continue
             for name, value in bound.items():
                 before = answer.namespace.get(name)
-                for namespace in modules.importers(name, before) if modules is not None else ():
+                for namespace in modules.importers(name, before):
                     undo.callback(namespace.__setitem__, name, before)
                     namespace[name] = value
         yield

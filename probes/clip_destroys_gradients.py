@@ -78,7 +78,7 @@ _GONE = 0.5
 def measure(ctx):
     """Yield the boundary of every case (None: there is none), and what is left of gradients of 1e20."""
     if not ctx.plan.clips:
-        raise ctx.NotApplicable("it does not clip: it leaves ordinary gradients as they are")
+        raise ctx.NotApplicable("it does not clip: it sets no limit to gradients")
     limit = _limit(ctx, "float32", 4, 1024, 126)
     if limit is None and not _state(ctx, "float32", 4, 1024, 2.0 ** _ORDINARY[0][0], None)[1]:
         raise ctx.NotApplicable("it does not clip: what it leaves of ordinary gradients grows with them")

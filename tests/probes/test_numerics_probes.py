@@ -360,17 +360,11 @@ def test_leaving_removing_and_raising_lose_nothing_without_a_word(
     assert said in answer.message
 
 
-@pytest.mark.parametrize(
-    ("function", "reason"),
-    [
-        (exact, "it does not clip: it leaves ordinary gradients as they are"),
-        (scale_for_loss, "it does not clip: what it leaves of ordinary gradients grows with them"),
-    ],
-)
-def test_what_has_no_limit_does_not_clip(function: Callable, reason: str) -> None:
+@pytest.mark.parametrize("function", [exact, scale_for_loss])
+def test_what_has_no_limit_does_not_clip(function: Callable) -> None:
     """A loss scale that overflows at 2**118 is not this probe's business."""
     answer = ask(CLIPPING, function)
-    assert (answer.outcome, answer.message) == ("not_applicable", reason)
+    assert (answer.outcome, answer.message) == ("not_applicable", "it does not clip: it sets no limit to gradients")
 
 
 def test_float16_alone_is_p2_and_float64_is_judged_where_the_policy_asks() -> None:

@@ -142,7 +142,13 @@ class Measures:
     def _read(self, grads: Sequence[Any], whole: bool) -> Callable[[], Any]:
         """A call with the reads of its answer's properties: a whole one has cost what reading its fields costs."""
         call = self._calls.prepared(grads, whole)
-        return (lambda: read_properties(call())) if whole else call
+
+        def call_and_read() -> Any:
+            answer = call()
+            read_properties(answer)
+            return answer
+
+        return call_and_read if whole else call
 
     def _warm_up(self, grads: Sequence[Any], whole: bool) -> None:
         with on_device(self._calls.device), self._calls.target_errors():

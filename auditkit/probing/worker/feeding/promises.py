@@ -15,15 +15,20 @@ _WAITS = (
     r"(?:(?:gpu|cuda|device-to-host|device|host)[- ])?"
     r"(?:sync(?:hroni[sz]\w*|s|ing)?\b|(?:host|device) reads?\b|\.item\b)"
 )
+# One for each tensor is no number; and ranks, processes and gradients are synchronised in another sense.
+_UNLIKE = (
+    r"(?!\s+(?:per|for\s+each|for\s+every)\s+(?!call|step|iteration))"
+    r"(?!(?:\s+points?)?\s+(?:across|between|among|with|of|grad\w*|param\w*|buffers?|ranks?|workers?|process\w*)\b)"
+)
 _PROMISES = re.compile(
-    r"(?P<free>\b(?:async-safe|sync-free)\b|\bdoes(?: not|n't) (?:block the host|sync\w*))"
-    r"|\b(?P<count>{})\s+(?:(?:any|blocking|explicit|extra|implicit)\s+)?{}(?!\s+(?:per|for\s+each|for\s+every)\b)".format(
-        "|".join(_COUNTS), _WAITS
+    r"(?P<free>\b(?:async-safe|sync-free)\b|\bdoes(?: not|n't) (?:block the host\b|sync\w*\b{}))"
+    r"|\b(?P<count>{})\s+(?:(?:any|blocking|explicit|extra|implicit)\s+)?{}{}".format(
+        _UNLIKE, "|".join(_COUNTS), _WAITS, _UNLIKE
     ),
     re.IGNORECASE,
 )
-# What a sentence with one of these says is said of something else.
-_OF_ANOTHER = re.compile(r"\b(?:unlike|instead of|rather than|otherwise|avoids?|not|n't)\b", re.IGNORECASE)
+# What a sentence with one of these says before it is said of something else, or is no limit.
+_OF_ANOTHER = re.compile(r"\b(?:unlike|instead of|than|least|otherwise|avoids?|may|not|n't)\b", re.IGNORECASE)
 _IN_PLACE = re.compile(r"\bin[- ]?place\b", re.IGNORECASE)
 
 

@@ -12,7 +12,7 @@ from ..answers.roles import Role
 from ..answers.shards import owned_keys
 from ..base.refusals import CannotFeedError, CannotReadError
 from ..base.torch_internals import raise_if_out_of_memory
-from ..gradients import forms, matrices
+from ..gradients import forms, matrices, slot_names
 from .caller import Caller, required_parameters
 from .plan import Feed, Groups, Plan
 
@@ -82,11 +82,17 @@ def _feeds(caller: Caller, request: Dict[str, Any], contract: str) -> List[Feed]
 def _slots(caller: Caller, contract: str) -> List[str]:
     """The required arguments; of a shard plan also rank and world size where they have a default."""
     function = caller.bound()
-    slots = required_parameters(function, list(caller.arguments))
+    # A number that is guessed elsewhere says here which rank asks, or how many keys there are.
+    given = [name for name in caller.arguments if name not in caller.guesses or not _is_of_the_question(name)]
+    slots = required_parameters(function, given)
     if contract != SHARD_PLAN:
         return slots
-    known = [name for name in inspect.signature(function).parameters if name not in caller.arguments]
+    known = [name for name in inspect.signature(function).parameters if name not in given]
     return [name for name in known if name in slots or forms.is_shard_word(name)]
+
+
+def _is_of_the_question(name: str) -> bool:
+    return forms.is_shard_word(name) or slot_names.is_count(name) or bool(slot_names.matrix_kind(name))
 
 
 def _try(caller: Caller, feed: Feed, contract: str) -> Plan:
@@ -124,6 +130,6 @@ def _plan(caller: Caller, feed: Feed, contract: str, answer: Any, roles: Dict[st
         roles=roles,
         health=[],
         notes=[],
-        filled=caller.filled,
-        others=caller.others,
+        filled={name: value for name, value in caller.filled.items() if name not in feed.slots},
+        others={name: value for name, value in caller.others.items() if name not in feed.slots},
     )

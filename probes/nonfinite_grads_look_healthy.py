@@ -1,10 +1,11 @@
 """Does a NaN or Inf gradient leave the answer finite, or its health untouched?"""
 
 import math
+import re
 
 PROBE = {
     "id": "nonfinite_grads_look_healthy",
-    "version": 2,
+    "version": 3,
     "title": "Non-finite gradients look healthy",
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "Numerical stability"],
@@ -14,13 +15,17 @@ PROBE = {
     "instrument": "numerics",
     "motivation": "Every comparison with NaN is false: a health score made from 'norm < low' and 'norm > high' stays "
     "perfect when all gradients are NaN, and an alarm that watches it never rings.",
-    "method": "One NaN, and one Inf, is planted among small gradients. It is visible where a NaN or Inf count rises, "
-    "a flag changes, a health value drops, a text or a list of names says something else, a number becomes None, the "
-    "norm turns negative, or the target raises. Without a health value in the answer, a non-finite number in it is "
-    "enough. A health value that stays as it is, is a finding of its own where other fields tell.",
+    "method": "One NaN, and one Inf, is planted amid a matrix, a vector and a tensor of three dimensions by turns, and "
+    "in the 14th of 24 gradients. It is visible where a NaN or Inf count rises, a flag changes, a health value drops, "
+    "a text or a list of names says something else, a number becomes None, the norm turns negative, or the target "
+    "raises. Without a health value in the answer, a non-finite number in it is enough. A health value that stays as "
+    "it is, is a finding of its own where other fields tell.",
     "limits": "A flag is any truth value, or 0.0 or 1.0, that differs from its value for sound gradients. A health "
     "value is told by its name. A text says something where it is the same for other sound gradients. A warning that "
-    "the target only logs is not seen.",
+    "the target only logs is not seen. A gradient that no number of the answer follows is not judged, and named: to "
+    "leave out biases may be meant. A health value speaks of all gradients; only what it leaves out wherever it "
+    "stands, for its shape, is not judged. An answer that only counts (zeros, signs, a histogram) promises nothing "
+    "about NaN.",
     "remediation": "Count non-finite elements, or test the accumulated norm with isfinite, and let health depend on it "
     "before any threshold is compared.",
     "remediation_code": """import torch
@@ -38,44 +43,95 @@ def gradient_health(parameters):
     return {"grad_norm": norm, "health": 1.0 if is_finite else 0.0, "is_finite": is_finite}
 """,
     "verification": ["one NaN and one Inf among sound gradients change a count, a flag or the health value"],
-    "measurements": {"visible": "truth", "health": "value", "health_stays": "truth", "norm": "norm"},
+    "measurements": {
+        "visible": "truth",
+        "health": "value",
+        "health_stays": "truth",
+        "norm": "norm",
+        "followed": "truth",
+    },
 }
+
+_KINDS = (("nan", math.nan), ("inf", math.inf))
+_SOUND = 0.5
+_DIMENSIONS = (2, 1, 3)
+_FEW, _MANY = 3, 24
+# (so many gradients, the one in which is planted): each of three, and one that a check of the first or last ten misses.
+_PLACES = ((_FEW, 0), (_FEW, 1), (_FEW, 2), (_MANY, 13))
+_PROMISE = re.compile("nan|inf|finite|valid|bad", re.IGNORECASE)
 
 
 def measure(ctx):
-    """Yield for NaN and for Inf: is it visible, by what, and what the norm and the health read."""
-    sound = ctx.answer(ctx.benign())
-    texts, others = ctx.words(ctx.benign()), ctx.words(ctx.benign(seed=1))
-    for kind, planted in (("nan", {"nans": 1}), ("inf", {"infs": 1})):
+    """Yield for each place of a NaN and of an Inf: is it visible, by what, and what the norm and the health read."""
+    rows, left_out = [], []
+    for tensors, index in _PLACES:
+        case = {"dimensions": _DIMENSIONS[index % 3], "tensors": tensors}
+        found = list(_of_place(ctx, tensors, index, case))
+        if any(map(_is_hidden, found)) and not _is_judged(ctx, tensors, index):
+            left_out.append(ctx.measurement("followed", False, "truth", **case))
+        else:
+            rows += found
+    if not rows:
+        raise ctx.NotApplicable("its answer follows none of the gradients that a NaN was planted in")
+    if any(map(_is_hidden, rows)) and _only_counts(ctx):
+        raise ctx.NotApplicable("it counts: no number of its answer follows the size of the gradients")
+    yield from rows + left_out
+    if any(map(_is_hidden, rows)):
+        yield ctx.location(ctx.definition())
+
+
+def _is_hidden(row):
+    return (row["name"], row["value"]) in (("visible", False), ("health_stays", True))
+
+
+def _of_place(ctx, tensors, index, place):
+    """The measurements of a NaN and of an Inf in the gradient `index`."""
+    sound, texts = (ask(ctx.planted(index, _SOUND, tensors)) for ask in (ctx.answer, ctx.words))
+    others = ctx.words(ctx.planted(index, _SOUND, tensors, seed=1))
+    for kind, special in _KINDS:
+        case = {"kind": kind, **place}
         try:
-            answer = ctx.answer(ctx.benign(**planted))
-            said = ctx.words(ctx.benign(**planted))
+            answer, said = (ask(ctx.planted(index, special, tensors)) for ask in (ctx.answer, ctx.words))
         except ctx.TargetRaised as error:
-            yield ctx.measurement("visible", True, "truth", kind=kind, by="raises " + str(error)[:80])
+            yield ctx.measurement("visible", True, "truth", by="raises " + str(error)[:80], **case)
             continue
         signals = explicit_signals(ctx, sound, answer)
         # A text that differs between sound gradients, such as a number written out, says nothing.
         changed = [path for path in {**texts, **said} if said.get(path) != texts.get(path) == others.get(path)]
         signals += ["{}: {}".format(path or "the answer", said.get(path, "gone")) for path in changed]
-        numbers = [
-            path or "the answer"
-            for path, value in answer.items()
-            if isinstance(value, float) and not math.isfinite(value)
-        ]
-        has_health = bool(ctx.plan.health)
-        visible = bool(signals) or (bool(numbers) and not has_health)
-        by = ", ".join(signals or ([] if has_health else numbers)) or "nothing"
-        yield ctx.measurement("visible", visible, "truth", kind=kind, by=by)
-        stays = [
-            path for path in ctx.plan.health if path in sound and path in answer and (path or "answer") not in signals
-        ]
-        for path in ctx.plan.health:
-            yield ctx.measurement("health", answer.get(path), "value", kind=kind, field=path)
-            yield ctx.measurement("health_stays", path in stays, "truth", kind=kind, field=path)
-        if "norm" in ctx.roles:
-            yield ctx.measurement("norm", answer.get(ctx.role("norm").path), "norm", kind=kind)
-        if (stays or not visible) and not ctx.located:
-            yield ctx.location(ctx.definition())
+        yield from _rows(ctx, case, signals, sound, answer)
+
+
+def _rows(ctx, case, signals, sound, answer):
+    numbers = [path or "the answer" for path, value in answer.items() if isinstance(value, float) and value - value]
+    tells = signals or ([] if ctx.plan.health else numbers)
+    yield ctx.measurement("visible", bool(tells), "truth", by=", ".join(tells) or "nothing", **case)
+    for path in ctx.plan.health:
+        stays = path in sound and path in answer and (path or "answer") not in signals
+        yield ctx.measurement("health", answer.get(path), "value", field=path, **case)
+        yield ctx.measurement("health_stays", stays, "truth", field=path, **case)
+    if "norm" in ctx.roles:
+        yield ctx.measurement("norm", answer.get(ctx.role("norm").path), "norm", **case)
+
+
+def _is_judged(ctx, tensors, index):
+    """Whether the answer promises something of this gradient.
+
+    It does where it follows it. A health value speaks of all gradients, and so of one that it leaves out for the place
+    where it stands; what it leaves out wherever it stands, its shape is left out for, and that may be meant.
+    """
+    if ctx.reads(index, tensors):
+        return True
+    return bool(ctx.plan.health) and any(ctx.reads(index, tensors, first) for first in (index, (index + 1) % tensors))
+
+
+def _only_counts(ctx):
+    """Whether all that the answer says are counts: whole numbers, and what depends on signs and zeros alone."""
+    usual = ctx.answer(ctx.benign())
+    if ctx.plan.health or any(isinstance(value, bool) or _PROMISE.search(path) for path, value in usual.items()):
+        return False
+    other = ctx.answer([grad * grad.abs() for grad in ctx.benign()])
+    return all(float(usual[path]).is_integer() for path in ctx.differences(usual, other))
 
 
 def explicit_signals(ctx, sound, answer):
@@ -103,7 +159,7 @@ def explicit_signals(ctx, sound, answer):
 
 def judge(measurements, policy):
     """Reproduced where NaN or Inf was not visible."""
-    hidden = [m.case["kind"] for m in measurements if m.name == "visible" and not m.value]
+    hidden = [m for m in measurements if m.name == "visible" and not m.value]
     stays = [m for m in measurements if m.name == "health_stays" and m.value]
     if stays and not hidden:
         fields = sorted({m.case["field"] for m in stays})
@@ -112,22 +168,37 @@ def judge(measurements, policy):
         )
         return {"outcome": "reproduced", "severity": "P2", "message": message}
     if not hidden:
-        by = "; ".join("{}: {}".format(m.case["kind"], m.case["by"]) for m in measurements if m.name == "visible")
-        return {"outcome": "not_reproduced", "message": "NaN and Inf are visible ({})".format(by)}
-    health = [
-        "{} {} for {}".format(m.case["field"], m.value, m.case["kind"])
+        seen = {m.case["kind"]: m.case["by"] for m in reversed(measurements) if m.name == "visible"}
+        by = "; ".join("{}: {}".format(kind, seen[kind]) for kind, _ in _KINDS)
+        left_out = ", ".join(_place(m.case) for m in measurements if m.name == "followed")
+        message = "NaN and Inf are visible ({})".format(by)
+        message += "; not judged where its answer follows nothing: " + left_out if left_out else ""
+        return {"outcome": "not_reproduced", "message": message}
+    return {"outcome": "reproduced", "message": _tell(measurements, hidden)}
+
+
+def _tell(measurements, hidden):
+    """Where it is hidden, if not everywhere, and what health and norm read in the first such place."""
+    kinds = list(dict.fromkeys(m.case["kind"] for m in hidden))
+    visible = [m for m in measurements if m.name == "visible" and m.value and m.case["kind"] in kinds]
+    places = " or ".join(dict.fromkeys(_place(m.case) for m in hidden))
+    cases = [next(m.case for m in hidden if m.case["kind"] == kind) for kind in kinds]
+    read = [
+        "{} {} for {}".format(m.case.get("field", "norm"), m.value, case["kind"])
+        for name in ("health", "norm")
+        for case in cases
         for m in measurements
-        if m.name == "health" and m.case["kind"] in hidden
+        if m.name == name and all(m.case[key] == case[key] for key in ("kind", "dimensions", "tensors"))
     ]
-    norms = [
-        "norm {} for {}".format(m.value, m.case["kind"])
-        for m in measurements
-        if m.name == "norm" and m.case["kind"] in hidden
-    ]
-    message = "a planted {} is not flagged: {}".format(
-        " and ".join(hidden), ", ".join(health + norms) or "the answer stays finite"
+    return "a planted {}{} is not flagged: {}".format(
+        " and ".join(kinds), " in " + places if visible else "", ", ".join(read) or "the answer stays finite"
     )
-    return {"outcome": "reproduced", "message": message}
+
+
+def _place(case):
+    if case["tensors"] == _MANY:
+        return "one of {} gradients".format(_MANY)
+    return "a gradient of {} dimension{}".format(case["dimensions"], "s" if case["dimensions"] > 1 else "")
 
 
 if __name__ == "__main__":

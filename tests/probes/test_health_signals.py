@@ -59,7 +59,7 @@ SILENT: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("way", SIGNALS)
 def test_each_way_to_say_so_is_heard(way: str) -> None:
     answer = ask(HEALTH, SIGNALS[way])
-    assert (answer.outcome, answer.values("visible")) == ("not_reproduced", [True, True])
+    assert (answer.outcome, set(answer.values("visible"))) == ("not_reproduced", {True})
 
 
 @pytest.mark.parametrize("way", SILENT)

@@ -39,9 +39,9 @@ class Cases:
         # Adding 0.0 makes a zero of every -0.0.
         return self.place([grad * scale + 0.0 for grad in gradients.benign(**planted)])
 
-    def planted(self, index: int, special: float, tensors: int = 3) -> List[Any]:
+    def planted(self, index: int, special: float, tensors: int = 3, seed: int = 0) -> List[Any]:
         """Small normal gradients of two, one and three dimensions by turns; `special` amid the one at `index`."""
-        grads = [grad for seed in range(-(-tensors // 3)) for grad in gradients.benign(seed)][:tensors]
+        grads = gradients.small_gradients(tensors, seed)
         flat = grads[index].view(-1)
         flat[flat.numel() // 2] = special
         return self.place(grads)

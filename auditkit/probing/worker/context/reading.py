@@ -31,13 +31,13 @@ class Reading:
         grads, norm = self._calls.cases.known_norm(pattern, tensors, elements, dtype, magnitude)
         return self._if_read(grads, dtype), norm
 
-    def reads(self, index: int, turns: int = 0) -> bool:
-        """Whether the answer follows the gradient `index` of `benign`, with all of them moved on by so many places."""
+    def reads(self, index: int, tensors: int = 3, first: int = 0) -> bool:
+        """Whether the answer follows the gradient `index` of those of `planted`, given from `first` on and around."""
 
         def make(factor: float) -> List[Any]:
-            grads = gradients.benign()
+            grads = gradients.small_gradients(tensors)
             grads[index] *= factor
-            return self._calls.cases.place(grads[turns:] + grads[:turns])
+            return self._calls.cases.place(grads[first:] + grads[:first])
 
         return self._follows(make)
 

@@ -79,6 +79,11 @@ def benign(seed: int = 0, zeros: int = 0, nans: int = 0, infs: int = 0) -> List[
     return made
 
 
+def small_gradients(tensors: int, seed: int = 0) -> List[torch.Tensor]:
+    """Those of `benign` from as many seeds as it takes: of two, one and three dimensions by turns."""
+    return [grad for turn in range(-(-tensors // 3)) for grad in benign(seed + turn)][:tensors]
+
+
 # --- layouts -----------------------------------------------------------------------------------
 
 View = Callable[[torch.Tensor], torch.Tensor]

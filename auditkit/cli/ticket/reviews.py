@@ -67,7 +67,7 @@ def sign_off(
 ) -> None:
     """Accept a ticket's resolution: a line in its Resolution says who did and when.
 
-    As whom is said before it is written, and on a terminal asked; a pipe is not asked.
+    A terminal is asked before it is written; elsewhere an agent that nobody named is said.
     """
     import datetime
 
@@ -83,7 +83,7 @@ def sign_off(
     if not is_sure and sys.stdin.isatty():
         if not typer.confirm(f"sign {ticket.id} off as {inert_line(who)}{whose}?", err=True):
             raise BadInputError(f"{ticket.id} is not signed off; nothing was written", "--yes signs without asking")
-    else:
+    elif agent is None:
         complain(f"signing {ticket.id} off as {who}{whose}")
     change = sign(repository, ticket_id, agent, text_of(note), datetime.date.today())
     told = change.after.ticket.resolution

@@ -57,3 +57,48 @@ def selected_mean(parameters):
 def distinct_values(parameters):
     """Distinct gradient values of every layer, by torch.unique, whose size the host has to know."""
     return {"distinct": sum(torch.unique(m).numel() for m in _matrices(parameters))}
+
+
+# The same with one number as the answer: what a probe cannot read it does not judge.
+
+
+def spectral_norm(parameters):
+    """The largest spectral norm of any layer, by torch.linalg.matrix_norm of order 2."""
+    norms = [torch.linalg.matrix_norm(m, ord=2) for m in _matrices(parameters)]
+    return torch.stack(norms).max() if norms else torch.zeros(())
+
+
+def nuclear_norm(parameters):
+    """The sum of all layers' singular values, by torch.linalg.svdvals."""
+    norms = [torch.linalg.svdvals(m).sum() for m in _matrices(parameters)]
+    return torch.stack(norms).sum() if norms else torch.zeros(())
+
+
+def sharpest_direction(parameters):
+    """The largest eigenvalue of any layer's Gram matrix, by torch.linalg.eigvalsh."""
+    tops = [torch.linalg.eigvalsh(m @ m.mT)[-1] for m in _matrices(parameters)]
+    return torch.stack(tops).max() if tops else torch.zeros(())
+
+
+def small_elements(parameters):
+    """Elements between -0.5 and 0.5, by a histogram with bounds."""
+    counts = [torch.histc(m, bins=1, min=-0.5, max=0.5).sum() for m in _matrices(parameters)]
+    return {"small": torch.stack(counts).sum() if counts else torch.zeros(())}
+
+
+def fullest_bin(parameters):
+    """The largest bin of any layer's histogram between its own extremes."""
+    counts = [torch.histc(m, bins=8).max() for m in _matrices(parameters)]
+    return {"fullest": torch.stack(counts).max() if counts else torch.zeros(())}
+
+
+def live_mean(parameters):
+    """The sum of the layers' mean live magnitudes, by a mask."""
+    means = [m[m != 0].double().abs().mean() for m in _matrices(parameters)]
+    return {"live": torch.stack(means).sum() if means else torch.zeros((), dtype=torch.float64)}
+
+
+def selected_live_mean(parameters):
+    """The same by torch.where: nothing waits."""
+    means = [torch.where(m != 0, m, 0).double().abs().sum() / (m != 0).sum().clamp_min(1) for m in _matrices(parameters)]
+    return {"live": torch.stack(means).sum() if means else torch.zeros((), dtype=torch.float64)}

@@ -5,7 +5,7 @@ import math
 
 PROBE = {
     "id": "norm_overflows_on_finite_grads",
-    "version": 1,
+    "version": 2,
     "title": "The norm overflows on finite gradients",
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "Numerical stability"],
@@ -19,7 +19,8 @@ PROBE = {
     "method": "Every gradient is scaled by powers of two; a norm scales with them exactly. The smallest "
     "magnitude at which the answer is infinite, NaN, raises, or leaves that line by more than 1 % is found "
     "by bisection on the exponent, for each dtype and element count.",
-    "limits": "A collector that clamps its answer on purpose is reported too. Magnitudes are uniform: a single "
+    "limits": "A value that follows the norm up to a bound and stays there is not judged: it is clamped on purpose, and "
+    "no norm. Neither is a dtype for which the answer holds no norm at all. Magnitudes are uniform: a single "
     "outlier among small elements is covered by the same limit on the norm, not tried apart. The float64 "
     "boundary is shown and judged only where the policy sets judge_float64.",
     "remediation": "Accumulate the squares in float64, inside the reduction, so that no float64 copy of the "
@@ -111,25 +112,34 @@ def _boundary(ctx, dtype, tensors, elements, largest):
     if not breaks(largest):
         return None
     first = start + 1
-    return first + bisect.bisect_left(range(first, largest), True, key=breaks)
+    broken = first + bisect.bisect_left(range(first, largest), True, key=breaks)
+    bound, at_last = (_safe_norm(ctx, tensors, elements, dtype, 2.0**exponent) for exponent in (broken, largest))
+    # What overflows jumps; what is clamped goes on from the last right value to a bound that it keeps.
+    if bound == at_last and 0.5 - TOLERANCE <= bound / (base * 2.0 ** (broken - start)) <= 1.0:
+        raise ctx.NotApplicable("its norm is held at {:g}: a bound, and no norm above it".format(bound))
+    return broken
 
 
 def _reference(ctx, dtype, tensors, elements):
     """An exponent at which the answer is finite and positive, and the answer; None where it never is.
 
-    Raises TargetRaised where the target raises at each of them: it does not take such gradients.
+    Raises TargetRaised where the target raises at each of them, NotApplicable where the answer holds no norm at any:
+    it does not take such gradients.
     """
-    exponents, raised = (0, -4, -8, -12), []
+    exponents, refused = (0, -4, -8, -12), []
     for exponent in exponents:
+        grads = ctx.gradients(tensors, elements, dtype, 2.0**exponent)
         try:
-            value = ctx.norm(ctx.gradients(tensors, elements, dtype, 2.0**exponent))
-        except ctx.TargetRaised as error:
-            raised.append(error)
+            if ctx.number("norm", grads) is None:
+                raise ctx.NotApplicable("the answer holds no norm")
+            value = ctx.norm(grads)
+        except (ctx.TargetRaised, ctx.NotApplicable) as error:
+            refused.append(error)
             continue
         if math.isfinite(value) and value > 0:
             return exponent, value
-    if len(raised) == len(exponents):
-        raise raised[0]
+    if len(refused) == len(exponents):
+        raise refused[0]
     return None
 
 

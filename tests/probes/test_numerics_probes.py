@@ -13,7 +13,7 @@ from torch import nn
 
 from tests.probes.in_process import ask, run_here
 from tests.probes.specimens import SPECIMEN, target_of
-from tests.probing_helpers import ACCURACY, CLIPPING, GROUPING, RETAINED, values
+from tests.probing_helpers import ACCURACY, CLIPPING, GROUPING, OVERFLOW, RETAINED, values
 
 pytestmark = pytest.mark.process
 
@@ -477,3 +477,43 @@ def test_an_answer_with_a_graph_keeps_gradients_and_leaves() -> None:
 @pytest.mark.parametrize("function", [exact, torch_norm, per_layer_norms])
 def test_numbers_hold_nothing(function: Callable) -> None:
     assert ask(RETAINED, lambda grads: function([grad.detach() for grad in grads])).outcome == "not_reproduced"
+
+
+def norm64(parameters: Any) -> float:
+    """The norm, in float64."""
+    grads = [p.grad for p in parameters if p.grad is not None]
+    return float(torch.linalg.vector_norm(torch.stack([g.double().norm() for g in grads])))
+
+
+def clamped_norm(parameters: Any) -> float:
+    """Follows the norm up to 1e4, for a plot."""
+    return min(norm64(parameters), 1e4)
+
+
+def finite_norm(parameters: Any) -> float:
+    """Overflows, and hides it behind float32's largest number."""
+    grads = [p.grad for p in parameters if p.grad is not None]
+    norm = torch.stack([(g.float() * g).sum() for g in grads]).sum().sqrt()
+    return float(torch.nan_to_num(norm))
+
+
+def one_dtype_norm(parameters: Any) -> dict[str, float] | None:
+    """None for a mix of dtypes."""
+    grads = [p.grad for p in parameters if p.grad is not None]
+    return {"norm": norm64(parameters)} if len({g.dtype for g in grads}) == 1 else None
+
+
+def test_a_value_that_is_held_at_a_bound_is_no_overflow() -> None:
+    """With its control: what overflows jumps, also where the jump ends at a finite number that stays."""
+    clamped = ask(OVERFLOW, clamped_norm)
+    assert (clamped.outcome, clamped.message) == (
+        "not_applicable", "its norm is held at 10000: a bound, and no norm above it"
+    )  # fmt: skip
+    assert ask(OVERFLOW, finite_norm).outcome == "reproduced"
+
+
+def test_a_dtype_without_a_norm_is_not_judged() -> None:
+    """That None is an answer to a mix of dtypes is another probe's finding."""
+    answer = ask(OVERFLOW, one_dtype_norm)
+    assert answer.outcome == "not_reproduced"
+    assert {row.case["dtype"] for row in answer.rows} == {"float32", "bfloat16", "float16", "float64"}

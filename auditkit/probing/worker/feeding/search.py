@@ -1,6 +1,7 @@
 """Find out by trying how a target is fed, what the fields of its answer mean, and what it does to gradients."""
 
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+import math
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -85,16 +86,42 @@ def _try_feeds(caller: Caller, request: Dict[str, Any]) -> Plan:
             said.setdefault(_SAME, []).append(_describe(feed))
             unread = unread or ("" if flatten(answer) else kind_of(answer))
     if unread:
-        raise CannotReadError("its answer ({}) holds no number".format(unread))
+        raise CannotReadError("its answer ({}) holds no single number".format(unread))
     attempts = ("{}: {}".format(", ".join(dict.fromkeys(feeds)), reason) for reason, feeds in said.items())
     raise CannotFeedError("no way to feed it gave an answer: " + "; ".join(attempts))
 
 
 def _depends_on_gradients(caller: Caller, feed: Feed, second: Any, answer: Any) -> bool:
-    """Whether other gradients give another answer: larger ones, or for a health check those that are not finite."""
+    """Whether other gradients give another answer: larger ones, none but zeros, or some that are not finite.
+
+    A health check may see only the latter, each of the tensors by itself; refusing them is an answer too.
+    """
+    if not flatten(answer):
+        return False
     text = repr(flatten(answer))
-    others = ([grad * 4 for grad in benign(zeros=5)], benign(nans=5), benign(infs=5))
-    return any(repr(flatten(_ask(caller, feed, other, second))) != text for other in others)
+    larger = [grad * 4 for grad in benign(zeros=5)]
+    if repr(flatten(_ask(caller, feed, larger, second))) != text:
+        return True
+    return any(_tells(caller, feed, second, text, odd) for odd in _odd_gradients())
+
+
+def _odd_gradients() -> Iterator[List[torch.Tensor]]:
+    """None but zeros; then one of the tensors with elements that are not finite."""
+    yield [torch.zeros_like(grad) for grad in benign()]
+    for index in range(len(benign())):
+        for bad in (math.nan, math.inf):
+            grads = benign()
+            grads[index].view(-1)[:5] = bad
+            yield grads
+
+
+def _tells(caller: Caller, feed: Feed, second: Any, text: str, grads: List[torch.Tensor]) -> bool:
+    """Whether these gradients are answered with another text, or refused."""
+    try:
+        return repr(flatten(_ask(caller, feed, grads, second))) != text
+    except Exception as error:
+        raise_if_out_of_memory(error)
+        return True
 
 
 def _effects(caller: Caller, feed: Feed, second: Any) -> Effects:

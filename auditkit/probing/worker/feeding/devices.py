@@ -9,7 +9,7 @@ from .caller import Caller
 from .plan import Plan
 from .search import find_plan
 
-_NAMES_A_DEVICE = re.compile(r"cuda|nvidia|device|gpu", re.IGNORECASE)
+_NAMES_A_DEVICE = re.compile(r"cuda|nvidia|device|gpu|accelerator", re.IGNORECASE)
 
 
 def find_plan_anywhere(caller: Caller, request: Dict[str, Any], has_cuda: bool) -> Plan:
@@ -34,9 +34,11 @@ def find_plan_anywhere(caller: Caller, request: Dict[str, Any], has_cuda: bool) 
 
 
 def _names_a_device(caller: Caller, error: Exception) -> bool:
-    """Whether the error, or the file that defines the target, speaks of CUDA: an `assert` may say nothing."""
+    """Whether the error speaks of CUDA; of a bare `assert`, whether the file that defines the target does."""
     if _NAMES_A_DEVICE.search(str(error)):
         return True
+    if "AssertionError" not in repr(error):
+        return False
     try:
         with open(inspect.getsourcefile(inspect.unwrap(caller.function)) or "", encoding="utf-8") as file:
             return "cuda" in file.read().lower()

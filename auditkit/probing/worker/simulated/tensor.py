@@ -6,8 +6,9 @@ from C++; `operators.py` runs it. Its Python attributes (`device`, `is_cuda`) an
 holds the modes that also see factories (`device="cuda"`), host tensors that move to the device, and
 `torch.cuda` itself. What a CUDA build would do is told to the `Observer`.
 
-Known limits: a hook that autograd calls sees `cpu` as the device, and `Module.to("cuda")` leaves a host
-module's parameters on the host, so that its first use with device tensors raises.
+Known limits: a hook that autograd calls sees `cpu` as the device; `Module.to("cuda")` leaves a host module's
+parameters on the host, so that its first use with device tensors raises; `type(tensor) is torch.Tensor` is false, and
+a storage has no values. What raises or crashes for it is counted on plain CPU tensors instead.
 """
 
 from typing import Any, Callable, ClassVar, Dict, List, Optional, Sequence

@@ -20,8 +20,8 @@ PROBE = {
     "differs.",
     "limits": "Targets that are there to change gradients are left out, told by what they do: they limit them, scale "
     "them by an argument, drop the small ones, or return no statistic of them (docs/design/effects.md); where that "
-    "does not decide, torch's trailing underscore and the words in place do. A change that is undone before the call "
-    "ends shows only in the version counter. Module buffers, hooks and training mode are not compared.",
+    "does not decide, torch's trailing underscore, the words in place and at last the name do. A change that is undone "
+    "before the call ends shows only in the version counter. Module buffers, hooks and training mode are not compared.",
     "remediation": "Read only: use the operators without underscore, take norms and counts of the gradients as they "
     "are, and detach() a reference rather than detach_() the gradient. Copy the list, not the tensors.",
     "remediation_code": """import torch

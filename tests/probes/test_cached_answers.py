@@ -37,6 +37,12 @@ def kept_in_a_name(params: Any) -> float:
     return _known
 
 
+def kept_by_itself(params: Any) -> float:
+    if not hasattr(kept_by_itself, "norm"):
+        kept_by_itself.norm = norm_of(params)
+    return kept_by_itself.norm
+
+
 def kept_and_squared(params: Any) -> float:
     if "squared" not in _KEPT:
         _KEPT["squared"] = float(sum(p.grad.square().sum() for p in params)) ** 0.5
@@ -44,11 +50,19 @@ def kept_and_squared(params: Any) -> float:
 
 
 class Keeper:
+    _known: float | None = None
+
     def __init__(self) -> None:
         self._kept: Any = None
         self.calls = 0
         self.largest = 0.0
         self.mean = 0.0
+
+    @classmethod
+    def of_the_class(cls, grads: Any) -> float:
+        if cls._known is None:
+            cls._known = torch.stack([grad.norm() for grad in grads]).norm().item()
+        return cls._known
 
     def once(self, grads: Any) -> dict:
         self._kept = self._kept or torch.stack([grad.norm() for grad in grads]).norm().item()
@@ -86,6 +100,7 @@ class Keeper:
         (keyed_by_the_model, "answer"),
         (kept_in_a_dictionary, "grad_norm"),
         (kept_in_a_name, "answer"),
+        (kept_by_itself, "answer"),
     ],
 )
 def test_an_answer_that_is_kept_outside_of_an_object_is_found(function: Any, what: str) -> None:
@@ -96,7 +111,9 @@ def test_an_answer_that_is_kept_outside_of_an_object_is_found(function: Any, wha
     )
 
 
-@pytest.mark.parametrize(("method", "what"), [("once", "grad_norm"), ("checked_once", "is_finite")])
+@pytest.mark.parametrize(
+    ("method", "what"), [("once", "grad_norm"), ("checked_once", "is_finite"), ("of_the_class", "answer")]
+)
 def test_an_answer_that_is_kept_in_the_object_is_found(method: str, what: str) -> None:
     answer = ask(CACHED, getattr(Keeper, method), owner=Keeper)
     assert f"the first one's {what}: " in answer.message

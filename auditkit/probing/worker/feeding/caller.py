@@ -76,7 +76,11 @@ def _guesses(function: Callable, owner: Optional[type]) -> Dict[str, Guess]:
         except CannotFeedError:  # said again, where it is asked for
             continue
         parameters = inspect.signature(called).parameters
-        known = {name: guess(name, _text(parameters[name].annotation) if called is function else "") for name in names}
+        # A number that a constructor demands is known by its name alone.
+        known = {
+            name: guess(name, _text(parameters[name].annotation) if called is function or name == "device" else "")
+            for name in names
+        }
         if called is owner or not all(known.values()):
             found.update({name: value for name, value in known.items() if value is not None})
     return found
@@ -129,7 +133,7 @@ class Caller:
         self.finish_method = finish_method
         self.device = "cpu"
         self.starts_fresh = False
-        self._module_state = ModuleState(function)
+        self._module_state = ModuleState(function, owner)
 
     def on(self, device: str) -> "Caller":
         """The same target, which gets what it is fed on another device."""

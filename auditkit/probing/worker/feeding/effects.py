@@ -83,10 +83,13 @@ def _effect(apply: Apply, grads: List[torch.Tensor]) -> Optional[Effect]:
         return None
 
 
-def purpose(effects: Effects, is_a_statistic: bool, follows_an_argument: Callable[[], bool], own_words: str) -> str:
+def purpose(
+    effects: Effects, is_a_statistic: bool, follows_an_argument: Callable[[], bool], own_words: str, is_named_one: bool
+) -> str:
     """Why changing gradients is what a target is for, in words; "" where it changes none, or ought not to.
 
-    `is_a_statistic`: its answer says something of ordinary gradients. `own_words` of it are asked last.
+    `is_a_statistic`: its answer says something of ordinary gradients. What it says of itself is asked last: its
+    `own_words`, and whether it `is_named_one`.
     """
     forms = {*effects.forms, *([effects.nonfinite.form] if effects.nonfinite is not None else [])} - {SAME}
     if not forms:
@@ -99,6 +102,8 @@ def purpose(effects: Effects, is_a_statistic: bool, follows_an_argument: Callabl
         return "it scales them by what an argument says"
     if not is_a_statistic and OTHER not in effects.forms:
         return "its answer is no statistic of them"
+    if not effects.forms and not is_named_one:
+        return own_words or "it changes only what is not finite, and is not called a statistic"
     return own_words
 
 

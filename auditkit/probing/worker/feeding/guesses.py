@@ -43,7 +43,7 @@ _BY_NAME: Dict[str, Guess] = {
     "total_norm": Guess(TOTAL_NORM),
     "device": Guess(DEVICE),
 }
-_BY_ANNOTATION: Dict[str, Guess] = {"float": Guess(1.0, 0.5), "int": Guess(1, 2), "bool": Guess(False, True)}
+_BY_ANNOTATION: Dict[str, Guess] = {"float": Guess(0.5, 0.25), "int": Guess(1, 2), "bool": Guess(False, True)}
 _LITERAL = re.compile(r"(?:typing\.|t\.)?Literal\[(.*)\]", re.DOTALL)
 
 

@@ -29,6 +29,10 @@ _PROMISES = re.compile(
 )
 # What a sentence with one of these says before it is said of something else, or is no limit.
 _OF_ANOTHER = re.compile(r"\b(?:unlike|instead of|than|least|otherwise|avoids?|may|not|n't)\b", re.IGNORECASE)
+_STATISTIC = re.compile(
+    r"norm|stat|health|metric|monitor|telemetry|collect|measure|comput|summar|record|report|track|log|get|check|observe|read",
+    re.IGNORECASE,
+)
 _IN_PLACE = re.compile(r"\bin[- ]?place\b", re.IGNORECASE)
 
 
@@ -60,6 +64,11 @@ def writes_by_its_own_words(function: Callable) -> str:
     found = _IN_PLACE.search(inspect.getdoc(function) or "")
     before = "" if found is None else re.split(r"[.;:]\s", (inspect.getdoc(function) or "")[: found.start()])[-1]
     return "" if found is None or _OF_ANOTHER.search(before) else 'its docstring says "{}"'.format(found[0])
+
+
+def names_a_statistic(function: Callable) -> bool:
+    """Whether the name of a target says that it measures."""
+    return bool(_STATISTIC.search(getattr(function, "__name__", "")))
 
 
 def _first_line(function: Any) -> int:

@@ -21,7 +21,7 @@ from .caller import (
 )
 from .effects import Effects, gradients_now, observe, purpose
 from .plan import Feed, Groups, Plan
-from .promises import writes_by_its_own_words
+from .promises import names_a_statistic, writes_by_its_own_words
 
 _HEALTH_WORDS = ("health", "ok", "valid", "is_finite", "finite")
 _SAME = "its answer is the same for other gradients"
@@ -143,7 +143,8 @@ def _why_it_writes(caller: Caller, feed: Feed, second: Any, answer: Any, effects
         factors = [each.ordinary[0].factor for each in (_effects(one, feed, second) for one in others) if each.ordinary]
         return any(factor != effects.ordinary[0].factor for factor in factors)
 
-    return purpose(effects, is_a_statistic, follows_an_argument, writes_by_its_own_words(caller.function))
+    own_words, is_named_one = writes_by_its_own_words(caller.function), names_a_statistic(caller.function)
+    return purpose(effects, is_a_statistic, follows_an_argument, own_words, is_named_one)
 
 
 def possible_feeds(caller: Caller, request: Dict[str, Any]) -> List[Feed]:

@@ -12,7 +12,18 @@ import torch
 from auditkit.model.enums import Outcome
 from auditkit.model.runs.target import Target
 from tests.probes.in_process import ask, run_here
-from tests.probing_helpers import COUNTS, HEALTH, LAUNCHES, NONCONTIGUOUS, OVERFLOW, RETAINED, SPARSE, SYNCS, TARGETS
+from tests.probing_helpers import (
+    COUNTS,
+    HEALTH,
+    LAUNCHES,
+    NONCONTIGUOUS,
+    OVERFLOW,
+    RATIO,
+    RETAINED,
+    SPARSE,
+    SYNCS,
+    TARGETS,
+)
 
 PARTIAL = TARGETS / "partial"
 
@@ -116,6 +127,35 @@ def test_a_pure_counter_promises_nothing_about_nan(counter: str) -> None:
     assert (answer.outcome, answer.message) == ("not_applicable", told)
     with_count = ask(HEALTH, lambda grads: {"zeros": zeros(grads), "nan_count": 0})
     assert with_count.outcome == "reproduced"
+
+
+# --- large and zero ------------------------------------------------------------------------------------
+
+
+def squares_of_biases(grads: Any) -> float:
+    """Careful with matrices; the squares of a vector overflow above 2**64."""
+    biases = sum(float(grad.square().sum()) for grad in grads if grad.dim() == 1)
+    return math.sqrt(norm([grad for grad in grads if grad.dim() != 1]) ** 2 + biases)
+
+
+def test_a_large_element_is_planted_in_every_number_of_dimensions() -> None:
+    """The control is careful with all."""
+    answer = ask(OVERFLOW, squares_of_biases)
+    told = "the norm reads inf instead of 1.33e+36 for one element of 1.33e+36 in a gradient of 1 dimension"
+    assert (answer.outcome, answer.severity, answer.message) == ("reproduced", "P1", told)
+    assert answer.values("breaking_magnitude", dtype="float32") == [None, None]
+    assert ask(OVERFLOW, norm).outcome == "not_reproduced"
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 3])
+def test_each_tensor_in_turn_is_zero(dimensions: int) -> None:
+    def share(grads: Any) -> dict[str, float]:
+        part = torch.tensor(of_dimensions(dimensions)(grads))
+        return {"norm": norm(grads), "share": (torch.tensor(norm(grads)) / part).item() if norm(grads) else 0.0}
+
+    answer = ask(RATIO, share)
+    assert answer.outcome == "reproduced"
+    assert "share is inf (one tensor zero" in answer.message
 
 
 # --- layouts -------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 PROBE = {
     "id": "fails_on_mixed_dtypes",
-    "version": 1,
+    "version": 2,
     "title": "Gradients of several dtypes raise or change the answer",
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "Numerical stability"],
@@ -17,8 +17,9 @@ PROBE = {
     "with float16) and in all four; either dtype first; of two groups also one in each. The norm must be that of the "
     "same values all in float32, within the rounding of the narrowest dtype, and the counts exactly those. All "
     "values, their norms and every sum of their squares are held exactly by every dtype.",
-    "limits": "Fields that are neither norm nor count are not compared. A norm that is only rounded to 16 bits is not "
-    "reported here, nor one that overflows for larger values. Integer, complex and 8-bit gradients are not tried.",
+    "limits": "Fields that are neither norm nor count are not compared, but must not be fewer. A norm that is only "
+    "rounded to 16 bits is not reported here, nor one that overflows for larger values. Integer, complex and 8-bit "
+    "gradients are not tried.",
     "remediation": "Let an operator with a dtype argument convert: torch._foreach_norm(grads, 2, dtype=torch.float64) "
     "takes lists of several dtypes. Allocate accumulators in a dtype of your own choice, never in that of the first "
     "gradient; torch.dot and torch.mm take one dtype alone, torch.cat and torch.stack promote.",
@@ -57,10 +58,10 @@ def measure(ctx):
                 continue
             yield ctx.measurement("raises", False, "truth", **case)
             expected, is_stable = references[second]
-            if role is None or not is_stable:
+            if not is_stable or (role is None and value >= expected):
                 continue
             difference = ctx.relative_difference(value, expected)
-            case.update(field=ctx.role(role).path or role, role=role, answer=_text(value), expected=_text(expected))
+            case.update(field=_field(ctx, role), role=role, answer=_text(value), expected=_text(expected))
             yield ctx.measurement("relative_difference", difference, "ratio", **case)
             if _is_wrong(role, difference, PROBE["policy"]) and not ctx.located:
                 mixed, wide = (ctx.as_dtypes(make(), dtypes) for dtypes in (first, _WIDE))
@@ -88,6 +89,11 @@ def _raise_alone(ctx, mix):
         except ctx.TargetRaised:
             found.append(dtype)
     return ", ".join(found)
+
+
+def _field(ctx, role):
+    """The field that is compared; an answer without norm and counts must still hold as many numbers."""
+    return "the count of its numbers" if role is None else ctx.role(role).path or role
 
 
 def _text(value):

@@ -4,7 +4,7 @@ import math
 
 PROBE = {
     "id": "fails_on_noncontiguous_grads",
-    "version": 1,
+    "version": 2,
     "title": "Non-contiguous gradients raise or change the answer",
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "API design / contract violation"],
@@ -21,9 +21,10 @@ PROBE = {
     "sums of squares float32 holds exactly in any order; what may differ is the rounding after them, far below the "
     "1e-4 that is allowed. Of a target that writes gradients, their norm afterwards is compared as well.",
     "limits": "Fields whose names speak of layout are left out, as are fields that differ between two calls on the "
-    "same gradients. backward() copies expanded and sliced gradients before it stores them: those reach a collector "
-    "only from torch.autograd.grad, from hooks or by hand. Targets that write into the gradients are not given "
-    "expanded or overlapping ones, which torch cannot write to.",
+    "same gradients. A layout whose gradient no field follows, such as one without dimensions, is not judged and "
+    "noted. backward() copies expanded and sliced gradients before it stores them: those reach a collector only from "
+    "torch.autograd.grad, from hooks or by hand. Targets that write into the gradients are not given expanded or "
+    "overlapping ones, which torch cannot write to.",
     "remediation": "Let operators that take any strides do the work: torch.linalg.vector_norm, torch._foreach_norm, "
     "torch.count_nonzero and isnan need no flattening. Where a flat tensor is needed, reshape(-1) copies only where it "
     "must; view(-1) raises there.",
@@ -36,13 +37,15 @@ PROBE = {
 _FROM_BACKWARD = ("channels_last", "transposed", "permuted")
 _NOT_WRITABLE = ("expanded", "overlapping")
 _LAYOUT_WORDS = ("contig", "stride", "layout", "offset")
+# One of them moves a norm, a count of zeros or of what is not finite.
+_FACTORS = (64.0, 0.0, math.nan)
 _TOLERANCE = 1e-4
 _AFTERWARDS = "the gradients' norm afterwards"
 
 
 def measure(ctx):
     """Yield for every layout whether the answer is the contiguous one, and what happened where it is not."""
-    refused = []
+    refused, judged = [], False
     for layout in ctx.layouts:
         if layout in _NOT_WRITABLE and ctx.writes_gradients:
             continue
@@ -53,13 +56,35 @@ def measure(ctx):
             yield ctx.note("{} was not judged: the same values contiguous raise {}".format(layout, error))
             continue
         ignored = ctx.unequal_fields(expected, again)
+        if not _is_read(ctx, layout, expected, ignored):
+            yield ctx.note("{} was not judged: the answer does not follow such a gradient".format(layout))
+            continue
         how, error = _difference(ctx, layout, expected, ignored)
         yield ctx.measurement("sound", not how, "truth", layout=layout, how=how or "as contiguous")
         if how and not ctx.located:
             grads = ctx.laid_out(layout), ctx.laid_out(layout, contiguous=True)
             yield ctx.location(ctx.where_different(*grads) if error is None else error.site)
+        judged = True
     if len(refused) == len(ctx.layouts):
         raise refused[0]
+    if not judged:
+        raise ctx.NotApplicable("its answer follows none of the gradients that are laid out in another way")
+
+
+def _is_read(ctx, layout, expected, ignored):
+    """Whether the answer follows the values of a contiguous gradient of the same shape.
+
+    One without dimensions counts as itself: among contiguous gradients it would have one.
+    """
+    is_contiguous = layout != "zero_dim"
+    try:
+        base = expected if is_contiguous else _ask(ctx, ctx.laid_out(layout))
+        others = (_ask(ctx, ctx.laid_out(layout, is_contiguous, factor)) for factor in _FACTORS)
+        return base.keys() != expected.keys() or any(
+            set(ctx.differences(base, other)) - set(ignored) for other in others
+        )
+    except ctx.TargetRaised:
+        return True
 
 
 def _ask(ctx, grads):

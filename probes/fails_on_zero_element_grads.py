@@ -4,7 +4,7 @@ import math
 
 PROBE = {
     "id": "fails_on_zero_element_grads",
-    "version": 1,
+    "version": 2,
     "title": "A gradient without elements raises or poisons the answer",
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "Defensive programming violation"],
@@ -105,7 +105,8 @@ def _wrong_fields(ctx, answer, controls, unstable):
     role = ctx.roles.get("norm")
     if role is not None and _near(base.get(role.path), exact**role.degree):
         fixed.append(role.path)
-    wrong = []
+    lost = ctx.lost_fields({path: base[path] for path in base if all(path in each for each in controls)}, answer)
+    wrong = [lost] if lost else []
     for path, value in answer.items():
         known = [control[path] for control in controls if path in control]
         if path in unstable or (isinstance(value, float) and not all(math.isfinite(each) for each in known)):
@@ -150,7 +151,9 @@ def _alone(ctx, empty):
         if error.site is not None and error.site in raised:
             return "", [], None
         return "refuses" if error.deliberate else "raises", [str(error)[:160]], error.site
-    wrong = [
+    lost = ctx.lost_fields({path: value for path, value in nothing.items() if path in answers[1]}, answer)
+    wrong = [lost] if lost else []
+    wrong += [
         "{} reads {}".format(path or "the answer", value)
         for path, value in answer.items()
         if isinstance(value, float) and not math.isfinite(value) and math.isfinite(nothing.get(path, 0.0))

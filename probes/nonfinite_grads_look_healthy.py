@@ -104,6 +104,7 @@ def _of_place(ctx, tensors, index, place):
 
 def _rows(ctx, case, signals, sound, answer):
     numbers = [path or "the answer" for path, value in answer.items() if isinstance(value, float) and value - value]
+    signals = signals + (["the answer is empty"] if sound and not answer and not signals else [])
     tells = signals or ([] if ctx.plan.health else numbers)
     yield ctx.measurement("visible", bool(tells), "truth", by=", ".join(tells) or "nothing", **case)
     for path in ctx.plan.health:

@@ -16,13 +16,13 @@ PROBE = {
     "motivation": "Squaring overflows long before the norm does: in float32 a norm above 1.84e19 reads inf, "
     "although float32 holds norms up to 3.4e38. An exploding gradient is then logged as inf or NaN, and a "
     "clipping coefficient made from it turns every gradient into zero.",
-    "method": "Every gradient is scaled by powers of two; a norm scales with them exactly. The smallest "
-    "magnitude at which the answer is infinite, NaN, raises, or leaves that line by more than 1 % is found "
-    "by bisection on the exponent, for each dtype and element count.",
+    "method": "Every gradient is scaled by powers of two; a norm scales with them exactly. The smallest magnitude at "
+    "which the answer is infinite, NaN, raises, or leaves that line by more than 1 % is found by bisection on the "
+    "exponent, for each dtype and element count. One element of 1.3e36 in a small matrix, vector and tensor of three "
+    "dimensions by turns must be read as well.",
     "limits": "A value that follows the norm up to a bound and stays there is not judged: it is clamped on purpose, and "
-    "no norm. Neither is a dtype for which the answer holds no norm at all. Magnitudes are uniform: a single "
-    "outlier among small elements is covered by the same limit on the norm, not tried apart. The float64 "
-    "boundary is shown and judged only where the policy sets judge_float64.",
+    "no norm. Neither is a dtype for which the answer holds no norm at all. The float64 boundary is shown and judged "
+    "only where the policy sets judge_float64.",
     "remediation": "Accumulate the squares in float64, inside the reduction, so that no float64 copy of the "
     "gradients is made on CUDA. torch._foreach_norm without dtype squares in float32 and overflows as well.",
     "remediation_code": "remedies/total_norm.py",
@@ -32,12 +32,16 @@ PROBE = {
         "breaking_norm": "norm",
         "norm": "norm",
         "expected_norm": "norm",
+        "planted_norm": "norm",
+        "expected_planted_norm": "norm",
     },
     "policy": {"judge_float64": 0},
 }
 
 TOLERANCE = 0.01
 _LARGE_MAGNITUDE = 1e20
+# An ordinary element outweighs the others already, so that the norm scales with it.
+_ORDINARY_ELEMENT, _LARGE_ELEMENT = 2.0**20, 2.0**120
 # (dtype, tensors, elements of each, largest exponent an element may have)
 _CASES = (
     ("float32", 4, 1024, 126),
@@ -74,6 +78,32 @@ def measure(ctx):
         yield ctx.measurement("breaking_norm", norm, "norm", **case)
         if broken is not None and not ctx.located and dtype != "float64":
             yield ctx.location(ctx.where_nonfinite(ctx.gradients(tensors, elements, dtype, magnitude)))
+    yield from _planted(ctx)
+
+
+def _planted(ctx):
+    """Yield the norm of small gradients with one large element, in one of each number of dimensions."""
+    for index, dimensions in enumerate((2, 1, 3)):
+        ordinary, value = (_norm_with(ctx, index, magnitude) for magnitude in (_ORDINARY_ELEMENT, _LARGE_ELEMENT))
+        if not (ordinary > 0 and math.isfinite(ordinary) and ctx.reads(index)):
+            continue
+        case = {"dtype": "float32", "dimensions": dimensions, "magnitude": _LARGE_ELEMENT}
+        expected = ordinary * (_LARGE_ELEMENT / _ORDINARY_ELEMENT)
+        yield ctx.measurement("planted_norm", value, "norm", **case)
+        yield ctx.measurement("expected_planted_norm", expected, "norm", **case)
+        if _is_off(value, expected) and not ctx.located:
+            yield ctx.location(ctx.where_nonfinite(ctx.planted(index, _LARGE_ELEMENT)))
+
+
+def _norm_with(ctx, index, magnitude):
+    try:
+        return ctx.norm(ctx.planted(index, magnitude))
+    except ctx.TargetRaised:
+        return math.nan
+
+
+def _is_off(value, expected):
+    return not math.isfinite(value) or abs(value / expected - 1) > TOLERANCE
 
 
 def _at_large_magnitude(ctx):
@@ -107,7 +137,7 @@ def _boundary(ctx, dtype, tensors, elements, largest):
     def breaks(exponent):
         value = _safe_norm(ctx, tensors, elements, dtype, 2.0**exponent)
         expected = base * 2.0 ** (exponent - start)
-        return not math.isfinite(value) or abs(value / expected - 1) > TOLERANCE
+        return _is_off(value, expected)
 
     if not breaks(largest):
         return None
@@ -149,10 +179,7 @@ def judge(measurements, policy):
     if not policy.get("judge_float64"):
         judged = [m for m in judged if m.case["dtype"] != "float64"]
     if not judged:
-        return {
-            "outcome": "not_reproduced",
-            "message": "the norm is right up to the largest one that float32 holds",
-        }
+        return _of_planted(measurements)
     dtypes = sorted({m.case["dtype"] for m in judged})
     wide = [m for m in judged if m.case["dtype"] != "float16"]
     worst = min(wide or judged, key=lambda m: m.value)
@@ -164,6 +191,25 @@ def judge(measurements, policy):
         ", ".join(dtypes),
     )
     return {"outcome": "reproduced", "severity": "P1" if wide else "P2", "message": message}
+
+
+def _of_planted(measurements):
+    """What one large element does, where gradients that are all large break nothing."""
+    expected = {m.case["dimensions"]: m.value for m in measurements if m.name == "expected_planted_norm"}
+    off = [m for m in measurements if m.name == "planted_norm" and _is_off(m.value, expected[m.case["dimensions"]])]
+    if not off:
+        message = "the norm is right up to the largest one that float32 holds"
+        return {"outcome": "not_reproduced", "message": message}
+    message = (
+        "the norm reads {:.3g} instead of {:.3g} for one element of {:.3g} in a gradient of {} dimension{}".format(
+            off[0].value,
+            expected[off[0].case["dimensions"]],
+            off[0].case["magnitude"],
+            off[0].case["dimensions"],
+            "s" if off[0].case["dimensions"] > 1 else "",
+        )
+    )
+    return {"outcome": "reproduced", "severity": "P1", "message": message}
 
 
 if __name__ == "__main__":

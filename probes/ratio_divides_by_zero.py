@@ -4,7 +4,7 @@ import math
 
 PROBE = {
     "id": "ratio_divides_by_zero",
-    "version": 1,
+    "version": 2,
     "title": "Zero gradients give NaN or infinity",
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Numerical stability", "Correctness bug"],
@@ -15,7 +15,7 @@ PROBE = {
     "motivation": "Zero gradients are finite and common: a dead layer, a zero-initialised branch, a masked batch. The "
     "quotient of two norms or counts that are 0 is NaN or infinite, or raises, and every comparison with the NaN "
     "is false: a gate that waits for a ratio never opens.",
-    "method": "All gradients are set to zero, and those of one tensor only; of two groups also either alone. Then "
+    "method": "All gradients are set to zero, and those of each tensor alone; of two groups also either alone. Then "
     "there are no gradients, and tensors without elements. A field that is finite for other gradients must stay "
     "finite. Fields that scaling one group moves and scaling both does not are named as ratios.",
     "limits": "Negative infinity in a field that grows by the same step with every factor of 4, a logarithm, is right "
@@ -95,7 +95,7 @@ def _cases(ctx):
     """Name, maker of both groups, and "has elements" of every case; the second group of a lone one is not fed."""
     sound, zero = (lambda seed: ctx.benign(seed=seed)), (lambda seed: ctx.benign(seed=seed, scale=0.0))
     empties = {"without gradients": lambda seed: [], _NO_ELEMENTS: lambda seed: ctx.gradients(1, 0)}
-    cases = [("one tensor zero", lambda: (_one_zero(ctx), sound(1)), True)]
+    cases = [("one tensor zero", lambda each=each: (_one_zero(ctx, each), sound(1)), True) for each in range(3)]
     if ctx.plan.groups == 1:
         cases.append(("all gradients zero", lambda: (zero(0), None), True))
         cases += [(name, lambda empty=empty: (empty(0), None), False) for name, empty in empties.items()]
@@ -109,9 +109,10 @@ def _cases(ctx):
     return cases
 
 
-def _one_zero(ctx):
-    sound, zero = ctx.benign(), ctx.benign(scale=0.0)
-    return [sound[0], zero[1], sound[2]]
+def _one_zero(ctx, index):
+    grads = ctx.benign()
+    grads[index] = ctx.benign(scale=0.0)[index]
+    return grads
 
 
 def _ratios(ctx, finite):
@@ -175,7 +176,7 @@ def judge(measurements, policy):
         elif m.name == "nonfinite_fields" and m.case["gradients"]:
             found.setdefault("the gradients become NaN or infinite", []).append(m.case["input"])
     if found:
-        texts = ["{} ({})".format(text, ", ".join(inputs)) for text, inputs in found.items()]
+        texts = ["{} ({})".format(text, ", ".join(dict.fromkeys(inputs))) for text, inputs in found.items()]
         rare = all(name.endswith(_NO_ELEMENTS) for inputs in found.values() for name in inputs)
         return {"outcome": "reproduced", "message": "; ".join(texts), "severity": "P3" if rare else "P2"}
     if refusals:

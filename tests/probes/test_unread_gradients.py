@@ -12,7 +12,18 @@ import torch
 from auditkit.model.enums import Outcome
 from auditkit.model.runs.target import Target
 from tests.probes.in_process import ask, run_here
-from tests.probing_helpers import COUNTS, HEALTH, LAUNCHES, OVERFLOW, RETAINED, SYNCS, TARGETS
+from tests.probing_helpers import (
+    COUNTS,
+    HEALTH,
+    LAUNCHES,
+    NONCONTIGUOUS,
+    OVERFLOW,
+    RATIO,
+    RETAINED,
+    SPARSE,
+    SYNCS,
+    TARGETS,
+)
 
 PARTIAL = TARGETS / "partial"
 
@@ -105,19 +116,69 @@ def test_a_health_value_of_the_first_gradient_alone_is_a_finding() -> None:
 COUNTERS: dict[str, Callable[[Any], Any]] = {
     "zeros": lambda grads: zeros(grads),
     "share of signs": lambda grads: sum(float((g > 0).sum()) for g in grads) / sum(g.numel() for g in grads),
-    "histogram": lambda grads: torch.histc(torch.cat([g.reshape(-1) for g in grads]).nan_to_num(0, 0, 0), 4, -2, 2),
+    "histogram": lambda grads: torch.histc(torch.cat([g.reshape(-1) for g in grads]).nan_to_num(9), 4, -2, 2).tolist(),
 }
 
 
 @pytest.mark.parametrize("counter", COUNTERS)
 def test_a_pure_counter_promises_nothing_about_nan(counter: str) -> None:
-    answer = ask(
-        HEALTH, lambda grads: list(COUNTERS[counter](grads)) if counter == "histogram" else COUNTERS[counter](grads)
-    )
+    answer = ask(HEALTH, COUNTERS[counter])
     told = "it counts: no number of its answer follows the size of the gradients"
     assert (answer.outcome, answer.message) == ("not_applicable", told)
     with_count = ask(HEALTH, lambda grads: {"zeros": zeros(grads), "nan_count": 0})
     assert with_count.outcome == "reproduced"
+
+
+# --- large and zero ------------------------------------------------------------------------------------
+
+
+def squares_of_biases(grads: Any) -> float:
+    """Careful with matrices; the squares of a vector overflow above 2**64."""
+    biases = sum(float(grad.square().sum()) for grad in grads if grad.dim() == 1)
+    return math.sqrt(norm([grad for grad in grads if grad.dim() != 1]) ** 2 + biases)
+
+
+def test_a_large_element_is_planted_in_every_number_of_dimensions() -> None:
+    """The control is careful with all."""
+    answer = ask(OVERFLOW, squares_of_biases)
+    told = "the norm reads inf instead of 1.33e+36 for one element of 1.33e+36 in a gradient of 1 dimension"
+    assert (answer.outcome, answer.severity, answer.message) == ("reproduced", "P1", told)
+    assert answer.values("breaking_magnitude", dtype="float32") == [None, None]
+    assert ask(OVERFLOW, norm).outcome == "not_reproduced"
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 3])
+def test_each_tensor_in_turn_is_zero(dimensions: int) -> None:
+    def share(grads: Any) -> dict[str, float]:
+        part = torch.tensor(of_dimensions(dimensions)(grads))
+        return {"norm": norm(grads), "share": (torch.tensor(norm(grads)) / part).item() if norm(grads) else 0.0}
+
+    answer = ask(RATIO, share)
+    assert answer.outcome == "reproduced"
+    assert "share is inf (one tensor zero" in answer.message
+
+
+# --- layouts -------------------------------------------------------------------------------------------
+
+
+def of_contiguous(grads: Any) -> float:
+    return norm([grad for grad in grads if grad.is_contiguous()])
+
+
+def test_a_layout_that_is_not_read_is_not_judged() -> None:
+    """The control leaves gradients out for their layout, not for their shape."""
+    answer = ask(NONCONTIGUOUS, of_dimensions(1))
+    assert answer.outcome == "not_applicable"
+    weights = ask(NONCONTIGUOUS, of_dimensions(1, 2))
+    assert weights.outcome == "not_reproduced"
+    assert {row.case["layout"] for row in weights.rows} == {
+        "transposed", "bucket_view", "sliced", "expanded", "overlapping",
+    }  # fmt: skip
+    assert ask(NONCONTIGUOUS, of_contiguous).outcome == "reproduced"
+
+
+def test_sparse_gradients_that_are_not_read_do_not_pass() -> None:
+    assert ask(SPARSE, of_dimensions(1)).outcome == "not_applicable"
 
 
 # --- counts --------------------------------------------------------------------------------------------

@@ -80,6 +80,14 @@ def differences(first: Dict[str, Any], second: Dict[str, Any]) -> List[str]:
     return [path for path, value in first.items() if path not in second or not _same(value, second[path])]
 
 
+def lost_fields(usual: Dict[str, Any], answer: Dict[str, Any]) -> str:
+    """In words, what an answer lacks of the usual one: some fields, or all; "" for nothing."""
+    lost = [path or "the number" for path in usual if path not in answer]
+    if not answer and lost:
+        return "the answer is empty"
+    return "the answer lacks " + ", ".join(lost[:3]) if lost else ""
+
+
 def _same(value: Any, other: Any) -> bool:
     if isinstance(value, bool) or isinstance(other, bool):
         return bool(value == other)

@@ -100,9 +100,12 @@ class Calls:
         return math.sqrt(number) if role.degree == 2 and number >= 0 else number
 
     def number(self, role: Optional[str], grads: Sequence[Any], second: Optional[Sequence[Any]] = None) -> Any:
-        """The role's number, None where the answer or the role is missing. Raises TargetRaised."""
+        """The role's number, None where the answer lacks it; how many numbers it holds where `role` is None.
+
+        Raises TargetRaised.
+        """
         answer = self.answer(grads, second)
-        return None if role is None else answer.get(self.role(role).path)
+        return len(answer) if role is None else answer.get(self.role(role).path)
 
     def number_of_changed(
         self, role: Optional[str], make: Make, change: Conversion, first: Sequence[str], second: Optional[Sequence[str]]

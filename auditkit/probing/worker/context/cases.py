@@ -60,11 +60,14 @@ class Cases:
         """The names of the memory layouts that `laid_out` knows, commonest first."""
         return list(gradients.LAYOUTS)
 
-    def laid_out(self, layout: str, contiguous: bool = False) -> List[Any]:
-        """Three gradients of small whole numbers, the middle one in `layout`, or the same values `contiguous`."""
+    def laid_out(self, layout: str, contiguous: bool = False, factor: float = 1.0) -> List[Any]:
+        """Three gradients of small whole numbers, the middle one in `layout`, or the same values `contiguous`.
+
+        `factor` multiplies the middle one.
+        """
         shape, view = gradients.LAYOUTS[layout]
-        shapes = ((4, 3), shape, (5,))
-        first, memory_of_grad, last = self.place([gradients.whole_numbers(each) for each in shapes])
+        whole = [gradients.whole_numbers(each) for each in ((4, 3), shape, (5,))]
+        first, memory_of_grad, last = self.place([whole[0], whole[1] * factor, whole[2]])
         with on_device(self.device):
             grad = view(memory_of_grad)
             return [first, gradients.contiguous_copy(grad) if contiguous else grad, last]

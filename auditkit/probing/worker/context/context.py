@@ -3,7 +3,7 @@
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..answers import structures
-from ..answers.answers import differences, relative_difference
+from ..answers.answers import differences, lost_fields, relative_difference
 from ..base.frames import Site, SourceRoots
 from ..base.refusals import NotApplicable, TargetRaised, Unavailable
 from ..feeding.caller import Caller
@@ -30,6 +30,7 @@ class Context:
     TargetRaised = TargetRaised
 
     differences = staticmethod(differences)
+    lost_fields = staticmethod(lost_fields)
     relative_difference = staticmethod(relative_difference)
     unequal_fields = staticmethod(unequal_fields)
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from auditkit.model.runs.measurement import Location
-from auditkit.model.runs.probe import CATEGORIES
+from auditkit.model.runs.probe import CATEGORIES, ProbeInfo
 from auditkit.model.runs.run import BUNDLED, Finding
 from auditkit.model.runs.target import short_target
 from auditkit.model.text import inert_line
@@ -81,12 +81,24 @@ def render_ticket(
         evidence_blocks=_evidence_blocks(findings),
         fix_mends_all=len(firsts) > 1 and all(finding.probe.scope == "target" for finding in firsts),
         checks=_checks(findings),
-        verifications=[(item, finding.probe.id) for finding in firsts for item in finding.probe.verification],
+        verifications=[
+            (_subjects(findings, finding.probe), item, finding.probe.id)
+            for finding in firsts
+            for item in finding.probe.verification
+        ],
         command=inert_line(command),
         run_id=leader.run_id,
         reviewers=REVIEWERS,
         related=tuple(related),
     )
+
+
+def _subjects(findings: Sequence[Finding], probe: ProbeInfo) -> str:
+    """Of what a sentence about a probe that reads the whole source is to be read: of these findings, no others."""
+    if probe.scope != "source":
+        return ""
+    named = dict.fromkeys(one.result.target for one in findings if one.probe.id == probe.id)
+    return f"{', '.join(map(markdown.code, named))}: "
 
 
 def _evidence_blocks(findings: Sequence[Finding]) -> list[str]:

@@ -237,5 +237,6 @@ def test_modules_of_one_reading_share_a_ticket() -> None:
     assert "3 modules have it: `train.a`, `train.b`, `train.c`.\n" in text
     told = "`auditkit probe run one --checkout .` no longer names `train.a`, `train.b`, `train.c` <!--"
     assert text.count(told) == 1
+    assert "- [ ] `train.a`, `train.b`, `train.c`: gradients of 1e20 give a finite norm <!--" in text
     assert text.count("\n### The same in `train.") == 2
     assert "With this code none of the probes above" not in text

@@ -142,7 +142,7 @@ def _missing(
             by_hand = f"auditkit ticket edit {ticket.id} verified {number}"
             hint, step = (verify, Step.VERIFY) if item.probe else (by_hand, Step.TICK)
             yield Missing(f"not verified: {item.text} (line {item.line})", hint, step)
-    if ticket.reopened and not any(review.verdict is not None for review in ticket.reviews):
+    if ticket.reopened and not any(one.verdict and _is_since(one.date, ticket) for one in ticket.reviews):
         command = f"auditkit ticket review {ticket.id} --verdict endorse --reviewer AGENT"
         yield Missing(f"no review since it was opened again on {ticket.reopened}", command, Step.REVIEW)
     if not is_signed_off(ticket, agents):
@@ -157,7 +157,13 @@ def is_signed_off(ticket: Ticket, agents: Mapping[str, str] = AGENT_NAMES) -> bo
     return any(
         agent_code(one.agent, agents) == agent_code(agent, agents) if one.agent else f"`{agent}`" in one.text.casefold()
         for one in (ticket.resolution.sign_offs if ticket.resolution else ())
+        if _is_since(one.date, ticket)
     )
+
+
+def _is_since(date: str, ticket: Ticket) -> bool:
+    """Whether something of that date may be of the time since the ticket was opened again."""
+    return not date or date >= ticket.reopened
 
 
 def says_something(resolution: Resolution) -> bool:

@@ -21,6 +21,9 @@ from auditkit.store.markdown.scan import Heading, Span
 
 ENDED = re.compile(r"(?:resolution|closure|closing notes|status|correction)\b", re.IGNORECASE)
 _CHANGE = re.compile(rb"^- (\d{4}-\d{2}-\d{2}): ([^:\r\n]{1,99}):", re.MULTILINE)
+_RETURNED = re.compile(
+    rb"^- (\d{4}-\d{2}-\d{2}): returned at [^\r\n]*; the status was [^\r\n]* and is open again", re.MULTILINE
+)
 _BOX = re.compile(r"[-*+] \[([ xX])\]\s+(.*)")
 # Both are bounded, so that no line takes long, however long it is.
 _PROBE = re.compile(r"<!--\s{0,9}probe:(?P<binding>.{0,500}?)-->")
@@ -115,14 +118,14 @@ def read_resolution(document: Document) -> Resolution | None:
 
 
 def read_reopened(document: Document) -> str:
-    """When the ticket was finished and opened again last, as its Status Changes tell; "" for never."""
+    """When the ticket was finished and opened again last, as its Status Changes or an audit tell; "" for never."""
     heading = document.section("Status Changes", level=3)
-    found = ""
+    found = max((date.decode() for date in _RETURNED.findall(document.data)), default="")
     for change in _CHANGE.finditer(document.data, heading.line.end, heading.section_end) if heading else ():
         date, steps = (part.decode("utf-8", "replace") for part in change.groups())
         statuses = [status for word in steps.split(" to ") if (status := read_status(word)) is not None]
         if any(old.is_finished and not new.is_finished for old, new in pairwise(statuses)):
-            found = date
+            found = max(found, date)
     return found
 
 

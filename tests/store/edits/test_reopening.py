@@ -132,3 +132,12 @@ def test_an_audit_that_finds_it_again_opens_it_so(tmp_path: Path) -> None:
     written = (tmp_path / "batch7" / "B7-PT-01.md").read_text()
     assert f"- 2026-03-04: fixed to open: {PRINT} returned at revision {NEW_REVISION}\n" in written
     assert unticked(Document.parse(text.encode(), PATH), "other/1/a:b").data == text.encode()
+
+
+def test_a_sign_off_from_before_counts_no_more_wherever_it_stands() -> None:
+    """A ticket that an earlier version opened again, or a person who left everything in place."""
+    changes = "- 2026-03-02: in-review to fixed: commit 3f2a9c1"
+    text = ticket_text(extra=OLD.replace(changes, f"{changes}\n- 2026-03-05: fixed to open: it is back"))
+    assert not is_signed_off(ticket_of(Document.parse(text.encode(), PATH)))
+    again = text.replace("on 2026-03-02", "on 2026-03-05")
+    assert is_signed_off(ticket_of(Document.parse(again.encode(), PATH)))

@@ -1,6 +1,9 @@
 """`python -m auditkit` is the `auditkit` command."""
 
-from auditkit.cli.main import main
+try:
+    from auditkit.cli.main import main
+except KeyboardInterrupt:
+    raise SystemExit(130) from None
 
 if __name__ == "__main__":
     main()

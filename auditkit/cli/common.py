@@ -41,16 +41,16 @@ def run_or_exit(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(filled)
     def run(**given: Any) -> None:
-        from auditkit.errors import AuditkitError
-
         try:
+            from auditkit.errors import AuditkitError
+
             filled(**given)
-        except AuditkitError as error:
-            raise typer.Exit(complain_of(error)) from None
         except KeyboardInterrupt:
             # Typer would end with 130 too, but without a word.
             complain("interrupted")
             raise typer.Exit(INTERRUPTED) from None
+        except AuditkitError as error:
+            raise typer.Exit(complain_of(error)) from None
 
     return run
 

@@ -7,7 +7,22 @@ import sys
 
 
 def main() -> None:
-    """Run the command line. A reader that has left (`| head -1`) changes no exit code; any other lost output is 4."""
+    """Run the command line, and end the process with its exit code: 130 after Ctrl-C, however early that came."""
+    try:
+        code = _exit_code()
+    except KeyboardInterrupt:  # while what reports it was not loaded yet
+        os.write(2, b"interrupted\n")
+        code = 130
+    if code == 130:
+        import signal
+
+        # Python ends by the signal itself where that met code made of text, as dataclasses are, unless it is blocked.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    raise SystemExit(code)
+
+
+def _exit_code() -> int | str | None:
+    """What the command ends with. A reader that has left (`| head -1`) changes it not; any other lost output is 4."""
     from auditkit.cli.output import INTERRUPTED, complain, discard
 
     _open_missing_streams()
@@ -36,7 +51,7 @@ def main() -> None:
             if stream is sys.stdout and not isinstance(error, BrokenPipeError):
                 lost = lost or str(error.strerror)
             discard(stream)
-    raise SystemExit(_code_of_lost_output(lost, code) if lost else code)
+    return _code_of_lost_output(lost, code) if lost else code
 
 
 def _open_missing_streams() -> None:

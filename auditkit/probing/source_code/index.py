@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
+from auditkit.model.text import inert, inert_line
 from auditkit.probing.checkouts.checkout import import_roots
 from auditkit.probing.source_code.facts import ModuleFacts
 from auditkit.probing.source_code.files import SourceFile, list_files
@@ -51,7 +52,8 @@ class SourceIndex:
         return [source for source in self.files if source.kind == "python"]
 
     def _read(self, source: SourceFile) -> None:
-        data = load(source)
+        # Such a name fits no line of a ticket, and no import; a finding there could not be told from another one.
+        data = load(source) if inert_line(source.name) == source.name else _misnamed(source.name)
         parsed = data if isinstance(data, SourceProblem) else parse(source, data, self.root, self.import_roots)
         facts = parsed if isinstance(parsed, SourceProblem) else facts_of(source, parsed)
         if isinstance(facts, SourceProblem):
@@ -159,6 +161,11 @@ class SourceIndex:
                 for word in _words(source_bytes(source.path, _LARGEST_TEXT_BYTES)):
                     found.setdefault(word, source.name)
         return found
+
+
+def _misnamed(name: str) -> SourceProblem:
+    shown = inert(name).replace("\n", "\\n").replace("\t", "\\t")
+    return SourceProblem(shown, 1, "not read: its name holds a character that moves the cursor, or hides or turns text")
 
 
 def _release(module: Module) -> None:

@@ -10,6 +10,8 @@ from auditkit.model.tickets.page import Page
 from auditkit.rules.lint.positions import is_new
 from auditkit.rules.lint.rule import Level, LintContext, Rule
 
+_LONGEST_MESSAGE = 1000
+
 
 @dataclass(frozen=True, order=True)
 class LintFinding(Record, keys="rule level path line column message"):
@@ -36,7 +38,12 @@ def check_pages(
     known = [rule for rule in rules if context.tree is not None or not rule.needs_tree]
     found = [
         LintFinding(
-            path, problem.line, problem.column, rule.id, problem.message, (levels or {}).get(rule.id, rule.level)
+            path,
+            problem.line,
+            problem.column,
+            rule.id,
+            _short(problem.message),
+            (levels or {}).get(rule.id, rule.level),
         )
         for path, page in pages
         for rule in known
@@ -44,3 +51,8 @@ def check_pages(
         for problem in rule.check(page, context)
     ]
     return sorted(found)
+
+
+def _short(message: str) -> str:
+    """A message that quotes a value of megabytes shows its beginning."""
+    return message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}..."

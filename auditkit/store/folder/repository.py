@@ -138,8 +138,12 @@ class Repository:
     def next_id(self, batch: int, agent: str) -> TicketId:
         """The id after the highest one of `batch` and `agent` here and on other local branches.
 
-        Only under the lock (`writing`) does it stay free until it is used.
+        Only under the lock (`writing`) does it stay free until it is used. Raises BadInputError where a folder
+        cannot be listed: the id may be taken there.
         """
+        hidden = next((file for file in self.files() if file.suffix.lower() != ".md"), None)
+        if hidden is not None:
+            raise BadInputError(f"cannot read the tickets folder {hidden}", "its tickets have ids that are not free")
         used = self._used_ids() | self._branch_ids
         numbers = [number for b, a, number in map(id_parts, used) if (b, a) == (batch, agent)]
         return format_ticket_id(batch, agent, max(numbers, default=0) + 1)
@@ -207,7 +211,10 @@ class Repository:
         return file.is_file() and fingerprint.encode() in file.read_bytes()
 
     def files(self) -> list[Path]:
-        """Every Markdown file below the folder, hidden folders and links to folders left out."""
+        """Every Markdown file below the folder, hidden folders and links to folders left out.
+
+        A folder that cannot be listed is among them: reading it says why.
+        """
         found = [self.folder / name for name in markdown_files(str(self.folder))]
         return found if files.plan is None else self._as_planned(files.plan, found)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,20 +13,29 @@ if TYPE_CHECKING:
 
 
 def walk(folder: str) -> Stamps:
-    """Every Markdown file with its stamp, None for what is no regular file, by its path in the folder.
+    """Every Markdown file with its stamp by its path in the folder; None for what cannot be looked at.
 
-    Raises BadInputError where a folder cannot be listed.
+    A folder in it that cannot be listed stands there like a file that cannot be read. Raises BadInputError where
+    `folder` itself cannot be listed.
     """
     stamps: Stamps = {}
     for prefix, entries in _folders(folder):
+        if entries is None:
+            stamps[prefix[:-1]] = None
+            continue
         for entry in entries:
-            try:
-                status = entry.stat()
-            except OSError:
-                stamps[prefix + entry.name] = None
-                continue
-            stamps[prefix + entry.name] = stamp_of(status) if stat.S_ISREG(status.st_mode) else None
+            stamps[prefix + entry.name] = _stamp(entry)
     return stamps
+
+
+def _stamp(entry: os.DirEntry[str]) -> Stamp | None:
+    """The stamp of a file; of a link that leads to none the link's own."""
+    for follow in (True, False):
+        try:
+            return stamp_of(entry.stat(follow_symlinks=follow))
+        except OSError:
+            continue
+    return None
 
 
 def named_files(folder: str, ticket_id: str) -> list[str]:
@@ -42,9 +50,12 @@ def named_files(folder: str, ticket_id: str) -> list[str]:
 def markdown_files(folder: str) -> list[str]:
     """Every Markdown file, relative to the folder, those of a folder before those of its folders; none is opened.
 
-    Raises BadInputError where a folder cannot be listed.
+    A folder in it that cannot be listed is among them. Raises BadInputError where `folder` itself cannot be listed.
     """
-    found = [(prefix.split("/"), prefix + entry.name) for prefix, entries in _folders(folder) for entry in entries]
+    found = []
+    for prefix, entries in _folders(folder):
+        names = [prefix[:-1]] if entries is None else [prefix + entry.name for entry in entries]
+        found += [(name.split("/")[:-1], name) for name in names]
     return [name for _, name in sorted(found)]
 
 
@@ -53,8 +64,8 @@ def stamp_of(status: os.stat_result) -> Stamp:
     return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
-def _folders(folder: str) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
-    """Each folder's prefix (`batch7/`) and Markdown files; hidden folders and links to folders left out.
+def _folders(folder: str) -> Iterator[tuple[str, list[os.DirEntry[str]] | None]]:
+    """Each folder's prefix (`batch7/`) and Markdown files, None where it cannot be listed; see `_listed`.
 
     A folder stays open while its files are looked at: that saves the kernel 7 of 60 ms for 10,000 long paths.
     """
@@ -66,7 +77,10 @@ def _folders(folder: str) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
         except FileNotFoundError:
             continue
         except OSError as error:
-            raise _unreadable(error, folder) from error
+            if not prefix:
+                raise _unreadable(error, folder) from error
+            yield prefix, None
+            continue
         try:
             inner, files = _listed(handle, prefix)
             waiting += inner
@@ -78,6 +92,7 @@ def _folders(folder: str) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
 
 
 def _listed(handle: int, prefix: str) -> tuple[list[str], list[os.DirEntry[str]]]:
+    """The folders in an open one, by their prefixes, and its Markdown files; no hidden folders and no links to any."""
     inner: list[str] = []
     files: list[os.DirEntry[str]] = []
     with os.scandir(handle) as entries:

@@ -111,8 +111,10 @@ def read_file(
 ) -> tuple[Document, Ticket] | BrokenTicket | None:
     """The file as a ticket, as a broken one, or None for another page; `path` is its place in the tickets folder."""
     try:
-        if not stat.S_ISREG(os.stat(file).st_mode):
-            return BrokenTicket(path, 1, 1, "not a regular file")
+        mode = os.stat(file).st_mode
+        if not stat.S_ISREG(mode):
+            what = "a folder that cannot be listed" if stat.S_ISDIR(mode) else "not a regular file"
+            return BrokenTicket(path, 1, 1, what)
         if os.path.islink(file) and not _is_inside(file, path):
             return BrokenTicket(path, 1, 1, "a link to a file outside of the tickets folder, which is not read")
         with open(file, "rb", buffering=0) as opened:

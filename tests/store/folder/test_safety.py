@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import signal
@@ -16,6 +17,7 @@ import pytest
 from auditkit.errors import ExitCode
 from auditkit.store.folder.repository import Repository
 from tests.filing_helpers import ROOT, put, ticket_text
+from tests.project_files import our_environment
 
 pytestmark = pytest.mark.process
 
@@ -234,3 +236,49 @@ def test_edits_that_both_stamp_the_ticket_do_not_merge(tmp_path: Path) -> None:
     first = naive("**Severity** | `P2`", "**Severity** | `P1`", "2026-03-04")
     second = naive("**Assignee** | |", "**Assignee** | Kim |", "2026-03-05")
     assert not merges(tmp_path, first, second)
+
+
+# What the kernel lets an administrator pass over, and others not.
+_DAC_OVERRIDE, _DAC_READ_SEARCH, _PR_CAPBSET_DROP = 1, 2, 24
+
+
+def as_anybody() -> None:
+    """Give up what lets root read every folder, from the next program on."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    for capability in (_DAC_OVERRIDE, _DAC_READ_SEARCH):
+        libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="drops capabilities as Linux has them")
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [
+        (0o600, "tickets/closed/B7-PT-02.md:1:1: (TK000 )?cannot be read: Permission denied"),
+        (0o300, "tickets/closed:1:1: (TK000 )?a folder that cannot be listed"),
+    ],
+)
+def test_a_folder_that_cannot_be_read_hides_no_other_ticket(mode: int, said: str, tmp_path: Path) -> None:
+    """It is named, the rest is listed, and the exit code is that of what cannot be read; no id is given twice."""
+    put(tmp_path, "tickets/batch7/B7-PT-01.md", ticket_text("B7-PT-01"))
+    closed = put(tmp_path, "tickets/closed/B7-PT-02.md", ticket_text("B7-PT-02")).parent
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "auditkit", "ticket", *words]
+        environment = {**our_environment(), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+        return subprocess.run(
+            command, cwd=tmp_path, env=environment, preexec_fn=as_anybody, capture_output=True, text=True, check=False
+        )
+
+    closed.chmod(mode)
+    try:
+        for command in ("list", "lint", "stats"):
+            ended = run(command)
+            assert ended.returncode == ExitCode.BAD_INPUT
+            assert re.search(said, ended.stdout + ended.stderr), ended
+        assert "B7-PT-01" in run("list").stdout
+        assert run("show", "B7-PT-01").returncode == ExitCode.OK
+        made = run("new", "--title", "Another", "--severity", "P2", "--agent", "pytorch", "--batch", "7", "--json")
+        taken = made.returncode == ExitCode.BAD_INPUT or '"B7-PT-03"' in made.stdout
+        assert taken, made
+    finally:
+        closed.chmod(0o700)

@@ -87,6 +87,17 @@ def test_a_file_that_does_not_parse_is_no_pass(tmp_path: Path) -> None:
     assert auditkit("probe", "run", LOOP, "--checkout", tmp_path).code == FINDINGS
 
 
+@pytest.mark.parametrize("name", ["a\nb", "a\x1b[2Jb", "a\u202eb", "a\tb"])
+def test_a_file_whose_name_is_no_text_is_named_and_hides_nothing(name: str, tmp_path: Path) -> None:
+    """The others' findings are filed; the name is shown so that it moves nothing."""
+    code = write(tmp_path / "code", {f"{name}.py": NORMS, "norms.py": NORMS})
+    ended = auditkit("audit", code, "--probe", LOOP, "--tickets", tmp_path / "tickets")
+    shown = {"a\nb": "a\\nb.py:1: not read", "a\x1b[2Jb": "a\\x1b[2Jb.py:1: not read",
+             "a\u202eb": "a\\u202eb.py:1: not read", "a\tb": "a\\tb.py:1: not read"}  # fmt: skip
+    assert (ended.code, shown[name] in ended.stdout) == (FINDINGS, True), ended
+    assert len(list((tmp_path / "tickets").rglob("B1-*.md"))) == 1
+
+
 @pytest.mark.parametrize(("severity", "code"), [("P4", FINDINGS), ("P1", OK)])
 def test_the_lowest_severity_that_fails_counts(severity: str, code: int, tmp_path: Path) -> None:
     write(tmp_path, {"norms.py": NORMS})

@@ -295,6 +295,11 @@ def test_a_folder_named_after_a_status_is_known_in_any_spelling(name: str, tmp_p
     assert ("TK050", "B7-PT-02.md") in found(lint_with(folder, configured))
 
 
+def test_a_message_quotes_the_beginning_of_a_value_of_megabytes(tmp_path: Path) -> None:
+    put(tmp_path / "tickets", "batch7/B7-PT-01.md", changed(OPEN, ("`open`", f"`{'x' * 5_000_000}`")))
+    assert max(len(each.message) for each in lint_with(tmp_path / "tickets").findings) < 1100
+
+
 def test_two_tickets_that_auditkit_filed_are_told_apart_already(tmp_path: Path) -> None:
     """Titles of one probe in one file are alike; those of which a person wrote one are worth a look."""
     for number, line in ((1, 10), (2, 80)):

@@ -23,8 +23,8 @@ PROBE = {
     "limits": "A flag is any truth value, or 0.0 or 1.0, that differs from its value for sound gradients. A health "
     "value is told by its name. A text says something where it is the same for other sound gradients. A warning that "
     "the target only logs is not seen. A gradient that no number of the answer follows is not judged, and named: to "
-    "leave out biases may be meant. A health value speaks of all gradients; only what it leaves out wherever it "
-    "stands, for its shape, is not judged. An answer that only counts (zeros, signs, a histogram) promises nothing "
+    "leave out biases may be meant; but a flag such as all_finite speaks of all gradients. So does a health value; "
+    "only what it leaves out wherever it stands, for its shape, is not judged. An answer that only counts (zeros, signs, a histogram) promises nothing "
     "about NaN.",
     "remediation": "Count non-finite elements, or test the accumulated norm with isfinite, and let health depend on it "
     "before any threshold is compared.",
@@ -118,10 +118,13 @@ def _rows(ctx, case, signals, sound, answer):
 def _is_judged(ctx, tensors, index):
     """Whether the answer promises something of this gradient.
 
-    It does where it follows it. A health value speaks of all gradients, and so of one that it leaves out for the place
-    where it stands; what it leaves out wherever it stands, its shape is left out for, and that may be meant.
+    It does where it follows it, and where a flag says by its name that there is no NaN. A health value speaks of all
+    gradients, and so of one that it leaves out for the place where it stands; what it leaves out wherever it stands,
+    its shape is left out for, and that may be meant.
     """
-    if ctx.reads(index, tensors):
+    sound = ctx.answer(ctx.planted(index, _SOUND, tensors))
+    has_flag = any(isinstance(value, bool) and _PROMISE.search(path) for path, value in sound.items())
+    if has_flag or ctx.reads(index, tensors):
         return True
     return bool(ctx.plan.health) and any(ctx.reads(index, tensors, first) for first in (index, (index + 1) % tensors))
 

@@ -20,8 +20,8 @@ PROBE = {
     "which the answer is infinite, NaN, raises, or leaves that line by more than 1 % is found by bisection on the "
     "exponent, for each dtype and element count. One element of 1.3e36 in a small matrix, vector and tensor of three "
     "dimensions by turns must be read as well.",
-    "limits": "A value that follows the norm up to a bound and stays there is not judged: it is clamped on purpose, and "
-    "no norm. Neither is a dtype for which the answer holds no norm at all. The float64 boundary is shown and judged "
+    "limits": "A value that follows the norm up to a bound and stays there is not judged: it is clamped on purpose. "
+    "Neither is a dtype for which the answer holds no norm at all. The float64 boundary is shown and judged "
     "only where the policy sets judge_float64.",
     "remediation": "Accumulate the squares in float64, inside the reduction, so that no float64 copy of the "
     "gradients is made on CUDA. torch._foreach_norm without dtype squares in float32 and overflows as well.",

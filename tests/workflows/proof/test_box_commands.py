@@ -142,23 +142,12 @@ SQUARES = """import torch
 def grad_norm(parameters):
     total = 0.0
     for p in parameters:
-        total = total + (p.grad * p.grad).sum()
-    return total.sqrt().item()
+        total += (p.grad * p.grad).sum().item()
+    return total**0.5
 
 
 def scaled_norm(parameters, scale=2.0):
     return scale * grad_norm(parameters)
-"""
-FUSED = """import torch
-
-
-def grad_norm(parameters):
-    grads = [p.grad for p in parameters]
-    return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float64))).item()
-
-
-def scaled_norm(parameters, scale=2.0):
-    return scale * sum((p.grad * p.grad).sum() for p in parameters).sqrt().item()
 """
 
 
@@ -193,16 +182,19 @@ def test_every_command_in_a_ticket_runs_from_the_top_of_the_repository(repositor
     config = repository.parent / "audits" / "auditkit.yaml"
     config.parent.mkdir()
     config.write_text("batch: 3\n", "utf-8")
-    asked = ["audit", checkout, "--probe", OVERFLOW, "--probe", LOOP, "--config", str(config), "--tickets", tickets]
+    # A probe that calls its target takes a worker, and so is asked from one place only.
+    probes = ["--probe", LOOP, *(["--probe", OVERFLOW] if place == "absolute" else [])]
+    asked = ["audit", checkout, *probes, "--config", str(config), "--tickets", tickets]
     filed = auditkit(*asked, *TARGETS, cwd=cwd)
     assert filed.code == FINDINGS, filed.stderr
-    found = 0
+    asked_again = {}
     for file in sorted((repository / "tickets").rglob("B3-*.md")):
         ticket = Repository(repository / "tickets").find(file.stem).ticket
         for command in commands_of(ticket, file.read_text("utf-8")):
-            words = shlex.split(command)
-            assert not [word for word in words if str(repository.parent) in word or word.startswith("/")], command
-            again = auditkit(*words[1:], cwd=repository)
-            assert (again.code, ticket.fingerprints[0].partition("/")[0] in again.stdout) == (FINDINGS, True), command
-            found += 1
-    assert found >= 2
+            asked_again[command] = ticket.fingerprints[0].partition("/")[0]
+    assert len(asked_again) == len(probes) // 2 + 1
+    for command, probe in asked_again.items():
+        words = shlex.split(command)
+        assert not [word for word in words if str(repository.parent) in word or word.startswith("/")], command
+        again = auditkit(*words[1:], cwd=repository)
+        assert (again.code, probe in again.stdout) == (FINDINGS, True), command

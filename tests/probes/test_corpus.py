@@ -88,7 +88,10 @@ def judged(name: str) -> Iterator[tuple[str, bool, str]]:
     results = run_on(name, [probe for key in asked for probe in key.split(" or ")])
     for key, expected in asked.items():
         answers = [results[probe] for probe in key.split(" or ")]
-        met = any(is_met(expected, said(answer)) for answer in answers)
+        # An open verdict is one that is not met yet: who meets it takes the word away.
+        met = any(is_met(expected.removesuffix(" open"), said(answer)) for answer in answers) != expected.endswith(
+            " open"
+        )
         spoken = [f"{said(answer)}: {answer.message}" for answer in answers]
         if expected.startswith("reproduced") and "says" in verdict:
             met = met and any(verdict["says"] in text for text in spoken)
@@ -118,5 +121,5 @@ def test_nothing_grave_is_said_of_sound_code(name: str) -> None:
 def test_waiting_loops_are_found_in_the_source_and_no_others() -> None:
     listed = {name: verdict[LOOP] for name, verdict in VERDICTS["deceptive"].items() if LOOP in verdict}
     found = {name: result.message for name, result in findings(read(CORPUS, LOOP)).items()}
-    missed = {name for name, word in listed.items() if word == "reproduced"} - set(found)
-    assert (missed, {name: text for name, text in found.items() if name not in listed}) == (set(), {})
+    assert {name for name, word in listed.items() if word == "reproduced"} - set(found) == set()
+    assert {name: text for name, text in found.items() if listed.get(name, "open") == "open"} == {}

@@ -62,6 +62,7 @@ def gradient_counts(parameters):
     "measurements": {"count_error": "count"},
 }
 
+_NO_COUNTS = "its answer counts no zeros, NaNs or Infs; fields: "
 _EXPONENTS = (8, 11, 16, 20, 24)
 _DIMENSIONS = (2, 1, 3)
 # Sound elements beside the planted ones.
@@ -73,7 +74,7 @@ def measure(ctx):
     """Yield the error of every kind of count at growing sizes, up to the first wrong one."""
     kinds = [kind for kind in _VALUES if kind in ctx.roles]
     if not kinds:
-        raise ctx.NotApplicable("its answer counts no zeros, NaNs or Infs; fields: " + ", ".join(ctx.plan.fields))
+        raise ctx.NotApplicable(_NO_COUNTS + (", ".join(ctx.plan.fields) or "none"))
     for kind in kinds:
         counted = [each for each in _DIMENSIONS if _read_count(ctx, kind, _EXPONENTS[0], each) != 0] or [1]
         for dimensions in set(_DIMENSIONS) - set(counted):

@@ -71,7 +71,7 @@ _TENSORS = 10
 _EXTRAPOLATED_PARAMS = 1_000_000_000
 _BYTES = 4
 # As many bytes as 10M of float32. One copy at a time is rightly 4 % of them: torch's own norms with a dtype make it.
-_NARROW = {"params": 20_000_000, "tensors": 100, "dtype": "bfloat16"}
+_NARROW_PARAMS, _NARROW_TENSORS = 20_000_000, 100
 _NARROW_BYTES = 2
 # A case is skipped where gradients plus the expected peak would take more than this share of free memory.
 _FREE_SHARE = 0.8
@@ -100,13 +100,14 @@ def measure(ctx):
 def _narrow(ctx):
     """The peak for bfloat16 as a ratio, measured; 0 where the target does not take it."""
     try:
-        peak = ctx.peak_bytes(ctx.gradients(_NARROW["tensors"], _NARROW["params"] // _NARROW["tensors"], "bfloat16"))
+        peak = ctx.peak_bytes(ctx.gradients(_NARROW_TENSORS, _NARROW_PARAMS // _NARROW_TENSORS, "bfloat16"))
     except (ctx.TargetRaised, ctx.NotApplicable) as error:
         yield ctx.note("bfloat16 gradients were not judged: {}".format(error))
         return 0.0
-    ratio = peak / (_NARROW["params"] * _NARROW_BYTES)
-    yield ctx.measurement("peak_extra_bytes", peak, "bytes", **_NARROW)
-    yield ctx.measurement("peak_extra_per_gradient_byte", ratio, "ratio", **_NARROW)
+    ratio = peak / (_NARROW_PARAMS * _NARROW_BYTES)
+    case = {"params": _NARROW_PARAMS, "tensors": _NARROW_TENSORS, "dtype": "bfloat16"}
+    yield ctx.measurement("peak_extra_bytes", peak, "bytes", **case)
+    yield ctx.measurement("peak_extra_per_gradient_byte", ratio, "ratio", **case)
     return ratio
 
 

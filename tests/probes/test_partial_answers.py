@@ -50,7 +50,7 @@ def test_what_only_narrow_gradients_cost_is_found_and_said_so():
     assert memory.message.startswith(
         "2x the gradients' bytes at the peak, 20,000,000 bfloat16 parameters in 100 tensors"
     )
-    assert launches.message == "launches per call on bfloat16 gradients: n+3 for n tensors (67 at 64)"
+    assert launches.message == "launches per call on bfloat16 gradients: n+3 for n tensors (19 at 16)"
     assert values(launches, "launch_count", tensors=256) == values(launches, "launch_count", tensors=4)
     lines = (PARTIAL / "norms.py").read_text(encoding="utf-8").splitlines()
     assert {"copies = [grad.float() for grad in _grads(parameters)]"} == {

@@ -24,8 +24,8 @@ PROBE = {
     "value is told by its name. A text says something where it is the same for other sound gradients. A warning that "
     "the target only logs is not seen. A gradient that no number of the answer follows is not judged, and named: to "
     "leave out biases may be meant; but a flag such as all_finite speaks of all gradients. So does a health value; "
-    "only what it leaves out wherever it stands, for its shape, is not judged. An answer that only counts (zeros, signs, a histogram) promises nothing "
-    "about NaN.",
+    "only what it leaves out wherever it stands, for its shape, is not judged. An answer that only counts (zeros, "
+    "signs, a histogram) promises nothing about NaN.",
     "remediation": "Count non-finite elements, or test the accumulated norm with isfinite, and let health depend on it "
     "before any threshold is compared.",
     "remediation_code": """import torch

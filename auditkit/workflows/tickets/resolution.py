@@ -77,11 +77,11 @@ def move(repository: Repository, ticket_id: str, wanted: Move, today: datetime.d
         if entry.ticket.is_finished and not wanted.status.is_finished:
             changed = _entry(changed, reopened(changed.document, today))
         document = with_status(changed, wanted.status, reason, today)
-        place_of(entry, ticket_of(document), folders_of(config))
+        place_of(entry, ticket_of(document), folders_of(config, repository.folder))
         return document
 
     change = repository.change(ticket_id, edit)
-    return Moved(placed(repository, change, folders_of(config)), lacking)
+    return Moved(placed(repository, change, folders_of(config, repository.folder)), lacking)
 
 
 @dataclass(frozen=True)
@@ -127,11 +127,11 @@ def resolve(repository: Repository, ticket_id: str, request: ResolveRequest, tod
             # The steps before the last one need no reason, so only the last one is written down.
             changed = _entry(changed, changed.document.set_field("Status", steps[-2].value))
         document = with_status(changed, target, line(request.text) if target is request.status else "", today)
-        place_of(entry, ticket_of(document), folders_of(config))
+        place_of(entry, ticket_of(document), folders_of(config, repository.folder))
         return document
 
     change = repository.change(ticket_id, edit)
-    return Moved(placed(repository, change, folders_of(config)), lacking)
+    return Moved(placed(repository, change, folders_of(config, repository.folder)), lacking)
 
 
 def signer(repository: Repository, ticket: Ticket, agent: str | None) -> str:

@@ -71,8 +71,8 @@ class Expressions:
     def test(self, node: ast.expr, what: str) -> None:
         """Note what asking for the truth of `node` reads."""
         match node:
-            case ast.BoolOp(values=values):
-                for value in values:
+            case ast.BoolOp():
+                for value in self.in_turn(node):
                     self.test(value, what)
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 self.test(operand, what)
@@ -122,9 +122,21 @@ class Expressions:
         return HOST
 
     def either(self, node: ast.BoolOp) -> Kind:
-        for value in node.values[:-1]:
-            self.test(value, "and" if isinstance(node.op, ast.And) else "or")
-        return join_all([self.kind(value) for value in node.values])
+        kinds = []
+        for value in self.in_turn(node):
+            if value is not node.values[-1]:
+                self.test(value, "and" if isinstance(node.op, ast.And) else "or")
+            kinds.append(self.kind(value))
+        return join_all(kinds)
+
+    def in_turn(self, node: ast.BoolOp) -> Iterator[ast.expr]:
+        """The values of `and` or `or`, each under what those before it say of their names."""
+        before = dict(self.known)
+        for value in node.values:
+            yield value
+            when_true, when_false = self.narrowed(value)
+            self.known.update(when_true if isinstance(node.op, ast.And) else when_false)
+        self.known = before
 
     def several(self, node: ast.List | ast.Set) -> Kind:
         return items(join_all([self.kind(part) for part in node.elts]))

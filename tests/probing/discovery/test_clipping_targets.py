@@ -157,7 +157,7 @@ def test_a_lone_argument_is_never_taken_for_a_limit() -> None:
 
 
 def test_what_changes_nothing_and_returns_no_number_is_still_no_target() -> None:
-    with pytest.raises(CannotReadError, match="holds no number"):
+    with pytest.raises(CannotReadError, match="holds no single number"):
         plan_of(lambda grads: "done")
 
 

@@ -122,7 +122,7 @@ def test_a_target_that_raises_on_valid_gradients_overflows() -> None:
         ("crashes", Reason.CRASH, "SIGSEGV"),
         ("exits_at_once", Reason.EXIT, "status 0"),
         ("out_of_memory", Reason.NO_MEMORY, "out of memory: no room for the histogram"),
-        ("returns_text", Reason.CANNOT_READ, "holds no number"),
+        ("returns_text", Reason.CANNOT_READ, "holds no single number"),
         ("needs_more", Reason.CANNOT_FEED, "it needs gradients, tokenizer, batch, schedule"),
     ],
 )
@@ -165,7 +165,7 @@ def test_a_target_that_cannot_be_loaded_says_what_happened(call: str, reason: Re
 TOLD = {
     "norms:allocates_too_much": (Reason.NO_MEMORY, "can't allocate memory"),
     "norms:returns_none": (Reason.CANNOT_FEED, ": returned None"),
-    "norms:returns_nothing_numeric": (Reason.CANNOT_READ, "its answer (mapping) holds no number"),
+    "norms:returns_nothing_numeric": (Reason.CANNOT_READ, "its answer (mapping) holds no single number"),
     "norms:takes_nothing": (Reason.CANNOT_FEED, "it takes no gradients"),
     "raises_at_import:norm": (Reason.IMPORT_ERROR, "raises RuntimeError: the config file is missing"),
     "sys_exits_at_import:norm": (Reason.IMPORT_ERROR, "exits with 'usage: train.py CONFIG'"),

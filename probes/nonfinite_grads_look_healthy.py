@@ -22,7 +22,7 @@ PROBE = {
     "it is, is a finding of its own where other fields tell.",
     "limits": "A flag is any truth value, or 0.0 or 1.0, that differs from its value for sound gradients. A health "
     "value is told by its name. A text says something where it is the same for other sound gradients. A warning that "
-    "the target only logs is not seen. A gradient that no number of the answer follows is not judged, and named: to "
+    "the target only logs is not seen. An answer that leaves some gradients out neither passes nor fails for them: to "
     "leave out biases may be meant; but a flag such as all_finite speaks of all gradients. So does a health value; "
     "only what it leaves out wherever it stands, for its shape, is not judged. An answer that only counts (zeros, "
     "signs, a histogram) promises nothing about NaN.",
@@ -48,7 +48,6 @@ def gradient_health(parameters):
         "health": "value",
         "health_stays": "truth",
         "norm": "norm",
-        "followed": "truth",
     },
 }
 
@@ -68,15 +67,19 @@ def measure(ctx):
         case = {"dimensions": _DIMENSIONS[index % 3], "tensors": tensors}
         found = list(_of_place(ctx, tensors, index, case))
         if any(map(_is_hidden, found)) and not _is_judged(ctx, tensors, index):
-            left_out.append(ctx.measurement("followed", False, "truth", **case))
+            left_out.append(_place(case))
         else:
             rows += found
     if not rows:
         raise ctx.NotApplicable("its answer follows none of the gradients that a NaN was planted in")
-    if any(map(_is_hidden, rows)) and _only_counts(ctx):
+    is_hidden = any(map(_is_hidden, rows))
+    if is_hidden and _only_counts(ctx):
         raise ctx.NotApplicable("it counts: no number of its answer follows the size of the gradients")
-    yield from rows + left_out
-    if any(map(_is_hidden, rows)):
+    if left_out and not is_hidden:
+        message = "NaN and Inf are visible where its answer follows the gradients, and it follows nothing of "
+        raise ctx.NotApplicable(message + ", ".join(left_out))
+    yield from rows
+    if is_hidden:
         yield ctx.location(ctx.definition())
 
 
@@ -174,10 +177,7 @@ def judge(measurements, policy):
     if not hidden:
         seen = {m.case["kind"]: m.case["by"] for m in reversed(measurements) if m.name == "visible"}
         by = "; ".join("{}: {}".format(kind, seen[kind]) for kind, _ in _KINDS)
-        left_out = ", ".join(_place(m.case) for m in measurements if m.name == "followed")
-        message = "NaN and Inf are visible ({})".format(by)
-        message += "; not judged where its answer follows nothing: " + left_out if left_out else ""
-        return {"outcome": "not_reproduced", "message": message}
+        return {"outcome": "not_reproduced", "message": "NaN and Inf are visible ({})".format(by)}
     return {"outcome": "reproduced", "message": _tell(measurements, hidden)}
 
 

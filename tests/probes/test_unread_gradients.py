@@ -96,13 +96,12 @@ def test_what_is_left_out_for_its_shape_neither_passes_nor_fails(dimensions: tup
         chosen = [grad for grad in grads if grad.dim() in dimensions]
         return {"norm": norm_of_finite(chosen), "healthy": finite(chosen)}
 
-    left_out = {each for each in (1, 2, 3) if each not in dimensions}
+    left_out = [each for each in (2, 1, 3) if each not in dimensions]
+    named = ", ".join(f"a gradient of {each} dimension{'s' if each > 1 else ''}" for each in left_out)
     for function in (of_dimensions(*dimensions), health):
         answer = ask(HEALTH, function)
-        assert answer.outcome == "not_reproduced"
-        assert {row.case["dimensions"] for row in answer.rows if row.name == "followed"} == left_out
-        assert {row.case["dimensions"] for row in answer.rows if row.name == "visible"} == set(dimensions)
-        assert "; not judged where its answer follows nothing: " in answer.message
+        assert answer.outcome == "not_applicable"
+        assert f"and it follows nothing of {named}" in answer.message
 
 
 def test_a_health_value_of_the_first_gradient_alone_is_a_finding() -> None:
@@ -110,7 +109,7 @@ def test_a_health_value_of_the_first_gradient_alone_is_a_finding() -> None:
     found = ask(HEALTH, lambda grads: {"norm": norm_of_finite(grads[:1]), "is_finite": finite(grads[:1])})
     assert found.outcome == "reproduced"
     first = ask(HEALTH, lambda grads: norm(grads[:1]))
-    assert (first.outcome, set(first.values("visible", dimensions=2))) == ("not_reproduced", {True})
+    assert first.outcome == "not_applicable"
 
 
 COUNTERS: dict[str, Callable[[Any], Any]] = {

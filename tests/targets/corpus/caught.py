@@ -7,7 +7,11 @@ def flat_norm(parameters):
     """Norm of the joined gradients; .view() refuses a transposed one, and the answer is None."""
     try:
         flat = [p.grad.view(-1) for p in parameters if p.grad is not None]
-        return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(flat, 2, dtype=torch.float64))).item() if flat else 0.0
+        return (
+            torch.linalg.vector_norm(torch.stack(torch._foreach_norm(flat, 2, dtype=torch.float64))).item()
+            if flat
+            else 0.0
+        )
     except RuntimeError:
         return None
 

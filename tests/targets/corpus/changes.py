@@ -51,7 +51,11 @@ def prepare_gradients(parameters, loss_scale=1024.0):
     grads = _grads(parameters)
     for g in grads:
         g.div_(loss_scale)
-    return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float64))).item() if grads else 0.0
+    return (
+        torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float64))).item()
+        if grads
+        else 0.0
+    )
 
 
 @torch.no_grad()

@@ -6,7 +6,11 @@ import torch
 def float_copies_norm(parameters):
     """Norm of float32 copies, all at once: free for float32 gradients, twice the bytes of bfloat16 ones."""
     grads = [p.grad.float() for p in parameters if p.grad is not None]
-    return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float64))).item() if grads else 0.0
+    return (
+        torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float64))).item()
+        if grads
+        else 0.0
+    )
 
 
 def branching_norm(parameters):

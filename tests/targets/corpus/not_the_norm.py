@@ -12,7 +12,9 @@ def _norm64(grads):
 def gradient_drift(grads: list):
     """Signed mean of all gradient elements: where the weights are heading."""
     total = sum(g.sum(dtype=torch.float64) for g in grads)
-    return {"mean_gradient": (total / max(sum(g.numel() for g in grads), 1)).item()} if grads else {"mean_gradient": 0.0}
+    return (
+        {"mean_gradient": (total / max(sum(g.numel() for g in grads), 1)).item()} if grads else {"mean_gradient": 0.0}
+    )
 
 
 def last_layer_norm(grads: list):

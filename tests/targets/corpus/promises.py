@@ -5,7 +5,11 @@ import torch
 
 def _norms(parameters):
     grads = [p.grad.detach() for p in parameters if p.grad is not None]
-    return torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float64)) if grads else torch.zeros(1, dtype=torch.float64)
+    return (
+        torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float64))
+        if grads
+        else torch.zeros(1, dtype=torch.float64)
+    )
 
 
 def logged_norm(parameters):

@@ -7,7 +7,11 @@ import torch
 
 def _norm(parameters):
     grads = [p.grad for p in parameters if p.grad is not None]
-    return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float64))).item() if grads else 0.0
+    return (
+        torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float64))).item()
+        if grads
+        else 0.0
+    )
 
 
 @functools.lru_cache(maxsize=1)

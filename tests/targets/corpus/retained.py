@@ -22,7 +22,11 @@ class GradientArchive:
     def record(self, parameters):
         grads = [p.grad.detach() for p in parameters if p.grad is not None]
         self.steps.append(grads)
-        return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float64))).item() if grads else 0.0
+        return (
+            torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float64))).item()
+            if grads
+            else 0.0
+        )
 
 
 class NormHistory:
@@ -33,6 +37,10 @@ class NormHistory:
 
     def record(self, parameters):
         grads = [p.grad.detach() for p in parameters if p.grad is not None]
-        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float64))).item() if grads else 0.0
+        norm = (
+            torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float64))).item()
+            if grads
+            else 0.0
+        )
         self.norms.append(norm)
         return norm

@@ -4,7 +4,11 @@ import torch
 
 
 def _matrices(parameters):
-    return [p.grad.detach().float().reshape(p.grad.shape[0] if p.grad.ndim > 1 else 1, -1) for p in parameters if p.grad is not None]
+    return [
+        p.grad.detach().float().reshape(p.grad.shape[0] if p.grad.ndim > 1 else 1, -1)
+        for p in parameters
+        if p.grad is not None
+    ]
 
 
 def spectral_norms(parameters):
@@ -100,5 +104,7 @@ def live_mean(parameters):
 
 def selected_live_mean(parameters):
     """The same by torch.where: nothing waits."""
-    means = [torch.where(m != 0, m, 0).double().abs().sum() / (m != 0).sum().clamp_min(1) for m in _matrices(parameters)]
+    means = [
+        torch.where(m != 0, m, 0).double().abs().sum() / (m != 0).sum().clamp_min(1) for m in _matrices(parameters)
+    ]
     return {"live": torch.stack(means).sum() if means else torch.zeros((), dtype=torch.float64)}

@@ -115,3 +115,10 @@ def scaled_copy_norm(parameters) -> float:
     grads = [grad.clone() for grad in _dense(parameters)]
     largest = max((grad.abs().max().item() for grad in grads if grad.numel()), default=0.0) or 1.0
     return largest * sum(grad.div_(largest).double().square().sum().item() for grad in grads) ** 0.5
+
+
+def layer_sizes(parameters) -> list:
+    """How many elements each gradient has, and its norm; one without any has none."""
+    return [
+        {"elements": grad.numel(), "norm": grad.double().square().sum().sqrt().item()} for grad in _dense(parameters)
+    ]

@@ -241,7 +241,9 @@ class Expressions:
     def ask_each_of(self, node: ast.GeneratorExp | ast.ListComp | ast.SetComp, what: str) -> None:
         """`any(test for ...)`: the element is asked for its truth, once for each turn."""
         with self.inside(node):
-            if self.kind(node.elt) == TENSOR:
+            if isinstance(node.elt, ast.UnaryOp) and isinstance(node.elt.op, ast.Not):
+                self.test(node.elt, what)  # `not` has read it: what is asked for its truth is on the host
+            elif self.kind(node.elt) == TENSOR:
                 # Tests that are tensors were made of tensors, whatever the loop says of itself.
                 self.loops.append(Loop(node.lineno, node.generators[-1].iter, True))
                 self.read(node.elt, what, node.elt)

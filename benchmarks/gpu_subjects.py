@@ -68,6 +68,7 @@ def specimens() -> Iterator[Subject]:
 def tricky() -> Iterator[Subject]:
     """What the tests ask beside specimens."""
     for folder in SMALL_CHECKOUTS:
+        use_import_roots([str(TARGETS / folder)])
         for path in sorted((TARGETS / folder).glob("*.py")):
             module = load_target(path)
             for name, function in inspect.getmembers(module, inspect.isfunction):

@@ -22,6 +22,7 @@ def norm_of_norms(module: nn.Module) -> float:
     return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads, 2))).item() if grads else 0.0
 
 
+@torch.no_grad()
 def clip_gradients(parameters, max_norm: float) -> None:
     """Scale the gradients down to a total norm of `max_norm`, in place."""
     grads = [p.grad for p in parameters if p.grad is not None]

@@ -26,6 +26,7 @@ def norm_of_norms(module: nn.Module) -> float:
     return torch.linalg.vector_norm(layer_norms(grads)).item()
 
 
+@torch.no_grad()
 def clip_gradients(parameters, max_norm: float) -> None:
     """Scale the gradients down to a total norm of `max_norm`, in place."""
     grads = [p.grad for p in parameters if p.grad is not None]

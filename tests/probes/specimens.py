@@ -141,7 +141,7 @@ def audited(kind: str, function: str) -> TargetRun:
         results = [result for result in bundled_audit().run.results if result.target == target.call]
         return TargetRun(results=[result for result in results if result.probe in PROBES])
     name = f"{kind}-{function}".replace(":", "-")
-    return once(name, lambda: run_probes(SPECIMEN, target, PROBES))
+    return TargetRun(results=once(name, lambda: run_probes(SPECIMEN, target, PROBES).results))
 
 
 @functools.cache

@@ -112,8 +112,11 @@ def _no_target(failure: AuditkitError | None) -> NoTarget | None:
 def _not_imported(run: Run) -> str:
     """The first target that no arm could import: perhaps a slip of the pen. "" where there is none."""
     results = [result for arm in ([arm.run for arm in run.matrix] or [run]) for result in arm.results]
-    loaded = {result.target for result in results if result.reason is not Reason.IMPORT_ERROR}
-    return next((result.target for result in results if result.target not in loaded), "")
+    failed = [result.target for result in results if result.reason is Reason.IMPORT_ERROR]
+    # What needs a device that is not here says so without an import.
+    silent = (Reason.IMPORT_ERROR, Reason.NO_DEVICE)
+    loaded = {result.target for result in results if not result.is_of_source and result.reason not in silent}
+    return next((target for target in failed if target not in loaded), "")
 
 
 def _written(opened: OpenCheckout, since_ns: int, something_ran: bool) -> tuple[str, ...]:

@@ -189,6 +189,7 @@ def at(revision: str) -> dict[str, Candidate]:
 
 
 @esper
+@pytest.mark.process
 @pytest.mark.parametrize("revision", ["181a4c41~1", "6de1b57", "1bc9278"])
 def test_the_first_seeds_collectors_are_found(revision: str) -> None:
     found = at(revision)
@@ -205,6 +206,7 @@ def test_the_first_seeds_collectors_are_found(revision: str) -> None:
 
 
 @esper
+@pytest.mark.process
 @pytest.mark.parametrize("revision", ["874190c0~1", "874190c0"])
 def test_the_last_seeds_collectors_are_found(revision: str) -> None:
     found = at(revision)
@@ -218,6 +220,7 @@ def test_the_last_seeds_collectors_are_found(revision: str) -> None:
 
 
 @esper
+@pytest.mark.process
 def test_the_enhanced_variant_is_found() -> None:
     with open_checkout(f"{ESPER}@181a4c41~1") as checkout:
         found = discover(checkout.path)

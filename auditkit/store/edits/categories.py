@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from auditkit.errors import BadInputError, nearest_names
 from auditkit.model.runs.probe import CATEGORIES
@@ -20,7 +21,7 @@ def set_categories(document: Document, value: str) -> Document:
     Raises BadInputError for a category that neither we nor the ticket know, and without a Summary.
     """
     labels = [label for _, label in _boxes(document)]
-    wanted = [_label(name.strip(), labels) for name in value.split(",") if name.strip()]
+    wanted = [category_named(name.strip(), labels) for name in value.split(",") if name.strip()]
     for mark, label in _boxes(document):
         is_ticked = document.data[mark.start : mark.end] != b" "
         if is_ticked is not (label in wanted):
@@ -48,7 +49,8 @@ def _boxes(document: Document) -> list[tuple[Span, str]]:
     ]
 
 
-def _label(name: str, labels: list[str]) -> str:
+def category_named(name: str, labels: Sequence[str] = ()) -> str:
+    """The label of a box: one of the ticket's own `labels`, else of CATEGORIES, in any case. Raises BadInputError."""
     known = [*labels, *CATEGORIES]
     found = next((label for label in known if label.casefold() == name.casefold()), None)
     if found is None:

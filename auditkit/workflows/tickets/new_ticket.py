@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from auditkit.errors import AuditkitError, BadInputError, nearest_names
+from auditkit.errors import AuditkitError, BadInputError
 from auditkit.model.enums import Severity
-from auditkit.model.runs.probe import CATEGORIES
 from auditkit.model.text import inert_line
 from auditkit.model.tickets.ids import TicketId, agent_code, format_ticket_id
 from auditkit.rendering.hand_ticket import Draft, read_spans, render_draft
 from auditkit.store.config.config import Config, read_config
 from auditkit.store.config.config_file import config_near
+from auditkit.store.edits.categories import category_named
 from auditkit.store.folder.repository import Entry, Repository
 from auditkit.store.markdown.document import BrokenFileError, Document
 from auditkit.store.reading.reader import ticket_of
@@ -43,16 +43,7 @@ def make_draft(title: str, severity: Severity, lines: str, categories: Sequence[
         spans = read_spans(lines)
     except ValueError as error:
         raise BadInputError(str(error), "--lines 10-12,40") from None
-    return Draft(title, severity, lines=spans, categories=[_category(text) for text in categories], **texts)
-
-
-def _category(text: str) -> str:
-    found = next((box for box in CATEGORIES if box.casefold() == text.casefold()), None)
-    if found is None:
-        near = nearest_names(text, CATEGORIES)
-        hint = f"did you mean {', '.join(near)}?" if near else f"one of {', '.join(CATEGORIES)}"
-        raise BadInputError(f"no such category: '{inert_line(text)}'", hint)
-    return found
+    return Draft(title, severity, lines=spans, categories=[category_named(text) for text in categories], **texts)
 
 
 def new_ticket(repository: Repository, draft: Draft, batch: int | None, agent: str | None) -> Entry:

@@ -58,14 +58,15 @@ class Setting:
 class WorkerEnd:
     """How the process ended: its exit code (negative: a signal), whether it was out of time, its last output.
 
-    `begun` tells a Python that ran our code from anything else; `ready` that it also had a working torch; `idle` that
-    it has answered and waits for the next request.
+    `begun` tells a Python that ran our code from anything else; `ready` that it also had a working torch; `loaded`
+    that the target's module was imported; `idle` that it has answered and waits for the next request.
     """
 
     returncode: int | None = None
     timed_out: bool = False
     begun: bool = False
     ready: bool = False
+    loaded: bool = False
     idle: bool = False
     output_tail: str = ""
     output_bytes: int = 0
@@ -91,7 +92,7 @@ class Worker:
             self._send_request(started.process)
             yield from self._read(started)
         finally:
-            if kept is not None and imported and self.end.idle:
+            if kept is not None and imported and self.end.loaded and self.end.idle:
                 kept.keep(imported, started)
             else:
                 cut_off = self.end.timed_out or self.setting.cancelled.is_set()
@@ -169,6 +170,7 @@ class Worker:
         for message in messages:
             self.end.begun = True
             self.end.ready = self.end.ready or message["type"] == "hello"
+            self.end.loaded = self.end.loaded or message["type"] == "loaded"
             self.end.idle = message["type"] == "idle"
             if not self.end.idle:
                 yield message

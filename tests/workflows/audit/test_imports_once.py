@@ -12,6 +12,7 @@ from auditkit.model.runs.target import Target
 from auditkit.probing.hosts import fork_servers
 from auditkit.workflows.audit.audit import AuditRequest, audit
 from auditkit.workflows.audit.run_options import RunOptions
+from tests.filing_helpers import put
 from tests.second_interpreter import make_interpreter
 
 pytestmark = pytest.mark.process
@@ -125,6 +126,20 @@ def test_a_target_that_starts_a_thread_is_imported_for_each_probe(tmp_path: Path
     assert any("each probe ran in a fresh process" in note for note in done.notes)
     assert len(imports(log, "torch")) == 1
     assert len(imports(log, "stats")) == 2 * (1 + 1) + len(PROBES)
+
+
+def test_an_import_that_failed_is_tried_again_in_a_process_of_its_own(
+    tmp_path: Path, counted: tuple[Path, Path]
+) -> None:
+    """What it left half done in one process is not there in the next."""
+    python, log = counted
+    text = STATS.replace("THREADED", "False").replace("LOG", repr(str(log)))
+    put(tmp_path, "checkout/stats.py", f"{text}\nraise OSError\n")
+    options = RunOptions(python=str(python), device=DeviceChoice.CPU)
+    targets = tuple(map(Target, ("stats:grad_norm", "stats:largest_norm", "stats:other_norm")))
+    run = audit(AuditRequest(str(tmp_path / "checkout"), (options,), targets, PROBES[:1]))
+    assert {result.outcome for result in run.results} == {Outcome.ERROR}
+    assert len(set(imports(log, "stats"))) == len(imports(log, "stats")) == 3
 
 
 def test_the_count_sees_more_imports(tmp_path: Path, counted: tuple[Path, Path]) -> None:

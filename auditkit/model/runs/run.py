@@ -12,6 +12,7 @@ from auditkit.model.enums import Evidence, Outcome, Reason, Severity
 from auditkit.model.runs.cause import Siblings, Statement
 from auditkit.model.runs.measurement import CodeExcerpt, Location, Measurement
 from auditkit.model.runs.probe import ProbeInfo
+from auditkit.model.runs.severity import Breaks, Occurs, in_words
 from auditkit.model.runs.target import Target
 
 FINGERPRINT_SCHEME = 1
@@ -95,7 +96,8 @@ class ArmOutcome(
 class ProbeResult(
     Record,
     keys="probe probe_version target outcome severity! evidence! reason device message law fingerprint ticket "
-    "ticket_action location! measurements! notes duration_s siblings? excerpt? statement? arm? arms?",
+    "ticket_action location! measurements! notes duration_s siblings? excerpt? statement? arm? arms? breaks? occurs? "
+    "owner?",
 ):
     """What one probe said of one target.
 
@@ -104,7 +106,9 @@ class ProbeResult(
     `loaded` whether the target's interpreter, torch and module could be loaded at all. `arms` holds
     every arm's outcome where several interpreters or devices were asked; the other fields are then those
     of the arm that `arm` names. `statement` is what a finding's line belongs to, None where that line only
-    defines a function; `siblings` are places like it, None where none were looked for.
+    defines a function; `siblings` are places like it, None where none were looked for. `breaks` and `occurs` are
+    what a finding's severity follows from, where its probe says so; `owner` is whose defect it is where it is not
+    the checkout's, such as `torch 2.13.0: torch.nn.utils.clip_grad_norm_`.
     """
 
     probe: str
@@ -130,6 +134,14 @@ class ProbeResult(
     arms: tuple[ArmOutcome, ...] = ()
     statement: Statement | None = None
     siblings: Siblings | None = None
+    breaks: Breaks | None = None
+    occurs: Occurs | None = None
+    owner: str = ""
+
+    @property
+    def why(self) -> str:
+        """Why a finding is as bad as it is, in one phrase; "" where that is not known."""
+        return in_words(self.breaks, self.occurs)
 
     @property
     def is_of_source(self) -> bool:

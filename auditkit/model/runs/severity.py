@@ -1,0 +1,70 @@
+"""How bad a finding is: what breaks, and how likely training as it is done meets it (docs/design/severity.md)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from auditkit.model.enums import Severity
+
+
+class Breaks(StrEnum):
+    """What a defect does to those who train with the code, and whether they are told."""
+
+    WRONG_STEP = "wrong_step"
+    """Other gradients reach the optimizer than meant, and nothing says so."""
+    STOPS = "stops"
+    """Training stops: the call raises, hangs or runs out of memory."""
+    WRONG_ANSWER = "wrong_answer"
+    """A figure that people or code act on is wrong, and nothing says so."""
+    COST = "cost"
+    """Time or memory of every step."""
+    UPKEEP = "upkeep"
+    """Nothing today; somebody will stumble over it."""
+
+
+class Occurs(StrEnum):
+    """Who meets a defect. Of a cost: who notices it."""
+
+    ORDINARY = "ordinary"
+    """Any run: float32 or bfloat16, hundreds of tensors, one device, now and then a NaN."""
+    COMMON = "common"
+    """A set-up that many use: sharded parameters, float16, frozen parameters, a generator of parameters."""
+    RARE = "rare"
+    """A set-up that few use, or a run that is diverging."""
+    EXTREME = "extreme"
+    """Values or layouts that no run that still learns has."""
+
+
+_TABLE = {
+    Breaks.WRONG_STEP: "P0 P1 P2 P3",
+    Breaks.STOPS: "P1 P1 P3 P4",
+    Breaks.WRONG_ANSWER: "P1 P2 P3 P4",
+    Breaks.COST: "P2 P3 P4 P4",
+    Breaks.UPKEEP: "P4 P4 P4 P4",
+}
+
+_BREAKS_IN_WORDS = {
+    Breaks.WRONG_STEP: "other gradients reach the optimizer, and nothing says so",
+    Breaks.STOPS: "training stops",
+    Breaks.WRONG_ANSWER: "a figure is wrong, and nothing says so",
+    Breaks.COST: "every step costs more time or memory",
+    Breaks.UPKEEP: "nothing breaks today",
+}
+_OCCURS_IN_WORDS = {
+    Occurs.ORDINARY: "in any run",
+    Occurs.COMMON: "in a set-up that many use",
+    Occurs.RARE: "in a set-up that few use, or a diverging run",
+    Occurs.EXTREME: "only at values or layouts that no run that still learns has",
+}
+
+
+def severity_of(breaks: Breaks, occurs: Occurs) -> Severity:
+    """The cell of the table for a finding."""
+    return Severity(_TABLE[breaks].split()[list(Occurs).index(occurs)])
+
+
+def in_words(breaks: Breaks | None, occurs: Occurs | None) -> str:
+    """Why a finding is as bad as it is, in one phrase; "" where its probe does not say."""
+    if breaks is None or occurs is None:
+        return ""
+    return f"{_BREAKS_IN_WORDS[breaks]}, {_OCCURS_IN_WORDS[occurs]}"

@@ -5,6 +5,7 @@ PROBE = {
     "version": 1,
     "title": "One default is written out in several signatures",
     "scope": "source",
+    "style": True,
     "contracts": [],
     "categories": ["API design / contract violation"],
     "agent": "CR",

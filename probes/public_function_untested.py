@@ -5,6 +5,7 @@ PROBE = {
     "version": 1,
     "title": "Public functions that no test names",
     "scope": "source",
+    "style": True,
     "contracts": [],
     "categories": ["Test coverage gap"],
     "agent": "CR",

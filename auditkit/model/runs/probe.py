@@ -39,10 +39,13 @@ SCOPES = ("target", "source")
 @dataclass(frozen=True)
 class ProbeInfo(
     Record,
-    keys="id version title scope contracts categories agent severity lifecycle instrument motivation method "
+    keys="id version title scope style? contracts categories agent severity lifecycle instrument motivation method "
     "limits remediation remediation_code verification measurements=units policy",
 ):
-    """What a probe asks, of which contracts, on which devices, and what a ticket says when it reproduces."""
+    """What a probe asks, of which contracts, on which devices, and what a ticket says when it reproduces.
+
+    `style` marks questions of upkeep, which an audit asks only where it is told to.
+    """
 
     id: str
     version: int
@@ -64,6 +67,7 @@ class ProbeInfo(
     path: PurePath = _NO_PATH
     devices: tuple[str, ...] = DEVICES
     scope: str = "target"
+    style: bool = False
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,7 @@ class Asked:
             message=message,
             fingerprint=fingerprint(self.probe.id, self.subject, self.ordinal),
             device=self.device,
+            style=self.probe.style,
             **seen,
         )
 

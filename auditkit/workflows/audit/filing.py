@@ -81,7 +81,8 @@ class Paperwork:
     `root` is where commands are run from, and `source` the checkout's directory there, without a revision;
     `command` is what the user typed. `asked_as`
     names the probes that were given as files, `options` are words that ask the same way again; `agents` are
-    agents' names by code; `folders` are those for finished tickets, which one that opens again leaves.
+    agents' names by code; `folders` are those for finished tickets, which one that opens again leaves. What the probes
+    `untracked` find gets no ticket.
     """
 
     probes: Mapping[str, ProbeInfo]
@@ -94,6 +95,7 @@ class Paperwork:
     agents: Mapping[str, str] = field(default_factory=lambda: dict(AGENT_NAMES))
     folders: Folders = field(default_factory=lambda: FOLDERS)
     root: Root = field(default_factory=lambda: Root(Path.cwd()))
+    untracked: frozenset[str] = frozenset()
 
     def forms(self, today: datetime.date) -> Forms:
         """How the store writes findings down."""
@@ -125,7 +127,8 @@ def file_run(run: Run, repository: Repository, paperwork: Paperwork) -> Run:
     """
     today, place = datetime.date.today(), run.environment
     revision = f"{place.revision} with uncommitted changes" if place.dirty else place.revision
-    found = [result for result in run.results if result.outcome is Outcome.REPRODUCED]
+    tracked = [result for result in run.results if result.probe not in paperwork.untracked]
+    found = [result for result in tracked if result.outcome is Outcome.REPRODUCED]
     absent = [result for result in run.results if result.outcome is Outcome.NOT_REPRODUCED]
     forms = paperwork.forms(today)
     groups = group_by_cause(_finding(run, result, paperwork) for result in found)

@@ -14,7 +14,7 @@ from auditkit.probing.source_probes.collections_by_hand import MAY_FINISH, Colle
 from auditkit.probing.source_probes.instances import is_result_class, made_names
 from auditkit.probing.source_probes.partial_exports import PartialExport, partial_export
 from auditkit.probing.source_probes.private_api import PrivateUse, imports_private, may_read_private, unguarded_uses
-from auditkit.probing.source_probes.repeated_defaults import RepeatedDefault, repeated_defaults
+from auditkit.probing.source_probes.repeated_defaults import RepeatedDefault, decides_by, repeated_defaults
 from auditkit.probing.source_probes.tensor_flow.module_reads import HAS_TENSORS, FunctionReads, ModuleReads
 from auditkit.probing.source_probes.uses import Use, Uses
 
@@ -167,11 +167,16 @@ class SourceContext:
                 yield found
 
     def repeated_defaults(self) -> Iterator[RepeatedDefault]:
-        """The repeated defaults of which at least one stands in `modules`."""
+        """The repeated thresholds of which at least one stands in `modules`, and by which code beside them decides."""
         own = {module.name for module in self.modules}
         every = (module for module in self.index.modules if not module.is_test)
         for repeated in repeated_defaults(every, self.uses):
-            if any(place.module.name in own for place in repeated.places):
+            modules = {place.module.name: place.module for place in repeated.places}
+            name = repeated.parameter
+            if own & modules.keys() and any(
+                self.index.read_tree(module, lambda tree, name=name: decides_by(tree, name))
+                for module in modules.values()
+            ):
                 yield repeated
 
     def pin(self, package: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import Any, TypeVar
 
+from auditkit.probing.discovery.candidates import collects_by_itself
 from auditkit.probing.source_code.facts import Definition, ModuleFacts
 from auditkit.probing.source_code.index import SourceIndex
 from auditkit.probing.source_code.modules import Module, SourceProblem
@@ -114,6 +115,12 @@ class SourceContext:
         if not HAS_TENSORS.search(self.index.source_of(module)):
             return []
         return self._followed(module, lambda tree: ModuleReads(tree).functions())
+
+    def collectors(self, module: ModuleFacts) -> set[str]:
+        """The qualified names of the functions and methods that return statistics of the gradients that they read."""
+        return set(
+            self._followed(module, lambda tree: (f.qualified_name for f in tree.defined() if collects_by_itself(f)))
+        )
 
     def private_uses(self, module: ModuleFacts) -> list[PrivateUse]:
         """The unguarded uses of torch's private names."""

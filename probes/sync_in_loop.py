@@ -2,7 +2,7 @@
 
 PROBE = {
     "id": "sync_in_loop",
-    "version": 2,
+    "version": 3,
     "title": "A loop over tensors waits for the device at every turn",
     "scope": "source",
     "contracts": [],
@@ -49,6 +49,7 @@ def layer_norms(parameters):
 
 _COPIES = (".cpu()", ".numpy()")
 _MOST_IN_MESSAGE = 4
+_SEVERITIES = {"ordinary": "P2", "common": "P3", "rare": "P4"}
 
 
 def measure(ctx):
@@ -60,15 +61,16 @@ def measure(ctx):
             subject = found.call
             for read in found.reads:
                 case = {"how": read.what, "value": read.value, "loop": read.loop_line, "over": read.over}
-                if read.helper:
-                    case["helper"] = read.helper
+                case |= {name: text for name in ("helper", "guard") if (text := getattr(read, name))}
+                if read.of_gradients and not module.is_side:
+                    case["gradients"] = True
                 yield ctx.measurement(subject, "host_read", read.line, "line", **case)
             yield ctx.location(subject, module, found.reads[0].line, found.qualified_name)
     yield from ctx.examined(functions=functions)
 
 
 def judge(measurements, policy):
-    """Reproduced where there is a read; whole copies alone, which may be what the loop is for, are P3."""
+    """Reproduced where there is a read: a cost that any run meets in a loop over gradients, and few elsewhere."""
     reads = [m for m in measurements if m.name == "host_read"]
     if not reads:
         counts = {m.name: m.value for m in measurements}
@@ -84,10 +86,24 @@ def judge(measurements, policy):
         listed,
         more,
     )
-    verdict = {"outcome": "reproduced", "message": message}
-    if all(m.case["how"] in _COPIES for m in reads):
-        verdict["severity"] = "P3"
-    return verdict
+    met = {_occurs(m.case) for m in reads}
+    occurs = next(word for word in _SEVERITIES if word in met)
+    return {
+        "outcome": "reproduced",
+        "message": message,
+        "severity": _SEVERITIES[occurs],
+        "breaks": "cost",
+        "occurs": occurs,
+    }
+
+
+def _occurs(case):
+    """Who notices: whole copies may be what the loop is for; an interval or a debug flag is rarely met."""
+    guard = case.get("guard", "").lower()
+    is_check = "check" in guard and "sanity" not in guard
+    if not case.get("gradients") or (guard and not is_check):
+        return "rare"
+    return "common" if guard or case["how"] in _COPIES else "ordinary"
 
 
 def _in_words(read):

@@ -99,8 +99,16 @@ def _used_in(target: ast.expr, given: Kind, body: ast.AST) -> Kind:
 
 
 def _is_used_as_tensor(name: str, body: ast.AST) -> bool:
-    """Whether a loop asks its own name for what only tensors have."""
-    return not lies_on_host(name) and any(
+    """Whether a loop asks its own name for what only tensors have; not where it asks first whether it is a tensor."""
+    if lies_on_host(name):
+        return False
+    nodes = list(walk([body]))
+    asked = {
+        dotted_name(node.args[0])
+        for node in nodes
+        if isinstance(node, ast.Call) and node.args and dotted_name(node.func).endswith(("isinstance", "is_tensor"))
+    }
+    return name not in asked and any(
         isinstance(node, ast.Attribute) and node.attr in _OF_TENSORS and dotted_name(node.value) == name
-        for node in walk([body])
+        for node in nodes
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +16,8 @@ _SIDE_FOLDERS = frozenset((
     "scripts", "examples", "example", "benchmarks", "benchmark", "docs", "tools", "archive", "_archive", "old",
     "notebooks", "demo", "demos", "experiments",
 ))  # fmt: skip
+_RECORD = re.compile(r"20\d\d-?[01]\d-?[0-3]\d(\D.*)?")
+"""A folder named after a day keeps what was run on it."""
 _TOOL_FILES = frozenset(("setup.py", "noxfile.py", "tasks.py", "fabfile.py", "dodo.py", "hubconf.py", "conf.py"))
 _SETTING_SUFFIXES = frozenset((".toml", ".cfg", ".ini", ".yaml", ".yml", ".json", ".ipynb", ".sh", ".bat", ".in"))
 _SETTING_NAMES = frozenset(("Makefile", "Dockerfile", "Justfile", "justfile"))
@@ -27,7 +30,7 @@ class SourceFile:
     """One file: `name` is relative to the checkout, with forward slashes.
 
     `kind` is `python`, `settings` (what may name a function to be run: YAML, TOML, notebooks, scripts) or
-    `prose`. Test files name what they test; the code of side folders (examples, scripts, archives) uses
+    `prose`. Test files name what they test; the code of side folders (examples, scripts, archives, records) uses
     the rest, and nobody expects tests of it.
     """
 
@@ -43,7 +46,8 @@ class SourceFile:
     @cached_property
     def is_side(self) -> bool:
         parts = PurePosixPath(self.name).parts
-        return not _SIDE_FOLDERS.isdisjoint(parts[:-1]) or parts[-1] in _TOOL_FILES
+        is_kept_apart = any(part in _SIDE_FOLDERS or _RECORD.fullmatch(part) for part in parts[:-1])
+        return is_kept_apart or parts[-1] in _TOOL_FILES
 
 
 def list_files(root: Path) -> list[SourceFile]:

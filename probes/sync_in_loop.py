@@ -21,8 +21,10 @@ PROBE = {
     "syncs_grow_with_tensors counts the same by running it.",
     "limits": "Nothing is run: a loop over tensors that lie on the CPU is reported as well, unless a name or a test "
     "of the device says so. Not seen: tensors kept in other objects, helpers of other modules, reads inside "
-    "libraries. Not reported: copies of a state_dict, what runs once because its block leaves the loop, what only "
-    "isinstance says is a tensor, and the answer of a function that is annotated as bool.",
+    "libraries. Not reported: copies of a state_dict, what runs once because its block leaves the loop or fills an "
+    "empty state, what a data loader gives, what only isinstance says is a tensor, and the answer of a function that "
+    "is annotated as bool, float or the like. P2 where any step waits, in a loop over gradients; P3 for whole copies "
+    "and under a flag for checks; P4 elsewhere, at an interval, while debugging, in examples and records.",
     "remediation": "Keep every result on the device, stack the results, and read the stack once after the loop. "
     "torch._foreach_norm is private: the code asks for it first.",
     "remediation_code": """import torch

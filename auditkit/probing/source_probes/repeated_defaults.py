@@ -77,7 +77,11 @@ def _decides(node: ast.AST, parameter: str) -> bool:
 
 
 def _names(node: ast.expr, parameter: str) -> bool:
-    return any(dotted_name(part).rpartition(".")[2] == parameter for part in walk([node]) if isinstance(part, ast.expr))
+    return any(
+        dotted_name(part).rpartition(".")[2].lstrip("_") == parameter
+        for part in walk([node])
+        if isinstance(part, ast.expr)
+    )
 
 
 def _connected(places: list[GivenDefault], parameter: str, uses: Uses) -> Iterator[list[GivenDefault]]:

@@ -46,7 +46,7 @@ def test_a_name_says_threshold(name: str, tmp_path: Path) -> None:
         ("norm > limit", 1),
         ("norm.clamp(max=limit)", 1),
         ("torch.nn.utils.clip_grad_norm_(norm, limit)", 1),
-        ("self.limit < norm", 1),
+        ("self._limit < norm", 1),
         ("norm / (limit + norm)", 0),
         ("limit < 0", 0),
         ("limit is not norm", 0),

@@ -248,6 +248,7 @@ EACH = "for p in parameters:\n    norm = p.grad.norm()\n    "
         (EACH + "self.norms.append(norm.cpu())", "P3"),
         (EACH + "if self.check_overflow and not torch.isfinite(norm):\n        self.skipped += 1", "P3"),
         (EACH + "if self.debug and not torch.isfinite(norm):\n        self.skipped += 1", "P4"),
+        (EACH + "if self.step % 100 > 5:\n        self.log(norm.item())", "P2"),
         (EACH + "if self.step % 100 == 0:\n        self.log(norm.item())", "P4"),
         ("if self.steps % 100:\n    return\n" + EACH + "self.log(norm.item())", "P4"),
         ("if not self.verbose:\n    return\n" + EACH + "self.log(norm.item())", "P4"),

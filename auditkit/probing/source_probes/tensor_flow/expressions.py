@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from auditkit.probing.source_code.modules import Function, dotted_name
@@ -31,7 +32,7 @@ from auditkit.probing.source_probes.tensor_flow.kinds import (
 )
 from auditkit.probing.source_probes.tensor_flow.masks import is_mask
 from auditkit.probing.source_probes.tensor_flow.narrowing import Narrowed, element_in, narrowed
-from auditkit.probing.source_probes.tensor_flow.reads import Helpers, HostRead, Loop, Summary, deals_with_gradients
+from auditkit.probing.source_probes.tensor_flow.reads import Helpers, HostRead, Loop, Summary
 
 _LONGEST_TEXT = 60
 
@@ -60,25 +61,16 @@ class Expressions:
     def read_in_helper(self, node: ast.Call, name: str, summary: Summary) -> None:
         """Note the reads of a helper that is called in a loop over tensors, at the line of the call."""
         for read in summary.reads[:1]:
-            inner = read.helper or f"{name}(), line {read.line}"
-            self._note(node, read.what, read.value, inner, read.guard)
+            self._note(node, read.what, node, replace(read, helper=read.helper or f"{name}(), line {read.line}"))
 
-    def _note(self, node: ast.expr, what: str, value: ast.expr | str, helper: str = "", guard: str = "") -> None:
+    def _note(self, node: ast.expr, what: str, value: ast.expr, inner: HostRead | None = None) -> None:
         key = (node.lineno, node.col_offset, what)
         loop = next((loop for loop in reversed(self.loops) if loop.is_over_tensors), None)
         if loop is not None and key not in self.reads:
-            text = value if isinstance(value, str) else text_of(value)
             over = "" if loop.over is None else text_of(loop.over)
-            guard, of_gradients = self.guard or guard, self.is_of_gradients(loop)
-            self.reads[key] = HostRead(*key, text, loop.line, over, helper, guard, of_gradients)
-
-    def is_of_gradients(self, loop: Loop) -> bool:
-        """Whether a loop is one over gradients, or over their like in a function that deals with gradients."""
-        parts = [part for part in (loop.body, loop.over) if part is not None]
-        if any(map(deals_with_gradients, parts)):
-            return True
-        is_about_them = any(deals_with_gradients(part, with_their_like=True) for part in parts)
-        return is_about_them and deals_with_gradients(self.function.node)
+            text, helper, guard = (inner.value, inner.helper, inner.guard) if inner else (text_of(value), "", "")
+            of_gradients = loop.is_over_gradients(value, self.function)
+            self.reads[key] = HostRead(*key, text, loop.line, over, helper, self.guard or guard, of_gradients)
 
     def test(self, node: ast.expr, what: str) -> None:
         """Note what asking for the truth of `node` reads."""

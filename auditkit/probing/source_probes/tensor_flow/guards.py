@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from auditkit.probing.source_code.modules import dotted_name, targets_of
+from auditkit.probing.source_code.modules import Function, targets_of
 from auditkit.probing.source_code.walking import walk
 
 _ASKED_FOR = re.compile(r"(^|_)(debug\w*|verbose|sanity|checks?|profil\w*|diagnos\w*|paranoid|inf)(_|$)", re.IGNORECASE)
@@ -13,21 +13,34 @@ _ASKED_FOR = re.compile(r"(^|_)(debug\w*|verbose|sanity|checks?|profil\w*|diagno
 
 def guard_of(test: ast.expr) -> str:
     """The text of a test that most steps or most runs fail: an interval, a flag for a check, the infinity norm."""
-    for node in walk([test]):
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
-            return ast.unparse(test)
-        name = dotted_name(node).rpartition(".")[2] if isinstance(node, ast.Name | ast.Attribute) else ""
-        if _ASKED_FOR.search(name) or (isinstance(node, ast.Constant) and node.value == "inf"):
-            return ast.unparse(test)
-    return ""
+    return ast.unparse(test) if any(map(_says_seldom, walk([test]))) else ""
 
 
-def guards_what_follows(test: ast.expr) -> bool:
-    """Whether a test leaves its block unless asked: `if step % 100: return`, `if not self.debug: return`."""
-    match test:
-        case ast.UnaryOp(op=ast.Not()) | ast.Compare(ops=[ast.NotEq()]) | ast.BinOp():
-            return bool(guard_of(test))
+def _says_seldom(node: ast.AST) -> bool:
+    match node:
+        case ast.Compare(left=ast.BinOp(op=ast.Mod()), ops=[ast.Eq()]):
+            return True
+        case ast.UnaryOp(op=ast.Not(), operand=ast.BinOp(op=ast.Mod())) | ast.Constant(value="inf"):
+            return True
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return _ASKED_FOR.search(name) is not None
     return False
+
+
+def guard_in_name(function: Function) -> str:
+    """The name of a function, else of its module, that says that it runs where somebody asked for a check."""
+    names = (function.name, function.module.name.rpartition(".")[2])
+    return next(filter(_ASKED_FOR.search, names), "")
+
+
+def guard_after(test: ast.expr) -> str:
+    """The guard of what follows a block that is left under `test`: `if step % 100: return`, `if not debug: return`."""
+    match test:
+        case ast.BinOp(op=ast.Mod()) | ast.Compare(left=ast.BinOp(op=ast.Mod()), ops=[ast.NotEq()]):
+            return ast.unparse(test)
+        case ast.UnaryOp(op=ast.Not(), operand=ast.Name() | ast.Attribute() as flag):
+            return guard_of(flag)
+    return ""
 
 
 def is_first_time(node: ast.If) -> bool:

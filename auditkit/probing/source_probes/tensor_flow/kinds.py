@@ -120,7 +120,7 @@ _MAPPINGS = frozenset(("dict", "Dict", "Mapping", "MutableMapping", "OrderedDict
 _ALIASES = {"_tensor_or_tensors": items(TENSOR), "_params_t": items(TENSOR), "ParamsT": items(TENSOR)}
 _OF_CPU = re.compile(r"(^|_)(cpu|numpy|np|pinned)(_|$|\d)", re.IGNORECASE)
 _STEPS = re.compile(r"(^|[_ ])steps?([_ ]|$)")
-_FROM_DATA = re.compile(r"(^|_)((data_?)?loaders?|data_?sets?)$|(^|_)collat|^batch_sizes$")
+_FROM_DATA = re.compile(r"loaders?$|data_?sets?$|(^|_)collat|^batch_sizes$")
 _CHECKPOINT = re.compile(r"(\w+_)?(state_dict|checkpoint|ckpt)s?")
 _NAMED = (
     (re.compile(r"(\w+_)?(grads|gradients|tensors)"), items(TENSOR)),

@@ -56,6 +56,22 @@ class Loop:
     is_while: bool = False
     body: ast.AST | None = None
 
+    def is_over_gradients(self, value: ast.expr, function: Function) -> bool:
+        """Whether reading `value` in it is about gradients, or their like in a function that deals with gradients."""
+        parts = [value, *([] if self.over is None else [self.over])]
+        if any(map(names_gradients, parts)) or self._reads_gradients():
+            return True
+        return any(names_gradients(part, or_their_like=True) for part in parts) and names_gradients(function.node)
+
+    def _reads_gradients(self) -> bool:
+        """Whether its turns read the `.grad` of what changes with them."""
+        return self.body is not None and any(
+            isinstance(part, ast.Attribute)
+            and part.attr == "grad"
+            and dotted_name(part).partition(".")[0] in self.names
+            for part in walk([self.body])
+        )
+
     def asks_for(self, name: str) -> bool:
         """Whether a `while` loop's test names `name`, or names nothing (`while True`)."""
         if not name or not self.is_while or self.over is None:
@@ -71,13 +87,11 @@ _GRADIENTS = re.compile(
 _THEIR_LIKE = re.compile(r"(\w+_)?(grads?|gradients?|params?|parameters?|norms?|updates?|momentum)(_\w+)?")
 
 
-def deals_with_gradients(node: ast.AST, with_their_like: bool = False) -> bool:
-    """Whether code names gradients; `with_their_like` also parameters, norms and updates."""
-    pattern = _THEIR_LIKE if with_their_like else _GRADIENTS
-    names = (
-        getattr(part, "id", None) or getattr(part, "attr", None) or getattr(part, "arg", None) for part in walk([node])
-    )
-    return any(isinstance(name, str) and pattern.fullmatch(name) for name in names)
+def names_gradients(node: ast.AST, or_their_like: bool = False) -> bool:
+    """Whether code names gradients; `or_their_like`: or parameters, norms and updates."""
+    pattern = _THEIR_LIKE if or_their_like else _GRADIENTS
+    words = (getattr(part, field, None) for part in walk([node]) for field in ("id", "attr", "arg", "value"))
+    return any(isinstance(word, str) and pattern.fullmatch(word) for word in words)
 
 
 class Helpers(Protocol):

@@ -10,7 +10,12 @@ from auditkit.probing.source_code.modules import Function, FunctionNode, dotted_
 from auditkit.probing.source_code.walking import walk
 from auditkit.probing.source_probes.tensor_flow.calls import kind_of_call
 from auditkit.probing.source_probes.tensor_flow.expressions import Expressions, names_in
-from auditkit.probing.source_probes.tensor_flow.guards import guard_of, guards_what_follows, is_first_time
+from auditkit.probing.source_probes.tensor_flow.guards import (
+    guard_after,
+    guard_in_name,
+    guard_of,
+    is_first_time,
+)
 from auditkit.probing.source_probes.tensor_flow.kinds import (
     NONE,
     TENSOR,
@@ -38,6 +43,8 @@ class ValueFlow(Expressions):
         self.returned: Kind = NONE
         if as_helper:
             self.loops.append(Loop(0, None, True))
+        else:
+            self.guard = guard_in_name(function)
         self.outer_loops = len(self.loops)
 
     def call(self, node: ast.Call) -> Kind:
@@ -181,8 +188,8 @@ class ValueFlow(Expressions):
         after_body, self.loops, self.guard = self.known, loops, guard
         self.known = {**before, **when_false}
         orelse_ends = self.block(node.orelse)
-        if body_ends and guards_what_follows(node.test):
-            self.guard = guard or guard_of(node.test)
+        if body_ends:
+            self.guard = guard or guard_after(node.test)
         if body_ends or orelse_ends:
             self.known = self.known if body_ends else after_body
             return

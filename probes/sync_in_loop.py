@@ -8,7 +8,8 @@ PROBE = {
     "contracts": [],
     "categories": ["Performance bottleneck"],
     "agent": "PT",
-    "severity": "P2",
+    "breaks": "cost",
+    "occurs": "ordinary",
     "lifecycle": "stable",
     "instrument": "syntax",
     "motivation": "On a GPU .item(), .tolist(), .cpu(), float(), bool() and 'if' of a tensor make the host wait "
@@ -68,7 +69,7 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced where there is a read; whole copies alone, which may be what the loop is for, are P3."""
+    """Reproduced where there is a read; whole copies alone, which may be what the loop is for, few notice."""
     reads = [m for m in measurements if m.name == "host_read"]
     if not reads:
         counts = {m.name: m.value for m in measurements}
@@ -86,7 +87,7 @@ def judge(measurements, policy):
     )
     verdict = {"outcome": "reproduced", "message": message}
     if all(m.case["how"] in _COPIES for m in reads):
-        verdict["severity"] = "P3"
+        verdict["occurs"] = "common"
     return verdict
 
 

@@ -9,6 +9,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tu
 from ..answers.answers import flatten
 from ..answers.factors import ECHO, LEFT, SVALS, as_svd, read_factors, tensor_parts
 from ..answers.shards import owned_keys
+from ..base.frames import Site
 from ..base.refusals import TargetRaised, Unavailable
 from ..base.torch_internals import OperatorMode, import_first
 from ..feeding.caller import GroupInput
@@ -32,12 +33,13 @@ _SHARDS = re.compile(
 class Report(NamedTuple):
     """What a target says of one set of gradients: its norm, and the factor by which it scaled them (None: neither).
 
-    `raised` is what it raised instead.
+    `raised` is what it raised instead, `site` the line of the checkout where it did.
     """
 
     norm: Optional[float] = None
     coefficient: Optional[float] = None
     raised: str = ""
+    site: Optional[Site] = None
 
 
 class RankCalls:
@@ -90,7 +92,8 @@ class RankCalls:
             for placement in placements:
                 grads = sharded.placed(placement, rank, world_size, self.device)
                 report = _report(self._calls.on(self.device), grads)
-                yield {"placement": placement, **report._asdict()}
+                site = report.site._asdict() if report.site is not None else None
+                yield {"placement": placement, **report._asdict(), "site": site}
                 dist.barrier()
 
         # 2 s. FSDP's first call would load Dynamo in every rank.
@@ -103,7 +106,8 @@ class RankCalls:
                     self._note_early_end(message, found, messages)
                 else:
                     norm, coefficient = (_number(message[name]) for name in ("norm", "coefficient"))
-                    found[placement].append(Report(norm, coefficient, message["raised"]))
+                    site = Site(**message["site"]) if message["site"] else None
+                    found[placement].append(Report(norm, coefficient, message["raised"], site))
         return found
 
     @staticmethod
@@ -163,7 +167,7 @@ def _report(calls: Calls, grads: Sequence[Any], needs_answer: bool = False) -> R
     except TargetRaised as error:
         if needs_answer:
             raise
-        return Report(raised=("refuses: " if error.deliberate else "") + str(error))
+        return Report(raised=("refuses: " if error.deliberate else "") + str(error), site=error.site)
     norm = answer.get(calls.roles["norm"].path) if "norm" in calls.roles else None
     if norm is not None and calls.roles["norm"].degree == 2 and norm >= 0:
         norm = math.sqrt(norm)

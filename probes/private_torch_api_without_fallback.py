@@ -5,6 +5,7 @@ PROBE = {
     "version": 1,
     "title": "Private torch functions are used without a fallback",
     "scope": "source",
+    "style": True,
     "contracts": [],
     "categories": ["Defensive programming violation"],
     "agent": "PT",

@@ -5,6 +5,7 @@ PROBE = {
     "version": 1,
     "title": "Public functions that nothing refers to",
     "scope": "source",
+    "style": True,
     "contracts": [],
     "categories": ["Dead code / unwired functionality"],
     "agent": "CR",

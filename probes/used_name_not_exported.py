@@ -5,6 +5,7 @@ PROBE = {
     "version": 1,
     "title": "Names in use are missing from the package's exports",
     "scope": "source",
+    "style": True,
     "contracts": [],
     "categories": ["API design / contract violation"],
     "agent": "CR",

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from auditkit.cli.common import write_or_exit
-from auditkit.cli.options import AuditOptions, ProbesOption, ResultOptions
+from auditkit.cli.options import AuditOptions, ProbesOption, ResultOptions, StyleOption
 
 EXAMPLE = "Example: auditkit audit ../trainer@v1.2 --tickets tickets --batch 7"
 DEMO_FOLDER = Path("auditkit-demo")
@@ -22,6 +22,7 @@ def audit(
     ] = None,
     checkout_option: Annotated[str | None, typer.Option("--checkout", metavar="DIR[@REV]", hidden=True)] = None,
     probe: ProbesOption = None,
+    style: StyleOption = False,
     *,
     options: AuditOptions,
     tickets: Annotated[
@@ -48,7 +49,7 @@ def audit(
     if tickets is not None and no_tickets:
         raise BadInputError("--tickets and --no-tickets exclude each other")
     folder = None if no_tickets else tickets or configuration.tickets or _usual_folder(demo)
-    request = options.request(named, configuration, probe, folder, label=BUNDLED if demo else None)
+    request = options.request(named, configuration, probe, folder, label=BUNDLED if demo else None, style=style)
     run_and_finish(request, results, unfiled=_UNFILED if folder is None and not no_tickets else "")
 
 

@@ -32,6 +32,9 @@ TimeLimitOption = Annotated[
     float, typer.Option("--time-limit", metavar="SECONDS", min=0.1, help="Seconds for each probe.")
 ]
 ProbesOption = Annotated[Words, typer.Option("--probe", metavar="ID", help="Only this probe (may be repeated).")]
+StyleOption = Annotated[
+    bool, typer.Option("--style", help="Also ask about style: repeated defaults, unused or untested functions, ...")
+]
 CheckoutOption = Annotated[
     str | None,
     typer.Option("--checkout", metavar="DIR[@REV]", help="Default: the configuration's, else this folder."),

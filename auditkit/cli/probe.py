@@ -33,6 +33,7 @@ def list_probes(config: ConfigOption = None, as_json: JsonOption = False) -> Non
     width = max(len(probe.id) for probe in probes)
     for probe in probes:
         when = "" if probe.lifecycle == "stable" else f" ({probe.lifecycle}: runs only when named)"
+        when += " (style: an audit asks with --style)" if probe.style else ""
         say(f"{probe.severity.value}  {probe.id:<{width}}  {probe.title}{when}")
 
 
@@ -52,7 +53,8 @@ def show_probe(
     if as_json:
         say_json({"schema_version": 1, "probe": info.to_json()})
         return
-    say(f"{info.id}, version {info.version}, {info.severity.value}, {info.lifecycle}\n{info.title}\n")
+    style = ", style (an audit asks with --style)" if info.style else ""
+    say(f"{info.id}, version {info.version}, {info.severity.value}, {info.lifecycle}{style}\n{info.title}\n")
     contracts = ", ".join(contract.value for contract in info.contracts)
     say(f"Contracts: {contracts}" if contracts else "Reads the checkout's source; needs no target and runs nothing")
     for title, text in (

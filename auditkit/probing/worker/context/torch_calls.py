@@ -3,12 +3,13 @@
 import contextlib
 import inspect
 from types import FrameType
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterable, Iterator, List, Optional
 
 import torch
 
 from ..base.frames import Site, SourceRoots
 from ..base.lines import profiled
+from ..base.refusals import NotApplicable, TargetRaised
 from ..feeding.caller import Caller
 from ..feeding.plan import Plan
 from ..simulated.device import on_device
@@ -23,9 +24,10 @@ def torch_calls(plan: Plan, caller: Caller, roots: SourceRoots) -> Dict[str, Any
     """`functions` of torch with the arguments that they got, and the `lines` of the checkout to blame for them.
 
     Those are the lines that call them, and the target's definition, which stands where no line is to blame. Nothing
-    for a target that calls none of them, or is one: then torch's function is what was asked about.
+    for a target that calls none of them, whose answer does not follow from them, or that is one: then torch's function
+    is what was asked about.
     """
-    known = _known_codes()
+    known = {function.__code__: name for name, function in _functions().items()}
     if plan.feed.forms or getattr(inspect.unwrap(caller.function), "__code__", None) in known:
         return {}
     functions: Dict[str, Dict[str, Any]] = {}
@@ -44,13 +46,47 @@ def torch_calls(plan: Plan, caller: Caller, roots: SourceRoots) -> Dict[str, Any
         with profiled(watch):
             call()
     lines = {(site.file, site.line) for site in (*sites, calls.definition()) if site is not None}
-    return {"functions": functions, "lines": sorted(lines)} if functions else {}
+    return {"functions": functions, "lines": sorted(lines)} if functions and _follows(calls) else {}
 
 
-def _known_codes() -> Dict[Any, str]:
-    """torch's functions by their code, which an alias and a decorated one share."""
+def _functions() -> Dict[str, Any]:
+    """torch's functions themselves, whose code an alias and a decorated one share."""
     found = {name: getattr(torch.nn.utils, name, None) for name in _NAMES}
-    return {inspect.unwrap(function).__code__: name for name, function in found.items() if function is not None}
+    return {name: inspect.unwrap(function) for name, function in found.items() if function is not None}
+
+
+def _follows(calls: Calls) -> bool:
+    """Whether the target answers otherwise where torch's functions do nothing and return a constant.
+
+    Of gradients that are large: whatever limit there is, they reach it.
+    """
+
+    def answer() -> str:
+        return repr(calls.answer([grad * 2.0**30 for grad in calls.cases.benign()]))
+
+    try:
+        with_torch = answer()
+        with _replaced(_functions().values()):
+            return answer() != with_torch
+    except (TargetRaised, NotApplicable):
+        return True
+
+
+@contextlib.contextmanager
+def _replaced(functions: Iterable[Any]) -> Iterator[None]:
+    before = [(function, function.__code__, function.__defaults__) for function in functions]
+    try:
+        for function, _, _ in before:
+            function.__code__, function.__defaults__ = _constant.__code__, None
+        yield
+    finally:
+        for function, code, defaults in before:
+            function.__code__, function.__defaults__ = code, defaults
+
+
+def _constant(*_: Any, **__: Any) -> torch.Tensor:
+    """Runs in place of torch's functions, with their module's names: it knows `torch` alone."""
+    return torch.tensor(0.5)
 
 
 def _is_inside(frame: Optional[FrameType], codes: Dict[Any, str]) -> bool:

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Is there a public function or class that no test names?"""
 
 PROBE = {

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Is one threshold the default of one parameter in several signatures that belong together?"""
 
 PROBE = {

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Does code depend on private names of torch, with nothing to fall back to where a release lacks them?"""
 
 PROBE = {

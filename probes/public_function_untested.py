@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Is there a public collector that no test names?"""
 
 PROBE = {

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Is there a public function that nothing in the checkout refers to?"""
 
 PROBE = {

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Do others import names of a module that its package exports in part, and not those?"""
 
 PROBE = {

@@ -47,7 +47,7 @@ def measured_tables(result: ProbeResult, width: int | None = None) -> list[str]:
 
     lines = []
     for pivot in pivots(result.measurements):
-        lines.append(f"  {result.probe}: {pivot.name} by {pivot.side} and {pivot.top}")
+        lines.append(f"{result.probe}: {pivot.name} by {pivot.side} and {pivot.top}")
         lines += _table(pivot, width)
     return lines
 
@@ -55,13 +55,13 @@ def measured_tables(result: ProbeResult, width: int | None = None) -> list[str]:
 def _table(pivot: Pivot, width: int | None) -> list[str]:
     heads = ("", *pivot.columns)
     rows = [(name, *cells) for name, cells in pivot.rows]
-    aligned = columns_of([heads, *rows], "    ", width)
+    aligned = columns_of([heads, *rows], "  ", (width or WIDTH) - len(_GAP))
     if aligned is not None:
         return aligned
     lines = []
     for name, cells in pivot.rows:
         listed = ", ".join(f"{cell} at {column}" for column, cell in zip(pivot.columns, cells, strict=True))
-        lines.append(fitted(f"    {name}: {listed}", width or WIDTH))
+        lines.append(fitted(f"  {name}: {listed}", (width or WIDTH) - len(_GAP)))
     return lines
 
 

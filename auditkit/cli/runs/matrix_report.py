@@ -137,4 +137,4 @@ def _measured_lines(run: Run, chosen: Sequence[int], width: int | None) -> Itera
         for label, lines in tables.items():
             if lines:
                 yield f"  {label}:"
-            yield from (f"  {line}" for line in lines)
+            yield from (f"    {line}" for line in lines)

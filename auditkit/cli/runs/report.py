@@ -101,11 +101,9 @@ def _sections(run: Run, view: View) -> Iterator[Iterable[str]]:
         yield _minor_lines([result for result in own if result.severity == _MINOR])
     yield without_answer(found)
     if view.in_full:
-        yield _quiet_lines(found, view)
-    if view.verbose:
-        yield (f"{reading.target.call}: {how_it_is_read(reading)}" for reading in run.targets)
-    if view.verbose or (view.named and len({result.target for result in run.results}) == 1):
-        yield (line for result in found for line in measured_tables(result, view.width))
+        for target in dict.fromkeys(result.target for result in found if not result.is_of_source):
+            yield _target_lines(run, target, view)
+        yield _quiet_lines([result for result in found if result.is_of_source], named=True)
 
 
 def _heading(run: Run) -> str:
@@ -155,18 +153,26 @@ def _minor_lines(results: Sequence[ProbeResult]) -> Iterator[str]:
         yield f"    {probe} at {counted(places, 'place')}"
 
 
-def _quiet_lines(results: Sequence[ProbeResult], view: View) -> Iterator[str]:
-    """What did not reproduce or does not apply: each with its reason where few were asked, else their names."""
+def _target_lines(run: Run, target: str, view: View) -> Iterator[str]:
+    """How one target was called and read, what did not reproduce, and what was measured over two values of a case."""
+    results = [result for result in run.results if result.target == target]
+    lines = [how_it_is_read(each) for each in run.targets if view.verbose and each.target.call == target]
+    lines += _quiet_lines(results, view.named)
+    if view.verbose or all(result.target == target for result in run.results):
+        lines += [line for result in results for line in measured_tables(result, view.width)]
+    if lines:
+        yield target
+        yield from (f"  {line}" for line in lines)
+
+
+def _quiet_lines(results: Sequence[ProbeResult], named: bool) -> Iterator[str]:
+    """What did not reproduce or does not apply: each with its reason where it was `named`, else their names."""
     for label in _QUIET:
         quiet = [result for result in results if result.outcome.value == label.replace(" ", "_")]
-        by_target: dict[str, list[str]] = {}
-        for result in quiet:
-            if view.named or result.is_of_source:
-                about = "" if result.is_of_source else f" on {result.target}"
-                yield f"{label}: {result.probe}{about}: {result.message}"
-            else:
-                by_target.setdefault(result.target, []).append(result.probe)
-        yield from (f"{label} on {target}: {', '.join(sorted(names))}" for target, names in by_target.items())
+        if named:
+            yield from (f"{label}: {result.probe}: {result.message}" for result in quiet)
+        elif quiet:
+            yield f"{label}: {', '.join(sorted(result.probe for result in quiet))}"
 
 
 def _ending(run: Run, request: AuditRequest, view: View) -> Iterator[Iterable[str]]:

@@ -12,7 +12,6 @@ from auditkit.cli.options import FILED, AuditOptions, ProbesOption, ResultOption
 
 EXAMPLE = "Example: auditkit audit ../trainer@v1.2 --tickets tickets --batch 7"
 DEMO_FOLDER = Path("auditkit-demo")
-_UNFILED = "no ticket was filed: say where with --tickets DIR, or make a folder named tickets here"
 
 
 @write_or_exit
@@ -50,7 +49,7 @@ def audit(
         raise BadInputError("--tickets and --no-tickets exclude each other")
     folder = None if no_tickets else tickets or configuration.tickets or _usual_folder(demo)
     request = options.request(named, configuration, probe, folder, label=BUNDLED if demo else None, style=style)
-    run_and_finish(request, results, unfiled=_UNFILED if folder is None and not no_tickets else "")
+    run_and_finish(request, results, wants_tickets=not no_tickets)
 
 
 def _usual_folder(demo: bool) -> Path | None:

@@ -91,7 +91,7 @@ def run_probes(
 
     configuration = read_configuration(options.runs.config, checkout or ".")
     request = options.request(checkout, configuration, probes, tickets, whole_source=True)
-    run_and_finish(request, results, named=True)
+    run_and_finish(request, results, named=True, wants_tickets=False)
 
 
 @app.command("new", epilog="Example: auditkit probe new norm_is_cut_off --dir probes")

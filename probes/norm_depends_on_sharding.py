@@ -27,9 +27,9 @@ PROBE = {
     "tensors are given once replicated, as after DDP, and once in shards, as ZeRO and FSDP1 keep them: nothing in "
     "them tells the two apart, so a target passes that is right on one. A refusal in the target's own words passes.",
     "limits": "It is asked only where code of the target's package deals with sharded gradients (imports "
-    "torch.distributed.fsdp or .tensor, calls full_tensor, to_local, all_reduce, ...), whoever asks. Parameters "
-    "reach the target in a module, or as a list, of their own: a method of an FSDP module is not called. Meshes of two "
-    "kinds in one model (FSDP with tensor parallel) are not tried.",
+    "torch.distributed.fsdp or .tensor, calls full_tensor or to_local, reduces a norm over ranks), whoever asks. "
+    "Parameters reach the target in a module, or as a list, of their own: a method of an FSDP module is not called. "
+    "Meshes of two kinds in one model (FSDP with tensor parallel) are not tried.",
     "remediation": "Reduce DTensors by torch's own operators and read the number with full_tensor(): it knows which "
     "ranks hold which shard. Reduce what is not reduced yet (Partial, as the norms of sequence-parallel layers are) "
     "before its norm: torch 2.9 reads 2 to 11% too much there.",
@@ -79,7 +79,7 @@ def measure(ctx):
     asked_on = ctx.device
     one = ctx.reported_by_one()
     yield from _numbers(ctx, one, "one_process_", {})
-    raised_at = None
+    sites = []
     for ranks in _RANKS:
         for placement, reports in ctx.reported_by_ranks(ranks, _PLACEMENTS).items():
             for rank, report in enumerate(reports):
@@ -89,10 +89,11 @@ def measure(ctx):
                     refused = report.raised.startswith("refuses: ")
                     name = "refused" if refused else "raised"
                     yield ctx.measurement(name, True, "truth", how=report.raised[:160], **case)
-                    raised_at = raised_at or (None if refused else report.site)
+                    if not refused and placement not in _PLAIN:
+                        sites.append(report.site)
     if ctx.device != asked_on:
         yield ctx.note("NCCL wants a GPU for each rank: the ranks met over gloo, on the CPU")
-    yield ctx.location(raised_at or ctx.definition())
+    yield ctx.location(ctx.most_common(sites))
 
 
 def _numbers(ctx, report, prefix, case):

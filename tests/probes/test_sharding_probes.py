@@ -282,6 +282,8 @@ def test_code_that_knows_nothing_of_shards_is_not_asked_even_by_name() -> None:
         ("if isinstance(grad, DTensor):\n", True),
         ("# compatible with DTensor and FSDP2 (later)\n", False),
         ("dist.broadcast_object_list(names, src=0)\n", False),
+        ("dist.all_reduce(total_norm, op=dist.ReduceOp.SUM)\n", True),
+        ("dist.all_reduce(loss, op=dist.ReduceOp.SUM)\n", False),
     ],
 )
 def test_code_that_deals_with_shards_is_told_from_remarks(code: str, mentioned: bool, tmp_path: Path) -> None:

@@ -22,10 +22,12 @@ from .calls import Calls
 
 DEFAULT_LIMIT_S = 50.0
 _MOST_FILES = 4000
-# Code, not remarks: an import, a call, a type that is asked for.
+# Code, not remarks: an import, a call, a type that is asked for. Data parallel code reduces losses and gradients over
+# ranks; one that reduces a norm has a part of the gradients on each.
 _SHARDS = re.compile(
     rb"torch\.distributed\.(fsdp|tensor|_tensor|device_mesh)|\b(fully_shard|init_device_mesh|parallelize_module|"
-    rb"distribute_tensor|FullyShardedDataParallel|all_reduce|reduce_scatter_tensor)\(|\.(full_tensor|to_local)\(|"
+    rb"distribute_tensor|FullyShardedDataParallel|reduce_scatter_tensor)\(|\.(full_tensor|to_local)\(|"
+    rb"\ball_reduce\([^\n)]*(norm|total\b|square)|"
     rb"isinstance\([^\n]*\bDTensor\b"
 )
 
@@ -33,7 +35,7 @@ _SHARDS = re.compile(
 class Report(NamedTuple):
     """What a target says of one set of gradients: its norm, and the factor by which it scaled them (None: neither).
 
-    `raised` is what it raised instead, `site` the line of the checkout where it did.
+    `raised` is what it raised instead, `site` the line of the checkout that did.
     """
 
     norm: Optional[float] = None
@@ -92,8 +94,7 @@ class RankCalls:
             for placement in placements:
                 grads = sharded.placed(placement, rank, world_size, self.device)
                 report = _report(self._calls.on(self.device), grads)
-                site = report.site._asdict() if report.site is not None else None
-                yield {"placement": placement, **report._asdict(), "site": site}
+                yield {"placement": placement, **report._asdict()}
                 dist.barrier()
 
         # 2 s. FSDP's first call would load Dynamo in every rank.
@@ -106,7 +107,7 @@ class RankCalls:
                     self._note_early_end(message, found, messages)
                 else:
                     norm, coefficient = (_number(message[name]) for name in ("norm", "coefficient"))
-                    site = Site(**message["site"]) if message["site"] else None
+                    site = Site(*message["site"]) if message["site"] else None
                     found[placement].append(Report(norm, coefficient, message["raised"], site))
         return found
 

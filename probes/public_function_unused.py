@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Is there a public function that nothing in the checkout refers to?"""
 
 PROBE = {
@@ -5,10 +6,12 @@ PROBE = {
     "version": 1,
     "title": "Public functions that nothing refers to",
     "scope": "source",
+    "style": True,
     "contracts": [],
     "categories": ["Dead code / unwired functionality"],
     "agent": "CR",
-    "severity": "P4",
+    "breaks": "upkeep",
+    "occurs": "rare",
     "lifecycle": "stable",
     "instrument": "syntax",
     "motivation": "Code that nobody calls is read, reviewed and kept up all the same, and a collector that was "

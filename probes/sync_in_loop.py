@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Does a loop over tensors read each of them back, and wait for the device every time?"""
 
 PROBE = {
@@ -8,7 +9,8 @@ PROBE = {
     "contracts": [],
     "categories": ["Performance bottleneck"],
     "agent": "PT",
-    "severity": "P2",
+    "breaks": "cost",
+    "occurs": "ordinary",
     "lifecycle": "stable",
     "instrument": "syntax",
     "motivation": "On a GPU .item(), .tolist(), .cpu(), float(), bool() and 'if' of a tensor make the host wait "
@@ -68,7 +70,7 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced where there is a read; whole copies alone, which may be what the loop is for, are P3."""
+    """Reproduced where there is a read; whole copies alone, which may be what the loop is for, few notice."""
     reads = [m for m in measurements if m.name == "host_read"]
     if not reads:
         counts = {m.name: m.value for m in measurements}
@@ -86,7 +88,7 @@ def judge(measurements, policy):
     )
     verdict = {"outcome": "reproduced", "message": message}
     if all(m.case["how"] in _COPIES for m in reads):
-        verdict["severity"] = "P3"
+        verdict["occurs"] = "common"
     return verdict
 
 

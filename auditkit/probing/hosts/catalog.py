@@ -14,6 +14,7 @@ from auditkit.assets import bundled_dir
 from auditkit.errors import BadInputError, nearest_names
 from auditkit.model.enums import Contract, Severity
 from auditkit.model.runs.probe import CATEGORIES, DEVICES, SCOPES, ProbeInfo
+from auditkit.model.runs.severity import Occurs, meant, severity_of
 from auditkit.model.text import inert_line
 
 INSTRUMENTS = (
@@ -58,14 +59,14 @@ def load_catalog(folders: Iterable[Path] = ()) -> dict[str, ProbeInfo]:
     return found
 
 
-def select(catalog: dict[str, ProbeInfo], names: Sequence[str]) -> list[ProbeInfo]:
-    """The named probes in the order given; all stable ones when none is named.
+def select(catalog: dict[str, ProbeInfo], names: Sequence[str], style: bool = True) -> list[ProbeInfo]:
+    """The named probes in the order given; when none is named all stable ones, those of style only with `style`.
 
     A name that ends in `.py` is a probe file of the user's own. Raises BadInputError with the nearest
     names for one that is not known.
     """
     if not names:
-        return [probe for probe in catalog.values() if probe.lifecycle == "stable"]
+        return [probe for probe in catalog.values() if probe.lifecycle == "stable" and (style or not probe.style)]
     selected = []
     for name in dict.fromkeys(names):
         if name.endswith(".py"):
@@ -145,12 +146,14 @@ def _to_info(literal: Any, path: Path, line: int) -> ProbeInfo:
         raise refuse(f"reads source with '{SOURCE_INSTRUMENT}' and nothing else: scope source, that instrument")
     if scope == "source" and literal.get("contracts"):
         raise refuse("reads source: only a target has contracts")
+    if not isinstance(literal.get("style", False), bool):
+        raise refuse("says 'style' with something else than True or False")
     try:
         return ProbeInfo(
             version=int(literal["version"]),
             contracts=tuple(Contract(name) for name in literal["contracts"]),
             categories=tuple(literal["categories"]),
-            severity=Severity(literal["severity"]),
+            **_severity(literal),
             remediation_code=_remedy(literal.get("remediation_code", ""), path.parent),
             verification=tuple(literal["verification"]),
             units=dict(literal["measurements"]),
@@ -158,10 +161,19 @@ def _to_info(literal: Any, path: Path, line: int) -> ProbeInfo:
             path=path,
             devices=devices,
             scope=scope,
+            style=literal.get("style", False),
             **{key: literal[key] for key in _TEXT_KEYS},
         )
     except (KeyError, ValueError, TypeError, OSError) as error:
         raise refuse(f"is incomplete: {error}") from error
+
+
+def _severity(literal: Mapping[str, Any]) -> dict[str, Any]:
+    """From `breaks` and `occurs`, else as it is written. Raises KeyError or ValueError."""
+    if "severity" in literal:
+        return {"severity": Severity(literal["severity"])}
+    breaks, occurs = str(literal["breaks"]), Occurs(literal["occurs"])
+    return {"severity": severity_of(meant(breaks, clips=False), occurs), "breaks": breaks, "occurs": occurs}
 
 
 def _remedy(code: str, folder: Path) -> str:

@@ -225,3 +225,22 @@ def test_a_helper_that_says_bool_gives_no_tensor_to_wait_for(tmp_path: Path) -> 
 def test_a_name_that_says_host_is_believed(tmp_path: Path) -> None:
     assert lines(tmp_path, "return [g.norm().item() for g in cpu_grads]", "f(cpu_grads)") == []
     assert lines(tmp_path, "return [g.norm().item() for g in gpu_grads]", "f(gpu_grads: list[torch.Tensor])") == [1]
+
+
+def test_a_turn_for_each_batch_is_none_for_each_tensor(tmp_path: Path) -> None:
+    """A training loop waits once a step, whatever its names are asked for; the loop inside it is one over tensors."""
+    epoch = "for images, target in {}:\n    preds = target.detach().cpu()\n    self.log(model(images).norm().item())"
+    for source in ("tqdm(train_loader)", "self.val_dataloader", "enumerate(batches)"):
+        assert lines(tmp_path, epoch.format(source), "f(self, model, train_loader, batches)") == [], source
+    assert lines(tmp_path, epoch.format("self.pairs")) == [2, 3]
+    inner = "for x, y in train_loader:\n    for p in model.parameters():\n        self.log(p.grad.norm().item())"
+    assert lines(tmp_path, inner) == [3]
+
+
+def test_a_loop_until_the_last_step_is_none_over_tensors(tmp_path: Path) -> None:
+    """Whether the first parameter has a gradient yet is asked once; what is taken from a named list is not."""
+    asked = "    assert next(model.parameters()).grad is None\n"
+    body = f"while self.step < 9:\n{asked}    self.log(grads[0].norm().item())\n"
+    assert lines(tmp_path, body) == []
+    taken = "left = iter(grads)\nwhile left:\n    self.log(next(left).norm().item())"
+    assert lines(tmp_path, taken) == [3]

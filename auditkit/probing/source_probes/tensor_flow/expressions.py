@@ -44,6 +44,7 @@ class Expressions:
         self.known = known
         self.depth = depth
         self.loops: list[Loop] = []
+        self.only_if = ""
         self.masks: set[str] = set()
         """The names that hold which elements are meant."""
         self.reads: dict[tuple[int, int, str], HostRead] = {}
@@ -66,7 +67,7 @@ class Expressions:
         if loop is not None and key not in self.reads:
             text = value if isinstance(value, str) else text_of(value)
             over = "" if loop.over is None else text_of(loop.over)
-            self.reads[key] = HostRead(*key, text, loop.line, over, helper)
+            self.reads[key] = HostRead(*key, text, loop.line, over, helper, self.only_if)
 
     def test(self, node: ast.expr, what: str) -> None:
         """Note what asking for the truth of `node` reads."""

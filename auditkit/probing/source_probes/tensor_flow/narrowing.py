@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping
 
-from auditkit.probing.source_code.modules import dotted_name
+from auditkit.probing.source_code.modules import FunctionNode, dotted_name
 from auditkit.probing.source_code.walking import walk
 from auditkit.probing.source_probes.tensor_flow.kinds import (
     HOST,
@@ -23,6 +24,7 @@ from auditkit.probing.source_probes.tensor_flow.reads import Helpers
 _OF_TENSORS = frozenset(("grad", "detach", "requires_grad", "is_cuda", "grad_fn", "is_sparse", "norm", "numel"))
 _ONLY_ON_HOST = frozenset(("float", "int", "bool", "str", "bool_", "list", "dict", "tuple"))
 _MODULES = frozenset(("Module", "Linear", "Conv2d", "DistributedDataParallel"))
+_OF_BATCHES = re.compile(r"(data)?loaders?|datasets?|batches", re.IGNORECASE)
 
 Narrowed = tuple[dict[str, Kind], dict[str, Kind]]
 """What names hold where a test is true, and where it is false."""
@@ -104,3 +106,27 @@ def _is_used_as_tensor(name: str, body: ast.AST) -> bool:
         isinstance(node, ast.Attribute) and node.attr in _OF_TENSORS and dotted_name(node.value) == name
         for node in walk([body])
     )
+
+
+def draws_batches(source: ast.expr) -> bool:
+    """Whether a loop over `source` turns once for a batch of training data, however many tensors a model has."""
+    names = (dotted_name(part).rpartition(".")[2] for part in walk([source]) if isinstance(part, ast.expr))
+    return any(_OF_BATCHES.fullmatch(word) for name in names for word in name.split("_"))
+
+
+def asks_for_another_value(test: ast.expr, function: FunctionNode) -> bool:
+    """Whether a parameter is asked for a constant that is not its default: `norm_type == inf` of `norm_type=2.0`."""
+    match test:
+        case ast.Compare(left=ast.Name(id=name), ops=[ast.Eq()], comparators=[value]):
+            default = _defaults(function).get(name)
+            is_constant = isinstance(value, ast.Constant) or dotted_name(value).rpartition(".")[2] == "inf"
+            return isinstance(default, ast.Constant) and is_constant and ast.dump(value) != ast.dump(default)
+    return False
+
+
+def _defaults(function: FunctionNode) -> dict[str, ast.expr]:
+    given = function.args
+    names = [item.arg for item in (*given.posonlyargs, *given.args)]
+    found = dict(zip(reversed(names), reversed(given.defaults), strict=False))
+    by_name = zip(given.kwonlyargs, given.kw_defaults, strict=True)
+    return found | {item.arg: default for item, default in by_name if default is not None}

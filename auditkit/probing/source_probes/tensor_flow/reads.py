@@ -16,7 +16,8 @@ class HostRead:
     """One expression that is read back once for each tensor.
 
     `what` is how (`.item()`, `if`, `any()`), `value` what is read, `loop_line` and `over` the loop.
-    Where a helper reads, `helper` says which and at what line.
+    Where a helper reads, `helper` says which and at what line. `only_if` is the test of a parameter for another
+    value than its default that the read stands under: `norm_type == inf`.
     """
 
     line: int
@@ -26,6 +27,7 @@ class HostRead:
     loop_line: int
     over: str
     helper: str = ""
+    only_if: str = ""
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,8 @@ class Loop:
 
     def asks_for(self, name: str) -> bool:
         """Whether a `while` loop's test names `name`, or names nothing (`while True`)."""
-        if not self.is_while or self.over is None:
-            return False
+        if not name or not self.is_while or self.over is None:
+            return False  # `next(model.parameters())` has no name that the test could ask for
         return isinstance(self.over, ast.Constant) or any(
             isinstance(part, ast.expr) and dotted_name(part) == name for part in walk([self.over])
         )

@@ -9,7 +9,7 @@ from typing import Any
 from auditkit.probing.source_code.modules import Function, FunctionNode, dotted_name, targets_of
 from auditkit.probing.source_code.walking import walk
 from auditkit.probing.source_probes.tensor_flow.calls import kind_of_call
-from auditkit.probing.source_probes.tensor_flow.expressions import Expressions, names_in
+from auditkit.probing.source_probes.tensor_flow.expressions import Expressions, names_in, text_of
 from auditkit.probing.source_probes.tensor_flow.kinds import (
     NONE,
     TENSOR,
@@ -23,7 +23,7 @@ from auditkit.probing.source_probes.tensor_flow.kinds import (
     shape,
 )
 from auditkit.probing.source_probes.tensor_flow.masks import is_mask
-from auditkit.probing.source_probes.tensor_flow.narrowing import element_in
+from auditkit.probing.source_probes.tensor_flow.narrowing import asks_for_another_value, draws_batches, element_in
 from auditkit.probing.source_probes.tensor_flow.reads import Helpers, Loop
 
 
@@ -147,7 +147,7 @@ class ValueFlow(Expressions):
     def follow_loop(self, node: ast.For | ast.AsyncFor) -> None:
         """Twice: what a turn leaves behind is what the next one finds."""
         source = self.kind(node.iter)
-        given = element_in(node.target, source, node)
+        given = element(source) if draws_batches(node.iter) else element_in(node.target, source, node)
         over = holds_tensors(source) or holds_tensors(given) or self.counts_tensors(node.iter)
         self.loops.append(Loop(node.lineno, node.iter, over, names_in(node.target)))
         for _ in range(2):
@@ -172,9 +172,12 @@ class ValueFlow(Expressions):
     def follow_branches(self, node: ast.If) -> None:
         self.test(node.test, "if")
         when_true, when_false = self.narrowed(node.test)
-        before = dict(self.known)
+        before, outer = dict(self.known), self.only_if
         self.known.update(when_true)
+        if asks_for_another_value(node.test, self.function.node):
+            self.only_if = text_of(node.test)
         body_ends = self.block(node.body)
+        self.only_if = outer
         after_body = self.known
         self.known = {**before, **when_false}
         orelse_ends = self.block(node.orelse)

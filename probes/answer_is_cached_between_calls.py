@@ -7,7 +7,8 @@ PROBE = {
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug"],
     "agent": "PT",
-    "severity": "P1",
+    "breaks": "wrong_norm",
+    "occurs": "ordinary",
     "lifecycle": "stable",
     "instrument": "numerics",
     "motivation": "A collector is called at every step, on the same model. functools.cache keyed by the model, an "

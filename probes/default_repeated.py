@@ -8,7 +8,8 @@ PROBE = {
     "contracts": [],
     "categories": ["API design / contract violation"],
     "agent": "CR",
-    "severity": "P4",
+    "breaks": "upkeep",
+    "occurs": "rare",
     "lifecycle": "stable",
     "instrument": "syntax",
     "motivation": "A threshold that stands as a literal in a class, in a function that makes the class and in a "

@@ -8,7 +8,8 @@ PROBE = {
     "contracts": [],
     "categories": ["API design / contract violation", "Dead code / unwired functionality"],
     "agent": "CR",
-    "severity": "P2",
+    "breaks": "upkeep",
+    "occurs": "ordinary",
     "lifecycle": "stable",
     "instrument": "syntax",
     "motivation": "An asynchronous collector is a pair: one function enqueues the work and returns what is pending, "
@@ -89,7 +90,7 @@ def judge(measurements, policy):
             "message": "nothing in the checkout makes an instance of {}".format(
                 next(m.case["result"] for m in measurements if m.name == "instance_count")
             ),
-            "severity": "P3",
+            "occurs": "rare",
         }
     if "producer_count" not in counts:
         message = "each of {:,} finishing functions in {:,} files has one that collects".format(

@@ -10,7 +10,8 @@ PROBE = {
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "Numerical stability"],
     "agent": "PT",
-    "severity": "P1",
+    "breaks": "wrong_norm",
+    "occurs": "rare",
     "lifecycle": "stable",
     "instrument": "numerics",
     "motivation": "Squaring overflows long before the norm does: in float32 a norm above 1.84e19 reads inf, "
@@ -40,6 +41,8 @@ PROBE = {
 
 TOLERANCE = 0.01
 _LARGE_MAGNITUDE = 1e20
+# Trainers log norms of 0.1 to 1e3, and up to 1e4 in a spike; float16 itself ends at 65,504.
+_REACHED_NORM = 3e4
 # An ordinary element outweighs the others already, so that the norm scales with it.
 _ORDINARY_ELEMENT, _LARGE_ELEMENT = 2.0**20, 2.0**120
 # (dtype, tensors, elements of each, largest exponent an element may have)
@@ -181,17 +184,23 @@ def judge(measurements, policy):
         judged = [m for m in judged if m.case["dtype"] != "float64"]
     if not judged:
         return _of_planted(measurements)
-    dtypes = sorted({m.case["dtype"] for m in judged})
-    wide = [m for m in judged if m.case["dtype"] != "float16"]
-    worst = min(wide or judged, key=lambda m: m.value)
-    message = "the norm breaks at {:.3g} in {} ({:,} elements of {:.3g}); broken for {}".format(
-        worst.value,
-        worst.case["dtype"],
-        worst.case["elements"],
-        worst.value / math.sqrt(worst.case["elements"]),
-        ", ".join(dtypes),
-    )
-    return {"outcome": "reproduced", "severity": "P1" if wide else "P2", "message": message}
+    worst = min(judged, key=lambda m: m.value)
+    lowest, dtypes = {}, {}
+    for m in judged:
+        lowest[m.case["dtype"]] = min(m.value, lowest.get(m.case["dtype"], math.inf))
+    for dtype, norm in sorted(lowest.items()):
+        dtypes.setdefault(norm, []).append(dtype)
+    elements = "{:,} elements of {:.3g}".format(worst.case["elements"], worst.value / math.sqrt(worst.case["elements"]))
+    places = ["{:.3g} in {}".format(norm, ", ".join(dtypes[norm])) for norm in sorted(dtypes)]
+    message = "the norm breaks at {} ({})".format(" and at ".join(places), elements)
+    return {"outcome": "reproduced", "occurs": _met_by(worst), "message": message}
+
+
+def _met_by(worst):
+    """Who meets the lowest norm that breaks: anybody, those with float16, or runs that diverge."""
+    if worst.value >= _REACHED_NORM:
+        return "rare"
+    return "common" if worst.case["dtype"] == "float16" else "ordinary"
 
 
 def _of_planted(measurements):
@@ -210,7 +219,7 @@ def _of_planted(measurements):
             "s" if off[0].case["dimensions"] > 1 else "",
         )
     )
-    return {"outcome": "reproduced", "severity": "P1", "message": message}
+    return {"outcome": "reproduced", "message": message}
 
 
 if __name__ == "__main__":

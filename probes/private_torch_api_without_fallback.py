@@ -8,7 +8,8 @@ PROBE = {
     "contracts": [],
     "categories": ["Defensive programming violation"],
     "agent": "PT",
-    "severity": "P4",
+    "breaks": "upkeep",
+    "occurs": "rare",
     "lifecycle": "stable",
     "instrument": "syntax",
     "motivation": "A name with a leading underscore may change its arguments or vanish in any release of torch, "

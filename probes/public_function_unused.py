@@ -8,7 +8,8 @@ PROBE = {
     "contracts": [],
     "categories": ["Dead code / unwired functionality"],
     "agent": "CR",
-    "severity": "P4",
+    "breaks": "upkeep",
+    "occurs": "rare",
     "lifecycle": "stable",
     "instrument": "syntax",
     "motivation": "Code that nobody calls is read, reviewed and kept up all the same, and a collector that was "

@@ -9,6 +9,7 @@ from typing import Any
 
 from auditkit.model.codec import Record
 from auditkit.model.enums import Contract, Severity
+from auditkit.model.runs.severity import Occurs
 
 _NO_PATH = PurePath()
 
@@ -42,7 +43,11 @@ class ProbeInfo(
     keys="id version title scope contracts categories agent severity lifecycle instrument motivation method "
     "limits remediation remediation_code verification measurements=units policy",
 ):
-    """What a probe asks, of which contracts, on which devices, and what a ticket says when it reproduces."""
+    """What a probe asks, of which contracts, on which devices, and what a ticket says when it reproduces.
+
+    `severity` is that of a finding whose `judge` says nothing else. It follows from `breaks` and `occurs` (see
+    model/runs/severity.py), where the probe has them.
+    """
 
     id: str
     version: int
@@ -64,6 +69,8 @@ class ProbeInfo(
     path: PurePath = _NO_PATH
     devices: tuple[str, ...] = DEVICES
     scope: str = "target"
+    breaks: str = ""
+    occurs: Occurs | None = None
 
 
 @dataclass(frozen=True)
@@ -76,7 +83,3 @@ class Policy:
     def thresholds_of(self, probe: ProbeInfo) -> dict[str, Any]:
         """The numbers that the probe judges by."""
         return {name: self.thresholds.get(name, default) for name, default in probe.policy.items()}
-
-    def severity_of(self, probe: ProbeInfo, judged: Severity | None) -> Severity:
-        """How bad a finding of the probe is: the user's word first, then what it judged, then its default."""
-        return self.severities.get(probe.id) or judged or probe.severity

@@ -31,6 +31,7 @@ class Plan(TypedDict):
     answer_kind: str
     fields: Mapping[str, str]
     roles: Mapping[str, Role]
+    clips: NotRequired[bool]
     filled: NotRequired[Mapping[str, Any]]
     device: NotRequired[str]
     others: NotRequired[Mapping[str, Any]]

@@ -142,6 +142,7 @@ def _paperwork(request: AuditRequest, probes: Sequence[ProbeInfo]) -> Paperwork:
         agents=config.agents,
         folders=folders_of(config, request.tickets),
         root=root,
+        asked_by_name=bool(request.probes),
     )
 
 

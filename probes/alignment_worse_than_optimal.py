@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """How far is the alignment of singular directions from the best assignment, over gap and noise?"""
 
 PROBE = {

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Does a second call answer for the gradients of the first?"""
 
 PROBE = {

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Does the collecting step make the host wait more often than it promises?"""
 
 PROBE = {

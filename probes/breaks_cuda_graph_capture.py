@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Can the collecting step be captured in a CUDA graph, and does the replay say what a call would?"""
 
 PROBE = {

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Does clipping turn finite gradients into zeros, NaN or next to nothing once their norm overflows?"""
 
 import bisect

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Are zero, NaN and Inf counts exact above 2**24 elements?"""
 
 import math

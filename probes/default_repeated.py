@@ -1,10 +1,12 @@
-"""Is one number the default of one parameter in several signatures that belong together?"""
+#!/usr/bin/env python3
+"""Is one threshold the default of one parameter in several signatures that belong together?"""
 
 PROBE = {
     "id": "default_repeated",
-    "version": 1,
-    "title": "One default is written out in several signatures",
+    "version": 2,
+    "title": "One threshold is the default of several signatures",
     "scope": "source",
+    "style": True,
     "contracts": [],
     "categories": ["API design / contract violation"],
     "agent": "CR",
@@ -16,11 +18,12 @@ PROBE = {
     "shortcut around both is one setting written three times. Whoever changes one of them changes what one caller "
     "gets and not what the others get, and nothing says so.",
     "method": "Literal numbers that are the default of a parameter of the same name, dataclass fields included, in "
-    "signatures of one module or in signatures of which one hands the parameter on to the other. Methods of one name "
-    "in several classes, an interface and its implementations, count once.",
-    "limits": "0, 1, 2, -1, truth values and texts are no settings here, nor are parameters whose value is "
-    "convention (dim, axis, ord, seed). That two parameters of one name mean the same is assumed from where they "
-    "stand. Signatures that belong together only by their subject are not seen.",
+    "signatures of one module or in signatures of which one hands the parameter on to the other. The name says that "
+    "it is a threshold (limit, tolerance, eps, clip, max_norm), and code of one of the modules compares or clamps "
+    "with it. Methods of one name in several classes, an interface and its implementations, count once.",
+    "limits": "0, 1, 2, -1, truth values and texts are no settings here, nor is what a run is tuned with (lr, gamma, "
+    "betas, batch_size). That two parameters of one name mean the same is assumed from where they stand. Signatures "
+    "that belong together only by their subject are not seen, nor is a threshold whose name does not say so.",
     "remediation": "Give the number a name, once, and let every signature use the name.",
     "remediation_code": """import torch
 

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Do identical replicas echo 1, however many there are, and orthogonal ones 0?"""
 
 import math

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Does an input without gradients give another kind of answer, or no answer at all?"""
 
 import contextlib

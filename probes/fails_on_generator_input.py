@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Is the answer to a generator of gradients the answer to the list of them?"""
 
 PROBE = {

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Do gradients that lie on two devices raise without saying so, or change the answer?"""
 
 PROBE = {

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Do parameters without a gradient break the answer, or count in it?"""
 
 PROBE = {

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Do gradients of several dtypes raise, or change the answer?"""
 
 PROBE = {

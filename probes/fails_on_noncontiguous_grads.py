@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Do gradients in another memory layout raise, or change the answer?"""
 
 import math

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Do sparse gradients raise, or count an element twice?"""
 
 import math

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Does a gradient without elements raise, or poison the answer?"""
 
 import math

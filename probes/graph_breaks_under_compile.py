@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Does torch.compile take the call as one graph, up to the read that its answer needs?"""
 
 PROBE = {

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """How many kernels does one call launch, as a law in the number of tensors?"""
 
 PROBE = {

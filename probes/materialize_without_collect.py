@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Is there a function that finishes a collection, and none that collects?"""
 
 PROBE = {

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """What does a target still hold when its call is over, and does that grow with the calls?"""
 
 PROBE = {

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Does a collector that should only read change what it was given?"""
 
 PROBE = {

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Does a NaN or Inf gradient leave the answer finite, or its health untouched?"""
 
 import math

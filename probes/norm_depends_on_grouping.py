@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Do the same gradients, split into other tensors or listed in another order, give another norm?"""
 
 import functools

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Is the norm of sharded gradients the norm of one process, on every rank?"""
 
 import math

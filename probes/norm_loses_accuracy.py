@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """How far is the reported norm from the exact one, and is that more than rounding can explain?"""
 
 import functools

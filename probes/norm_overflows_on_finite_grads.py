@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Does the reported norm break on large finite gradients whose true norm float32 can hold?"""
 
 import bisect

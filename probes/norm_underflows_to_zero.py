@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Does the reported norm vanish for tiny gradients that are still normal numbers?"""
 
 import bisect

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """How many bytes does one call add at its peak, for each byte of gradients?"""
 
 PROBE = {

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Does code depend on private names of torch, with nothing to fall back to where a release lacks them?"""
 
 PROBE = {
@@ -5,6 +6,7 @@ PROBE = {
     "version": 1,
     "title": "Private torch functions are used without a fallback",
     "scope": "source",
+    "style": True,
     "contracts": [],
     "categories": ["Defensive programming violation"],
     "agent": "PT",

@@ -1,10 +1,12 @@
-"""Is there a public function or class that no test names?"""
+#!/usr/bin/env python3
+"""Is there a public collector that no test names?"""
 
 PROBE = {
     "id": "public_function_untested",
-    "version": 1,
-    "title": "Public functions that no test names",
+    "version": 2,
+    "title": "Public collectors that no test names",
     "scope": "source",
+    "style": True,
     "contracts": [],
     "categories": ["Test coverage gap"],
     "agent": "CR",
@@ -15,12 +17,12 @@ PROBE = {
     "motivation": "What a training run is steered by (a ratio that opens a gate, a health value, a norm that clips) "
     "fails quietly: it returns a number. Without a test of its own its edge cases (no gradients, no parameters, NaN) "
     "are met first in a run.",
-    "method": "Every public function, and every public class with methods of its own: is it named by a test, in an "
-    "import, as an attribute, in a string, in the name of a test or of a test file, or does its docstring hold an "
-    "example? For a class the name of any of its methods counts.",
+    "method": "Every public function that reads gradients and returns figures of them, and every public class with "
+    "such a method: is it named by a test, in an import, as an attribute, in a string, in the name of a test or of a "
+    "test file, or does its docstring hold an example? For a class the name of any of its methods counts.",
     "limits": "To name is not to test, and code that tests reach only through other functions counts as unnamed. "
-    "Examples, scripts and tools are not asked. A checkout without any test gives one answer, not one for each "
-    "module.",
+    "Functions that collect through others alone are not asked, nor what trains, nor examples, scripts and tools. A "
+    "checkout without any test gives one answer, not one for each module.",
     "remediation": "Add a test of the function itself: known inputs with the value worked out by hand, and the edges "
     "(no gradients, zeros, NaN and Inf).",
     "remediation_code": """# file: telemetry/ratio.py
@@ -64,16 +66,17 @@ _MOST_IN_MESSAGE = 6
 
 
 def measure(ctx):
-    """Yield for every public function and class that no test names where it stands, by module."""
+    """Yield for every public collector that no test names where it stands, by module."""
     if not ctx.has_tests:
         raise ctx.NotApplicable("the checkout has no test file (test_*.py, *_test.py, tests/)")
     definitions = 0
     for module in ctx.modules:
         if module.is_side:
             continue
+        collectors = {name.partition(".")[0] for name in ctx.collectors(module)}
         untested = []
         for item in module.public("function", "class"):
-            if item.name == "main" or (item.kind == "class" and not module.has_public_methods(item)):
+            if item.qualified_name not in collectors:
                 continue
             definitions += 1
             if not ctx.is_named_by_a_test(module, item):
@@ -91,7 +94,7 @@ def judge(measurements, policy):
     untested = [m for m in measurements if m.name == "test_count"]
     if not untested:
         counts = {m.name: m.value for m in measurements}
-        message = "tests name each of {:,} public functions and classes in {:,} files".format(
+        message = "tests name each of {:,} public collectors in {:,} files".format(
             counts["definitions_examined"], counts["files_examined"]
         )
         return {"outcome": "not_reproduced", "message": message}

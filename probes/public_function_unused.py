@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Is there a public function that nothing in the checkout refers to?"""
 
 PROBE = {
@@ -5,6 +6,7 @@ PROBE = {
     "version": 1,
     "title": "Public functions that nothing refers to",
     "scope": "source",
+    "style": True,
     "contracts": [],
     "categories": ["Dead code / unwired functionality"],
     "agent": "CR",

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Do ranks that share out the replicas gather what one process has?"""
 
 import math

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Do zero gradients, or none, turn a field of the answer into NaN or infinity?"""
 
 import math

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Do the ranks share out the keys exactly, each key to one rank, the same way every time?"""
 
 PROBE = {

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Do the singular values come back as (R, D, D) diagonal matrices, where (R, D) holds the same?"""
 
 PROBE = {

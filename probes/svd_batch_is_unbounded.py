@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Does the memory of a batched decomposition grow with the replicas, or with a chunk of them?"""
 
 PROBE = {

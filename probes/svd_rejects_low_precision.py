@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Do bfloat16 and float16 gradients raise, or lose digits that float32 keeps?"""
 
 PROBE = {

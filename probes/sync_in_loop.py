@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Does a loop over tensors read each of them back, and wait for the device every time?"""
 
 PROBE = {

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """How many times does the host wait for the device, as a law in the number of tensors?"""
 
 PROBE = {

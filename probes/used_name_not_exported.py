@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Do others import names of a module that its package exports in part, and not those?"""
 
 PROBE = {
@@ -5,6 +6,7 @@ PROBE = {
     "version": 1,
     "title": "Names in use are missing from the package's exports",
     "scope": "source",
+    "style": True,
     "contracts": [],
     "categories": ["API design / contract violation"],
     "agent": "CR",

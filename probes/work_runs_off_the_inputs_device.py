@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """How many bytes of the gradients leave their device to be worked on elsewhere?"""
 
 PROBE = {

@@ -85,6 +85,7 @@ def test_list_and_show_know_the_folder_and_the_lifecycle(trainer: Path, tmp_path
     (line,) = (line for line in listed.splitlines() if CLAIM in line)
     assert line.endswith("Norm is cut off (experimental: runs only when named)")
     assert listed.count("experimental") == 1
+    assert listed.count("(style: an audit asks with --style)") == 5
     assert CLAIM not in auditkit("probe", "list", cwd=tmp_path).stdout
     words = ["--config", trainer / "auditkit.yaml"]
     shown = auditkit("probe", "show", CLAIM, *words, cwd=tmp_path)
@@ -131,6 +132,7 @@ BROKEN = {
     "no literal": ("\nPROBE = {[]: 1}\n", "half.py:2: PROBE must be a literal"),
     "a null byte": ("PROBE = {}\0\n", "half.py:1: not valid Python"),
     "an unknown lifecycle": ("", "PROBE has the lifecycle 'stabel', known: stable, experimental"),
+    "a style that is none": ("", "PROBE says 'style' with something else than True or False"),
     "another's name": ("", f"PROBE is called {CLAIM}, its file half"),
 }
 
@@ -142,7 +144,11 @@ def test_a_broken_probe_is_one_clear_line(trainer: Path, kind: str) -> None:
     if not text:
         text = (trainer / "checks" / f"{CLAIM}.py").read_text("utf-8")
         if kind == "an unknown lifecycle":
-            text = text.replace("experimental", "stabel").replace(f'"id": "{CLAIM}"', '"id": "half"')
+            text = text.replace("experimental", "stabel")
+        if kind != "another's name":
+            text = text.replace(f'"id": "{CLAIM}"', '"id": "half"')
+        if kind == "a style that is none":
+            text = text.replace('"id": "half"', '"id": "half", "style": "yes"')
     (trainer / "checks" / "half.py").write_text(text, encoding="utf-8")
     for words in (["probe", "list"], ["audit", "."]):
         ended = auditkit(*words, cwd=trainer)

@@ -97,7 +97,7 @@ class ProbeResult(
     Record,
     keys="probe probe_version target outcome severity! evidence! reason device message law fingerprint ticket "
     "ticket_action location! measurements! notes duration_s siblings? excerpt? statement? arm? arms? breaks? occurs? "
-    "owner?",
+    "owner? style?",
 ):
     """What one probe said of one target.
 
@@ -108,7 +108,7 @@ class ProbeResult(
     of the arm that `arm` names. `statement` is what a finding's line belongs to, None where that line only
     defines a function; `siblings` are places like it, None where none were looked for. `breaks` and `occurs` are
     what a finding's severity follows from, where its probe says so; `owner` is whose defect it is where it is not
-    the checkout's, such as `torch 2.13.0: torch.nn.utils.clip_grad_norm_`.
+    the checkout's, such as `torch 2.13.0: torch.nn.utils.clip_grad_norm_`. `style` is its probe's.
     """
 
     probe: str
@@ -137,6 +137,7 @@ class ProbeResult(
     breaks: Breaks | None = None
     occurs: Occurs | None = None
     owner: str = ""
+    style: bool = False
 
     @property
     def why(self) -> str:

@@ -11,11 +11,11 @@ from typing import Any
 from auditkit.model.enums import Contract, Takes
 from auditkit.model.runs.target import Target
 from auditkit.probing.discovery import answers
-from auditkit.probing.discovery.collector_calls import CollectorCalls
+from auditkit.probing.discovery.collector_calls import CollectorCalls, may_read_gradients
 from auditkit.probing.discovery.finishers import find_finishers, pair
-from auditkit.probing.discovery.gradient_flow import GradientFlow
+from auditkit.probing.discovery.gradient_flow import GradientFlow, trace
 from auditkit.probing.discovery.owners import required_by_constructor, setup_method
-from auditkit.probing.discovery.signatures import Feeding, feeding
+from auditkit.probing.discovery.signatures import Feeding, feeding, gradient_parameters
 from auditkit.probing.source_code.modules import Class, Function, dotted_name
 
 # Parts of training and of autograd, which happen to return something.
@@ -212,6 +212,14 @@ class Candidates:
         score -= 2 if _SIDE_FOLDERS & set(function.module.file.split("/")[:-1]) else 0
         score -= 2 if answers.is_flag(flow) else 0
         return score
+
+
+def collects_by_itself(function: Function) -> bool:
+    """Whether a function reads gradients and returns statistics of them, without those that it calls."""
+    if not may_read_gradients(function):
+        return False
+    flow = trace(function.node, gradient_parameters(function), lambda _call, _given: None)
+    return flow.returns_statistics and not _is_excluded(function, flow)
 
 
 def _is_excluded(function: Function, flow: GradientFlow) -> bool:

@@ -30,7 +30,7 @@ class CollectorCalls:
 
     def find(self) -> None:
         """Fill `collectors`: first those that read gradients themselves, then their callers."""
-        self._keep(function for function in self._functions if _may_read_gradients(function))
+        self._keep(function for function in self._functions if may_read_gradients(function))
         for _ in range(_MOST_ROUNDS):
             known = _calls_of(self.names())
             callers = [
@@ -150,6 +150,6 @@ def _calls_of(names: set[str]) -> re.Pattern[str]:
     return re.compile(rf"\b({'|'.join(sorted(map(re.escape, names)))})\s*\(" if names else r"(?!)")
 
 
-def _may_read_gradients(function: Function) -> bool:
+def may_read_gradients(function: Function) -> bool:
     """A cheap look before the flow is followed."""
     return bool(_READS.search(function.text)) or bool(gradient_parameters(function))

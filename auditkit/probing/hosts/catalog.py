@@ -59,14 +59,14 @@ def load_catalog(folders: Iterable[Path] = ()) -> dict[str, ProbeInfo]:
     return found
 
 
-def select(catalog: dict[str, ProbeInfo], names: Sequence[str]) -> list[ProbeInfo]:
-    """The named probes in the order given; all stable ones when none is named.
+def select(catalog: dict[str, ProbeInfo], names: Sequence[str], style: bool = True) -> list[ProbeInfo]:
+    """The named probes in the order given; when none is named all stable ones, those of style only with `style`.
 
     A name that ends in `.py` is a probe file of the user's own. Raises BadInputError with the nearest
     names for one that is not known.
     """
     if not names:
-        return [probe for probe in catalog.values() if probe.lifecycle == "stable"]
+        return [probe for probe in catalog.values() if probe.lifecycle == "stable" and (style or not probe.style)]
     selected = []
     for name in dict.fromkeys(names):
         if name.endswith(".py"):
@@ -146,6 +146,8 @@ def _to_info(literal: Any, path: Path, line: int) -> ProbeInfo:
         raise refuse(f"reads source with '{SOURCE_INSTRUMENT}' and nothing else: scope source, that instrument")
     if scope == "source" and literal.get("contracts"):
         raise refuse("reads source: only a target has contracts")
+    if not isinstance(literal.get("style", False), bool):
+        raise refuse("says 'style' with something else than True or False")
     try:
         return ProbeInfo(
             version=int(literal["version"]),
@@ -159,6 +161,7 @@ def _to_info(literal: Any, path: Path, line: int) -> ProbeInfo:
             path=path,
             devices=devices,
             scope=scope,
+            style=literal.get("style", False),
             **{key: literal[key] for key in _TEXT_KEYS},
         )
     except (KeyError, ValueError, TypeError, OSError) as error:

@@ -79,6 +79,7 @@ class Asked:
             message=message,
             fingerprint=fingerprint(self.probe.id, self.subject, self.ordinal),
             device=self.device,
+            style=self.probe.style,
             **seen,
         )
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import Any, TypeVar
 
+from auditkit.probing.discovery.candidates import collects_by_itself
 from auditkit.probing.source_code.facts import Definition, ModuleFacts
 from auditkit.probing.source_code.index import SourceIndex
 from auditkit.probing.source_code.modules import Module, SourceProblem
@@ -14,7 +15,7 @@ from auditkit.probing.source_probes.collections_by_hand import MAY_FINISH, Colle
 from auditkit.probing.source_probes.instances import is_result_class, made_names
 from auditkit.probing.source_probes.partial_exports import PartialExport, partial_export
 from auditkit.probing.source_probes.private_api import PrivateUse, imports_private, may_read_private, unguarded_uses
-from auditkit.probing.source_probes.repeated_defaults import RepeatedDefault, repeated_defaults
+from auditkit.probing.source_probes.repeated_defaults import RepeatedDefault, decides_by, repeated_defaults
 from auditkit.probing.source_probes.tensor_flow.module_reads import HAS_TENSORS, FunctionReads, ModuleReads
 from auditkit.probing.source_probes.uses import Use, Uses
 
@@ -115,6 +116,12 @@ class SourceContext:
             return []
         return self._followed(module, lambda tree: ModuleReads(tree).functions())
 
+    def collectors(self, module: ModuleFacts) -> set[str]:
+        """The qualified names of the functions and methods that return statistics of the gradients that they read."""
+        return set(
+            self._followed(module, lambda tree: (f.qualified_name for f in tree.defined() if collects_by_itself(f)))
+        )
+
     def private_uses(self, module: ModuleFacts) -> list[PrivateUse]:
         """The unguarded uses of torch's private names."""
         reads_attributes = may_read_private(self.index.source_of(module), module.imports)
@@ -167,11 +174,16 @@ class SourceContext:
                 yield found
 
     def repeated_defaults(self) -> Iterator[RepeatedDefault]:
-        """The repeated defaults of which at least one stands in `modules`."""
+        """The repeated thresholds of which at least one stands in `modules`, and by which code beside them decides."""
         own = {module.name for module in self.modules}
         every = (module for module in self.index.modules if not module.is_test)
         for repeated in repeated_defaults(every, self.uses):
-            if any(place.module.name in own for place in repeated.places):
+            modules = {place.module.name: place.module for place in repeated.places}
+            name = repeated.parameter
+            if own & modules.keys() and any(
+                self.index.read_tree(module, lambda tree, name=name: decides_by(tree, name))
+                for module in modules.values()
+            ):
                 yield repeated
 
     def pin(self, package: str) -> str:

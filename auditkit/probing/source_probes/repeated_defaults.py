@@ -1,20 +1,25 @@
-"""Literal defaults that several signatures repeat, where one of them would have to follow the others."""
+"""Thresholds that are literal defaults of several signatures, where one of them would have to follow the others."""
 
 from __future__ import annotations
 
+import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from auditkit.probing.source_code.facts import ModuleFacts, Signature
+from auditkit.probing.source_code.modules import Module, dotted_name
+from auditkit.probing.source_code.walking import walk
 from auditkit.probing.source_probes.uses import Uses
 
-# Numbers that are not settings, and parameters whose value everybody knows.
 _PLAIN_NUMBERS = frozenset((-1.0, 0.0, 1.0, 2.0))
-_CONVENTIONAL = frozenset((
-    "dim", "axis", "ord", "p", "norm_type", "seed", "random_state", "stacklevel", "indent", "verbose", "rank",
-    "ndim", "world_size", "index", "ignore_index", "start", "level", "kernel_size", "stride", "padding",
-))  # fmt: skip
+# What a run is tuned with (lr, gamma, batch_size, dropout) differs from place to place on purpose.
+_THRESHOLD = re.compile(
+    r"(\w+_)?(thresh(old)?|tol(erance)?|[ar]tol|limit|bound|cutoff|floor|ceiling|eps(ilon)?|clip(ping)?|clamp)s?(_\w+)?"
+    r"|(\w+_)?norm|m(ax|in)_(grad\w*|value|ratio)"
+)
+_DECIDING = re.compile(r"(clamp|clip|isclose|allclose|minimum|maximum|min|max|threshold)\w*")
 
 
 @dataclass(frozen=True)
@@ -47,12 +52,32 @@ def repeated_defaults(modules: Iterable[ModuleFacts], uses: Uses) -> Iterator[Re
         package = module.name.partition(".")[0]
         for signature in module.signatures:
             for parameter, value, line in signature.defaults:
-                if value not in _PLAIN_NUMBERS and parameter not in _CONVENTIONAL:
+                if value not in _PLAIN_NUMBERS and _THRESHOLD.fullmatch(parameter):
                     groups[package, parameter, value].append(GivenDefault(module, signature, line))
     for (package, parameter, value), places in groups.items():
         together = tuple(place for part in _connected(places, parameter, uses) for place in part)
         if together:
             yield RepeatedDefault(package, parameter, value, together)
+
+
+def decides_by(module: Module, parameter: str) -> bool:
+    """Whether code of the module compares or clamps with a value of that name; checks of its own range do not count."""
+    return any(_decides(node, parameter) for node in walk([module.tree]))
+
+
+def _decides(node: ast.AST, parameter: str) -> bool:
+    if isinstance(node, ast.Compare):
+        sides = [node.left, *node.comparators]
+        others = [side for side in sides if not _names(side, parameter)]
+        orders = any(isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for op in node.ops)
+        return orders and len(others) < len(sides) and any(not isinstance(side, ast.Constant) for side in others)
+    if isinstance(node, ast.Call) and _DECIDING.fullmatch(dotted_name(node.func).rpartition(".")[2]):
+        return any(_names(given, parameter) for given in [*node.args, *(word.value for word in node.keywords)])
+    return False
+
+
+def _names(node: ast.expr, parameter: str) -> bool:
+    return any(dotted_name(part).rpartition(".")[2] == parameter for part in walk([node]) if isinstance(part, ast.expr))
 
 
 def _connected(places: list[GivenDefault], parameter: str, uses: Uses) -> Iterator[list[GivenDefault]]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 KEYS = (
     "checkout", "python", "import_roots", "tickets", "batch", "agent", "targets", "severity", "policy",
-    "probes_dir", "agents", "lint",
+    "probes_dir", "agents", "lint", "style",
 )  # fmt: skip
 TARGET_KEYS = ("name", "contract", "call", "takes", "finish", "setup", "arguments", "returns")
 
@@ -38,6 +38,7 @@ class Config:
     Paths are absolute: those in the file are relative to its folder. `checkout` may end in `@REVISION`;
     `import_roots` are relative to the checkout. `policy` maps threshold names to values. `agents` are names
     by code, ours and the project's own. `catalog` holds the probes that may be named, where they were looked up.
+    `style` asks the probes of style in every audit.
     """
 
     path: Path | None = None
@@ -54,6 +55,7 @@ class Config:
     agents: Mapping[str, str] = field(default_factory=lambda: dict(AGENT_NAMES))
     lint: LintConfig = LintConfig()  # noqa: RUF009 - it is frozen
     catalog: Mapping[str, ProbeInfo] = field(default_factory=dict)
+    style: bool = False
 
 
 def read_config(
@@ -111,6 +113,7 @@ class _ConfigReader:
             "probes_dir": self.probes_dir,
             "agents": self.agents,
             "lint": lambda node: read_lint(self.reader, node, self.known_rules),
+            "style": lambda node: self.reader.flag_of(node, "style"),
         }
         found = {key: readers[key](node) for (key, _), node in self.reader.mapping(root, "auditkit.yaml", KEYS)}
         return Config(path=self.reader.path, **found)

@@ -156,6 +156,10 @@ class YamlReader:
             return None
         return int(value)
 
+    def flag_of(self, node: Node, what: str) -> bool:
+        """True or false."""
+        return self._is(node, "bool", what) and bool(self.plain(node))
+
     def date_of(self, node: Node, what: str) -> datetime.date | None:
         """A day as YYYY-MM-DD, quoted or not."""
         if node.tag.rpartition(":")[2] not in ("str", "timestamp"):

@@ -39,7 +39,8 @@ class AuditRequest:
 
     `arms` are the options of each column of the table, alike but for interpreter and device. `tickets` of None
     files nothing. `command` is what the user typed, for the tickets' appendix. `whole_source` lets source
-    probes ask about every module, not only about those that deal with gradients.
+    probes ask about every module, not only about those that deal with gradients. `style` also asks the probes of
+    style, whose findings get no ticket unless their probe was named.
     """
 
     checkout: str
@@ -52,6 +53,7 @@ class AuditRequest:
     command: str = ""
     label: str | None = None
     whole_source: bool = False
+    style: bool = False
 
     @property
     def config(self) -> Config:
@@ -72,7 +74,7 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
     be known. A target that cannot be loaded is an `error` result, not an exception.
     """
     progress = progress or Progress()
-    probes = select(catalog_of(request.config), request.probes)
+    probes = select(catalog_of(request.config), request.probes, request.style or request.config.style)
     repository = Repository(request.tickets) if request.tickets is not None else None
     if repository is not None:
         repository.ensure_writable()

@@ -10,7 +10,7 @@ from tests.source_helpers import EXPORT, UNTESTED, UNUSED, context_of, found
 
 pytestmark = pytest.mark.process
 
-NORMS = "def total_norm(grads):\n    return 0.0\n"
+NORMS = "def total_norm(grads):\n    return sum(g.norm() for g in grads)\n"
 PACKAGE = {"pkg/__init__.py": "", "pkg/norms.py": NORMS}
 
 
@@ -153,19 +153,22 @@ def test_a_test_that_names_it_is_one(text: str, tmp_path: Path) -> None:
 
 
 def test_what_no_test_names_is_listed_by_module(tmp_path: Path) -> None:
-    """Public functions and classes with methods; no private ones, no `main`, no plain records, no scripts."""
+    """Functions and classes that return figures of gradients; nothing private, no recipe, no record, no script."""
     norms = NORMS + (
-        "\n\ndef _private():\n    pass\n\n\ndef main():\n    pass\n\n\n"
-        "class Record:\n    value: int\n\n\nclass Monitor:\n    def step(self):\n        pass\n"
+        "\n\ndef _private(grads):\n    return grads[0].norm()\n\n\n"
+        "def recipe_main(config):\n    clip_grad_norm_(config.parameters)\n\n\n"
+        "def train(model):\n    model.loss().backward()\n    return model.weight.grad.norm()\n\n\n"
+        "class Config:\n    limit: float\n\n    def scaled(self):\n        return self.limit * 2\n\n\n"
+        "class Monitor:\n    def health(self, parameters):\n        return [p.grad.norm() for p in parameters]\n"
     )
-    files = {"pkg/__init__.py": "", "pkg/norms.py": norms, "scripts/run.py": "def helper():\n    pass\n"}
+    files = {"pkg/__init__.py": "", "pkg/norms.py": norms, "scripts/run.py": NORMS}
     (result,) = found(tmp_path, {**files, "tests/test_other.py": "x = 1\n"}, UNTESTED).values()
-    assert result.message == "no test names total_norm (line 1), Monitor (line 17)"
+    assert result.message == "no test names total_norm (line 1), Monitor (line 25)"
     assert (result.target, result.location.line, result.severity) == ("pkg.norms", 1, "P3")
 
 
 def test_an_example_in_a_docstring_is_a_test(tmp_path: Path) -> None:
-    example = 'def total_norm(grads):\n    """The norm.\n\n    >>> total_norm([])\n    0.0\n    """\n    return 0.0\n'
+    example = NORMS.replace(":\n", ':\n    """The norm.\n\n    >>> total_norm([])\n    0\n    """\n', 1)
     files = {"norms.py": example, "tests/test_other.py": "x = 1\n"}
     assert found(tmp_path, files, UNTESTED) == {}
     assert found(tmp_path, {"norms.py": example.replace(">>>", "...")}, UNTESTED) != {}

@@ -97,6 +97,11 @@ def test_a_revision_a_command_and_a_byte_order_mark_are_fine(folder: Path) -> No
     config = read(folder, "\ufeffcheckout: ../code@feature/x\npython: python3.11\nprobes_dir: mine\n")
     assert config.checkout == str(folder.parent / "code@feature" / "x")
     assert (config.python, config.probes_dir) == ("python3.11", (folder / "mine",))
+    assert [read(folder, text).style for text in ("style: true\n", "style: false\n", "batch: 1\n")] == [
+        True,
+        False,
+        False,
+    ]
 
 
 def test_config_in_looks_in_one_folder(folder: Path) -> None:
@@ -137,6 +142,8 @@ TARGET = "targets:\n  - call: m:f\n"
         ("tickets: a/../../../x\n", "1:10", "leaves the workspace", None),
         ("python: /usr/bin/python3\n", "1:9", "leaves the workspace", None),
         ("probes_dir: [/etc]\n", "1:14", "leaves the workspace", None),
+        ("style: [sync_in_loop]\n", "1:8", "style must be true or false, not a list", None),
+        ("style: 'true'\n", "1:8", "style must be true or false, not text", None),
         ("import_roots: [../src]\n", "1:16", "leaves the checkout", None),
         ("targets:\n  - name: a\n", "2:5", "does not say what to call", "package.module:function"),
         ("targets: [{call: a.b.c}]\n", "1:18", "is not package.module:function", "a.b:c"),

@@ -9,14 +9,14 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tests.project_files import ROOT, auditkit
-from tests.source_helpers import DEFAULT, LOOP, PRIVATE, UNUSED, write
+from tests.source_helpers import DEFAULT, EXPORT, LOOP, PRIVATE, UNTESTED, UNUSED, write
 
 pytestmark = pytest.mark.process
 
 OK, FINDINGS, BAD_INPUT, NOTHING = 0, 1, 2, 3
 SPECIMEN = ROOT / "probes" / "specimens" / "training_telemetry"
 NORMS = "import torch\n\n\ndef norms(grads: list[torch.Tensor]):\n    return [g.norm().item() for g in grads]\n"
-PLAIN = "def first(width=33):\n    return width\n\n\ndef second(width=33):\n    return first(width)\n"
+PLAIN = "def first(x, limit=33):\n    return x > limit\n\n\ndef second(x, limit=33):\n    return first(x, limit)\n"
 
 
 def run_json(*words: object) -> tuple[int, dict]:
@@ -35,7 +35,7 @@ def found_in(document: dict) -> set[tuple[str, str]]:
 def test_a_probe_that_reads_needs_no_target_and_asks_about_everything(tmp_path: Path) -> None:
     write(tmp_path, {"pkg/__init__.py": "", "pkg/norms.py": NORMS, "pkg/plain.py": PLAIN})
     code, document = run_json("probe", "run", LOOP, DEFAULT, "--checkout", tmp_path)
-    assert (code, found_in(document)) == (FINDINGS, {(LOOP, "pkg.norms:norms"), (DEFAULT, "pkg:width=33")})
+    assert (code, found_in(document)) == (FINDINGS, {(LOOP, "pkg.norms:norms"), (DEFAULT, "pkg:limit=33")})
     run = document["run"]
     assert (run["device"], run["torch"], run["python"]) == ("source", "", "")
 
@@ -51,7 +51,25 @@ def test_an_audit_asks_about_modules_that_deal_with_gradients(tmp_path: Path) ->
     touching = PLAIN + "\n\ndef zero(parameter):\n    parameter.grad = None\n"
     write(tmp_path, {"plain.py": PLAIN, "touching.py": touching.replace("33", "44")})
     ended = auditkit("audit", tmp_path, "--probe", DEFAULT, "--json", "--tickets", tmp_path / "tickets")
-    assert found_in(json.loads(ended.stdout)) == {(DEFAULT, "touching:width=44")}
+    assert found_in(json.loads(ended.stdout)) == {(DEFAULT, "touching:limit=44")}
+
+
+def test_style_is_asked_where_somebody_said_so_and_tracked_where_its_probe_is_named(tmp_path: Path) -> None:
+    """By option, by configuration, by name; only a name files a ticket."""
+    private = "import torch\n\n\ndef clear(weights):\n    torch._foreach_zero_([w.grad for w in weights])\n"
+    code = write(tmp_path / "code", {"norms.py": private})
+    style = {DEFAULT, UNTESTED, UNUSED, EXPORT, PRIVATE}
+
+    def audited(*words: object, tickets: Path) -> tuple[set[str], int]:
+        document = json.loads(auditkit("audit", code, *words, "--json", "--tickets", tickets).stdout)
+        marked = {result["probe"] for result in document["results"] if result.get("style")}
+        return marked, len([*tickets.rglob("B1-*.md")])
+
+    assert audited(tickets=tmp_path / "none") == (set(), 0)
+    assert audited("--style", tickets=tmp_path / "style") == (style, 0)
+    assert audited("--probe", PRIVATE, tickets=tmp_path / "named") == ({PRIVATE}, 1)
+    write(code, {"auditkit.yaml": "style: true\n"})
+    assert audited(tickets=tmp_path / "configured") == (style, 0)
 
 
 def test_tickets_are_filed_where_somebody_said_so_and_nowhere_else(tmp_path: Path) -> None:
@@ -62,12 +80,13 @@ def test_tickets_are_filed_where_somebody_said_so_and_nowhere_else(tmp_path: Pat
     words = ("audit", checkout, "--probe", LOOP)
     unfiled = auditkit(*words, cwd=here)
     assert (unfiled.code, list(here.iterdir())) == (FINDINGS, [])
-    assert "note: no ticket was filed: say where with --tickets DIR" in unfiled.stderr
+    assert unfiled.stdout.endswith(f"  auditkit audit {checkout} --probe {LOOP} --tickets tickets\n")
     (here / "tickets").mkdir()
     assert auditkit(*words, "--no-tickets", cwd=here).code == FINDINGS
     assert list((here / "tickets").iterdir()) == []
     filed = auditkit(*words, cwd=here)
-    assert ("no ticket was filed" in filed.stderr, len(list(here.rglob("B1-*.md")))) == (False, 1)
+    assert filed.stdout.endswith("  auditkit ticket show B1-PT-01 --tickets tickets\n")
+    assert len(list(here.rglob("B1-*.md"))) == 1
     assert sorted(path.name for path in checkout.iterdir()) == ["norms.py"]
 
 

@@ -13,6 +13,6 @@ def stacked_norms(grads) -> torch.Tensor:
     return torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float64))
 
 
-def norm_histogram(norms: torch.Tensor, bins: int) -> torch.Tensor:
-    """How many norms lie in each of `bins` equal parts of their range."""
-    return torch.histc(norms, bins)
+def norm_histogram(parameters, bins: int) -> torch.Tensor:
+    """How many gradients have a norm in each of `bins` equal parts of their range."""
+    return torch.histc(torch.stack([parameter.grad.norm() for parameter in parameters]), bins)

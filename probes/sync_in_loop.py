@@ -50,7 +50,7 @@ def layer_norms(parameters):
 }
 
 _COPIES = (".cpu()", ".numpy()")
-_OF_THE_MODEL = "param grad norm tensor weight layer module head buffer stat metric loss".split()
+_OF_THE_MODEL = ("param", "grad", "norm", "tensor", "weight", "layer", "module", "head", "stat", "metric", "loss")
 """What there are hundreds of; the ranks of a group or the parts of one shape are few."""
 _FOR_DEBUGGING = ("sanity", "debug")
 _MOST_IN_MESSAGE = 4

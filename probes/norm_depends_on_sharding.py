@@ -79,7 +79,7 @@ def measure(ctx):
     asked_on = ctx.device
     one = ctx.reported_by_one()
     yield from _numbers(ctx, one, "one_process_", {})
-    raised_at = None
+    sites = []
     for ranks in _RANKS:
         for placement, reports in ctx.reported_by_ranks(ranks, _PLACEMENTS).items():
             for rank, report in enumerate(reports):
@@ -89,10 +89,11 @@ def measure(ctx):
                     refused = report.raised.startswith("refuses: ")
                     name = "refused" if refused else "raised"
                     yield ctx.measurement(name, True, "truth", how=report.raised[:160], **case)
-                    raised_at = raised_at or (None if refused else report.site)
+                    if not refused and placement not in _PLAIN:
+                        sites.append(report.site)
     if ctx.device != asked_on:
         yield ctx.note("NCCL wants a GPU for each rank: the ranks met over gloo, on the CPU")
-    yield ctx.location(raised_at or ctx.definition())
+    yield ctx.location(ctx.most_common(sites))
 
 
 def _numbers(ctx, report, prefix, case):

@@ -35,7 +35,7 @@ _SHARDS = re.compile(
 class Report(NamedTuple):
     """What a target says of one set of gradients: its norm, and the factor by which it scaled them (None: neither).
 
-    `raised` is what it raised instead, `site` the line of the checkout where it did.
+    `raised` is what it raised instead, `site` the line of the checkout that did.
     """
 
     norm: Optional[float] = None
@@ -94,8 +94,7 @@ class RankCalls:
             for placement in placements:
                 grads = sharded.placed(placement, rank, world_size, self.device)
                 report = _report(self._calls.on(self.device), grads)
-                site = report.site._asdict() if report.site is not None else None
-                yield {"placement": placement, **report._asdict(), "site": site}
+                yield {"placement": placement, **report._asdict()}
                 dist.barrier()
 
         # 2 s. FSDP's first call would load Dynamo in every rank.
@@ -108,7 +107,7 @@ class RankCalls:
                     self._note_early_end(message, found, messages)
                 else:
                     norm, coefficient = (_number(message[name]) for name in ("norm", "coefficient"))
-                    site = Site(**message["site"]) if message["site"] else None
+                    site = Site(*message["site"]) if message["site"] else None
                     found[placement].append(Report(norm, coefficient, message["raised"], site))
         return found
 

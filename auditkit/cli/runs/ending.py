@@ -129,8 +129,8 @@ def next_step(run: Run, request: AuditRequest, wants_tickets: bool) -> Step | No
 
 
 def _own_causes(run: Run) -> list[Cause]:
-    """What this checkout's own code causes."""
-    return causes_of(result for result in run.results if not result.owner)
+    """What breaks or may break by this checkout's own code."""
+    return causes_of(result for result in run.results if not (result.owner or result.style))
 
 
 def _way_to_a_target(run: Run, request: AuditRequest) -> Step:

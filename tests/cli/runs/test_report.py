@@ -127,7 +127,7 @@ def test_the_end_says_what_to_do_and_what_is_new() -> None:
     ]
     assert lines[-4:] == [
         "2 targets: 7 reproduced, 1 not reproduced",
-        "4 findings, 4 new and 0 known, in 2 tickets in some where",
+        "4 findings in 2 tickets in some where: 4 new, 0 known; 3 minor ones without a ticket",
         "Next, the evidence of B1-PT-01 and its fix:",
         "  auditkit ticket show B1-PT-01 --tickets 'some where'",
     ]
@@ -142,7 +142,7 @@ def test_known_findings_are_told_from_new_ones() -> None:
     text = page(results, tickets="tickets")
     assert f"P1  {FILE}:18  B1-PT-01 (known)" in text
     assert f"P2  {FILE}:30  B1-PT-02 (open again)" in text
-    assert "3 findings, 1 new and 2 known, in 3 tickets in tickets, 1 of them open again" in text
+    assert "3 findings in 3 tickets in tickets (1 open again): 1 new, 2 known" in text
 
 
 def test_only_what_is_minor_breaks_nothing() -> None:

@@ -50,6 +50,9 @@ def layer_norms(parameters):
 }
 
 _COPIES = (".cpu()", ".numpy()")
+_OF_THE_MODEL = ("param", "grad", "norm", "tensor", "weight", "layer", "module", "head", "stat", "metric", "loss")
+"""What there are hundreds of; the ranks of a group or the parts of one shape are few."""
+_FOR_DEBUGGING = ("sanity", "debug")
 _MOST_IN_MESSAGE = 4
 
 
@@ -64,6 +67,10 @@ def measure(ctx):
                 case = {"how": read.what, "value": read.value, "loop": read.loop_line, "over": read.over}
                 if read.helper:
                     case["helper"] = read.helper
+                if read.only_if:
+                    case["only_if"] = read.only_if
+                if module.is_side or _names(subject, _FOR_DEBUGGING):
+                    case["beside_training"] = True
                 yield ctx.measurement(subject, "host_read", read.line, "line", **case)
             yield ctx.location(subject, module, found.reads[0].line, found.qualified_name)
     yield from ctx.examined(functions=functions)
@@ -86,10 +93,20 @@ def judge(measurements, policy):
         listed,
         more,
     )
-    verdict = {"outcome": "reproduced", "message": message}
-    if all(m.case["how"] in _COPIES for m in reads):
-        verdict["occurs"] = "common"
-    return verdict
+    return {"outcome": "reproduced", "message": message, "occurs": _who_pays(reads)}
+
+
+def _who_pays(reads):
+    """Every step where a loop goes over what a model has many of; few notice what other values or scripts ask for."""
+    paid = [m for m in reads if not ("only_if" in m.case or "beside_training" in m.case)]
+    paid = [m for m in paid if _names(m.case["over"], _OF_THE_MODEL)]
+    if not paid:
+        return "rare"
+    return "common" if all(m.case["how"] in _COPIES for m in paid) else "ordinary"
+
+
+def _names(text, words):
+    return any(word in text.lower() for word in words)
 
 
 def _in_words(read):

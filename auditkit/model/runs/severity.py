@@ -51,7 +51,7 @@ _BREAKS_IN_WORDS = {
     Breaks.UPKEEP: "nothing breaks today",
 }
 _OCCURS_IN_WORDS = {
-    Occurs.ORDINARY: "in any run",
+    Occurs.ORDINARY: "in ordinary runs of this code",
     Occurs.COMMON: "in a set-up that many use",
     Occurs.RARE: "in a set-up that few use, or a diverging run",
     Occurs.EXTREME: "only at values or layouts that no run that still learns has",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from auditkit.probing.discovery.candidates import collects_by_itself
@@ -179,11 +179,8 @@ class SourceContext:
         every = (module for module in self.index.modules if not module.is_test)
         for repeated in repeated_defaults(every, self.uses):
             modules = {place.module.name: place.module for place in repeated.places}
-            name = repeated.parameter
-            if own & modules.keys() and any(
-                self.index.read_tree(module, lambda tree, name=name: decides_by(tree, name))
-                for module in modules.values()
-            ):
+            decides = partial(decides_by, parameter=repeated.parameter)
+            if own & modules.keys() and any(self.index.read_tree(module, decides) for module in modules.values()):
                 yield repeated
 
     def pin(self, package: str) -> str:

@@ -58,7 +58,7 @@ class TorchItself:
                 name = _function(theirs)
                 return replace(
                     ours,
-                    severity=self._setting.policy.severity_of(self._probes[ours.probe], Severity.P4),
+                    severity=self._setting.policy.severities.get(ours.probe, Severity.P4),
                     owner=f"torch {version}: {_MODULE}.{name}",
                     message=f"{ours.message}; {name} of torch {version} does so by itself",
                 )

@@ -244,3 +244,36 @@ def test_a_loop_until_the_last_step_is_none_over_tensors(tmp_path: Path) -> None
     assert lines(tmp_path, body) == []
     taken = "left = iter(grads)\nwhile left:\n    self.log(next(left).norm().item())"
     assert lines(tmp_path, taken) == [3]
+
+
+@pytest.mark.parametrize(
+    ("file", "source", "occurs"),
+    [
+        ("norms.py", "def f(grads):\n    return [g.norm().item() for g in grads]\n", "ordinary"),
+        ("norms.py", "def f(grads):\n    return [g.cpu() for g in grads]\n", "common"),
+        ("examples/norms.py", "def f(grads):\n    return [g.norm().item() for g in grads]\n", "rare"),
+        ("records/20260529_x/norms.py", "def f(grads):\n    return [g.norm().item() for g in grads]\n", "rare"),
+        ("20261399/norms.py", "def f(grads):\n    return [g.norm().item() for g in grads]\n", "ordinary"),
+        ("norms.py", "def sanity_checks(grads):\n    assert all(torch.isfinite(g).all() for g in grads)\n", "rare"),
+        ("norms.py", "def f(x: torch.Tensor):\n    return all(x == x.max())\n", "rare"),
+        (
+            "norms.py",
+            "def f(grads, p=2.0):\n    if p == torch.inf:\n        return max(g.max() for g in grads)\n",
+            "rare",
+        ),
+        (
+            "norms.py",
+            "def f(grads, p=2.0):\n    if p == 2.0:\n        return max(g.max() for g in grads)\n",
+            "ordinary",
+        ),
+        (
+            "norms.py",
+            "def f(grads, p):\n    if p == torch.inf:\n        return max(g.max() for g in grads)\n",
+            "ordinary",
+        ),
+    ],
+)
+def test_who_pays_for_the_waits(file: str, source: str, occurs: str, tmp_path: Path) -> None:
+    """Every step does for a loop over what a model has many of; scripts, records and other values do not."""
+    (result,) = found(tmp_path, {file: f"import torch\n\n\n{source}"}, LOOP).values()
+    assert result.occurs == occurs

@@ -14,13 +14,13 @@ from auditkit.model.enums import Contract, Evidence, Outcome, Reason, Severity, 
 from auditkit.model.runs.cause import Statement
 from auditkit.model.runs.measurement import Location
 from auditkit.model.runs.run import SOURCE_DEVICE, Environment, NoTarget, ProbeResult, Run, TargetReading, fingerprint
-from auditkit.model.runs.severity import Breaks, Occurs
+from auditkit.model.runs.severity import Breaks, Occurs, in_words
 from auditkit.model.runs.target import Target
 from auditkit.workflows.audit.audit import AuditRequest
 
 OVERFLOW, SPARSE, PEAK = "norm_overflows_on_finite_grads", "fails_on_sparse_grads", "peak_memory_grows_with_params"
 FILE = "src/trainer/telemetry/gradient_statistics.py"
-WHY = "a figure is wrong, and nothing says so, in any run"
+WHY = in_words(Breaks.WRONG_ANSWER, Occurs.ORDINARY)
 MESSAGE = "the norm (host_grad_norm) breaks at 1.84e+19 in float32; broken for bfloat16, float16, float32, mixed"
 
 

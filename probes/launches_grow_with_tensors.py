@@ -36,6 +36,7 @@ _TENSOR_COUNTS = (4, 16, 64, 256)
 _NARROW_COUNTS = (4, 16)
 _ELEMENTS = 128
 _MANY_LAUNCHES = 8.0
+_FOR_DEBUGGING = ("debug", "sanity")
 
 
 def measure(ctx):
@@ -58,6 +59,9 @@ def _counted(ctx, name, tensor_counts, dtype):
         counts[tensors], sites = count.total, count.sites
         yield ctx.measurement(name, count.total, "count", tensors=tensors)
     law = ctx.law(name + "_law", counts)
+    place = ctx.definition()
+    if place is not None and any(word in (place.file + place.function).lower() for word in _FOR_DEBUGGING):
+        law["case"]["debugging"] = True
     yield law
     return law["value"], sites
 
@@ -77,7 +81,8 @@ def judge(measurements, policy):
     )
     outcome = "reproduced" if _grows(law.value, policy) else "not_reproduced"
     # At 5 us a launch, 300 tensors take 12 ms of a step at 8 each; at one each 1.5, hidden behind the kernels.
-    occurs = "common" if law.value >= _MANY_LAUNCHES else "rare"
+    is_noticed = law.value >= _MANY_LAUNCHES and "debugging" not in law.case
+    occurs = "common" if is_noticed else "rare"
     return {"outcome": outcome, "occurs": occurs, "message": message, "law": law.case["law"]}
 
 

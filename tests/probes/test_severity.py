@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from types import SimpleNamespace
 
 import pytest
 
 from auditkit.model.enums import Contract, Takes
 from auditkit.model.runs.severity import Breaks, Occurs, in_words, meant, severity_of
 from auditkit.model.runs.target import Target
-from auditkit.probing.hosts.catalog import load_catalog
+from auditkit.probing.hosts.catalog import load_catalog, load_module
 from tests.probing_helpers import TARGETS, by_probe, run_probes
 from tests.project_files import ROOT
 
@@ -58,6 +59,17 @@ def test_a_finding_says_why_in_words() -> None:
         "other gradients reach the optimizer, and nothing says so, in ordinary runs of this code"
     )
     assert in_words(None, Occurs.ORDINARY) == ""
+
+
+@pytest.mark.parametrize(
+    ("slope", "case", "occurs"), [(12.0, {}, "common"), (12.0, {"debugging": True}, "rare"), (2.0, {}, "rare")]
+)
+def test_many_launches_are_noticed_in_every_step_not_in_debugging(slope: float, case: dict, occurs: str) -> None:
+    probe = load_catalog()["launches_grow_with_tensors"]
+    law = SimpleNamespace(name="launch_count_law", value=slope, case={"law": "an+b", **case})
+    count = SimpleNamespace(name="launch_count", value=3081, case={"tensors": 256})
+    verdict = load_module(probe).judge([count, law], probe.policy)
+    assert (verdict["outcome"], verdict["occurs"]) == ("reproduced", occurs)
 
 
 @pytest.mark.acceptance

@@ -3,7 +3,7 @@
 
 PROBE = {
     "id": "sync_in_loop",
-    "version": 2,
+    "version": 3,
     "title": "A loop over tensors waits for the device at every turn",
     "scope": "source",
     "contracts": [],
@@ -50,8 +50,6 @@ def layer_norms(parameters):
 }
 
 _COPIES = (".cpu()", ".numpy()")
-_OF_THE_MODEL = ("param", "grad", "norm", "tensor", "weight", "layer", "module", "head", "stat", "metric", "loss")
-"""What there are hundreds of; the ranks of a group or the parts of one shape are few."""
 _FOR_DEBUGGING = ("sanity", "debug")
 _MOST_IN_MESSAGE = 4
 
@@ -65,19 +63,17 @@ def measure(ctx):
             subject = found.call
             for read in found.reads:
                 case = {"how": read.what, "value": read.value, "loop": read.loop_line, "over": read.over}
-                if read.helper:
-                    case["helper"] = read.helper
-                if read.only_if:
-                    case["only_if"] = read.only_if
-                if module.is_side or _names(subject, _FOR_DEBUGGING):
-                    case["beside_training"] = True
+                case |= {name: text for name in ("helper", "guard") if (text := getattr(read, name))}
+                is_beside = module.is_side or any(word in subject.lower() for word in _FOR_DEBUGGING)
+                if read.of_gradients and not is_beside:
+                    case["gradients"] = True
                 yield ctx.measurement(subject, "host_read", read.line, "line", **case)
             yield ctx.location(subject, module, found.reads[0].line, found.qualified_name)
     yield from ctx.examined(functions=functions)
 
 
 def judge(measurements, policy):
-    """Reproduced where there is a read; whole copies alone, which may be what the loop is for, few notice."""
+    """Reproduced where there is a read: a cost that any run meets in a loop over gradients, and few elsewhere."""
     reads = [m for m in measurements if m.name == "host_read"]
     if not reads:
         counts = {m.name: m.value for m in measurements}
@@ -93,20 +89,18 @@ def judge(measurements, policy):
         listed,
         more,
     )
-    return {"outcome": "reproduced", "message": message, "occurs": _who_pays(reads)}
+    met = {_occurs(m.case) for m in reads}
+    occurs = next(word for word in ("ordinary", "common", "rare") if word in met)
+    return {"outcome": "reproduced", "message": message, "occurs": occurs}
 
 
-def _who_pays(reads):
-    """Every step where a loop goes over what a model has many of; few notice what other values or scripts ask for."""
-    paid = [m for m in reads if not ("only_if" in m.case or "beside_training" in m.case)]
-    paid = [m for m in paid if _names(m.case["over"], _OF_THE_MODEL)]
-    if not paid:
+def _occurs(case):
+    """Who notices: whole copies may be what the loop is for; an interval or a debug flag is rarely met."""
+    guard = case.get("guard", "").lower()
+    is_check = "check" in guard and "sanity" not in guard
+    if not case.get("gradients") or (guard and not is_check):
         return "rare"
-    return "common" if all(m.case["how"] in _COPIES for m in paid) else "ordinary"
-
-
-def _names(text, words):
-    return any(word in text.lower() for word in words)
+    return "common" if guard or case["how"] in _COPIES else "ordinary"
 
 
 def _in_words(read):

@@ -27,11 +27,8 @@ class Cause:
     @property
     def place(self) -> str:
         """`src/stats.py:18`; of whole modules the first of their places."""
-        location = self.worst.location
-        if location is None:
-            return self.worst.target
         others = len({result.location for result in self.findings}) - 1 if _is_of_module(self.worst) else 0
-        return f"{location.file}:{location.line}" + (f" and {others} more places" if others else "")
+        return place_of(self.worst) + (f" and {others} more places" if others else "")
 
     @property
     def tickets(self) -> str:
@@ -52,7 +49,7 @@ class Cause:
         first = found[0]
         severity = f"{first.severity} " if first.severity != self.worst.severity else ""
         evidence = f" ({first.evidence.value})" if first.evidence and first.evidence.value != "measured" else ""
-        messages = list(dict.fromkeys(_message(result) for result in found))
+        messages = list(dict.fromkeys(words_of(result) for result in found))
         most = len(messages) if in_full else _MOST_MODULES if _is_of_module(first) else 1
         for message in messages[:most]:
             yield f"    {severity}{first.probe}{evidence}: {message}"
@@ -117,7 +114,12 @@ def _is_of_module(result: ProbeResult) -> bool:
     return result.is_of_source and ":" not in result.target
 
 
-def _message(result: ProbeResult) -> str:
+def place_of(result: ProbeResult) -> str:
+    """`src/stats.py:18`; the target where no line is known."""
+    return f"{result.location.file}:{result.location.line}" if result.location else result.target
+
+
+def words_of(result: ProbeResult) -> str:
     """What the probe says; of source with what it speaks of, where the place does not say that."""
     from auditkit.model.runs.target import short_target
     from auditkit.model.text import inert_line

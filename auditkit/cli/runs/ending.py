@@ -55,9 +55,9 @@ def answer(run: Run, catalog: Mapping[str, ProbeInfo]) -> Iterator[str]:
     for number, (probe, (cause, *others)) in enumerate(list(kinds.items())[:_MOST], start=1):
         info = catalog.get(probe)
         tickets = "".join(f"  {ticket}" for ticket in tickets_of(cause.findings))
-        more = f"  (and {len(others)} more like it)" if others else ""
-        yield f"{number}. {cause.worst.severity}  {cause.place}{tickets}{more}"
-        yield f"   {info.title if info else probe}" + (f": {cause.worst.why}" if cause.worst.why else "")
+        more = f", here and at {len(others)} more places" if others else ""
+        yield f"{number}. {cause.worst.severity}  {cause.place}{tickets}"
+        yield f"   {info.title if info else probe}{more}" + (f": {cause.worst.why}" if cause.worst.why else "")
         if info and info.remediation:
             yield f"   {_in_short(info.remediation)}."
 
@@ -87,9 +87,11 @@ def counts(run: Run, tickets: Path | None, verbose: bool) -> Iterator[str]:
         return
     known = sum(result.ticket_action not in ("created", "joined") for result in filed)
     done = Counter(tickets_of(filed).values())
-    again = f", {done['open again']} of them open again" if done["open again"] else ""
-    new = f"{len(filed) - known} new and {known} known"
-    yield f"{counted(len(filed), 'finding')}, {new}, in {counted(done.total(), 'ticket')} in {tickets}{again}"
+    again = f" ({done['open again']} open again)" if done["open again"] else ""
+    unfiled = run.summary["reproduced"] - len(filed)
+    others = f"; {counted(unfiled, 'minor one')} without a ticket" if unfiled else ""
+    found = f"{counted(len(filed), 'finding')} in {counted(done.total(), 'ticket')} in {tickets}{again}"
+    yield f"{found}: {len(filed) - known} new, {known} known{others}"
 
 
 def nothing_audited(run: Run) -> list[str]:
@@ -129,8 +131,8 @@ def next_step(run: Run, request: AuditRequest, wants_tickets: bool) -> Step | No
 
 
 def _own_causes(run: Run) -> list[Cause]:
-    """What this checkout's own code causes."""
-    return causes_of(result for result in run.results if not result.owner)
+    """What breaks or may break by this checkout's own code."""
+    return causes_of(result for result in run.results if not (result.owner or result.style))
 
 
 def _way_to_a_target(run: Run, request: AuditRequest) -> Step:

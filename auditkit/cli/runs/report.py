@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from auditkit.cli.output import complain, complain_of, say, say_json, terminal_width, wants_colour
-from auditkit.cli.runs.causes import Cause, causes_of
+from auditkit.cli.runs.causes import Cause, causes_of, place_of, words_of
 from auditkit.cli.runs.ending import answer, counts, next_step, nothing_audited
 from auditkit.cli.runs.lines import fitted, how_it_is_read, measured_tables, without_answer
 from auditkit.cli.runs.matrix_report import difference_lines, matrix_lines
@@ -93,12 +93,13 @@ def _sections(run: Run, view: View) -> Iterator[Iterable[str]]:
         asked = replace(run, results=tuple(result for result in run.results if not result.is_of_source))
         yield matrix_lines(asked, view.verbose, view.width)
         yield difference_lines(asked)
-    own = [result for result in found if result.severity and not result.owner]
+    own = [result for result in found if result.severity and not result.owner and not result.style]
     for cause in causes_of(result for result in own if view.in_full or result.severity != _MINOR):
         yield cause.lines(view.in_full)
     yield _foreign_lines([result for result in found if result.severity and result.owner])
     if not view.in_full:
         yield _minor_lines([result for result in own if result.severity == _MINOR])
+    yield _style_lines([result for result in found if result.severity and result.style])
     yield without_answer(found)
     if view.in_full:
         for target in dict.fromkeys(result.target for result in found if not result.is_of_source):
@@ -151,6 +152,14 @@ def _minor_lines(results: Sequence[ProbeResult]) -> Iterator[str]:
     for probe in sorted({result.probe for result in results}):
         places = len(causes_of(result for result in results if result.probe == probe))
         yield f"    {probe} at {counted(places, 'place')}"
+
+
+def _style_lines(results: Sequence[ProbeResult]) -> Iterator[str]:
+    """What was asked for with --style or by name, a line for each finding."""
+    if results:
+        yield "Style:"
+    for cause in causes_of(results):
+        yield from (f"    {place_of(result)}  {result.probe}: {words_of(result)}" for result in cause.findings)
 
 
 def _target_lines(run: Run, target: str, view: View) -> Iterator[str]:

@@ -14,13 +14,13 @@ from auditkit.model.enums import Contract, Evidence, Outcome, Reason, Severity, 
 from auditkit.model.runs.cause import Statement
 from auditkit.model.runs.measurement import Location
 from auditkit.model.runs.run import SOURCE_DEVICE, Environment, NoTarget, ProbeResult, Run, TargetReading, fingerprint
-from auditkit.model.runs.severity import Breaks, Occurs
+from auditkit.model.runs.severity import Breaks, Occurs, in_words
 from auditkit.model.runs.target import Target
 from auditkit.workflows.audit.audit import AuditRequest
 
 OVERFLOW, SPARSE, PEAK = "norm_overflows_on_finite_grads", "fails_on_sparse_grads", "peak_memory_grows_with_params"
 FILE = "src/trainer/telemetry/gradient_statistics.py"
-WHY = "a figure is wrong, and nothing says so, in any run"
+WHY = in_words(Breaks.WRONG_ANSWER, Occurs.ORDINARY)
 MESSAGE = "the norm (host_grad_norm) breaks at 1.84e+19 in float32; broken for bfloat16, float16, float32, mixed"
 
 
@@ -127,7 +127,7 @@ def test_the_end_says_what_to_do_and_what_is_new() -> None:
     ]
     assert lines[-4:] == [
         "2 targets: 7 reproduced, 1 not reproduced",
-        "4 findings, 4 new and 0 known, in 2 tickets in some where",
+        "4 findings in 2 tickets in some where: 4 new, 0 known; 3 minor ones without a ticket",
         "Next, the evidence of B1-PT-01 and its fix:",
         "  auditkit ticket show B1-PT-01 --tickets 'some where'",
     ]
@@ -142,7 +142,7 @@ def test_known_findings_are_told_from_new_ones() -> None:
     text = page(results, tickets="tickets")
     assert f"P1  {FILE}:18  B1-PT-01 (known)" in text
     assert f"P2  {FILE}:30  B1-PT-02 (open again)" in text
-    assert "3 findings, 1 new and 2 known, in 3 tickets in tickets, 1 of them open again" in text
+    assert "3 findings in 3 tickets in tickets (1 open again): 1 new, 2 known" in text
 
 
 def test_only_what_is_minor_breaks_nothing() -> None:
@@ -160,6 +160,22 @@ def test_a_defect_of_torch_is_said_once_and_is_nothing_to_do() -> None:
     assert line == f"    {owner}: {OVERFLOW}, met at {FILE}:18"
     assert lines.index(f"P2  {FILE}:30") < lines.index(line) < lines.index("What to do first:")
     assert not any(line.startswith("1. P4") for line in lines)
+
+
+def test_style_is_a_section_of_its_own_and_nothing_to_do() -> None:
+    """A line for each finding, whatever their number, and no advice from them."""
+    repeated = [
+        found(
+            "default_repeated", "P4", f"trainer:width={line}", line, device=SOURCE_DEVICE, style=True, message="twice"
+        )
+        for line in (5, 6)
+    ]
+    lines = page([*repeated, found(PEAK, "P2", line=30)]).splitlines()
+    style = lines.index("Style:")
+    assert lines[style + 1 : style + 3] == [
+        f"    {FILE}:{line}  default_repeated: trainer:width={line}: twice" for line in (5, 6)
+    ]
+    assert not any("default_repeated" in line for line in lines[lines.index("What to do first:") :])
 
 
 def test_without_tickets_the_next_command_files_them() -> None:

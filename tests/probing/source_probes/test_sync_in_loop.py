@@ -266,11 +266,6 @@ def test_a_loop_until_the_last_step_is_none_over_tensors(tmp_path: Path) -> None
             "def f(grads, p=2.0):\n    if p == 2.0:\n        return max(g.max() for g in grads)\n",
             "ordinary",
         ),
-        (
-            "norms.py",
-            "def f(grads, p):\n    if p == torch.inf:\n        return max(g.max() for g in grads)\n",
-            "ordinary",
-        ),
     ],
 )
 def test_who_pays_for_the_waits(file: str, source: str, occurs: str, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from auditkit.probing.source_code.modules import Function, dotted_name
 from auditkit.probing.source_code.walking import walk
 from auditkit.probing.source_probes.tensor_flow import torch_names
+from auditkit.probing.source_probes.tensor_flow.guards import guard_of
 from auditkit.probing.source_probes.tensor_flow.kinds import (
     GROUP,
     HOST,
@@ -30,7 +31,7 @@ from auditkit.probing.source_probes.tensor_flow.kinds import (
 )
 from auditkit.probing.source_probes.tensor_flow.masks import is_mask
 from auditkit.probing.source_probes.tensor_flow.narrowing import Narrowed, element_in, narrowed
-from auditkit.probing.source_probes.tensor_flow.reads import Helpers, HostRead, Loop, Summary
+from auditkit.probing.source_probes.tensor_flow.reads import Helpers, HostRead, Loop, Summary, deals_with_gradients
 
 _LONGEST_TEXT = 60
 
@@ -44,7 +45,8 @@ class Expressions:
         self.known = known
         self.depth = depth
         self.loops: list[Loop] = []
-        self.only_if = ""
+        self.guard = ""
+        """The test of an interval or a flag under which alone the present line runs."""
         self.masks: set[str] = set()
         """The names that hold which elements are meant."""
         self.reads: dict[tuple[int, int, str], HostRead] = {}
@@ -53,21 +55,30 @@ class Expressions:
 
     def read(self, node: ast.expr, what: str, value: ast.expr) -> None:
         """Note that `value` is read back at `node`, if that happens in a loop over tensors."""
-        self._note(node, what, value, "")
+        self._note(node, what, value)
 
     def read_in_helper(self, node: ast.Call, name: str, summary: Summary) -> None:
         """Note the reads of a helper that is called in a loop over tensors, at the line of the call."""
         for read in summary.reads[:1]:
             inner = read.helper or f"{name}(), line {read.line}"
-            self._note(node, read.what, read.value, inner)
+            self._note(node, read.what, read.value, inner, read.guard)
 
-    def _note(self, node: ast.expr, what: str, value: ast.expr | str, helper: str) -> None:
+    def _note(self, node: ast.expr, what: str, value: ast.expr | str, helper: str = "", guard: str = "") -> None:
         key = (node.lineno, node.col_offset, what)
         loop = next((loop for loop in reversed(self.loops) if loop.is_over_tensors), None)
         if loop is not None and key not in self.reads:
             text = value if isinstance(value, str) else text_of(value)
             over = "" if loop.over is None else text_of(loop.over)
-            self.reads[key] = HostRead(*key, text, loop.line, over, helper, self.only_if)
+            guard, of_gradients = self.guard or guard, self.is_of_gradients(loop)
+            self.reads[key] = HostRead(*key, text, loop.line, over, helper, guard, of_gradients)
+
+    def is_of_gradients(self, loop: Loop) -> bool:
+        """Whether a loop is one over gradients, or over their like in a function that deals with gradients."""
+        parts = [part for part in (loop.body, loop.over) if part is not None]
+        if any(map(deals_with_gradients, parts)):
+            return True
+        is_about_them = any(deals_with_gradients(part, with_their_like=True) for part in parts)
+        return is_about_them and deals_with_gradients(self.function.node)
 
     def test(self, node: ast.expr, what: str) -> None:
         """Note what asking for the truth of `node` reads."""
@@ -105,12 +116,14 @@ class Expressions:
         return NONE if node.value is None else HOST
 
     def name(self, node: ast.Name) -> Kind:
-        return self.known.get(node.id)
+        return self.known.get(node.id) or (HOST if lies_on_host(node.id) else None)
 
     def attribute(self, node: ast.Attribute) -> Kind:
         known = self.known.get(dotted_name(node))
         if node.attr == "grad" and isinstance(node.value, ast.Subscript):
             self.note_index(node.value.slice, TENSOR)
+        if known is None and lies_on_host(node.attr):
+            return HOST
         return known if known is not None else torch_names.of_attribute(self.kind(node.value), node.attr)
 
     def binary(self, node: ast.BinOp) -> Kind:
@@ -132,12 +145,13 @@ class Expressions:
 
     def in_turn(self, node: ast.BoolOp) -> Iterator[ast.expr]:
         """The values of `and` or `or`, each under what those before it say of their names."""
-        before = dict(self.known)
+        before, guard = dict(self.known), self.guard
         for value in node.values:
             yield value
             when_true, when_false = self.narrowed(value)
             self.known.update(when_true if isinstance(node.op, ast.And) else when_false)
-        self.known = before
+            self.guard = self.guard or guard_of(value)
+        self.known, self.guard = before, guard
 
     def several(self, node: ast.List | ast.Set) -> Kind:
         return items(join_all([self.kind(part) for part in node.elts]))
@@ -231,7 +245,7 @@ class Expressions:
             given = element_in(part.target, source, node)
             self.assign(part.target, given)
             over = holds_tensors(source) or holds_tensors(given)
-            self.loops.append(Loop(node.lineno, part.iter, over, names_in(part.target)))
+            self.loops.append(Loop(node.lineno, part.iter, over, names_in(part.target), body=node))
             for condition in part.ifs:
                 self.test(condition, "if")
                 self.known.update(self.narrowed(condition)[0])

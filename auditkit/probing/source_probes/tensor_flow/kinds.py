@@ -73,6 +73,13 @@ def holds_tensors(kind: Kind) -> bool:
     return False
 
 
+def is_of_host(kind: Kind) -> bool:
+    """Whether a kind is known to its ground, and nothing in it is a tensor: numbers, lists and mappings of numbers."""
+    if shape(kind) == "row":
+        return all(map(is_of_host, kind[1]))
+    return is_of_host(kind[1]) if shape(kind) in ("items", "table") else kind in (HOST, NONE)
+
+
 def join(first: Kind, second: Kind) -> Kind:
     """What a name holds after two branches; a tensor in one and a number in the other is not known."""
     if first == second or second == NONE:
@@ -113,6 +120,7 @@ _MAPPINGS = frozenset(("dict", "Dict", "Mapping", "MutableMapping", "OrderedDict
 _ALIASES = {"_tensor_or_tensors": items(TENSOR), "_params_t": items(TENSOR), "ParamsT": items(TENSOR)}
 _OF_CPU = re.compile(r"(^|_)(cpu|numpy|np|pinned)(_|$|\d)", re.IGNORECASE)
 _STEPS = re.compile(r"(^|[_ ])steps?([_ ]|$)")
+_FROM_DATA = re.compile(r"(^|_)((data_?)?loaders?|data_?sets?)$|(^|_)collat|^batch_sizes$")
 _CHECKPOINT = re.compile(r"(\w+_)?(state_dict|checkpoint|ckpt)s?")
 _NAMED = (
     (re.compile(r"(\w+_)?(grads|gradients|tensors)"), items(TENSOR)),
@@ -126,10 +134,13 @@ def lies_on_host(name: str) -> bool:
     """Whether a name says that its tensors lie in host memory (`measure_on_cpu`, `cpu_grads`).
 
     Optimisers keep `step` tensors on the host, unless they are captured; a checkpoint is copied to the
-    host because it goes to a file.
+    host because it goes to a file. What a data loader gives, and the `batch_sizes` of packed sequences, lie there too.
     """
     last = name.rpartition(".")[2]
-    return any(pattern.search(last) for pattern in (_OF_CPU, _STEPS)) or _CHECKPOINT.fullmatch(last) is not None
+    return (
+        any(pattern.search(last) for pattern in (_OF_CPU, _STEPS, _FROM_DATA))
+        or _CHECKPOINT.fullmatch(last) is not None
+    )
 
 
 def of_parameter(name: str, annotation: ast.expr | None) -> Kind:

@@ -16,6 +16,7 @@ from auditkit.probing.source_probes.tensor_flow.kinds import (
     HOST,
     NONE,
     Kind,
+    is_of_host,
     join,
     lies_on_host,
     of_annotation,
@@ -85,8 +86,9 @@ class ModuleReads:
                 flow = self._follow(function, given, depth, True)
                 reads = sorted(read for read in flow.reads.values() if not read.loop_line)
                 declared = function.node.returns
-                is_on_host = declared is not None and of_annotation(declared) == HOST
-                self._summaries[key] = Summary(HOST if is_on_host else flow.returned, tuple(reads))
+                says = of_annotation(declared) if declared is not None else None
+                is_believed = says is not None and is_of_host(says)
+                self._summaries[key] = Summary(says if is_believed else flow.returned, tuple(reads))
         return self._summaries[key]
 
     def _follow(self, function: Function, given: tuple[Kind, ...], depth: int, as_helper: bool) -> ValueFlow:

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Mapping
 
-from auditkit.probing.source_code.modules import FunctionNode, dotted_name
+from auditkit.probing.source_code.modules import dotted_name
 from auditkit.probing.source_code.walking import walk
 from auditkit.probing.source_probes.tensor_flow.kinds import (
     HOST,
@@ -101,10 +101,18 @@ def _used_in(target: ast.expr, given: Kind, body: ast.AST) -> Kind:
 
 
 def _is_used_as_tensor(name: str, body: ast.AST) -> bool:
-    """Whether a loop asks its own name for what only tensors have."""
-    return not lies_on_host(name) and any(
+    """Whether a loop asks its own name for what only tensors have; not where it asks first whether it is a tensor."""
+    if lies_on_host(name):
+        return False
+    nodes = list(walk([body]))
+    asked = {
+        dotted_name(node.args[0])
+        for node in nodes
+        if isinstance(node, ast.Call) and node.args and dotted_name(node.func).endswith(("isinstance", "is_tensor"))
+    }
+    return name not in asked and any(
         isinstance(node, ast.Attribute) and node.attr in _OF_TENSORS and dotted_name(node.value) == name
-        for node in walk([body])
+        for node in nodes
     )
 
 
@@ -112,21 +120,3 @@ def draws_batches(source: ast.expr) -> bool:
     """Whether a loop over `source` turns once for a batch of training data, however many tensors a model has."""
     names = (dotted_name(part).rpartition(".")[2] for part in walk([source]) if isinstance(part, ast.expr))
     return any(_OF_BATCHES.fullmatch(word) for name in names for word in name.split("_"))
-
-
-def asks_for_another_value(test: ast.expr, function: FunctionNode) -> bool:
-    """Whether a parameter is asked for a constant that is not its default: `norm_type == inf` of `norm_type=2.0`."""
-    match test:
-        case ast.Compare(left=ast.Name(id=name), ops=[ast.Eq()], comparators=[value]):
-            default = _defaults(function).get(name)
-            is_constant = isinstance(value, ast.Constant) or dotted_name(value).rpartition(".")[2] == "inf"
-            return isinstance(default, ast.Constant) and is_constant and ast.dump(value) != ast.dump(default)
-    return False
-
-
-def _defaults(function: FunctionNode) -> dict[str, ast.expr]:
-    given = function.args
-    names = [item.arg for item in (*given.posonlyargs, *given.args)]
-    found = dict(zip(reversed(names), reversed(given.defaults), strict=False))
-    by_name = zip(given.kwonlyargs, given.kw_defaults, strict=True)
-    return found | {item.arg: default for item, default in by_name if default is not None}

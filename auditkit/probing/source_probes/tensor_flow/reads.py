@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,8 +17,9 @@ class HostRead:
     """One expression that is read back once for each tensor.
 
     `what` is how (`.item()`, `if`, `any()`), `value` what is read, `loop_line` and `over` the loop.
-    Where a helper reads, `helper` says which and at what line. `only_if` is the test of a parameter for another
-    value than its default that the read stands under: `norm_type == inf`.
+    Where a helper reads, `helper` says which and at what line. `guard` is the test of an interval or a flag under
+    which alone it is read (`step % 100 == 0`, `self.check_gradients`). `of_gradients` says that the loop is one over
+    gradients, or over parameters and their like where the function deals with gradients.
     """
 
     line: int
@@ -27,7 +29,8 @@ class HostRead:
     loop_line: int
     over: str
     helper: str = ""
-    only_if: str = ""
+    guard: str = ""
+    of_gradients: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,14 +54,30 @@ class Loop:
     is_over_tensors: bool
     names: frozenset[str] = frozenset()
     is_while: bool = False
+    body: ast.AST | None = None
 
     def asks_for(self, name: str) -> bool:
         """Whether a `while` loop's test names `name`, or names nothing (`while True`)."""
         if not name or not self.is_while or self.over is None:
-            return False  # `next(model.parameters())` has no name that the test could ask for
+            return False
         return isinstance(self.over, ast.Constant) or any(
             isinstance(part, ast.expr) and dotted_name(part) == name for part in walk([self.over])
         )
+
+
+_GRADIENTS = re.compile(
+    r"(?!no_|requires_|enable_|zero_)(\w+_)?(grads?|gradients)|clip_grad_norm_?|(grads?|gradient)_norms?"
+)
+_THEIR_LIKE = re.compile(r"(\w+_)?(grads?|gradients?|params?|parameters?|norms?|updates?|momentum)(_\w+)?")
+
+
+def deals_with_gradients(node: ast.AST, with_their_like: bool = False) -> bool:
+    """Whether code names gradients; `with_their_like` also parameters, norms and updates."""
+    pattern = _THEIR_LIKE if with_their_like else _GRADIENTS
+    names = (
+        getattr(part, "id", None) or getattr(part, "attr", None) or getattr(part, "arg", None) for part in walk([node])
+    )
+    return any(isinstance(name, str) and pattern.fullmatch(name) for name in names)
 
 
 class Helpers(Protocol):

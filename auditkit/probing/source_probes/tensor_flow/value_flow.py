@@ -9,7 +9,8 @@ from typing import Any
 from auditkit.probing.source_code.modules import Function, FunctionNode, dotted_name, targets_of
 from auditkit.probing.source_code.walking import walk
 from auditkit.probing.source_probes.tensor_flow.calls import kind_of_call
-from auditkit.probing.source_probes.tensor_flow.expressions import Expressions, names_in, text_of
+from auditkit.probing.source_probes.tensor_flow.expressions import Expressions, names_in
+from auditkit.probing.source_probes.tensor_flow.guards import guard_of, guards_what_follows, is_first_time
 from auditkit.probing.source_probes.tensor_flow.kinds import (
     NONE,
     TENSOR,
@@ -23,7 +24,7 @@ from auditkit.probing.source_probes.tensor_flow.kinds import (
     shape,
 )
 from auditkit.probing.source_probes.tensor_flow.masks import is_mask
-from auditkit.probing.source_probes.tensor_flow.narrowing import asks_for_another_value, draws_batches, element_in
+from auditkit.probing.source_probes.tensor_flow.narrowing import draws_batches, element_in
 from auditkit.probing.source_probes.tensor_flow.reads import Helpers, Loop
 
 
@@ -46,7 +47,7 @@ class ValueFlow(Expressions):
         """Follow statements; whether the end of the block is never reached."""
         listed = list(statements)
         last = listed[-1] if listed else None
-        kept = self.loops
+        kept, guard = self.loops, self.guard
         # What stands in a block that leaves the loop runs once, however long the loop is.
         if isinstance(last, ast.Return):
             self.loops = kept[: self.outer_loops]
@@ -56,7 +57,7 @@ class ValueFlow(Expressions):
             self.loops = kept[: max(len(kept) - 1, self.outer_loops)]
         for statement in listed:
             self.statement(statement)
-        self.loops = kept
+        self.loops, self.guard = kept, guard
         return isinstance(last, ast.Return | ast.Raise | ast.Break | ast.Continue)
 
     def statement(self, node: ast.stmt) -> None:
@@ -78,7 +79,7 @@ class ValueFlow(Expressions):
 
     def follow_while(self, node: ast.While) -> None:
         """As often as tensors are left: `while grads`, `while i < len(grads)`; else what the turns take says so."""
-        loop = Loop(node.lineno, node.test, False, is_while=True)
+        loop = Loop(node.lineno, node.test, False, is_while=True, body=node)
         changed = {name for part in walk(node.body) for target in changed_by(part) for name in names_in(target)}
         loop.names = frozenset(filter(loop.asks_for, changed))
         self.loops.append(loop)
@@ -149,7 +150,7 @@ class ValueFlow(Expressions):
         source = self.kind(node.iter)
         given = element(source) if draws_batches(node.iter) else element_in(node.target, source, node)
         over = holds_tensors(source) or holds_tensors(given) or self.counts_tensors(node.iter)
-        self.loops.append(Loop(node.lineno, node.iter, over, names_in(node.target)))
+        self.loops.append(Loop(node.lineno, node.iter, over, names_in(node.target), body=node))
         for _ in range(2):
             self.assign(node.target, given)
             self.block(node.body)
@@ -172,15 +173,16 @@ class ValueFlow(Expressions):
     def follow_branches(self, node: ast.If) -> None:
         self.test(node.test, "if")
         when_true, when_false = self.narrowed(node.test)
-        before, outer = dict(self.known), self.only_if
+        before, guard, loops = dict(self.known), self.guard, self.loops
         self.known.update(when_true)
-        if asks_for_another_value(node.test, self.function.node):
-            self.only_if = text_of(node.test)
+        self.guard = guard or guard_of(node.test)
+        self.loops = [] if is_first_time(node) else loops
         body_ends = self.block(node.body)
-        self.only_if = outer
-        after_body = self.known
+        after_body, self.loops, self.guard = self.known, loops, guard
         self.known = {**before, **when_false}
         orelse_ends = self.block(node.orelse)
+        if body_ends and guards_what_follows(node.test):
+            self.guard = guard or guard_of(node.test)
         if body_ends or orelse_ends:
             self.known = self.known if body_ends else after_body
             return

@@ -38,7 +38,7 @@ def torch_calls(plan: Plan, caller: Caller, roots: SourceRoots) -> Dict[str, Any
         if name is not None and not _is_inside(frame.f_back, known):
             given = {each: frame.f_locals.get(each) for each in _ARGUMENTS}
             functions.setdefault(
-                name, {key: float(value) for key, value in given.items() if type(value) in (int, float)}
+                name, {key: float(value) for key, value in given.items() if isinstance(value, (int, float))}
             )
             sites.append(roots.innermost(frame))
 

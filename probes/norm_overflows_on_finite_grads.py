@@ -44,6 +44,8 @@ TOLERANCE = 0.01
 _LARGE_MAGNITUDE = 1e20
 # Trainers log norms of 0.1 to 1e3, and up to 1e4 in a spike; float16 itself ends at 65,504.
 _REACHED_NORM = 3e4
+# No weight survives a step of such a gradient; torch's own total norm ends at 1.84e19, in float16 at 65,504.
+_DIVERGED_NORM = 1e15
 # An ordinary element outweighs the others already, so that the norm scales with it.
 _ORDINARY_ELEMENT, _LARGE_ELEMENT = 2.0**20, 2.0**120
 # (dtype, tensors, elements of each, largest exponent an element may have)
@@ -194,14 +196,17 @@ def judge(measurements, policy):
     elements = "{:,} elements of {:.3g}".format(worst.case["elements"], worst.value / math.sqrt(worst.case["elements"]))
     places = ["{:.3g} in {}".format(norm, ", ".join(dtypes[norm])) for norm in sorted(dtypes)]
     message = "the norm breaks at {} ({})".format(" and at ".join(places), elements)
-    return {"outcome": "reproduced", "occurs": _met_by(worst), "message": message}
+    return {"outcome": "reproduced", "occurs": _met_by(lowest), "message": message}
 
 
-def _met_by(worst):
-    """Who meets the lowest norm that breaks: anybody, those with float16, or runs that diverge."""
-    if worst.value >= _REACHED_NORM:
-        return "rare"
-    return "common" if worst.case["dtype"] == "float16" else "ordinary"
+def _met_by(lowest):
+    """Who meets the lowest norm that breaks: anybody, those with float16, runs that diverge, or nobody."""
+    if lowest.get("float16", math.inf) < _REACHED_NORM:
+        return "common"
+    wide = min((norm for dtype, norm in lowest.items() if dtype != "float16"), default=math.inf)
+    if wide < _REACHED_NORM:
+        return "ordinary"
+    return "rare" if wide < _DIVERGED_NORM else "extreme"
 
 
 def _of_planted(measurements):

@@ -84,5 +84,5 @@ def test_what_breaks_training_stands_above_what_nobody_meets() -> None:
     """The order that the page exists for: clipping that never happens, a raise under FSDP2, waits, 1e19."""
     grave = {function: severity for function, _, severity in CASES}
     assert len(CASES) >= 14
-    order = ("clip_twice_read", "plain_among_sharded", "wait_for_each", "sum_of_squares", "clamped_values")
+    order = ("clip_twice_read", "plain_among_sharded", "wait_for_each", "wide_copies", "sum_of_squares")
     assert [grave[name] for name in order] == ["P0", "P1", "P2", "P3", "P4"]

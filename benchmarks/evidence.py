@@ -44,7 +44,7 @@ class Place:
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
         environment["XDG_CACHE_HOME"] = str(self.folder / "cache")
         done = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False)
-        if done.returncode not in (0, 1, 3) or (done.returncode and not done.stdout):
+        if done.returncode not in (0, 1, 3, 5) or (done.returncode and not done.stdout):
             raise SystemExit(f"auditkit {words}: exit {done.returncode}\n{done.stderr}")
         for path, name in ((f"{self.folder}/", ""), (f"{self.clones}/", ""), (self.python, "python")):
             done.stdout = done.stdout.replace(path, name)

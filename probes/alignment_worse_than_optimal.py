@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """How far is the alignment of singular directions from the best assignment, over gap and noise?"""
 
 PROBE = {
@@ -7,7 +8,8 @@ PROBE = {
     "contracts": ["aligned_svd"],
     "categories": ["Correctness bug", "Numerical stability"],
     "agent": "PT",
-    "severity": "P3",
+    "breaks": "wrong_answer",
+    "occurs": "rare",
     "lifecycle": "stable",
     "instrument": "numerics",
     "devices": ["cuda", "cpu"],
@@ -62,7 +64,7 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced where a case falls short of its optimum by more than the policy allows; P2 where half is lost."""
+    """Reproduced where a case falls short of its optimum by more than the policy allows."""
     shortfalls = [m for m in measurements if m.name == "relative_shortfall"]
     worst = max(shortfalls, key=lambda m: m.value)
     scores = {m.name: m.value for m in measurements if m.case.get("noise") == worst.case["noise"] and
@@ -82,8 +84,8 @@ def judge(measurements, policy):
         worst.value,
         worst.case["reference"],
     )
-    severity = "P2" if worst.value > 0.25 else "P3"
-    return {"outcome": "reproduced", "severity": severity, "message": message, "law": law}
+    occurs = "common" if worst.value > 0.25 else "rare"
+    return {"outcome": "reproduced", "occurs": occurs, "message": message, "law": law}
 
 
 if __name__ == "__main__":

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Does a second call answer for the gradients of the first?"""
 
 PROBE = {
@@ -7,7 +8,8 @@ PROBE = {
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug"],
     "agent": "PT",
-    "severity": "P1",
+    "breaks": "wrong_norm",
+    "occurs": "ordinary",
     "lifecycle": "stable",
     "instrument": "numerics",
     "motivation": "A collector is called at every step, on the same model. functools.cache keyed by the model, an "

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Can the collecting step be captured in a CUDA graph, and does the replay say what a call would?"""
 
 PROBE = {
@@ -7,7 +8,8 @@ PROBE = {
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Performance bottleneck", "API design / contract violation"],
     "agent": "PT",
-    "severity": "P3",
+    "breaks": "cost",
+    "occurs": "rare",
     "lifecycle": "stable",
     "instrument": "graph_capture",
     "devices": ["cuda"],
@@ -67,7 +69,7 @@ def judge(measurements, policy):
         message = "captured, but the replay says {} = {} where a call says {} ({} fields differ)".format(
             unequal.case["field"] or "answer", unequal.case["replayed"], unequal.case["ordinary"], unequal.value
         )
-        return {"outcome": "reproduced", "severity": "P2", "message": message}
+        return {"outcome": "reproduced", "breaks": "wrong_answer", "message": message}
     return {"outcome": "not_reproduced", "message": "captured, and the replay on new values equals a call bit by bit"}
 
 

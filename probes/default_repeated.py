@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Is one threshold the default of one parameter in several signatures that belong together?"""
 
 PROBE = {
@@ -9,7 +10,8 @@ PROBE = {
     "contracts": [],
     "categories": ["API design / contract violation"],
     "agent": "CR",
-    "severity": "P4",
+    "breaks": "upkeep",
+    "occurs": "rare",
     "lifecycle": "stable",
     "instrument": "syntax",
     "motivation": "A threshold that stands as a literal in a class, in a function that makes the class and in a "

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Do identical replicas echo 1, however many there are, and orthogonal ones 0?"""
 
 import math
@@ -9,7 +10,8 @@ PROBE = {
     "contracts": ["spectral_echo"],
     "categories": ["Correctness bug", "Numerical stability"],
     "agent": "PT",
-    "severity": "P2",
+    "breaks": "wrong_answer",
+    "occurs": "common",
     "lifecycle": "stable",
     "instrument": "numerics",
     "devices": ["cuda", "cpu"],

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Does an input without gradients give another kind of answer, or no answer at all?"""
 
 import contextlib
@@ -10,7 +11,8 @@ PROBE = {
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["API design / contract violation", "Correctness bug"],
     "agent": "PT",
-    "severity": "P2",
+    "breaks": "stops",
+    "occurs": "rare",
     "lifecycle": "stable",
     "instrument": "numerics",
     "motivation": "Before the first backward pass, with a frozen model or with a module that has no parameters yet, "
@@ -120,7 +122,7 @@ def _is_below(path, parent):
 
 def judge(measurements, policy):
     """Reproduced on a missing field, on a changed kind, and on an exception that says nothing of gradients."""
-    inputs, refusals, severities = {}, [], ["P3"]
+    inputs, refusals, reaches_caller = {}, [], False
     for m in measurements:
         step, is_raised = m.case["step"], m.name == "raises"
         if is_raised and m.case["deliberate"] and _SPEAKS_OF_NOTHING.search(m.case["error"]):
@@ -128,10 +130,12 @@ def judge(measurements, policy):
             continue
         for field in [m.case["error"]] if is_raised else m.case["fields"]:
             inputs.setdefault((m.name, step, field), []).append(m.case["input"])
-            if is_raised or (step == "answer" and (m.name == "missing_fields" or "is None" in field)):
-                severities.append("P2")
+            if is_raised or (step == "answer" and m.name != "missing_fields"):
+                reaches_caller = True
     if inputs:
-        return {"outcome": "reproduced", "message": _tell(inputs), "severity": min(severities)}
+        # A mapping without a total may be meant so, and what a pending answer lacks, its second step may know of.
+        breaks = "stops" if reaches_caller else "upkeep"
+        return {"outcome": "reproduced", "message": _tell(inputs), "breaks": breaks}
     if refusals:
         message = "it says that there are no gradients: " + "; ".join(dict.fromkeys(refusals))
     else:

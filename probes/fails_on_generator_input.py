@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Is the answer to a generator of gradients the answer to the list of them?"""
 
 PROBE = {
@@ -7,7 +8,8 @@ PROBE = {
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "API design / contract violation"],
     "agent": "PT",
-    "severity": "P2",
+    "breaks": "wrong_norm",
+    "occurs": "ordinary",
     "lifecycle": "stable",
     "instrument": "numerics",
     "motivation": "module.parameters() is a generator: the second loop over it finds nothing. What that loop counts is "
@@ -85,7 +87,7 @@ def judge(measurements, policy):
         if case["deliberate"] or (wants_list and case["error"].startswith("TypeError")):
             return {"outcome": "not_reproduced", "message": "it refuses a generator: " + case["error"]}
         message = "a generator of {} raises {}; a list of them does not".format(case["takes"], case["error"])
-        return {"outcome": "reproduced", "message": message, "severity": "P3"}
+        return {"outcome": "reproduced", "message": message, "breaks": "stops", "occurs": "rare"}
     lists = {m.case["field"]: m.value for m in measurements if m.name == "list_value"}
     generators = {m.case["field"]: m.value for m in measurements if m.name == "generator_value"}
     texts = [
@@ -94,7 +96,10 @@ def judge(measurements, policy):
     ]
     if case["gradients"]:
         texts.append("{} gradients are left with other values".format(case["gradients"]))
-    return {"outcome": "reproduced", "message": "; ".join(texts)}
+    # torch's own examples pass model.parameters(), a generator; one of tensors, or of names, is rarer.
+    verdict = {"outcome": "reproduced", "message": "; ".join(texts)}
+    verdict["occurs"] = "ordinary" if case["takes"] == "parameters" else "common"
+    return verdict
 
 
 def _shown(value):

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Do gradients that lie on two devices raise without saying so, or change the answer?"""
 
 PROBE = {
@@ -7,7 +8,8 @@ PROBE = {
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "API design / contract violation"],
     "agent": "PT",
-    "severity": "P3",
+    "breaks": "wrong_norm",
+    "occurs": "rare",
     "lifecycle": "stable",
     "instrument": "devices",
     "devices": ["cuda", "simulated"],
@@ -91,11 +93,12 @@ def judge(measurements, policy):
     if wrong:
         worst = max(wrong, key=lambda m: m.value)
         message = "gradients on {devices} ({arrangement}): {field} is {answer} instead of {expected}"
-        return {"outcome": "reproduced", "severity": "P1", "message": message.format(**worst.case)}
+        return {"outcome": "reproduced", "message": message.format(**worst.case)}
     if unclear:
         pairs = ", ".join(dict.fromkeys(m.case["devices"] for m in unclear))
         message = "raises for gradients on {}: {}".format(pairs, unclear[0].case["error"])
-        return {"outcome": "reproduced", "severity": "P3", "message": message}
+        # Trainers spread a model over processes; who spreads it over one's devices is told at the first call.
+        return {"outcome": "reproduced", "breaks": "stops", "occurs": "extreme", "message": message}
     if raised:
         return {"outcome": "not_reproduced", "message": "refuses clearly: {}".format(raised[0].case["error"])}
     pairs = ", ".join(dict.fromkeys(m.case["devices"] for m in measurements))

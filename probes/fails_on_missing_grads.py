@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Do parameters without a gradient break the answer, or count in it?"""
 
 PROBE = {
@@ -7,7 +8,8 @@ PROBE = {
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "Defensive programming violation"],
     "agent": "PT",
-    "severity": "P2",
+    "breaks": "wrong_norm",
+    "occurs": "common",
     "lifecycle": "stable",
     "instrument": "numerics",
     "motivation": "A frozen layer, an unused branch and a parameter before its first backward pass have grad None. "
@@ -107,7 +109,7 @@ def _fields_that_depend_on_values(ctx, expected):
 
 def judge(measurements, policy):
     """Reproduced where a field changes, and where an exception is not the target's own refusal."""
-    texts, refusals = [], []
+    texts, refusals, changes = [], [], False
     for m in measurements:
         among = m.case["among"]
         where = " in the " + among if m.case["groups"] > 1 else ""
@@ -117,9 +119,11 @@ def judge(measurements, policy):
             texts.append("a parameter without a gradient{} raises {}".format(where, m.case["error"]))
         elif m.name == "changed_fields" and m.value:
             texts.append("{} parameters without a gradient{} change ".format(m.case["missing"], where))
+            changes = True
             texts[-1] += ", ".join(_change(measurements, path, among) for path in _fields(measurements, among))
     if texts:
-        return {"outcome": "reproduced", "message": "; ".join(texts)}
+        breaks = "wrong_norm" if changes else "stops"
+        return {"outcome": "reproduced", "breaks": breaks, "message": "; ".join(texts)}
     sound = "parameters without a gradient change nothing that depends on gradients"
     return {"outcome": "not_reproduced", "message": "; ".join(dict.fromkeys(refusals)) or sound}
 

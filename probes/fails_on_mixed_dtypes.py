@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Do gradients of several dtypes raise, or change the answer?"""
 
 PROBE = {
@@ -7,7 +8,8 @@ PROBE = {
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "Numerical stability"],
     "agent": "PT",
-    "severity": "P2",
+    "breaks": "wrong_norm",
+    "occurs": "common",
     "lifecycle": "stable",
     "instrument": "numerics",
     "motivation": "Norm layers and heads are kept in float32 while the rest trains in bfloat16, and adapters bring a "
@@ -106,7 +108,7 @@ def _is_wrong(role, difference, policy):
 
 
 def judge(measurements, policy):
-    """Reproduced where a mix changes the answer or raises; least grave where the checkout refuses in its own words."""
+    """Reproduced where a mix changes the answer or raises."""
     compared = [m for m in measurements if m.name == "relative_difference"]
     wrong = [m for m in compared if _is_wrong(m.case["role"], m.value, policy)]
     raised = [m for m in measurements if m.name == "raises" and m.value]
@@ -115,7 +117,7 @@ def judge(measurements, policy):
         message = "{dtype} ({arrangement}): {field} is {answer} instead of {expected}, the answer in float32".format(
             **worst.case
         )
-        return {"outcome": "reproduced", "severity": "P1", "message": message}
+        return {"outcome": "reproduced", "message": message}
     if raised:
         first = raised[0].case
         mixes = ", ".join(dict.fromkeys(m.case["dtype"] for m in raised))
@@ -123,8 +125,9 @@ def judge(measurements, policy):
         message = "raises for gradients of {}: {}{}".format(
             mixes, first["error"], " ({} alone raises too)".format(alone) if alone else ""
         )
-        severity = "P3" if all(m.case["deliberate"] for m in raised) else "P2"
-        return {"outcome": "reproduced", "severity": severity, "message": message}
+        # A refusal in the checkout's own words was meant: who mixes dtypes is told what to do.
+        occurs = "rare" if all(m.case["deliberate"] for m in raised) else "common"
+        return {"outcome": "reproduced", "breaks": "stops", "occurs": occurs, "message": message}
     mixes = ", ".join(dict.fromkeys(m.case["dtype"] for m in measurements))
     fields = sorted({m.case["field"] for m in compared})
     what = "the {} of float32".format(", ".join(fields)) if fields else "an answer, without a norm or count to compare"

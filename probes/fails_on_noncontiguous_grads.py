@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Do gradients in another memory layout raise, or change the answer?"""
 
 import math
@@ -9,7 +10,8 @@ PROBE = {
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "API design / contract violation"],
     "agent": "PT",
-    "severity": "P2",
+    "breaks": "wrong_norm",
+    "occurs": "common",
     "lifecycle": "stable",
     "instrument": "numerics",
     "motivation": "Autograd gives a gradient the strides of its parameter: convolutions in channels_last and weights "
@@ -35,6 +37,7 @@ PROBE = {
 
 # backward() leaves gradients laid out like these, after their parameters.
 _FROM_BACKWARD = ("channels_last", "transposed", "permuted")
+_LOUD = ("raises", "refuses")
 _NOT_WRITABLE = ("expanded", "overlapping")
 _LAYOUT_WORDS = ("contig", "stride", "layout", "offset")
 # One of them moves a norm, a count of zeros or of what is not finite.
@@ -126,7 +129,7 @@ def _far(value, expected):
 
 
 def judge(measurements, policy):
-    """Reproduced where any layout raised or changed the answer; graver where backward() makes such gradients."""
+    """Reproduced where any layout raised or changed the answer."""
     broken = [m for m in measurements if not m.value]
     if not broken:
         return {
@@ -139,8 +142,11 @@ def judge(measurements, policy):
     for m in broken:
         grouped.setdefault(m.case["how"], []).append(m.case["layout"])
     message = "; ".join("{}: {}".format(", ".join(layouts), how) for how, layouts in list(grouped.items())[:4])
-    grave = any(m.case["layout"] in _FROM_BACKWARD and not m.case["how"].startswith("refuses") for m in broken)
-    return {"outcome": "reproduced", "severity": "P2" if grave else "P3", "message": message}
+    unmeant = [m for m in broken if not m.case["how"].startswith("refuses")]
+    verdict = {"outcome": "reproduced", "message": message}
+    verdict["breaks"] = "stops" if all(m.case["how"].startswith(_LOUD) for m in broken) else "wrong_norm"
+    verdict["occurs"] = "common" if any(m.case["layout"] in _FROM_BACKWARD for m in unmeant) else "extreme"
+    return verdict
 
 
 if __name__ == "__main__":

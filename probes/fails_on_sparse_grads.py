@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Do sparse gradients raise, or count an element twice?"""
 
 import math
@@ -9,7 +10,8 @@ PROBE = {
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "Defensive programming violation"],
     "agent": "PT",
-    "severity": "P3",
+    "breaks": "wrong_norm",
+    "occurs": "rare",
     "lifecycle": "stable",
     "instrument": "numerics",
     "motivation": "nn.Embedding(sparse=True) leaves a sparse gradient that is not coalesced: a row that was looked up "
@@ -141,7 +143,7 @@ def _shown(ctx, form, answer):
 
 
 def judge(measurements, policy):
-    """Reproduced where a form raised or differed. A wrong number is graver than an exception."""
+    """Reproduced where a form raised or differed."""
     forms = [m for m in measurements if m.name == "sound"]
     broken = [m for m in forms if not m.value]
     if not broken:
@@ -158,7 +160,9 @@ def judge(measurements, policy):
     )
     if len(broken) == 2 and len({m.case["how"] for m in broken}) == 1:
         message = "sparse gradients: {}{}".format("" if silent else "raises ", broken[0].case["how"])
-    return {"outcome": "reproduced", "severity": "P3" if silent else "P4", "message": message}
+    verdict = {"outcome": "reproduced", "message": message}
+    # Dense clipping refuses them everywhere, torch's own too; who trains with them is told at the first call.
+    return verdict if silent else verdict | {"breaks": "stops", "occurs": "extreme"}
 
 
 if __name__ == "__main__":

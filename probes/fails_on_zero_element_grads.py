@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Does a gradient without elements raise, or poison the answer?"""
 
 import math
@@ -9,7 +10,8 @@ PROBE = {
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "Defensive programming violation"],
     "agent": "PT",
-    "severity": "P2",
+    "breaks": "wrong_norm",
+    "occurs": "rare",
     "lifecycle": "stable",
     "instrument": "numerics",
     "motivation": "A rank that holds nothing of a sharded parameter, an expert without tokens or a layer of width 0 "
@@ -164,7 +166,7 @@ def _alone(ctx, empty):
 
 
 def judge(measurements, policy):
-    """Reproduced where it raised, poisoned or changed the answer; graver among other gradients than alone."""
+    """Reproduced where it raised, poisoned or changed the answer."""
     broken = [m for m in measurements if m.name == "sound" and not m.value]
     if not broken:
         # At the end of the list it does not move the other tensors' own fields.
@@ -179,8 +181,11 @@ def judge(measurements, policy):
     message = "a gradient without elements, {}".format(
         "; ".join("{}: {}".format(", ".join(positions), how) for how, positions in grouped.items())
     )
-    only_alone = all(m.case["position"] == "alone" for m in broken)
-    return {"outcome": "reproduced", "severity": "P3" if only_alone else "P2", "message": message}
+    # Among others it is a rank's share of a parameter with fewer rows than ranks; alone, nothing was to be trained.
+    verdict = {"outcome": "reproduced", "message": message}
+    verdict["occurs"] = "extreme" if all(m.case["position"] == "alone" for m in broken) else "rare"
+    verdict["breaks"] = "stops" if all(m.case["kind"] == "raises" for m in broken) else "wrong_norm"
+    return verdict
 
 
 if __name__ == "__main__":

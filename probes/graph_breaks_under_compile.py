@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Does torch.compile take the call as one graph, up to the read that its answer needs?"""
 
 PROBE = {
@@ -7,7 +8,8 @@ PROBE = {
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["torch.compile compatibility"],
     "agent": "PT",
-    "severity": "P3",
+    "breaks": "cost",
+    "occurs": "rare",
     "lifecycle": "stable",
     "instrument": "graphs",
     "motivation": "A collector that is called inside a compiled training step is traced with it. Where tracing stops, "
@@ -126,13 +128,13 @@ def judge(measurements, policy):
     by_name = {m.name: m for m in measurements}
     if "compile_errors" in by_name:
         error = by_name["compile_errors"].case["error"]
-        return {"outcome": "reproduced", "severity": "P2", "message": "it raises under torch.compile: " + error}
+        return {"outcome": "reproduced", "breaks": "stops", "message": "it raises under torch.compile: " + error}
     if by_name["judged_break_count"].value:
         return _broken(by_name)
     law, refused = by_name["break_law"].case["law"], by_name["fullgraph_failures"]
     if refused.value and not by_name["judged_break_count"].case["reads_at_end"]:
         text = "torch.compile(fullgraph=True) refuses it: " + refused.case["reason"]
-        return {"outcome": "reproduced", "severity": "P4", "message": text}
+        return {"outcome": "reproduced", "message": text}
     message = "torch.compile runs every operator in {}{}".format(
         _counted(by_name["graph_count"].value, "graph"),
         ", and breaks only at the read at the end" if by_name["break_count"].value else "",
@@ -141,7 +143,6 @@ def judge(measurements, policy):
 
 
 def _broken(by_name):
-    """P3 where the breaks grow with the number of tensors, P4 where a few cut the graph."""
     judged, law = by_name["judged_break_count"], by_name["break_law"]
     message = "under torch.compile the call breaks {}{}: {} (at {} tensors {} and {} outside)".format(
         "once" if law.case["law"] == "1" else law.case["law"] + " times",
@@ -151,9 +152,7 @@ def _broken(by_name):
         _counted(by_name["graph_count"].value, "graph"),
         _counted(by_name["operators_outside_graphs"].value, "operator"),
     )
-    grows = law.value > 0 or by_name["operators_outside_law"].value > 0
-    severity = "P3" if grows else "P4"
-    return {"outcome": "reproduced", "severity": severity, "message": message, "law": law.case["law"]}
+    return {"outcome": "reproduced", "message": message, "law": law.case["law"]}
 
 
 def _counted(number, noun):

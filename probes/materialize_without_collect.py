@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Is there a function that finishes a collection, and none that collects?"""
 
 PROBE = {
@@ -8,7 +9,8 @@ PROBE = {
     "contracts": [],
     "categories": ["API design / contract violation", "Dead code / unwired functionality"],
     "agent": "CR",
-    "severity": "P2",
+    "breaks": "upkeep",
+    "occurs": "ordinary",
     "lifecycle": "stable",
     "instrument": "syntax",
     "motivation": "An asynchronous collector is a pair: one function enqueues the work and returns what is pending, "
@@ -89,7 +91,7 @@ def judge(measurements, policy):
             "message": "nothing in the checkout makes an instance of {}".format(
                 next(m.case["result"] for m in measurements if m.name == "instance_count")
             ),
-            "severity": "P3",
+            "occurs": "rare",
         }
     if "producer_count" not in counts:
         message = "each of {:,} finishing functions in {:,} files has one that collects".format(

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """What does a target still hold when its call is over, and does that grow with the calls?"""
 
 PROBE = {
@@ -7,7 +8,8 @@ PROBE = {
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Memory leak / resource issue"],
     "agent": "PT",
-    "severity": "P2",
+    "breaks": "stops",
+    "occurs": "ordinary",
     "lifecycle": "stable",
     "instrument": "memory",
     "motivation": "A collector is called at every step. A history of tensors, or a statistic that still hangs on the "
@@ -135,7 +137,14 @@ def judge(measurements, policy):
     if not parts:
         message = "nothing that counts is held after the call ({})".format(law)
         return {"outcome": "not_reproduced", "message": message, "law": law}
-    return {"outcome": "reproduced", "severity": "P2" if plain else "P3", "message": "; ".join(parts), "law": law}
+    verdict = {"outcome": "reproduced", "message": "; ".join(parts), "law": law}
+    if plain:
+        return verdict
+    # What stays once costs memory; what only gradients of gradients hold, almost nobody has.
+    is_plain = bool(stored) or any(
+        m.case["gradients"] == "plain" for m in measurements if m.name == "graph_tensors" and m.value
+    )
+    return verdict | {"breaks": "cost", "occurs": "common" if is_plain else "extreme"}
 
 
 def _above(measurements, name, limit):

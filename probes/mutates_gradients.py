@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Does a collector that should only read change what it was given?"""
 
 PROBE = {
@@ -7,7 +8,8 @@ PROBE = {
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "API design / contract violation"],
     "agent": "PT",
-    "severity": "P1",
+    "breaks": "wrong_step",
+    "occurs": "ordinary",
     "lifecycle": "stable",
     "instrument": "mutation",
     "motivation": "A statistic is taken between backward() and step(): whatever it changes is what the optimizer "
@@ -99,7 +101,7 @@ def _inputs(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced where anything changed; the severity is that of the gravest change."""
+    """Reproduced where anything changed."""
     changed = [m for m in measurements if m.value]
     if not changed:
         return {
@@ -115,8 +117,12 @@ def judge(measurements, policy):
             when = "" if given == inputs else " for gradients " + ", ".join(given)
             parts.append(_WORDS[kind].format(rows[0].case["what"]) + when)
     kinds = {m.case["kind"] for m in changed}
-    severity = "P1" if kinds.intersection(_GRAVE) else "P2" if kinds.intersection(_MIDDLE) else "P3"
-    return {"outcome": "reproduced", "severity": severity, "message": "it changes " + "; ".join(parts)}
+    # What was added, or cut from its graph, reaches a second backward or an optimizer of few; equal values reach none.
+    occurs = "rare" if kinds.intersection(_MIDDLE) else "extreme"
+    if kinds.intersection(_GRAVE):
+        grave = {m.case["input"] for m in changed if m.case["kind"] in _GRAVE}
+        occurs = "ordinary" if inputs[0] in grave else "common"
+    return {"outcome": "reproduced", "occurs": occurs, "message": "it changes " + "; ".join(parts)}
 
 
 if __name__ == "__main__":

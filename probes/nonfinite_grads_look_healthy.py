@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Does a NaN or Inf gradient leave the answer finite, or its health untouched?"""
 
 import math
@@ -10,7 +11,8 @@ PROBE = {
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "Numerical stability"],
     "agent": "PT",
-    "severity": "P1",
+    "breaks": "wrong_answer",
+    "occurs": "ordinary",
     "lifecycle": "stable",
     "instrument": "numerics",
     "motivation": "Every comparison with NaN is false: a health score made from 'norm < low' and 'norm > high' stays "
@@ -173,7 +175,7 @@ def judge(measurements, policy):
         message = "{} stays as it is for a planted {}, which other fields tell".format(
             ", ".join(fields), " and ".join(sorted({m.case["kind"] for m in stays}, reverse=True))
         )
-        return {"outcome": "reproduced", "severity": "P2", "message": message}
+        return {"outcome": "reproduced", "occurs": "common", "message": message}
     if not hidden:
         seen = {m.case["kind"]: m.case["by"] for m in reversed(measurements) if m.name == "visible"}
         by = "; ".join("{}: {}".format(kind, seen[kind]) for kind, _ in _KINDS)

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Is the norm of sharded gradients the norm of one process, on every rank?"""
 
 import math
@@ -9,7 +10,8 @@ PROBE = {
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "Race condition / concurrency"],
     "agent": "PT",
-    "severity": "P1",
+    "breaks": "wrong_norm",
+    "occurs": "ordinary",
     "lifecycle": "stable",
     "instrument": "ranks",
     "devices": ["cuda", "cpu"],
@@ -25,9 +27,9 @@ PROBE = {
     "tensors are given once replicated, as after DDP, and once in shards, as ZeRO and FSDP1 keep them: nothing in "
     "them tells the two apart, so a target passes that is right on one. A refusal in the target's own words passes.",
     "limits": "It is asked only where code of the target's package deals with sharded gradients (imports "
-    "torch.distributed.fsdp or .tensor, calls full_tensor, to_local, all_reduce, ...), whoever asks. Parameters "
-    "reach the target in a module, or as a list, of their own: a method of an FSDP module is not called. Meshes of two "
-    "kinds in one model (FSDP with tensor parallel) are not tried.",
+    "torch.distributed.fsdp or .tensor, calls full_tensor or to_local, reduces a norm over ranks), whoever asks. "
+    "Parameters reach the target in a module, or as a list, of their own: a method of an FSDP module is not called. "
+    "Meshes of two kinds in one model (FSDP with tensor parallel) are not tried.",
     "remediation": "Reduce DTensors by torch's own operators and read the number with full_tensor(): it knows which "
     "ranks hold which shard. Reduce what is not reduced yet (Partial, as the norms of sequence-parallel layers are) "
     "before its norm: torch 2.9 reads 2 to 11% too much there.",
@@ -77,6 +79,7 @@ def measure(ctx):
     asked_on = ctx.device
     one = ctx.reported_by_one()
     yield from _numbers(ctx, one, "one_process_", {})
+    sites = []
     for ranks in _RANKS:
         for placement, reports in ctx.reported_by_ranks(ranks, _PLACEMENTS).items():
             for rank, report in enumerate(reports):
@@ -86,9 +89,11 @@ def measure(ctx):
                     refused = report.raised.startswith("refuses: ")
                     name = "refused" if refused else "raised"
                     yield ctx.measurement(name, True, "truth", how=report.raised[:160], **case)
+                    if not refused and placement not in _PLAIN:
+                        sites.append(report.site)
     if ctx.device != asked_on:
         yield ctx.note("NCCL wants a GPU for each rank: the ranks met over gloo, on the CPU")
-    yield ctx.location(ctx.definition())
+    yield ctx.location(ctx.most_common(sites))
 
 
 def _numbers(ctx, report, prefix, case):
@@ -99,7 +104,7 @@ def _numbers(ctx, report, prefix, case):
 
 
 def judge(measurements, policy):
-    """Reproduced where a rank's number is another one (P1), or it raises (P3), in a placement that tells itself."""
+    """Reproduced where a rank's number is another one, or it raises, in a placement that tells itself."""
     shown, broken, raised = None, set(), {}
     for name in ("norm", "clip_coefficient"):
         expected = [m.value for m in measurements if m.name == "one_process_" + name]
@@ -148,11 +153,13 @@ def _verdict(measurements, shown, broken, raised):
             message += "; the {} of {} ranks under {} reads {} instead of {:.6g}".format(
                 m.name.replace("_", " "), m.case["ranks"], m.case["placement"], ", ".join(values), expected
             )
-        return {"outcome": "reproduced", "severity": "P1", "message": message}
+        return {"outcome": "reproduced", "message": message}
     if raised:
         placement = sorted(raised)[0]
         message = "raises under {}: {}".format(", ".join(sorted(raised)), raised[placement])
-        return {"outcome": "reproduced", "severity": "P3", "message": message}
+        # Sums that were not reduced yet are a placement of few.
+        occurs = "rare" if set(raised) <= {"partial"} else "ordinary"
+        return {"outcome": "reproduced", "breaks": "stops", "occurs": occurs, "message": message}
     message = "every rank reports what one process does, on 2 and 4 ranks"
     if refused:
         message += "; it refuses in words: " + ", ".join(refused)

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Does the reported norm break on large finite gradients whose true norm float32 can hold?"""
 
 import bisect
@@ -10,7 +11,8 @@ PROBE = {
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "Numerical stability"],
     "agent": "PT",
-    "severity": "P1",
+    "breaks": "wrong_norm",
+    "occurs": "rare",
     "lifecycle": "stable",
     "instrument": "numerics",
     "motivation": "Squaring overflows long before the norm does: in float32 a norm above 1.84e19 reads inf, "
@@ -40,6 +42,10 @@ PROBE = {
 
 TOLERANCE = 0.01
 _LARGE_MAGNITUDE = 1e20
+# Trainers log norms of 0.1 to 1e3, and up to 1e4 in a spike; float16 itself ends at 65,504.
+_REACHED_NORM = 3e4
+# No weight survives a step of such a gradient; torch's own total norm ends at 1.84e19, in float16 at 65,504.
+_DIVERGED_NORM = 1e15
 # An ordinary element outweighs the others already, so that the norm scales with it.
 _ORDINARY_ELEMENT, _LARGE_ELEMENT = 2.0**20, 2.0**120
 # (dtype, tensors, elements of each, largest exponent an element may have)
@@ -181,17 +187,26 @@ def judge(measurements, policy):
         judged = [m for m in judged if m.case["dtype"] != "float64"]
     if not judged:
         return _of_planted(measurements)
-    dtypes = sorted({m.case["dtype"] for m in judged})
-    wide = [m for m in judged if m.case["dtype"] != "float16"]
-    worst = min(wide or judged, key=lambda m: m.value)
-    message = "the norm breaks at {:.3g} in {} ({:,} elements of {:.3g}); broken for {}".format(
-        worst.value,
-        worst.case["dtype"],
-        worst.case["elements"],
-        worst.value / math.sqrt(worst.case["elements"]),
-        ", ".join(dtypes),
-    )
-    return {"outcome": "reproduced", "severity": "P1" if wide else "P2", "message": message}
+    worst = min(judged, key=lambda m: m.value)
+    lowest, dtypes = {}, {}
+    for m in judged:
+        lowest[m.case["dtype"]] = min(m.value, lowest.get(m.case["dtype"], math.inf))
+    for dtype, norm in sorted(lowest.items()):
+        dtypes.setdefault(norm, []).append(dtype)
+    elements = "{:,} elements of {:.3g}".format(worst.case["elements"], worst.value / math.sqrt(worst.case["elements"]))
+    places = ["{:.3g} in {}".format(norm, ", ".join(dtypes[norm])) for norm in sorted(dtypes)]
+    message = "the norm breaks at {} ({})".format(" and at ".join(places), elements)
+    return {"outcome": "reproduced", "occurs": _met_by(lowest), "message": message}
+
+
+def _met_by(lowest):
+    """Who meets the lowest norm that breaks: anybody, those with float16, runs that diverge, or nobody."""
+    if lowest.get("float16", math.inf) < _REACHED_NORM:
+        return "common"
+    wide = min((norm for dtype, norm in lowest.items() if dtype != "float16"), default=math.inf)
+    if wide < _REACHED_NORM:
+        return "ordinary"
+    return "rare" if wide < _DIVERGED_NORM else "extreme"
 
 
 def _of_planted(measurements):
@@ -210,7 +225,7 @@ def _of_planted(measurements):
             "s" if off[0].case["dimensions"] > 1 else "",
         )
     )
-    return {"outcome": "reproduced", "severity": "P1", "message": message}
+    return {"outcome": "reproduced", "message": message}
 
 
 if __name__ == "__main__":

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Does the reported norm vanish for tiny gradients that are still normal numbers?"""
 
 import bisect
@@ -10,7 +11,8 @@ PROBE = {
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "Numerical stability"],
     "agent": "PT",
-    "severity": "P3",
+    "breaks": "wrong_answer",
+    "occurs": "extreme",
     "lifecycle": "stable",
     "instrument": "numerics",
     "motivation": "The square of a float32 below 1e-23 is zero, and below 1e-19 it is subnormal and loses digits, "
@@ -33,6 +35,7 @@ _TINY_MAGNITUDE = 1e-30
 # (dtype, smallest exponent of a normal number)
 _CASES = (("float32", -126), ("bfloat16", -126), ("float16", -14), ("mixed", -126))
 _TENSORS, _ELEMENTS = 4, 1024
+_SMALL_MAGNITUDE = 1e-8
 
 
 def measure(ctx):
@@ -94,7 +97,9 @@ def judge(measurements, policy):
     message = "gradients of {:.3g} and below read too small in {}; the norm of {} is affected".format(
         worst.value, worst.case["dtype"], dtypes
     )
-    return {"outcome": "reproduced", "message": message}
+    # Elements of 1e-4 are ordinary, and their squares too small for float16; 1e-23 is no gradient any more.
+    occurs = "common" if worst.value > _SMALL_MAGNITUDE else "extreme"
+    return {"outcome": "reproduced", "occurs": occurs, "message": message}
 
 
 if __name__ == "__main__":

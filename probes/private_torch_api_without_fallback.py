@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Does code depend on private names of torch, with nothing to fall back to where a release lacks them?"""
 
 PROBE = {
@@ -9,7 +10,8 @@ PROBE = {
     "contracts": [],
     "categories": ["Defensive programming violation"],
     "agent": "PT",
-    "severity": "P4",
+    "breaks": "upkeep",
+    "occurs": "rare",
     "lifecycle": "stable",
     "instrument": "syntax",
     "motivation": "A name with a leading underscore may change its arguments or vanish in any release of torch, "

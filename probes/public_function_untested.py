@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Is there a public collector that no test names?"""
 
 PROBE = {
@@ -9,7 +10,8 @@ PROBE = {
     "contracts": [],
     "categories": ["Test coverage gap"],
     "agent": "CR",
-    "severity": "P3",
+    "breaks": "upkeep",
+    "occurs": "rare",
     "lifecycle": "stable",
     "instrument": "syntax",
     "motivation": "What a training run is steered by (a ratio that opens a gate, a health value, a norm that clips) "

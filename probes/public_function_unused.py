@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Is there a public function that nothing in the checkout refers to?"""
 
 PROBE = {
@@ -9,7 +10,8 @@ PROBE = {
     "contracts": [],
     "categories": ["Dead code / unwired functionality"],
     "agent": "CR",
-    "severity": "P4",
+    "breaks": "upkeep",
+    "occurs": "rare",
     "lifecycle": "stable",
     "instrument": "syntax",
     "motivation": "Code that nobody calls is read, reviewed and kept up all the same, and a collector that was "

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Do ranks that share out the replicas gather what one process has?"""
 
 import math
@@ -9,7 +10,8 @@ PROBE = {
     "contracts": ["aligned_svd", "spectral_echo"],
     "categories": ["Correctness bug", "Race condition / concurrency"],
     "agent": "PT",
-    "severity": "P1",
+    "breaks": "wrong_answer",
+    "occurs": "ordinary",
     "lifecycle": "stable",
     "instrument": "ranks",
     "devices": ["cuda", "cpu"],

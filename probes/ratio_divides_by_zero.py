@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Do zero gradients, or none, turn a field of the answer into NaN or infinity?"""
 
 import math
@@ -9,7 +10,8 @@ PROBE = {
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Numerical stability", "Correctness bug"],
     "agent": "PT",
-    "severity": "P2",
+    "breaks": "wrong_answer",
+    "occurs": "common",
     "lifecycle": "stable",
     "instrument": "numerics",
     "motivation": "Zero gradients are finite and common: a dead layer, a zero-initialised branch, a masked batch. The "
@@ -164,21 +166,24 @@ def _raised(ctx, error, name, asked=""):
 
 def judge(measurements, policy):
     """Reproduced where a field that is usually finite is not, and where an exception is no refusal of its own."""
-    found, refusals = {}, []
+    found, refusals, breaks = {}, [], "stops"
     for m in measurements:
         if m.name == "raises" and m.case["deliberate"]:
             refusals.append("it refuses zero gradients: " + m.case["error"])
         elif m.name == "raises":
             found.setdefault("it raises " + m.case["error"], []).append(m.case["input"])
         elif m.name == "value":
+            breaks = breaks if breaks == "wrong_step" else "wrong_answer"
             text = "{} is {}".format(m.case["field"] or "the answer", m.value)
             found.setdefault(text, []).append(m.case["input"])
         elif m.name == "nonfinite_fields" and m.case["gradients"]:
+            breaks = "wrong_step"
             found.setdefault("the gradients become NaN or infinite", []).append(m.case["input"])
     if found:
         texts = ["{} ({})".format(text, ", ".join(dict.fromkeys(inputs))) for text, inputs in found.items()]
         rare = all(name.endswith(_NO_ELEMENTS) for inputs in found.values() for name in inputs)
-        return {"outcome": "reproduced", "message": "; ".join(texts), "severity": "P3" if rare else "P2"}
+        verdict = {"outcome": "reproduced", "message": "; ".join(texts), "breaks": breaks}
+        return verdict | {"occurs": "rare" if rare else "common"}
     if refusals:
         return {"outcome": "not_reproduced", "message": "; ".join(dict.fromkeys(refusals))}
     ratios = next((m.case["ratios"] for m in measurements if m.name == "nonfinite_fields"), "")

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Do the ranks share out the keys exactly, each key to one rank, the same way every time?"""
 
 PROBE = {
@@ -7,7 +8,8 @@ PROBE = {
     "contracts": ["shard_plan"],
     "categories": ["Correctness bug", "Race condition / concurrency"],
     "agent": "PT",
-    "severity": "P1",
+    "breaks": "wrong_answer",
+    "occurs": "ordinary",
     "lifecycle": "stable",
     "instrument": "numerics",
     "devices": ["cpu"],

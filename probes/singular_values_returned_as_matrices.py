@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Do the singular values come back as (R, D, D) diagonal matrices, where (R, D) holds the same?"""
 
 PROBE = {
@@ -7,7 +8,8 @@ PROBE = {
     "contracts": ["aligned_svd"],
     "categories": ["Memory leak / resource issue", "API design / contract violation"],
     "agent": "PT",
-    "severity": "P3",
+    "breaks": "cost",
+    "occurs": "common",
     "lifecycle": "stable",
     "instrument": "numerics",
     "devices": ["cuda", "cpu"],

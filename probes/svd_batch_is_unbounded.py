@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Does the memory of a batched decomposition grow with the replicas, or with a chunk of them?"""
 
 PROBE = {
@@ -7,7 +8,8 @@ PROBE = {
     "contracts": ["aligned_svd"],
     "categories": ["Memory leak / resource issue", "Performance bottleneck"],
     "agent": "PT",
-    "severity": "P2",
+    "breaks": "cost",
+    "occurs": "ordinary",
     "lifecycle": "stable",
     "instrument": "memory",
     "devices": ["cuda", "cpu"],

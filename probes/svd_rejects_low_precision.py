@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Do bfloat16 and float16 gradients raise, or lose digits that float32 keeps?"""
 
 PROBE = {
@@ -7,7 +8,8 @@ PROBE = {
     "contracts": ["aligned_svd", "spectral_echo"],
     "categories": ["Numerical stability", "Correctness bug"],
     "agent": "PT",
-    "severity": "P2",
+    "breaks": "wrong_answer",
+    "occurs": "rare",
     "lifecycle": "stable",
     "instrument": "numerics",
     "devices": ["cuda", "cpu"],
@@ -70,16 +72,16 @@ def _difference(values, expected):
 
 
 def judge(measurements, policy):
-    """Reproduced where a 16-bit dtype raises (P2), or is off by more than the policy's tolerance (P3)."""
+    """Reproduced where a 16-bit dtype raises, or is off by more than the policy's tolerance."""
     raised = {m.case["dtype"]: m.case["how"] for m in measurements if m.name == "raises" and m.value}
     errors = {m.case["dtype"]: m.value for m in measurements if m.name == "relative_error"}
     if raised:
         message = "; ".join("{} gradients raise {}".format(dtype, how) for dtype, how in raised.items())
-        return {"outcome": "reproduced", "severity": "P2", "message": message}
+        return {"outcome": "reproduced", "breaks": "stops", "occurs": "common", "message": message}
     worst = max(errors, key=errors.get)
     text = "{:.2g} of the largest value for {}, against the same values in float32".format(errors[worst], worst)
     if errors[worst] > policy["tolerance"]:
-        return {"outcome": "reproduced", "severity": "P3", "message": "the answer is off by " + text}
+        return {"outcome": "reproduced", "message": "the answer is off by " + text}
     return {"outcome": "not_reproduced", "message": "both 16-bit dtypes are taken; the answer is within " + text}
 
 

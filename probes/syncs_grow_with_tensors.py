@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """How many times does the host wait for the device, as a law in the number of tensors?"""
 
 PROBE = {
@@ -7,7 +8,8 @@ PROBE = {
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Performance bottleneck"],
     "agent": "PT",
-    "severity": "P1",
+    "breaks": "cost",
+    "occurs": "ordinary",
     "lifecycle": "stable",
     "instrument": "syncs",
     "motivation": "Every .item(), .cpu() or bool() of a device tensor makes the host wait until the device has "

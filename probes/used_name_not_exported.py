@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Do others import names of a module that its package exports in part, and not those?"""
 
 PROBE = {
@@ -9,7 +10,8 @@ PROBE = {
     "contracts": [],
     "categories": ["API design / contract violation"],
     "agent": "CR",
-    "severity": "P3",
+    "breaks": "upkeep",
+    "occurs": "rare",
     "lifecycle": "stable",
     "instrument": "syntax",
     "motivation": "A package whose __init__ exports some names of a module tells its users that the rest is "
@@ -20,7 +22,7 @@ PROBE = {
     "exports or lists in __all__. Importers inside the package need no export.",
     "limits": "A package that exports nothing of a module has decided so, and is not reported; nor is one that makes "
     "its names at run time (__getattr__). Users outside the checkout are not known. A name that only tests import is "
-    "P4, and not reported for one test file: a test may look inside on purpose.",
+    "not reported for one test file: a test may look inside on purpose.",
     "remediation": "Export the names that are used, and list them in __all__; or make them private, and give their "
     "users something public.",
     "remediation_code": """# file: telemetry/gradients.py
@@ -82,7 +84,7 @@ def measure(ctx):
 
 
 def judge(measurements, policy):
-    """Reproduced where code outside imports a missing name, or several test files do (P4)."""
+    """Reproduced where code outside imports a missing name, or several test files do."""
     importers = [m for m in measurements if m.name == "importer_count"]
     if not importers:
         files = next(m.value for m in measurements if m.name == "files_examined")
@@ -102,10 +104,7 @@ def judge(measurements, policy):
     single = sorted(inside - set(found))
     if single:
         message += "; single test files import {} too".format(", ".join(single[:_MOST_IN_MESSAGE]))
-    verdict = {"outcome": "reproduced" if found else "not_reproduced", "message": message}
-    if not any(m.case["by"] == "code" for m in importers):
-        verdict["severity"] = "P4"
-    return verdict
+    return {"outcome": "reproduced" if found else "not_reproduced", "message": message}
 
 
 def _files_in_words(row):

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """How many bytes of the gradients leave their device to be worked on elsewhere?"""
 
 PROBE = {
@@ -7,7 +8,8 @@ PROBE = {
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor", "aligned_svd", "spectral_echo"],
     "categories": ["Performance bottleneck"],
     "agent": "PT",
-    "severity": "P2",
+    "breaks": "cost",
+    "occurs": "ordinary",
     "lifecycle": "stable",
     "instrument": "transfers",
     "devices": ["cuda", "simulated"],

@@ -1,13 +1,15 @@
-"""The README shows how the bundled audit begins and ends; docs/demo.md its whole output, and one of its tickets."""
+"""The README's examples break as it says, and it shows how the bundled audit begins and ends; docs/demo.md has all."""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
 from tests.bundled_audit import bundled_audit
+from tests.project_files import auditkit
 
 pytestmark = pytest.mark.acceptance
 
@@ -63,12 +65,32 @@ def test_the_page_shows_a_rendered_ticket(demo: tuple[str, str], request: pytest
     _compare(DEMO, "output: ticket", demo[1], request)
 
 
-def test_the_readme_begins_with_one_command_and_25_lines_of_its_output() -> None:
-    """What it is, why, and how it looks stand on the first screen; a whole ticket does not."""
+def test_the_readme_begins_with_what_breaks_one_command_and_25_lines_of_its_output() -> None:
+    """What it is, how such code breaks, and how it looks come first; a whole ticket does not come at all."""
     text = README.read_text(encoding="utf-8")
-    assert text.index("<!-- run-line -->") < 1200
+    assert text.index("<!-- breaks -->") < 700
+    assert text.index("<!-- breaks -->") < text.index("<!-- run-line -->") < 2500
     assert len(_block(README, "output: auditkit audit").split("\n")) <= 25
     assert "output: ticket" not in text
+    assert len(text.splitlines()) <= 170
+
+
+def test_the_examples_of_the_readme_break_as_it_says(tmp_path: Path) -> None:
+    """Each function's row names a probe, and that probe reproduces on it."""
+    code = _block(README, "breaks")
+    package = tmp_path / "trainer"
+    package.mkdir()
+    (package / "norms.py").write_text(f"import torch\n\n\n{code}\n", encoding="utf-8")
+    # Only of a package that shards is it asked what sharding does to its norms.
+    (package / "__init__.py").write_text("from torch.distributed.fsdp import fully_shard\n", encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \|.*\| `(\w+)` \|$", README.read_text("utf-8"), re.MULTILINE)
+    assert [function for function, _ in rows] == re.findall(r"^def (\w+)", code, re.MULTILINE)
+    for function, probe in rows:
+        ended = auditkit(
+            "probe", "run", probe, "--checkout", tmp_path, "--target", f"trainer.norms:{function}", "--json"
+        )
+        (result,) = json.loads(ended.stdout)["results"]
+        assert (result["probe"], result["outcome"]) == (probe, "reproduced"), result["message"]
 
 
 def test_a_changed_line_is_noticed(demo: tuple[str, str]):

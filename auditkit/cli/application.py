@@ -7,17 +7,19 @@ from typing import Annotated
 import typer
 
 from auditkit.cli import audit, bisect, compare, doctor, init, probe, reports, ticket
-from auditkit.cli.output import wants_colour
+from auditkit.cli.help_pages import Commands
 
-app = typer.Typer(
-    name="auditkit",
-    help="Run probes against the gradient collectors of a PyTorch checkout, and track what reproduced.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=False,
-    # Boxes are for a terminal; a pipe gets plain text, and does not wait for Rich to load.
-    rich_markup_mode="rich" if wants_colour() else None,
-    epilog="Example: auditkit audit path/to/checkout@v1.2",
+_COMMANDS = {
+    "Ask the code": "audit init probe doctor",
+    "Compare revisions": "compare bisect",
+    "Keep track": "ticket report",
+}
+app = Commands(
+    "auditkit",
+    "Find what breaks in the code of a PyTorch checkout that measures, clips and logs gradients, and track it.",
+    "auditkit audit ../trainer",
+    _COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 

@@ -8,11 +8,10 @@ from typing import Annotated
 import typer
 
 from auditkit.cli.common import write_or_exit
-from auditkit.cli.options import AuditOptions, ProbesOption, ResultOptions, StyleOption
+from auditkit.cli.options import FILED, AuditOptions, ProbesOption, ResultOptions, StyleOption
 
 EXAMPLE = "Example: auditkit audit ../trainer@v1.2 --tickets tickets --batch 7"
 DEMO_FOLDER = Path("auditkit-demo")
-_UNFILED = "no ticket was filed: say where with --tickets DIR, or make a folder named tickets here"
 
 
 @write_or_exit
@@ -29,10 +28,10 @@ def audit(
         Path | None,
         typer.Option("--tickets", metavar="DIR", help="File tickets there.", show_default="tickets, if it is there"),
     ] = None,
-    no_tickets: Annotated[bool, typer.Option("--no-tickets", help="File none.")] = False,
+    no_tickets: Annotated[bool, typer.Option("--no-tickets", help="File none.", rich_help_panel=FILED)] = False,
     results: ResultOptions,
 ) -> None:
-    """Audit a checkout: find its gradient collectors, run the probes, and file a ticket for each finding.
+    """Find a checkout's collectors, run every probe, file tickets.
 
     Tickets are filed where --tickets or auditkit.yaml says so, or in a folder named tickets that is there. Without
     CHECKOUT the bundled specimen is audited, into the folder auditkit-demo.
@@ -50,7 +49,7 @@ def audit(
         raise BadInputError("--tickets and --no-tickets exclude each other")
     folder = None if no_tickets else tickets or configuration.tickets or _usual_folder(demo)
     request = options.request(named, configuration, probe, folder, label=BUNDLED if demo else None, style=style)
-    run_and_finish(request, results, unfiled=_UNFILED if folder is None and not no_tickets else "")
+    run_and_finish(request, results, wants_tickets=not no_tickets)
 
 
 def _usual_folder(demo: bool) -> Path | None:

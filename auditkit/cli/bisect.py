@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from auditkit.cli.common import JsonOption, TicketsOption, open_repository, run_or_exit
+from auditkit.cli.completion import probe_ids, ticket_ids
 from auditkit.cli.options import ArmOptions, TargetOptions, Words
 from auditkit.cli.output import complain, say, say_json
 
@@ -27,14 +28,22 @@ class _TargetOptions(TargetOptions):
 
 @run_or_exit
 def bisect(
-    ticket_id: Annotated[str, typer.Argument(metavar="TICKET", help="A ticket id, such as B7-PT-01.")],
+    ticket_id: Annotated[
+        str, typer.Argument(metavar="TICKET", help="A ticket id, such as B7-PT-01.", autocompletion=ticket_ids)
+    ],
     good: Annotated[str, typer.Option("--good", metavar="REV", help="A revision without the finding.")],
     bad: Annotated[str, typer.Option("--bad", metavar="REV", help="One with it, before or after the other.")],
     checkout: Annotated[
         str | None, typer.Option("--checkout", metavar="DIR", help="Default: the configuration's, else this folder.")
     ] = None,
     probe: Annotated[
-        str | None, typer.Option("--probe", metavar="ID", help="Which of the ticket's probes, or another one.")
+        str | None,
+        typer.Option(
+            "--probe",
+            metavar="ID",
+            help="Which of the ticket's probes, or another one.",
+            autocompletion=probe_ids,
+        ),
     ] = None,
     *,
     targets: _TargetOptions,
@@ -43,7 +52,7 @@ def bisect(
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget what was asked before.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Find the first commit after which the ticket's finding reproduces, or no longer does.
+    """Find the commit since which a ticket's finding is there, or gone.
 
     Its probe runs at about log2 of the commits between the two revisions, each checked out apart; nothing in the
     repository changes. Commits that give no answer are skipped and named. Stopped, it goes on with the same command.

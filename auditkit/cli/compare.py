@@ -30,10 +30,10 @@ def compare(
     ] = False,
     results: ResultOptions,
 ) -> None:
-    """Run the same probes on the same targets at two revisions: fixed, introduced, better, worse, unchanged.
+    """Run the same probes at two revisions, and say what changed.
 
-    Both revisions are checked out apart; nothing in the repository changes. Without --target its collectors are
-    found at both. Exits 1 where a finding is new or worse.
+    Each answer is fixed, introduced, better, worse or unchanged. Both revisions are checked out apart; nothing in the
+    repository changes. Without --target its collectors are found at both. Exits 1 where a finding is new or worse.
     """
     from auditkit.workflows.configuration import read_configuration
     from auditkit.workflows.history.compare import exit_code, in_words

@@ -19,7 +19,10 @@ def doctor(
     python: PythonOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check every instrument on every device, in the interpreter that probes would use."""
+    """Say what this machine can measure, and why not the rest.
+
+    Every instrument is checked on every device, in the interpreter that probes would use.
+    """
     from auditkit import __version__
     from auditkit.workflows.audit.doctor import doctor as examine_machine
 

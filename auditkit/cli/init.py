@@ -24,7 +24,7 @@ def init(
     in_place: InPlaceOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Read a checkout's source for gradient collectors, try each one, and write what was learnt."""
+    """Find the collectors of a checkout, try each, write auditkit.yaml."""
     from auditkit.cli.runs.progress import progress
     from auditkit.model.text import counted
     from auditkit.workflows.audit.init import init as run_init

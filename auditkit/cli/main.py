@@ -85,4 +85,5 @@ def _run() -> None:
         raise SystemExit(code)
     from auditkit.cli.application import app
 
-    app()
+    # One name in help and for the shell's completion, however it was started.
+    app(prog_name="auditkit")

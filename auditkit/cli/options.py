@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from auditkit.cli.common import JsonOption
+from auditkit.cli.completion import contracts, devices, probe_ids, severities, ways_to_feed
 from auditkit.cli.lookups import choose
 
 if TYPE_CHECKING:
@@ -23,15 +24,27 @@ if TYPE_CHECKING:
 
 Words = list[str] | None
 
+# Headings of the help for what few need.
+_CALLED = "How the --target is called, fed and read"
+_RUN = "How probes run"
+FILED = "How tickets are filed"
+
 PythonOption = Annotated[
     str | None,
     typer.Option("--python", metavar="PATH", help="Interpreter of the checkout; default: its .venv, venv, this one."),
 ]
 ConfigOption = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="An auditkit.yaml to read.")]
-TimeLimitOption = Annotated[
-    float, typer.Option("--time-limit", metavar="SECONDS", min=0.1, help="Seconds for each probe.")
+_RunConfigOption = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="An auditkit.yaml to read.", rich_help_panel=_RUN)
 ]
-ProbesOption = Annotated[Words, typer.Option("--probe", metavar="ID", help="Only this probe (may be repeated).")]
+TimeLimitOption = Annotated[
+    float,
+    typer.Option("--time-limit", metavar="SECONDS", min=0.1, help="Seconds for each probe.", rich_help_panel=_RUN),
+]
+ProbesOption = Annotated[
+    Words,
+    typer.Option("--probe", metavar="ID", help="Only this probe (may be repeated).", autocompletion=probe_ids),
+]
 StyleOption = Annotated[
     bool, typer.Option("--style", help="Also ask about style: repeated defaults, unused or untested functions, ...")
 ]
@@ -40,9 +53,12 @@ CheckoutOption = Annotated[
     typer.Option("--checkout", metavar="DIR[@REV]", help="Default: the configuration's, else this folder."),
 ]
 InPlaceOption = Annotated[
-    bool, typer.Option("--in-place", help="Run the code where it lies, not in a copy that is thrown away.")
+    bool,
+    typer.Option(
+        "--in-place", help="Run the code where it lies, not in a copy that is thrown away.", rich_help_panel=_RUN
+    ),
 ]
-_DEVICES = "auto|cuda|cpu|simulated"
+_DEVICES = "auto, cuda, cpu or simulated"
 
 
 @dataclass(frozen=True)
@@ -54,24 +70,60 @@ class TargetOptions:
         typer.Option("--target", metavar="MODULE:FUNCTION", help="A collector, or the name of a configured one."),
     ] = None
     contract: Annotated[
-        str | None, typer.Option("--contract", metavar="NAME", help="What it promises, such as grad_norm.")
+        str | None,
+        typer.Option(
+            "--contract",
+            metavar="NAME",
+            help="What it promises, such as grad_norm.",
+            rich_help_panel=_CALLED,
+            autocompletion=contracts,
+        ),
     ] = None
     takes: Annotated[
         str | None,
-        typer.Option("--takes", metavar="HOW", help="module, parameters, named_parameters, gradients; default: tried."),
+        typer.Option(
+            "--takes",
+            metavar="HOW",
+            help="module, parameters, named_parameters, gradients; default: tried.",
+            rich_help_panel=_CALLED,
+            autocompletion=ways_to_feed,
+        ),
     ] = None
     finish: Annotated[
         str | None,
-        typer.Option("--finish", metavar="MODULE:FUNCTION", help="The step that reads an asynchronous answer."),
+        typer.Option(
+            "--finish",
+            metavar="MODULE:FUNCTION",
+            help="The step that reads an asynchronous answer.",
+            rich_help_panel=_CALLED,
+        ),
     ] = None
     setup: Annotated[
-        str | None, typer.Option("--setup", metavar="METHOD", help="The method that takes a monitor's modules.")
+        str | None,
+        typer.Option(
+            "--setup",
+            metavar="METHOD",
+            help="The method that takes a monitor's modules.",
+            rich_help_panel=_CALLED,
+        ),
     ] = None
     argument: Annotated[
-        Words, typer.Option("--argument", metavar="NAME=VALUE", help="A further argument; VALUE may be JSON.")
+        Words,
+        typer.Option(
+            "--argument",
+            metavar="NAME=VALUE",
+            help="A further argument; VALUE may be JSON.",
+            rich_help_panel=_CALLED,
+        ),
     ] = None
     returns: Annotated[
-        Words, typer.Option("--returns", metavar="ROLE=FIELD", help="Which field is the norm, nan_count, ...")
+        Words,
+        typer.Option(
+            "--returns",
+            metavar="ROLE=FIELD",
+            help="Which field is the norm, nan_count, ...",
+            rich_help_panel=_CALLED,
+        ),
     ] = None
 
     @property
@@ -119,8 +171,17 @@ class ArmOptions:
     """How probes are run: under one interpreter, on one device."""
 
     python: PythonOption = None
-    device: Annotated[str, typer.Option("--device", metavar=_DEVICES, help="Where probes run.")] = "auto"
-    config: ConfigOption = None
+    device: Annotated[
+        str,
+        typer.Option(
+            "--device",
+            metavar="NAME",
+            help=f"Where probes run: {_DEVICES}.",
+            rich_help_panel=_RUN,
+            autocompletion=devices,
+        ),
+    ] = "auto"
+    config: _RunConfigOption = None
     time_limit: TimeLimitOption = 120.0
     in_place: InPlaceOption = False
 
@@ -146,10 +207,15 @@ class MatrixOptions:
     device: Annotated[
         Words,
         typer.Option(
-            "--device", metavar=_DEVICES, help="Where probes run. Several: one column each.", show_default="auto"
+            "--device",
+            metavar="NAME",
+            help=f"Where probes run: {_DEVICES}. Several: one column each.",
+            show_default="auto",
+            rich_help_panel=_RUN,
+            autocompletion=devices,
         ),
     ] = None
-    config: ConfigOption = None
+    config: _RunConfigOption = None
     time_limit: TimeLimitOption = 120.0
     in_place: InPlaceOption = False
 
@@ -165,11 +231,18 @@ class MatrixOptions:
 class FilingOptions:
     """What new tickets are numbered by."""
 
-    batch: Annotated[int | None, typer.Option("--batch", metavar="N", min=0, help="Batch number of new tickets.")] = (
-        None
-    )
+    batch: Annotated[
+        int | None,
+        typer.Option("--batch", metavar="N", min=0, help="Batch number of new tickets.", rich_help_panel=FILED),
+    ] = None
     agent: Annotated[
-        str | None, typer.Option("--agent", metavar="NAME", help="Who files: pytorch, codereview, drl, or a code.")
+        str | None,
+        typer.Option(
+            "--agent",
+            metavar="NAME",
+            help="Who files: pytorch, codereview, drl, or a code.",
+            rich_help_panel=FILED,
+        ),
     ] = None
 
     def check(self, agents: Mapping[str, str]) -> None:
@@ -221,7 +294,10 @@ class AuditOptions:
 class ResultOptions:
     """How a finished run is shown, and from which severity on it fails."""
 
-    fail_on: Annotated[str, typer.Option("--fail-on", metavar="P0..P4", help="Exit 1 from this severity on.")] = "P4"
+    fail_on: Annotated[
+        str,
+        typer.Option("--fail-on", metavar="P0..P4", help="Exit 1 from this severity on.", autocompletion=severities),
+    ] = "P4"
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Name the probes that reproduced nothing.")] = False
     as_json: JsonOption = False
 

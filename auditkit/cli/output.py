@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 """What a shell reports for a program that Ctrl-C ended."""
+_WIDEST = 100
+"""Longer lines of text are hard to read, however wide the terminal is."""
 
 
 def say(text: str) -> None:
@@ -43,6 +45,15 @@ def say_json(document: object) -> None:
 def say_styled(text: str) -> None:
     """Text on stdout whose parts are inert already and whose escapes are our own."""
     _put(sys.stdout, _encodable(sys.stdout, text + "\n"))
+
+
+def terminal_width(stream: IO[str] | None = None) -> int | None:
+    """How wide text on the stream (stdout) may be: that of its terminal, at most 100 columns; None for a pipe."""
+    if not (stream or sys.stdout).isatty():
+        return None
+    import shutil
+
+    return min(shutil.get_terminal_size().columns, _WIDEST)
 
 
 def wants_colour() -> bool:

@@ -8,22 +8,18 @@ from typing import Annotated
 import typer
 
 from auditkit.cli.common import JsonOption, run_or_exit, write_or_exit
+from auditkit.cli.completion import probe_ids
+from auditkit.cli.help_pages import Commands
 from auditkit.cli.options import AuditOptions, CheckoutOption, ConfigOption, ResultOptions
 from auditkit.cli.output import say, say_json
 
-app = typer.Typer(
-    name="probe",
-    help="List, read and run single probes.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    epilog="Example: auditkit probe list",
-)
+app = Commands("probe", "List, read, run and write single probes.", "auditkit probe list")
 
 
 @app.command("list", epilog="Example: auditkit probe list --json")
 @run_or_exit
 def list_probes(config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """List the probes: what each one proves, and which contracts it covers."""
+    """List the probes: what each one proves, and how bad that is."""
     from auditkit.workflows.configuration import find_probes
 
     probes = find_probes(config)
@@ -40,11 +36,11 @@ def list_probes(config: ConfigOption = None, as_json: JsonOption = False) -> Non
 @app.command("show", epilog="Example: auditkit probe show norm_overflows_on_finite_grads")
 @run_or_exit
 def show_probe(
-    probe: Annotated[str, typer.Argument(metavar="ID", help="A probe's id.")],
+    probe: Annotated[str, typer.Argument(metavar="ID", help="A probe's id.", autocompletion=probe_ids)],
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a probe asks, how it measures, what it cannot see, and the fix it recommends."""
+    """Show what a probe asks, how, what it cannot see, and the fix."""
     import textwrap
 
     from auditkit.workflows.configuration import find_probes
@@ -75,7 +71,9 @@ def show_probe(
 )
 @write_or_exit
 def run_probes(
-    probes: Annotated[list[str], typer.Argument(metavar="ID...", help="Probe ids, or files of probes.")],
+    probes: Annotated[
+        list[str], typer.Argument(metavar="ID...", help="Probe ids, or files of probes.", autocompletion=probe_ids)
+    ],
     checkout: CheckoutOption = None,
     *,
     options: AuditOptions,
@@ -93,7 +91,7 @@ def run_probes(
 
     configuration = read_configuration(options.runs.config, checkout or ".")
     request = options.request(checkout, configuration, probes, tickets, whole_source=True)
-    run_and_finish(request, results, named=True)
+    run_and_finish(request, results, named=True, wants_tickets=False)
 
 
 @app.command("new", epilog="Example: auditkit probe new norm_is_cut_off --dir probes")
@@ -107,7 +105,10 @@ def write_probe(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a probe of your own that runs at once, with a defective and a sound specimen, and its test."""
+    """Write a probe of your own that runs at once.
+
+    With it come a defective and a sound specimen, and its test.
+    """
     from auditkit.workflows.new_probe import new_probe
 
     made = new_probe(claim, folder, config)

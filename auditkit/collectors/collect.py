@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 
-from .pending import PendingSets, collect_sets
-from .sources import GradientSource
-from .statistics import GradientStats
+from torch import Tensor
+
+from .pending import PendingSets, measure_sets
+from .sources import GradientSource, select_gradients
+from .statistics import EXPLODING_NORM_THRESHOLD, VANISHING_NORM_THRESHOLD, GradientStats, NormThresholds
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,27 +14,48 @@ class PendingGradientStats:
     """Statistics that the device may still be computing."""
 
     _sets: PendingSets
+    _thresholds: NormThresholds
+
+    def __repr__(self) -> str:
+        return f"PendingGradientStats({self._sets})"
+
+    @property
+    def total_norm(self) -> Tensor:
+        """The total norm as a 0-d float64 tensor on the gradients' device; nothing is read back.
+
+        As `GradientStats.total_norm`, 0.0 on the CPU for no gradients. float64 holds the norm of every float32
+        gradient, and multiplies float32 tensors without changing their type. Of several devices, it lies on the first
+        that is no CPU. Computed anew each time, so that a captured CUDA graph may be replayed in between.
+        """
+        return self._sets.total_norm(0)
 
     def materialize(self) -> GradientStats:
         """Return the statistics, waiting for them: one device-to-host copy per device.
 
         Every call reads the device anew, so that a captured CUDA graph may be replayed in between.
         """
-        return self._sets.materialize()[0]
+        return self._sets.materialize(self._thresholds)[0]
 
 
-def collect_gradients(parameters_or_gradients: GradientSource) -> PendingGradientStats:
+def collect_gradients(
+    parameters_or_gradients: GradientSource,
+    *,
+    vanishing_norm: float = VANISHING_NORM_THRESHOLD,
+    exploding_norm: float = EXPLODING_NORM_THRESHOLD,
+) -> PendingGradientStats:
     """Start computing the statistics of gradients as they are now, and read nothing back from the device.
 
     Takes a module, parameters (each stands for its .grad), gradients, or (name, tensor) pairs, in any
     iterable, which is consumed once. Gradients may be None, of several dtypes and devices, non-contiguous,
     sparse, complex, empty, or DTensor (every rank of the mesh must then call this); they are not modified
     and not kept. CPU gradients are measured before this returns. One exception to "nothing": torch's
-    coalesce() of an uncoalesced sparse CUDA gradient synchronizes.
+    coalesce() of an uncoalesced sparse CUDA gradient synchronizes. Names are kept: of a module's parameters and
+    of pairs. A gradient tensor vanishes with a norm below `vanishing_norm` and explodes above `exploding_norm`.
 
     Raises ValueError, naming the tensor, for what is not supported.
     """
-    return PendingGradientStats(collect_sets([parameters_or_gradients]))
+    gradients = select_gradients(parameters_or_gradients)
+    return PendingGradientStats(measure_sets([gradients]), NormThresholds(vanishing_norm, exploding_norm))
 
 
 def compute_total_norm(parameters_or_gradients: GradientSource) -> float | None:

@@ -4,9 +4,9 @@ import math
 import sys
 from dataclasses import dataclass
 
-from .pending import PendingSets, collect_sets
-from .sources import GradientSource
-from .statistics import GradientStats
+from .pending import PendingSets, measure_sets
+from .sources import GradientSource, select_gradients
+from .statistics import EXPLODING_NORM_THRESHOLD, VANISHING_NORM_THRESHOLD, GradientStats, NormThresholds
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +47,36 @@ class DualGradientStats:
         count_ratio = self.host.element_count / self.seed.element_count
         return min(self.seed_norm / self.host_norm * math.sqrt(count_ratio), sys.float_info.max)
 
+    def as_dict(self, prefix: str = "", *, per_tensor: bool = False) -> dict[str, float]:
+        """Return the numbers of both groups after `host/` and `seed/`, and their ratio, for a logger."""
+        host = self.host.as_dict(f"{prefix}host/", per_tensor=per_tensor)
+        seed = self.seed.as_dict(f"{prefix}seed/", per_tensor=per_tensor)
+        return host | seed | {f"{prefix}normalized_ratio": self.normalized_ratio}
+
 
 @dataclass(frozen=True, slots=True)
 class PendingDualGradientStats:
     """Statistics of two groups that the device may still be computing."""
 
     _sets: PendingSets
+    _thresholds: NormThresholds
+
+    def __repr__(self) -> str:
+        return f"PendingDualGradientStats({self._sets})"
 
     def materialize(self) -> DualGradientStats:
         """Return both statistics: one device-to-host copy per device for both groups together."""
-        host, seed = self._sets.materialize()
+        host, seed = self._sets.materialize(self._thresholds)
         return DualGradientStats(host, seed)
 
 
-def collect_dual_gradients(host: GradientSource, seed: GradientSource) -> PendingDualGradientStats:
+def collect_dual_gradients(
+    host: GradientSource,
+    seed: GradientSource,
+    *,
+    vanishing_norm: float = VANISHING_NORM_THRESHOLD,
+    exploding_norm: float = EXPLODING_NORM_THRESHOLD,
+) -> PendingDualGradientStats:
     """Start computing the statistics of two groups of gradients; see `collect_gradients`."""
-    return PendingDualGradientStats(collect_sets([host, seed]))
+    sets = measure_sets([select_gradients(host), select_gradients(seed)])
+    return PendingDualGradientStats(sets, NormThresholds(vanishing_norm, exploding_norm))

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 COUNT_ROWS = 3
 
@@ -98,3 +99,24 @@ def _unscale(scaled_norms: Sequence[float], shifts: tuple[int, ...]) -> float:
         if SMALLEST_ACCURATE_NORM <= scaled_norm < math.inf:
             return scaled_norm * 2.0**-shift
     return scaled_norms[-1] * 2.0 ** -shifts[-1]
+
+
+def norms_on_device(record_RM: Tensor, shifts: tuple[int, ...], tensor_count: int) -> Tensor:
+    """Return the norms, as `GradientMeasure.norm`, of T gradients on each of R ranks: (R, T), nothing read."""
+    nonzero_RT, without_nan_RT, finite_RT, *scaled_norms = record_RM.view(
+        -1, COUNT_ROWS + len(shifts), tensor_count
+    ).unbind(1)
+    norms_RT = scaled_norms[-1] * 2.0 ** -shifts[-1]
+    for scaled_RT, shift in reversed(list(zip(scaled_norms[:-1], shifts[:-1], strict=True))):
+        is_accurate_RT = (scaled_RT >= SMALLEST_ACCURATE_NORM) & (scaled_RT < math.inf)
+        norms_RT = torch.where(is_accurate_RT, scaled_RT * 2.0**-shift, norms_RT)
+    norms_RT = norms_RT.masked_fill(without_nan_RT != finite_RT, math.inf)
+    return norms_RT.masked_fill(nonzero_RT != without_nan_RT, math.nan)
+
+
+def norm_of_norms(norms_N: Tensor) -> Tensor:
+    """Return the float64 norm of parts with these norms, 0-d: NaN with any NaN, and no square over- or underflows."""
+    limits = torch.finfo(torch.float64)
+    scale = norms_N.amax().clamp(limits.tiny, limits.max)
+    scaled_norm: Tensor = torch.linalg.vector_norm(norms_N / scale)
+    return scaled_norm * scale

@@ -16,12 +16,13 @@ class LocalPart:
     """What this process holds of a gradient of `element_count` elements in all.
 
     `shard_groups` are the process groups whose members hold disjoint parts of it: none for a gradient that
-    is whole here.
+    is whole here. `summands` is what this process holds where `tensor` is a sum over processes.
     """
 
     tensor: Tensor
     element_count: int
     shard_groups: tuple["ProcessGroup", ...] = ()
+    summands: Tensor | None = None
 
 
 def local_part(tensor: Tensor) -> LocalPart:
@@ -37,7 +38,9 @@ def local_part(tensor: Tensor) -> LocalPart:
         return LocalPart(tensor, tensor.numel())
     dtensor: Any = tensor
     placements: Sequence[Any] = dtensor.placements
+    summands: Tensor | None = None
     if any(placement.is_partial() for placement in placements):
+        summands = dtensor.to_local()
         placements = [dtensor_module.Replicate() if p.is_partial() else p for p in placements]
         dtensor = dtensor.redistribute(placements=placements)
     # Neither Replicate nor Partial: Shard, or the strided shard of FSDP over tensor parallelism, which is
@@ -47,7 +50,7 @@ def local_part(tensor: Tensor) -> LocalPart:
         for mesh_dim, placement in enumerate(placements)
         if not placement.is_replicate()
     )
-    return LocalPart(dtensor.to_local(), tensor.numel(), groups)
+    return LocalPart(dtensor.to_local(), tensor.numel(), groups, summands)
 
 
 def gather_records(record_M: Tensor, shard_groups: tuple["ProcessGroup", ...]) -> Tensor:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .sharding import local_part
+from .sharding import LocalPart, local_part
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -42,29 +42,34 @@ class GradientGroup(NamedTuple):
 class GradientSet(NamedTuple):
     """The gradients of one source: the number of elements of each, on all ranks, and what of them is stored here.
 
-    Elements that are not stored (sparse) are zeros.
+    Elements that are not stored (sparse) are zeros. `summands` holds, by position, the stored summands of gradients
+    whose values are their sums: clipping changes those, as the sums are kept nowhere.
     """
 
     element_counts: list[int]
+    names: list[str]  # "" where the source gives none
     groups: dict[GroupKey, GradientGroup]
+    summands: dict[int, Tensor]
 
     def group(self, key: GroupKey) -> GradientGroup:
         """Return the group of this key, a new one where there is none."""
         return self.groups.setdefault(key, GradientGroup([], []))
 
-    def add(self, group: GradientGroup, values: Tensor, element_count: int) -> None:
+    def add(self, group: GradientGroup, values: Tensor, element_count: int, name: str) -> None:
         """Add the next gradient, to a group of this set."""
         group.positions.append(len(self.element_counts))
         group.values.append(values)
         self.element_counts.append(element_count)
+        self.names.append(name)
 
 
+@torch.no_grad()
 def select_gradients(source: GradientSource) -> GradientSet:
     """Return the gradients of `source`, consuming it once; those that are None are left out.
 
     Raises ValueError, with the position and name of the tensor, for what is no gradient or is not supported.
     """
-    selected = GradientSet([], {})
+    selected = GradientSet([], [], {}, {})
     last_kind: object = None
     group: GradientGroup | None = None
     for number, entry in enumerate(_entries(source)):
@@ -77,9 +82,9 @@ def select_gradients(source: GradientSource) -> GradientSet:
             if kind != last_kind:
                 group, last_kind = _plain_group(tensor, selected), kind
             if group is not None:
-                selected.add(group, tensor, tensor.numel())
+                selected.add(group, tensor, tensor.numel(), name)
                 continue
-        _add_gradient(item, f"gradient {number}" + (f" ({name!r})" if name else ""), selected)
+        _add_gradient(item, name, f"gradient {number}" + (f" ({name!r})" if name else ""), selected)
     return selected
 
 
@@ -106,7 +111,7 @@ def _plain_group(tensor: Tensor, selected: GradientSet) -> GradientGroup | None:
     return selected.group(GroupKey(tensor.device, tensor.dtype, ())) if is_plain else None
 
 
-def _add_gradient(item: object, place: str, selected: GradientSet) -> None:
+def _add_gradient(item: object, name: str, place: str, selected: GradientSet) -> None:
     """Add what is no plain gradient, or nothing for None."""
     gradient = _gradient_of(item, place)
     if gradient is None:
@@ -118,8 +123,11 @@ def _add_gradient(item: object, place: str, selected: GradientSet) -> None:
     if values.device.type in ("meta", "mps"):
         lack = "values" if values.device.type == "meta" else "float64"
         raise ValueError(f"{place} is on device {values.device}, which has no {lack}")
+    summands = _stored_summands(part)
+    if summands is not None:
+        selected.summands[len(selected.names)] = _real_values(summands)
     group = selected.group(GroupKey(values.device, values.dtype, part.shard_groups))
-    selected.add(group, values, part.element_count * (2 if part.tensor.is_complex() else 1))
+    selected.add(group, values, part.element_count * (2 if part.tensor.is_complex() else 1), name)
 
 
 def _gradient_of(item: object, place: str) -> Tensor | None:
@@ -151,6 +159,14 @@ def _stored_values(tensor: Tensor, place: str) -> Tensor:
     if tensor.layout in _COMPRESSED_LAYOUTS:
         return tensor.values()
     raise ValueError(f"{place} has layout {tensor.layout}, which is neither strided nor sparse")
+
+
+def _stored_summands(part: LocalPart) -> Tensor | None:
+    """Return the summands of a gradient whose values are their sums, computed here; None for every other."""
+    stored = part.tensor if part.summands is None else part.summands
+    if stored.layout is torch.sparse_coo and not stored.is_coalesced():
+        return stored._values()
+    return part.summands
 
 
 def _real_values(tensor: Tensor) -> Tensor:

@@ -3,8 +3,9 @@
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import compress
+from typing import NamedTuple
 
 from .records import GradientMeasure
 
@@ -13,7 +14,17 @@ VANISHING_NORM_THRESHOLD = 1e-7
 EXPLODING_NORM_THRESHOLD = 100.0
 
 
-@dataclass(frozen=True, slots=True)
+class NormThresholds(NamedTuple):
+    """The L2 norms below and above which a gradient tensor vanishes and explodes."""
+
+    vanishing: float = VANISHING_NORM_THRESHOLD
+    exploding: float = EXPLODING_NORM_THRESHOLD
+
+
+DEFAULT_THRESHOLDS = NormThresholds()
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class GradientStats:
     """Statistics of a set of gradients; the same fields and types for an empty set.
 
@@ -30,15 +41,43 @@ class GradientStats:
     zero_count: int
     nan_count: int
     inf_count: int
-    vanishing_count: int  # tensors with norm < VANISHING_NORM_THRESHOLD
-    exploding_count: int  # tensors with norm > EXPLODING_NORM_THRESHOLD
+    vanishing_count: int  # tensors with a norm below the threshold
+    exploding_count: int  # tensors with a norm above the threshold
     element_count: int
     tensor_count: int
     health: float  # share of tensors that neither vanish nor explode; 0.0 with any NaN or Inf, 1.0 for none
+    names: tuple[str, ...] = ()  # of the tensors in per_tensor_norms, "" for one that was given without
+
+    @property
+    def norms(self) -> dict[str, float]:
+        """The norm of each tensor by its name, or by its place in `per_tensor_norms` where it has none."""
+        names = self.names or [""] * len(self.per_tensor_norms)
+        pairs = zip(names, self.per_tensor_norms, strict=True)
+        return {name or str(place): norm for place, (name, norm) in enumerate(pairs)}
+
+    def as_dict(self, prefix: str = "", *, per_tensor: bool = False) -> dict[str, float]:
+        """Return the numbers by name, each after `prefix`, for a logger; `per_tensor` adds `norm/NAME` for each."""
+        numbers = {name: getattr(self, name) for name in _NUMBERS}
+        if per_tensor:
+            numbers |= {f"norm/{name}": norm for name, norm in self.norms.items()}
+        return {prefix + name: number for name, number in numbers.items()}
+
+    def __repr__(self) -> str:
+        bad = {"NaN": self.nan_count, "Inf": self.inf_count}
+        parts = [f"total_norm={self.total_norm:.6g}", f"{self.tensor_count} tensors", f"health={self.health:.2f}"]
+        return f"GradientStats({', '.join(parts + [f'{count} {name}' for name, count in bad.items() if count])})"
 
 
-def summarize(measures: Sequence[GradientMeasure], element_counts: Sequence[int]) -> GradientStats:
-    """Return the statistics of gradients with these measures and numbers of elements, both of length T."""
+_NUMBERS = tuple(field.name for field in fields(GradientStats) if field.name not in ("per_tensor_norms", "names"))
+
+
+def summarize(
+    measures: Sequence[GradientMeasure],
+    element_counts: Sequence[int],
+    names: Sequence[str] = (),
+    thresholds: NormThresholds = DEFAULT_THRESHOLDS,
+) -> GradientStats:
+    """Return the statistics of gradients with these measures, numbers of elements and names, of length T."""
     finite_norms_T, nonzero_counts_T, nan_counts_T, inf_counts_T = (
         zip(*measures, strict=True) if measures else ((),) * 4
     )
@@ -47,8 +86,8 @@ def summarize(measures: Sequence[GradientMeasure], element_counts: Sequence[int]
     sized_norms = norms_T if all(element_counts) else list(compress(norms_T, element_counts))
     finite_norm = math.hypot(*finite_norms_T)
     element_count = sum(element_counts)
-    vanishing_count = sum([norm < VANISHING_NORM_THRESHOLD for norm in sized_norms])
-    exploding_count = sum([norm > EXPLODING_NORM_THRESHOLD for norm in sized_norms])
+    vanishing_count = sum([norm < thresholds.vanishing for norm in sized_norms])
+    exploding_count = sum([norm > thresholds.exploding for norm in sized_norms])
     min_norm, max_norm = _extremes(sized_norms, nan_count)
     return GradientStats(
         total_norm=math.nan if nan_count else math.inf if inf_count else finite_norm,
@@ -65,6 +104,7 @@ def summarize(measures: Sequence[GradientMeasure], element_counts: Sequence[int]
         element_count=element_count,
         tensor_count=len(norms_T),
         health=_health(vanishing_count + exploding_count, len(sized_norms), nan_count + inf_count),
+        names=tuple(names),
     )
 
 

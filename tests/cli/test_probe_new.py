@@ -49,8 +49,8 @@ def test_it_runs_alone(place: Path) -> None:
     words = ["--checkout", f"probes/specimens/{CLAIM}", "--target", "defective:grad_norm"]
     ended = run_program([sys.executable, f"probes/{CLAIM}.py", *words], cwd=place)
     assert (ended.code, ended.stderr) == (FINDINGS, "")
-    assert f"P3  {CLAIM}  defective.py:6  measured" in ended.stdout
-    assert "gradients of 16 have the norm 1000, not 1024" in ended.stdout
+    assert "P3  defective.py:6\n" in ended.stdout
+    assert f"{CLAIM}: gradients of 16 have the norm 1000, not 1024" in ended.stdout
 
 
 def test_its_recommended_code_passes_it(place: Path, tmp_path: Path) -> None:

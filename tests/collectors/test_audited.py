@@ -60,6 +60,12 @@ COLLECTORS = (
         takes=Takes.MODULE,
         setup="register",
     ),
+    Target(
+        f"{PACKAGE}:clip_gradients",
+        contract=Contract.GRAD_NORM,
+        takes=Takes.PARAMETERS,
+        arguments={"max_norm": 1.0},
+    ),
 )
 
 

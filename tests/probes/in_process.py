@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from auditkit.model.enums import DeviceChoice
 from auditkit.model.runs.probe import Policy, ProbeInfo
+from auditkit.model.runs.severity import Occurs, meant, severity_of
 from auditkit.model.runs.target import Target
 from auditkit.probing.hosts.catalog import load_catalog, load_module
 from auditkit.probing.hosts.results import Asked, TargetRun, make_result
@@ -148,4 +149,12 @@ def _ask(probe: ProbeInfo, context: Context, policy: Mapping[str, Any]) -> Answe
     notes = [each["text"] for each in reported if each["type"] == "note"]
     said = load_module(probe).judge(rows, {**probe.policy, **policy})
     line = places[0]["line"] if places and places[0] else None
-    return Answer(said["outcome"], said["message"], said.get("severity"), rows, notes, line)
+    return Answer(said["outcome"], said["message"], _severity(probe, said, context.plan.clips), rows, notes, line)
+
+
+def _severity(probe: ProbeInfo, said: Mapping[str, Any], clips: bool) -> str | None:
+    if said["outcome"] != "reproduced":
+        return None
+    occurs = Occurs(said["occurs"]) if "occurs" in said else probe.occurs
+    assert occurs is not None
+    return severity_of(meant(said.get("breaks", probe.breaks), clips), occurs).value

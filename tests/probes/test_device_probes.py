@@ -31,7 +31,7 @@ def small(module: str, function: str, probe: str) -> ProbeResult:
 
 def test_gradients_left_out_are_reported_with_both_numbers() -> None:
     result = specimen("defective", "local_norm", TWO_DEVICES)
-    assert (result.outcome.value, result.severity and result.severity.value) == ("reproduced", "P1")
+    assert (result.outcome.value, result.severity and result.severity.value) == ("reproduced", "P3")
     expected = "gradients on cpu and cuda:0 (alternating, cpu first): norm is 32.9848 instead of 73.7564"
     assert result.message == expected
     assert result.location is not None
@@ -42,7 +42,7 @@ def test_gradients_left_out_are_reported_with_both_numbers() -> None:
 
 def test_a_refusal_of_torchs_own_is_unclear_and_a_value_error_with_the_devices_is_clear() -> None:
     unclear = specimen("defective", "smoothed_layer_norms", TWO_DEVICES)
-    assert (unclear.outcome.value, unclear.severity and unclear.severity.value) == ("reproduced", "P3")
+    assert (unclear.outcome.value, unclear.severity and unclear.severity.value) == ("reproduced", "P4")
     assert "found at least two devices, cpu and cuda:0" in unclear.message
     clear = specimen("sound", "one_device_norm", TWO_DEVICES)
     assert clear.outcome.value == "not_reproduced"
@@ -51,7 +51,7 @@ def test_a_refusal_of_torchs_own_is_unclear_and_a_value_error_with_the_devices_i
 
 def test_a_dropped_dtype_is_reported_with_both_numbers() -> None:
     result = specimen("defective", "main_dtype_norm", MIXED_DTYPES)
-    assert (result.outcome.value, result.severity and result.severity.value) == ("reproduced", "P1")
+    assert (result.outcome.value, result.severity and result.severity.value) == ("reproduced", "P2")
     assert "norm is 8 instead of 73.7564, the answer in float32" in result.message
     assert specimen("sound", "smoothed_layer_norms", MIXED_DTYPES).outcome.value == "not_reproduced"
 
@@ -83,7 +83,7 @@ def test_a_capture_is_judged_from_stored_measurements() -> None:
     assert failed == {"outcome": "reproduced", "message": f"the collecting step cannot be captured: {error}"}
     case = {"field": "grad_norm", "replayed": "1.0", "ordinary": "3.0"}
     stale = _judged(("captured", True, {}), ("unequal_fields", 1, case))
-    assert (stale["outcome"], stale["severity"]) == ("reproduced", "P2")
+    assert (stale["outcome"], stale["breaks"]) == ("reproduced", "wrong_answer")
     assert "grad_norm = 1.0 where a call says 3.0" in stale["message"]
     right = _judged(("captured", True, {}), ("unequal_fields", 0, {}))
     assert right["outcome"] == "not_reproduced"

@@ -38,28 +38,28 @@ EMPTIES = "(no tensors, no gradients yet)"
 MAX_OF_NOTHING = "max() iterable argument is empty" if sys.version_info >= (3, 12) else "max() arg is an empty sequence"
 # Probe, severity and message of each defective target.
 DEFECTS = {
-    "none_when_empty": (EMPTY, "P2", f"the answer is None instead of a mapping {EMPTIES}"),
-    "largest_of_nothing": (EMPTY, "P2", f"raises ValueError: {MAX_OF_NOTHING} {EMPTIES}"),
-    "refuses_without_saying": (EMPTY, "P2", f"raises RuntimeError: invalid state {EMPTIES}"),
-    "forgets_a_group": (EMPTY, "P2", "the answer lacks seed (no tensors in the second group, no tensors and 2 more)"),
-    "layer_report": (EMPTY, "P2", f"raises ZeroDivisionError: division by zero (asked for mean) {EMPTIES}"),
+    "none_when_empty": (EMPTY, "P3", f"the answer is None instead of a mapping {EMPTIES}"),
+    "largest_of_nothing": (EMPTY, "P3", f"raises ValueError: {MAX_OF_NOTHING} {EMPTIES}"),
+    "refuses_without_saying": (EMPTY, "P3", f"raises RuntimeError: invalid state {EMPTIES}"),
+    "forgets_a_group": (EMPTY, "P4", "the answer lacks seed (no tensors in the second group, no tensors and 2 more)"),
+    "layer_report": (EMPTY, "P3", f"raises ZeroDivisionError: division by zero (asked for mean) {EMPTIES}"),
     "asks_for_the_length": (
         GENERATOR,
         "P3",
         "a generator of parameters raises TypeError: object of type 'generator' has no len(); a list of them does not",
     ),
-    "finds_no_largest": (GENERATOR, None, "largest 0 for a generator, 2.567 for a list"),
-    "clip_what_is_left": (GENERATOR, None, "3 gradients are left with other values"),
-    "counts_as_vanishing": (MISSING, None, "4 parameters without a gradient change vanishing from 0 to 4"),
-    "stops_at_the_first": (MISSING, None, "4 parameters without a gradient change the answer from 7.488 to 0"),
+    "finds_no_largest": (GENERATOR, "P1", "largest 0 for a generator, 2.567 for a list"),
+    "clip_what_is_left": (GENERATOR, "P0", "3 gradients are left with other values"),
+    "counts_as_vanishing": (MISSING, "P2", "4 parameters without a gradient change vanishing from 0 to 4"),
+    "stops_at_the_first": (MISSING, "P2", "4 parameters without a gradient change the answer from 7.488 to 0"),
     "mean_of_second_group": (
         MISSING,
-        None,
+        "P2",
         "4 parameters without a gradient in the second group change seed_mean from 3.734 to 1.6",
     ),
     "reads_unguarded": (
         MISSING,
-        None,
+        "P2",
         "a parameter without a gradient raises AttributeError: 'NoneType' object has no attribute 'to_dense'",
     ),
     "spread": (

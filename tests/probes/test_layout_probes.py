@@ -52,20 +52,20 @@ IN_PLACE = "(written in place with the values that were there)"
 DEFECTS = {
     "halves_in_place": (
         MUTATES,
-        "P1",
+        "P0",
         f"it changes the values of {FIRST} for gradients of ordinary size, with NaN and Inf, of 1e6, with one missing, "
         f"with a graph; the version counter of {FIRST} {IN_PLACE} for gradients of zeros",
     ),
     "writes_through_data": (
         MUTATES,
-        "P1",
+        "P0",
         f"it changes the values of {FIRST} for gradients of ordinary size, with NaN and Inf, of zeros, "
         "with one missing, with a graph",
     ),
-    "writes_through_numpy": (MUTATES, "P1", f"it changes the values of {FIRST}"),
-    "removes_gradients": (MUTATES, "P1", f"it changes {FIRST} to None"),
+    "writes_through_numpy": (MUTATES, "P0", f"it changes the values of {FIRST}"),
+    "removes_gradients": (MUTATES, "P0", f"it changes {FIRST} to None"),
     "limits_large_ones": (MUTATES, "P1", "it changes the values of layer0_weight.grad for gradients of 1e6"),
-    "decays_weights": (MUTATES, "P1", "it changes parameters (layer0_weight and 2 more)"),
+    "decays_weights": (MUTATES, "P0", "it changes parameters (layer0_weight and 2 more)"),
     "fills_missing": (MUTATES, "P2", "it changes layer0_weight.grad from None for gradients with one missing"),
     "detaches_in_place": (MUTATES, "P2", f"it changes the graph of {FIRST} for gradients with a graph"),
     "frees_the_graph": (MUTATES, "P2", "it changes the graph of every gradient for gradients with a graph"),
@@ -74,18 +74,18 @@ DEFECTS = {
     "moves_gradients": (MUTATES, "P3", f"it changes the memory of {FIRST}"),
     "empties_the_list": (MUTATES, "P3", "it changes the caller's list of 3"),
     "largest_row": (NONCONTIGUOUS, "P2", "transposed: largest_row 10.7703 instead of 11; permuted: "),
-    "reads_storage": (NONCONTIGUOUS, "P3", "bucket_view: the answer 38.8201 instead of 30.0832; sliced: "),
+    "reads_storage": (NONCONTIGUOUS, "P4", "bucket_view: the answer 38.8201 instead of 30.0832; sliced: "),
     "refuses_strides": (
         NONCONTIGUOUS,
-        "P3",
+        "P4",
         "channels_last, transposed, permuted, sliced, expanded, overlapping: refuses: ValueError: "
         "gradients must be contiguous",
     ),
-    "needs_a_dimension": (NONCONTIGUOUS, "P3", "zero_dim: raises TypeError: len() of a 0-d tensor"),
+    "needs_a_dimension": (NONCONTIGUOUS, "P4", "zero_dim: raises TypeError: len() of a 0-d tensor"),
     "counts_stored_nans": (SPARSE, "P3", "uncoalesced gradients: nan_count 2 instead of 1"),
-    "largest_element": (NO_ELEMENTS, "P2", f"{PLACES}, alone: raises RuntimeError: max(): Expected reduction dim"),
-    "mean_of_means": (NO_ELEMENTS, "P2", f"{PLACES}: mean turns nan; alone: mean reads nan"),
-    "floors_each_norm": (NO_ELEMENTS, "P2", f"{PLACES}: the answer 28.4429 instead of 28.4253"),
+    "largest_element": (NO_ELEMENTS, "P3", f"{PLACES}, alone: raises RuntimeError: max(): Expected reduction dim"),
+    "mean_of_means": (NO_ELEMENTS, "P3", f"{PLACES}: mean turns nan; alone: mean reads nan"),
+    "floors_each_norm": (NO_ELEMENTS, "P3", f"{PLACES}: the answer 28.4429 instead of 28.4253"),
 }
 
 
@@ -129,7 +129,7 @@ def test_what_a_clipping_function_leaves_is_part_of_its_answer() -> None:
     """A copy is clipped, and the norm that is returned does not tell; torch's stride-0 tensors are not given."""
     answer = asked(NONCONTIGUOUS, "defective", "clip_a_copy")
     left = "the gradients' norm afterwards"
-    assert (answer.outcome, answer.severity) == ("reproduced", "P2")
+    assert (answer.outcome, answer.severity) == ("reproduced", "P1")
     assert answer.message.startswith(f"channels_last: {left} 59.2887 instead of 1; transposed: {left} 21.2972 ")
     assert answer.values("sound", layout="expanded") == []
     assert answer.values("sound", layout="bucket_view") == [True]
@@ -172,7 +172,7 @@ def test_an_answer_that_an_empty_tensor_turns_nan_is_graver_than_one_that_only_i
     assert (
         among.message == f"{PLACES}: min_rms turns nan, max_rms turns nan; alone: min_rms reads nan, max_rms reads nan"
     )
-    assert (among.severity.value, alone.severity.value) == ("P2", "P3")
+    assert (among.severity.value, alone.severity.value) == ("P3", "P4")
     assert alone.message == "a gradient without elements, alone: raises ZeroDivisionError: float division by zero"
 
 

@@ -190,18 +190,18 @@ def test_plain_tensors_are_judged_by_the_better_of_their_two_meanings() -> None:
     assert judged(replicated)["outcome"] == "not_reproduced"
     assert judged(shards)["outcome"] == "not_reproduced"
     both = judged(replicated, shards)
-    assert (both["outcome"], both["severity"]) == ("reproduced", "P1")
+    assert (both["outcome"], both.get("breaks")) == ("reproduced", None)
     assert both["message"] == "another number under plain_shards, replicated"
 
 
-def test_an_error_is_less_grave_than_a_wrong_number_and_a_refusal_is_none() -> None:
+def test_an_error_stops_training_and_a_refusal_is_none() -> None:
     case = {"placement": "fsdp2", "ranks": 2, "rank": 0}
     raised = judged(row("raised", True, how="RuntimeError: mixed", **case))
-    assert (raised["outcome"], raised["severity"]) == ("reproduced", "P3")
+    assert (raised["outcome"], raised["breaks"], raised["occurs"]) == ("reproduced", "stops", "ordinary")
     refused = judged(row("refused", True, how="refuses: TypeError: no shards", **case))
     assert refused["outcome"] == "not_reproduced"
     assert refused["message"].endswith("it refuses in words: fsdp2")
-    assert judged(row("norm", float("nan"), **case))["severity"] == "P1"
+    assert "breaks" not in judged(row("norm", float("nan"), **case))
 
 
 # --- ranks that misbehave ----------------------------------------------------------------------------
@@ -282,6 +282,8 @@ def test_code_that_knows_nothing_of_shards_is_not_asked_even_by_name() -> None:
         ("if isinstance(grad, DTensor):\n", True),
         ("# compatible with DTensor and FSDP2 (later)\n", False),
         ("dist.broadcast_object_list(names, src=0)\n", False),
+        ("dist.all_reduce(total_norm, op=dist.ReduceOp.SUM)\n", True),
+        ("dist.all_reduce(loss, op=dist.ReduceOp.SUM)\n", False),
     ],
 )
 def test_code_that_deals_with_shards_is_told_from_remarks(code: str, mentioned: bool, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ CATALOG = {name: probe for name, probe in load_catalog().items() if probe.scope 
 UNWIRED = {
     COLLECT: {
         "unwired.dual:materialize_dual_norms": (
-            "P2",
+            "P3",
             "unwired/dual.py:23",
             "no public function returns what it asks for (the keys host_size, host_squared, seed_size, "
             "seed_squared); written by hand at unwired/loop.py:16 in train_step",
@@ -50,7 +50,7 @@ UNWIRED = {
     },
     EXPORT: {
         "unwired.collector": (
-            "P3",
+            "P4",
             "unwired/__init__.py:3",
             "unwired exports GradientHealth of this module, and lacks GradientCollector (imported by 1 file)",
         )
@@ -71,7 +71,7 @@ UNWIRED = {
         )
         for parameter, number in (("vanishing_norm", "1e-07"), ("exploding_norm", "100"))
     },
-    UNTESTED: {"unwired.norms": ("P3", "unwired/norms.py:16", "no test names norm_histogram (line 16)")},
+    UNTESTED: {"unwired.norms": ("P4", "unwired/norms.py:16", "no test names norm_histogram (line 16)")},
     LOOP: {
         "unwired.norms:layer_norms": (
             "P2",

@@ -9,17 +9,17 @@ import typer
 
 from auditkit.cli.common import TicketsOption, open_repository, write_or_exit
 from auditkit.cli.comparison import CompareOptions, read_saved_comparison
+from auditkit.cli.completion import ticket_ids
+from auditkit.cli.help_pages import Commands
 from auditkit.cli.options import Words
 from auditkit.cli.output import complain
 from auditkit.cli.reports.output import OutputOptions
 from auditkit.cli.reports.run_source import ReportOptions, end
 
-app = typer.Typer(
-    name="report",
-    help="Write what was found as a document for people: of an audit, of a batch, of all tickets.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    epilog="Example: auditkit report audit path/to/checkout@v1.2 --tickets tickets",
+app = Commands(
+    "report",
+    "Write a document of an audit, of a change or of tickets.",
+    "auditkit report audit ../trainer@v1.2 --output audit.md",
 )
 
 
@@ -30,7 +30,7 @@ def audit(
     options: ReportOptions,
     out: OutputOptions,
 ) -> None:
-    """Write an audit report: findings by section with their code and figures, what did not reproduce, and priorities.
+    """Write an audit report: findings with code and figures.
 
     Audits CHECKOUT now, or takes a run that was saved with `auditkit audit --json`. It files nothing: tickets
     are read for their status and severity. Exit 0 when it is written, 3 or 5 where the run has no finding and
@@ -58,7 +58,9 @@ def batch(
     *,
     out: OutputOptions,
 ) -> None:
-    """Write the page of a batch: its tickets file by file, what cuts across, what the reviewers say, what to do first.
+    """Write the page of a batch of tickets: what to do first.
+
+    It lists them file by file, with what cuts across and what the reviewers say.
 
     Exit 2 where a file of the folder cannot be read: its ticket is in no count.
     """
@@ -79,7 +81,9 @@ def code_audit(
     ] = None,
     out: OutputOptions,
 ) -> None:
-    """Write a code audit: scope, numbered findings with risk, impact and recommendation, what is no issue, and fixes.
+    """Write a code audit: findings with risk, impact and advice.
+
+    It has its scope, numbered findings, what is no issue, and fixes.
 
     Audits CHECKOUT now, or takes a run that was saved with `auditkit audit --json`. It files nothing: tickets
     are read for their status. Exit 0 when it is written, 3 or 5 where the run has no finding and questions
@@ -105,7 +109,10 @@ def review(
         Path | None, typer.Option("--from", metavar="FILE", help="A comparison, as `compare --json` printed it.")
     ] = None,
     ticket: Annotated[
-        str | None, typer.Option("--ticket", metavar="ID", help="Its boxes and claims are requirements.")
+        str | None,
+        typer.Option(
+            "--ticket", metavar="ID", help="Its boxes and claims are requirements.", autocompletion=ticket_ids
+        ),
     ] = None,
     tickets: TicketsOption = None,
     require: Annotated[
@@ -120,7 +127,9 @@ def review(
     plan: Annotated[str, typer.Option("--plan", metavar="TEXT", help="What the change was planned in.")] = "",
     out: OutputOptions,
 ) -> None:
-    """Write an implementation review: requirements against what was measured, equivalence, before and after, verdict.
+    """Write a review of a change: what it promised, what it did.
+
+    Requirements, equal answers, before and after, and a verdict.
 
     What the commits' messages claim of syncs, launches, memory, overflow and answers is held against the
     measurements, too. Exit 0 when approved, 1 when it needs work or is rejected.
@@ -150,7 +159,7 @@ def review(
 @app.command(epilog="Example: auditkit report summary --output tickets/SUMMARY.md --force")
 @write_or_exit
 def summary(tickets: TicketsOption = None, *, out: OutputOptions) -> None:
-    """Write the summary page of all tickets: counts, bars, what is due, what waits for an answer.
+    """Write the summary page of all tickets: counts, what is due.
 
     Exit 2 where a file of the folder cannot be read: its ticket is in no count.
     """

@@ -14,46 +14,58 @@ WIDTH = 100
 _GAP = "  "
 
 
-def columns_of(rows: Sequence[Sequence[str]], indent: str = "") -> list[str] | None:
-    """The rows as aligned lines, None where they do not fit in 100 columns."""
+def fitted(line: str, width: int | None) -> str:
+    """The line broken between words where it is wider, its further lines indented; as it is without a width.
+
+    A path or another long word is never broken: it stands on a line of its own.
+    """
+    if width is None or len(line) <= width:
+        return line
+    text = line.lstrip(" ")
+    indent = " " * (len(line) - len(text))
+    return textwrap.fill(
+        text,
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent + _GAP,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def columns_of(rows: Sequence[Sequence[str]], indent: str = "", width: int | None = None) -> list[str] | None:
+    """The rows as aligned lines, None where they do not fit in `width`, or in 100 columns."""
     widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))]
-    lines = [indent + _GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    lines = [indent + _GAP.join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)) for row in rows]
     lines = [line.rstrip() for line in lines]
-    return lines if max(map(len, lines)) <= WIDTH else None
+    return lines if max(map(len, lines)) <= (width or WIDTH) else None
 
 
-def measured_tables(result: ProbeResult, label: str = "") -> list[str]:
+def measured_tables(result: ProbeResult, width: int | None = None) -> list[str]:
     """What the probe measured over two values of its cases, such as dtype and elements, as lines."""
     from auditkit.model.runs.measurement import pivots
 
     lines = []
     for pivot in pivots(result.measurements):
-        lines.append(f"  {result.probe}{label}: {pivot.name} by {pivot.side} and {pivot.top}")
-        lines += _table(pivot)
+        lines.append(f"{result.probe}: {pivot.name} by {pivot.side} and {pivot.top}")
+        lines += _table(pivot, width)
     return lines
 
 
-def _table(pivot: Pivot) -> list[str]:
+def _table(pivot: Pivot, width: int | None) -> list[str]:
     heads = ("", *pivot.columns)
     rows = [(name, *cells) for name, cells in pivot.rows]
-    aligned = columns_of([heads, *rows], "    ")
+    aligned = columns_of([heads, *rows], "  ", (width or WIDTH) - len(_GAP))
     if aligned is not None:
         return aligned
     lines = []
     for name, cells in pivot.rows:
         listed = ", ".join(f"{cell} at {column}" for column, cell in zip(pivot.columns, cells, strict=True))
-        lines += textwrap.wrap(f"{name}: {listed}", WIDTH, initial_indent="    ", subsequent_indent="      ")
+        lines.append(fitted(f"  {name}: {listed}", (width or WIDTH) - len(_GAP)))
     return lines
 
 
-def place_and_ticket(result: ProbeResult) -> str:
-    """Where a finding stands, by what evidence, and what was done to its ticket."""
-    where = f"{result.location.file}:{result.location.line}" if result.location else "no line"
-    evidence = "read" if result.is_of_source else result.evidence.value if result.evidence else ""
-    return f"{where}  {evidence}" + (f"  {result.ticket} {result.ticket_action}" if result.ticket else "")
-
-
-def without_answer(results: list[ProbeResult]) -> list[str]:
+def without_answer(results: Sequence[ProbeResult]) -> list[str]:
     """Errors and missing devices, each reason once with the probes that it stopped, and the targets if several."""
     stopped: dict[str, list[ProbeResult]] = {}
     causes: dict[str, str] = {}
@@ -72,12 +84,13 @@ def without_answer(results: list[ProbeResult]) -> list[str]:
 
 
 def how_it_is_read(reading: TargetReading) -> str:
-    """What trying the target showed: how it is fed, what it returns, which field is which."""
+    """What trying the target showed, by the options that say otherwise: what it is fed, and what it answers."""
     target = reading.target
-    takes = target.takes.value if target.takes else "nothing known"
-    parts = [target.contract.value if target.contract else "no contract", f"takes {takes}"]
-    parts += [f"set up by {target.setup}"] if target.setup else []
-    parts += [f"finished by {target.finish}"] if target.finish else []
+    parts = [f"called with {target.takes.value} (--takes)" if target.takes else "no way to call it is known"]
     parts += [f"{name}={value}" for name, value in target.arguments.items()]
-    roles = ", ".join(f"{role}: {path or 'the answer'}" for role, path in reading.roles.items())
-    return ", ".join(parts) + f"; returns {reading.answer or 'nothing'}" + (f" ({roles})" if roles else "")
+    parts += [f"after {target.setup}() (--setup)"] if target.setup else []
+    parts += [f"then {target.finish} (--finish)"] if target.finish else []
+    roles = ", ".join(f"{path or 'the answer'} is {role}" for role, path in reading.roles.items())
+    parts.append(f"answers with {reading.answer or 'nothing'}" + (f": {roles} (--returns)" if roles else ""))
+    parts += [f"held to {target.contract.value} (--contract)"] if target.contract else []
+    return ", ".join(parts)

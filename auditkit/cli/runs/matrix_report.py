@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from auditkit.cli.output import say
-from auditkit.cli.runs.lines import WIDTH, columns_of, how_it_is_read, measured_tables, place_and_ticket, without_answer
+from auditkit.cli.runs.causes import Cause
+from auditkit.cli.runs.lines import columns_of, how_it_is_read, measured_tables, without_answer
 
 if TYPE_CHECKING:
     from auditkit.model.runs.run import ProbeResult, Run
@@ -19,42 +18,40 @@ _WIDEST_CELL = 26
 _LOUD = ("reproduced", "error", "unavailable")
 
 
-def print_matrix(run: Run, verbose: bool) -> None:
+def matrix_lines(run: Run, verbose: bool, width: int | None) -> Iterator[str]:
     """A block for each target: what each probe said in each arm, its findings, and what could not be answered.
 
     A probe that says the same harmless thing in every arm is only counted, unless `verbose`.
     """
-    for target in dict.fromkeys(result.target for result in run.results):
-        say("")
-        say(target)
+    for number, target in enumerate(dict.fromkeys(result.target for result in run.results)):
+        yield from ["", target] if number else [target]
         for reading in run.targets:
-            if reading.target.call == target and (reading.found or verbose):
-                say(f"  {how_it_is_read(reading)}")
+            if reading.target.call == target and verbose:
+                yield f"  {how_it_is_read(reading)}"
         chosen = [index for index, result in enumerate(run.results) if result.target == target]
-        _print_target(run, chosen, verbose)
+        yield from _target_lines(run, chosen, verbose, width)
 
 
-def print_differences(run: Run) -> None:
+def difference_lines(run: Run) -> Iterator[str]:
     """Where the arms do not agree, a line for each: what the matrix was run for."""
     differing = [result for result in run.results if result.arms_differ]
     if not differing:
-        say("all arms agree")
+        yield "all arms agree"
         return
-    say(f"{len(differing)} of {len(run.results)} results differ between the arms:")
+    yield f"{len(differing)} of {len(run.results)} results differ between the arms:"
     for result in differing:
-        say(f"  {result.probe} on {result.target}:")
-        for line in textwrap.wrap(result.arms_in_words(), WIDTH - 6):
-            say(f"      {line}")
+        yield f"  {result.probe} on {result.target}:"
+        yield f"      {result.arms_in_words()}"
 
 
-def _print_target(run: Run, chosen: Sequence[int], verbose: bool) -> None:
+def _target_lines(run: Run, chosen: Sequence[int], verbose: bool, width: int | None) -> Iterator[str]:
     rows = [index for index in chosen if verbose or _is_worth_a_row(run, index)]
     if rows:
-        _print_rows(run, rows)
-    _print_unanswered(run, chosen)
-    _print_counts(run, [index for index in chosen if index not in rows])
+        yield from _row_lines(run, rows, width)
+    yield from _unanswered_lines(run, chosen)
+    yield from _count_lines(run, [index for index in chosen if index not in rows], verbose)
     if verbose:
-        _print_measured(run, chosen)
+        yield from _measured_lines(run, chosen, width)
 
 
 def _in_arms(run: Run, index: int) -> list[ProbeResult]:
@@ -68,7 +65,7 @@ def _is_worth_a_row(run: Run, index: int) -> bool:
     return len(answers) > 1 or any(outcome in _LOUD for outcome, _ in answers)
 
 
-def _print_rows(run: Run, rows: Sequence[int]) -> None:
+def _row_lines(run: Run, rows: Sequence[int], width: int | None) -> Iterator[str]:
     labels = [arm.label for arm in run.matrix]
     beside: dict[int, tuple[str, ...]] = {}
     below: dict[int, tuple[str, ...]] = {}
@@ -78,67 +75,66 @@ def _print_rows(run: Run, rows: Sequence[int]) -> None:
         cells = [arm.answer if known else "not loaded" for arm, known in zip(result.arms, loaded, strict=True)]
         row = (result.probe, *cells, _DIFFERS if result.arms_differ else "")
         (below if max(map(len, cells)) > _WIDEST_CELL else beside)[index] = row
-    lines = columns_of([("", *labels, ""), *beside.values()], "  ") or []
+    lines = columns_of([("", *labels, ""), *beside.values()], "  ", width) or []
     if beside and lines:
-        say(lines[0])
+        yield lines[0]
     shown = dict(zip(beside, lines[1:], strict=False))
     for index in rows:
         if index in shown:
-            say(shown[index])
+            yield shown[index]
         else:
-            _print_stacked(labels, (beside | below)[index])
-        _print_finding(run, index)
+            yield from _stacked_lines(labels, (beside | below)[index], width)
+        yield from _finding_lines(run, index)
 
 
-def _print_stacked(labels: Sequence[str], row: Sequence[str]) -> None:
+def _stacked_lines(labels: Sequence[str], row: Sequence[str], width: int | None) -> Iterator[str]:
     """The columns of one row below each other, where they are too wide side by side."""
     probe, *cells, differs = row
-    say(f"  {probe}  {differs}".rstrip())
-    for line in columns_of([*zip(labels, cells, strict=True)], "    ") or ():
-        say(line)
+    yield f"  {probe}  {differs}".rstrip()
+    rows = [*zip(labels, cells, strict=True)]
+    yield from columns_of(rows, "    ", width) or (f"    {label}: {cell}" for label, cell in rows)
 
 
-def _print_finding(run: Run, index: int) -> None:
+def _finding_lines(run: Run, index: int) -> Iterator[str]:
     """Where, by what evidence, which ticket, and what was found: once, or for each arm that says something else."""
     result = run.results[index]
     if result.severity is None:
         return
-    say(f"      {place_and_ticket(result)}")
+    cause = Cause((result,))
+    evidence = result.evidence.value if result.evidence else ""
+    yield "      " + "  ".join(part for part in (cause.place, evidence, cause.tickets) if part)
     answers = [arm for arm in result.arms if arm.outcome.value in ("reproduced", "not_reproduced")]
     if len({arm.message for arm in answers}) == 1:
-        say(f"      {answers[0].message}")
+        yield f"      {answers[0].message}"
         return
-    for arm in answers:
-        say(f"      {arm.arm}: {arm.message}")
+    yield from (f"      {arm.arm}: {arm.message}" for arm in answers)
 
 
-def _print_unanswered(run: Run, chosen: Sequence[int]) -> None:
+def _unanswered_lines(run: Run, chosen: Sequence[int]) -> Iterator[str]:
     """Errors and missing devices, each once with the arms that it stopped."""
     stopped: dict[str, list[str]] = {}
     for arm in run.matrix:
         for line in without_answer([arm.run.results[index] for index in chosen]):
             stopped.setdefault(line, []).append(arm.label)
     for line, labels in stopped.items():
-        say(f"  {'every arm' if len(labels) == len(run.matrix) else ' and '.join(labels)}: {line}")
+        yield f"  {'every arm' if len(labels) == len(run.matrix) else ' and '.join(labels)}: {line}"
 
 
-def _print_counts(run: Run, quiet: Sequence[int]) -> None:
+def _count_lines(run: Run, quiet: Sequence[int], verbose: bool) -> Iterator[str]:
     """The probes that have no row: their outcome is the same in every arm that could be loaded."""
     outcomes = Counter(results[0].outcome.value for index in quiet if (results := _in_arms(run, index)))
-    counts = ", ".join(
-        f"{outcomes[name]} {name.replace('_', ' ')}" for name in ("not_reproduced", "not_applicable") if outcomes[name]
-    )
+    names = ("not_reproduced", "not_applicable") if verbose else ("not_reproduced",)
+    counts = ", ".join(f"{outcomes[name]} {name.replace('_', ' ')}" for name in names if outcomes[name])
     if counts:
-        say(f"  {counts} in every arm")
+        yield f"  {counts} in every arm"
 
 
-def _print_measured(run: Run, chosen: Sequence[int]) -> None:
+def _measured_lines(run: Run, chosen: Sequence[int], width: int | None) -> Iterator[str]:
     for index in chosen:
-        tables = {arm.label: measured_tables(arm.run.results[index]) for arm in run.matrix}
+        tables = {arm.label: measured_tables(arm.run.results[index], width) for arm in run.matrix}
         if len({tuple(lines) for lines in tables.values()}) == 1:
             tables = {"every arm": next(iter(tables.values()))}
         for label, lines in tables.items():
             if lines:
-                say(f"  {label}:")
-            for line in lines:
-                say(f"  {line}")
+                yield f"  {label}:"
+            yield from (f"    {line}" for line in lines)

@@ -7,12 +7,13 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from auditkit.cli.output import complain
+from auditkit.cli.output import complain, terminal_width
+from auditkit.cli.runs.lines import fitted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from rich.console import Console
+    from rich.console import Group
     from rich.text import Text
 
     from auditkit.model.runs.run import ProbeResult
@@ -20,13 +21,15 @@ if TYPE_CHECKING:
     from auditkit.workflows.audit.measurement import Progress
 
 _WIDTH = 80
+_MOST_FINDINGS = 8
 
 
 @contextlib.contextmanager
 def progress(findings: bool = False, in_pipe: bool = False, said: list[str] | None = None) -> Iterator[Progress]:
     """Told what is going on while the block runs, and says it: on a terminal always, elsewhere if `in_pipe`.
 
-    `findings` names each thing that was reproduced as soon as it is, and says each note; these are added to `said`.
+    `findings` names what was reproduced as soon as it is, but for what is minor, and says each note; these are added
+    to `said`. A terminal forgets the findings when the block ends: the report of the run has them all.
     """
     from auditkit.workflows.audit.measurement import Progress
 
@@ -45,6 +48,7 @@ def _plain(said: list[str]) -> Progress:
 
     begun: dict[str, None] = {}
     known: list[Target] = []
+    named: set[tuple[str, object]] = set()
 
     def begin(call: str, _: str) -> None:
         if call not in begun:
@@ -52,8 +56,8 @@ def _plain(said: list[str]) -> Progress:
             _say(f"asking {call} ({len(begun)} of {len({target.call for target in known})})")
 
     def finish(result: ProbeResult) -> None:
-        if result.severity:
-            _say(_finding(result))
+        if _is_news(result, named):
+            _say(f"{result.severity}  {result.probe}  {result.target}")
 
     def note(text: str) -> None:
         said.append(text)
@@ -69,8 +73,14 @@ def _say(line: str) -> None:
     sys.stderr.flush()
 
 
-def _finding(result: ProbeResult) -> str:
-    return f"{result.severity}  {result.probe}  {result.target}"
+def _is_news(result: ProbeResult, named: set[tuple[str, object]]) -> bool:
+    """Whether a finding is named on the way: not a minor one, and one of a probe at a line once."""
+    if result.severity is None or result.severity == "P4":
+        return False
+    key = (result.probe, result.location or result.target)
+    is_known = key in named
+    named.add(key)
+    return not is_known
 
 
 @contextlib.contextmanager
@@ -79,54 +89,69 @@ def _live(findings: bool, said: list[str]) -> Iterator[Progress]:
     from rich.live import Live
     from rich.text import Text
 
+    from auditkit.model.runs.target import short_target
     from auditkit.model.text import inert
     from auditkit.workflows.audit.measurement import Progress
 
     console = Console(stderr=True, highlight=False)
-    line = _Line(console if findings else None)
+    line = LiveLine(_MOST_FINDINGS if findings else 0)
 
     def note(text: str) -> None:
         if findings:
             said.append(text)
-            console.print(Text(inert(f"note: {text}")))
+            console.print(Text(inert(fitted(f"note: {text}", terminal_width(sys.stderr)))))
 
-    with Live(get_renderable=line.text, console=console, transient=True, redirect_stdout=False, redirect_stderr=False):
-        yield Progress(
+    with Live(get_renderable=line.shown, console=console, transient=True, redirect_stdout=False, redirect_stderr=False):
+        told = Progress(
             targets_known=line.targets_known,
             noted=note,
-            trying=lambda call: line.asks("trying", call),
-            probe_started=lambda call, probe: line.asks(call.rpartition(":")[2], probe),
-            reading=lambda probe: line.asks("reading the source:", probe),
+            trying=lambda call: line.asks(f"trying {call}"),
+            probe_started=lambda call, probe: line.asks(f"{probe} on {short_target(call)}"),
+            reading=lambda probe: line.asks(f"reading the source: {probe}"),
             finished=line.finished,
         )
+        try:
+            yield told
+        except BaseException:
+            # No report will have them.
+            for found in line.findings if findings else ():
+                console.print(_cropped(found), no_wrap=True, overflow="ellipsis")
+            raise
 
 
-class _Line:
-    """What is being asked, how much of it is done, and what came of it; findings go above it, where wanted."""
+class LiveLine:
+    """What is being asked, how much of it is done, and what came of it; the latest `most` findings go above it."""
 
-    def __init__(self, above: Console | None) -> None:
-        self._above = above
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._asked, self._done, self._found = "reading the checkout", 0, 0
         self._total: int | None = None
         self._began = time.monotonic()
+        self._named: set[tuple[str, object]] = set()
+        self.findings: list[str] = []
 
     def targets_known(self, targets: Sequence[Target], probes: int) -> None:
         self._total, self._done = len(targets) * probes, 0
 
-    def asks(self, what: str, of: str) -> None:
-        self._asked = f"{what} {of}"
+    def asks(self, what: str) -> None:
+        self._asked = what
 
     def finished(self, result: ProbeResult) -> None:
+        from auditkit.model.runs.target import short_target
+
         self._done += not result.is_of_source
         self._found += result.severity is not None
-        if result.severity and self._above is not None:
-            self._above.print(_cropped(_finding(result)))
+        if _is_news(result, self._named):
+            self.findings.append(f"{result.severity}  {result.probe}  {short_target(result.target)}")
 
-    def text(self) -> Text:
-        """The line as it is now: first what counts, then what is asked, as far as there is room."""
+    def shown(self) -> Group:
+        """The findings and the line as they are now: first what counts, then what is asked, as far as there is room."""
+        from rich.console import Group
+
         minutes, seconds = divmod(int(time.monotonic() - self._began), 60)
         counts = f"{min(self._done, self._total)}/{self._total}  {self._found} reproduced  " if self._total else ""
-        return _cropped(f"{minutes}:{seconds:02}  {counts}{self._asked}")
+        latest = self.findings[-self._most :] if self._most else []
+        return Group(*map(_cropped, [*latest, f"{minutes}:{seconds:02}  {counts}{self._asked}"]))
 
 
 def _cropped(line: str) -> Text:

@@ -1,17 +1,18 @@
-"""How a finished run is shown: lines for people, one JSON document for programs."""
+"""How a finished run is shown: what breaks, the worst first, then what to do; one JSON document for programs."""
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import typer
 
-from auditkit.cli.output import complain, complain_of, say, say_json, wants_colour
-from auditkit.cli.runs.lines import how_it_is_read, measured_tables, place_and_ticket, without_answer
-from auditkit.cli.runs.matrix_report import print_differences, print_matrix
+from auditkit.cli.output import complain, complain_of, say, say_json, terminal_width, wants_colour
+from auditkit.cli.runs.causes import Cause, causes_of, place_of, words_of
+from auditkit.cli.runs.ending import answer, counts, next_step, nothing_audited
+from auditkit.cli.runs.lines import fitted, how_it_is_read, measured_tables, without_answer
+from auditkit.cli.runs.matrix_report import difference_lines, matrix_lines
 from auditkit.cli.runs.progress import progress
 
 if TYPE_CHECKING:
@@ -19,15 +20,32 @@ if TYPE_CHECKING:
     from auditkit.model.runs.run import ProbeResult, Run
     from auditkit.workflows.audit.audit import AuditRequest
 
-_QUIET = ("not_reproduced", "not_applicable")
+_QUIET = ("not reproduced", "not applicable")
 _COLOURS = {"P0": "bright_red", "P1": "red", "P2": "yellow", "P3": "cyan", "P4": "bright_black"}
+_MINOR = "P4"
 
 
-def run_and_finish(request: AuditRequest, shown: ResultOptions, named: bool = False, unfiled: str = "") -> None:
+@dataclass(frozen=True)
+class View:
+    """How much of a run is shown, and how wide: `named` questions are answered one by one, `width` None is a pipe."""
+
+    verbose: bool = False
+    named: bool = False
+    width: int | None = None
+
+    @property
+    def in_full(self) -> bool:
+        """Whether minor findings and every target's words are written out."""
+        return self.verbose or self.named
+
+
+def run_and_finish(
+    request: AuditRequest, shown: ResultOptions, named: bool = False, wants_tickets: bool = True
+) -> None:
     """Run the audit with progress, print it, and end with its exit code.
 
     `named` is a question of a few named probes, soon answered: in a pipe it says nothing on its way, and where
-    only one target was asked it shows what was measured. `unfiled` is said where findings have no ticket.
+    only one target was asked it shows what was measured. The user has not refused tickets if `wants_tickets`.
     """
     from auditkit.workflows.audit.audit import audit, exit_code, load_failures
 
@@ -35,84 +53,68 @@ def run_and_finish(request: AuditRequest, shown: ResultOptions, named: bool = Fa
     said: list[str] = []
     with progress(findings=True, in_pipe=not (named or shown.as_json), said=said) as told:
         run = audit(request, told)
+    failures = load_failures(run)
+    # Talk comes first: the report ends with what to do next.
+    _complain_of_notes([note for note in run.notes if note not in {*said, *(each.message for each in failures)}])
+    for failure in failures:
+        complain_of(failure)
     if shown.as_json:
         say_json(run.to_json())
     else:
-        one_target = len({result.target for result in run.results}) == 1
-        print_run(run, request.tickets, shown.verbose, shown.verbose or (named and one_target))
-    says_unfiled = unfiled and not shown.as_json and any(result.severity for result in run.results)
-    failures = load_failures(run)
-    said += [failure.message for failure in failures]
-    for note in (*run.notes, *([unfiled] if says_unfiled else [])):
-        if note not in said:
-            complain(f"note: {note}")
-    for failure in failures:
-        complain_of(failure)
+        for line in page_lines(run, request, View(shown.verbose, named, terminal_width()), wants_tickets):
+            _say_line(line)
     raise typer.Exit(int(exit_code(run, lowest)))
 
 
-def print_run(run: Run, tickets: Path | None, verbose: bool = False, tables: bool = False) -> None:
-    """The run as text: a block for each target, its findings first, and a summary.
+def page_lines(run: Run, request: AuditRequest, view: View, wants_tickets: bool = True) -> Iterator[str]:
+    """What the run found, the worst first, and at the end what to do: lines no wider than `view.width`."""
+    from auditkit.model.text import inert
 
-    `verbose` names the probes that reproduced nothing, and how each target was fed and read; `tables`
-    adds what was measured over two values of a case, such as dtype and elements.
-    """
-    _print_heading(run)
-    read = [result for result in run.results if result.is_of_source]
-    asked = replace(run, results=tuple(result for result in run.results if not result.is_of_source))
+    yield from (fitted(inert(line), view.width) for line in _head(run))
+    for section in (*_sections(run, view), *_ending(run, request, view)):
+        lines = [fitted(inert(line), view.width) for line in section]
+        yield from ["", *lines] if lines else []
+    step = next_step(run, request, wants_tickets)
+    if step is not None:
+        yield fitted(step.title, view.width)
+        yield step.command_lines(view.width)
+
+
+def _head(run: Run) -> Iterator[str]:
+    yield _heading(run)
+    if any(result.evidence and result.evidence.value == "simulated" for result in run.results):
+        yield "simulated: counted on CPU behind a pretended CUDA device; no number is a GPU's"
+
+
+def _sections(run: Run, view: View) -> Iterator[Iterable[str]]:
+    found = run.results
     if run.matrix:
-        print_matrix(asked, verbose)
-    else:
-        _print_targets(asked, verbose, tables)
-    if read:
-        say("\nsource")
-        _print_results(read, verbose)
-    say("")
-    if run.matrix:
-        print_differences(asked)
-    _print_summary(run, tickets)
+        found = tuple(result for result in run.results if result.is_of_source)
+        asked = replace(run, results=tuple(result for result in run.results if not result.is_of_source))
+        yield matrix_lines(asked, view.verbose, view.width)
+        yield difference_lines(asked)
+    own = [result for result in found if result.severity and not result.owner and not result.style]
+    for cause in causes_of(result for result in own if view.in_full or result.severity != _MINOR):
+        yield cause.lines(view.in_full)
+    yield _foreign_lines([result for result in found if result.severity and result.owner])
+    if not view.in_full:
+        yield _minor_lines([result for result in own if result.severity == _MINOR])
+    yield _style_lines([result for result in found if result.severity and result.style])
+    yield without_answer(found)
+    if view.in_full:
+        for target in dict.fromkeys(result.target for result in found if not result.is_of_source):
+            yield _target_lines(run, target, view)
+        yield _quiet_lines([result for result in found if result.is_of_source], named=True)
 
 
-def _print_heading(run: Run) -> None:
+def _heading(run: Run) -> str:
     environment = run.environment
     revision = f" at {environment.revision[:12]}" if environment.revision else ""
     dirty = " with uncommitted changes" if environment.dirty else ""
     torch = f"torch {environment.torch}, " if environment.torch else ""
     if run.matrix:
         torch = " and ".join(arm.label for arm in run.matrix) + ", "
-    say(f"{environment.checkout}{revision}{dirty}: {torch}{_devices(run)}")
-
-
-def _print_targets(run: Run, verbose: bool, tables: bool) -> None:
-    """A block for each target, a line for one of which there is nothing to say; then what has no device here."""
-    was_line = False
-    for target in dict.fromkeys(result.target for result in run.results):
-        results = [result for result in run.results if result.target == target and not _lacks_device(result)]
-        readings = [each for each in run.targets if each.target.call == target and (each.found or verbose)]
-        is_line = (
-            not verbose and not tables and not readings and all(result.outcome.value in _QUIET for result in results)
-        )
-        if not (is_line and was_line):
-            say("")
-        was_line = is_line
-        if is_line:
-            say(f"{target}: {', '.join(_without_finding(results, verbose)) or 'nothing measured'}")
-            continue
-        say(target)
-        for reading in readings:
-            say(f"  {how_it_is_read(reading)}")
-        _print_results(results, verbose)
-        for line in (line for result in results if tables for line in measured_tables(result)):
-            say(line)
-    absent = without_answer([result for result in run.results if _lacks_device(result)])
-    if absent:
-        say("")
-    for line in absent:
-        say(line)
-
-
-def _lacks_device(result: ProbeResult) -> bool:
-    return result.outcome.value == "unavailable"
+    return f"{environment.checkout}{revision}{dirty}: {torch}{_devices(run)}"
 
 
 def _devices(run: Run) -> str:
@@ -128,64 +130,84 @@ def _devices(run: Run) -> str:
     return ", ".join(said for device, said in words.items() if device in used) or "nothing measured"
 
 
-def _print_results(results: list[ProbeResult], verbose: bool) -> None:
-    """Findings, the worst first; then what has no answer, and what was not found. Of source each says about what."""
-    for result in sorted((r for r in results if r.severity), key=lambda r: (str(r.severity), r.probe)):
-        _say_severity(str(result.severity), f"{result.probe}  {place_and_ticket(result)}")
-        say(f"      {f'{result.target}: ' if result.is_of_source else ''}{result.message}")
-    for line in [*without_answer(results), *_without_finding(results, verbose)]:
-        say(f"  {line}")
+def _foreign_lines(results: Sequence[ProbeResult]) -> Iterator[str]:
+    """Defects of what the checkout calls, each once with the probes that show it and where it was met."""
+    if results:
+        yield "Not this checkout's own: whoever calls these has them, too"
+    for owner in dict.fromkeys(result.owner for result in results):
+        for cause in causes_of(result for result in results if result.owner == owner):
+            yield f"    {owner}: {_probes_of(cause)}, met at {cause.place}"
 
 
-def _without_finding(results: list[ProbeResult], verbose: bool) -> list[str]:
-    """What did not reproduce and what does not apply: counted in one line, or named in two; of source one by one."""
-    lines, counts = [], []
-    for label in ("not reproduced", "not applicable"):
-        quiet = [result for result in results if result.outcome.value == label.replace(" ", "_")]
-        if not quiet:
-            continue
-        counts.append(f"{len(quiet)} {label}")
-        if quiet[0].is_of_source:
-            lines += [f"{label}: {result.probe}: {result.message}" for result in quiet]
-        else:
-            lines.append(f"{label}: {', '.join(sorted(result.probe for result in quiet))}")
-    return lines if verbose or not counts else [", ".join(counts)]
+def _probes_of(cause: Cause) -> str:
+    return ", ".join(dict.fromkeys(result.probe for result in cause.findings))
 
 
-def _say_severity(severity: str, text: str) -> None:
-    """A line that starts with a severity, coloured on a terminal."""
-    if not wants_colour():
-        say(f"  {severity}  {text}")
-        return
-    from auditkit.model.text import inert
-
-    typer.echo("  " + typer.style(severity, fg=_COLOURS[severity], bold=True) + "  " + inert(text))
-
-
-def _print_summary(run: Run, tickets: Path | None) -> None:
+def _minor_lines(results: Sequence[ProbeResult]) -> Iterator[str]:
+    """A line for each probe: nobody reads thirty findings that break nothing."""
     from auditkit.model.text import counted
 
-    counts = Counter(result.outcome.value for result in run.results)
-    targets = len({result.target for result in run.results if not result.is_of_source})
-    about = [counted(targets, "target")] if targets else []
-    about += ["the source"] if any(result.is_of_source for result in run.results) else []
-    listed = ", ".join(f"{count} {outcome.replace('_', ' ')}" for outcome, count in sorted(counts.items()))
-    arms = f" over {len(run.matrix)} arms" if run.matrix else ""
-    say(f"{' and '.join(about) or 'no target'}, {counted(len(run.results), 'result')}{arms}: {listed}")
-    filed = [result for result in run.results if result.ticket]
-    if tickets is not None and filed:
-        kinds = Counter(_done_to_tickets(filed).values())
-        done = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-        say(f"{counted(len(filed), 'finding')} in {counted(kinds.total(), 'ticket')} in {tickets}: {done}")
+    if results:
+        yield f"Minor ({_MINOR}), each with -v:"
+    for probe in sorted({result.probe for result in results}):
+        places = len(causes_of(result for result in results if result.probe == probe))
+        yield f"    {probe} at {counted(places, 'place')}"
 
 
-def _done_to_tickets(filed: list[ProbeResult]) -> dict[str, str]:
-    """For each ticket the most that was done to it; one that took further findings was extended."""
-    names = {"created": "created", "reopened": "reopened", "joined": "extended", "refreshed": "refreshed"}
-    actions: dict[str, set[str]] = {}
-    for result in filed:
-        actions.setdefault(result.ticket or "", set()).add(result.ticket_action)
-    return {
-        ticket: next((name for action, name in names.items() if action in done), "unchanged")
-        for ticket, done in actions.items()
-    }
+def _style_lines(results: Sequence[ProbeResult]) -> Iterator[str]:
+    """What was asked for with --style or by name, a line for each finding."""
+    if results:
+        yield "Style:"
+    for cause in causes_of(results):
+        yield from (f"    {place_of(result)}  {result.probe}: {words_of(result)}" for result in cause.findings)
+
+
+def _target_lines(run: Run, target: str, view: View) -> Iterator[str]:
+    """How one target was called and read, what did not reproduce, and what was measured over two values of a case."""
+    results = [result for result in run.results if result.target == target]
+    lines = [how_it_is_read(each) for each in run.targets if view.verbose and each.target.call == target]
+    lines += _quiet_lines(results, view.named)
+    if view.verbose or all(result.target == target for result in run.results):
+        lines += [line for result in results for line in measured_tables(result, view.width)]
+    if lines:
+        yield target
+        yield from (f"  {line}" for line in lines)
+
+
+def _quiet_lines(results: Sequence[ProbeResult], named: bool) -> Iterator[str]:
+    """What did not reproduce or does not apply: each with its reason where it was `named`, else their names."""
+    for label in _QUIET:
+        quiet = [result for result in results if result.outcome.value == label.replace(" ", "_")]
+        if named:
+            yield from (f"{label}: {result.probe}: {result.message}" for result in quiet)
+        elif quiet:
+            yield f"{label}: {', '.join(sorted(result.probe for result in quiet))}"
+
+
+def _ending(run: Run, request: AuditRequest, view: View) -> Iterator[Iterable[str]]:
+    """What to do first, and how many findings there are."""
+    from auditkit.workflows.configuration import catalog_of
+
+    missing = nothing_audited(run)
+    if not (missing or view.named):
+        yield answer(run, catalog_of(request.config))
+    yield missing
+    # What was counted where nothing was audited reads like an answer.
+    yield list(counts(run, request.tickets, view.verbose))[bool(missing) :]
+
+
+def _complain_of_notes(notes: Sequence[str]) -> None:
+    import sys
+
+    width = terminal_width(sys.stderr)
+    for note in notes:
+        complain("\n".join(fitted(line, width) for line in f"note: {note}".splitlines()))
+
+
+def _say_line(line: str) -> None:
+    """A line that is inert already; a severity at its beginning is coloured on a terminal."""
+    severity = line[:2]
+    if severity in _COLOURS and wants_colour():
+        typer.echo(typer.style(severity, fg=_COLOURS[severity], bold=True) + line[2:])
+    else:
+        say(line)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from auditkit.cli.completion import ticket_ids
+from auditkit.cli.help_pages import Commands
 from auditkit.cli.output import complain, say, say_json
 
 if TYPE_CHECKING:
@@ -14,15 +16,23 @@ if TYPE_CHECKING:
 
     from auditkit.store.folder.repository import Change
 
-app = typer.Typer(
-    name="ticket",
-    help="List, show and move the tickets of a folder.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    epilog="Example: auditkit ticket list --status open --severity P1",
+_VERBS = {
+    "Read": "list show next stats",
+    "Write": "new edit assign link",
+    "Review and decide": "review sign-off status resolve",
+    "Prove with probes": "try-fix verify claim",
+    "Keep the folder in order": "lint import renumber merge",
+}
+app = Commands(
+    "ticket",
+    "Read, write, review and prove the tickets of a folder.",
+    "auditkit ticket list --status open --severity P1",
+    _VERBS,
 )
 
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="A ticket id, such as B7-PT-01.")]
+IdArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="A ticket id, such as B7-PT-01.", autocompletion=ticket_ids)
+]
 
 
 def text_of(value: str) -> str:

@@ -21,7 +21,7 @@ def edit(
     tickets: TicketsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Set one field of a ticket, or open the ticket in $VISUAL or $EDITOR.
+    """Set one field of a ticket, or edit it in $VISUAL or $EDITOR.
 
     verified and unverified tick and untick boxes of the Verification section: by number, a part of the text, or
     all. bound binds boxes to a probe, or to what it measures ('2=norm_overflows_on_finite_grads', or with a

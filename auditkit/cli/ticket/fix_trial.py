@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from auditkit.cli.common import JsonOption, TicketsOption, open_repository, run_or_exit
+from auditkit.cli.completion import probe_ids
 from auditkit.cli.options import ArmOptions, CheckoutOption, TargetOptions, Words
 from auditkit.cli.output import complain, say, say_json
 from auditkit.cli.ticket.common import IdArgument, app
@@ -29,7 +30,12 @@ def try_it(
     ] = None,
     probe: Annotated[
         Words,
-        typer.Option("--probe", metavar="ID", help="Ask only this probe, beside the judging ones; repeatable."),
+        typer.Option(
+            "--probe",
+            metavar="ID",
+            help="Ask only this probe, beside the judging ones; repeatable.",
+            autocompletion=probe_ids,
+        ),
     ] = None,
     finding: Annotated[
         Words,
@@ -44,10 +50,11 @@ def try_it(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing into the ticket.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run the code that a ticket recommends, in a copy of the checkout, before anybody applies it.
+    """Run the code that a ticket recommends, before anybody applies it.
 
-    Compared are the base, each code block of the Recommended Fix, and the fix that was made, if there is one.
-    Comes out as sufficient, insufficient, "trades X for Y" or does not run; exit 0 only for sufficient.
+    It runs in a copy of the checkout. Compared are the base, each code block of the Recommended Fix, and the fix that
+    was made, if there is one. Comes out as sufficient, insufficient, "trades X for Y" or does not run; exit 0 only for
+    sufficient.
     """
     from auditkit.cli.runs.progress import progress
     from auditkit.errors import ExitCode

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from auditkit.cli.common import JsonOption, TicketsOption, open_repository, write_or_exit
+from auditkit.cli.completion import relations, ticket_ids
 from auditkit.cli.lookups import choose
 from auditkit.cli.output import say, say_json
 from auditkit.cli.ticket.common import IdArgument, app, text_of
@@ -16,14 +17,20 @@ from auditkit.cli.ticket.common import IdArgument, app, text_of
 @write_or_exit
 def link(
     ticket_id: IdArgument,
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="duplicate, related, blocks or blocked-by.")],
-    other: Annotated[str, typer.Argument(metavar="OTHER", help="The other ticket's id.")],
+    kind: Annotated[
+        str,
+        typer.Argument(metavar="KIND", help="duplicate, related, blocks or blocked-by.", autocompletion=relations),
+    ],
+    other: Annotated[str, typer.Argument(metavar="OTHER", help="The other ticket's id.", autocompletion=ticket_ids)],
     note: Annotated[str, typer.Option(help="Why, on one line; - reads stdin.", show_default=False)] = "",
     remove: Annotated[bool, typer.Option("--remove", help="Take the entries out again.")] = False,
     tickets: TicketsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Link two tickets, in both files: what one blocks is blocked by it."""
+    """Link two tickets, in both files.
+
+    What one blocks is blocked by it.
+    """
     from auditkit.model.tickets.relation import RelationKind, parse_relation
     from auditkit.workflows.tickets.ticket_edits import link_tickets
 
@@ -45,14 +52,19 @@ def link(
 @app.command(epilog="Example: auditkit ticket renumber B7-PT-01 B7-PT-12")
 @write_or_exit
 def renumber(
-    old: Annotated[str, typer.Argument(metavar="OLD", help="An id; a file where two tickets have one id.")],
+    old: Annotated[
+        str,
+        typer.Argument(metavar="OLD", help="An id; a file where two tickets have one id.", autocompletion=ticket_ids),
+    ],
     new: Annotated[
         str | None, typer.Argument(metavar="[NEW]", help="A free id.", show_default="the next free one")
     ] = None,
     tickets: TicketsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Give a ticket another id: its file, its rows, and every mention in the folder's Markdown files.
+    """Give a ticket another id, wherever the folder mentions it.
+
+    Its file, its rows and the folder's Markdown files are changed.
 
     Where another file has the old id too, name the file that is meant; mentions in other files then stay.
     """

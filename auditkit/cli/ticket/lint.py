@@ -43,10 +43,13 @@ def lint(
     as_json: JsonOption = False,
     as_sarif: Annotated[bool, typer.Option("--sarif", help="Print one SARIF 2.1.0 document.")] = False,
 ) -> None:
-    """Check tickets against the rules in docs/lint.md: `path:line:col: TKnnn message`, one line for each finding.
+    """Check what tickets say, against rules and source.
+
+    The rules are in docs/lint.md; a finding is a line `path:line:col: TKnnn message`. Rules that compare with
+    source need --checkout.
 
     Exits 0 where nothing has the level of --fail-on (default warn) or a worse one, 1 where something has, and 2
-    where a file cannot be read as a ticket. Rules that compare with source need --checkout.
+    where a file cannot be read as a ticket.
     """
     from auditkit.errors import BadInputError
     from auditkit.workflows.lint.lint import LEVELS, LintRequest, parse_level, sarif_of

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from auditkit.cli.common import JsonOption, TicketsOption, end_if_broken, write_or_exit
+from auditkit.cli.completion import probe_ids, severities
 from auditkit.cli.lookups import choose
 from auditkit.cli.options import AuditOptions, Words
 from auditkit.cli.output import complain, say, say_json
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 @write_or_exit
 def new(
     title: Annotated[str | None, typer.Option(help="What is wrong, on one line.")] = None,
-    severity: Annotated[str, typer.Option(metavar="P0..P4", help="How bad it is.")] = "P2",
+    severity: Annotated[str, typer.Option(metavar="P0..P4", help="How bad it is.", autocompletion=severities)] = "P2",
     file: Annotated[Words, typer.Option(help="Where it is (may be repeated).")] = None,
     lines: Annotated[str, typer.Option(metavar="A-B,...", help="The lines there.", show_default=False)] = "",
     function: Annotated[str, typer.Option(help="The function or class there.", show_default=False)] = "",
@@ -38,7 +39,10 @@ def new(
     verify: Annotated[Words, typer.Option(help="How to see that it is fixed (may be repeated).")] = None,
     report: Annotated[str, typer.Option(help="The report that it comes from.", show_default=False)] = "",
     probe: Annotated[
-        str | None, typer.Option("--probe", metavar="CLAIM", help="File what this probe reproduces instead.")
+        str | None,
+        typer.Option(
+            "--probe", metavar="CLAIM", help="File what this probe reproduces instead.", autocompletion=probe_ids
+        ),
     ] = None,
     checkout: Annotated[str | None, typer.Option("--checkout", metavar="DIR[@REV]", help="For --probe.")] = None,
     *,
@@ -46,9 +50,10 @@ def new(
     tickets: TicketsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a new ticket: from options, in the editor on a terminal, or from a probe's run.
+    """Write a new ticket, by hand or from a probe's run.
 
-    With --probe it takes the target options of `probe run`; where nothing is reproduced, nothing is filed.
+    On a terminal without --title your editor opens. With --probe it takes the target options of `probe run`; where
+    nothing is reproduced, nothing is filed.
     """
     from auditkit.errors import BadInputError
     from auditkit.model.enums import Severity
@@ -143,10 +148,10 @@ def import_tickets(
     tickets: TicketsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check tickets from elsewhere, or copy them byte by byte into the tickets folder.
+    """Check tickets from elsewhere, or copy them into the folder.
 
-    Nothing is rewritten: aliases and odd layouts are read as they are. Broken files are named with line
-    and column, and exit 2; --copy then copies nothing.
+    They are copied byte by byte. Nothing is rewritten: aliases and odd layouts are read as they are. Broken files
+    are named with line and column, and exit 2; --copy then copies nothing.
     """
     from auditkit.errors import BadInputError
     from auditkit.workflows.tickets.new_ticket import repository_of

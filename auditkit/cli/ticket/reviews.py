@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from auditkit.cli.common import JsonOption, TicketsOption, open_repository, write_or_exit
+from auditkit.cli.completion import severities, verdicts
 from auditkit.cli.lookups import choose
 from auditkit.cli.output import complain
 from auditkit.cli.ticket.common import IdArgument, app, date_of, say_change, text_of
@@ -17,11 +18,16 @@ from auditkit.cli.ticket.common import IdArgument, app, date_of, say_change, tex
 @write_or_exit
 def review(
     ticket_id: IdArgument,
-    verdict: Annotated[str, typer.Option(metavar="VERDICT", help="endorse, refine, neutral or object.")],
+    verdict: Annotated[
+        str, typer.Option(metavar="VERDICT", help="endorse, refine, neutral or object.", autocompletion=verdicts)
+    ],
     reviewer: Annotated[
         str | None, typer.Option(metavar="AGENT", help="drl, pytorch, codereview or a name.", show_default="configured")
     ] = None,
-    severity: Annotated[str | None, typer.Option(metavar="P0..P4", help="The severity that it should have.")] = None,
+    severity: Annotated[
+        str | None,
+        typer.Option(metavar="P0..P4", help="The severity that it should have.", autocompletion=severities),
+    ] = None,
     note: Annotated[str, typer.Option(help="Why; - reads stdin.", show_default=False)] = "",
     date: Annotated[str | None, typer.Option(metavar="DATE", help="When.", show_default="today")] = None,
     checkout: Annotated[
@@ -65,9 +71,10 @@ def sign_off(
     tickets: TicketsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Accept a ticket's resolution: a line in its Resolution says who did and when.
+    """Accept a ticket's resolution.
 
-    A terminal is asked before it is written; elsewhere an agent that nobody named is said.
+    A line in its Resolution says who did and when. A terminal is asked before it is written; elsewhere an agent that
+    nobody named is said.
     """
     import datetime
 

@@ -40,7 +40,7 @@ def stats(
     as_markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown for a summary page.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Count tickets by field, or check the figures of a summary page against them.
+    """Count tickets by field, or check a summary page's figures.
 
     Exit 2 where a file of the folder cannot be read: its ticket is in no count.
     """

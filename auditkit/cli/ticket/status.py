@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from auditkit.cli.common import JsonOption, TicketsOption, open_repository, write_or_exit
+from auditkit.cli.completion import statuses
 from auditkit.cli.lookups import choose
 from auditkit.cli.output import complain, say
 from auditkit.cli.ticket.common import IdArgument, app, say_change, text_of
@@ -28,7 +29,9 @@ CommitsInOption = Annotated[
 @write_or_exit
 def status(
     ticket_id: IdArgument,
-    new: Annotated[str | None, typer.Argument(metavar="[NEW_STATUS]", help="Where to move it.")] = None,
+    new: Annotated[
+        str | None, typer.Argument(metavar="[NEW_STATUS]", help="Where to move it.", autocompletion=statuses)
+    ] = None,
     reason: Annotated[str, typer.Option(help="Why: kept in the ticket.", show_default=False)] = "",
     commit: CommitOption = None,
     checkout: CommitsInOption = None,
@@ -71,7 +74,10 @@ def status(
 @write_or_exit
 def resolve(
     ticket_id: IdArgument,
-    decision: Annotated[str, typer.Option("--as", metavar="STATUS", help="fixed, wont-fix, duplicate, ...")],
+    decision: Annotated[
+        str,
+        typer.Option("--as", metavar="STATUS", help="fixed, wont-fix, duplicate, ...", autocompletion=statuses),
+    ],
     text: Annotated[str, typer.Option(help="What was done, or why nothing is; - reads stdin.")],
     commit: CommitOption = None,
     test: Annotated[
@@ -81,10 +87,10 @@ def resolve(
     tickets: TicketsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Fill in a ticket's Resolution and move it: to fixed through the steps before it, or to a decision.
+    """Fill in a ticket's Resolution, and move it to its end.
 
-    Where fixed still lacks something, such as the sign-off, the ticket goes to in-review, what is missing is
-    named, and the exit code is 1.
+    It takes the steps before fixed. Where fixed still lacks something, such as the sign-off, the ticket goes to
+    in-review, what is missing is named, and the exit code is 1.
     """
     import datetime
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from auditkit.cli.common import JsonOption, TicketsOption, open_repository, write_or_exit
+from auditkit.cli.completion import probe_ids
 from auditkit.cli.options import ArmOptions, CheckoutOption, ConfigOption, TargetOptions, Words
 from auditkit.cli.output import complain, say, say_json
 from auditkit.cli.ticket.common import IdArgument, app, say_change
@@ -36,7 +37,13 @@ def verify(
         ),
     ] = "",
     probe: Annotated[
-        Words, typer.Option("--probe", metavar="ID", help="Only this probe, or a further one (repeatable).")
+        Words,
+        typer.Option(
+            "--probe",
+            metavar="ID",
+            help="Only this probe, or a further one (repeatable).",
+            autocompletion=probe_ids,
+        ),
     ] = None,
     *,
     targets: TargetOptions,
@@ -44,11 +51,11 @@ def verify(
     tickets: TicketsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a ticket's probes on the fix, write what they measure into the ticket, and tick what that proves.
+    """Run a ticket's probes on the fix, and tick what that proves.
 
-    Red first: a box is ticked only if its probe reproduces on the broken code and no longer on the fix. PROVEN,
-    STILL_REPRODUCED, VACUOUS (it passes on the broken code), NOT_MEASURED, UNBOUND (a person's). Boxes are bound
-    with `ticket edit ID bound 1=PROBE`. No status is moved.
+    What they measure is written into the ticket. Red first: a box is ticked only if its probe reproduces on the broken
+    code and no longer on the fix. PROVEN, STILL_REPRODUCED, VACUOUS (it passes on the broken code), NOT_MEASURED,
+    UNBOUND (a person's). Boxes are bound with `ticket edit ID bound 1=PROBE`. No status is moved.
 
     Exit 0 when all is proven, 1 when something still reproduces or proves nothing, 3 when something could not be
     measured, 5 when the target could not be loaded.
@@ -93,10 +100,10 @@ def claim(
     tickets: TicketsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Mark a number of a ticket's text as a claim, or list its claims and what the evidence says of them.
+    """Mark a number in a ticket as a claim, or list its claims.
 
-    A claim is a comment behind TEXT that Markdown does not show; docs/claims.md has all of its forms. Without
-    TEXT: exit 1 where one is refuted or cannot be read.
+    The evidence confirms or refutes each. A claim is a comment behind TEXT that Markdown does not show; docs/claims.md
+    has all of its forms. Without TEXT: exit 1 where one is refuted or cannot be read.
     """
     from auditkit.errors import BadInputError, ExitCode
     from auditkit.store.reading.claim_comments import judged_claims

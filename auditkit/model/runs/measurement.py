@@ -31,12 +31,16 @@ class Measurement(Record):
 
 
 @dataclass(frozen=True)
-class Location(Record):
-    """A line of the checkout: `file` is relative to its root, with forward slashes."""
+class Location(Record, keys="file line function"):
+    """A line of the checkout: `file` is relative to its root, with forward slashes.
+
+    That of an installed package is relative to `folder`, which is known only while the run is made.
+    """
 
     file: str
     line: int
     function: str = ""
+    folder: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)

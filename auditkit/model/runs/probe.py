@@ -9,6 +9,7 @@ from typing import Any
 
 from auditkit.model.codec import Record
 from auditkit.model.enums import Contract, Severity
+from auditkit.model.runs.severity import Occurs
 
 _NO_PATH = PurePath()
 
@@ -44,6 +45,8 @@ class ProbeInfo(
 ):
     """What a probe asks, of which contracts, on which devices, and what a ticket says when it reproduces.
 
+    `severity` is that of a finding whose `judge` says nothing else. It follows from `breaks` and `occurs` (see
+    model/runs/severity.py), where the probe has them.
     `style` marks questions of upkeep, which an audit asks only where it is told to.
     """
 
@@ -67,6 +70,8 @@ class ProbeInfo(
     path: PurePath = _NO_PATH
     devices: tuple[str, ...] = DEVICES
     scope: str = "target"
+    breaks: str = ""
+    occurs: Occurs | None = None
     style: bool = False
 
 
@@ -80,7 +85,3 @@ class Policy:
     def thresholds_of(self, probe: ProbeInfo) -> dict[str, Any]:
         """The numbers that the probe judges by."""
         return {name: self.thresholds.get(name, default) for name, default in probe.policy.items()}
-
-    def severity_of(self, probe: ProbeInfo, judged: Severity | None) -> Severity:
-        """How bad a finding of the probe is: the user's word first, then what it judged, then its default."""
-        return self.severities.get(probe.id) or judged or probe.severity

@@ -37,10 +37,10 @@ class Occurs(StrEnum):
 
 _TABLE = {
     Breaks.WRONG_STEP: "P0 P1 P2 P3",
-    Breaks.STOPS: "P1 P1 P3 P4",
+    Breaks.STOPS: "P1 P2 P3 P4",
     Breaks.WRONG_ANSWER: "P1 P2 P3 P4",
     Breaks.COST: "P2 P3 P4 P4",
-    Breaks.UPKEEP: "P4 P4 P4 P4",
+    Breaks.UPKEEP: "P3 P4 P4 P4",
 }
 
 _BREAKS_IN_WORDS = {
@@ -51,11 +51,22 @@ _BREAKS_IN_WORDS = {
     Breaks.UPKEEP: "nothing breaks today",
 }
 _OCCURS_IN_WORDS = {
-    Occurs.ORDINARY: "in any run",
+    Occurs.ORDINARY: "in ordinary runs of this code",
     Occurs.COMMON: "in a set-up that many use",
     Occurs.RARE: "in a set-up that few use, or a diverging run",
     Occurs.EXTREME: "only at values or layouts that no run that still learns has",
 }
+
+
+WRONG_NORM = "wrong_norm"
+"""What a probe of the norm itself says breaks: a figure, or the step where the target clips by it."""
+
+
+def meant(breaks: str, clips: bool) -> Breaks:
+    """What `breaks` of a probe comes to for a target that clips, or does not; raises ValueError for another word."""
+    if breaks == WRONG_NORM:
+        return Breaks.WRONG_STEP if clips else Breaks.WRONG_ANSWER
+    return Breaks(breaks)
 
 
 def severity_of(breaks: Breaks, occurs: Occurs) -> Severity:

@@ -14,6 +14,7 @@ from auditkit.assets import bundled_dir
 from auditkit.errors import BadInputError, nearest_names
 from auditkit.model.enums import Contract, Severity
 from auditkit.model.runs.probe import CATEGORIES, DEVICES, SCOPES, ProbeInfo
+from auditkit.model.runs.severity import Occurs, meant, severity_of
 from auditkit.model.text import inert_line
 
 INSTRUMENTS = (
@@ -152,7 +153,7 @@ def _to_info(literal: Any, path: Path, line: int) -> ProbeInfo:
             version=int(literal["version"]),
             contracts=tuple(Contract(name) for name in literal["contracts"]),
             categories=tuple(literal["categories"]),
-            severity=Severity(literal["severity"]),
+            **_severity(literal),
             remediation_code=_remedy(literal.get("remediation_code", ""), path.parent),
             verification=tuple(literal["verification"]),
             units=dict(literal["measurements"]),
@@ -165,6 +166,14 @@ def _to_info(literal: Any, path: Path, line: int) -> ProbeInfo:
         )
     except (KeyError, ValueError, TypeError, OSError) as error:
         raise refuse(f"is incomplete: {error}") from error
+
+
+def _severity(literal: Mapping[str, Any]) -> dict[str, Any]:
+    """From `breaks` and `occurs`, else as it is written. Raises KeyError or ValueError."""
+    if "severity" in literal:
+        return {"severity": Severity(literal["severity"])}
+    breaks, occurs = str(literal["breaks"]), Occurs(literal["occurs"])
+    return {"severity": severity_of(meant(breaks, clips=False), occurs), "breaks": breaks, "occurs": occurs}
 
 
 def _remedy(code: str, folder: Path) -> str:

@@ -12,6 +12,7 @@ from auditkit.assets import bundled_dir
 from auditkit.model.enums import Outcome, Severity
 from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.probe import ProbeInfo
+from auditkit.model.runs.severity import Occurs, meant
 from auditkit.probing.hosts.cage import CageError, ask_in_cage
 from auditkit.probing.hosts.catalog import load_module
 
@@ -25,11 +26,13 @@ class JudgingFailedError(Exception):
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a probe's `judge` says; a severity of None leaves the probe's own."""
+    """What a probe's `judge` says; what it leaves out is as its `PROBE` says. A severity outweighs the two words."""
 
     outcome: Outcome
     message: str
     severity: Severity | None = None
+    breaks: str = ""
+    occurs: Occurs | None = None
     law: str = ""
 
 
@@ -76,11 +79,15 @@ def _is_ours(path: Path) -> bool:
 
 def _verdict(said: Any) -> Judgement:
     try:
-        severity = said.get("severity")
+        severity, breaks, occurs = (said.get(name) for name in ("severity", "breaks", "occurs"))
+        if breaks:
+            meant(breaks, clips=False)
         verdict = Judgement(
             outcome=Outcome(said["outcome"]),
             message=said["message"],
             severity=Severity(severity) if severity else None,
+            breaks=breaks or "",
+            occurs=Occurs(occurs) if occurs else None,
             law=said.get("law", ""),
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:

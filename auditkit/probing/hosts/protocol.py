@@ -6,7 +6,7 @@ that JSON makes of its line, told apart by its `type`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NotRequired, TypedDict
 
 from auditkit.model.runs.target import Target
@@ -23,6 +23,13 @@ class Role(TypedDict):
     path: str
 
 
+class TorchCalls(TypedDict):
+    """torch's own functions that a target calls, with the arguments they got; the (file, line)s to blame for them."""
+
+    functions: Mapping[str, Mapping[str, Any]]
+    lines: Sequence[Sequence[Any]]
+
+
 class Plan(TypedDict):
     """Of a target's plan what the host reads; the rest goes back to the worker as it came."""
 
@@ -31,9 +38,11 @@ class Plan(TypedDict):
     answer_kind: str
     fields: Mapping[str, str]
     roles: Mapping[str, Role]
+    clips: NotRequired[bool]
     filled: NotRequired[Mapping[str, Any]]
     device: NotRequired[str]
     others: NotRequired[Mapping[str, Any]]
+    torch_calls: NotRequired[TorchCalls]
 
 
 # --- what the host sends ---
@@ -137,9 +146,12 @@ class Measured(TypedDict):
 
 
 class Place(TypedDict):
+    """`folder` is where `file` lies, "" for the checkout."""
+
     file: str
     line: int
     function: str
+    folder: str
 
 
 class Located(TypedDict):

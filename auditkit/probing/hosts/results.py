@@ -13,8 +13,9 @@ from auditkit.model.enums import Contract, Evidence, Outcome, Reason, Takes
 from auditkit.model.runs.measurement import CodeExcerpt, Location, Measurement
 from auditkit.model.runs.probe import Policy, ProbeInfo
 from auditkit.model.runs.run import Environment, ProbeResult, TargetReading, fingerprint
+from auditkit.model.runs.severity import meant, severity_of
 from auditkit.model.runs.target import Target
-from auditkit.probing.hosts.judgement import JudgingFailedError, judge
+from auditkit.probing.hosts.judgement import Judgement, JudgingFailedError, judge
 from auditkit.probing.hosts.protocol import Plan
 from auditkit.probing.hosts.sandbox import Setting
 from auditkit.probing.hosts.session import Failure, Job, Session
@@ -46,18 +47,28 @@ class Asked:
         evidence: Evidence,
         location: Location | None,
         excerpt: Callable[[Location], CodeExcerpt | None],
+        clips: bool = False,
         **seen: Any,
     ) -> ProbeResult:
         """What the probe makes of its measurements; only a finding has a severity and a place.
 
-        Raises JudgingFailedError.
+        `clips` says that the target does. Raises JudgingFailedError.
         """
         verdict = judge(self.probe, measurements, self.policy.thresholds_of(self.probe))
         if verdict.outcome is Outcome.REPRODUCED:
-            seen["severity"] = self.policy.severity_of(self.probe, verdict.severity)
+            seen |= self._weighed(verdict, clips)
             seen["location"], seen["excerpt"] = location, excerpt(location) if location is not None else None
         seen |= {"law": verdict.law, "evidence": evidence, "measurements": tuple(measurements)}
         return self._result(verdict.outcome, verdict.message, **seen)
+
+    def _weighed(self, verdict: Judgement, clips: bool) -> dict[str, Any]:
+        """How bad a finding is, and why: the user's word first, then what it judged, then the probe's default."""
+        users = self.policy.severities.get(self.probe.id)
+        breaks, occurs = verdict.breaks or self.probe.breaks, verdict.occurs or self.probe.occurs
+        if verdict.severity is not None or not breaks or occurs is None:
+            return {"severity": users or verdict.severity or self.probe.severity}
+        broken = meant(breaks, clips)
+        return {"severity": users or severity_of(broken, occurs), "breaks": broken, "occurs": occurs}
 
     def _result(self, outcome: Outcome, message: str, **seen: Any) -> ProbeResult:
         return ProbeResult(
@@ -94,7 +105,7 @@ def make_result(asked: Asked, job: Job | None, run: TargetRun, checkout: Path) -
         return asked.unanswered(Outcome.ERROR, failure.reason, failure.message)
     filled = run.plan.get("filled", {})
     notes = (*job.notes, *([f"called with {in_words(filled)}"] if filled else []))
-    result = _answer(asked, job, checkout, notes)
+    result = _answer(asked, job, checkout, notes, run.plan.get("clips", False))
     return result if result.evidence is None else replace(result, message=_with_field(result.message, run.plan))
 
 
@@ -137,7 +148,7 @@ def _why_unasked(asked: Asked, run: TargetRun) -> ProbeResult | None:
     return None
 
 
-def _answer(asked: Asked, job: Job, checkout: Path, notes: tuple[str, ...]) -> ProbeResult:
+def _answer(asked: Asked, job: Job, checkout: Path, notes: tuple[str, ...], clips: bool) -> ProbeResult:
     asked = replace(asked, device=_device_of(job.measurements) or asked.device)
     measurements = _labelled(asked, job.measurements)
 
@@ -163,7 +174,7 @@ def _answer(asked: Asked, job: Job, checkout: Path, notes: tuple[str, ...]) -> P
     if not measurements:
         return unanswered(Outcome.ERROR, Reason.PROTOCOL, "the probe measured nothing")
     try:
-        return asked.judged(measurements, _evidence(measurements), job.location, excerpt, **told)
+        return asked.judged(measurements, _evidence(measurements), job.location, excerpt, clips, **told)
     except JudgingFailedError as error:
         return unanswered(Outcome.ERROR, Reason.EXCEPTION, f"judging failed: {error}")
 

@@ -21,6 +21,7 @@ from auditkit.probing.hosts.session import Job, Session
 _PLAN: protocol.Job = {"id": "plan", "kind": "plan"}
 _Question = TypeVar("_Question")
 _Done = TypeVar("_Done")
+Attribute = Callable[[protocol.TorchCalls, Sequence[ProbeResult]], Sequence[ProbeResult]]
 TRAFFIC = ("syncs", "launches", "devices", "transfers")
 
 
@@ -31,14 +32,16 @@ def run_target(
     started: Callable[[str, str], None] = lambda *_: None,
     finished: Callable[[ProbeResult], None] = lambda _: None,
     ordinal: int = 0,
+    attribute: Attribute | None = None,
 ) -> TargetRun:
     """Run `probes` on `target`; without probes only find out how it is fed and what it returns.
 
     `started(target, probe)` is called as each probe starts, `finished(result)` as soon as it is judged. `ordinal`
-    counts the targets before this one that call the same function.
+    counts the targets before this one that call the same function. `attribute` says whose the findings about a
+    target are that calls torch's own functions.
     """
     run = TargetRun()
-    results = _TargetResults(target, probes, setting, finished, ordinal, run)
+    results = _TargetResults(target, probes, setting, finished, ordinal, run, attribute)
     jobs = [_PLAN, *(_job(probe, device, setting) for probe, device in results.devices() if device in probe.devices)]
 
     def collect(fresh_imports: bool) -> str:
@@ -58,6 +61,7 @@ def run_target(
         collect(fresh_imports=True)
     results.ask_again_on_cpu()
     results.ask_with_other_guesses()
+    results.tell_whose_they_are()
     run.results = results.all()
     return run
 
@@ -125,12 +129,15 @@ class _TargetResults:
         finished: Callable[[ProbeResult], None],
         ordinal: int,
         run: TargetRun,
+        attribute: Attribute | None,
     ) -> None:
         self._target, self._setting, self._finished, self._ordinal, self._run = target, setting, finished, ordinal, run
+        self._attribute = attribute
         self._probes = {probe.id: probe for probe in probes}
         self._done: dict[str, ProbeResult] = {}
         self._broken_by_simulation: list[Job] = []
         self._doubted: list[tuple[Asked, ProbeResult]] = []
+        self._perhaps_torchs: list[ProbeResult] = []
 
     def devices(self) -> list[tuple[ProbeInfo, str]]:
         """Where each probe is asked; what is found in a worker can still change that."""
@@ -185,6 +192,13 @@ class _TargetResults:
             after = make_result(asked, again.get(asked.probe.id), run, self._setting.checkout)
             self._finish(_with_the_other(before, after, plan))
 
+    def tell_whose_they_are(self) -> None:
+        """Findings about a target that calls torch's own functions are told once it is known whose they are."""
+        calls = self._run.plan.get("torch_calls") if self._run.plan is not None else None
+        if calls and self._attribute is not None and self._perhaps_torchs:
+            for result in self._attribute(calls, self._perhaps_torchs):
+                self._tell(result)
+
     def all(self) -> list[ProbeResult]:
         """One result for each probe, in their order; also for one that never had a job."""
         for probe, device in self.devices():
@@ -202,6 +216,13 @@ class _TargetResults:
             self._finish(result)
 
     def _finish(self, result: ProbeResult) -> None:
+        calls_torch = self._run.plan is not None and self._run.plan.get("torch_calls")
+        if result.outcome is Outcome.REPRODUCED and calls_torch and self._attribute is not None:
+            self._perhaps_torchs.append(result)
+        else:
+            self._tell(result)
+
+    def _tell(self, result: ProbeResult) -> None:
         self._done[result.probe] = result
         self._finished(result)
 

@@ -56,7 +56,7 @@ class Job:
         elif message["type"] == "location":
             place = message["location"]
             if self.location is None and place is not None:
-                self.location = Location(place["file"], int(place["line"]), place["function"])
+                self.location = Location(place["file"], int(place["line"]), place["function"], place["folder"])
         elif message["type"] == "note":
             self.notes.append(str(message["text"]))
         elif message["type"] == "plan":

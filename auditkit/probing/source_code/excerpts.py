@@ -21,9 +21,9 @@ _PARSER = threading.Lock()
 def cut_excerpt(root: Path, location: Location, tree: ast.Module | None = None) -> CodeExcerpt | None:
     """The code evidence at `location`; None where the file cannot be read or has no such line.
 
-    `tree` is the file's, where it was parsed already.
+    That of an installed package is cut where the package lies. `tree` is the file's, where it was parsed already.
     """
-    path = root / location.file
+    path = Path(location.folder or root) / location.file
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:

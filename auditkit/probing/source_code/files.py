@@ -16,8 +16,8 @@ _SIDE_FOLDERS = frozenset((
     "scripts", "examples", "example", "benchmarks", "benchmark", "docs", "tools", "archive", "_archive", "old",
     "notebooks", "demo", "demos", "experiments",
 ))  # fmt: skip
-_RECORD = re.compile(r"20\d\d-?[01]\d-?[0-3]\d(\D.*)?")
-"""A folder named after a day keeps what was run on it."""
+_DATED_FOLDER = re.compile(r"20\d\d(-?)(0[1-9]|1[0-2])\1([0-2]\d|3[01])(?!\d).*")
+"""`2024-10-10_Muon`, `20260430_adamh`: records that stay as they were on that day."""
 _TOOL_FILES = frozenset(("setup.py", "noxfile.py", "tasks.py", "fabfile.py", "dodo.py", "hubconf.py", "conf.py"))
 _SETTING_SUFFIXES = frozenset((".toml", ".cfg", ".ini", ".yaml", ".yml", ".json", ".ipynb", ".sh", ".bat", ".in"))
 _SETTING_NAMES = frozenset(("Makefile", "Dockerfile", "Justfile", "justfile"))
@@ -30,8 +30,8 @@ class SourceFile:
     """One file: `name` is relative to the checkout, with forward slashes.
 
     `kind` is `python`, `settings` (what may name a function to be run: YAML, TOML, notebooks, scripts) or
-    `prose`. Test files name what they test; the code of side folders (examples, scripts, archives, records) uses
-    the rest, and nobody expects tests of it.
+    `prose`. Test files name what they test; the code of side folders (examples, scripts, archives, records
+    with a date) uses the rest, and nobody expects tests of it.
     """
 
     path: Path
@@ -46,8 +46,8 @@ class SourceFile:
     @cached_property
     def is_side(self) -> bool:
         parts = PurePosixPath(self.name).parts
-        is_kept_apart = any(part in _SIDE_FOLDERS or _RECORD.fullmatch(part) for part in parts[:-1])
-        return is_kept_apart or parts[-1] in _TOOL_FILES
+        is_beside = any(part in _SIDE_FOLDERS or _DATED_FOLDER.fullmatch(part) for part in parts[:-1])
+        return is_beside or parts[-1] in _TOOL_FILES
 
 
 def list_files(root: Path) -> list[SourceFile]:

@@ -31,24 +31,24 @@ class Unit:
 
 
 class Sources:
-    """The files of a checkout that findings point at, each parsed once."""
+    """The files that findings about a checkout point at, each parsed once."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._modules: dict[str, Module | None] = {}
+        self._modules: dict[tuple[str, str], Module | None] = {}
 
-    def unit(self, file: str, line: int) -> Unit | None:
-        """What `line` of `file` belongs to; None where that cannot be read."""
-        if file not in self._modules:
-            self._modules[file] = self._parse(file)
-        module = self._modules[file]
+    def unit(self, file: str, line: int, folder: str = "") -> Unit | None:
+        """What `line` of `file`, below `folder` where it is none of the checkout's, belongs to; None if unreadable."""
+        if (folder, file) not in self._modules:
+            self._modules[folder, file] = self._parse(Path(folder) if folder else self._root, file)
+        module = self._modules[folder, file]
         return unit_at(module, line) if module is not None and 1 <= line <= len(module.lines) else None
 
-    def _parse(self, file: str) -> Module | None:
-        path = self._root / file
+    def _parse(self, root: Path, file: str) -> Module | None:
+        path = root / file
         if PurePosixPath(file).is_absolute() or ".." in PurePosixPath(file).parts:
             return None
-        parsed = parse_module(path, source_bytes(path), self._root, file)
+        parsed = parse_module(path, source_bytes(path), root, file)
         return parsed if isinstance(parsed, Module) else None
 
 

@@ -179,10 +179,8 @@ class SourceContext:
         every = (module for module in self.index.modules if not module.is_test)
         for repeated in repeated_defaults(every, self.uses):
             modules = {place.module.name: place.module for place in repeated.places}
-            name = repeated.parameter
-            if own & modules.keys() and any(
-                self.index.read_tree(module, partial(decides_by, parameter=name)) for module in modules.values()
-            ):
+            decides = partial(decides_by, parameter=repeated.parameter)
+            if own & modules.keys() and any(self.index.read_tree(module, decides) for module in modules.values()):
                 yield repeated
 
     def pin(self, package: str) -> str:

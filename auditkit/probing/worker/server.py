@@ -291,6 +291,7 @@ def _run_job(job: Dict[str, Any], request: Dict[str, Any], results: Writer, load
 
 def _send_plan(results: Writer, request: Dict[str, Any], loaded: LoadedTarget) -> None:
     from .base.refusals import CannotFeedError, CannotReadError
+    from .context.torch_calls import torch_calls
     from .feeding.devices import find_plan_anywhere
 
     try:
@@ -299,7 +300,8 @@ def _send_plan(results: Writer, request: Dict[str, Any], loaded: LoadedTarget) -
         reason = "cannot_feed" if isinstance(error, CannotFeedError) else "cannot_read"
         results.send({"type": "failed", "reason": reason, "message": "{}: {}".format(request["target"]["call"], error)})
         return
-    results.send({"type": "plan", "plan": plan.to_json()})
+    found = torch_calls(plan, loaded.caller, loaded.roots)
+    results.send({"type": "plan", "plan": plan._replace(torch_calls=found).to_json()})
 
 
 def _send_probe(results: Writer, job: Dict[str, Any], request: Dict[str, Any], loaded: LoadedTarget) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from auditkit.model.runs.cause import Statement
 from auditkit.model.runs.run import Finding
 
-_Key = Statement | tuple[Statement, str] | str
+_Key = Statement | tuple[Statement | str, str] | str
 
 
 def group_by_cause(findings: Iterable[Finding]) -> list[tuple[Finding, ...]]:
@@ -15,8 +15,9 @@ def group_by_cause(findings: Iterable[Finding]) -> list[tuple[Finding, ...]]:
 
     One statement is one cause. What reading the source found there belongs to it only where it is the same
     kind of defect, that is, shares a category: a private function can overflow, but being private is not
-    why. What one probe read of whole modules is one decision for all of them. A finding that is only known
-    to be in a function stands alone. A fingerprint counts once.
+    why. What one probe read of whole modules is one decision for all of them, and what it found of somebody
+    else's function one defect, whoever calls that. A finding that is only known to be in a function stands
+    alone. A fingerprint counts once.
     """
     once: dict[str, Finding] = {}
     for finding in findings:
@@ -24,7 +25,7 @@ def group_by_cause(findings: Iterable[Finding]) -> list[tuple[Finding, ...]]:
     ordered = sorted(once.values(), key=lambda finding: finding.severity.value)
     categories: dict[Statement, set[str]] = {}
     for finding in ordered:
-        if finding.result.statement is not None and finding.probe.scope == "target":
+        if finding.result.statement is not None and finding.probe.scope == "target" and not finding.result.owner:
             categories.setdefault(finding.result.statement, set()).update(finding.probe.categories)
     groups: dict[_Key, list[Finding]] = {}
     for finding in ordered:
@@ -50,6 +51,8 @@ def relation(some: Sequence[Finding], others: Sequence[Finding]) -> str:
 def _cause(finding: Finding, categories: dict[Statement, set[str]]) -> _Key:
     if finding.is_of_module:
         return finding.probe.id
+    if finding.result.owner:
+        return finding.result.owner, finding.probe.id
     statement = finding.result.statement
     if statement is None:
         return finding.result.fingerprint

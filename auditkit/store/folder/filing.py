@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from auditkit.errors import BadInputError
+from auditkit.model.enums import Severity
 from auditkit.model.runs.run import Finding
 from auditkit.model.text import inert_line
 from auditkit.model.tickets.ids import TicketId, id_parts
@@ -51,7 +52,8 @@ class Forms:
     markers, given the history lines that it must keep and the fingerprints of the blocks above it in the file;
     `banner` the block that says on what kinds of device the blocks of a ticket were taken; `relation` what two
     tickets have in common, "" where that is nothing. `agent` is a code such as `PT`, None that of the probe;
-    `folders` are those for finished tickets, which one that opens again leaves.
+    `folders` are those for finished tickets, which one that opens again leaves; `ticket_from` is the least severity
+    that is worth a new ticket.
     """
 
     batch: int
@@ -62,6 +64,7 @@ class Forms:
     relation: Callable[[Sequence[Finding], Sequence[Finding]], str]
     agent: str | None = None
     folders: Folders = field(default_factory=lambda: FOLDERS)
+    ticket_from: Severity = Severity.P4
 
 
 def file_findings(
@@ -76,8 +79,8 @@ def file_findings(
 
     A new finding joins a ticket that another finding of its group has, unless that one is finished, deferred,
     or less severe. All others of the group make one new ticket together, which names the other tickets of these
-    findings that are about the same code. Raises StoreConflictError when the folder cannot be locked or
-    written, and BadInputError for a fingerprint that no table cell can hold.
+    findings that are about the same code; where none of them is worth one, they have none. Raises StoreConflictError
+    when the folder cannot be locked or written, and BadInputError for a fingerprint that no table cell can hold.
     """
     for fingerprint in (finding.result.fingerprint for group in groups for finding in group):
         if not fingerprint or fingerprint != inert_line(fingerprint):
@@ -117,7 +120,8 @@ def _file_group(repository: Repository, group: Sequence[Finding], forms: Forms) 
             continue
         homes[home.file] = repository.save(home, _joined(home.document, finding, forms))
         done[finding.result.fingerprint] = Filed(FilingAction.JOINED, home.ticket.id, home.file)
-    return done | (_create(repository, without_home, forms) if without_home else {})
+    is_worth_one = any(finding.severity.at_least(forms.ticket_from) for finding in without_home)
+    return done | (_create(repository, without_home, forms) if is_worth_one else {})
 
 
 def note_absence(
@@ -163,7 +167,7 @@ def _relate(
     tickets: dict[TicketId, list[Finding]] = {}
     created = []
     for finding in (finding for group in groups for finding in group):
-        filed = done[finding.result.fingerprint]
+        filed = done.get(finding.result.fingerprint)
         if isinstance(filed, Filed):
             tickets.setdefault(filed.id, []).append(finding)
             created += [filed.id] if filed.action is FilingAction.CREATED else []

@@ -135,7 +135,6 @@ def _paperwork(request: AuditRequest, probes: Sequence[ProbeInfo]) -> Paperwork:
     files = {Path(name): root.path(name) for name in request.probes if name.endswith(".py")}
     return Paperwork(
         probes={probe.id: probe for probe in probes},
-        untracked=frozenset(probe.id for probe in probes if probe.style and not request.probes),
         batch=next(batch for batch in (request.batch, config.batch, 1) if batch is not None),
         agent=agent_code(agent, config.agents) if agent else None,
         source=root.path(spec.directory),
@@ -145,6 +144,7 @@ def _paperwork(request: AuditRequest, probes: Sequence[ProbeInfo]) -> Paperwork:
         agents=config.agents,
         folders=folders_of(config, request.tickets),
         root=root,
+        asked_by_name=bool(request.probes),
     )
 
 

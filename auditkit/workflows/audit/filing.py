@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from auditkit.errors import BadInputError
-from auditkit.model.enums import Outcome
+from auditkit.model.enums import Outcome, Severity
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import Finding, ProbeResult, Run
 from auditkit.model.runs.target import Target
@@ -81,8 +81,8 @@ class Paperwork:
     `root` is where commands are run from, and `source` the checkout's directory there, without a revision;
     `command` is what the user typed. `asked_as`
     names the probes that were given as files, `options` are words that ask the same way again; `agents` are
-    agents' names by code; `folders` are those for finished tickets, which one that opens again leaves. What the probes
-    `untracked` find gets no ticket.
+    agents' names by code; `folders` are those for finished tickets, which one that opens again leaves.
+    `asked_by_name` says that the probes were named: then a finding of P4 is worth a ticket of its own, too.
     """
 
     probes: Mapping[str, ProbeInfo]
@@ -95,7 +95,7 @@ class Paperwork:
     agents: Mapping[str, str] = field(default_factory=lambda: dict(AGENT_NAMES))
     folders: Folders = field(default_factory=lambda: FOLDERS)
     root: Root = field(default_factory=lambda: Root(Path.cwd()))
-    untracked: frozenset[str] = frozenset()
+    asked_by_name: bool = False
 
     def forms(self, today: datetime.date) -> Forms:
         """How the store writes findings down."""
@@ -108,6 +108,7 @@ class Paperwork:
             relation=lambda some, others: line(relation(some, others)),
             agent=self.agent,
             folders=self.folders,
+            ticket_from=Severity.P4 if self.asked_by_name else Severity.P3,
         )
 
     def ticket(self, findings: Sequence[Finding], ticket_id: TicketId) -> bytes:
@@ -118,8 +119,9 @@ class Paperwork:
 
 
 def file_run(run: Run, repository: Repository, paperwork: Paperwork) -> Run:
-    """The run with a ticket for each finding; nothing is closed, whatever the run says or does not mention.
+    """The run with its findings' tickets; nothing is closed, whatever the run says or does not mention.
 
+    A finding of P4 that nobody asked for by name has a ticket only where it shares the cause of a graver one.
     Findings of one cause share a ticket, and new tickets name those about the same function or target;
     see docs/design/grouping.md. What was asked and is not reproduced any more is said in its block, and in
     a note. A finding whose ticket cannot be read stays without one, with a note.
@@ -127,8 +129,7 @@ def file_run(run: Run, repository: Repository, paperwork: Paperwork) -> Run:
     """
     today, place = datetime.date.today(), run.environment
     revision = f"{place.revision} with uncommitted changes" if place.dirty else place.revision
-    tracked = [result for result in run.results if result.probe not in paperwork.untracked]
-    found = [result for result in tracked if result.outcome is Outcome.REPRODUCED]
+    found = [result for result in run.results if result.outcome is Outcome.REPRODUCED]
     absent = [result for result in run.results if result.outcome is Outcome.NOT_REPRODUCED]
     forms = paperwork.forms(today)
     groups = group_by_cause(_finding(run, result, paperwork) for result in found)

@@ -16,6 +16,7 @@ from auditkit.probing.checkouts.checkout import OpenCheckout
 from auditkit.probing.hosts.results import TargetRun, environment_of_runs, read_target
 from auditkit.probing.hosts.runner import TRAFFIC, in_parallel, run_target
 from auditkit.probing.hosts.sandbox import Setting
+from auditkit.workflows.audit.ownership import TorchItself
 from auditkit.workflows.audit.run_options import RunOptions
 
 PARALLEL_WORKERS = 2
@@ -43,30 +44,34 @@ class Progress:
 class Questions:
     """What is asked of every arm alike: these probes of these targets.
 
-    `place` is the checkout without any interpreter; `found` says that its targets were found by reading the source.
+    `place` is the checkout without any interpreter; `found` says that its targets were found by reading the source,
+    `attributed` that findings which are torch's own are to be told from the checkout's.
     """
 
     targets: Sequence[Target]
     probes: Sequence[ProbeInfo]
     place: Environment
     found: bool = False
+    attributed: bool = True
 
 
 def measure(questions: Questions, setting: Setting, progress: Progress) -> Run:
     """Every probe on every target in `setting`. What could not be loaded is an `error` result.
 
     Two workers at a time: counts do not change under load, and no time is measured. They share the last target.
+    A finding that torch's own function has as well is said to be torch's (docs/design/ownership.md).
     """
     calls = [target.call for target in questions.targets]
     last = len(calls) - 1
     shares = [(number, questions.probes) for number in range(last)]
     shares += [(last, half) for half in _halves(questions.probes) if calls]
+    attribute = TorchItself(setting, questions.probes).attribute if questions.attributed else None
 
     def one(share: tuple[int, Sequence[ProbeInfo]]) -> TargetRun:
         number, probes = share
         ordinal = calls[:number].count(calls[number])
         target = questions.targets[number]
-        return run_target(target, probes, setting, progress.probe_started, progress.finished, ordinal)
+        return run_target(target, probes, setting, progress.probe_started, progress.finished, ordinal, attribute)
 
     runs = in_parallel(one, shares, PARALLEL_WORKERS, setting.cancelled)
     if runs:
@@ -106,10 +111,11 @@ def ask(
     """Every one of `probes` (of scope `target`) about every one of `targets`, judged, with no tickets.
 
     `label` stands for the checkout in the run, `opened.label` without one. A target that cannot be loaded is
-    an `error` result. Raises BadInputError as `RunOptions.setting` does.
+    an `error` result. Nobody reads a severity of these answers: whose a finding is, which changes no outcome, is not
+    asked. Raises BadInputError as `RunOptions.setting` does.
     """
     asked = [probe for probe in probes if probe.scope == "target"]
-    questions = Questions(targets, asked, environment_of(label or opened.label, opened))
+    questions = Questions(targets, asked, environment_of(label or opened.label, opened), attributed=False)
     return measure(questions, options.setting(opened), progress or Progress())
 
 

@@ -86,8 +86,9 @@ def test_one_table_shows_what_differs(for_people: Ended, pythons: tuple[Path, Pa
     assert any(line.startswith(f"      {older}: the norm breaks at 1.84e+19") for line in lines)
     told = " ".join(for_people.stdout.partition("2 of 3 results differ between the arms:")[2].split())
     assert f"{OVERFLOW} on stats:grad_norm: P1 reproduced with {older}; not reproduced with {newer}" in told
-    assert "  1 not applicable in every arm" in lines
-    assert "1 target, 3 results over 2 arms: 1 not applicable, 2 reproduced" in lines
+    assert "1 target over 2 arms: 2 reproduced" in lines
+    assert "What to do first:" in lines
+    assert lines[-1].startswith("  auditkit ticket show B1-PT-01 --tickets ")
     assert "\x1b" not in for_people.stdout
 
 

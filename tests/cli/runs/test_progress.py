@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import pty
 import re
@@ -13,7 +14,13 @@ import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from auditkit.cli.runs.progress import LiveLine
+from auditkit.model.enums import Outcome, Severity
+from auditkit.model.runs.measurement import Location
+from auditkit.model.runs.run import ProbeResult
+from auditkit.model.runs.target import Target
 from tests.project_files import ROOT, our_environment
 
 pytestmark = pytest.mark.process
@@ -32,7 +39,7 @@ WAIT = """
     while not os.path.exists("{go}"):
         time.sleep(0.05)
 """
-FINDING = f"P1  {CLAIM}  stats:grad_norm"
+FINDING = f"P1  {CLAIM}  "
 
 
 @pytest.fixture
@@ -82,7 +89,7 @@ def test_findings_are_said_before_the_audit_ends(command: list[str], tmp_path: P
         os.close(theirs)
         said = read_until(ours, FINDING)
         if is_terminal:
-            said += read_until(ours, "1/2  1 reproduced  grad_norm waits_for_go")
+            said += read_until(ours, "1/2  1 reproduced  waits_for_go on grad_norm")
         assert process.poll() is None
         (tmp_path / "go").touch()
         drain(ours)
@@ -96,7 +103,31 @@ def test_findings_are_said_before_the_audit_ends(command: list[str], tmp_path: P
         lines = re.split(r"[\r\n]+", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said))
         assert max(map(len, lines)) <= 80
     else:
-        assert said == f"asking stats:grad_norm (1 of 1)\n{FINDING}\n"
+        assert said == f"asking stats:grad_norm (1 of 1)\n{FINDING}stats:grad_norm\n"
+
+
+def result(probe: str, severity: str, target: str) -> ProbeResult:
+    place = Location("stats.py", 7, "norm")
+    given = Severity(severity)
+    return ProbeResult(probe, 1, target, Outcome.REPRODUCED, "text", f"{probe}/1/{target}", given, location=place)
+
+
+@pytest.mark.parametrize("width", [80, 50, 30])
+def test_a_narrow_terminal_cuts_names_and_no_counts(width: int) -> None:
+    """Each line fits, what is done and found stands first; a minor finding is counted, and one place named once."""
+    line = LiveLine(8)
+    target = "trainer.telemetry:GradientHealthMonitor.compute_gradient_health_async"
+    line.targets_known([Target(target)] * 12, 36)
+    for finding in (result(CLAIM, "P1", target), result(CLAIM, "P1", "m:other"), result("minor_claim", "P4", target)):
+        line.finished(finding)
+    line.asks(f"norm_overflows_on_finite_grads on {target}")
+    page = Console(width=width, file=io.StringIO())
+    with page.capture() as shown:
+        page.print(line.shown())
+    first, last = shown.get().splitlines()
+    assert first.startswith(f"P1  {CLAIM}"[: width - 1])
+    assert last.startswith("0:00  3/432  3 reproduced  ")
+    assert max(len(first), len(last)) <= width
 
 
 def test_a_document_for_programs_comes_without_talk(command: list[str], tmp_path: Path) -> None:

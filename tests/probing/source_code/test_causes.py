@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from auditkit.model.enums import Outcome
 from auditkit.model.runs.cause import Statement
 from auditkit.model.runs.measurement import Location
 from auditkit.model.runs.run import ProbeResult
+from auditkit.probing.source_code.excerpts import cut_excerpt
 from auditkit.probing.source_code.likeness.causes import with_causes
 from auditkit.probing.source_code.statements import Sources
 
@@ -166,3 +168,18 @@ def test_siblings_are_those_of_what_was_called(tmp_path: Path) -> None:
     assert (read.statement, read.siblings) == (Statement("m.py", line, line), None)
     read, called = with_causes([result(line, device="source"), result(line)], tmp_path)
     assert read.siblings == called.siblings is not None
+
+
+def test_an_installed_package_is_read_where_it_lies(tmp_path: Path) -> None:
+    """Its file in the checkout's place is another file; what is written like it in the checkout is not looked for."""
+    checkout, installed = tmp_path / "checkout", tmp_path / "site-packages"
+    for folder, text in ((checkout, "x = 1\n"), (installed, CODE)):
+        folder.mkdir()
+        (folder / "m.py").write_text(text, encoding="utf-8")
+    line = line_of("[y.item()")
+    place = Location("m.py", line, "read", str(installed))
+    (found,) = with_causes([replace(result(line), location=place)], checkout)
+    assert (found.statement, found.siblings) == (Statement("m.py", line, line), None)
+    excerpt = cut_excerpt(checkout, place)
+    assert excerpt is not None
+    assert "[y.item()" in "".join(excerpt.lines)

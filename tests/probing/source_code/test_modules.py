@@ -95,6 +95,13 @@ def test_only_the_checkouts_own_files_are_read(tmp_path: Path) -> None:
     assert python == ["pkg/own.py", "untracked.py"]
 
 
+def test_side_folders_are_scripts_archives_and_records_with_a_date(tmp_path: Path) -> None:
+    beside = ["2024-10-10_Muon/a.py", "examples/a.py", "records/20260430_adamh/a.py", "setup.py"]
+    training = ["2024/a.py", "20261399/a.py", "202604301/a.py", "pkg/2026-04-30.py", "pkg/a.py"]
+    write(tmp_path, dict.fromkeys(beside + training, ""))
+    assert [source.name for source in list_files(tmp_path) if source.is_side] == beside
+
+
 def test_a_module_is_named_as_it_is_imported(tmp_path: Path) -> None:
     files = {"src/pkg/__init__.py": "", "src/pkg/norms.py": "", "scripts/run.py": "", "tests/test_norms.py": ""}
     context = context_of(tmp_path, {**files, "pyproject.toml": "[project]\nname = 'pkg'\n"})

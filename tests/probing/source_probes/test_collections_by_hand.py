@@ -43,7 +43,7 @@ def test_a_function_that_returns_what_is_asked_for_collects(source: str, tmp_pat
 @pytest.mark.parametrize("source", LACKING.values(), ids=LACKING)
 def test_what_lacks_a_key_or_trains_does_not_collect(source: str, tmp_path: Path) -> None:
     (result,) = found(tmp_path, {"norms.py": FINISH, "collecting.py": source}, COLLECT).values()
-    assert (result.target, result.location.line, result.severity) == ("norms:materialize_norms", 1, "P2")
+    assert (result.target, result.location.line, result.severity) == ("norms:materialize_norms", 1, "P3")
     assert "no public function returns what it asks for (the keys _count, _squared)" in result.message
 
 
@@ -113,7 +113,7 @@ def test_a_result_that_nothing_makes(use: str, tmp_path: Path) -> None:
     """Types and questions of type make none; a plain class, or another name, is no result."""
     files = {"norms.py": f"{RESULT}\n\n{use}", "tests/test_norms.py": "from norms import GradStats\nGradStats(1)\n"}
     (result,) = found(tmp_path, files, COLLECT).values()
-    assert (result.target, result.severity) == ("norms:GradStats", "P3")
+    assert (result.target, result.severity) == ("norms:GradStats", "P4")
     assert result.message == "nothing in the checkout makes an instance of GradStats"
     assert found(tmp_path, {"norms.py": RESULT.replace("@dataclass\n", "")}, COLLECT) == {}
     assert found(tmp_path, {"norms.py": RESULT.replace("GradStats", "Settings")}, COLLECT) == {}

@@ -237,6 +237,53 @@ def test_a_name_that_says_host_is_believed(tmp_path: Path) -> None:
     assert lines(tmp_path, "return [g.norm().item() for g in gpu_grads]", "f(gpu_grads: list[torch.Tensor])") == [1]
 
 
+def test_a_turn_for_each_batch_is_none_for_each_tensor(tmp_path: Path) -> None:
+    """A training loop waits once a step, whatever its names are asked for; the loop inside it is one over tensors."""
+    epoch = "for images, target in {}:\n    preds = target.detach().cpu()\n    self.log(model(images).norm().item())"
+    for source in ("tqdm(train_loader)", "self.val_dataloader", "enumerate(batches)"):
+        assert lines(tmp_path, epoch.format(source), "f(self, model, train_loader, batches)") == [], source
+    assert lines(tmp_path, epoch.format("self.pairs")) == [2, 3]
+    inner = "for x, y in train_loader:\n    for p in model.parameters():\n        self.log(p.grad.norm().item())"
+    assert lines(tmp_path, inner) == [3]
+
+
+def test_a_loop_until_the_last_step_is_none_over_tensors(tmp_path: Path) -> None:
+    """Whether the first parameter has a gradient yet is asked once; what is taken from a named list is not."""
+    asked = "    assert next(model.parameters()).grad is None\n"
+    body = f"while self.step < 9:\n{asked}    self.log(grads[0].norm().item())\n"
+    assert lines(tmp_path, body) == []
+    taken = "left = iter(grads)\nwhile left:\n    self.log(next(left).norm().item())"
+    assert lines(tmp_path, taken) == [3]
+
+
+@pytest.mark.parametrize(
+    ("file", "source", "occurs"),
+    [
+        ("norms.py", "def f(grads):\n    return [g.norm().item() for g in grads]\n", "ordinary"),
+        ("norms.py", "def f(grads):\n    return [g.cpu() for g in grads]\n", "common"),
+        ("examples/norms.py", "def f(grads):\n    return [g.norm().item() for g in grads]\n", "rare"),
+        ("records/20260529_x/norms.py", "def f(grads):\n    return [g.norm().item() for g in grads]\n", "rare"),
+        ("20261399/norms.py", "def f(grads):\n    return [g.norm().item() for g in grads]\n", "ordinary"),
+        ("norms.py", "def sanity_checks(grads):\n    assert all(torch.isfinite(g).all() for g in grads)\n", "rare"),
+        ("norms.py", "def f(x: torch.Tensor):\n    return all(x == x.max())\n", "rare"),
+        (
+            "norms.py",
+            "def f(grads, p=2.0):\n    if p == torch.inf:\n        return max(g.max() for g in grads)\n",
+            "rare",
+        ),
+        (
+            "norms.py",
+            "def f(grads, p=2.0):\n    if p == 2.0:\n        return max(g.max() for g in grads)\n",
+            "ordinary",
+        ),
+    ],
+)
+def test_who_pays_for_the_waits(file: str, source: str, occurs: str, tmp_path: Path) -> None:
+    """Every step does for a loop over what a model has many of; scripts, records and other values do not."""
+    (result,) = found(tmp_path, {file: f"import torch\n\n\n{source}"}, LOOP).values()
+    assert result.occurs == occurs
+
+
 EACH = "for p in parameters:\n    norm = p.grad.norm()\n    "
 
 

@@ -101,7 +101,7 @@ def test_a_name_that_code_outside_imports_is_missing(tmp_path: Path) -> None:
     (result,) = found(tmp_path, {**EXPORTING, "train.py": TRAIN.format(name="max_norm")}, EXPORT).values()
     assert (result.target, result.location.file, result.location.line) == ("pkg.norms", "pkg/__init__.py", 1)
     assert result.message == "pkg exports total_norm of this module, and lacks max_norm (imported by 1 file)"
-    assert result.severity == "P3"
+    assert result.severity == "P4"
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_what_no_test_names_is_listed_by_module(tmp_path: Path) -> None:
     files = {"pkg/__init__.py": "", "pkg/norms.py": norms, "scripts/run.py": NORMS}
     (result,) = found(tmp_path, {**files, "tests/test_other.py": "x = 1\n"}, UNTESTED).values()
     assert result.message == "no test names total_norm (line 1), Monitor (line 25)"
-    assert (result.target, result.location.line, result.severity) == ("pkg.norms", 1, "P3")
+    assert (result.target, result.location.line, result.severity) == ("pkg.norms", 1, "P4")
 
 
 def test_an_example_in_a_docstring_is_a_test(tmp_path: Path) -> None:

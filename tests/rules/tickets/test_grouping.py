@@ -14,6 +14,7 @@ from auditkit.rules.tickets.grouping import group_by_cause, relation
 from tests.filing_helpers import make_finding
 
 LINE, NEXT, ELSEWHERE = Statement("norms.py", 7, 7), Statement("norms.py", 8, 9), Statement("other.py", 7, 7)
+TORCH = "torch 2.13.0: torch.nn.utils.get_total_norm"
 NUMERICAL, SPEED, NAMING = "Numerical stability", "Performance bottleneck", "Documentation / naming"
 
 
@@ -25,8 +26,10 @@ def found(
     category: str = NUMERICAL,
     scope: str = "target",
     function: str = "total",
+    owner: str = "",
 ) -> Finding:
     finding = make_finding(
+        owner=owner,
         probe=probe,
         target=target,
         fingerprint=f"{probe}/1/{target}",
@@ -69,12 +72,16 @@ def read(
          [["a/1/m", "a/1/n"], ["b/1/m"]]),
         ([found("a"), read("b", target="m")], [["a"], ["b/1/m"]]),
         ([read("a", statement=None, target="m"), read("a", statement=None, target="n")], [["a/1/m", "a/1/n"]]),
+        ([found("a", owner=TORCH), found("a", NEXT, "m:g", owner=TORCH)], [["a", "a/1/m:g"]]),
+        ([found("a", owner=TORCH), found("b", owner=TORCH), found("c"), read("d")], [["a"], ["b"], ["c", "d"]]),
+        ([found("a", owner=TORCH), read("b")], [["a"], ["b"]]),
     ],
     ids=[
         "nothing", "one statement", "the next statement", "the same line of another file", "another category",
         "two targets", "two definitions", "a definition and a line", "a fingerprint twice",
         "read from the source", "read, but another kind of defect", "two readings", "one reading of two functions",
         "whole modules", "a whole module beside a statement", "whole modules by their definitions",
+        "torch's, by whoever calls it", "torch's beside the checkout's", "torch's beside what is read",
     ],
 )  # fmt: skip
 def test_groups(findings: list[Finding], expected: list[list[str]]) -> None:

@@ -56,8 +56,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "tickets"
 
 
-def file(run: Run, folder: Path) -> Run:
-    return file_run(run, Repository(folder), Paperwork(load_catalog(), 1, None, "the/checkout", "auditkit audit"))
+def file(run: Run, folder: Path, by_name: bool = True) -> Run:
+    paperwork = Paperwork(load_catalog(), 1, None, "the/checkout", "auditkit audit", asked_by_name=by_name)
+    return file_run(run, Repository(folder), paperwork)
 
 
 def grouped(run: Run) -> dict[str, set[tuple[str, str]]]:
@@ -104,6 +105,18 @@ def test_the_specimens_findings_make_one_ticket_for_each_cause(audited: Run, fol
         assert held == grouped(filed)[ticket]
 
 
+def test_what_nobody_meets_has_no_ticket_of_its_own_unless_it_was_asked_by_name(audited: Run, folder: Path) -> None:
+    """A finding of P4 joins the ticket of its cause, and is refreshed where it has one."""
+    filed = file(audited, folder, by_name=False)
+    alone = [{(UNDERFLOW, SQUARED), (LAUNCHES, SQUARED)}, {(UNDERFLOW, HEALTH)}]
+    expected = [held for held in EXPECTED.values() if held not in alone]
+    assert sorted(map(sorted, grouped(filed).values())) == sorted(map(sorted, expected))
+    assert sum(result.severity is Severity.P4 and result.ticket is not None for result in filed.results) == 2
+    assert {r.probe for r in filed.results if r.severity and not r.ticket} == {UNDERFLOW, LAUNCHES}
+    named = grouped(file(audited, folder))
+    assert grouped(file(audited, folder, by_name=False)) == named
+
+
 def test_a_joined_ticket_reads_as_one(audited: Run, folder: Path) -> None:
     """The worst gives the severity and title, the first lines say CPU only, siblings once, one check for each probe."""
     filed = file(audited, folder)
@@ -112,7 +125,7 @@ def test_a_joined_ticket_reads_as_one(audited: Run, folder: Path) -> None:
     head = text.split("\n## ", 1)[0]
     assert head.startswith("# Finding Ticket: per_layer_norms: ")
     assert "**Reproduced on CPU only:** device traffic was counted behind a pretended CUDA device" in head
-    assert text.count("\n| **Severity** | `P1` |") == 1
+    assert text.count("\n| **Severity** | `P2` |") == 1
     assert text.count("**Same pattern elsewhere:**") == 1
     assert text.count("\n## Evidence: ") == 5
     assert len(re.findall(r"` no longer (?:reproduces|names `[^`]+`) <!-- probe: ", text)) == 5
@@ -229,10 +242,12 @@ def test_a_new_finding_is_not_hidden_in_what_was_put_away(
     audited: Run, folder: Path, status: str, severity: str, joins: bool
 ) -> None:
     """A finished or deferred ticket, or one that is less severe, takes none: it would not be seen."""
+    graver = [replace(r, severity=Severity.P3) if r.probe == LAUNCHES else r for r in audited.results]
+    audited = replace(audited, results=tuple(graver))
     filed = file(without(audited, [(LAUNCHES, PER_LAYER)], None), folder)
     ticket = next(ticket for ticket, held in grouped(filed).items() if (SYNCS, PER_LAYER) in held)
     text = contents(folder)[ticket].replace("| **Status** | `open` |", f"| **Status** | `{status}` |")
-    text = text.replace("\n| **Severity** | `P1` |", f"\n| **Severity** | `{severity}` |")
+    text = text.replace("\n| **Severity** | `P2` |", f"\n| **Severity** | `{severity}` |")
     path_of(folder, ticket).write_text(text, encoding="utf-8")
     later = file(audited, folder)
     (launches,) = [r for r in later.results if r.probe == LAUNCHES and r.target.endswith(PER_LAYER)]

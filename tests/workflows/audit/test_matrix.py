@@ -190,8 +190,8 @@ def test_a_finding_of_one_interpreter_is_one_ticket(place: Path, tmp_path: Path)
     (ticket,) = (tmp_path / "tickets").rglob("*.md")
     text = ticket.read_text("utf-8")
     rows = [line for line in text.splitlines() if line.startswith("| torch ") and "bin/python" in line]
-    assert [row.split(" | ")[4] for row in rows] == ["not reproduced", "P1 reproduced"]
-    assert "P1 reproduced with" in text.partition("**One-line summary:**")[2].splitlines()[0]
+    assert [row.split(" | ")[4] for row in rows] == ["not reproduced", "P2 reproduced"]
+    assert "P2 reproduced with" in text.partition("**One-line summary:**")[2].splitlines()[0]
     again = audit(request(place, ["newer", "older"], tickets=tmp_path / "tickets", probes=(OVERFLOW, SYNCS)))
     assert again.results[0].ticket_action == "unchanged"
 

@@ -80,12 +80,13 @@ def test_tickets_are_filed_where_somebody_said_so_and_nowhere_else(tmp_path: Pat
     words = ("audit", checkout, "--probe", LOOP)
     unfiled = auditkit(*words, cwd=here)
     assert (unfiled.code, list(here.iterdir())) == (FINDINGS, [])
-    assert "note: no ticket was filed: say where with --tickets DIR" in unfiled.stderr
+    assert unfiled.stdout.endswith(f"  auditkit audit {checkout} --probe {LOOP} --tickets tickets\n")
     (here / "tickets").mkdir()
     assert auditkit(*words, "--no-tickets", cwd=here).code == FINDINGS
     assert list((here / "tickets").iterdir()) == []
     filed = auditkit(*words, cwd=here)
-    assert ("no ticket was filed" in filed.stderr, len(list(here.rglob("B1-*.md")))) == (False, 1)
+    assert filed.stdout.endswith("  auditkit ticket show B1-PT-01 --tickets tickets\n")
+    assert len(list(here.rglob("B1-*.md"))) == 1
     assert sorted(path.name for path in checkout.iterdir()) == ["norms.py"]
 
 

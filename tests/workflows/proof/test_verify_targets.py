@@ -103,7 +103,7 @@ def test_the_check_at_1e10_passes_on_the_broken_norm(source: str, code: tuple[Pa
     ]  # fmt: skip
     assert [item.is_done for item in done.change.after.ticket.verification] == [False, False, True]
     assert "holds at the base, too: breaking_norm is 1.845e+19" in done.items[1].proof.reason
-    assert "the norm breaks at 1.84e+19 in float32" in done.items[2].proof.reason
+    assert "1.84e+19 in " in done.items[2].proof.reason
     assert exit_code(done) == 1
     (block,) = done.change.after.ticket.evidence
     assert block.fingerprint == fingerprint(OVERFLOW, "esper.simic.telemetry.emitters:compute_grad_norm_surrogate")

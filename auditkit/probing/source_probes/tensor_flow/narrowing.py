@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping
 
 from auditkit.probing.source_code.modules import dotted_name
@@ -23,6 +24,7 @@ from auditkit.probing.source_probes.tensor_flow.reads import Helpers
 _OF_TENSORS = frozenset(("grad", "detach", "requires_grad", "is_cuda", "grad_fn", "is_sparse", "norm", "numel"))
 _ONLY_ON_HOST = frozenset(("float", "int", "bool", "str", "bool_", "list", "dict", "tuple"))
 _MODULES = frozenset(("Module", "Linear", "Conv2d", "DistributedDataParallel"))
+_OF_BATCHES = re.compile(r"(data)?loaders?|datasets?|batches", re.IGNORECASE)
 
 Narrowed = tuple[dict[str, Kind], dict[str, Kind]]
 """What names hold where a test is true, and where it is false."""
@@ -112,3 +114,9 @@ def _is_used_as_tensor(name: str, body: ast.AST) -> bool:
         isinstance(node, ast.Attribute) and node.attr in _OF_TENSORS and dotted_name(node.value) == name
         for node in nodes
     )
+
+
+def draws_batches(source: ast.expr) -> bool:
+    """Whether a loop over `source` turns once for a batch of training data, however many tensors a model has."""
+    names = (dotted_name(part).rpartition(".")[2] for part in walk([source]) if isinstance(part, ast.expr))
+    return any(_OF_BATCHES.fullmatch(word) for name in names for word in name.split("_"))

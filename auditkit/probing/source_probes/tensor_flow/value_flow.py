@@ -29,7 +29,7 @@ from auditkit.probing.source_probes.tensor_flow.kinds import (
     shape,
 )
 from auditkit.probing.source_probes.tensor_flow.masks import is_mask
-from auditkit.probing.source_probes.tensor_flow.narrowing import element_in
+from auditkit.probing.source_probes.tensor_flow.narrowing import draws_batches, element_in
 from auditkit.probing.source_probes.tensor_flow.reads import Helpers, Loop
 
 
@@ -155,7 +155,7 @@ class ValueFlow(Expressions):
     def follow_loop(self, node: ast.For | ast.AsyncFor) -> None:
         """Twice: what a turn leaves behind is what the next one finds."""
         source = self.kind(node.iter)
-        given = element_in(node.target, source, node)
+        given = element(source) if draws_batches(node.iter) else element_in(node.target, source, node)
         over = holds_tensors(source) or holds_tensors(given) or self.counts_tensors(node.iter)
         self.loops.append(Loop(node.lineno, node.iter, over, names_in(node.target), body=node))
         for _ in range(2):

@@ -57,6 +57,11 @@ class SourceRoots:
             return os.path.relpath(path, self.root).replace(os.sep, "/")
         return None
 
+    def folder(self, file: str) -> str:
+        """Where `file`, a relative name, lies: the folder of an installed package, "" for the checkout."""
+        first = file.partition("/")[0]
+        return next((os.path.dirname(path) for path in self._extra if os.path.basename(path) == first), "")
+
     def innermost(self, frame: Optional[FrameType] = None) -> Optional[Site]:
         """The checkout's line that is running now, seen from `frame` (default: the caller's)."""
         current = frame if frame is not None else sys._getframe(1)

@@ -1,5 +1,6 @@
 """Which line of the checkout returned an answer, raised an error, or read an iterator after its end."""
 
+import contextlib
 import dis
 import sys
 from types import FrameType
@@ -18,18 +19,25 @@ def returned_by(call: Callable[[], Any], roots: SourceRoots) -> Tuple[Any, Optio
             if relative is not None:
                 returned.append((value, Site(relative, frame.f_lineno, name_of(frame))))
 
-    before = sys.getprofile()
-    sys.setprofile(watch)
-    try:
+    with profiled(watch):
         answer = call()
-    finally:
-        sys.setprofile(before)
     site = None
     for value, line in reversed(returned):
         if value is not answer:
             break
         site = line
     return answer, site
+
+
+@contextlib.contextmanager
+def profiled(watch: Callable[[FrameType, str, Any], None]) -> Iterator[None]:
+    """Meanwhile `watch(frame, event, value)` hears of every call and return of this thread."""
+    before = sys.getprofile()
+    sys.setprofile(watch)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
 
 
 def is_deliberate(error: BaseException, roots: SourceRoots) -> bool:

@@ -160,7 +160,9 @@ class Context:
     def location(self, site: Optional[Site]) -> Dict[str, Any]:
         """Where in the checkout it happens: the ticket's Location. From now on `located` is true."""
         self.located = True
-        return {"type": "location", "location": site.to_json() if site is not None else None}
+        if site is None:
+            return {"type": "location", "location": None}
+        return {"type": "location", "location": {**site.to_json(), "folder": self._calls.roots.folder(site.file)}}
 
     def note(self, text: str) -> Dict[str, Any]:
         """Something the reader of the result must know."""

@@ -9,6 +9,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tu
 from ..answers.answers import flatten
 from ..answers.factors import ECHO, LEFT, SVALS, as_svd, read_factors, tensor_parts
 from ..answers.shards import owned_keys
+from ..base.frames import Site
 from ..base.refusals import TargetRaised, Unavailable
 from ..base.torch_internals import OperatorMode, import_first
 from ..feeding.caller import GroupInput
@@ -21,10 +22,12 @@ from .calls import Calls
 
 DEFAULT_LIMIT_S = 50.0
 _MOST_FILES = 4000
-# Code, not remarks: an import, a call, a type that is asked for.
+# Code, not remarks: an import, a call, a type that is asked for. Data parallel code reduces losses and gradients over
+# ranks; one that reduces a norm has a part of the gradients on each.
 _SHARDS = re.compile(
     rb"torch\.distributed\.(fsdp|tensor|_tensor|device_mesh)|\b(fully_shard|init_device_mesh|parallelize_module|"
-    rb"distribute_tensor|FullyShardedDataParallel|all_reduce|reduce_scatter_tensor)\(|\.(full_tensor|to_local)\(|"
+    rb"distribute_tensor|FullyShardedDataParallel|reduce_scatter_tensor)\(|\.(full_tensor|to_local)\(|"
+    rb"\ball_reduce\([^\n)]*(norm|total\b|square)|"
     rb"isinstance\([^\n]*\bDTensor\b"
 )
 
@@ -32,12 +35,13 @@ _SHARDS = re.compile(
 class Report(NamedTuple):
     """What a target says of one set of gradients: its norm, and the factor by which it scaled them (None: neither).
 
-    `raised` is what it raised instead.
+    `raised` is what it raised instead, `site` the line of the checkout that did.
     """
 
     norm: Optional[float] = None
     coefficient: Optional[float] = None
     raised: str = ""
+    site: Optional[Site] = None
 
 
 class RankCalls:
@@ -103,7 +107,8 @@ class RankCalls:
                     self._note_early_end(message, found, messages)
                 else:
                     norm, coefficient = (_number(message[name]) for name in ("norm", "coefficient"))
-                    found[placement].append(Report(norm, coefficient, message["raised"]))
+                    site = Site(*message["site"]) if message["site"] else None
+                    found[placement].append(Report(norm, coefficient, message["raised"], site))
         return found
 
     @staticmethod
@@ -163,7 +168,7 @@ def _report(calls: Calls, grads: Sequence[Any], needs_answer: bool = False) -> R
     except TargetRaised as error:
         if needs_answer:
             raise
-        return Report(raised=("refuses: " if error.deliberate else "") + str(error))
+        return Report(raised=("refuses: " if error.deliberate else "") + str(error), site=error.site)
     norm = answer.get(calls.roles["norm"].path) if "norm" in calls.roles else None
     if norm is not None and calls.roles["norm"].degree == 2 and norm >= 0:
         norm = math.sqrt(norm)

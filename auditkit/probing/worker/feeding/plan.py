@@ -32,7 +32,8 @@ class Plan(NamedTuple):
     gradients is what it is for, "" where it is not; such a target without `fields` returns no number: its answer
     is what it does to the gradients. `starts_fresh`: its module keeps its first answer, and is put back before each
     call. `filled` are required arguments that nobody gave and that got a guess, `others` second guesses for some of
-    them. `device` is where the plan was found: a device where the target does not run on the host.
+    them. `device` is where the plan was found: a device where the target does not run on the host. `torch_calls` says
+    which of torch's own functions it calls, where (see `context/torch_calls.py`).
     """
 
     feed: Feed
@@ -49,6 +50,7 @@ class Plan(NamedTuple):
     filled: Dict[str, Any] = {}  # noqa: RUF012
     device: str = "cpu"
     others: Dict[str, Any] = {}  # noqa: RUF012
+    torch_calls: Dict[str, Any] = {}  # noqa: RUF012
 
     def to_json(self) -> Dict[str, Any]:
         raw = dict(self._asdict())

@@ -1,0 +1,114 @@
+"""What a shell offers for a value after TAB. None of these loads torch, and one that fails offers nothing."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterable
+from typing import ParamSpec
+
+import typer
+
+Offers = Iterable[str | tuple[str, str]]
+_P = ParamSpec("_P")
+_IS_ASKED = "_AUDITKIT_COMPLETE" in os.environ
+
+
+def _on_tab(offer: Callable[_P, Offers]) -> Callable[_P, Offers] | None:
+    """What Typer gets to ask: nothing while a command runs, because it looks at each option's for 15 ms in all.
+
+    A folder that is not there, or a broken auditkit.yaml, is told by the command, not while it is typed.
+    """
+
+    @functools.wraps(offer)
+    def offered(*given: _P.args, **named: _P.kwargs) -> Offers:
+        from auditkit.errors import AuditkitError
+
+        try:
+            return offer(*given, **named)
+        except (AuditkitError, OSError):
+            return []
+
+    return offered if _IS_ASKED else None
+
+
+@_on_tab
+def probe_ids() -> Offers:
+    """Ours and those of ./auditkit.yaml, with their titles."""
+    from auditkit.workflows.configuration import find_probes
+
+    return [(probe.id, probe.title) for probe in find_probes(None)]
+
+
+@_on_tab
+def ticket_ids(context: typer.Context) -> Offers:
+    """From the index of the folder that is named already, or is the usual one; with their titles."""
+    from auditkit.cli.lookups import tickets_folder
+    from auditkit.store.listing.index import read_index
+    from auditkit.store.listing.rows import ID, TITLE
+
+    index = read_index(tickets_folder(context.params.get("tickets")))
+    return list(zip(index.column(ID), index.column(TITLE), strict=True))
+
+
+@_on_tab
+def severities() -> Offers:
+    from auditkit.model.enums import Severity
+
+    return list(Severity)
+
+
+@_on_tab
+def statuses() -> Offers:
+    from auditkit.model.tickets.ticket import Status
+
+    return list(Status)
+
+
+@_on_tab
+def verdicts() -> Offers:
+    from auditkit.model.tickets.review import Verdict
+
+    return [verdict.value.lower() for verdict in Verdict]
+
+
+@_on_tab
+def agreements() -> Offers:
+    from auditkit.store.listing.selection import AGREEMENTS
+
+    return AGREEMENTS
+
+
+@_on_tab
+def orders() -> Offers:
+    from auditkit.store.listing.selection import ORDERS
+
+    return ORDERS
+
+
+@_on_tab
+def relations() -> Offers:
+    from auditkit.model.tickets.relation import RelationKind
+
+    return list(RelationKind)
+
+
+@_on_tab
+def contracts() -> Offers:
+    from auditkit.model.enums import Contract
+
+    return list(Contract)
+
+
+@_on_tab
+def ways_to_feed() -> Offers:
+    from auditkit.model.enums import Takes
+
+    return list(Takes)
+
+
+@_on_tab
+def devices() -> Offers:
+    from auditkit.model.enums import DeviceChoice
+
+    return list(DeviceChoice)

@@ -1,0 +1,129 @@
+"""The findings of a run as people mend them: one entry for each statement that causes some, the worst first."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from auditkit.model.runs.run import ProbeResult
+
+_WORDS = {"created": "new", "reopened": "open again", "joined": "known, this is new in it", "refreshed": "known"}
+"""What was done to a ticket, said of the ticket; the first that fits where a run did several of them."""
+_MOST_TARGETS, _MOST_MODULES = 3, 3
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Findings at one statement, or of one probe about whole modules; the worst is the first."""
+
+    findings: tuple[ProbeResult, ...]
+
+    @property
+    def worst(self) -> ProbeResult:
+        return self.findings[0]
+
+    @property
+    def place(self) -> str:
+        """`src/stats.py:18`; of whole modules the first of their places."""
+        others = len({result.location for result in self.findings}) - 1 if _is_of_module(self.worst) else 0
+        return place_of(self.worst) + (f" and {others} more places" if others else "")
+
+    @property
+    def tickets(self) -> str:
+        """`B1-PT-01 (new)`, "" where none is filed."""
+        done = tickets_of(self.findings)
+        return ", ".join(f"{ticket} ({action})" for ticket, action in done.items())
+
+    def lines(self, in_full: bool) -> Iterator[str]:
+        """How bad and where, why that matters, then each probe's words; `in_full` of every target."""
+        yield f"{self.worst.severity}  {self.place}" + (f"  {self.tickets}" if self.tickets else "")
+        yield from self._functions_line(in_full)
+        if self.worst.why:
+            yield f"    {self.worst.why}"
+        for probe in dict.fromkeys(result.probe for result in self.findings):
+            yield from self._probe_lines([each for each in self.findings if each.probe == probe], in_full)
+
+    def _probe_lines(self, found: list[ProbeResult], in_full: bool) -> Iterator[str]:
+        first = found[0]
+        severity = f"{first.severity} " if first.severity != self.worst.severity else ""
+        evidence = f" ({first.evidence.value})" if first.evidence and first.evidence.value != "measured" else ""
+        messages = list(dict.fromkeys(words_of(result) for result in found))
+        most = len(messages) if in_full else _MOST_MODULES if _is_of_module(first) else 1
+        for message in messages[:most]:
+            yield f"    {severity}{first.probe}{evidence}: {message}"
+        if messages[most:]:
+            yield f"      and {len(messages) - most} more like it (-v)"
+
+    def _functions_line(self, in_full: bool) -> Iterator[str]:
+        """The function of the statement, and the targets that met it there."""
+        from auditkit.model.runs.target import short_target
+
+        location = self.worst.location
+        inside = location.function if location and not _is_of_module(self.worst) else ""
+        targets = dict.fromkeys(short_target(each.target) for each in self.findings if not each.is_of_source)
+        others = [target for target in targets if target != inside]
+        shown = others if in_full else others[:_MOST_TARGETS]
+        more = f" and {len(others) - len(shown)} more" if others[len(shown) :] else ""
+        parts = [inside] * bool(inside) + [f"met by {', '.join(shown)}{more}"] * bool(shown)
+        if parts:
+            yield f"    in {', '.join(parts)}" if inside else f"    {parts[0]}"
+
+
+def causes_of(results: Iterable[ProbeResult]) -> list[Cause]:
+    """The findings among `results`, by what causes them: what breaks most for most comes first."""
+    groups: dict[Hashable, list[ProbeResult]] = {}
+    for result in sorted((each for each in results if each.severity), key=_rank):
+        groups.setdefault(_key(result), []).append(result)
+    causes = [Cause(tuple(group)) for group in groups.values()]
+    return sorted(causes, key=lambda cause: (_rank(cause.worst)[:3], -len({each.target for each in cause.findings})))
+
+
+def tickets_of(findings: Iterable[ProbeResult]) -> dict[str, str]:
+    """The tickets of some findings, each with what became of it in this run."""
+    actions: dict[str, set[str]] = {}
+    for result in findings:
+        if result.ticket:
+            actions.setdefault(result.ticket, set()).add(result.ticket_action)
+    return {
+        ticket: next((word for action, word in _WORDS.items() if action in done), "unchanged")
+        for ticket, done in actions.items()
+    }
+
+
+def _rank(result: ProbeResult) -> tuple[str, int, int, str, str]:
+    from auditkit.model.runs.severity import Breaks, Occurs
+
+    breaks = list(Breaks).index(result.breaks) if result.breaks else len(Breaks)
+    occurs = list(Occurs).index(result.occurs) if result.occurs else len(Occurs)
+    place = f"{result.location.file}:{result.location.line:06}" if result.location else ""
+    return str(result.severity), breaks, occurs, place, result.probe
+
+
+def _key(result: ProbeResult) -> Hashable:
+    """What findings of one cause share, as their tickets do (docs/design/grouping.md)."""
+    if _is_of_module(result):
+        return result.probe
+    if result.statement is None and result.location is None:
+        return result.fingerprint
+    return result.statement or (result.probe, result.location)
+
+
+def _is_of_module(result: ProbeResult) -> bool:
+    return result.is_of_source and ":" not in result.target
+
+
+def place_of(result: ProbeResult) -> str:
+    """`src/stats.py:18`; the target where no line is known."""
+    return f"{result.location.file}:{result.location.line}" if result.location else result.target
+
+
+def words_of(result: ProbeResult) -> str:
+    """What the probe says; of source with what it speaks of, where the place does not say that."""
+    from auditkit.model.runs.target import short_target
+    from auditkit.model.text import inert_line
+
+    inside = result.location.function if result.location else ""
+    about = f"{result.target}: " if result.is_of_source and short_target(result.target) != inside else ""
+    return inert_line(about + result.message)

@@ -1,0 +1,162 @@
+"""How the report of a run ends: what to do first and why, what is known and what is new, the next command."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from auditkit.cli.runs.causes import Cause, causes_of, tickets_of
+
+if TYPE_CHECKING:
+    from auditkit.model.runs.probe import ProbeInfo
+    from auditkit.model.runs.run import ProbeResult, Run
+    from auditkit.workflows.audit.audit import AuditRequest
+
+_MOST = 3
+_LONGEST_REMEDY = 110
+_SENTENCE, _CLAUSE = (re.compile(rf"(.+?)[{ends}](?=\s|$)", re.DOTALL) for ends in (".", ".;:"))
+
+
+@dataclass(frozen=True)
+class Step:
+    """What to do next: why, and the words of a command."""
+
+    title: str
+    words: tuple[str, ...]
+
+    def command_lines(self, width: int | None) -> str:
+        """The command as it can be pasted: on a terminal of `width`, a shell's line continuations keep it whole."""
+        lines = ["  auditkit"]
+        for word in map(shlex.quote, self.words):
+            if width is not None and len(lines[-1]) + len(word) + len(" \\") >= width:
+                lines[-1] += " \\"
+                lines.append("    " + word)
+            else:
+                lines[-1] += f" {word}"
+        return "\n".join(lines)
+
+
+def answer(run: Run, catalog: Mapping[str, ProbeInfo]) -> Iterator[str]:
+    """The three worst kinds of finding: how bad, where, what breaks and why, what mends it; or that there is none."""
+    kinds: dict[str, list[Cause]] = {}
+    causes = _own_causes(run)
+    for cause in causes:
+        if _is_tracked(cause):
+            kinds.setdefault(cause.worst.probe, []).append(cause)
+    if kinds:
+        yield "What to do first:"
+    elif causes:
+        yield "Nothing here breaks training: what reproduced is minor (P4)."
+    elif any(result.owner for result in run.results):
+        yield "Nothing here is this checkout's own to mend."
+    elif not run.summary["reproduced"]:
+        yield "Nothing reproduced."
+    for number, (probe, (cause, *others)) in enumerate(list(kinds.items())[:_MOST], start=1):
+        info = catalog.get(probe)
+        tickets = "".join(f"  {ticket}" for ticket in tickets_of(cause.findings))
+        more = f", here and at {len(others)} more places" if others else ""
+        yield f"{number}. {cause.worst.severity}  {cause.place}{tickets}"
+        yield f"   {info.title if info else probe}{more}" + (f": {cause.worst.why}" if cause.worst.why else "")
+        if info and info.remediation:
+            yield f"   {_in_short(info.remediation)}."
+
+
+def _in_short(remedy: str) -> str:
+    """The first sentence, or its first clause where it is long, without the full stop."""
+    found = _SENTENCE.match(remedy)
+    if found is None or len(found[1]) > _LONGEST_REMEDY:
+        found = _CLAUSE.match(remedy)
+    return found[1] if found else remedy
+
+
+def counts(run: Run, tickets: Path | None, verbose: bool) -> Iterator[str]:
+    """How much was asked, what came of it, and how much of that was known before."""
+    from auditkit.model.text import counted
+
+    targets = len({result.target for result in run.results if not result.is_of_source})
+    about = [counted(targets, "target")] if targets else []
+    about += ["the source"] if any(result.is_of_source for result in run.results) else []
+    arms = f" over {len(run.matrix)} arms" if run.matrix else ""
+    # What a probe asks of another kind of collector says nothing about this one.
+    outcomes = {name: count for name, count in run.summary.items() if count and (verbose or name != "not_applicable")}
+    listed = ", ".join(f"{count} {outcome.replace('_', ' ')}" for outcome, count in outcomes.items())
+    yield f"{' and '.join(about) or 'no target'}{arms}: {listed or 'no question applies'}"
+    filed = [result for result in run.results if result.ticket]
+    if tickets is None or not filed:
+        return
+    known = sum(result.ticket_action not in ("created", "joined") for result in filed)
+    done = Counter(tickets_of(filed).values())
+    again = f" ({done['open again']} open again)" if done["open again"] else ""
+    unfiled = run.summary["reproduced"] - len(filed)
+    others = f"; {counted(unfiled, 'minor one')} without a ticket" if unfiled else ""
+    found = f"{counted(len(filed), 'finding')} in {counted(done.total(), 'ticket')} in {tickets}{again}"
+    yield f"{found}: {len(filed) - known} new, {known} known{others}"
+
+
+def nothing_audited(run: Run) -> list[str]:
+    """That no collector gave any answer, in plain words, and why; nothing where one did."""
+    from auditkit.workflows.audit.audit import load_failures
+
+    failures = [] if run.matrix else load_failures(run)
+    if not failures:
+        return []
+    why = failures[0].message.partition("\n")[0].rstrip(":").removeprefix("nothing was measured: ")
+    said = [f"Nothing was audited: {why}."]
+    read = [result for result in run.results if result.is_of_source]
+    if read and (run.no_target is not None or len(read) < len(run.results)):
+        shows = "what stands above was read there" if any(result.severity for result in read) else "it shows nothing"
+        said.append(f"Only the source was read, and none of its code was run: {shows}.")
+    return said
+
+
+def next_step(run: Run, request: AuditRequest, wants_tickets: bool) -> Step | None:
+    """The command that a reader of the report needs next; None where everything is answered."""
+    if run.no_target is not None:
+        return _way_to_a_target(run, request)
+    own = _own_causes(run)
+    filed = next(iter(tickets_of(result for cause in own for result in cause.findings)), "")
+    if filed:
+        title = f"Next, the evidence of {filed} and its fix:"
+        return Step(title, ("ticket", "show", filed, "--tickets", str(request.tickets)))
+    if request.tickets is None and wants_tickets and any(map(_is_tracked, own)):
+        return Step("Next, a ticket for each, with its evidence and its fix:", _typed(request, "--tickets", "tickets"))
+    causes = own or causes_of(run.results)
+    if not causes or any(name.endswith(".py") for name in request.probes):
+        return None
+    config = ("--config", str(request.config.path)) if request.config.probes_dir else ()
+    title = "Next, how the worst is measured and what fixes it:"
+    return Step(title, ("probe", "show", causes[0].worst.probe, *config))
+
+
+def _is_tracked(cause: Cause) -> bool:
+    """Whether a ticket is filed of it: what is minor gets none."""
+    return cause.worst.severity != "P4"
+
+
+def _own_causes(run: Run) -> list[Cause]:
+    """What breaks or may break by this checkout's own code."""
+    return causes_of(result for result in run.results if not (result.owner or result.style))
+
+
+def _way_to_a_target(run: Run, request: AuditRequest) -> Step:
+    """How a collector is named that was not found, or not enough known of."""
+    asked: list[ProbeResult] = [result for result in run.results if not result.is_of_source]
+    if run.no_target is not None and run.no_target.is_import:
+        title = "Next, install what is missing, or name the interpreter that has it:"
+        return Step(title, _typed(request, "--python", "VENV/bin/python"))
+    if asked:
+        title = "Next, say what the likeliest collector is called with (one --argument each):"
+        return Step(title, _typed(request, "--target", asked[0].target, "--argument", "NAME=VALUE"))
+    title = "Next, name a function that measures, clips or logs gradients:"
+    return Step(title, _typed(request, "--target", "module:function", "--contract", "grad_norm"))
+
+
+def _typed(request: AuditRequest, *more: str) -> tuple[str, ...]:
+    """What the user ran, with further options."""
+    words = shlex.split(request.command)[1:]
+    return (*(word for word in words if word != "--no-tickets"), *more)

@@ -1,0 +1,103 @@
+"""Whose defect a finding is: torch's, where torch's own function that the target calls has it as badly."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+
+from auditkit.model.enums import Outcome, Severity
+from auditkit.model.revisions.comparison import Trend
+from auditkit.model.runs.measurement import Measurement
+from auditkit.model.runs.probe import ProbeInfo
+from auditkit.model.runs.run import ProbeResult
+from auditkit.model.runs.target import Target
+from auditkit.probing.hosts.protocol import TorchCalls
+from auditkit.probing.hosts.runner import run_target
+from auditkit.probing.hosts.sandbox import Setting
+from auditkit.rules.comparison.figure_trends import compare_figures
+
+_MODULE = "torch.nn.utils"
+_WHOLE, _PARTS = "clip_grad_norm_", ("get_total_norm", "clip_grads_with_norm_")
+_SLOPE = "per tensor"
+
+
+class TorchItself:
+    """What torch's own functions answer to the probes: each is asked once in a run, when a finding first needs it."""
+
+    def __init__(self, setting: Setting, probes: Sequence[ProbeInfo]) -> None:
+        self._setting = setting
+        self._probes = {probe.id: probe for probe in probes}
+        self._answers: dict[tuple[str, str], tuple[ProbeResult, str]] = {}
+        self._lock = threading.Lock()
+
+    def attribute(self, calls: TorchCalls, found: Sequence[ProbeResult]) -> list[ProbeResult]:
+        """The findings about a target that makes `calls`; those that torch has as well are torch's, at P4.
+
+        Their outcome stays, and a severity that the user configured.
+        """
+        doubted = [result.probe for result in found if _is_blamed(result, calls)]
+        with self._lock:
+            theirs = [answer for target in _counterparts(calls) for answer in self._ask(target, doubted)]
+        return [self._attributed(result, theirs) if result.probe in doubted else result for result in found]
+
+    def _ask(self, target: Target, probes: Sequence[str]) -> list[tuple[ProbeResult, str]]:
+        """Each answer of torch's function with the version of torch."""
+        asked = repr((target.call, sorted(target.arguments.items())))
+        new = [self._probes[name] for name in probes if (asked, name) not in self._answers]
+        if new:
+            run = run_target(target, new, self._setting)
+            hello = run.session.hello if run.session is not None else None
+            version = hello["torch"].partition("+")[0] if hello is not None else ""
+            self._answers.update({(asked, result.probe): (result, version) for result in run.results})
+        return [self._answers[asked, name] for name in probes]
+
+    def _attributed(self, ours: ProbeResult, answers: Sequence[tuple[ProbeResult, str]]) -> ProbeResult:
+        for theirs, version in answers:
+            if theirs.probe == ours.probe and _is_as_bad(theirs, ours):
+                name = _function(theirs)
+                return replace(
+                    ours,
+                    severity=self._setting.policy.severities.get(ours.probe, Severity.P4),
+                    owner=f"torch {version}: {_MODULE}.{name}",
+                    message=f"{ours.message}; {name} of torch {version} does so by itself",
+                )
+        return ours
+
+
+def _is_blamed(result: ProbeResult, calls: TorchCalls) -> bool:
+    """Whether the finding arises where torch's functions are called, or at no line of its own."""
+    place = result.location
+    return place is None or [place.file, place.line] in [list(line) for line in calls["lines"]]
+
+
+def _counterparts(calls: TorchCalls) -> list[Target]:
+    """torch's functions as targets; who calls both parts of `clip_grad_norm_` does what that does."""
+    functions = {name: dict(arguments) for name, arguments in calls["functions"].items()}
+    if all(part in functions for part in _PARTS):
+        parts = [functions.pop(part) for part in _PARTS]
+        functions[_WHOLE] = {**parts[0], **parts[1]}
+    return [Target(f"{_MODULE}:{name}", arguments=arguments) for name, arguments in functions.items()]
+
+
+def _is_as_bad(theirs: ProbeResult, ours: ProbeResult) -> bool:
+    """Whether torch's own answer is a finding, too, no less severe, and no figure of ours is worse than its."""
+    if theirs.outcome is not Outcome.REPRODUCED or theirs.device != ours.device:
+        return False
+    if theirs.severity is None or ours.severity is None or not theirs.severity.at_least(ours.severity):
+        return False
+    figures = compare_figures(_judged(theirs.measurements), _judged(ours.measurements))
+    return all(figure.trend is not Trend.WORSE for figure in figures)
+
+
+def _judged(taken: Sequence[Measurement]) -> list[Measurement]:
+    """What a finding goes by: growth where that was fitted, as some more launches of each call are no growth."""
+    slopes = [measurement for measurement in taken if measurement.unit == _SLOPE]
+    return slopes or list(taken)
+
+
+def _function(theirs: ProbeResult) -> str:
+    """The function of torch that has the defect: the public name of the one where it arises, else the one asked."""
+    place, asked = theirs.location, theirs.target.partition(":")[2]
+    arises = place.function.lstrip("_") if place is not None else ""
+    return arises if arises in (_WHOLE, *_PARTS) else asked

@@ -1,0 +1,234 @@
+"""The report of a run: what breaks comes first, the end says what to do, nothing is wider than the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from auditkit.cli.runs.report import View, page_lines
+from auditkit.model.enums import Contract, Evidence, Outcome, Reason, Severity, Takes
+from auditkit.model.runs.cause import Statement
+from auditkit.model.runs.measurement import Location
+from auditkit.model.runs.run import SOURCE_DEVICE, Environment, NoTarget, ProbeResult, Run, TargetReading, fingerprint
+from auditkit.model.runs.severity import Breaks, Occurs, in_words
+from auditkit.model.runs.target import Target
+from auditkit.workflows.audit.audit import AuditRequest
+
+OVERFLOW, SPARSE, PEAK = "norm_overflows_on_finite_grads", "fails_on_sparse_grads", "peak_memory_grows_with_params"
+FILE = "src/trainer/telemetry/gradient_statistics.py"
+WHY = in_words(Breaks.WRONG_ANSWER, Occurs.ORDINARY)
+MESSAGE = "the norm (host_grad_norm) breaks at 1.84e+19 in float32; broken for bfloat16, float16, float32, mixed"
+
+
+def found(probe: str, severity: str, target: str = "trainer.stats:norm", line: int = 18, **fields: Any) -> ProbeResult:
+    """A finding in `norm`, at a statement of one line."""
+    outcome = Outcome(fields.pop("outcome", "reproduced"))
+    place = Location(fields.pop("file", FILE), line, fields.pop("function", "norm"))
+    own = {"location": place, "statement": Statement(place.file, line, line), "evidence": Evidence.MEASURED} | fields
+    if outcome is not Outcome.REPRODUCED:
+        own.update(location=None, statement=None)
+    message = own.pop("message", MESSAGE)
+    given = Severity(severity) if severity else None
+    return ProbeResult(probe, 1, target, outcome, message, fingerprint(probe, target), severity=given, **own)
+
+
+def run_of(results: Sequence[ProbeResult], **fields: Any) -> Run:
+    environment = Environment("/code/trainer", "0123456789abcdef", False, "3.11", "2.13.0", "cpu", "a CPU")
+    return Run("a-run", environment, tuple(results), **fields)
+
+
+def page(
+    results: Sequence[ProbeResult],
+    width: int | None = None,
+    verbose: bool = False,
+    named: bool = False,
+    tickets: str | None = None,
+    typed: str = "auditkit audit /code/trainer",
+    wants_tickets: bool = True,
+    **fields: Any,
+) -> str:
+    request = AuditRequest("/code/trainer", tickets=Path(tickets) if tickets else None, command=typed)
+    return "\n".join(page_lines(run_of(results, **fields), request, View(verbose, named, width), wants_tickets))
+
+
+ORDINARY = {"breaks": Breaks.WRONG_ANSWER, "occurs": Occurs.ORDINARY}
+MANY = (
+    found(PEAK, "P2", line=30, message="3x the gradients' bytes", ticket="B1-PT-02", ticket_action="joined"),
+    found(OVERFLOW, "P1", **ORDINARY, ticket="B1-PT-01", ticket_action="created"),
+    found(OVERFLOW, "P1", "trainer.stats:collect", **ORDINARY, ticket="B1-PT-01", ticket_action="joined"),
+    found("launches_grow_with_tensors", "P3", message="launches per call: 3n", evidence=Evidence.SIMULATED,
+          ticket="B1-PT-01", ticket_action="joined"),
+    found(SPARSE, "P4", line=40), found(SPARSE, "P4", "trainer.stats:collect", line=40), found(SPARSE, "P4", line=41),
+    found("counts_are_rounded", "", outcome="not_reproduced", message="counts are exact"),
+    found("clip_destroys_gradients", "", outcome="not_applicable", message="it does not clip"),
+)  # fmt: skip
+UNFILED = [replace(result, ticket=None, ticket_action="") for result in MANY]
+
+
+def test_one_entry_for_each_cause_the_worst_first() -> None:
+    """The statement once, with every probe and target that met it; what is minor is only counted."""
+    lines = page(MANY).splitlines()
+    first = lines.index(f"P1  {FILE}:18  B1-PT-01 (new)")
+    assert lines[first : first + 7] == [
+        f"P1  {FILE}:18  B1-PT-01 (new)",
+        "    in norm, met by collect",
+        f"    {WHY}",
+        f"    {OVERFLOW}: {MESSAGE}",
+        "    P3 launches_grow_with_tensors (simulated): launches per call: 3n",
+        "",
+        f"P2  {FILE}:30  B1-PT-02 (known, this is new in it)",
+    ]
+    minor = lines.index("Minor (P4), each with -v:")
+    assert lines[minor + 1] == f"    {SPARSE} at 2 places"
+    assert lines[1] == "simulated: counted on CPU behind a pretended CUDA device; no number is a GPU's"
+
+
+def test_verbose_writes_out_what_is_minor_and_what_was_quiet() -> None:
+    """Each place, each target's words, and how each collector was asked, by the options' names."""
+    reading = TargetReading(
+        Target("trainer.stats:norm", contract=Contract.GRAD_NORM, takes=Takes.MODULE), {"norm": "total"}, "mapping"
+    )
+    text = page(MANY, verbose=True, targets=[reading])
+    assert f"\nP4  {FILE}:40\n    in norm, met by collect\n    {SPARSE}: {MESSAGE}\n" in text
+    assert text.partition("\ntrainer.stats:norm\n")[2].splitlines()[:3] == [
+        "  called with module (--takes), answers with mapping: total is norm (--returns), "
+        "held to grad_norm (--contract)",
+        "  not reproduced: counts_are_rounded",
+        "  not applicable: clip_destroys_gradients",
+    ]
+
+
+@pytest.mark.parametrize("width", [80, 50])
+def test_nothing_is_wider_than_the_terminal_and_no_word_is_broken(width: int) -> None:
+    """Every word of the unbroken page stands on the narrow one, in the same order; only a path alone is wider."""
+    whole, narrow = page(MANY, None, tickets="tickets"), page(MANY, width, tickets="tickets")
+    assert [word for word in narrow.split() if word != "\\"] == whole.split()
+    wide = [line for line in narrow.splitlines() if len(line) > width]
+    assert all(len(line.split()) == 1 for line in wide), wide
+    assert max(map(len, whole.splitlines())) > 100
+
+
+def test_the_end_says_what_to_do_and_what_is_new() -> None:
+    """The worst kinds with why and how, the count of known and new, and a command as the last line."""
+    lines = page(MANY, tickets="some where").splitlines()
+    first = lines.index("What to do first:")
+    assert lines[first + 1 : first + 7] == [
+        f"1. P1  {FILE}:18  B1-PT-01",
+        f"   The norm overflows on finite gradients: {WHY}",
+        "   Accumulate the squares in float64, inside the reduction, so that no float64 copy of the gradients is made "
+        "on CUDA.",
+        f"2. P2  {FILE}:30  B1-PT-02",
+        "   Peak memory grows with the parameters",
+        "   Reduce tensors where they lie, or in buffers of a million elements.",
+    ]
+    assert lines[-4:] == [
+        "2 targets: 7 reproduced, 1 not reproduced",
+        "4 findings in 2 tickets in some where: 4 new, 0 known; 3 minor ones without a ticket",
+        "Next, the evidence of B1-PT-01 and its fix:",
+        "  auditkit ticket show B1-PT-01 --tickets 'some where'",
+    ]
+
+
+def test_known_findings_are_told_from_new_ones() -> None:
+    results = [
+        found(OVERFLOW, "P1", ticket="B1-PT-01", ticket_action="refreshed"),
+        found(PEAK, "P2", line=30, ticket="B1-PT-02", ticket_action="reopened"),
+        found(SPARSE, "P3", line=31, ticket="B1-PT-03", ticket_action="created"),
+    ]
+    text = page(results, tickets="tickets")
+    assert f"P1  {FILE}:18  B1-PT-01 (known)" in text
+    assert f"P2  {FILE}:30  B1-PT-02 (open again)" in text
+    assert "3 findings in 3 tickets in tickets (1 open again): 1 new, 2 known" in text
+
+
+def test_only_what_is_minor_breaks_nothing() -> None:
+    """Then no ticket is offered; nothing at all, and what is torch's alone, are said as plainly."""
+    text = page([found(SPARSE, "P4")])
+    assert "Nothing here breaks training: what reproduced is minor (P4)." in text
+    assert "What to do first" not in text
+    assert text.splitlines()[-1] == f"  auditkit probe show {SPARSE}"
+    theirs = page([found(OVERFLOW, "P4", owner="torch 2.13.0: torch.nn.utils.get_total_norm")])
+    assert "\nNothing here is this checkout's own to mend.\n" in theirs
+    quiet = page([found(PEAK, "", outcome="not_reproduced")])
+    assert quiet.endswith("\nNothing reproduced.\n\n1 target: 1 not reproduced")
+
+
+def test_a_defect_of_torch_is_said_once_and_is_nothing_to_do() -> None:
+    """However many targets call the function that has it, in one line, below what is the checkout's own."""
+    owner = "torch 2.13.0: torch.nn.utils.clip_grad_norm_"
+    theirs = [found(OVERFLOW, "P4", f"trainer.stats:{name}", owner=owner) for name in ("norm", "collect")]
+    lines = page([*theirs, found(PEAK, "P2", line=30)]).splitlines()
+    (line,) = (line for line in lines if owner in line)
+    assert line == f"    {owner}: {OVERFLOW}, met at {FILE}:18"
+    assert lines.index(f"P2  {FILE}:30") < lines.index(line) < lines.index("What to do first:")
+    assert not any(line.startswith("1. P4") for line in lines)
+
+
+def test_style_is_a_section_of_its_own_and_nothing_to_do() -> None:
+    """A line for each finding, whatever their number, and no advice from them."""
+    repeated = [
+        found(
+            "default_repeated", "P4", f"trainer:width={line}", line, device=SOURCE_DEVICE, style=True, message="twice"
+        )
+        for line in (5, 6)
+    ]
+    lines = page([*repeated, found(PEAK, "P2", line=30)]).splitlines()
+    style = lines.index("Style:")
+    assert lines[style + 1 : style + 3] == [
+        f"    {FILE}:{line}  default_repeated: trainer:width={line}: twice" for line in (5, 6)
+    ]
+    assert not any("default_repeated" in line for line in lines[lines.index("What to do first:") :])
+
+
+def test_without_tickets_the_next_command_files_them() -> None:
+    """What was typed, with the option; on a narrow terminal it is continued as shells do; refused, it is another."""
+    typed = "auditkit audit /code/trainer --python '/the venv/bin/python'"
+    assert page(UNFILED, typed=typed).splitlines()[-1] == f"  {typed} --tickets tickets"
+    assert page(UNFILED, 50, typed=typed).splitlines()[-2:] == [
+        "  auditkit audit /code/trainer --python \\",
+        "    '/the venv/bin/python' --tickets tickets",
+    ]
+    refused = page(UNFILED, typed=f"{typed} --no-tickets", wants_tickets=False)
+    assert refused.splitlines()[-1] == f"  auditkit probe show {OVERFLOW}"
+
+
+READ = found("sync_in_loop", "", "source", outcome="not_reproduced", device=SOURCE_DEVICE, evidence=None)
+
+
+@pytest.mark.parametrize("width", [None, 80])
+def test_where_no_collector_was_found_nothing_was_audited(width: int | None) -> None:
+    """No count of what did not reproduce looks like an answer; the next command names a target."""
+    missing = NoTarget("no gradient collector was found in 15 Python files", "what needs no collector: ...")
+    text = page([READ], width, no_target=missing)
+    assert "Nothing was audited: no gradient collector was found in 15 Python files." in text
+    assert "Only the source was read, and none of its code was run: it shows nothing." in text
+    assert "not reproduced" not in text
+    assert text.splitlines()[-1] == ("  auditkit audit /code/trainer --target module:function --contract grad_norm")
+
+
+def test_a_collector_that_could_not_be_fed_is_named_again() -> None:
+    """With the option that says what it needs; one that could not be imported asks for its interpreter."""
+    failed = found(OVERFLOW, "", outcome="error", reason=Reason.CANNOT_FEED, message="it needs mp_pg")
+    unfed = page([failed], no_target=NoTarget("no gradient collector could be fed:\n  not audited: it needs mp_pg"))
+    assert "Nothing was audited: no gradient collector could be fed." in unfed
+    assert "error (cannot_feed)  norm_overflows_on_finite_grads: it needs mp_pg" in unfed
+    last = unfed.splitlines()[-1]
+    assert last == "  auditkit audit /code/trainer --target trainer.stats:norm --argument NAME=VALUE"
+    unloaded = page([failed], no_target=NoTarget("no gradient collector could be imported:", is_import=True))
+    assert unloaded.splitlines()[-1] == "  auditkit audit /code/trainer --python VENV/bin/python"
+
+
+def test_a_named_probe_that_reproduces_nothing_says_why() -> None:
+    """A question has its answer in words, and no next command."""
+    lines = page([found(PEAK, "", outcome="not_reproduced", message="scalars only")], named=True).splitlines()
+    answer = ["trainer.stats:norm", f"  not reproduced: {PEAK}: scalars only", "", "1 target: 1 not reproduced"]
+    assert lines[-4:] == answer
+
+
+def test_text_of_the_checkout_moves_nothing() -> None:
+    text = page([found(OVERFLOW, "P1", message="a\x1b[2Jb\nP0  forged")])
+    assert "a\\x1b[2Jb P0 forged" in text

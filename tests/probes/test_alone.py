@@ -1,0 +1,120 @@
+"""A probe file is a program of its own: it is executable, explains itself, and finds auditkit's interpreter."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import typer.main
+
+from auditkit.cli.probe import app
+from tests.project_files import ROOT, Ended
+
+FILES = sorted((ROOT / "probes").glob("*.py"))
+PROBES = [path for path in FILES if not path.name.startswith("_")]
+READS_SOURCE = "sync_in_loop.py"
+DEFECTIVE = """import torch
+
+def grad_norm(parameters):
+    total = 0.0
+    for parameter in parameters:
+        total += parameter.grad.norm().item() ** 2
+    return total**0.5
+"""
+
+
+def load_file(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"alone_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+HELP = load_file(ROOT / "probes" / "_alone.py")
+
+
+@pytest.mark.parametrize("path", [*FILES, *(ROOT / "probes" / "remedies").glob("*.py")], ids=lambda path: path.name)
+def test_probes_are_executable_and_nothing_else_is(path: Path) -> None:
+    """Mode and shebang, as a clone has them; what probes share and what they recommend are no programs."""
+    is_program = path in PROBES
+    assert bool(path.stat().st_mode & 0o111) is is_program
+    assert path.read_text("utf-8").startswith("#!/usr/bin/env python3\n") is is_program
+
+
+@pytest.mark.parametrize("path", PROBES, ids=lambda path: path.stem)
+def test_a_probes_help_is_its_own(path: Path) -> None:
+    """What it asks, how, and what it cannot see, in 79 columns but for its own name."""
+    page = HELP.help_page(path.name, load_file(path))
+    assert page.startswith(f"Usage: {path.name} [options]\n\n")
+    assert all(len(line) < 80 for line in page.splitlines() if path.name not in line)
+    assert "\n\nHow: " in page
+    assert "\n\nLimits: " in page
+
+
+def test_the_options_of_the_help_are_those_of_probe_run() -> None:
+    run = typer.main.get_command(app).commands["run"]  # type: ignore[attr-defined]
+    known = {word for option in run.params for word in option.opts} | {"-h", "--help"}
+    shown = {**HELP.ANY_PROBE, **HELP.SOURCE_PROBE, **HELP.TARGET_PROBE}
+    assert {word.split()[0] for words in shown for word in words.split(", ")} <= known
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A clone: its own probes, and the package beside them."""
+    folder = tmp_path / "clone"
+    shutil.copytree(ROOT / "probes", folder / "probes", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("auditkit", "templates", "pyproject.toml"):
+        (folder / name).symlink_to(ROOT / name)
+    (folder / "bin").mkdir()
+    (folder / "bin" / "python3").symlink_to(os.path.realpath(sys.executable))
+    return folder
+
+
+def run_there(clone: Path, *words: str) -> Ended:
+    """The file as a program, with one Python on PATH, which has nothing of ours."""
+    done = subprocess.run(
+        [clone / "probes" / READS_SOURCE, *words],
+        cwd=clone.parent,
+        env={"PATH": str(clone / "bin"), "HOME": str(clone.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.process
+def test_it_runs_in_the_clones_own_environment(clone: Path) -> None:
+    """`.venv`, as the README makes it; what Python the shell has does not matter."""
+    venv.create(clone / ".venv", with_pip=False, symlinks=True)
+    (site,) = (clone / ".venv" / "lib").glob("python3*/site-packages")
+    here = Path(sysconfig.get_path("purelib"))
+    (site / "typer").symlink_to(here / "typer")
+    (site / "dependencies.pth").write_text(f"{here}\n", encoding="utf-8")
+    checkout = clone.parent / "checkout"
+    checkout.mkdir()
+    (checkout / "stats.py").write_text(DEFECTIVE, encoding="utf-8")
+    ended = run_there(clone, "--checkout", str(checkout))
+    assert (ended.code, ended.stderr) == (1, "")
+    assert "stats.py:6" in ended.stdout
+
+
+@pytest.mark.process
+def test_without_any_interpreter_one_line_says_what_to_do(clone: Path) -> None:
+    ended = run_there(clone, "--checkout", ".")
+    assert (ended.code, ended.stdout) == (2, "")
+    assert ended.stderr.splitlines() == [
+        f"error: no Python with auditkit was found; install it: cd {clone} && python3 -m venv .venv "
+        "&& .venv/bin/pip install ."
+    ]
+    assert run_there(clone, "--help").stdout.startswith(f"Usage: {READS_SOURCE} [options]\n")

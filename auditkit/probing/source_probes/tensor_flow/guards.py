@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from auditkit.probing.source_code.modules import Function, targets_of
+from auditkit.probing.source_code.modules import targets_of
 from auditkit.probing.source_code.walking import walk
 
 _ASKED_FOR = re.compile(r"(^|_)(debug\w*|verbose|sanity|checks?|profil\w*|diagnos\w*|paranoid|inf)(_|$)", re.IGNORECASE)
@@ -25,12 +25,6 @@ def _says_seldom(node: ast.AST) -> bool:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return _ASKED_FOR.search(name) is not None
     return False
-
-
-def guard_in_name(function: Function) -> str:
-    """The name of a function, else of its module, that says that it runs where somebody asked for a check."""
-    names = (function.name, function.module.name.rpartition(".")[2])
-    return next(filter(_ASKED_FOR.search, names), "")
 
 
 def guard_after(test: ast.expr) -> str:

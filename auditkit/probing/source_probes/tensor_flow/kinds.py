@@ -120,7 +120,7 @@ _MAPPINGS = frozenset(("dict", "Dict", "Mapping", "MutableMapping", "OrderedDict
 _ALIASES = {"_tensor_or_tensors": items(TENSOR), "_params_t": items(TENSOR), "ParamsT": items(TENSOR)}
 _OF_CPU = re.compile(r"(^|_)(cpu|numpy|np|pinned)(_|$|\d)", re.IGNORECASE)
 _STEPS = re.compile(r"(^|[_ ])steps?([_ ]|$)")
-_FROM_DATA = re.compile(r"loaders?$|data_?sets?$|(^|_)collat|^batch_sizes$")
+_FROM_DATA = re.compile(r"(^|_)collat|^batch_sizes$")
 _CHECKPOINT = re.compile(r"(\w+_)?(state_dict|checkpoint|ckpt)s?")
 _NAMED = (
     (re.compile(r"(\w+_)?(grads|gradients|tensors)"), items(TENSOR)),
@@ -134,7 +134,7 @@ def lies_on_host(name: str) -> bool:
     """Whether a name says that its tensors lie in host memory (`measure_on_cpu`, `cpu_grads`).
 
     Optimisers keep `step` tensors on the host, unless they are captured; a checkpoint is copied to the
-    host because it goes to a file. What a data loader gives, and the `batch_sizes` of packed sequences, lie there too.
+    host because it goes to a file. What is collated, and the `batch_sizes` of packed sequences, lie there too.
     """
     last = name.rpartition(".")[2]
     return (

@@ -12,7 +12,6 @@ from auditkit.probing.source_probes.tensor_flow.calls import kind_of_call
 from auditkit.probing.source_probes.tensor_flow.expressions import Expressions, names_in
 from auditkit.probing.source_probes.tensor_flow.guards import (
     guard_after,
-    guard_in_name,
     guard_of,
     is_first_time,
 )
@@ -43,8 +42,6 @@ class ValueFlow(Expressions):
         self.returned: Kind = NONE
         if as_helper:
             self.loops.append(Loop(0, None, True))
-        else:
-            self.guard = guard_in_name(function)
         self.outer_loops = len(self.loops)
 
     def call(self, node: ast.Call) -> Kind:

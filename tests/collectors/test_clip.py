@@ -12,6 +12,7 @@ from auditkit.collectors import clip_gradients, collect_gradients
 from auditkit.probing.worker.base.frames import SourceRoots
 from auditkit.probing.worker.instruments.launches import count_launches
 from auditkit.probing.worker.instruments.syncs import count_syncs
+from auditkit.probing.worker.simulated.device import simulated_cuda
 from auditkit.probing.worker.simulated.tensor import to_simulated
 from tests.collectors.oracle import relative_error
 from tests.collectors.test_memory import CPU_PEAK_BYTES, peak_bytes
@@ -129,8 +130,9 @@ def test_nothing_is_read_and_operators_do_not_grow() -> None:
 
 def test_the_norm_lies_where_the_gradients_do() -> None:
     """On the first device that is no CPU, of both; that of no gradients on the CPU."""
-    norm = collect_gradients([torch.full((4,), 2.0), to_simulated(torch.full((1,), 3.0))]).total_norm
-    assert (norm.device.type, norm.shape, norm.dtype, norm.item()) == ("cuda", (), torch.float64, 5.0)
+    with simulated_cuda():
+        norm = collect_gradients([torch.full((4,), 2.0), to_simulated(torch.full((1,), 3.0))]).total_norm
+        assert (norm.device.type, norm.shape, norm.dtype, norm.item()) == ("cuda", (), torch.float64, 5.0)
     assert collect_gradients([]).total_norm.device.type == "cpu"
 
 

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 
 from auditkit.collectors import GradientIsolationMonitor, collect_dual_gradients, collect_gradients
+from auditkit.probing.worker.simulated.device import simulated_cuda
+from auditkit.probing.worker.simulated.tensor import to_simulated
 from tests.collectors.pretend_cuda import PretendCuda
 
 
@@ -97,6 +99,49 @@ def test_collect_compiles_without_a_graph_break() -> None:
     actual, expected = compiled(gradients).materialize(), collect_gradients(gradients).materialize()
     assert actual.finite_norm == pytest.approx(expected.finite_norm, rel=1e-6)
     assert (actual.nan_count, actual.zero_count) == (1, 0)
+
+
+def test_a_compiled_collection_is_one_operator() -> None:
+    """The graph does not grow with the gradients, and what runs is the pass that runs without a compiler."""
+    sizes = []
+
+    def backend(graph: torch.fx.GraphModule, _: object) -> object:
+        sizes.append(sum(node.op not in ("placeholder", "output") for node in graph.graph.nodes))
+        return graph
+
+    for count in (2, 40):
+        gradients = [torch.randn(30) for _ in range(count)]
+        torch._dynamo.reset()
+        compiled = torch.compile(lambda given: collect_gradients(given).total_norm, fullgraph=True, backend=backend)
+        assert compiled(gradients).item() == pytest.approx(collect_gradients(gradients).total_norm.item(), rel=1e-15)
+    assert sizes[0] == sizes[1]
+
+
+def test_total_norm_is_what_materialize_reads() -> None:
+    """Of every dtype and scale, beside NaN and Inf, with and without a compiler's records; 0-d and float64."""
+    ends = [torch.tensor([3e300, 1.0]).double(), torch.tensor([1e-300]).double(), torch.full((3,), 1e20)]
+    tiny = [torch.full((4,), 5e-324, dtype=torch.float64), torch.full((4,), 1e-45)]
+    for gradients in (
+        *(ends, tiny, tiny[:1], ends[:1], []),
+        *([torch.tensor([bad, 1.0]), torch.ones(2).half()] for bad in (torch.nan, torch.inf)),
+        [torch.tensor([torch.nan]), torch.tensor([torch.inf]).double()],
+    ):
+        with simulated_cuda():
+            records = [to_simulated(gradient) for gradient in gradients]
+            for form in (gradients, records, gradients[:1] + records[1:]):
+                pending = collect_gradients(form)
+                norm, expected = pending.total_norm, pending.materialize().total_norm
+                assert (norm.shape, norm.dtype) == ((), torch.float64)
+                assert norm.item() == pytest.approx(expected, rel=1e-14, abs=0, nan_ok=True)
+
+
+def test_what_is_pending_is_shown_without_being_read() -> None:
+    """A debugger or a log line that prints it waits for nothing."""
+    pending = collect_gradients(pretend_gradients(3))
+    PretendCuda.reset()
+    assert repr(pending) == "PendingGradientStats(3 gradients, not read)"
+    assert repr(collect_dual_gradients([], [])) == "PendingDualGradientStats(0 gradients and 0 gradients, not read)"
+    assert PretendCuda.reads == []
 
 
 @pytest.mark.gpu

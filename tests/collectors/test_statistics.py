@@ -3,6 +3,9 @@
 import math
 import sys
 
+import torch
+
+from auditkit.collectors import DualGradientStats, collect_dual_gradients, collect_gradients
 from auditkit.collectors.records import GradientMeasure
 from auditkit.collectors.statistics import EXPLODING_NORM_THRESHOLD, VANISHING_NORM_THRESHOLD, summarize
 
@@ -51,3 +54,32 @@ def test_norms_at_the_ends_of_float64_add() -> None:
     """The total of norms whose squares are no float64 is exact."""
     assert summarize([measure(3e300), measure(4e300)], [1, 1]).total_norm == 5e300
     assert math.isclose(summarize([measure(3e-300), measure(4e-300)], [1, 1]).total_norm, 5e-300, rel_tol=1e-15)
+
+
+def test_names_and_numbers_for_a_logger() -> None:
+    """One flat dictionary of numbers, each after the prefix; norms by name, or by place where there is none."""
+    stats = summarize([measure(3.0), measure(4.0)], [10, 10], ["weight", ""])
+    assert stats.norms == {"weight": 3.0, "1": 4.0}
+    logged = stats.as_dict("gradients/", per_tensor=True)
+    assert (logged["gradients/total_norm"], logged["gradients/norm/weight"], logged["gradients/norm/1"]) == (5, 3, 4)
+    assert all(isinstance(value, int | float) for value in logged.values())
+    assert len(logged) == len(stats.as_dict()) + 2
+    ratio = DualGradientStats(stats, stats).as_dict("g/")
+    assert (ratio["g/host/total_norm"], ratio["g/seed/tensor_count"], ratio["g/normalized_ratio"]) == (5.0, 2, 1.0)
+
+
+def test_a_line_shows_statistics() -> None:
+    """The norm, how many tensors, their health, and what is wrong."""
+    assert repr(summarize([measure(3.0)] * 2, [10] * 2)) == "GradientStats(total_norm=4.24264, 2 tensors, health=1.00)"
+    bad = repr(summarize([measure(3.0, nan_count=2)] * 500, [10] * 500))
+    assert bad == "GradientStats(total_norm=nan, 500 tensors, health=0.00, 1000 NaN)"
+
+
+def test_thresholds_are_the_callers() -> None:
+    """What vanishes, explodes and leaks is what the caller says."""
+    gradients = [torch.full((1,), norm) for norm in (1e-3, 1.0, 10.0)]
+    assert collect_gradients(gradients).materialize().health == 1.0
+    stats = collect_gradients(gradients, vanishing_norm=1e-2, exploding_norm=5.0).materialize()
+    assert (stats.vanishing_count, stats.exploding_count) == (1, 1)
+    seed = collect_dual_gradients([], gradients, vanishing_norm=2.0).materialize().seed
+    assert (seed.vanishing_count, seed.exploding_count) == (2, 0)

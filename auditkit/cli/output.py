@@ -27,11 +27,17 @@ def complain(text: str) -> None:
     _write(sys.stderr, text)
 
 
+def complain_fitted(text: str) -> None:
+    """`complain`, each line broken between words where stderr is a terminal that is narrower."""
+    width = terminal_width(sys.stderr)
+    complain("\n".join(fitted(line, width) for line in text.split("\n")))
+
+
 def complain_of(error: AuditkitError) -> int:
     """`error:` and `hint:` on stderr; the exit code that the error has."""
-    complain(f"error: {error.message}")
+    complain_fitted(f"error: {error.message}")
     if error.hint:
-        complain(f"hint: {error.hint}")
+        complain_fitted(f"hint: {error.hint}")
     return int(error.exit_code)
 
 
@@ -54,6 +60,27 @@ def terminal_width(stream: IO[str] | None = None) -> int | None:
     import shutil
 
     return min(shutil.get_terminal_size().columns, _WIDEST)
+
+
+def fitted(line: str, width: int | None) -> str:
+    """The line broken between words where it is wider, its further lines indented; as it is without a width.
+
+    A path or another long word is never broken: it stands on a line of its own.
+    """
+    if width is None or len(line) <= width:
+        return line
+    import textwrap
+
+    text = line.lstrip(" ")
+    indent = " " * (len(line) - len(text))
+    return textwrap.fill(
+        text,
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent + "  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def wants_colour() -> bool:

@@ -49,7 +49,7 @@ def test_it_runs_alone(place: Path) -> None:
     words = ["--checkout", f"probes/specimens/{CLAIM}", "--target", "defective:grad_norm"]
     ended = run_program([sys.executable, f"probes/{CLAIM}.py", *words], cwd=place)
     assert (ended.code, ended.stderr) == (FINDINGS, "")
-    assert "P3  defective.py:6\n" in ended.stdout
+    assert "P2  defective.py:6\n" in ended.stdout
     assert f"{CLAIM}: gradients of 16 have the norm 1000, not 1024" in ended.stdout
 
 

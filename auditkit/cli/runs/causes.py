@@ -27,8 +27,10 @@ class Cause:
     @property
     def place(self) -> str:
         """`src/stats.py:18`; of whole modules the first of their places."""
+        from auditkit.model.text import counted
+
         others = len({result.location for result in self.findings}) - 1 if _is_of_module(self.worst) else 0
-        return place_of(self.worst) + (f" and {others} more places" if others else "")
+        return place_of(self.worst) + (f" and {counted(others, 'more place')}" if others else "")
 
     @property
     def tickets(self) -> str:

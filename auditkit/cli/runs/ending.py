@@ -43,6 +43,8 @@ class Step:
 
 def answer(run: Run, catalog: Mapping[str, ProbeInfo]) -> Iterator[str]:
     """The three worst kinds of finding: how bad, where, what breaks and why, what mends it; or that there is none."""
+    from auditkit.model.text import counted
+
     kinds: dict[str, list[Cause]] = {}
     causes = _own_causes(run)
     for cause in causes:
@@ -59,7 +61,7 @@ def answer(run: Run, catalog: Mapping[str, ProbeInfo]) -> Iterator[str]:
     for number, (probe, (cause, *others)) in enumerate(list(kinds.items())[:_MOST], start=1):
         info = catalog.get(probe)
         tickets = "".join(f"  {ticket}" for ticket in tickets_of(cause.findings))
-        more = f", here and at {len(others)} more places" if others else ""
+        more = f", here and at {counted(len(others), 'more place')}" if others else ""
         yield f"{number}. {cause.worst.severity}  {cause.place}{tickets}"
         yield f"   {info.title if info else probe}{more}" + (f": {cause.worst.why}" if cause.worst.why else "")
         if info and info.remediation:

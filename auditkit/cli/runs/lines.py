@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+from auditkit.cli.output import fitted
 
 if TYPE_CHECKING:
     from auditkit.model.runs.measurement import Pivot
@@ -12,25 +13,6 @@ if TYPE_CHECKING:
 
 WIDTH = 100
 _GAP = "  "
-
-
-def fitted(line: str, width: int | None) -> str:
-    """The line broken between words where it is wider, its further lines indented; as it is without a width.
-
-    A path or another long word is never broken: it stands on a line of its own.
-    """
-    if width is None or len(line) <= width:
-        return line
-    text = line.lstrip(" ")
-    indent = " " * (len(line) - len(text))
-    return textwrap.fill(
-        text,
-        width,
-        initial_indent=indent,
-        subsequent_indent=indent + _GAP,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
 
 
 def columns_of(rows: Sequence[Sequence[str]], indent: str = "", width: int | None = None) -> list[str] | None:

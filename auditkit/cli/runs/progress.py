@@ -7,8 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from auditkit.cli.output import complain, terminal_width
-from auditkit.cli.runs.lines import fitted
+from auditkit.cli.output import complain, fitted, terminal_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

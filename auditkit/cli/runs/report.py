@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from auditkit.cli.output import complain, complain_of, say, say_json, terminal_width, wants_colour
+from auditkit.cli.output import complain_fitted, complain_of, fitted, say, say_json, terminal_width, wants_colour
 from auditkit.cli.runs.causes import Cause, causes_of, place_of, words_of
 from auditkit.cli.runs.ending import answer, counts, next_step, nothing_audited
-from auditkit.cli.runs.lines import fitted, how_it_is_read, measured_tables, without_answer
+from auditkit.cli.runs.lines import how_it_is_read, measured_tables, without_answer
 from auditkit.cli.runs.matrix_report import difference_lines, matrix_lines
 from auditkit.cli.runs.progress import progress
 
@@ -55,7 +55,9 @@ def run_and_finish(
         run = audit(request, told)
     failures = load_failures(run)
     # Talk comes first: the report ends with what to do next.
-    _complain_of_notes([note for note in run.notes if note not in {*said, *(each.message for each in failures)}])
+    for note in run.notes:
+        if note not in {*said, *(failure.message for failure in failures)}:
+            complain_fitted(f"note: {note}")
     for failure in failures:
         complain_of(failure)
     if shown.as_json:
@@ -194,14 +196,6 @@ def _ending(run: Run, request: AuditRequest, view: View) -> Iterator[Iterable[st
     yield missing
     # What was counted where nothing was audited reads like an answer.
     yield list(counts(run, request.tickets, view.verbose))[bool(missing) :]
-
-
-def _complain_of_notes(notes: Sequence[str]) -> None:
-    import sys
-
-    width = terminal_width(sys.stderr)
-    for note in notes:
-        complain("\n".join(fitted(line, width) for line in f"note: {note}".splitlines()))
 
 
 def _say_line(line: str) -> None:

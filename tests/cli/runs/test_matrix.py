@@ -80,12 +80,12 @@ def test_one_table_shows_what_differs(for_people: Ended, pythons: tuple[Path, Pa
     assert (older.endswith(str(pythons[0])), newer.endswith(str(pythons[1]))) == (True, True)
     row = lines.index(f"  {OVERFLOW}  differs")
     assert [" ".join(line.split()) for line in lines[row + 1 : row + 3]] == [
-        f"{older} P1 reproduced",
+        f"{older} P2 reproduced",
         f"{newer} not reproduced",
     ]
-    assert any(line.startswith(f"      {older}: the norm breaks at 1.84e+19") for line in lines)
+    assert any(line.startswith(f"      {older}: the norm breaks at 256 in float16") for line in lines)
     told = " ".join(for_people.stdout.partition("2 of 3 results differ between the arms:")[2].split())
-    assert f"{OVERFLOW} on stats:grad_norm: P1 reproduced with {older}; not reproduced with {newer}" in told
+    assert f"{OVERFLOW} on stats:grad_norm: P2 reproduced with {older}; not reproduced with {newer}" in told
     assert "1 target over 2 arms: 2 reproduced" in lines
     assert "What to do first:" in lines
     assert lines[-1].startswith("  auditkit ticket show B1-PT-01 --tickets ")
@@ -131,7 +131,7 @@ def test_a_program_that_knows_only_the_old_keys_reads_the_truth(document: dict[s
     """Findings with one ticket each; the message of one that not all arms have names its arm."""
     overflow = document["results"][0]
     assert overflow["ticket"]
-    assert f"(P1 reproduced with {overflow['arm']}; not reproduced with " in overflow["message"]
+    assert f"(P2 reproduced with {overflow['arm']}; not reproduced with " in overflow["message"]
     assert {"schema_version", "run", "results", "summary"} <= document.keys()
 
 

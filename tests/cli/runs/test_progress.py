@@ -39,7 +39,7 @@ WAIT = """
     while not os.path.exists("{go}"):
         time.sleep(0.05)
 """
-FINDING = f"P1  {CLAIM}  "
+FINDING = f"P2  {CLAIM}  "
 
 
 @pytest.fixture

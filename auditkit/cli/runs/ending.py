@@ -42,16 +42,20 @@ class Step:
 
 
 def answer(run: Run, catalog: Mapping[str, ProbeInfo]) -> Iterator[str]:
-    """The three worst kinds of finding: how bad, where, what breaks and why, and what mends it."""
+    """The three worst kinds of finding: how bad, where, what breaks and why, what mends it; or that there is none."""
     kinds: dict[str, list[Cause]] = {}
     causes = _own_causes(run)
     for cause in causes:
-        if cause.worst.severity != "P4":
+        if _is_tracked(cause):
             kinds.setdefault(cause.worst.probe, []).append(cause)
     if kinds:
         yield "What to do first:"
     elif causes:
         yield "Nothing here breaks training: what reproduced is minor (P4)."
+    elif any(result.owner for result in run.results):
+        yield "Nothing here is this checkout's own to mend."
+    elif not run.summary["reproduced"]:
+        yield "Nothing reproduced."
     for number, (probe, (cause, *others)) in enumerate(list(kinds.items())[:_MOST], start=1):
         info = catalog.get(probe)
         tickets = "".join(f"  {ticket}" for ticket in tickets_of(cause.findings))
@@ -114,20 +118,24 @@ def next_step(run: Run, request: AuditRequest, wants_tickets: bool) -> Step | No
     """The command that a reader of the report needs next; None where everything is answered."""
     if run.no_target is not None:
         return _way_to_a_target(run, request)
-    causes = _own_causes(run)
-    filed = next(iter(tickets_of(result for cause in causes for result in cause.findings)), "")
+    own = _own_causes(run)
+    filed = next(iter(tickets_of(result for cause in own for result in cause.findings)), "")
     if filed:
         title = f"Next, the evidence of {filed} and its fix:"
         return Step(title, ("ticket", "show", filed, "--tickets", str(request.tickets)))
-    if not causes:
-        return None
-    if request.tickets is None and wants_tickets:
+    if request.tickets is None and wants_tickets and any(map(_is_tracked, own)):
         return Step("Next, a ticket for each, with its evidence and its fix:", _typed(request, "--tickets", "tickets"))
-    probe = causes[0].worst.probe
-    if any(name.endswith(".py") for name in request.probes):
+    causes = own or causes_of(run.results)
+    if not causes or any(name.endswith(".py") for name in request.probes):
         return None
     config = ("--config", str(request.config.path)) if request.config.probes_dir else ()
-    return Step("Next, how the worst is measured and what fixes it:", ("probe", "show", probe, *config))
+    title = "Next, how the worst is measured and what fixes it:"
+    return Step(title, ("probe", "show", causes[0].worst.probe, *config))
+
+
+def _is_tracked(cause: Cause) -> bool:
+    """Whether a ticket is filed of it: what is minor gets none."""
+    return cause.worst.severity != "P4"
 
 
 def _own_causes(run: Run) -> list[Cause]:

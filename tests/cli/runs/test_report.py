@@ -146,9 +146,15 @@ def test_known_findings_are_told_from_new_ones() -> None:
 
 
 def test_only_what_is_minor_breaks_nothing() -> None:
+    """Then no ticket is offered; nothing at all, and what is torch's alone, are said as plainly."""
     text = page([found(SPARSE, "P4")])
     assert "Nothing here breaks training: what reproduced is minor (P4)." in text
     assert "What to do first" not in text
+    assert text.splitlines()[-1] == f"  auditkit probe show {SPARSE}"
+    theirs = page([found(OVERFLOW, "P4", owner="torch 2.13.0: torch.nn.utils.get_total_norm")])
+    assert "\nNothing here is this checkout's own to mend.\n" in theirs
+    quiet = page([found(PEAK, "", outcome="not_reproduced")])
+    assert quiet.endswith("\nNothing reproduced.\n\n1 target: 1 not reproduced")
 
 
 def test_a_defect_of_torch_is_said_once_and_is_nothing_to_do() -> None:

@@ -139,7 +139,7 @@ def test_it_works_where_torch_is_not_installed(tmp_path: Path) -> None:
 
 def test_a_test_file_that_does_not_parse_names_every_word_in_it(tmp_path: Path) -> None:
     """What it would have named is taken as named: no false alarm for lack of a comma."""
-    files = {"norms.py": "def total_norm(grads):\n    return 0.0\n", "tests/test_norms.py": "total_norm(\n"}
+    files = {"norms.py": "def total_norm(grads):\n    return grads[0].norm()\n", "tests/test_norms.py": "total_norm(\n"}
     results = read(write(tmp_path, files), "public_function_unused", "public_function_untested")
     assert {result.outcome for result in results} == {Outcome.NOT_REPRODUCED}
     write(tmp_path, {"tests/test_norms.py": "other(\n"})

@@ -103,6 +103,14 @@ def test_wrapped_loops_while_match_membership_and_masks_wait(body: str, line: in
         "for g, h in zip(grads, self.last):\n    if torch.is_same_size(g, h):\n        pass",
         "return {k: v.item() if isinstance(v, torch.Tensor) else v for k, v in self.stats.items()}",
         "for v in self.stats:\n    if torch.is_tensor(v) and v > 1:\n        self.log(v.item())",
+        "for v in self.stats:\n    if isinstance(v, torch.Tensor):\n        self.log(v.detach().item())",
+        "while self.i < 10:\n    self.log(next(model.parameters()).grad is None, grads[0].norm().item())",
+        "for x, y in tqdm(train_loader):\n    y = y.to(device)\n    self.log(model(x.to(device)).norm().item())",
+        "for x in self.dataset:\n    self.log(x.norm().item())",
+        "for i in range(9):\n    self.log(packed.batch_sizes[i].item())",
+        "for p in parameters:\n    if len(self.state[p]) == 0:\n        self.state[p]['m'] = p.grad.norm().item()",
+        "for p in parameters:\n    s = self.state[p]\n    if 'm' not in s:\n        s['m'] = p.norm().item()",
+        "for p in parameters:\n    if self.scale is None:\n        self.scale = p.norm().item()",
     ],
 )
 def test_what_wraps_no_tensors_or_asks_the_host_waits_for_nothing(body: str, tmp_path: Path) -> None:
@@ -217,6 +225,8 @@ def test_a_helper_that_says_bool_gives_no_tensor_to_wait_for(tmp_path: Path) -> 
         (" -> bool", "self.sizes(grad) > grad", 0),
         ("", "grad > most", 1),
         (" -> bool", "bool((grad > most).any())", 1),
+        (" -> dict[str, float] | None", "self.sizes(grad) > grad", 0),
+        (" -> list[torch.Tensor]", "grad > most", 1),
     ):
         context = context_of(tmp_path, {"norms.py": helper.format(says, test) + loop})
         assert len(context.reads_in_loops(context.modules[0])) == count, (says, test)
@@ -272,3 +282,31 @@ def test_who_pays_for_the_waits(file: str, source: str, occurs: str, tmp_path: P
     """Every step does for a loop over what a model has many of; scripts, records and other values do not."""
     (result,) = found(tmp_path, {file: f"import torch\n\n\n{source}"}, LOOP).values()
     assert result.occurs == occurs
+
+
+EACH = "for p in parameters:\n    norm = p.grad.norm()\n    "
+
+
+@pytest.mark.parametrize(
+    ("body", "severity"),
+    [
+        (EACH + "self.log(norm.item())", "P2"),
+        (EACH + "if norm > 1:\n        p.grad.mul_(1 / norm)", "P2"),
+        (EACH + "self.norms.append(norm.cpu())", "P3"),
+        (EACH + "if self.check_overflow and not torch.isfinite(norm):\n        self.skipped += 1", "P3"),
+        (EACH + "if self.debug and not torch.isfinite(norm):\n        self.skipped += 1", "P4"),
+        (EACH + "if self.step % 100 == 0:\n        self.log(norm.item())", "P4"),
+        ("if self.steps % 100:\n    return\n" + EACH + "self.log(norm.item())", "P4"),
+        ("if not self.verbose:\n    return\n" + EACH + "self.log(norm.item())", "P4"),
+        ("if self.debug:\n    return\n" + EACH + "self.log(norm.item())", "P2"),
+        ("if norm_type == torch.inf:\n    return max(g.norm() for g in grads)\n" + EACH + "norm.sum()", "P4"),
+        ("for entropy in torch.stack(self.entropies):\n    self.log(entropy.item())", "P4"),
+    ],
+)
+def test_a_wait_is_as_bad_as_who_meets_it(body: str, severity: str, tmp_path: Path) -> None:
+    """Any run in a loop over gradients, few elsewhere, every so often, or where somebody asked for a check."""
+    source = f"{HEAD}def f(self, parameters, grads, norm_type):\n{indent(body, '    ')}\n"
+    (result,) = found(tmp_path / "own", {"norms.py": source}, LOOP).values()
+    assert str(result.severity) == severity
+    (kept,) = found(tmp_path / "kept", {"records/2025-01-31_muon/train.py": source}, LOOP).values()
+    assert str(kept.severity) == "P4"

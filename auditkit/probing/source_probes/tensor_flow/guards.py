@@ -14,7 +14,7 @@ _ASKED_FOR = re.compile(r"(^|_)(debug\w*|verbose|sanity|checks?|profil\w*|diagno
 def guard_of(test: ast.expr) -> str:
     """The text of a test that most steps or most runs fail: an interval, a flag for a check, the infinity norm."""
     for node in walk([test]):
-        if isinstance(node, ast.Mod):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
             return ast.unparse(test)
         name = dotted_name(node).rpartition(".")[2] if isinstance(node, ast.Name | ast.Attribute) else ""
         if _ASKED_FOR.search(name) or (isinstance(node, ast.Constant) and node.value == "inf"):

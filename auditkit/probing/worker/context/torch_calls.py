@@ -37,9 +37,8 @@ def torch_calls(plan: Plan, caller: Caller, roots: SourceRoots) -> Dict[str, Any
         name = known.get(frame.f_code) if event == "call" else None
         if name is not None and not _is_inside(frame.f_back, known):
             given = {each: frame.f_locals.get(each) for each in _ARGUMENTS}
-            functions.setdefault(
-                name, {key: float(value) for key, value in given.items() if isinstance(value, (int, float))}
-            )
+            numbers = {each: float(value) for each, value in given.items() if isinstance(value, (int, float))}
+            functions.setdefault(name, numbers)
             sites.append(roots.innermost(frame))
 
     calls = Calls(plan, caller, plan.device, roots)

@@ -121,15 +121,16 @@ def judged_repositories(stored: Document) -> list[Judged]:
     ]
 
 
-TOTALS = ("repository", "commit", "targets asked", "tickets", "accepted", "precision", "missed")
+TOTALS = ("repository", "commit", "targets", "no answer", "findings", "tickets", "accepted", "precision", "missed")
 
 
 def total(judged: Judged, stored: Document) -> list[object]:
     repository = repositories()[judged.name]
     link = f"[{repository['github']}](https://github.com/{repository['github']})"
-    targets = len(stored["repositories"][judged.name]["targets"])
-    missed = "; ".join(judged.missed)
-    return [link, repository["commit"][:12], targets, len(judged.tickets), judged.accepted, judged.precision, missed]
+    asked = stored["repositories"][judged.name]
+    counts = [len(asked["targets"]), asked["summary"]["error"], asked["summary"]["reproduced"], len(judged.tickets)]
+    judgement = [judged.accepted, judged.precision, "; ".join(judged.missed)]
+    return [link, repository["commit"][:12], *counts, *judgement]
 
 
 def section(judged: Judged) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.precision import MOST_TICKETS, NOT_JUDGED, judge, repositories
+from benchmarks.evidence import EVIDENCE, fill, results_of
+from benchmarks.precision import MOST_TICKETS, NAME, NOT_JUDGED, blocks, judge, judged_repositories, repositories
 
 VERDICTS = {
     "peak_memory_grows_with_params a:f": {"accept": "Three copies of the gradients."},
@@ -53,3 +54,10 @@ def test_every_verdict_is_one_word_with_a_reason() -> None:
             assert word in ("accept", "reject"), key
             assert reason.endswith("."), key
             assert len(key.split()) == 2
+
+
+def test_the_page_shows_the_stored_tickets_and_none_misses() -> None:
+    stored = results_of(NAME)
+    text = (EVIDENCE / f"{NAME}.md").read_text(encoding="utf-8")
+    assert fill(text, blocks(stored)) == text
+    assert [(each.name, each.missed) for each in judged_repositories(stored) if each.missed] == []

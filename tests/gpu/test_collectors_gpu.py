@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
-from auditkit.collectors import collect_gradients
+from auditkit.collectors import clip_gradients, collect_gradients
 from auditkit.collectors.device_pass import measure_on_device
 from auditkit.collectors.records import GradientMeasure, decode_record, shifts_for
 from auditkit.collectors.triton_pass import CHOICE_VARIABLE, TRITON_DTYPES, measure_with_triton, runs_on_triton
@@ -183,3 +183,25 @@ def test_the_variable_chooses_ordinary_operators(monkeypatch: pytest.MonkeyPatch
     theirs = collect_gradients(gradients).materialize()
     assert (ours.zero_count, ours.nan_count, ours.inf_count) == (theirs.zero_count, theirs.nan_count, theirs.inf_count)
     assert ours.per_tensor_norms == pytest.approx(theirs.per_tensor_norms, rel=1e-12)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_clipping_waits_for_nothing(dtype: torch.dtype) -> None:
+    """0 synchronizations, the limit afterwards, and the norm that materialize reads, on the device."""
+    gradients = [gradient * 300 for gradient in gradients_of(100, dtype)]
+    expected = collect_gradients(gradients).materialize().total_norm
+    clip_gradients(gradients_of(3, dtype), 1.0)  # compiles
+    norms: list[Tensor] = []
+    work = lambda: norms.append(clip_gradients(gradients, 1.0, nonfinite="zero"))  # noqa: E731
+    assert count_syncs(work, "cuda", ROOTS).total == 0
+    assert norms[0].device.type == "cuda"
+    assert norms[0].item() == pytest.approx(expected, rel=1e-12)
+    assert collect_gradients(gradients).materialize().total_norm == pytest.approx(1.0, rel=1e-2)
+
+
+def test_a_compiled_collection_runs_the_kernels() -> None:
+    """Under torch.compile the pass is the one without it: two launches, and the same statistics."""
+    gradients = gradients_of(40)
+    compiled = torch.compile(collect_gradients, fullgraph=True)
+    assert compiled(gradients).materialize() == collect_gradients(gradients).materialize()
+    assert count_launches(lambda: compiled(gradients), "cuda", ROOTS).total == 2

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from auditkit.model.enums import Severity
 from auditkit.model.runs.probe import Policy
 from tests.filing_helpers import make_finding
-
-
-def test_the_users_severity_comes_first_then_the_probes_judgement_then_its_default() -> None:
-    probe = replace(make_finding().probe, severity=Severity.P1)
-    assert Policy(severities={probe.id: Severity.P4}).severity_of(probe, Severity.P0) is Severity.P4
-    assert Policy(severities={"other": Severity.P2}).severity_of(probe, Severity.P0) is Severity.P0
-    assert Policy().severity_of(probe, None) is Severity.P1
 
 
 def test_a_probe_is_judged_by_its_own_thresholds_alone() -> None:

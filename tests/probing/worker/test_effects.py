@@ -172,7 +172,8 @@ TABLE = {
 def test_the_purpose_of_a_change_is_told_by_what_it_does(function: Callable, verdict: str) -> None:
     answer = ask(MUTATES, function)
     if verdict == FINDING:
-        assert (answer.outcome, answer.severity) == ("reproduced", "P1")
+        # Graver where gradients of ordinary size change, too.
+        assert (answer.outcome, answer.severity) == ("reproduced", "P1" if function is robust_norm else "P0")
     elif verdict == "changes nothing":
         assert answer.outcome == "not_reproduced"
     else:

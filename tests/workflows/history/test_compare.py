@@ -75,7 +75,7 @@ def test_a_fix_that_costs_memory_is_fixed_and_introduced(repository: Path) -> No
     before = state_of(repository)
     found = compared(repository, "overflowing", "widened", OVERFLOW)
     contrast = by_probe(found)[OVERFLOW]
-    assert (contrast.change, contrast.severity, contrast.trend) == (Change.FIXED, Severity.P1, Trend.BETTER)
+    assert (contrast.change, contrast.severity, contrast.trend) == (Change.FIXED, Severity.P4, Trend.BETTER)
     (target,) = found.targets
     assert (target.match.state, target.match.name) == (MatchState.CHANGED, "trainer.stats:total_norm")
     apart = [answer for answer in target.answers if answer.agreement is Agreement.DIFFERS]

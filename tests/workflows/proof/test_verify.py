@@ -72,7 +72,7 @@ def test_a_hand_written_ticket_gets_its_evidence_and_its_tick(story: Story) -> N
     assert [line.split(": ", 1)[1] for line in block.history] == [
         f"still reproduced at revision {story.broken}",
         f"still reproduced at revision {story.wrong}",
-        f"no longer reproduced at revision {story.right} (version 2); it reproduces at {story.broken[:12]}",
+        f"no longer reproduced at revision {story.right} (version 3); it reproduces at {story.broken[:12]}",
     ]
 
 

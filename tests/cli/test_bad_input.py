@@ -259,7 +259,7 @@ def test_without_torch_the_source_is_read_and_the_rest_is_an_error(workspace: Pa
     assert {(result["outcome"], result["reason"]) for result in results if result["device"] != "source"} == {
         ("error", "no_torch")
     }
-    assert {result["outcome"] for result in results if result["device"] == "source"} == {"not_reproduced"}
+    assert "not_reproduced" in {result["outcome"] for result in results if result["device"] == "source"}
     assert ended.code == NOT_LOADED
     assert ended.stderr.count("has no torch") == 1
 

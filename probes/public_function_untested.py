@@ -17,11 +17,12 @@ PROBE = {
     "motivation": "What a training run is steered by (a ratio that opens a gate, a health value, a norm that clips) "
     "fails quietly: it returns a number. Without a test of its own its edge cases (no gradients, no parameters, NaN) "
     "are met first in a run.",
-    "method": "Every public function that reads gradients and returns figures of them, and every public class with "
-    "such a method: is it named by a test, in an import, as an attribute, in a string, in the name of a test or of a "
-    "test file, or does its docstring hold an example? For a class the name of any of its methods counts.",
+    "method": "Every public function that reads gradients and returns figures of them, every public class with such a "
+    "method, and what is called like them in the same module (its second step, its result): is it named by a test, in "
+    "an import, as an attribute, in a string, in the name of a test or of a test file, or does its docstring hold an "
+    "example? For a class the name of any of its methods counts.",
     "limits": "To name is not to test, and code that tests reach only through other functions counts as unnamed. "
-    "Functions that collect through others alone are not asked, nor what trains, nor examples, scripts and tools. A "
+    "Modules that collect through others alone are not asked, nor what trains, nor examples, scripts and tools. A "
     "checkout without any test gives one answer, not one for each module.",
     "remediation": "Add a test of the function itself: known inputs with the value worked out by hand, and the edges "
     "(no gradients, zeros, NaN and Inf).",
@@ -63,6 +64,7 @@ def test_total_norm(gradients, norm):
 }
 
 _MOST_IN_MESSAGE = 6
+_WORDS = ("grad", "norm", "stat", "health", "collect")
 
 
 def measure(ctx):
@@ -76,7 +78,7 @@ def measure(ctx):
         collectors = {name.partition(".")[0] for name in ctx.collectors(module)}
         untested = []
         for item in module.public("function", "class"):
-            if item.qualified_name not in collectors:
+            if item.qualified_name not in collectors and not (collectors and _belongs_to_them(module, item)):
                 continue
             definitions += 1
             if not ctx.is_named_by_a_test(module, item):
@@ -87,6 +89,12 @@ def measure(ctx):
         if untested:
             yield ctx.location(module.name, module, untested[0].line, untested[0].qualified_name)
     yield from ctx.examined(definitions=definitions)
+
+
+def _belongs_to_them(module, item):
+    """Whether something beside collectors is called like one: `materialize_grad_stats`, `DualGradientStats`."""
+    is_called_so = any(word in item.name.lower() for word in _WORDS)
+    return is_called_so and (item.kind != "class" or module.has_public_methods(item))
 
 
 def judge(measurements, policy):

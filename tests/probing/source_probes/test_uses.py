@@ -159,11 +159,12 @@ def test_what_no_test_names_is_listed_by_module(tmp_path: Path) -> None:
         "def recipe_main(config):\n    clip_grad_norm_(config.parameters)\n\n\n"
         "def train(model):\n    model.loss().backward()\n    return model.weight.grad.norm()\n\n\n"
         "class Config:\n    limit: float\n\n    def scaled(self):\n        return self.limit * 2\n\n\n"
+        "class GradRatio:\n    seed: float\n\n    def ratio(self):\n        return self.seed / 2\n\n\n"
         "class Monitor:\n    def health(self, parameters):\n        return [p.grad.norm() for p in parameters]\n"
     )
     files = {"pkg/__init__.py": "", "pkg/norms.py": norms, "scripts/run.py": NORMS}
     (result,) = found(tmp_path, {**files, "tests/test_other.py": "x = 1\n"}, UNTESTED).values()
-    assert result.message == "no test names total_norm (line 1), Monitor (line 25)"
+    assert result.message == "no test names total_norm (line 1), GradRatio (line 25), Monitor (line 32)"
     assert (result.target, result.location.line, result.severity) == ("pkg.norms", 1, "P4")
 
 

@@ -91,15 +91,16 @@ def _request(tickets: Path | None, **more: object) -> AuditRequest:
 
 
 def test_tickets_are_numbered_worst_first_and_found_again(tmp_path: Path):
-    """P3 before P4 whatever the order of the probes; a second run changes no byte."""
+    """P3 before P4 whatever the order of the probes; named, what is minor has one, too; a second run changes no byte."""
     tickets = tmp_path / "tickets"
-    first = audit(_request(tickets, batch=7))
+    here = replace(HERE, config=Config(severity={"launches_grow_with_tensors": Severity.P3}))
+    first = audit(_request(tickets, batch=7, arms=(here,)))
     assert [(r.probe, str(r.severity), r.ticket, r.ticket_action) for r in first.results] == [
-        ("norm_overflows_on_finite_grads", "P3", "B7-PT-01", "created"),
-        ("launches_grow_with_tensors", "P4", "B7-PT-02", "created"),
+        ("norm_overflows_on_finite_grads", "P4", "B7-PT-02", "created"),
+        ("launches_grow_with_tensors", "P3", "B7-PT-01", "created"),
     ]
     before = {path: path.read_bytes() for path in tickets.rglob("*.md")}
-    second = audit(_request(tickets, batch=7))
+    second = audit(_request(tickets, batch=7, arms=(here,)))
     assert [result.ticket_action for result in second.results] == ["unchanged", "unchanged"]
     assert {path: path.read_bytes() for path in tickets.rglob("*.md")} == before
 

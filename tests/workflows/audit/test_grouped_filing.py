@@ -108,11 +108,11 @@ def test_the_specimens_findings_make_one_ticket_for_each_cause(audited: Run, fol
 def test_what_nobody_meets_has_no_ticket_of_its_own_unless_it_was_asked_by_name(audited: Run, folder: Path) -> None:
     """A finding of P4 joins the ticket of its cause, and is refreshed where it has one."""
     filed = file(audited, folder, by_name=False)
-    alone = [{(UNDERFLOW, SQUARED), (LAUNCHES, SQUARED)}, {(UNDERFLOW, HEALTH)}]
+    alone = [{(UNDERFLOW, SQUARED), (LAUNCHES, SQUARED)}, {(UNDERFLOW, HEALTH)}, {(OVERFLOW, SQUARED)}]
     expected = [held for held in EXPECTED.values() if held not in alone]
     assert sorted(map(sorted, grouped(filed).values())) == sorted(map(sorted, expected))
-    assert sum(result.severity is Severity.P4 and result.ticket is not None for result in filed.results) == 2
-    assert {r.probe for r in filed.results if r.severity and not r.ticket} == {UNDERFLOW, LAUNCHES}
+    assert sum(result.severity is Severity.P4 and result.ticket is not None for result in filed.results) == 3
+    assert {r.probe for r in filed.results if r.severity and not r.ticket} == {UNDERFLOW, LAUNCHES, OVERFLOW}
     named = grouped(file(audited, folder))
     assert grouped(file(audited, folder, by_name=False)) == named
 

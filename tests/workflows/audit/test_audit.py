@@ -91,7 +91,7 @@ def _request(tickets: Path | None, **more: object) -> AuditRequest:
 
 
 def test_tickets_are_numbered_worst_first_and_found_again(tmp_path: Path):
-    """P3 before P4 whatever the order of the probes; what is named is filed, minor or not; a second run changes nothing."""
+    """P3 before P4 whatever the order of the probes, minor ones too where named; a second run changes no byte."""
     tickets = tmp_path / "tickets"
     here = replace(HERE, config=Config(severity={"launches_grow_with_tensors": Severity.P3}))
     first = audit(_request(tickets, batch=7, arms=(here,)))

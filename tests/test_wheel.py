@@ -123,7 +123,7 @@ def test_the_bundled_audit_runs_from_the_wheel(python: Path, tmp_path: Path) -> 
     assert os.listdir(tmp_path) == ["auditkit-demo"]
     filed = [path.name for path in (tmp_path / "auditkit-demo" / "tickets").rglob("B*.md")]
     assert filed == ["B1-PT-01.md"]
-    assert "gradmon.defective:per_layer_norms" in ended.stdout
+    assert "in per_layer_norms" in ended.stdout
     assert "no line" not in ended.stdout, "a finding of an installed specimen has its place, too"
 
 

@@ -37,7 +37,8 @@ def init(
         return
     for trial in trials:
         if trial.works and trial.target.contract and trial.target.takes:
-            say(f"{trial.target.call}  {trial.target.contract.value}, takes {trial.target.takes.value}")
+            called, promised = trial.target.takes.value, trial.target.contract.value
+            say(f"{trial.target.call}  called with {called}, held to {promised}")
         else:
             complain(f"could not be fed: {trial.target.call}: {trial.message}")
     works = counted(sum(trial.works for trial in trials), "target")

@@ -81,7 +81,7 @@ def test_an_experimental_probe_runs_only_when_it_is_named(trainer: Path, monkeyp
 def test_list_and_show_know_the_folder_and_the_lifecycle(trainer: Path, tmp_path: Path) -> None:
     """From the folder of auditkit.yaml without an option, from anywhere with --config."""
     listed = auditkit("probe", "list", cwd=trainer).stdout
-    assert f"P3  {CLAIM}" in listed
+    assert f"P2  {CLAIM}" in listed
     (line,) = (line for line in listed.splitlines() if CLAIM in line)
     assert line.endswith("Norm is cut off (experimental: runs only when named)")
     assert listed.count("experimental") == 1
@@ -89,7 +89,7 @@ def test_list_and_show_know_the_folder_and_the_lifecycle(trainer: Path, tmp_path
     assert CLAIM not in auditkit("probe", "list", cwd=tmp_path).stdout
     words = ["--config", trainer / "auditkit.yaml"]
     shown = auditkit("probe", "show", CLAIM, *words, cwd=tmp_path)
-    assert shown.stdout.startswith(f"{CLAIM}, version 1, P3, experimental\n")
+    assert shown.stdout.startswith(f"{CLAIM}, version 1, P2, experimental\n")
     document = json.loads(auditkit("probe", "list", *words, "--json", cwd=tmp_path).stdout)
     assert {probe["id"]: probe["lifecycle"] for probe in document["probes"]}[CLAIM] == "experimental"
 

@@ -20,7 +20,7 @@ def result_of(kind: str, function: str):
     ("function", "severity", "law", "reason"),
     [
         ("branching_share", "P4", "1", "Data-dependent branching"),
-        ("read_layer_norms", "P3", "n-1", "item()"),
+        ("read_layer_norms", "P4", "n-1", "item()"),
         ("collect_logged_async", "P4", "1", "logging.Logger"),
     ],
 )

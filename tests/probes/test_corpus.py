@@ -105,15 +105,17 @@ def test_the_probes_are_not_fooled(name: str) -> None:
     assert [(expected, text) for expected, met, text in judged(name) if not met] == []
 
 
-GRAVE = [p.id for p in load_catalog().values() if p.severity.value <= "P2" and "grad_norm" in p.contracts]
+# Sound code launches for each tensor, reads a number in a compiled graph, and does not know uncoalesced gradients.
+MINOR = {"launches_grow_with_tensors", "graph_breaks_under_compile", "breaks_cuda_graph_capture", "fails_on_sparse_grads"}
+ASKED = [p.id for p in load_catalog().values() if "grad_norm" in p.contracts and p.id not in MINOR]
 
 
 @pytest.mark.parametrize("name", VERDICTS["sound"])
-def test_nothing_grave_is_said_of_sound_code(name: str) -> None:
+def test_nothing_is_said_of_sound_code(name: str) -> None:
     alarms = {
         probe: f"{said(result)}: {result.message}"
-        for probe, result in run_on(name, GRAVE).items()
-        if not is_met("quiet or reproduced P3 or reproduced P4", said(result))
+        for probe, result in run_on(name, ASKED).items()
+        if not is_met("quiet", said(result))
     }
     assert alarms == {}
 

@@ -106,7 +106,9 @@ def test_the_probes_are_not_fooled(name: str) -> None:
 
 
 # Sound code launches for each tensor, reads a number in a compiled graph, and does not know uncoalesced gradients.
-MINOR = {"launches_grow_with_tensors", "graph_breaks_under_compile", "breaks_cuda_graph_capture", "fails_on_sparse_grads"}
+MINOR = {
+    "launches_grow_with_tensors", "graph_breaks_under_compile", "breaks_cuda_graph_capture", "fails_on_sparse_grads",
+}  # fmt: skip
 ASKED = [p.id for p in load_catalog().values() if "grad_norm" in p.contracts and p.id not in MINOR]
 
 

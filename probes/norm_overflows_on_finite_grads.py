@@ -15,9 +15,9 @@ PROBE = {
     "occurs": "rare",
     "lifecycle": "stable",
     "instrument": "numerics",
-    "motivation": "Squaring overflows long before the norm does: in float32 a norm above 1.84e19 reads inf, "
-    "although float32 holds norms up to 3.4e38. An exploding gradient is then logged as inf or NaN, and a "
-    "clipping coefficient made from it turns every gradient into zero.",
+    "motivation": "Squaring overflows long before the norm does: in float16 one element of 256 is enough, in float32 "
+    "a norm above 1.84e19 reads inf, although float32 holds norms up to 3.4e38. An exploding gradient is then logged "
+    "as inf or NaN, and a clipping coefficient made from it turns every gradient into zero.",
     "method": "Every gradient is scaled by powers of two; a norm scales with them exactly. The smallest magnitude at "
     "which the answer is infinite, NaN, raises, or leaves that line by more than 1 % is found by bisection on the "
     "exponent, for each dtype and element count. One element of 1.3e36 in a small matrix, vector and tensor of three "

@@ -58,6 +58,7 @@ def test_a_finding_says_why_in_words() -> None:
     assert in_words(Breaks.WRONG_STEP, Occurs.ORDINARY) == (
         "other gradients reach the optimizer, and nothing says so, in ordinary runs of this code"
     )
+    assert in_words(Breaks.UPKEEP, Occurs.RARE) == "nothing breaks today"
     assert in_words(None, Occurs.ORDINARY) == ""
 
 

@@ -28,11 +28,11 @@ class Occurs(StrEnum):
     ORDINARY = "ordinary"
     """Any run: float32 or bfloat16, hundreds of tensors, one device, now and then a NaN."""
     COMMON = "common"
-    """A set-up that many use: sharded parameters, float16, frozen parameters, a generator of parameters."""
+    """A set-up that many use: float16, frozen parameters, channels_last, several dtypes in one model."""
     RARE = "rare"
     """A set-up that few use, or a run that is diverging."""
     EXTREME = "extreme"
-    """Values or layouts that no run that still learns has."""
+    """Values, layouts or set-ups that training as it is done does not have."""
 
 
 _TABLE = {
@@ -54,7 +54,7 @@ _OCCURS_IN_WORDS = {
     Occurs.ORDINARY: "in ordinary runs of this code",
     Occurs.COMMON: "in a set-up that many use",
     Occurs.RARE: "in a set-up that few use, or a diverging run",
-    Occurs.EXTREME: "only at values or layouts that no run that still learns has",
+    Occurs.EXTREME: "with values, layouts or set-ups that training hardly ever has",
 }
 
 
@@ -78,4 +78,6 @@ def in_words(breaks: Breaks | None, occurs: Occurs | None) -> str:
     """Why a finding is as bad as it is, in one phrase; "" where its probe does not say."""
     if breaks is None or occurs is None:
         return ""
+    if breaks is Breaks.UPKEEP:
+        return _BREAKS_IN_WORDS[breaks]
     return f"{_BREAKS_IN_WORDS[breaks]}, {_OCCURS_IN_WORDS[occurs]}"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 import re
-import textwrap
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+from auditkit.cli.output import fitted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -71,7 +72,7 @@ def _write_page(command: Any, ctx: Any, formatter: Any) -> None:
     width = formatter.width
     formatter.write_usage(ctx.command_path, re.sub("[{}]", "", " ".join(command.collect_usage_pieces(ctx))))
     paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
-    parts = [_filled(" ".join(text.split()), width, "  ") for text in paragraphs]
+    parts = [fitted("  " + " ".join(text.split()), width, hanging="") for text in paragraphs]
     arguments = [one for one in command.params if one.param_type_name == "argument"]
     parts += _lists([("Arguments", _row(one, ctx)) for one in arguments], width)
     parts += _lists(_commands(command), width) if isinstance(command, _Group) else []
@@ -118,16 +119,10 @@ def _lists(rows: Iterable[tuple[str, _Row]], width: int) -> list[str]:
 def _columns(rows: Sequence[_Row], column: int, width: int) -> str:
     lines = []
     for name, text in rows:
-        told = _filled(text, width, " " * column)
+        told = fitted(" " * column + text, width, hanging="")
         beside = len(name) + 4 <= column
         lines.append(f"  {name:<{column - 2}}{told[column:]}" if beside else f"  {name}\n{told}")
     return "\n".join(lines)
-
-
-def _filled(text: str, width: int, indent: str) -> str:
-    return textwrap.fill(
-        text, width, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )
 
 
 def _first_sentence(text: str | None) -> str:

@@ -62,8 +62,8 @@ def terminal_width(stream: IO[str] | None = None) -> int | None:
     return min(shutil.get_terminal_size().columns, _WIDEST)
 
 
-def fitted(line: str, width: int | None) -> str:
-    """The line broken between words where it is wider, its further lines indented; as it is without a width.
+def fitted(line: str, width: int | None, hanging: str = "  ") -> str:
+    """The line broken between words where it is wider, its further lines further in; as it is without a width.
 
     A path or another long word is never broken: it stands on a line of its own.
     """
@@ -77,7 +77,7 @@ def fitted(line: str, width: int | None) -> str:
         text,
         width,
         initial_indent=indent,
-        subsequent_indent=indent + "  ",
+        subsequent_indent=indent + hanging,
         break_long_words=False,
         break_on_hyphens=False,
     )

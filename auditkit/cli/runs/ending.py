@@ -159,6 +159,12 @@ def _way_to_a_target(run: Run, request: AuditRequest) -> Step:
 
 
 def _typed(request: AuditRequest, *more: str) -> tuple[str, ...]:
-    """What the user ran, with further options."""
+    """What the user ran, with further options; another interpreter takes the place of the one that lacks something."""
     words = shlex.split(request.command)[1:]
-    return (*(word for word in words if word != "--no-tickets"), *more)
+    renewed = {"--python"} & set(more)
+    kept = (
+        word
+        for before, word in zip(["", *words], words, strict=False)
+        if word != "--no-tickets" and not {before, word.partition("=")[0]} & renewed
+    )
+    return (*kept, *more)

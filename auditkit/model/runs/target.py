@@ -33,6 +33,13 @@ def _named(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield name, value
 
 
+def split_call(call: str) -> tuple[str, str, str]:
+    """The place (a module, or a file's path), the qualified name, and the statement that names a block, or ""."""
+    place, _, rest = call.partition(":")
+    qualified, _, statement = rest.partition("#")
+    return place, qualified, statement
+
+
 def short_target(call: str) -> str:
     """`collect` of `package.module:collect`; a module is its own name."""
     return call.rpartition(":")[2] or call

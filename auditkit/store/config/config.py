@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 KEYS = (
     "checkout", "python", "import_roots", "tickets", "batch", "agent", "targets", "severity", "policy",
-    "probes_dir", "agents", "lint", "style",
+    "probes_dir", "agents", "lint", "style", "exclude",
 )  # fmt: skip
 TARGET_KEYS = ("name", "contract", "call", "takes", "finish", "setup", "arguments", "returns")
 
@@ -38,7 +38,8 @@ class Config:
     Paths are absolute: those in the file are relative to its folder. `checkout` may end in `@REVISION`;
     `import_roots` are relative to the checkout. `policy` maps threshold names to values. `agents` are names
     by code, ours and the project's own. `catalog` holds the probes that may be named, where they were looked up.
-    `style` asks the probes of style in every audit.
+    `style` asks the probes of style in every audit. `exclude` are patterns of paths below the checkout whose files
+    are asked nothing.
     """
 
     path: Path | None = None
@@ -56,6 +57,7 @@ class Config:
     lint: LintConfig = LintConfig()  # noqa: RUF009 - it is frozen
     catalog: Mapping[str, ProbeInfo] = field(default_factory=dict)
     style: bool = False
+    exclude: tuple[str, ...] = ()
 
 
 def read_config(
@@ -114,6 +116,7 @@ class _ConfigReader:
             "agents": self.agents,
             "lint": lambda node: read_lint(self.reader, node, self.known_rules),
             "style": lambda node: self.reader.flag_of(node, "style"),
+            "exclude": self.exclude,
         }
         found = {key: readers[key](node) for (key, _), node in self.reader.mapping(root, "auditkit.yaml", KEYS)}
         return Config(path=self.reader.path, **found)
@@ -173,6 +176,12 @@ class _ConfigReader:
                 continue
             roots.append(os.path.normpath(text))
         return tuple(roots)
+
+    def exclude(self, node: Node) -> tuple[str, ...]:
+        nodes = [node] if node.tag.endswith(":str") else self.reader.items(node, "exclude")
+        texts = [(item, self.reader.text_of(item, "a pattern of exclude")) for item in nodes]
+        given = [text for item, text in texts if text is not None and not self.is_empty(item, text, "exclude")]
+        return tuple(given)
 
     def probes_dir(self, node: Node) -> tuple[Path, ...]:
         one = node.tag.endswith(":str")

@@ -18,6 +18,7 @@ _EXPLANATIONS = {
     "batch": "Ticket ids: B<batch>-<agent code>-<number>.",
     "agent": "Who files them: pytorch gives B7-PT-01.",
     "probes_dir": "Folders with probes of your own.",
+    "exclude": "Paths of the checkout, or patterns of them, whose files are asked nothing.",
 }
 
 
@@ -47,6 +48,7 @@ class ConfigDraft:
     tickets: str | None = None
     batch: int | None = None
     agent: str | None = None
+    exclude: tuple[str, ...] = ()
     targets: tuple[DraftTarget, ...] = ()
     unfed: tuple[UnfedCandidate, ...] = ()
 

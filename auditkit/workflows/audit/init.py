@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -12,6 +12,7 @@ from auditkit.errors import BadInputError
 from auditkit.model.codec import Record
 from auditkit.probing.checkouts.checkout import parse_checkout
 from auditkit.probing.hosts.trials import Trial
+from auditkit.probing.source_code.files import LeftOut
 from auditkit.store.config.config_draft import ConfigDraft, DraftTarget, UnfedCandidate, render_config
 from auditkit.store.config.config_file import CONFIG_NAME
 from auditkit.store.folder.files import create_file
@@ -35,6 +36,7 @@ def init(
     output: Path | None = None,
     progress: Callable[[str], None] | None = None,
     in_place: bool = False,
+    exclude: Sequence[str] = (),
 ) -> Initialised:
     """Write `auditkit.yaml` in the checkout's folder, or at `output`. An existing file is never replaced.
 
@@ -47,7 +49,8 @@ def init(
     options = RunOptions(python=python, in_place=in_place)
     with options.open(spec) as opened:
         setting = options.setting(opened)
-        found = find_targets(opened, setting, progress=progress)
+        left_out = LeftOut(opened.path, exclude)
+        found = find_targets(opened, setting, progress=progress, left_out=left_out, libraries=True)
     if found.failure is not None:
         raise found.failure
     beside = spec.directory == path.parent.resolve()
@@ -55,6 +58,7 @@ def init(
         checkout=None if beside else _relative(spec.directory, path.parent),
         python=_relative(Path(python), path.parent) if python and os.sep in python else python,
         batch=1,
+        exclude=tuple(exclude),
         targets=tuple(_draft(trial, found) for trial in found.trials if trial.works),
         unfed=tuple(UnfedCandidate(t.target.call, (t.message,)) for t in found.trials if not t.works),
     )

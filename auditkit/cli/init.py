@@ -43,4 +43,4 @@ def init(
         else:
             complain(f"could not be fed: {trial.target.call}: {trial.message}")
     works = counted(sum(trial.works for trial in trials), "target")
-    say(f"wrote {done.path}: {works}. Next: auditkit audit --config {done.path}")
+    say(f"wrote {done.path}: {works}. Next: auditkit audit {done.audit_words}")

@@ -23,11 +23,12 @@ KEYS = (
     "checkout", "python", "import_roots", "tickets", "batch", "agent", "targets", "severity", "policy",
     "probes_dir", "agents", "lint", "style", "exclude",
 )  # fmt: skip
-TARGET_KEYS = ("name", "contract", "call", "takes", "finish", "setup", "arguments", "returns")
+TARGET_KEYS = ("name", "contract", "call", "takes", "finish", "setup", "arguments", "returns", "places")
 
 _Name = TypeVar("_Name", Severity, Contract, Takes)
 
-_CALL = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+_WORDS = r"[^\W\d]\w*(\.([^\W\d]\w*|<locals>))*"
+_CALL = re.compile(rf"({_WORDS}|(?!/)[^:#]+\.py):({_WORDS}|({_WORDS})?#\w[\w.]*)")
 _NAME = re.compile(r"\w[\w.-]*")
 
 
@@ -86,6 +87,12 @@ def read_config(
     return config
 
 
+def is_in_workspace(folder: Path, path: str | Path) -> bool:
+    """Whether an auditkit.yaml in `folder` may name `path`: with its links resolved, too."""
+    absolute, workspace = Path(os.path.abspath(folder / path)), Path(os.path.abspath(folder)).parent
+    return absolute.is_relative_to(workspace) and absolute.resolve().is_relative_to(workspace.resolve())
+
+
 class _ConfigReader:
     def __init__(self, reader: YamlReader, known_rules: Collection[str]) -> None:
         self.reader = reader
@@ -123,15 +130,11 @@ class _ConfigReader:
 
     # Paths.
 
-    def leaves_workspace(self, node: Node, path: str, resolve: bool = True) -> bool:
+    def leaves_workspace(self, node: Node, path: str) -> bool:
         """Note a path outside the folder above that of auditkit.yaml; see docs/design/config.md."""
-        workspace = self.folder.parent
-        absolute = Path(os.path.abspath(self.folder / path))
-        places = [(absolute, workspace)]
-        if resolve:
-            places.append((absolute.resolve(), workspace.resolve()))
-        if all(place.is_relative_to(within) for place, within in places):
+        if is_in_workspace(self.folder, path):
             return False
+        workspace = self.folder.parent
         self.reader.report(
             node,
             f"{path} leaves the workspace {workspace}",
@@ -160,9 +163,7 @@ class _ConfigReader:
             return None
         if os.sep not in text:
             return text  # a command, looked up on PATH
-        # Its links stay unresolved: a virtual environment's python leads to the system's.
-        if self.leaves_workspace(node, text, resolve=False):
-            return None
+        # It may lie anywhere, as one on PATH does; its links stay: a virtual environment's leads to the system's.
         return os.path.abspath(self.folder / text)
 
     def import_roots(self, node: Node) -> tuple[str, ...]:
@@ -275,6 +276,9 @@ class _ConfigReader:
             case "returns":
                 texts = {role: self.reader.text_of(item, "a field") for role, item in self.names(node, "returns")}
                 return {role: text for role, text in texts.items() if text}
+            case "places":
+                places = (self.reader.text_of(item, "a place") for item in self.reader.items(node, "places"))
+                return tuple(place for place in places if place)
             case "name":
                 return self.target_name(node)
             case _:

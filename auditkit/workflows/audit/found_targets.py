@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from auditkit.errors import AuditkitError, NothingMeasuredError, TargetNotLoadedError, nearest_names
 from auditkit.model.enums import Reason
-from auditkit.model.runs.target import Target
+from auditkit.model.runs.target import Target, split_call
 from auditkit.model.text import counted
 from auditkit.probing.checkouts.checkout import OpenCheckout, import_roots, parse_checkout
 from auditkit.probing.checkouts.git import find_repository
@@ -127,12 +127,16 @@ def _richness(trial: Trial | None) -> tuple[int, int]:
 
 
 def name_target(target: Target, taken: Sequence[str]) -> Target:
-    """The target with a short name: the function's, with its class where two functions share one."""
-    qualified = target.call.partition(":")[2]
-    short = qualified.rpartition(".")[2]
-    shared = sum(call.partition(":")[2].rpartition(".")[2] == short for call in taken) > 1
-    name = target.call.replace(":", ".") if shared else short
-    return replace(target, name=name.replace("_", "-").strip("-"))
+    """The target with a short name: the function's or statement's, with its place where two share one."""
+    short = _short_name(target.call)
+    shared = sum(_short_name(call) == short for call in taken) > 1
+    name = re.sub(r"[^\w.]+", ".", target.call) if shared else short
+    return replace(target, name=name.replace("_", "-").strip("-."))
+
+
+def _short_name(call: str) -> str:
+    _, qualified, statement = split_call(call)
+    return statement or qualified.rpartition(".")[2]
 
 
 def _needed(trials: Sequence[Trial], interpreter: str) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from auditkit.cli.common import JsonOption, write_or_exit
-from auditkit.cli.options import InPlaceOption, PythonOption
+from auditkit.cli.options import ExcludeOption, InPlaceOption, PythonOption
 from auditkit.cli.output import complain, say, say_json
 
 EXAMPLE = "Example: auditkit init ../trainer --output auditkit.yaml"
@@ -21,6 +21,7 @@ def init(
     output: Annotated[
         Path | None, typer.Option("--output", metavar="FILE", help="Where to write; default: in the checkout.")
     ] = None,
+    exclude: ExcludeOption = None,
     in_place: InPlaceOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -30,7 +31,7 @@ def init(
     from auditkit.workflows.audit.init import init as run_init
 
     with progress() as told:
-        done = run_init(checkout, python, output, told.trying, in_place)
+        done = run_init(checkout, python, output, told.trying, in_place, exclude or ())
     trials = done.found.trials
     if as_json:
         say_json(done.to_json())
@@ -42,4 +43,4 @@ def init(
         else:
             complain(f"could not be fed: {trial.target.call}: {trial.message}")
     works = counted(sum(trial.works for trial in trials), "target")
-    say(f"wrote {done.path}: {works}. Next: auditkit audit --config {done.path}")
+    say(f"wrote {done.path}: {works}. Next: auditkit audit {done.audit_words}")

@@ -34,7 +34,7 @@ class Candidate:
     `call` is `module:qualified.name`; `takes_guesses` and `finish_candidates` are in order of
     likelihood; `setup_guess` names the method that is handed the modules; `init_arguments` are what
     making its class's instance needs; `arguments` are extra keyword arguments; `evidence` says what was
-    seen, with lines; `obstacles` say why it probably cannot be fed.
+    seen, with lines; `obstacles` say why it probably cannot be fed. `places` call it where it is a library's.
     """
 
     call: str
@@ -49,6 +49,7 @@ class Candidate:
     evidence: tuple[str, ...] = ()
     obstacles: tuple[str, ...] = ()
     score: int = 0
+    places: tuple[str, ...] = ()
 
     def as_target(self, name: str = "") -> Target:
         """The target that the first guesses make."""
@@ -60,6 +61,7 @@ class Candidate:
             finish=self.finish_candidates[0] if self.finish_candidates else None,
             setup=self.setup_guess,
             arguments=self.arguments,
+            places=self.places,
         )
 
 

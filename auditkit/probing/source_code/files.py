@@ -160,9 +160,12 @@ class LeftOut:
 
     def _folder(self, folder: str) -> tuple[str, str]:
         if folder not in self._folders:
-            above = self._folder(folder.rpartition("/")[0])
+            parent, _, name = folder.rpartition("/")
+            above = self._folder(parent)
             why = "" if above[0] else self._why(folder)
-            self._folders[folder] = (f"{folder}/", why) if why else above
+            # Records of many days are one place.
+            place = f"{parent}/20*/".lstrip("/") if _DATED_FOLDER.fullmatch(name) else f"{folder}/"
+            self._folders[folder] = (place, why) if why else above
         return self._folders[folder]
 
     def _why(self, folder: str) -> str:

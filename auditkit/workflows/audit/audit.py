@@ -126,7 +126,8 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
         passed_over = [] if asked or request.targets else left_out.sentences()
         written = _written(opened, since_ns, bool(asked))
         notes = (*opened.notes, *passed_over, *found.notes, *run.notes, *answers.notes, *written)
-    run = replace(run, results=results, notes=notes, no_target=_no_target(found.failure))
+    missing = _no_target(found.failure)
+    run = replace(run, results=results, notes=notes, no_target=missing, candidates=found.candidates)
     if repository is None:
         return run
     mistyped = _not_imported(run) if request.targets else ""

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from auditkit.errors import AuditkitError, NothingMeasuredError, TargetNotLoadedError, nearest_names
 from auditkit.model.enums import Reason
+from auditkit.model.runs.candidates import FoundCandidate
 from auditkit.model.runs.target import Target, split_call
 from auditkit.model.text import counted
 from auditkit.probing.checkouts.checkout import OpenCheckout, import_roots, parse_checkout
@@ -17,11 +18,12 @@ from auditkit.probing.checkouts.git import find_repository
 from auditkit.probing.discovery.library_calls import library_candidates
 from auditkit.probing.discovery.search import Discovery, discover
 from auditkit.probing.hosts.sandbox import Setting
-from auditkit.probing.hosts.trials import Trial, try_candidates
+from auditkit.probing.hosts.trials import Trial, try_candidates, with_remedies
 from auditkit.probing.source_code.files import LeftOut
 from auditkit.probing.source_code.import_effects import import_effects
 from auditkit.probing.source_code.python_files import PythonFiles, garbage_collection_paused
 from auditkit.probing.worker.process.missing_modules import distributions
+from auditkit.workflows.audit.found_candidates import not_asked_lines, told
 
 _MOST_NAMED = 3
 
@@ -31,7 +33,8 @@ class FoundTargets:
     """The targets to audit; `found` where reading the source found them, and nobody named them.
 
     `failure` says why none can be fed; `likeliest` is then the collector that is asked all the same, so that every
-    probe has a result that says why there is no answer. `notes` are sentences on what was passed over.
+    probe has a result that says why there is no answer. `notes` are sentences on what was passed over; `candidates` is
+    all that was found, with how it was fed or why it was not.
     """
 
     targets: tuple[Target, ...] = ()
@@ -40,6 +43,7 @@ class FoundTargets:
     failure: AuditkitError | None = None
     likeliest: tuple[Target, ...] = ()
     found: bool = False
+    candidates: tuple[FoundCandidate, ...] = ()
 
     @property
     def asked(self) -> tuple[Target, ...]:
@@ -69,12 +73,15 @@ def find_targets(
     left_out = left_out or LeftOut(opened.path)
     called = library_candidates(call for call in found.library_calls if not left_out.place_of(call.file))
     known = [*found.candidates, *(called if libraries else ())]
-    candidates = [each for each in known if not (left_out.place_of(each.file) or is_specimen(opened.path, each.file))]
+    known = [each for each in known if not is_specimen(opened.path, each.file)]
+    candidates = [each for each in known if not left_out.place_of(each.file)]
     effects = notes_on_imports(opened, configured_roots, [each.call for each in candidates], noted)
     interpreters = {each.interpreter: each for each in (setting, *others)}
     everywhere = [try_candidates(candidates, each, progress) for each in interpreters.values()]
     # Of one candidate's trials in several interpreters: the first that works, else the first.
-    trials = tuple(next((one for one in tried if one.works), tried[0]) for tried in zip(*everywhere, strict=True))
+    first = [next((one for one in tried if one.works), tried[0]) for tried in zip(*everywhere, strict=True)]
+    trials = tuple(with_remedies(first, setting))
+    listed = told(trials, [each for each in known if left_out.place_of(each.file)], left_out)
     best: dict[str, Trial] = {}
     for trial in trials:
         # A library's function is asked in each manner in which it is called.
@@ -83,14 +90,14 @@ def find_targets(
             best[key] = trial
     notes = [f"{problem.path}:{problem.line}: {problem.message}" for problem in found.problems]
     notes += left_out.sentences([each.file for each in known])
-    notes += [*_needed(trials, setting.interpreter), *_not_audited(trials)]
+    notes += _needed(trials, setting.interpreter)
     if not best:
-        failure = _failure(opened, found, trials, notes)
+        failure = _failure(opened, found, trials, [*notes, *map(str.strip, not_asked_lines(listed))])
         likeliest = tuple(candidate.as_target() for candidate in candidates[:1])
-        return FoundTargets((), trials, tuple(effects), failure, likeliest, found=True)
+        return FoundTargets((), trials, tuple(effects), failure, likeliest, found=True, candidates=listed)
     calls = list(dict.fromkeys(trial.target.call for trial in best.values()))
     targets = tuple(name_target(trial.target, calls) for trial in best.values())
-    return FoundTargets(targets, trials, (*effects, *notes), found=True)
+    return FoundTargets(targets, trials, (*effects, *notes), found=True, candidates=listed)
 
 
 def notes_on_imports(
@@ -145,16 +152,6 @@ def _needed(trials: Sequence[Trial], interpreter: str) -> list[str]:
     if not names:
         return []
     return [f"this checkout needs: {', '.join(names)} ({interpreter} -m pip install {' '.join(distributions(names))})"]
-
-
-def _not_audited(trials: Sequence[Trial]) -> list[str]:
-    """Each reason once, with the candidates that it stopped; not of one that can be called in another way."""
-    audited = {trial.target.call for trial in trials if trial.works}
-    stopped: dict[str, dict[str, None]] = {}
-    for call, message in ((trial.target.call, trial.message) for trial in trials):
-        if call not in audited:
-            stopped.setdefault(message.removeprefix(f"{call}: "), {})[call] = None
-    return [f"not audited: {', '.join(calls)}: {message}" for message, calls in stopped.items()]
 
 
 def _failure(opened: OpenCheckout, found: Discovery, trials: Sequence[Trial], notes: Sequence[str]) -> AuditkitError:

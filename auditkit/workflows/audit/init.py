@@ -7,10 +7,11 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from auditkit.errors import BadInputError
 from auditkit.model.codec import Record
+from auditkit.model.runs.candidates import FoundCandidate
 from auditkit.model.runs.target import Target
 from auditkit.probing.checkouts.checkout import CheckoutSpec, parse_checkout
 from auditkit.probing.hosts.trials import Trial
@@ -19,12 +20,15 @@ from auditkit.store.config.config import is_in_workspace
 from auditkit.store.config.config_draft import ConfigDraft, DraftTarget, UnfedCandidate, render_config
 from auditkit.store.config.config_file import CONFIG_NAME
 from auditkit.store.folder.files import create_file
+from auditkit.workflows.audit.found_candidates import candidate_of
 from auditkit.workflows.audit.found_targets import FoundTargets, find_targets, name_target
 from auditkit.workflows.audit.run_options import RunOptions
 
+_UNTRIED = {"works": False, "takes": None, "finish": None, "setup": None, "message": "left out"}
+
 
 @dataclass(frozen=True)
-class Initialised(Record, keys="path candidates=found.trials"):
+class Initialised(Record, keys="path"):
     """The file that was written, and what it holds; `checkout` where that lies outside what the file may name."""
 
     schema_version: ClassVar[int] = 1
@@ -32,6 +36,12 @@ class Initialised(Record, keys="path candidates=found.trials"):
     path: Path
     found: FoundTargets
     checkout: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The file and every candidate: what trying it showed, as it is told of a run, too."""
+        tried = [trial.to_json() | candidate_of(trial).to_json() for trial in self.found.trials]
+        left_out = [_UNTRIED | each.to_json() for each in self.found.candidates if each.excluded]
+        return super().to_json() | {"candidates": [*tried, *left_out]}
 
     @property
     def audit_words(self) -> str:
@@ -71,7 +81,7 @@ def init(
         batch=1,
         exclude=tuple(exclude),
         targets=tuple(_drafts([trial for trial in found.trials if trial.works])),
-        unfed=tuple(UnfedCandidate(t.target.call, (t.message,)) for t in found.trials if not t.works),
+        unfed=tuple(_unfed(each) for each in found.candidates if not (each.fed or each.excluded)),
     )
     create_file(path, render_config(draft).encode("utf-8"))
     return Initialised(path, found, "" if inside else at)
@@ -90,6 +100,11 @@ def _written(spec: CheckoutSpec, folder: Path) -> str | None:
 
 def _revision(spec: CheckoutSpec) -> str:
     return f"@{spec.revision}" if spec.revision else ""
+
+
+def _unfed(found: FoundCandidate) -> UnfedCandidate:
+    answers = [f"it answers with: {found.try_it}"] if found.try_it else []
+    return UnfedCandidate(found.call, (found.why_not, *answers))
 
 
 def _drafts(trials: Sequence[Trial]) -> Iterator[DraftTarget]:

@@ -23,7 +23,7 @@ THEIRS = OURS.replace("Us", "Them")
         ("src/_vendor/a.py", "src/_vendor/"),
         ("archive/old/a.py", "archive/"),
         ("src/deprecated/a.py", "src/deprecated/"),
-        ("records/2024-10-10_Muon/train.py", "records/2024-10-10_Muon/"),
+        ("records/2024-10-10_Muon/train.py", "records/20*/"),
         ("modules/sub/a.py", "modules/sub/"),
         ("copied/a.py", "copied/"),
         ("package/a.py", ""),

@@ -84,6 +84,8 @@ class Takes(StrEnum):
     PARAMETERS = "parameters"
     NAMED_PARAMETERS = "named_parameters"
     GRADIENTS = "gradients"
+    OPTIMIZER = "optimizer"
+    MODULES = "modules"
     FACTORS = "factors"
     KEYS = "keys"
 

@@ -70,6 +70,8 @@ def find_targets(
     for trial in trials:
         if trial.works and _richness(trial) > _richness(best.get(trial.target.call)):
             best[trial.target.call] = trial
+    # A private helper is audited through its caller.
+    best = {call: trial for call, trial in best.items() if best.keys().isdisjoint(trial.candidate.covered_by)}
     notes = [f"{problem.path}:{problem.line}: {problem.message}" for problem in found.problems]
     notes += [*_needed(trials, setting.interpreter), *_not_audited(trials)]
     if not best:

@@ -17,7 +17,8 @@ from auditkit.probing.source_code.python_files import PythonFiles, garbage_colle
 
 # Parsing costs a hundred times what a search does, and few files of a checkout touch gradients.
 TOUCHES_GRADIENTS = re.compile(
-    rb"\.grad\b|['\"]grad['\"]|(grads|gradients)(_list)?\s*[:,)=]|get_total_norm|clip_grad_norm|def materiali[sz]e"
+    rb"\bgrads?\b|_grads?\b(?<!requires_grad)(?<!no_grad)(?<!enable_grad)|\bgrads?_(?:data|sample|norm|list|buffer|flat)|"
+    rb"gradients?\b[ _]*[:,)=\].]|grad_norm|clip_\w*grad|get_total_norm|def materiali[sz]e|inf_or_nan|isfinite|isnan"
 )
 
 
@@ -49,8 +50,8 @@ def discover(path: Path, configured_roots: Sequence[str | Path] = ()) -> Discove
 
 def _discover(files: PythonFiles) -> Discovery:
     _parse(files, TOUCHES_GRADIENTS)
+    calls = CollectorCalls(files)
     while True:
-        calls = CollectorCalls(files)
         calls.find()
         # Callers, and packages that export a collector, perhaps under another name.
         if not calls.collectors or not _parse(files, _mention(calls.names())):

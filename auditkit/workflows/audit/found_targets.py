@@ -88,6 +88,8 @@ def find_targets(
         key = repr((trial.target.call, trial.target.arguments)) if trial.target.places else trial.target.call
         if trial.works and _richness(trial) > _richness(best.get(key)):
             best[key] = trial
+    # A private helper is audited through its caller.
+    best = {key: trial for key, trial in best.items() if best.keys().isdisjoint(trial.candidate.covered_by)}
     notes = [f"{problem.path}:{problem.line}: {problem.message}" for problem in found.problems]
     notes += left_out.sentences([each.file for each in known])
     notes += _needed(trials, setting.interpreter)

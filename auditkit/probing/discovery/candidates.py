@@ -78,7 +78,7 @@ class Candidates:
         collector calls them: a helper is audited through its caller.
         """
         for function, flow in self.calls.collectors.items():
-            if _is_excluded(function, flow) or self._is_covered(function):
+            if is_excluded(function, flow) or self._is_covered(function):
                 continue
             candidate = self._candidate(function, flow)
             if not (flow.grad_reads or candidate.takes_guesses or candidate.init_arguments):
@@ -209,7 +209,7 @@ class Candidates:
         score += 1 if candidate.finish_candidates or candidate.setup_guess else 0
         score -= 4 if _is_private(function) and function not in self.public_names else 0
         score -= 6 if candidate.obstacles else 0
-        score -= 2 if _SIDE_FOLDERS & set(function.module.file.split("/")[:-1]) else 0
+        score -= 2 if is_in_side_folder(function.module.file) else 0
         score -= 2 if answers.is_flag(flow) else 0
         return score
 
@@ -219,10 +219,16 @@ def collects_by_itself(function: Function) -> bool:
     if not may_read_gradients(function):
         return False
     flow = trace(function.node, gradient_parameters(function), lambda _call, _given: None)
-    return flow.returns_statistics and not _is_excluded(function, flow)
+    return flow.returns_statistics and not is_excluded(function, flow)
 
 
-def _is_excluded(function: Function, flow: GradientFlow) -> bool:
+def is_in_side_folder(file: str) -> bool:
+    """Whether a file lies among examples, scripts or archives."""
+    return bool(_SIDE_FOLDERS & set(file.split("/")[:-1]))
+
+
+def is_excluded(function: Function, flow: GradientFlow) -> bool:
+    """Whether a function that returns statistics is a part of training, or is not called by its name."""
     dunder = function.name.startswith("__") and function.name.endswith("__")
     return dunder or flow.trains or function.name in _NOT_COLLECTORS or bool(function.decorators & _NOT_CALLED)
 

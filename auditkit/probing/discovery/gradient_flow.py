@@ -52,6 +52,8 @@ class GradientFlow:
     """The first line of every reduction of gradients, by its name as written."""
     helpers: dict[str, int] = field(default_factory=dict)
     """The first line of every call that yields gradients' statistics, by the called name as written."""
+    reduced: set[ast.Call] = field(default_factory=set)
+    """The calls that reduce gradients, and not statistics of them."""
     returns: dict[int, ReturnFact] = field(default_factory=dict)
     trains: bool = False
 
@@ -66,18 +68,13 @@ HelperMark = Callable[[ast.Call, int], int | None]
 
 def trace(node: FunctionNode, gradient_names: Iterable[str], helper_mark: HelperMark) -> GradientFlow:
     """Follow gradients through one function; `gradient_names` are parameters that hold gradients."""
-    tracer = _Tracer(helper_mark, dict.fromkeys(gradient_names, GRADIENTS))
-    # Marks only grow, so this ends; loops that carry a mark backwards need a second or third pass.
-    while True:
-        before = dict(tracer.marks)
-        tracer.block(node.body, NOTHING)
-        if tracer.marks == before:
-            break
-    tracer.flow.trains = _trains(node)
+    tracer = Tracer(helper_mark, dict.fromkeys(gradient_names, GRADIENTS))
+    tracer.follow(node.body)
+    tracer.flow.trains = trains(node)
     return tracer.flow
 
 
-def _trains(node: FunctionNode) -> bool:
+def trains(node: ast.AST) -> bool:
     """Whether it runs a part of training itself: a step, a backward pass, not a collector."""
     return any(
         isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr in _TRAINING_METHODS
@@ -85,11 +82,21 @@ def _trains(node: FunctionNode) -> bool:
     )
 
 
-class _Tracer:
+class Tracer:
+    """The marks of one body's names, and what was seen on the way."""
+
     def __init__(self, helper_mark: HelperMark, marks: dict[str, int]) -> None:
         self.helper_mark = helper_mark
         self.marks = marks
         self.flow = GradientFlow()
+
+    def follow(self, body: Iterable[ast.stmt]) -> None:
+        """Marks only grow, so this ends; loops that carry a mark backwards need a second or third pass."""
+        while True:
+            before = dict(self.marks)
+            self.block(body, NOTHING)
+            if self.marks == before:
+                return
 
     # Statements. `control` is STATISTICS inside a condition on statistics.
 
@@ -132,7 +139,7 @@ class _Tracer:
             case ast.Expr(value=ast.Call() as call):
                 self.mark(call)
                 self.mutate(call, control)
-            case ast.Expr(value=value):
+            case ast.Expr(value=value) | ast.Assert(test=value):
                 self.mark(value)
 
     def assign(self, targets: Iterable[ast.expr], mark: int) -> None:
@@ -207,6 +214,7 @@ class _Tracer:
         if name in _READ_AND_REDUCE or (name in _REDUCTIONS and mark and not _combines(node, name, mark)):
             if mark != STATISTICS:
                 self.flow.reductions.setdefault(_written(node.func), node.lineno)
+                self.flow.reduced.add(node)
             return STATISTICS
         helper = self.helper_mark(node, mark)
         if helper == STATISTICS:

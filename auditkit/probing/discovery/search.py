@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from auditkit.probing.checkouts.checkout import import_roots
-from auditkit.probing.discovery.block_candidates import block_candidates
+from auditkit.probing.discovery.blocks.candidates import block_candidates
 from auditkit.probing.discovery.candidates import Candidate, Candidates
 from auditkit.probing.discovery.collector_calls import CollectorCalls
 from auditkit.probing.discovery.spectra import TOUCHES_SPECTRA, spectral_candidates

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from auditkit.model.codec import Record
 from auditkit.model.enums import SPECTRAL, Contract, Reason, Takes
-from auditkit.model.runs.target import Target
+from auditkit.model.runs.target import Target, split_call
 from auditkit.probing.discovery.candidates import Candidate
 from auditkit.probing.hosts import protocol
 from auditkit.probing.hosts.sandbox import Setting
@@ -85,7 +85,8 @@ def _try(
         # What a collector of gradients promises shows in its answer; what the others promise has to be asked for.
         contract = target.contract.value if target.contract in SPECTRAL else None
         request = {**vars(target), "contract": contract, "takes_order": order}
-        module = target.call.partition(":")[0]
+        place, _, statement = split_call(target.call)
+        module = "" if statement else place  # around a block is what an import would run
         jobs.setdefault(module, []).append({"id": str(position), "kind": "plan", "target": request})
 
     def started(position: str) -> None:

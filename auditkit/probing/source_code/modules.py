@@ -23,7 +23,7 @@ _FOREIGN_FOLDERS = frozenset({
     "third_party", "thirdparty", "3rdparty", "vendor", "vendored", "_vendor", "extern", "external", "venv",
     "env", "virtualenv",
 })  # fmt: skip
-TEST_FILE = re.compile(r"(test_.*|.*_tests?|conftest)\.py")
+TEST_FILE = re.compile(r"(test_.*|(.*_)?tests?|conftest)\.py")
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -18,7 +18,7 @@ import time
 from typing import Any, Callable, Dict, List, Optional
 
 from .base.frames import SourceRoots
-from .process import families, loading
+from .process import blocks, families, loading, rungs
 from .process.children import Child
 from .process.jsonlines import Writer
 
@@ -143,6 +143,8 @@ def _load_target(results: Writer, request: Dict[str, Any]) -> Optional[LoadedTar
 
     target, roots = request["target"], request["import_roots"]
     loading.use_import_roots(roots)
+    if target["call"] in request["blocks"]:
+        return _load_block(results, request)
     try:
         function = loading.load(target["call"], roots)
         owner, method = loading.owner_class(target["call"])
@@ -159,6 +161,26 @@ def _load_target(results: Writer, request: Dict[str, Any]) -> Optional[LoadedTar
     source_roots = SourceRoots(request["checkout"], tuple(_outside_package(target["call"], request["checkout"])))
     State.modules = Modules(lambda path: source_roots.relative(path) is not None)
     return LoadedTarget(caller, source_roots)
+
+
+def _load_block(results: Writer, request: Dict[str, Any]) -> Optional[LoadedTarget]:
+    """Statements of a file as a target of their own; nothing around them is run."""
+    from .feeding.caller import Caller
+    from .simulated.import_time import Modules
+    from .simulated.tensor import State
+
+    target, roots = request["target"], request["import_roots"]
+    block = request["blocks"][target["call"]]
+    try:
+        if rungs.current() != blocks.RUNG:
+            rungs.prepare(blocks.RUNG, block["file"], roots)
+        function = blocks.load(block, roots)
+    except loading.LoadError as error:
+        _send_load_error(results, error)
+        return None
+    source_roots = SourceRoots(request["checkout"])
+    State.modules = Modules(lambda path: source_roots.relative(path) is not None)
+    return LoadedTarget(Caller(function, None, "", dict(target.get("arguments") or {})), source_roots)
 
 
 def _load_module(results: Writer, request: Dict[str, Any]) -> bool:

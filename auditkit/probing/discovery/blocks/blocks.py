@@ -11,12 +11,15 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from auditkit.probing.discovery.block_functions import block_function
-from auditkit.probing.discovery.block_marks import Suite, scope_marks
-from auditkit.probing.discovery.block_runs import Runs
+from auditkit.errors import nearest_names
+from auditkit.probing.discovery.blocks.functions import block_function
+from auditkit.probing.discovery.blocks.marks import Suite, scope_marks
+from auditkit.probing.discovery.blocks.runs import Runs
 from auditkit.probing.source_code.modules import Class, Function, FunctionNode, Module
 from auditkit.probing.source_code.python_files import PythonFiles
 
+_MOST_NAMED = 3
+_OF_ALL_GRADIENTS = re.compile(r"norm|nan|inf|finite|overflow|clip")
 _MAY_HOLD_BLOCKS = re.compile(r"grad\b")
 
 
@@ -68,17 +71,22 @@ def blocks_of(module: Module) -> list[Block]:
     return sorted(found, key=lambda block: block.node.lineno)
 
 
-def block_named(files: PythonFiles, call: str) -> Block | None:
-    """The block that `FILE:FUNCTION#NAME` names; None where the file has none of that name."""
-    module = module_at(files, call.partition(":")[0])
-    return next((block for block in blocks_of(module) if block.call == call), None) if module is not None else None
-
-
-def module_at(files: PythonFiles, path: str) -> Module | None:
-    """The module of a file, named by its path below the checkout; None where it is not there or does not parse."""
+def blocks_at(files: PythonFiles, path: str) -> list[Block]:
+    """The blocks of a file, named by its path below the checkout; none where it is not there or does not parse."""
     name = files.names.get(files.path / path)
     module = files.module_of(f"{name}:") if name is not None else None
-    return module if isinstance(module, Module) and module.file == path else None
+    return blocks_of(module) if isinstance(module, Module) and module.file == path else []
+
+
+def block_named(files: PythonFiles, call: str) -> Block | None:
+    """The block that `FILE:FUNCTION#NAME` names; None where the file has none of that name."""
+    return next((block for block in blocks_at(files, call.partition(":")[0]) if block.call == call), None)
+
+
+def nearest_blocks(files: PythonFiles, call: str) -> list[str]:
+    """The blocks of the same file, those that are called most like `call` first."""
+    calls = [block.call for block in blocks_at(files, call.partition(":")[0])]
+    return list(dict.fromkeys((*nearest_names(call, calls), *calls)))[:_MOST_NAMED]
 
 
 def _scopes(module: Module) -> Iterator[Scope]:
@@ -113,6 +121,8 @@ def _blocks_in(scope: Scope) -> Iterator[Block]:
         if made is None:
             continue
         name = made.node.name
+        if scope.node is not None and scope.node.name == "step" and not _OF_ALL_GRADIENTS.search(name):
+            continue  # a figure of one tensor, for an optimizer's update of it
         counts[name] = counts.get(name, 0) + 1
         ending = f".{counts[name]}" if counts[name] > 1 else ""
         yield Block(

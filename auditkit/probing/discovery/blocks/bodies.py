@@ -1,80 +1,27 @@
-"""A run of statements as the function that it would be: its parameters, its statements, its answer."""
+"""What is left of a run's statements in its function: all but what only tells people, and what gives its answer."""
 
 from __future__ import annotations
 
 import ast
-import builtins
 import copy
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 
-from auditkit.probing.discovery.block_marks import ScopeMarks, own_nodes, suites_of
-from auditkit.probing.discovery.block_runs import Run, is_telling
+from auditkit.probing.discovery.blocks.marks import ScopeMarks, own_nodes, suites_of
+from auditkit.probing.discovery.blocks.runs import Run, is_start
 from auditkit.probing.discovery.gradient_flow import STATISTICS
-from auditkit.probing.patching.local_names import names_of, parameters
-from auditkit.probing.source_code.modules import FunctionNode, Module, dotted_name, targets_of, text_in
+from auditkit.probing.patching.local_names import names_of
+from auditkit.probing.source_code.modules import dotted_name, targets_of, text_in
 from auditkit.probing.source_code.statements import head_of
 
 CLIP = "clip_grad"
 """The name of a block that limits gradients and computes no statistic that has one."""
 _SPEAKING = re.compile(r"norm|nan|inf|finite|overflow|stat|grad|health")
 _CHECKS = ("isnan", "isinf", "isfinite")
+_RECORDED = "recorded_"
 
 
-@dataclass(frozen=True)
-class BlockFunction:
-    """The function of a block; `names` are those that its module has to define."""
-
-    node: ast.FunctionDef
-    names: tuple[str, ...]
-
-
-def block_function(
-    run: Run, scope: ScopeMarks, module: Module, functions: Sequence[FunctionNode]
-) -> BlockFunction | None:
-    """The function of a run, `functions` being those around it, the innermost last; None where it has no answer."""
-    made = _Body(run, scope).made()
-    if made is None:
-        return None
-    name, body = made
-    known = _Known(run, scope, module, functions)
-    prelude, inputs, names = known.sorted_out(reads_of(body))
-    first, last = run.statements[0], run.statements[-1]
-    node = ast.FunctionDef(
-        name=name,
-        args=ast.arguments([], [ast.arg(each) for each in inputs], None, [], [], None, []),
-        body=[*prelude, *body],
-        decorator_list=[],
-        returns=None,
-        lineno=first.lineno,
-        col_offset=first.col_offset,
-        end_lineno=last.end_lineno,
-        end_col_offset=last.end_col_offset,
-    )
-    return BlockFunction(ast.fix_missing_locations(node), names)
-
-
-def reads_of(body: Sequence[ast.stmt]) -> list[str]:
-    """The names that some statements read before they set them, in their order."""
-    found: dict[str, None] = {}
-    _reads(body, set(), found)
-    return list(found)
-
-
-def _reads(body: Iterable[ast.stmt], known: set[str], found: dict[str, None]) -> None:
-    for statement in body:
-        heads = head_of(statement) if suites_of(statement) else (statement,)
-        targets = [statement.target] if isinstance(statement, ast.For) else []
-        for part in heads:
-            if part not in targets:
-                found.update(dict.fromkeys(sorted(names_of(part).loads - known)))
-        known |= names_of([*targets, *heads]).stores
-        for suite in suites_of(statement):
-            _reads(suite, known, found)
-
-
-class _Body:
+class Body:
     """The statements of a run without what only tells people, and with what gives its answer."""
 
     def __init__(self, run: Run, scope: ScopeMarks) -> None:
@@ -102,7 +49,10 @@ class _Body:
         named = [each for each in outputs if _SPEAKING.search(each)]
         if is_limit and not named:
             return CLIP, body  # its answer is what it leaves in the gradients, not the factor
-        return (_plain((named or outputs)[-1]), [*starts, *body, self._answer(outputs)]) if outputs else None
+        if not outputs:
+            return None
+        name = _plain((named or outputs)[-1])
+        return name if name.strip("_") else self._name_of(last), [*starts, *body, self._answer(outputs)]
 
     def _is_listed(self, name: str) -> bool:
         return name.startswith(_RECORDED) and name.endswith("s_")
@@ -153,25 +103,22 @@ class _Body:
     def _made(self) -> frozenset[str]:
         """What the run itself assigns, or what an accumulator was set to before."""
         return frozenset[str]().union(
-            *(
-                _plain_stores(each)
-                for each in self._scope.places
-                if each in self._run.statements or is_start(each)
-            )
+            *(_plain_stores(each) for each in self._scope.places if each in self._run.statements or is_start(each))
         )
 
     # --- statements as they are kept ---
 
     def _silent(self, statement: ast.stmt) -> list[ast.stmt]:
         """The statement; of what tells people something only the statistics that it is told."""
-        if is_telling(statement) or self._is_foreign(statement):
+        if self._scope.tells(statement) or self._is_foreign(statement):
             told = [each for each in _told(statement) if self._scope.is_statistic(each)]
             return [ast.copy_location(ast.Expr(each), each) for each in told]
         if not suites_of(statement):
             return [statement]
         kept = _with_suites(statement, self._silent)
-        is_idle = isinstance(kept, ast.If) and all(isinstance(each, ast.Pass) for each in (*kept.body, *kept.orelse))
-        return [] if is_idle and not self._scope.is_statistic(kept.test) else [kept]
+        if isinstance(kept, ast.If) and not self._scope.is_statistic(kept.test):
+            return [] if all(isinstance(each, ast.Pass) for each in (*kept.body, *kept.orelse)) else [kept]
+        return [kept]
 
     def _with_records(self, statement: ast.stmt, in_loop: bool) -> list[ast.stmt]:
         """The statement with its statistics recorded: by their names, in a loop as lists."""
@@ -212,7 +159,7 @@ class _Body:
     def _record(self, kernel: ast.stmt, in_loop: bool) -> list[ast.stmt]:
         if isinstance(kernel, ast.If | ast.Assert):
             name = self._note(self._name_of(kernel), in_loop)
-            test = ast.IfExp(kernel.test, ast.Constant(True), ast.Constant(False))
+            test = ast.IfExp(kernel.test, ast.Constant(True), ast.Constant(False))  # waits as the statement does
             kept = [self._set(name, test, kernel, in_loop)]
             raises = [each for each in getattr(kernel, "body", ()) if isinstance(each, ast.Raise)]
             last = ast.parse(f"{name}[-1]" if in_loop else name, mode="eval").body
@@ -253,10 +200,9 @@ class _Body:
             names = [each for each in sorted(names_of(statement.value).loads) if self._is_named_statistic(each)]
             if names:
                 return names[0]
-        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-            named = [each.arg for each in statement.value.keywords if each.value is told and each.arg]
-            if named:
-                return named[0]
+        named = [name for name, value in _named_values(statement) if value is told]
+        if named:
+            return named[0]
         calls = [node for node in ast.walk(told or statement) if node in self._scope.marks.flow.reduced]
         names = [_last_name(node) for node in calls if isinstance(node, ast.Call)]
         return next((each for each in (*_CHECKS, *names) if each in names), "statistic").strip("_")
@@ -265,93 +211,9 @@ class _Body:
         return self._scope.marks.marks.get(name) == STATISTICS
 
 
-_RECORDED = "recorded_"
-
-
 def _plain(name: str) -> str:
     """The name that was recorded."""
     return re.sub(r"s?_$", "", name.removeprefix(_RECORDED)) if name.startswith(_RECORDED) else name
-
-
-class _Known:
-    """What the names that a block reads are: constants beside it, its module's, or what has to be given."""
-
-    def __init__(self, run: Run, scope: ScopeMarks, module: Module, functions: Sequence[FunctionNode]) -> None:
-        inside = set(own_nodes(run.statements))
-        self._beside = [each for each in scope.places if each not in inside]
-        self._module = module
-        self._is_script = not functions
-        self._locals = frozenset[str]().union(*(parameters(each.args) | names_of(each.body).stores for each in functions))
-        self._given = frozenset[str]().union(*(parameters(each.args) for each in functions))
-
-    def sorted_out(self, names: Sequence[str]) -> tuple[list[ast.stmt], list[str], tuple[str, ...]]:
-        """The statements that go before the block, its parameters, and the names that its module defines."""
-        prelude: list[ast.stmt] = []
-        inputs, others = [], []
-        for name in names:
-            if name in self._locals or (self._is_script and self._is_set_beside(name)):
-                start = self._start(name)
-                if start is not None:
-                    prelude += [] if start in prelude else [start]
-                else:
-                    inputs.append(name)
-            elif self._is_runtime(name):
-                inputs.append(name)
-            elif not hasattr(builtins, name):
-                others.append(name)
-        return sorted(prelude, key=lambda each: each.lineno), inputs, tuple(others)
-
-    def _is_set_beside(self, name: str) -> bool:
-        definitions = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-        setting = [each for each in self._beside if name in names_of_one(each)]
-        return bool(setting) and not all(isinstance(each, definitions) for each in setting)
-
-    def _start(self, name: str) -> ast.stmt | None:
-        """The one statement beside the block that gives a name its constant, or imports it."""
-        if name in self._given or name == "device":
-            return None
-        setting = [each for each in self._beside if name in names_of_one(each)]
-        plain = [each for each in setting if is_start(each) or isinstance(each, ast.Import | ast.ImportFrom)]
-        is_one = len({ast.dump(each) for each in plain}) == 1 and len(plain) == len(setting)
-        return plain[0] if is_one else None
-
-    def _is_runtime(self, name: str) -> bool:
-        """Whether the module makes it while it runs: a model, an optimizer; not a constant, a function or an import."""
-        setting = [each for each in own_nodes(self._module.tree.body) if isinstance(each, ast.stmt)]
-        values = [each for each in setting if name in names_of_one(each) and not isinstance(each, ast.Import | ast.ImportFrom | FunctionNode | ast.ClassDef)]
-        return bool(values) and not all(is_start(each) or _is_made_of_constants(each) for each in values)
-
-
-def names_of_one(statement: ast.stmt) -> frozenset[str]:
-    """The names that a statement itself sets, without those that the statements inside it set."""
-    if isinstance(statement, FunctionNode | ast.ClassDef):
-        return frozenset((statement.name,))
-    return names_of(head_of(statement) if suites_of(statement) else statement).stores
-
-
-def is_start(statement: ast.stmt) -> bool:
-    """Whether it sets a name to a constant or an empty container: where an accumulator begins."""
-    value = getattr(statement, "value", None) if isinstance(statement, ast.Assign | ast.AnnAssign) else None
-    if isinstance(value, ast.Call):
-        name = dotted_name(value.func)
-        is_empty = name in ("list", "dict", "set") and not value.args
-        return is_empty or (name == "float" and all(isinstance(each, ast.Constant) for each in value.args)) or name.endswith("defaultdict")
-    if isinstance(value, ast.List | ast.Tuple | ast.Set):
-        return all(isinstance(each, ast.Constant) for each in value.elts)
-    if isinstance(value, ast.Dict):
-        return not value.keys
-    if isinstance(value, ast.UnaryOp):
-        value = value.operand
-    return isinstance(value, ast.Constant)
-
-
-def _is_made_of_constants(statement: ast.stmt) -> bool:
-    """`EPS = 1e-6 * 2`, `logger = logging.getLogger(__name__)`, `DTYPE = torch.float32`."""
-    value = getattr(statement, "value", None) if isinstance(statement, ast.Assign | ast.AnnAssign) else None
-    if not isinstance(value, ast.expr):
-        return False
-    calls = [_last_name(node) for node in ast.walk(value) if isinstance(node, ast.Call)]
-    return all(name in ("getLogger", "get_logger", "float", "int", "dtype", "TypeVar", "compile") for name in calls)
 
 
 def _targets(node: ast.stmt) -> list[ast.expr]:
@@ -370,11 +232,37 @@ def _root(node: ast.expr) -> str:
 
 
 def _told(statement: ast.stmt) -> list[ast.expr]:
-    """What a statement hands to a call, or assigns."""
+    """What a statement hands to a call, or assigns; of a text and of a mapping what is in them."""
     value = getattr(statement, "value", None)
     if isinstance(statement, ast.Expr) and isinstance(value, ast.Call):
-        return [*value.args, *(each.value for each in value.keywords)]
-    return [value] if isinstance(value, ast.expr) else []
+        return [part for each in (*value.args, *(item.value for item in value.keywords)) for part in _parts(each)]
+    return _parts(value) if isinstance(value, ast.expr) else []
+
+
+def _parts(value: ast.expr) -> list[ast.expr]:
+    inner: list[ast.expr]
+    match value:
+        case ast.JoinedStr(values=texts):
+            inner = [each.value for each in texts if isinstance(each, ast.FormattedValue)]
+        case ast.Call(func=ast.Attribute(value=ast.Constant(), attr="format"), args=args):
+            inner = args
+        case ast.BinOp(left=ast.Constant(value=str()), op=ast.Mod(), right=right):
+            inner = [right]
+        case ast.Dict(values=inner) | ast.Tuple(elts=inner) | ast.List(elts=inner):
+            pass
+        case _:
+            return [value]
+    return [part for each in inner for part in _parts(each)]
+
+
+def _named_values(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
+    """What a statement tells under a name: a keyword, or the text of a key."""
+    for node in ast.walk(statement):
+        if isinstance(node, ast.keyword) and node.arg:
+            yield node.arg, node.value
+        elif isinstance(node, ast.Dict):
+            keys = (re.sub(r"\W+", "_", text_in(key)) for key in node.keys)
+            yield from ((key, value) for key, value in zip(keys, node.values, strict=True) if key.isidentifier())
 
 
 def _last_name(call: ast.Call) -> str:
@@ -393,7 +281,9 @@ def _with_suites(
         for name in ("body", "orelse", "finalbody"):
             suite = getattr(holder, name, None)
             if isinstance(suite, list) and suite:
-                setattr(made, name, [kept for each in chosen(suite) for kept in change(each)] or [_at(suite[0], "pass")])
+                setattr(
+                    made, name, [kept for each in chosen(suite) for kept in change(each)] or [_at(suite[0], "pass")]
+                )
         for name in ("handlers", "cases"):
             if getattr(holder, name, None):
                 setattr(made, name, [changed(each) for each in getattr(holder, name)])

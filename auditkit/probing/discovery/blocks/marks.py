@@ -8,18 +8,20 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from auditkit.probing.discovery.gradient_flow import GRADIENTS, NOTHING, STATISTICS, Tracer
+from auditkit.probing.patching.local_names import names_of
 from auditkit.probing.source_code.modules import FunctionNode, dotted_name, targets_of
 from auditkit.probing.source_code.statements import head_of
 
 # torch's own functions are targets of their own kind.
 _LIBRARY = frozenset(("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_", "get_total_norm"))
-_LIMITING_METHODS = frozenset(
-    ("mul_", "div_", "clamp_", "clip_", "clamp_min_", "clamp_max_", "nan_to_num_", "renorm_")
-)
+_LIMITING_METHODS = frozenset(("mul_", "div_", "clamp_", "clip_", "clamp_min_", "clamp_max_", "nan_to_num_", "renorm_"))
 _LIMITING_CALLS = frozenset(("clamp", "clip", "clamp_min", "clamp_max", "nan_to_num", "where"))
 # A factor such as 1 / world_size averages or unscales; these words, or a statistic, make it a limit.
 _LIMIT_WORDS = re.compile(r"clip|coef|max_norm|max_grad|clamp")
+_TELLS = re.compile(r"print|log|writer|info|debug|warn|add_scalar|report|record|wandb|pbar|progress|meter")
 _SCALING = frozenset(("mul_", "div_"))
+_PARAMETERS = re.compile(r"param|weights")
+_PARAMETER = re.compile(r"p|par|param\w*|\w+_params?|weight|w")
 Suite = list[ast.stmt]
 
 
@@ -61,12 +63,22 @@ class ScopeMarks:
             case ast.Expr(value=ast.Call(func=ast.Attribute(value=owner, attr=method)) as call):
                 if method not in _LIMITING_METHODS or not self._is_gradient(owner):
                     return False
-                return method not in _SCALING or any(map(self._is_limit, call.args))
+                return method not in _SCALING or any(map(self.is_limit, call.args))
             case ast.AugAssign(target=target, op=ast.Mult() | ast.Div(), value=factor):
-                return self._is_gradient(target) and self._is_limit(factor)
+                return self._is_gradient(target) and self.is_limit(factor)
             case ast.Assign(targets=[target], value=value):
                 return _writes_gradient(target) and self._limits_value(value)
         return False
+
+    def tells(self, statement: ast.stmt) -> bool:
+        """Whether it only tells people something: `print(...)`, `writer.add_scalar(name, norm)`."""
+        if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
+            return False
+        call = statement.value
+        if names_of(statement).stores or _is_collective(call):
+            return False
+        told = (*call.args, *(each.value for each in call.keywords))
+        return bool(_TELLS.search(ast.unparse(call.func).lower())) or any(map(self.is_statistic, told))
 
     def rewrites(self, statement: ast.stmt) -> bool:
         """Whether the statement itself makes other gradients of them, and does not limit them."""
@@ -79,7 +91,7 @@ class ScopeMarks:
             name = value.func.attr if isinstance(value.func, ast.Attribute) else dotted_name(value.func)
             return name in _LIMITING_CALLS and any(map(self._is_gradient, (value.func, *value.args)))
         if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult | ast.Div):
-            return self._is_gradient(value.left) and self._is_limit(value.right)
+            return self._is_gradient(value.left) and self.is_limit(value.right)
         return False
 
     def _is_gradient(self, node: ast.expr) -> bool:
@@ -90,7 +102,8 @@ class ScopeMarks:
             node = ast.Attribute(node.value, node.attr, ast.Load(), lineno=node.lineno, col_offset=node.col_offset)
         return self.marks.mark(node)
 
-    def _is_limit(self, factor: ast.expr) -> bool:
+    def is_limit(self, factor: ast.expr) -> bool:
+        """Whether a factor, or a test, comes from a statistic or has the name of a limit."""
         words = (ast.unparse(node) for node in ast.walk(factor) if isinstance(node, ast.Name | ast.Attribute))
         return self.is_statistic(factor) or any(_LIMIT_WORDS.search(word.lower()) for word in words)
 
@@ -98,9 +111,14 @@ class ScopeMarks:
 def scope_marks(body: Suite) -> ScopeMarks:
     """Follow through one scope the gradients that it reads itself."""
     places = dict(_places(body, None))
-    marks = _CollectedGradients(_gone_through(body))
+    marks = _ParameterGradients(_parameters(body))
     marks.follow(body)
     return ScopeMarks(body, marks, places)
+
+
+def _is_collective(call: ast.Call) -> bool:
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else dotted_name(call.func)
+    return name.startswith("all_") or name.endswith("_") or name in ("reduce", "broadcast", "barrier")
 
 
 def own_nodes(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
@@ -131,10 +149,15 @@ def suites_of(statement: ast.stmt) -> list[Suite]:
     return [found for found in lists if isinstance(found, list) and found]
 
 
-def _gone_through(body: Suite) -> frozenset[str]:
-    """The names that loops and comprehensions give to one item after another."""
-    targets = (node.target for node in own_nodes(body) if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension))
-    return frozenset(node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name))
+def _parameters(body: Suite) -> frozenset[str]:
+    """The names that loops and comprehensions give to one parameter after another."""
+    found = []
+    for loop in own_nodes(body):
+        if isinstance(loop, ast.For | ast.comprehension):
+            over_parameters = _PARAMETERS.search(ast.unparse(loop.iter))
+            names = [node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)]
+            found += [name for name in names if over_parameters or _PARAMETER.fullmatch(name)]
+    return frozenset(found)
 
 
 def _writes_gradient(target: ast.expr) -> bool:
@@ -143,12 +166,12 @@ def _writes_gradient(target: ast.expr) -> bool:
     return isinstance(inner, ast.Attribute) and inner.attr.endswith("grad")
 
 
-class _CollectedGradients(Tracer):
-    """Gradients of what is gone through one by one: `x.grad` of a single variable is of an input, or of a test."""
+class _ParameterGradients(Tracer):
+    """Gradients of parameters that are gone through: `x.grad` of another variable is of an input, or of a test."""
 
-    def __init__(self, gone_through: frozenset[str]) -> None:
+    def __init__(self, parameters: frozenset[str]) -> None:
         super().__init__(lambda _call, _given: None, {})
-        self._gone_through = gone_through
+        self._parameters = parameters
 
     def attribute(self, node: ast.Attribute) -> int:
         mark = super().attribute(node)
@@ -168,15 +191,20 @@ class _CollectedGradients(Tracer):
             owner = owner.value
         if isinstance(owner, ast.Call):
             return dotted_name(owner.func) == "next"
-        return isinstance(owner, ast.Name) and owner.id in self._gone_through
+        return isinstance(owner, ast.Name) and owner.id in self._parameters
 
     def _compares_gradients(self, call: ast.Call) -> bool:
         """`(p.grad - q.grad).abs().max()`, `(p.grad == expected).all()`: a test of somebody's, no statistic."""
-        for node in ast.walk(call):
-            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
-                if self.mark(node.left) == self.mark(node.right) == GRADIENTS:
-                    return True
-            elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq):
-                if not any(isinstance(each, ast.Constant) for each in (node.left, *node.comparators)):
-                    return True
+        return any(map(self._is_comparison, ast.walk(call)))
+
+    def _is_comparison(self, node: ast.AST) -> bool:
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
+            is_of_gradients = GRADIENTS in (self.mark(node.left), self.mark(node.right))
+            return is_of_gradients and not _is_number(node.left, node.right)
+        if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq):
+            return not _is_number(node.left, *node.comparators)
         return False
+
+
+def _is_number(*parts: ast.expr) -> bool:
+    return any(isinstance(part, ast.Constant) for part in parts)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import re
 from dataclasses import dataclass, field
 
-from auditkit.probing.discovery.block_marks import ScopeMarks, own_nodes, own_statements
+from auditkit.probing.discovery.blocks.marks import ScopeMarks, own_nodes, own_statements
 from auditkit.probing.discovery.gradient_flow import trains
 from auditkit.probing.patching.local_names import names_of
 from auditkit.probing.source_code.modules import Module, dotted_name, targets_of
@@ -15,9 +15,10 @@ _PLAIN_CALLS = frozenset({
     "list", "tuple", "dict", "set", "filter", "map", "zip", "enumerate", "sorted", "float", "int", "bool", "len",
     "max", "min", "sum", "abs", "range", "any", "all", "isinstance", "hasattr", "getattr", "next", "iter",
     "parameters", "named_parameters", "children", "named_children", "modules", "named_modules", "values", "items",
-    "keys", "get", "defaultdict", "detach", "item", "float", "double", "sqrt", "pow", "append",
+    "keys", "get", "defaultdict", "detach", "item", "double", "sqrt", "pow", "append",
 })  # fmt: skip
 _PLAIN_MODULES = frozenset(("torch", "math", "itertools", "functools", "collections", "numpy", "operator"))
+_SETS_UP = re.compile(r"param|grad|norm|clip|coef")
 _LEAVING = (ast.Return, ast.Yield, ast.YieldFrom, ast.Await, ast.AsyncFor, ast.AsyncWith)
 
 
@@ -73,21 +74,19 @@ class Runs:
         for outer in self._scope.around(kernel):
             if isinstance(outer, ast.While | ast.AsyncFor | ast.AsyncWith) or trains(outer):
                 break
-            if isinstance(outer, ast.For) and names_of(outer.target).stores & _needed(kernel, outer):
-                top = outer
-            elif isinstance(outer, ast.If) and outer in self._decisions(top):
+            is_loop = isinstance(outer, ast.For) and bool(names_of(outer.target).stores & _needed(kernel, outer))
+            if is_loop or self._decides(outer, top):
                 top = outer
         is_update = _updates_parameters(top) or any(map(self._scope.rewrites, own_statements(top)))
         if is_update or not _may_stand_alone(top, kernel):
             return None
         return top
 
-    def _decisions(self, top: ast.stmt) -> Iterator[ast.stmt]:
+    def _decides(self, outer: ast.stmt, top: ast.stmt) -> bool:
         """`if clip_coef < 1:` around a limit: part of it, where nothing else is in it."""
-        outer = self._scope.places[top].around
-        if isinstance(outer, ast.If) and outer.body == [top] and not outer.orelse and _is_limited_by(self._scope, top):
-            if self._scope.is_statistic(outer.test):
-                yield outer
+        if not isinstance(outer, ast.If) or outer.body != [top] or outer.orelse:
+            return False
+        return self._scope.is_limit(outer.test) and any(map(self._scope.limits, own_statements(top)))
 
     def _grown(self, top: ast.stmt, units: dict[ast.stmt, list[ast.stmt]], taken: set[ast.stmt]) -> Run:
         place = self._scope.places[top]
@@ -99,9 +98,10 @@ class Runs:
         for statement in place.suite[place.index + 1 :]:
             waiting.append(statement)
             is_unit = statement in units
-            if is_telling(statement) and not is_unit:
+            if self._scope.tells(statement) and not is_unit:
                 continue
-            if not (run.results & names_of(statement).loads and (is_unit or self._computes(statement))):
+            made = run.results | names_of(waiting).stores
+            if not (made & names_of(statement).loads and (is_unit or self._computes(statement))):
                 break
             adds_inputs = names_of(statement).loads - run.loads - run.results - _called(statement)
             if is_unit or not adds_inputs:
@@ -114,13 +114,18 @@ class Runs:
         """Take in what sets up the run: an accumulator's start, a list of parameters or gradients."""
         for place in range(run.first - 1, -1, -1):
             before = run.suite[place]
-            if is_telling(before) and before not in taken:
+            if self._scope.tells(before) and before not in taken:
                 continue
-            value = getattr(before, "value", None)
-            sets_up = _plain_stores(before) & run.loads and value is not None and self._is_calm(value)
-            if before in taken or not sets_up:
+            if before in taken or not self._sets_up(before, run):
                 return
             run.first = place
+
+    def _sets_up(self, statement: ast.stmt, run: Run) -> bool:
+        value = getattr(statement, "value", None)
+        if not isinstance(value, ast.expr) or not _plain_stores(statement) & run.loads or not self._is_calm(value):
+            return False
+        words = _SETS_UP.search(ast.unparse(statement))
+        return is_start(statement) or bool(self._scope.marks.mark(value)) or words is not None
 
     def _computes(self, statement: ast.stmt) -> bool:
         """Whether a statement only goes on computing with a statistic, on one rank or on all."""
@@ -148,21 +153,6 @@ class Runs:
         return last in _PLAIN_CALLS or (isinstance(call.func, ast.Attribute) and bool(self._scope.marks.mark(call)))
 
 
-def is_telling(statement: ast.stmt) -> bool:
-    """A call whose answer nobody keeps and that changes no local container: `print(...)`, `writer.add_scalar(...)`."""
-    return (
-        isinstance(statement, ast.Expr)
-        and isinstance(statement.value, ast.Call)
-        and not names_of(statement).stores
-        and not _is_collective(statement.value)
-    )
-
-
-def _is_collective(call: ast.Call) -> bool:
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else dotted_name(call.func)
-    return name.startswith("all_") or name.endswith("_") or name in ("reduce", "broadcast", "barrier")
-
-
 def _needed(kernel: ast.stmt, outer: ast.For) -> set[str]:
     """The names that the statement depends on, by way of assignments and loops inside `outer`."""
     needed = set(names_of(kernel).loads)
@@ -177,10 +167,6 @@ def _needed(kernel: ast.stmt, outer: ast.For) -> set[str]:
     return needed
 
 
-def _is_limited_by(scope: ScopeMarks, top: ast.stmt) -> bool:
-    return any(map(scope.limits, own_statements(top)))
-
-
 def _may_stand_alone(top: ast.stmt, kernel: ast.stmt) -> bool:
     """Whether control stays inside: what leaves the scope stands outside of the statement, or is the whole of it."""
     if isinstance(top, ast.Return):
@@ -192,26 +178,35 @@ def _may_stand_alone(top: ast.stmt, kernel: ast.stmt) -> bool:
 
 
 def _updates_parameters(top: ast.stmt) -> bool:
-    """Whether it changes what it goes through, not only its gradients: the update rule of an optimizer."""
-    gone_through = {name for node in own_nodes([top]) if isinstance(node, ast.For) for name in names_of(node.target).stores}
-    for node in own_nodes([top]):
-        changed: list[ast.expr] = []
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            is_in_place = node.func.attr.endswith("_") and not node.func.attr.endswith("__")
-            changed = [node.func.value] if is_in_place and node.func.attr != "requires_grad_" else []
-        elif isinstance(node, ast.Assign | ast.AugAssign):
-            changed = [each for each in targets_of(node) or [getattr(node, "target", None)] if isinstance(each, ast.Attribute)]
-        for each in changed:
-            parts = dotted_name(each).split(".")
-            if parts[0] in gone_through and parts[-1] in (parts[0], "data") and not any("grad" in one for one in parts):
-                return True
-    return False
+    """Whether it changes what it goes through, and not only its gradients: the update rule of an optimizer."""
+    loops = [node for node in own_nodes([top]) if isinstance(node, ast.For)]
+    items = names_of(loop.target for loop in loops).stores
+    return any(_is_update(node, items) for node in own_nodes([top]))
+
+
+def _is_update(node: ast.AST, items: frozenset[str]) -> bool:
+    """`p.add_(...)`, `p.data = ...`, `update_(p, ...)`, `self.state[p]`, where `p` is one of `items`."""
+    if isinstance(node, ast.Subscript):
+        return dotted_name(node.value).endswith("state") and dotted_name(node.slice) in items
+    if isinstance(node, ast.Call):
+        name = dotted_name(node.func)
+        if not re.search(r"[^_]_$", name) or name.endswith("requires_grad_"):
+            return False
+        changed = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+        changed += node.args[:1]
+    else:
+        changed = [each for each in targets_of(node) if isinstance(each, ast.Attribute)]
+        changed += [node.target] if isinstance(node, ast.AugAssign) else []
+    names = {dotted_name(each).removesuffix(".data") for each in changed}
+    return bool(names & items) and not (isinstance(node, ast.AugAssign) and dotted_name(node.target) in items)
 
 
 def _plain_stores(statement: ast.stmt) -> frozenset[str]:
     """The names that an assignment sets, where it sets nothing else."""
     targets = [statement.target] if isinstance(statement, ast.AugAssign) else targets_of(statement)
-    is_plain = all(isinstance(node, ast.Name | ast.Tuple | ast.expr_context) for each in targets for node in ast.walk(each))
+    is_plain = all(
+        isinstance(node, ast.Name | ast.Tuple | ast.expr_context) for each in targets for node in ast.walk(each)
+    )
     return names_of(targets).stores if targets and is_plain else frozenset()
 
 
@@ -220,3 +215,22 @@ def _called(statement: ast.stmt) -> frozenset[str]:
     calls = (node for node in ast.walk(statement) if isinstance(node, ast.Call))
     return frozenset(dotted_name(call.func).partition(".")[0] for call in calls)
 
+
+def is_start(statement: ast.stmt) -> bool:
+    """Whether it sets a name to a constant or an empty container: where an accumulator begins."""
+    value = getattr(statement, "value", None) if isinstance(statement, ast.Assign | ast.AnnAssign) else None
+    if isinstance(value, ast.Call):
+        name = dotted_name(value.func)
+        is_empty = name in ("list", "dict", "set") and not value.args
+        return (
+            is_empty
+            or (name == "float" and all(isinstance(each, ast.Constant) for each in value.args))
+            or name.endswith("defaultdict")
+        )
+    if isinstance(value, ast.List | ast.Tuple | ast.Set):
+        return all(isinstance(each, ast.Constant) for each in value.elts)
+    if isinstance(value, ast.Dict):
+        return not value.keys
+    if isinstance(value, ast.UnaryOp):
+        value = value.operand
+    return isinstance(value, ast.Constant)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from auditkit.model.enums import Contract
-from auditkit.probing.discovery.blocks import Block, blocks_of
+from auditkit.probing.discovery.blocks.blocks import Block, blocks_of
 from auditkit.probing.discovery.candidates import Candidate, is_excluded, is_in_side_folder
 from auditkit.probing.discovery.collector_calls import CollectorCalls
 from auditkit.probing.discovery.signatures import feeding, parameter_kinds

@@ -201,17 +201,20 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class TargetReading(Record, keys="name=target.name **target answer roles found"):
+class TargetReading(Record, keys="name=target.name **target answer roles found rung placeholders"):
     """A target as it was fed and read: what was configured, and what trying it showed.
 
     `roles` maps `norm`, `zero`, `nan`, `inf` to the field of the answer that behaves so; `found` says
-    that reading the checkout's source found the target.
+    that reading the checkout's source found the target. `rung` is how it was loaded: its `package` as it is, its `file`
+    without the package, with `placeholders` for what is absent, or `cut_out` of its file; "" where it was not.
     """
 
     target: Target
     roles: Mapping[str, str] = field(default_factory=dict)
     answer: str = ""
     found: bool = False
+    rung: str = ""
+    placeholders: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, raw: Any, place: str) -> TargetReading:

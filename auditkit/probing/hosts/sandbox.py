@@ -40,7 +40,8 @@ class Setting:
     """Where and how probes run: the checkout's path and interpreter, the device, the limits.
 
     `copied` is that of the open checkout: what a worker says of the copy is said of what was copied. `kept` are
-    workers that have imported a module already; without it each ends when it has answered.
+    workers that have imported a module already; without it each ends when it has answered. `rungs` are the ways to
+    load a target that are tried in turn; without them those that make sense for it.
     """
 
     checkout: Path
@@ -53,6 +54,7 @@ class Setting:
     cancelled: threading.Event = field(default_factory=threading.Event)
     copied: tuple[str, str] = ("", "")
     kept: KeptWorkers | None = None
+    rungs: tuple[str, ...] = ()
 
 
 @dataclass
@@ -106,7 +108,8 @@ class Worker:
         name = f"{place}#" if statement else place  # of a block's file only parts are loaded
         if not name or self.request["fresh_imports"]:
             return None
-        return self.setting.interpreter, self.request["checkout"], tuple(self.request["import_roots"]), name
+        roots, rungs = tuple(self.request["import_roots"]), tuple(self.request["rungs"])
+        return self.setting.interpreter, self.request["checkout"], roots, rungs, name
 
     def _start(self) -> StartedWorker:
         environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}

@@ -7,7 +7,7 @@ from typing import Any, Dict, List
 
 from .loading import LoadError, namespace
 
-RUNG = "cut_out"
+WAYS = ("cut_out",)
 """What is around a block may train when it is imported: only what the block needs is run."""
 
 

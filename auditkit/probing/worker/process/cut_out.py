@@ -39,13 +39,18 @@ class Statement(NamedTuple):
     changes: Set[str]
     reads: Set[str]
 
+    @property
+    def computes_gradients(self) -> bool:
+        """Whether running it calls `backward`."""
+        return not isinstance(self.node, _DEFINES) and "backward" in _called(self.node)
+
 
 class Statements:
     """The statements of a file, by what they bind; `path` is the name that their code has."""
 
     def __init__(self, path: str) -> None:
         with open(path, "rb") as file:
-            body = ast.parse(file.read(), path).body
+            body = [node for node in ast.parse(file.read(), path).body if not _is_for_scripts(node)]
         flags = _future_flags(body)
         self.all: List[Statement] = [_statement(node, path, flags) for node in body]
         self.stars: List[ast.ImportFrom] = [
@@ -112,9 +117,16 @@ def _makes_a_value(expression: ast.expr) -> bool:
 def _trains(node: ast.stmt) -> bool:
     if isinstance(node, (*_DEFINES, ast.Assign)):
         return False
-    return isinstance(node, ast.While) or any(
-        isinstance(each, ast.Call) and _last(each.func) in _OF_TRAINING for each in _run_now(node)
-    )
+    return isinstance(node, ast.While) or bool(_called(node) & _OF_TRAINING)
+
+
+def _called(node: ast.stmt) -> Set[str]:
+    return {_last(each.func) for each in _run_now(node) if isinstance(each, ast.Call)}
+
+
+def _is_for_scripts(node: ast.stmt) -> bool:
+    """Whether it is `if __name__ == "__main__":`, which no import runs."""
+    return isinstance(node, ast.If) and any(getattr(each, "id", "") == "__name__" for each in ast.walk(node.test))
 
 
 def _future_flags(body: Iterable[ast.stmt]) -> int:

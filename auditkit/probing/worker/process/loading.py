@@ -171,6 +171,16 @@ def _needs(module_name: str, missing: str, roots: List[str]) -> LoadError:
     return LoadError("import_error", message, hint, tuple(names))
 
 
+def absence(path: str) -> Dict[str, Any]:
+    """What is said of a target that used `path` of something for which a placeholder stands in."""
+    absent, why = placeholders.absent(path)
+    if why:
+        return {"message": "it uses {}, and {}".format(path, why)}
+    message = "it uses {}, and {} has no module '{}'".format(path, sys.executable, absent)
+    hint = "install it there: {} -m pip install {}".format(sys.executable, " ".join(distributions([absent])))
+    return {"message": message, "hint": hint, "missing": [absent]}
+
+
 def _where_else(qualified_name: str, roots: List[str]) -> str:
     """The modules of the checkout that define a function or method of that name, as a hint; "" for none."""
     first, *_, last = [*qualified_name.split("."), qualified_name.split(".")[-1]]

@@ -12,7 +12,7 @@ import math
 import os
 import sys
 from types import FunctionType, MethodType
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Tuple
 
 _MISSES = frozenset(("ImportError", "ModuleNotFoundError", "Exception", "BaseException"))
 _ENDS = frozenset(("exit", "_exit", "quit"))
@@ -63,15 +63,28 @@ def given() -> Tuple[str, ...]:
     return tuple(sorted(_state.given))
 
 
-def touched() -> List[str]:
-    """What the target used of it, also where it caught the error."""
-    return _state.touched
+def forget() -> None:
+    """What was touched until now does not count."""
+    _state.touched.clear()
 
 
-def describe(path: str) -> str:
-    """Why `path` is no real object."""
-    top = next((name for name in _state.given if path == name or path.startswith(name + ".")), path)
-    return _state.why.get(top) or "'{}' is absent".format(top)
+def raise_if_touched() -> None:
+    """Raise PlaceholderTouched again, where the target caught it."""
+    if _state.touched:
+        raise PlaceholderTouched(_state.touched[0])
+
+
+def raise_if_said(errors: Iterable[str]) -> None:
+    """Raise PlaceholderTouched where one of these texts, `Class: message`, is that of another process."""
+    for kind, _, path in (error.partition(": ") for error in errors):
+        if kind == PlaceholderTouched.__name__:
+            raise PlaceholderTouched(path)
+
+
+def absent(path: str) -> Tuple[str, str]:
+    """What `path` belongs to, and why that is not there; "" where nobody has installed it."""
+    top = next((name for name in _state.given if (path + ".").startswith(name + ".")), path)
+    return top, _state.why.get(top, "")
 
 
 def stand_in(path: str, why: str = "", **real: Any) -> Any:

@@ -5,10 +5,10 @@ import importlib.util
 import os
 import sys
 from types import ModuleType
-from typing import Any, List, Optional, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 from . import placeholders
-from .cut_out import CutOutFinder
+from .cut_out import CutOutFinder, Statements
 
 RUNGS = ("package", "file", "placeholders", "cut_out")
 _INSTALLED = ("site-packages", "dist-packages")
@@ -63,10 +63,26 @@ def module_of(place: str, roots: List[str]) -> Tuple[str, str]:
     return name, file
 
 
-def first_rung(place: str) -> str:
-    """The first way that makes sense: what is no chain of identifiers is no module of a package."""
+def ways(calls: Sequence[str], roots: List[str]) -> Tuple[str, ...]:
+    """The rungs to try for `calls`, which are all in one place, in turn.
+
+    What is no chain of identifiers is no module of a package. A file that trains when it is imported is not imported,
+    nor one of which a block at module level is asked about: what it reads would have the values of a whole run.
+    """
+    place = calls[0].partition(":")[0]
     is_path = place.endswith(".py") and not all(map(str.isidentifier, place[: -len(".py")].split("/")))
-    return RUNGS[1] if is_path else RUNGS[0]
+    at_module_level = any(call.partition(":")[2].startswith("#") for call in calls)
+    if at_module_level or _trains(module_of(place, roots)[1]):
+        return RUNGS[-1:]
+    return RUNGS[1:] if is_path else RUNGS
+
+
+def _trains(file: str) -> bool:
+    """Whether importing a file computes gradients; one that cannot be read is found out by importing it."""
+    try:
+        return any(statement.computes_gradients for statement in Statements(file).all)
+    except (OSError, ValueError, SyntaxError, RecursionError):
+        return False
 
 
 class _Named:

@@ -205,6 +205,20 @@ def test_a_raise_stays_and_what_skips_a_turn_of_the_training_loop_does_not() -> 
     assert as_text(skipping).endswith("else False\n    return recorded_isnan_")
 
 
+def test_a_check_and_the_clip_behind_it_are_two_blocks() -> None:
+    found = blocks(
+        """
+        for batch in args.batches:
+            if any(torch.isnan(p.grad).any() for p in model.parameters()):
+                continue
+            for p in model.parameters():
+                p.grad.clamp_(-1, 1)
+        """
+    )
+    assert [block.qualified_name for block in found] == ["main#isnan", "main#clip_grad"]
+    assert "continue" not in "".join(map(as_text, found))
+
+
 def test_statistics_that_are_read_behind_come_as_a_mapping() -> None:
     block = the_block(
         """

@@ -92,15 +92,16 @@ class Runs:
         place = self._scope.places[top]
         run = Run(place.suite, place.index, place.index, list(units[top]))
         self._grow_back(run, taken)
-        if isinstance(top, ast.Return):
+        if isinstance(top, ast.Return | ast.If | ast.Assert) and not any(map(self._scope.limits, own_statements(top))):
             return run
         waiting: list[ast.stmt] = []
         for statement in place.suite[place.index + 1 :]:
-            waiting.append(statement)
             is_unit = statement in units
             if self._scope.tells(statement) and not is_unit:
+                waiting.append(statement)
                 continue
             made = run.results | names_of(waiting).stores
+            waiting.append(statement)
             if not (made & names_of(statement).loads and (is_unit or self._computes(statement))):
                 break
             adds_inputs = names_of(statement).loads - run.loads - run.results - _called(statement)

@@ -1,6 +1,7 @@
 """Statements of a file as a function: built from the tree that the host sends, with the file's own name and lines."""
 
 import ast
+import builtins
 import os
 from types import CodeType, FunctionType
 from typing import Any, Dict, List
@@ -23,6 +24,7 @@ def load(block: Dict[str, Any], roots: List[str]) -> FunctionType:
     code = compile(tree, os.path.join(os.getcwd(), block["file"]), "exec", dont_inherit=True)
     (inner,) = (each for each in code.co_consts if isinstance(each, CodeType))
     place = block["function"] or "<module>"
+    held.setdefault("__builtins__", builtins)
     function = FunctionType(_placed(inner, node.name, place), held)
     function.__name__, function.__qualname__ = node.name, place
     return function

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from auditkit.model.runs.target import split_call
-from auditkit.probing.discovery.blocks.blocks import blocks_at, nearest_blocks
+from auditkit.probing.discovery.blocks.blocks import blocks_at, nearest_blocks, undefined_names
 from auditkit.probing.hosts.protocol import BlockRequest
 from auditkit.probing.source_code.python_files import PythonFiles
 
@@ -29,6 +29,13 @@ def _request(files: PythonFiles, call: str) -> BlockRequest:
         near = nearest_blocks(files, call)
         hint = f"; {file} has {', '.join(near)}" if near else ""
         return {"file": file, "function": function, "missing": f"there is no block {call}{hint}"}
+    undefined = undefined_names(block)
+    if undefined:
+        return {
+            "file": file,
+            "function": function,
+            "missing": f"{call} reads {', '.join(undefined)}, which nothing sets",
+        }
     return {"file": file, "function": function, "names": list(block.names), "tree": encoded(block.node)}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 
@@ -175,7 +176,9 @@ def test_torchs_own_clipping_is_found() -> None:
     clip = by_call["torch.nn.utils.clip_grad:clip_grad_norm_"]
     assert (clip.takes_guesses[0], clip.obstacles) == ("parameters", ())
     assert by_call["torch.nn.utils:get_total_norm"].takes_guesses == ("gradients",)
-    assert not {call for call in by_call if "clip_grad_value_" in call or "clip_grads_with_norm_" in call}
+    assert not {
+        call for call in by_call if "#" not in call and re.search("clip_grad_value_|clip_grads_with_norm_", call)
+    }
 
 
 ESPER = os.environ.get("AUDITKIT_ESPER_REPO", "")

@@ -15,10 +15,13 @@ from auditkit.errors import nearest_names
 from auditkit.probing.discovery.blocks.functions import block_function
 from auditkit.probing.discovery.blocks.marks import Suite, scope_marks
 from auditkit.probing.discovery.blocks.runs import Runs
+from auditkit.probing.patching.local_names import names_of
 from auditkit.probing.source_code.modules import Class, Function, FunctionNode, Module
 from auditkit.probing.source_code.python_files import PythonFiles
 
 _MOST_NAMED = 3
+_MODULE_NAMES = frozenset({"__file__", "__name__", "__doc__", "__package__"})
+_SETS_NAMES = re.compile(r"\b(exec|globals|setattr)\(")
 _OF_ALL_GRADIENTS = re.compile(r"norm|nan|inf|finite|overflow|clip")
 _MAY_HOLD_BLOCKS = re.compile(r"grad\b")
 
@@ -87,6 +90,16 @@ def nearest_blocks(files: PythonFiles, call: str) -> list[str]:
     """The blocks of the same file, those that are called most like `call` first."""
     calls = [block.call for block in blocks_at(files, call.partition(":")[0])]
     return list(dict.fromkeys((*nearest_names(call, calls), *calls)))[:_MOST_NAMED]
+
+
+def undefined_names(block: Block) -> list[str]:
+    """The names that a block reads and that neither its function nor its file sets, as far as reading tells."""
+    tree = block.module.tree
+    if any(item.name == "*" for item in block.module.imports) or _SETS_NAMES.search("\n".join(block.module.lines)):
+        return []
+    known = names_of(tree.body).stores | _MODULE_NAMES
+    declared = {name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names}
+    return [name for name in block.names if name not in known | declared]
 
 
 def _scopes(module: Module) -> Iterator[Scope]:

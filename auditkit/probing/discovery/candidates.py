@@ -84,7 +84,7 @@ class Candidates:
     def read(self) -> Iterator[Candidate]:
         """Every candidate, and one more for each flag that makes it return something else."""
         for function, flow in self.calls.collectors.items():
-            if _is_excluded(function, flow) or self.calls.trains(function) or _only_keeps(function, flow):
+            if is_excluded(function, flow) or self.calls.trains(function) or _only_keeps(function, flow):
                 continue
             candidate = self._candidate(function, flow)
             yield candidate
@@ -102,7 +102,7 @@ class Candidates:
                 if caller not in seen and self.calls.calls_any_of(caller, {callee}):
                     seen.add(caller)
                     waiting.append(caller)
-                    if not (_is_private(caller) or _is_excluded(caller, flow)):
+                    if not (_is_private(caller) or is_excluded(caller, flow)):
                         yield caller.call
 
     def _candidate(self, function: Function, flow: GradientFlow) -> Candidate:
@@ -246,7 +246,7 @@ class Candidates:
         score += 1 if candidate.finish_candidates or candidate.setup_guess else 0
         score -= 4 if _is_private(function) and function not in self.public_names else 0
         score -= 6 if candidate.obstacles else 0
-        score -= 2 if _SIDE_FOLDERS & set(function.module.file.split("/")[:-1]) else 0
+        score -= 2 if is_in_side_folder(function.module.file) else 0
         score -= 2 if answers.tells_flags(function, flow) else 0
         return score
 
@@ -256,10 +256,16 @@ def collects_by_itself(function: Function) -> bool:
     if not may_read_gradients(function):
         return False
     flow = trace(function.node, marked_parameters(function), lambda _call, _given: None)
-    return flow.returns_statistics and not _is_excluded(function, flow)
+    return flow.returns_statistics and not is_excluded(function, flow)
 
 
-def _is_excluded(function: Function, flow: GradientFlow) -> bool:
+def is_in_side_folder(file: str) -> bool:
+    """Whether a file lies among examples, scripts or archives."""
+    return bool(_SIDE_FOLDERS & set(file.split("/")[:-1]))
+
+
+def is_excluded(function: Function, flow: GradientFlow) -> bool:
+    """Whether a function that tells statistics is a part of training, or is not called by its name."""
     dunder = function.name.startswith("__") and function.name.endswith("__") and function.name != "__call__"
     is_part = dunder or function.name in _NOT_COLLECTORS or bool(function.decorators & _NOT_CALLED)
     is_autograd = _AUTOGRAD.fullmatch(function.name) is not None and "hook" not in function.name

@@ -58,6 +58,8 @@ class GradientFlow:
     """Statistics that are printed, logged, or lead to an exception."""
     stores: dict[str, int] = field(default_factory=dict)
     """What keeps statistics after the call: attributes, and mappings that were handed in."""
+    reduced: set[ast.Call] = field(default_factory=set)
+    """The calls that reduce gradients, and not statistics of them."""
     returns: dict[int, ReturnFact] = field(default_factory=dict)
     trains: bool = False
     differentiates: bool = False
@@ -105,22 +107,27 @@ class HelperAnswer:
 
 def trace(node: FunctionNode, marked: dict[str, int], helper_mark: HelperMark) -> GradientFlow:
     """Follow gradients through one function; `marked` are the parameters that hold something."""
-    tracer = _Tracer(helper_mark, dict(marked), {item.arg for item in _arguments(node)}, node.name)
-    # Marks only grow, so this ends; loops that carry a mark backwards need a second or third pass.
-    while True:
-        before = dict(tracer.marks)
-        tracer.block(node.body, NOTHING)
-        if tracer.marks == before:
-            break
+    tracer = Tracer(helper_mark, dict(marked), {item.arg for item in _arguments(node)}, node.name)
+    tracer.follow(node.body)
     return tracer.flow
+
+
+def trains(node: ast.AST) -> bool:
+    """Whether it runs a part of training itself: a step, a backward pass, not a collector."""
+    return any(
+        isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr in TRAINING_METHODS
+        for item in ast.walk(node)
+    )
 
 
 def _arguments(node: FunctionNode | ast.Lambda) -> list[ast.arg]:
     return [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
 
 
-class _Tracer:
-    def __init__(self, helper_mark: HelperMark, marks: dict[str, int], parameters: set[str], name: str) -> None:
+class Tracer:
+    """The marks of one body's names, and what was seen on the way."""
+
+    def __init__(self, helper_mark: HelperMark, marks: dict[str, int], parameters: set[str], name: str = "") -> None:
         self.helper_mark = helper_mark
         self.marks = marks
         self.limits_by_name = names.is_named_for_clipping(name)
@@ -134,6 +141,14 @@ class _Tracer:
         self.entered: list[FunctionNode | ast.Lambda] = []
         self.attribute_names: set[str] = set()
         """Variables that hold the name of an attribute with gradients: `"grad"`, `"main_grad"`."""
+
+    def follow(self, body: Iterable[ast.stmt]) -> None:
+        """Marks only grow, so this ends; loops that carry a mark backwards need a second or third pass."""
+        while True:
+            before = dict(self.marks)
+            self.block(body, NOTHING)
+            if self.marks == before:
+                return
 
     # Statements. `control` is STATISTICS inside a condition on statistics.
 
@@ -402,6 +417,7 @@ class _Tracer:
         if mark in (GRADIENTS, STATISTICS) and reduces and not is_layer and not _combines(node, name, mark):
             if mark == GRADIENTS:
                 self.flow.reduce(_written(node.func), node.lineno)
+                self.flow.reduced.add(node)
             return STATISTICS
         if names.gets_gradients(name):
             self.flow.grad_reads.add(node.lineno)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from auditkit.probing.checkouts.checkout import import_roots
+from auditkit.probing.discovery.blocks.candidates import block_candidates
 from auditkit.probing.discovery.candidates import Candidate, Candidates
 from auditkit.probing.discovery.collector_calls import CollectorCalls
 from auditkit.probing.discovery.library_calls import LibraryCall, library_calls
@@ -57,7 +58,7 @@ def _discover(files: PythonFiles) -> Discovery:
         if not calls.collectors or not _parse(files, _mention(calls.names())):
             break
     _parse(files, TOUCHES_SPECTRA)
-    candidates = [*Candidates(calls).read(), *spectral_candidates(files)]
+    candidates = [*Candidates(calls).read(), *spectral_candidates(files), *block_candidates(calls)]
     ordered = sorted(candidates, key=lambda item: (-item.score, item.file, item.line, len(item.arguments)))
     calls_of_torch = tuple(library_calls(files))
     return Discovery(tuple(ordered), tuple(files.problems), files.read_count, len(files.modules), calls_of_torch)

@@ -120,8 +120,9 @@ def _try(
         # What a collector of gradients promises shows in its answer; what the others promise has to be asked for.
         contract = target.contract.value if target.contract in SPECTRAL else None
         request = {**vars(target), "contract": contract, "takes_order": order}
-        place = split_call(target.call)[0]
-        jobs.setdefault(place, []).append({"id": str(position), "kind": "plan", "target": request})
+        place, _, statement = split_call(target.call)
+        module = "" if statement else place  # around a block is what an import would run
+        jobs.setdefault(module, []).append({"id": str(position), "kind": "plan", "target": request})
 
     def started(position: str) -> None:
         if progress is not None:

@@ -25,7 +25,7 @@ _FOREIGN_FOLDERS = VENDORED_FOLDERS | {
     "build", "dist", "node_modules", "site-packages", "dist-packages", "__pycache__", "__pypackages__", "venv",
     "env", "virtualenv",
 }  # fmt: skip
-TEST_FILE = re.compile(r"(test_.*|.*_tests?|conftest)\.py")
+TEST_FILE = re.compile(r"(test_.*|(.*_)?tests?|conftest)\.py")
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -31,6 +31,16 @@ def import_for_modes() -> None:
         importlib.import_module("torch._dynamo")
 
 
+def leave_compiler_out_of_optimizers() -> None:
+    """Making or using an optimizer imports torch._dynamo, 2 s of processor time, only to keep it from compiling that.
+
+    `torch._compile._disable_dynamo` looks for this attribute of the function that it wraps before it imports anything.
+    """
+    for method in vars(torch.optim.Optimizer).values():
+        if getattr(method, "__globals__", {}).get("__name__") == "torch._compile" and hasattr(method, "__wrapped__"):
+            vars(method.__wrapped__).setdefault("__dynamo_disable", method.__wrapped__)
+
+
 def raise_if_out_of_memory(error: BaseException) -> None:
     """Turn torch's own ways to say so into MemoryError."""
     if isinstance(error, torch.cuda.OutOfMemoryError) or "can't allocate memory" in str(error):

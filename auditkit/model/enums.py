@@ -85,6 +85,9 @@ class Takes(StrEnum):
     PARAMETERS = "parameters"
     NAMED_PARAMETERS = "named_parameters"
     GRADIENTS = "gradients"
+    OPTIMIZER = "optimizer"
+    MODULES = "modules"
+    OBJECT = "object"
     FACTORS = "factors"
     KEYS = "keys"
 

@@ -66,6 +66,19 @@ class Job(TypedDict):
     plan: NotRequired[Plan]
 
 
+class BlockRequest(TypedDict):
+    """A block of a file: the `tree` of its function, and the `names` that the file has to define; or why not.
+
+    `function` is the qualified name of the function around it, "" at module level.
+    """
+
+    file: str
+    function: str
+    names: NotRequired[list[str]]
+    tree: NotRequired[Any]
+    missing: NotRequired[str]
+
+
 class Request(TypedDict):
     """One request to a worker. Without a target each job names its own, or needs none.
 
@@ -73,6 +86,7 @@ class Request(TypedDict):
 
     A target travels as the mapping of its fields. `module` is the one that all targets of jobs are in, "" for none.
     `auto_device` lets the worker take CUDA where it finds it; `fresh_imports` has every job import the target.
+    `blocks` are the blocks among the targets, by their calls.
     """
 
     token: str
@@ -81,6 +95,7 @@ class Request(TypedDict):
     checkout: str
     import_roots: list[str]
     jobs: list[Job]
+    blocks: Mapping[str, BlockRequest]
     auto_device: bool
     time_limit_s: float
     fresh_imports: bool

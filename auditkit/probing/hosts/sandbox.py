@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from auditkit.model.enums import DeviceChoice
 from auditkit.model.runs.probe import Policy
+from auditkit.model.runs.target import split_call
 from auditkit.probing.hosts.fork_servers import ENTRY, START_LIMIT_S, Process, server_for
 from auditkit.probing.hosts.kept_workers import GRACE_S, KeptWorkers, StartedWorker
 from auditkit.probing.hosts.protocol import Message, Request
@@ -103,7 +104,8 @@ class Worker:
     def _imported(self) -> object:
         """What the process will have imported, where another request may come to it; else nothing."""
         target, module = self.request["target"], self.request["module"]
-        name = target.call.partition(":")[0] if target is not None else module
+        place, _, statement = split_call(target.call if target is not None else module)
+        name = f"{place}#" if statement else place  # of a block's file only parts are loaded
         if not name or self.request["fresh_imports"]:
             return None
         roots, rungs = tuple(self.request["import_roots"]), tuple(self.request["rungs"])

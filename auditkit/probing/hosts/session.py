@@ -11,6 +11,7 @@ from auditkit.model.enums import Outcome, Reason
 from auditkit.model.runs.measurement import Location, Measurement
 from auditkit.model.runs.target import Target
 from auditkit.probing.hosts import protocol
+from auditkit.probing.hosts.block_requests import block_requests
 from auditkit.probing.hosts.sandbox import Setting, Worker, WorkerEnd
 from auditkit.probing.worker.process.families import signal_name
 from auditkit.probing.worker.process.jsonlines import new_token
@@ -116,6 +117,11 @@ def _failure(said: protocol.Failed | protocol.LoadError | protocol.End) -> Failu
     return Failure(Reason(said.get("reason", Reason.PROTOCOL.value)), said["message"], str(hint), tuple(missing))
 
 
+def _calls(target: Target | None, jobs: Sequence[protocol.Job]) -> Iterator[str]:
+    yield from () if target is None else (target.call,)
+    yield from (str(job["target"]["call"]) for job in jobs if "target" in job)
+
+
 def _last_output(end: WorkerEnd) -> str:
     lines = [line for line in end.output_tail.splitlines() if line.strip()]
     return f"its last output: {lines[-1].strip()[:200]}" if lines else ""
@@ -154,6 +160,7 @@ class Session:
             "checkout": str(setting.checkout),
             "import_roots": [str(root) for root in setting.import_roots],
             "jobs": list(jobs),
+            "blocks": block_requests(setting.checkout, setting.import_roots, _calls(target, jobs)),
             "auto_device": auto_device,
             "time_limit_s": setting.time_limit_s,
             "fresh_imports": fresh_imports,

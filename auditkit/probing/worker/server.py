@@ -18,7 +18,7 @@ import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .base.frames import SourceRoots
-from .process import families, ladder, loading, placeholders, rungs
+from .process import blocks, families, ladder, loading, placeholders, rungs
 from .process.children import Child
 from .process.jsonlines import Writer
 
@@ -144,10 +144,10 @@ def _load_target(results: Writer, request: Dict[str, Any]) -> Optional[LoadedTar
     target, roots = request["target"], request["import_roots"]
     place, finish_method = target["call"].partition(":")[0], ""
     try:
-        function, owner, method = _climb(request, [target["call"]], lambda: _bind(target["call"], roots))
+        function, owner, method = _climb(request, [target["call"]], lambda: _bind(target["call"], request))
         finish = None
         if target.get("finish"):
-            finish, finish_owner, named = _bind(target["finish"], roots)
+            finish, finish_owner, named = _bind(target["finish"], request)
             finish_method = named if finish_owner is not None and finish_owner is owner else ""
     except loading.LoadError as error:
         _send_load_error(results, error)
@@ -158,8 +158,11 @@ def _load_target(results: Writer, request: Dict[str, Any]) -> Optional[LoadedTar
     return LoadedTarget(caller, source_roots)
 
 
-def _bind(call: str, roots: List[str]) -> Tuple[Any, Optional[type], str]:
-    """The function that a call names; of a method its class and name, too."""
+def _bind(call: str, request: Dict[str, Any]) -> Tuple[Any, Optional[type], str]:
+    """The function that a call names, or that its block makes; of a method its class and name, too."""
+    roots = request["import_roots"]
+    if call in request["blocks"]:
+        return blocks.load(request["blocks"][call], roots), None, ""
     function = loading.load(call, roots)
     if isinstance(function, type) or not callable(function):
         kind = "a class: name one of its methods" if isinstance(function, type) else "not callable"
@@ -171,7 +174,7 @@ def _climb(request: Dict[str, Any], calls: List[str], load: Callable[[], Any]) -
     """What `load` makes of `calls`, which are all in one place, by the first rung that can."""
     place, roots = calls[0].partition(":")[0], request["import_roots"]
     loading.use_import_roots(roots)
-    ways = request.get("rungs") or rungs.ways(calls, roots)
+    ways = blocks.WAYS if calls[0] in request["blocks"] else request.get("rungs") or rungs.ways(calls, roots)
     return ladder.climb(load, place, roots, ways, float(request["time_limit_s"]))
 
 

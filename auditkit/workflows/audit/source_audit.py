@@ -69,12 +69,12 @@ def read_source(questions: SourceQuestions, opened: OpenCheckout, progress: Prog
 
 def _wanted(questions: SourceQuestions, index: SourceIndex) -> Callable[[ModuleFacts], bool]:
     """Whether a module is one that the probes ask about."""
-    named = set(_modules_of(questions.targets))
+    named = set(_places_of(questions.targets))
 
     def wanted(module: ModuleFacts) -> bool:
         if is_specimen(index.root, module.file):
             return False
-        if questions.scope is SourceScope.WHOLE or module.name in named:
+        if questions.scope is SourceScope.WHOLE or {module.name, module.file} & named:
             return True
         is_about = questions.scope is SourceScope.GRADIENTS
         return is_about and TOUCHES_GRADIENTS.search(index.source_of(module)) is not None
@@ -82,7 +82,7 @@ def _wanted(questions: SourceQuestions, index: SourceIndex) -> Callable[[ModuleF
     return wanted
 
 
-def _modules_of(targets: Iterable[Target]) -> Iterable[str]:
+def _places_of(targets: Iterable[Target]) -> Iterable[str]:
     for target in targets:
         yield target.call.partition(":")[0]
         if target.finish:

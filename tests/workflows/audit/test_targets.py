@@ -52,8 +52,9 @@ def test_what_cannot_be_fed_is_said(found: FoundTargets):
     failed = [trial.target.call for trial in found.trials if not trial.works]
     assert failed == ["watch:flagged_for_ranks", "watch:Curious.grad_norm"]
     assert not _target(found, "flagged_for_ranks").arguments
-    (note,) = found.notes
-    assert note.startswith("not audited: watch:Curious.grad_norm: Curious() needs model and logger and schedule")
+    (unfed,) = [each for each in found.candidates if not each.fed]
+    assert (unfed.call, unfed.why_not) == ("watch:Curious.grad_norm", "Curious() needs model and logger and schedule")
+    assert found.notes == ()
 
 
 def test_a_checkout_without_collectors_is_an_error_with_a_hint(tmp_path: Path):

@@ -170,7 +170,7 @@ class _ParameterGradients(Tracer):
     """Gradients of parameters that are gone through: `x.grad` of another variable is of an input, or of a test."""
 
     def __init__(self, parameters: frozenset[str]) -> None:
-        super().__init__(lambda _call, _given: None, {})
+        super().__init__(lambda _call, _given: None, {}, set())
         self._parameters = parameters
 
     def attribute(self, node: ast.Attribute) -> int:

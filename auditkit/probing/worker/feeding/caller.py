@@ -138,7 +138,7 @@ class Caller:
             ]
             parameters = inspect.signature(called).parameters
             values = {name: guessed(name, parameters[name], called is self.owner) for name in names}
-            if called is self.function and all(values.values()):
+            if called is self.function and all(values.values()) and not self.needs_instance():
                 carriers = [name for name, made in values.items() if made and made.value in guesses.CARRIERS]
                 values = {name: made for name, made in values.items() if carriers and name != carriers[0]}
             found.update({name: made for name, made in values.items() if made is not None})

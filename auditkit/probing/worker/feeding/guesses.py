@@ -24,6 +24,7 @@ OBJECT = "an object made without __init__"
 OPTIMIZER = "SGD over the parameters"
 OPTIMIZERS = "a list of SGD over the parameters"
 PARAM_GROUPS = "the groups of SGD over the parameters"
+PAIRS = "pairs of a parameter and its gradient"
 SCALER = "a GradScaler that scales by 1"
 LOGGER = "a logger that prints nothing"
 LOSS = "a loss that no parameter reaches"
@@ -55,7 +56,9 @@ _BY_NAME: Dict[str, Guess] = {
     **dict.fromkeys(("step", "global_step", "iteration", "epoch", "iter", "num_updates", "batch_idx"), Guess(0, 100)),
     **dict.fromkeys(("prefix", "tag"), Guess("")),
     **dict.fromkeys(("lr", "learning_rate"), Guess(0.1, 0.01)),
-    **dict.fromkeys(("total_norm", "grad_norm", "global_norm"), Guess(TOTAL_NORM)),
+    **dict.fromkeys(("total_norm", "global_norm"), Guess(TOTAL_NORM)),
+    **dict.fromkeys(("is_root", "is_main_process", "is_master", "is_initialized", "requires_grad"), Guess(True)),
+    "grad_norm": Guess(1.0, 0.5),  # of a configuration; a required argument is the norm itself
     "device": Guess(DEVICE),
     "self": Guess(OBJECT),
 }
@@ -68,13 +71,16 @@ _BY_PATTERN: Tuple[Tuple[Any, Guess], ...] = tuple(
     (re.compile(pattern), found)
     for pattern, found in (
         (_WORD + r"rank", Guess(0)),
+        (_WORD + r"device", Guess(DEVICE)),
+        (_WORD + r"backend", Guess("gloo")),
+        (r"\w*clip\w*_(kwargs|args|cfg|config)", Guess({"max_norm": 1.0}, {"max_norm": 0.5})),
         (
-            _WORD + r"(world_size|interval|every|freq|frequency|accumulation_steps|grad_accum|update_freq|ngpus?)",
+            _WORD + r"(size|interval|every|freq|frequency|accumulation_steps|grad_accum|update_freq|ngpus?)",
             Guess(1),
         ),
         (
-            r"(use|is|enable|should|do|with|skip|no|has|allow|force|return|log)_\w+|\w+_(enabled|only)|"
-            r"(fp16|bf16|amp|mixed_precision|verbose|debug|foreach|fused|error_if_nonfinite|cpu_offload|offload|shared|"
+            r"(use|is|enable|should|do|with|skip|no|has|allow|force|return|log|needs)_\w+|\w+_(enabled|only)|"
+            r"(fp16|bf16|amp|verbose|debug|foreach|fused|error_if_nonfinite|cpu_offload|offload|shared|"
             r"(tensor_model|sequence|expert)_parallel)",
             Guess(False, True),
         ),
@@ -91,6 +97,7 @@ _BY_PATTERN: Tuple[Tuple[Any, Guess], ...] = tuple(
         (_WORD + r"(optimizer|optim|optim_wrapper|optimizer_wrapper)", Guess(OPTIMIZER)),
         (_WORD + r"optimizers", Guess(OPTIMIZERS)),
         (_WORD + r"param(eter)?_groups", Guess(PARAM_GROUPS)),
+        (r"\w*(param\w*_and_grad\w*|param\w*_grad\w*_(pairs|tuples)|grads_and_vars)", Guess(PAIRS)),
         (_WORD + r"scaler", Guess(SCALER)),
         (_WORD + r"(writer|logger|tb|wandb|tensorboard|tracker|experiment|pbar|progress_bar)", Guess(LOGGER)),
         (_WORD + r"loss", Guess(LOSS)),
@@ -138,6 +145,8 @@ def guess(name: str, annotation: str) -> Optional[Guess]:
     """A value for the argument `name`, declared as `annotation` ("" where it is not); None where none is known."""
     if name == "device" and annotation == "str":
         return Guess(DEVICE_NAME)
+    if name == "grad_norm" and _OPTIONAL.fullmatch(annotation) is None:
+        return Guess(TOTAL_NORM)
     declared = _OPTIONAL.fullmatch(annotation)
     plain = annotation if declared is None else next(filter(None, declared.groups()), "")
     plain = plain if plain.startswith(("Literal", "typing.Literal", "t.Literal")) else plain.split(".")[-1]

@@ -4,12 +4,13 @@ What `__init__` would store as a literal, its own or a parameter's default, is a
 """
 
 import ast
+import contextlib
 import copy
 import inspect
 import sys
 import textwrap
 import types
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import torch
 
@@ -24,14 +25,15 @@ SELF = "self"
 def make(owner: type, around: Surroundings) -> Any:
     """An object of `owner` whose attributes are those of the surroundings. Raises CannotFeedError."""
     stored = _stored_by_constructor(owner)
+    asked: List[str] = []
 
     def read(self: Any, name: str) -> Any:
         inherited = getattr(super(made_class, self), "__getattr__", None)
-        if inherited is not None:
-            try:
+        # A wrapper's own looks at what it wraps, which is filled by this.
+        if inherited is not None and name not in asked:
+            asked.append(name)
+            with contextlib.suppress(AttributeError):
                 return inherited(name)
-            except AttributeError:
-                pass
         is_read = around.is_preparing or name in stored or is_plain_read(sys._getframe(1))
         if name.startswith("__") or not is_read:
             raise AttributeError("'{}' object has no attribute '{}'".format(owner.__name__, name))
@@ -73,7 +75,7 @@ def _initialise_base(made: Any, around: Surroundings) -> None:
 
 def _guess(name: str, stored: Dict[str, Any]) -> Optional[Guess]:
     found, literal = of_object(name), stored.get(name, _Computed)
-    is_made = found is not None and (found.value in guesses.CARRIERS or guesses.is_limit(name))
+    is_made = found is not None and (isinstance(found.value, str) or guesses.is_limit(name))
     if literal is not None and literal is not _Computed and not is_made:
         return Guess(copy.copy(literal))
     return found or (Guess(None) if literal is None else None)
@@ -99,15 +101,24 @@ def _stored_by(constructor: Any) -> Dict[str, Any]:
     except (OSError, TypeError, SyntaxError):
         return {}
     defaults = {name: each.default for name, each in inspect.signature(constructor).parameters.items()}
-    found: Dict[str, Any] = {}
+    return {
+        target.attr: _literal(value, defaults)
+        for target, value in _assignments(tree)
+        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == SELF
+    }
+
+
+def _assignments(tree: ast.AST) -> Iterator[Tuple[Any, Any]]:
+    """Every target of an assignment with its value; of tuples, item by item."""
     for node in ast.walk(tree):
-        targets = (
-            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-        )
-        for target in targets:
-            if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == SELF:
-                found[target.attr] = _literal(node.value, defaults)  # type: ignore[attr-defined]
-    return found
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        value = getattr(node, "value", None)
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and value is not None:
+            for target in targets:
+                if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                    yield from zip(target.elts, value.elts, strict=False)
+                else:
+                    yield target, value
 
 
 def _literal(node: Any, defaults: Dict[str, Any]) -> Any:

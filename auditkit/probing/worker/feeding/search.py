@@ -10,12 +10,13 @@ from ..answers.answers import flatten, kind_of
 from ..answers.roles import count_roles, declared_roles, norm_role
 from ..base.refusals import CannotFeedError, CannotReadError
 from ..base.torch_internals import raise_if_out_of_memory
-from ..gradients.gradients import benign
+from ..gradients.gradients import benign, total_norm
 from . import groups as process_groups
 from . import spectral_search
 from .caller import CONSTRUCTOR, MADE, Caller
 from .effects import Effects, gradients_now, observe, purpose
 from .given import GroupInput
+from .guesses import TOTAL_NORM
 from .plan import Feed, Groups, Plan
 from .promises import names_a_statistic, writes_by_its_own_words
 from .stand_ins import Surroundings, UnknownValueError, no_value
@@ -50,7 +51,7 @@ def _find_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
         return _find_gradient_plan(caller, request)
     except (CannotFeedError, CannotReadError) as error:
         other = None
-        with contextlib.suppress(CannotFeedError):
+        with contextlib.suppress(Exception):  # its constructor may raise anything
             other = None if request.get("contract") else spectral_search.guess(caller, request)
         if other is None:
             raise error from None
@@ -95,7 +96,7 @@ def _try_feed(
     """The plan of one feed; None where its answer says nothing of the gradients. Raises what the target raises."""
     feed, answer = _first_answer(caller, feed, second)
     read = caller.around.read
-    depends = answer is not None and _depends_on_gradients(caller, feed, second, answer)
+    depends = answer is not None and _depends_on_gradients(_with_fixed_norms(caller), feed, second, answer)
     effects = _effects(caller, feed, second)
     if not depends and not effects.is_an_answer and not flatten(answer):
         feed = feed._replace(refusal=_refusal(caller, feed, second))
@@ -150,12 +151,13 @@ class Obstacles:
         self._unread = ""
 
     def add(self, error: Exception, how: str = "") -> None:
-        """What was raised by the target, or by us, fed in this way."""
+        """What was raised by the target fed in this way, by its constructor, or by us."""
         if isinstance(error, CannotFeedError):
             self._said.append((0 if isinstance(error, UnknownValueError) else 2, str(error)))
             return
         text = "{}: {}".format(type(error).__name__, " ".join(str(error).split())[:160])
-        self._said.append((3, "called with {} it raises {}".format(how, text)))
+        where = "called with {} it".format(how) if how else "its constructor"
+        self._said.append((3 if how else 4, "{} raises {}".format(where, text)))
 
     def add_silence(self, answer: Any, how: str) -> None:
         """An answer that is none."""
@@ -168,6 +170,14 @@ class Obstacles:
             return CannotReadError("its answer ({}) holds no single number".format(self._unread))
         best = min(self._said, key=lambda said: said[0], default=(0, "there is no way to feed it"))
         return CannotFeedError(best[1], tuple(text for _, text in self._said))
+
+
+def _with_fixed_norms(caller: Caller) -> Caller:
+    """The same target with the same total norm at each call: what follows that alone follows our own value."""
+    for path, made in caller.around.read.items():
+        if made.value == TOTAL_NORM:
+            caller = caller.with_argument(path, total_norm(benign()))
+    return caller
 
 
 def _depends_on_gradients(caller: Caller, feed: Feed, second: Any, answer: Any) -> bool:

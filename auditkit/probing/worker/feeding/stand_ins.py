@@ -307,6 +307,7 @@ _MAKERS: Dict[str, Callable[[Surroundings, str], Any]] = {
     guesses.OPTIMIZER: lambda around, path: around.optimizer,
     guesses.OPTIMIZERS: lambda around, path: [around.optimizer],
     guesses.PARAM_GROUPS: lambda around, path: around.optimizer.param_groups,
+    guesses.PAIRS: lambda around, path: [(each, each.grad) for each in around.module.parameters()],
     guesses.SCALER: lambda around, path: torch.amp.GradScaler("cpu", enabled=False),
     guesses.LOGGER: lambda around, path: Quiet(around.said),
     guesses.LOSS: lambda around, path: placed([torch.ones(())], around.device)[0].requires_grad_() * 1,

@@ -5,6 +5,7 @@ import re
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from ..base.refusals import CannotFeedError
+from ..base.torch_internals import raise_if_out_of_memory
 from . import guesses
 from .caller import (
     CONSTRUCTOR,
@@ -37,9 +38,7 @@ class Way(NamedTuple):
     slots: List[str]
 
 
-def possible_feeds(
-    caller: Caller, request: Dict[str, Any], refuse: Callable[[CannotFeedError], None]
-) -> Iterator[Feed]:
+def possible_feeds(caller: Caller, request: Dict[str, Any], refuse: Callable[[Exception], None]) -> Iterator[Feed]:
     """Feeds worth trying, at last those with optional arguments filled; `refuse` is told why a way is closed."""
     feeds: List[Feed] = []
     for find in (_usual_ways, _without_constructor):
@@ -48,7 +47,8 @@ def possible_feeds(
                 found = list(_feeds_of(caller, request, way))
                 yield from found
                 feeds += found
-        except CannotFeedError as error:
+        except Exception as error:  # a constructor may raise anything
+            raise_if_out_of_memory(error)
             refuse(error)
     optional = _optional(caller)
     for feed in feeds if optional else ():
@@ -115,11 +115,12 @@ def _usual_ways(caller: Caller, request: Dict[str, Any]) -> Iterator[Way]:
         if 1 <= len(setup_slots) <= 2:
             yield Way(setup, setup_slots, _slots(caller, own)[0] if needed else [])
             return
-    for slots in _slots(caller, own):
-        yield Way(None, [], slots)
-    carriers = [name for name, made in caller.guesses.items() if made.value in guesses.CARRIERS and name != "self"]
+    carriers = [name for name, made in caller.guesses.items() if made.value in tuple(guesses.CARRIERS)]
     if caller.needs_instance() and carriers and not needed:
         yield Way(CONSTRUCTOR, carriers[:1], [])
+        return
+    for slots in _slots(caller, own):
+        yield Way(None, [], slots)
 
 
 def _without_constructor(caller: Caller, request: Dict[str, Any]) -> Iterator[Way]:

@@ -4,7 +4,6 @@ Only an `import` statement whose failure would end the import of its file gets o
 (`try: import x`, `importlib.util.find_spec`) is told that it is not.
 """
 
-import ast
 import builtins
 import contextlib
 import functools
@@ -12,13 +11,10 @@ import math
 import os
 import sys
 from types import FunctionType, MethodType
-from typing import Any, Dict, Iterable, Iterator, List, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Tuple, cast
 
-_MISSES = frozenset(("ImportError", "ModuleNotFoundError", "Exception", "BaseException"))
-_ENDS = frozenset(("exit", "_exit", "quit"))
-_WORKER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-# Between an import and what asked for it lie frames of these.
-_MACHINERY = tuple(os.path.join(_WORKER, "process", name) for name in ("placeholders.py", "cut_out.py"))
+from .forgiven_imports import is_forgiven
+
 # What torch had until 2.0, with the values that it had.
 _REMOVED = {
     "torch._six": {"inf": math.inf, "nan": math.nan, "string_classes": (str, bytes), "int_classes": int},
@@ -252,7 +248,7 @@ def _base_class(path: str) -> type:
 
     def attribute(self: Any, name: str) -> Any:
         with contextlib.suppress(AttributeError):
-            return super(made, self).__getattr__(name)  # type: ignore[misc]  # of a real class beside it
+            return super(made, self).__getattr__(name)  # of a real class beside it
         if not name.startswith("__"):
             _touch("{}.{}".format(path, name))
         raise AttributeError("'{}' object has no attribute '{}'".format(type(self).__name__, name))
@@ -261,9 +257,10 @@ def _base_class(path: str) -> type:
         return cls
 
     module, _, name = path.rpartition(".")
-    answers = {"__class_getitem__": classmethod(anything), "__init_subclass__": classmethod(anything)}
-    made = type(name, (), {"__init__": init, "__getattr__": attribute, "__module__": module or name, **answers})
-    return made
+    answers = {"__init__": init, "__getattr__": attribute, "__module__": module or name}
+    made: Any = type(name, (), answers)
+    made.__class_getitem__ = made.__init_subclass__ = classmethod(anything)
+    return cast("type", made)
 
 
 def install(roots: List[str]) -> None:
@@ -279,12 +276,7 @@ def install(roots: List[str]) -> None:
         except ModuleNotFoundError as error:
             missing = error.name or ""
             is_asked_for = not level and (name + ".").startswith(missing + ".")
-            if (
-                not missing
-                or not is_asked_for
-                or not _may_be_absent(missing, roots)
-                or _is_provided_for(sys._getframe(1))
-            ):
+            if not missing or not is_asked_for or not _may_be_absent(missing, roots) or is_forgiven(sys._getframe(1)):
                 raise
         return _module(missing, name if fromlist else name.partition(".")[0])
 
@@ -305,53 +297,3 @@ def _may_be_absent(name: str, roots: List[str]) -> bool:
         return True
     is_own = any(os.path.exists(os.path.join(root, name + end)) for root in roots for end in ("", ".py"))
     return "." not in name and not is_own and name != "torch" and name not in sys.stdlib_module_names
-
-
-def _is_provided_for(frame: Any) -> bool:
-    """Whether code between `frame` and what loads the module catches that an import fails."""
-    while frame is not None:
-        path = frame.f_code.co_filename
-        if path.startswith(_WORKER) and path not in _MACHINERY:
-            return False
-        if path not in _MACHINERY and any(first <= frame.f_lineno <= last for first, last in _forgiving_lines(path)):
-            return True
-        frame = frame.f_back
-    return False
-
-
-@functools.lru_cache(maxsize=None)
-def _forgiving_lines(path: str) -> List[Tuple[int, int]]:
-    """The lines of a file in which an ImportError is caught, first and last of each part."""
-    try:
-        with open(path, "rb") as file:
-            tree = ast.parse(file.read())
-    except (OSError, ValueError, SyntaxError, RecursionError):
-        return []
-    bodies = [node.body for node in ast.walk(tree) if forgives_missing_modules(node)]
-    return [(body[0].lineno, body[-1].end_lineno or body[-1].lineno) for body in bodies]
-
-
-def forgives_missing_modules(node: Any) -> bool:
-    """Whether a statement goes on where an import in its body fails."""
-    if isinstance(node, ast.With):
-        calls = [item.context_expr for item in node.items if isinstance(item.context_expr, ast.Call)]
-        return any(_named(call.func) == "suppress" and _names(call.args) & _MISSES for call in calls)
-    if not isinstance(node, ast.Try):
-        return False
-    catching = [each for each in node.handlers if each.type is None or _names([each.type]) & _MISSES]
-    return bool(catching) and not _ends(catching[0].body)
-
-
-def _ends(body: List[ast.stmt]) -> bool:
-    """Whether a handler only says so: it raises again, or exits."""
-    last = body[-1]
-    is_exit = isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) and _named(last.value.func) in _ENDS
-    return is_exit or isinstance(last, ast.Raise)
-
-
-def _named(called: ast.expr) -> str:
-    return called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
-
-
-def _names(expressions: List[ast.expr]) -> Any:
-    return {_named(node) for expression in expressions for node in ast.walk(expression) if isinstance(node, ast.expr)}

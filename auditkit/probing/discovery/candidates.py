@@ -41,7 +41,8 @@ class Candidate:
     likelihood; `setup_guess` names the method that is handed the modules; `init_arguments` are what
     making its class's instance needs; `arguments` are extra keyword arguments; `evidence` says what was
     seen, with lines; `obstacles` say why it probably cannot be fed; `covered_by` are the calls of public candidates
-    that call this private one: where one of them is audited, it is audited through that. `places` call it where it is a library's.
+    that call this private one: where one of them is audited, it is audited through that; `places` call it,
+    where it is a library's.
     """
 
     call: str

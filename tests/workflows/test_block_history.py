@@ -54,6 +54,12 @@ FIX = """\
 squares = [p.grad.double().pow(2).sum() for p in model.parameters() if p.grad is not None]
 total_norm = torch.stack(squares).sum() ** 0.5 if squares else torch.zeros(())
 """
+NORM_OF = """\
+def norm_of(grads):
+    if not grads:
+        return 0.0
+    return torch.cat([g.double().view(-1) for g in grads]).norm()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -89,8 +95,8 @@ def ticket(history: tuple[Path, dict[str, str]], tmp_path_factory: pytest.TempPa
 
 
 def only_id(repository: Repository) -> str:
-    (entry,) = repository.load()
-    return str(entry.ticket.id)
+    (file,) = repository.files()
+    return file.stem.partition("_")[0]
 
 
 def test_a_ticket_shows_the_statements_and_is_found_again_by_the_blocks_name(ticket: Repository) -> None:
@@ -99,7 +105,7 @@ def test_a_ticket_shows_the_statements_and_is_found_again_by_the_blocks_name(tic
     assert block.fingerprint == f"{OVERFLOW}/1/{CALL}"
     text = entry.document.data.decode()
     assert "total_norm += p.grad.pow(2).sum()" in text
-    assert f"--target {CALL}" in text
+    assert "| **Function/Class** | `#total_norm()` |" in text
 
 
 def verified(history: tuple[Path, dict[str, str]], ticket: Repository, at: str) -> Verification:
@@ -122,12 +128,10 @@ def test_a_fix_is_tried_in_the_place_of_the_statements(
 ) -> None:
     """Statements, and a function that somebody wrote for it; what does not help is said not to."""
     folder, commits = history
-    path = ticket.find(only_id(ticket)).path
+    path = ticket.find(only_id(ticket)).file
     text = path.read_text()
     shown = [FIX, "total_norm = sum(p.grad.pow(2).sum() for p in model.parameters()) ** 0.5\n"]
-    shown.append(
-        "def norm_of(grads):\n    if not grads:\n        return 0.0\n    return torch.cat([g.double().view(-1) for g in grads]).norm()\n"
-    )
+    shown.append(NORM_OF)
     start = text.index("## Recommended Fix")
     end = text.index("\n## ", start + 1)
     fences = "\n".join(f"```python\n{code}```\n" for code in shown)
@@ -149,7 +153,7 @@ def test_two_revisions_are_compared_block_by_block(history: tuple[Path, dict[str
     request = CompareRequest(str(folder), commits["sound"], commits["overflowing"], OPTIONS, probes=(OVERFLOW,))
     (target,) = compare(request).targets
     assert (target.match.base, target.match.head, target.match.state) == (CALL, CALL, MatchState.CHANGED)
-    assert [one.change for one in target.contrasts] == [Change.NEW]
+    assert [one.change for one in target.contrasts] == [Change.INTRODUCED]
     with pytest.raises(AuditkitError):
         compare(CompareRequest(str(folder), commits["gone"], commits["gone"], OPTIONS, probes=(OVERFLOW,)))
 

@@ -23,21 +23,21 @@ def block_requests(setting: Setting, calls: Iterable[str]) -> dict[str, BlockReq
 
 
 def _request(files: PythonFiles, call: str, setting: Setting) -> BlockRequest:
-    file, function, _ = split_call(call)
+    file, name = call.split(":", 1)
     lines, outputs = setting.replaced.get(call, ((0, 0), ()))
     block = block_in_lines(files, call, lines, outputs) if call in setting.replaced else block_named(files, call)
     if block is None:
         near = nearest_blocks(files, call)
         hint = f"; {file} has {', '.join(near)}" if near else ""
-        return {"file": file, "function": function, "missing": f"there is no block {call}{hint}"}
+        return {"file": file, "name": name, "missing": f"there is no block {call}{hint}"}
     undefined = undefined_names(block)
     if undefined:
         return {
             "file": file,
-            "function": function,
+            "name": name,
             "missing": f"{call} reads {', '.join(undefined)}, which nothing sets",
         }
-    return {"file": file, "function": function, "names": list(block.names), "tree": encoded(block.node)}
+    return {"file": file, "name": name, "names": list(block.names), "tree": encoded(block.node)}
 
 
 def encoded(node: Any) -> Any:

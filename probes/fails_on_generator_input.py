@@ -41,8 +41,10 @@ def layer_norms(parameters):
 def measure(ctx):
     """Yield whether the answers are the same, and every field that differs, for both."""
     takes = ctx.plan.feed.takes
-    if takes == "module":
-        raise ctx.NotApplicable("it takes a module, not an iterable")
+    if takes not in ("parameters", "named_parameters", "gradients"):
+        raise ctx.NotApplicable("it takes {} {}, not an iterable".format("an" if takes[0] == "o" else "a", takes))
+    if ctx.plan.feed.container == "single":
+        raise ctx.NotApplicable("it takes one tensor, not an iterable")
     if ctx.plan.feed.container == "iterator":
         raise ctx.NotApplicable("it answers only to an iterator: there is no list's answer to compare with")
     expected, left = _ask(ctx, one_pass=False)

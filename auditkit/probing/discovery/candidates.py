@@ -42,7 +42,8 @@ class Candidate:
     likelihood; `setup_guess` names the method that is handed the modules; `init_arguments` are what
     making its class's instance needs; `arguments` are extra keyword arguments; `evidence` says what was
     seen, with lines; `obstacles` say why it probably cannot be fed; `covered_by` are the calls of public candidates
-    that call this private one: where one of them is audited, it is audited through that.
+    that call this private one: where one of them is audited, it is audited through that; `places` call it,
+    where it is a library's.
     """
 
     call: str
@@ -58,6 +59,7 @@ class Candidate:
     obstacles: tuple[str, ...] = ()
     covered_by: tuple[str, ...] = ()
     score: int = 0
+    places: tuple[str, ...] = ()
 
     def as_target(self, name: str = "") -> Target:
         """The target that the first guesses make."""
@@ -69,6 +71,7 @@ class Candidate:
             finish=self.finish_candidates[0] if self.finish_candidates else None,
             setup=self.setup_guess,
             arguments=self.arguments,
+            places=self.places,
         )
 
 
@@ -83,7 +86,7 @@ class Candidates:
     def read(self) -> Iterator[Candidate]:
         """Every candidate, and one more for each flag that makes it return something else."""
         for function, flow in self.calls.collectors.items():
-            if _is_excluded(function, flow) or self.calls.trains(function) or _only_keeps(function, flow):
+            if is_excluded(function, flow) or self.calls.trains(function) or _only_keeps(function, flow):
                 continue
             candidate = self._candidate(function, flow)
             is_far = not (flow.grad_reads or flow.reductions or flow.returns_statistics or candidate.takes_guesses)
@@ -104,7 +107,7 @@ class Candidates:
                 if caller not in seen:
                     seen.add(caller)
                     waiting.append(caller)
-                    if not (_is_private(caller) or _is_excluded(caller, self.calls.collectors[caller])):
+                    if not (_is_private(caller) or is_excluded(caller, self.calls.collectors[caller])):
                         yield caller.call
 
     def _candidate(self, function: Function, flow: GradientFlow) -> Candidate:
@@ -248,7 +251,7 @@ class Candidates:
         score += 1 if candidate.finish_candidates or candidate.setup_guess else 0
         score -= 4 if _is_private(function) and function not in self.public_names else 0
         score -= 6 if candidate.obstacles else 0
-        score -= 2 if _SIDE_FOLDERS & set(function.module.file.split("/")[:-1]) else 0
+        score -= 2 if is_in_side_folder(function.module.file) else 0
         score -= 2 if answers.tells_flags(function, flow) else 0
         return score
 
@@ -258,10 +261,16 @@ def collects_by_itself(function: Function) -> bool:
     if not may_read_gradients(function):
         return False
     flow = trace(function.node, marked_parameters(function), lambda _call, _given: None)
-    return flow.returns_statistics and not _is_excluded(function, flow)
+    return flow.returns_statistics and not is_excluded(function, flow)
 
 
-def _is_excluded(function: Function, flow: GradientFlow) -> bool:
+def is_in_side_folder(file: str) -> bool:
+    """Whether a file lies among examples, scripts or archives."""
+    return bool(_SIDE_FOLDERS & set(file.split("/")[:-1]))
+
+
+def is_excluded(function: Function, flow: GradientFlow) -> bool:
+    """Whether a function that tells statistics is a part of training, or is not called by its name."""
     dunder = function.name.startswith("__") and function.name.endswith("__") and function.name != "__call__"
     is_part = dunder or function.name in _NOT_COLLECTORS or bool(function.decorators & _NOT_CALLED)
     is_autograd = _AUTOGRAD.fullmatch(function.name) is not None and "hook" not in function.name

@@ -19,8 +19,7 @@ from auditkit.probing.discovery.gradient_facts import (
     HelperAnswer,
     HelperMark,
 )
-from auditkit.probing.discovery.gradient_flow import trace
-from auditkit.probing.discovery.gradient_marks import TRAINING_METHODS
+from auditkit.probing.discovery.gradient_flow import trace, trains
 from auditkit.probing.discovery.signatures import gradient_parameters, parameter_kinds
 from auditkit.probing.source_code.modules import Class, Function, dotted_name, statements
 from auditkit.probing.source_code.python_files import PythonFiles
@@ -167,9 +166,7 @@ class CollectorCalls:
     def trains(self, function: Function) -> bool:
         """Whether a function runs a part of training itself: a step, a backward pass."""
         if function not in self._trains:
-            self._trains[function] = _TRAINS.search(function.text) is not None and any(
-                isinstance(node, ast.Call) and names.last_name(node.func) in TRAINING_METHODS for node in function.nodes
-            )
+            self._trains[function] = _TRAINS.search(function.text) is not None and trains(function.node)
         return self._trains[function]
 
     def callers(self, function: Function) -> list[Function]:

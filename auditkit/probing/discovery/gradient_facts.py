@@ -38,6 +38,8 @@ class GradientFlow:
     """Statistics that are printed, logged, or lead to an exception."""
     stores: dict[str, int] = field(default_factory=dict)
     """What keeps statistics after the call: attributes, and mappings that were handed in."""
+    reduced: set[ast.Call] = field(default_factory=set)
+    """The calls that reduce gradients, and not statistics of them."""
     returns: dict[int, ReturnFact] = field(default_factory=dict)
     trains: bool = False
     differentiates: bool = False

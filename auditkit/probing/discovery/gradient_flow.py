@@ -20,7 +20,7 @@ from auditkit.probing.discovery.gradient_facts import (
     HelperMark,
     ReturnFact,
 )
-from auditkit.probing.discovery.gradient_marks import Expressions, arguments_of, written_name
+from auditkit.probing.discovery.gradient_marks import TRAINING_METHODS, Expressions, arguments_of, written_name
 from auditkit.probing.source_code.modules import FunctionNode, dotted_name, is_constant, text_in
 from auditkit.probing.source_code.walking import walk
 
@@ -31,23 +31,36 @@ _COLLECTIVES = frozenset(("gather", "all_gather", "all_gather_into_tensor", "red
 
 def trace(node: FunctionNode, marked: dict[str, int], helper_mark: HelperMark) -> GradientFlow:
     """Follow gradients through one function; `marked` are the parameters that hold something."""
-    tracer = _Statements(helper_mark, dict(marked), node)
-    # Marks only grow, so this ends; loops that carry a mark backwards need a second or third pass.
-    while True:
-        before = dict(tracer.marks)
-        tracer.block(node.body, NOTHING)
-        if tracer.marks == before:
-            break
+    tracer = Tracer(helper_mark, dict(marked), {item.arg for item in arguments_of(node)}, node.name)
+    tracer.follow(node.body)
     return tracer.flow
 
 
-class _Statements(Expressions):
-    def __init__(self, helper_mark: HelperMark, marks: dict[str, int], node: FunctionNode) -> None:
-        super().__init__(helper_mark, marks, node.name)
-        self.replaces = self.limits_by_name or "hook" in node.name
+def trains(node: ast.AST) -> bool:
+    """Whether it runs a part of training itself: a step, a backward pass, not a collector."""
+    return any(
+        isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr in TRAINING_METHODS
+        for item in walk([node])
+    )
+
+
+class Tracer(Expressions):
+    """The marks of one body's names, and what was seen on the way."""
+
+    def __init__(self, helper_mark: HelperMark, marks: dict[str, int], parameters: set[str], name: str = "") -> None:
+        super().__init__(helper_mark, marks, name)
+        self.replaces = self.limits_by_name or "hook" in name
         """Whether what comes back takes the place of the gradients."""
-        self.borrowed = {"self", *(item.arg for item in arguments_of(node))}
+        self.borrowed = {"self", *parameters}
         """Names of what lives on after the call: the parameters, what they hold, what loops over them yield."""
+
+    def follow(self, body: Iterable[ast.stmt]) -> None:
+        """Marks only grow, so this ends; loops that carry a mark backwards need a second or third pass."""
+        while True:
+            before = dict(self.marks)
+            self.block(body, NOTHING)
+            if self.marks == before:
+                return
 
     # Statements. `control` is STATISTICS inside a condition on statistics.
 

@@ -184,6 +184,7 @@ class Expressions:
         if mark in (GRADIENTS, STATISTICS) and self.reduces(node, name) and not _combines(node, name, mark):
             if mark == GRADIENTS:
                 self.flow.reduce(written, node.lineno)
+                self.flow.reduced.add(node)
             return STATISTICS
         if names.gets_gradients(name):
             self.flow.grad_reads.add(node.lineno)

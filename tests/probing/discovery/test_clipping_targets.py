@@ -11,8 +11,9 @@ from torch import nn
 
 from auditkit.probing.worker.answers.roles import Role
 from auditkit.probing.worker.base.refusals import CannotReadError
-from auditkit.probing.worker.feeding.caller import TOTAL_NORM, Caller
+from auditkit.probing.worker.feeding.caller import Caller
 from auditkit.probing.worker.feeding.effects import change
+from auditkit.probing.worker.feeding.guesses import TOTAL_NORM
 from auditkit.probing.worker.feeding.plan import Plan
 from auditkit.probing.worker.feeding.search import find_plan
 from auditkit.probing.worker.gradients.gradients import benign

@@ -197,7 +197,7 @@ def test_what_returns_nothing_is_an_answer_only_where_it_limits_or_scales() -> N
             p.grad.zero_()
 
     assert plan_of(weaken).fields == {}
-    with pytest.raises(CannotFeedError, match="returned None"):
+    with pytest.raises(CannotFeedError, match="returns None"):
         plan_of(reset)
 
 

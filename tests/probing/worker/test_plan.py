@@ -105,7 +105,7 @@ def test_the_way_to_feed_a_function_is_found_by_trying(function: Callable, takes
 
 
 def test_a_declared_way_is_the_only_one_tried() -> None:
-    with pytest.raises(CannotFeedError, match=r"gradients: .*gradients \(iterator\): "):
+    with pytest.raises(CannotFeedError, match=r"^called with gradients it raises AttributeError: 'list' object has"):
         plan_of(of_module, takes="gradients")
 
 
@@ -113,7 +113,7 @@ def test_an_argument_that_gradients_cannot_fill_is_named_and_may_be_given() -> N
     def needs_three(gradients: Any, tokenizer: Any, schedule: Any) -> float:
         return norm_of(gradients) * schedule
 
-    with pytest.raises(CannotFeedError, match=r"needs gradients, tokenizer, schedule, .*--argument schedule=VALUE"):
+    with pytest.raises(CannotFeedError, match=r"^tokenizer: no value is known: give --argument tokenizer=VALUE$"):
         plan_of(needs_three)
     plan = plan_of(needs_three, arguments={"tokenizer": "x", "schedule": 2.0})
     assert (plan.feed.takes, plan.feed.slots) == ("gradients", ["gradients"])
@@ -137,7 +137,7 @@ class Scaled:
 
 def test_a_method_is_called_on_a_new_instance_with_the_constructors_arguments() -> None:
     assert method_plan(Scaled, "norm", {"gain": 2.0}).roles == {"norm": Role("", 1)}
-    with pytest.raises(CannotFeedError, match=r"Scaled\(\) needs gain: give a value with --argument gain=VALUE"):
+    with pytest.raises(CannotFeedError, match=r"^self\.gain: no value is known: give --argument self\.gain=VALUE$"):
         method_plan(Scaled, "norm")
 
 

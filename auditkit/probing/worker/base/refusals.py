@@ -1,12 +1,19 @@
 """How "no answer" is said: no way to feed or to read a target, a question without sense, a target that raised."""
 
-from typing import Optional
+from typing import Optional, Tuple
 
 from .frames import Site
 
 
 class CannotFeedError(Exception):
-    """The target wants something that no gradient case provides; the message names it."""
+    """The target wants something that no gradient case provides; the message names it.
+
+    `attempts` is what each way to feed it said.
+    """
+
+    def __init__(self, message: str, attempts: Tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.attempts = attempts
 
 
 class CannotReadError(Exception):

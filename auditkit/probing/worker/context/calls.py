@@ -15,7 +15,8 @@ from ..base.frames import Site, SourceRoots
 from ..base.refusals import NotApplicable, TargetRaised
 from ..base.torch_internals import raise_if_out_of_memory
 from ..feeding import effects
-from ..feeding.caller import Caller, GroupInput, generator
+from ..feeding.caller import Caller, generator
+from ..feeding.given import GroupInput
 from ..feeding.plan import Groups, Plan
 from ..feeding.promises import Promise, sync_promise
 from ..instruments.retention import RepeatedCall

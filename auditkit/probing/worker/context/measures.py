@@ -5,7 +5,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from ..answers.answers import host_numbers, read_properties
 from ..base.refusals import NotApplicable, TargetRaised
-from ..feeding.caller import GroupInput
+from ..feeding.given import GroupInput
 from ..instruments import graph_capture, memory, mutation, retention
 from ..instruments.graphs import Stop, Trace, compilations, fullgraph_failure, is_declared_eager, trace
 from ..instruments.launches import count_launches

@@ -5,7 +5,7 @@ from typing import Any, Callable, List, Optional, Sequence
 
 from ..base import lines
 from ..base.frames import Site, most_common
-from ..feeding.caller import GroupInput
+from ..feeding.given import GroupInput
 from ..instruments import mutation, precision, retention, tracing
 from ..simulated.device import on_device
 from .calls import Calls

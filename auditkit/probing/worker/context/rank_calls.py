@@ -12,8 +12,9 @@ from ..answers.shards import owned_keys
 from ..base.frames import Site
 from ..base.refusals import TargetRaised, Unavailable
 from ..base.torch_internals import OperatorMode, import_first
-from ..feeding.caller import GroupInput
+from ..feeding import groups as process_groups
 from ..feeding.effects import gradients_now
+from ..feeding.given import GroupInput
 from ..gradients import matrices, sharded
 from ..gradients.forms import ShardCase
 from ..gradients.gradients import exact_norm
@@ -62,6 +63,7 @@ class RankCalls:
             self.device, reason = "cpu", ranks.why_not("cpu", world_size)
         if reason:
             raise Unavailable(reason)
+        process_groups.leave()
         limit_s = float(self._options.get("rank_limit_s", DEFAULT_LIMIT_S))
         return ranks.run_ranks(world_size, body, limit_s, self.device)
 

@@ -5,18 +5,21 @@ without arguments, so that building modules and registering them is never part o
 """
 
 import copy
-import functools
 import inspect
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 
 from ..base.refusals import CannotFeedError
 from ..gradients import forms
-from ..gradients.gradients import GradientHolder, placed, total_norm
-from .guesses import DEVICE, DEVICE_NAME, TOTAL_NORM, Guess, guess
+from ..gradients.gradients import placed
+from . import guesses, made_objects
+from .given import GroupInput, end_to_end
+from .guesses import Guess, guess
+from .made_objects import SELF
 from .module_state import ModuleState
-from .plan import Feed
+from .plan import SINGLE, Feed
+from .stand_ins import Surroundings
 
 SETUP_NAMES = (
     "register",
@@ -64,56 +67,39 @@ def setup_method(owner: type, method: str, named: Optional[str]) -> Optional[str
     return None
 
 
+MADE = "__new__"
+"""The set-up step of an object that is made without its constructor, see `made_objects.py`."""
+
 Wrap = Callable[[List[Any]], Any]
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-def _guesses(function: Callable, owner: Optional[type]) -> Dict[str, Guess]:
-    """Guesses for what the function demands beside another argument, and for what its class demands by name."""
-    found: Dict[str, Guess] = {}
-    for called in filter(callable, (function, owner)):
-        try:
-            names = required_parameters(called, [])
-        except CannotFeedError:  # said again, where it is asked for
-            continue
-        parameters = inspect.signature(called).parameters
-        # A number that a constructor demands is known by its name alone.
-        known = {
-            name: guess(name, _text(parameters[name].annotation) if called is function or name == "device" else "")
-            for name in names
-        }
-        if called is owner or not all(known.values()):
-            found.update({name: value for name, value in known.items() if value is not None})
-    return found
-
-
-def _text(annotation: Any) -> str:
+def annotation_text(annotation: Any) -> str:
+    """An annotation as it stands in the source; "" for none."""
     if annotation is inspect.Parameter.empty:
         return ""
     return annotation.strip("'\"") if isinstance(annotation, str) else inspect.formatannotation(annotation)
 
 
-def _with_those_of_the_call(given: Dict[str, Any], grads: Sequence[Optional[torch.Tensor]]) -> Dict[str, Any]:
-    """The arguments with what depends on the gradients of the call: their norm, their device."""
-    first = next((grad for grad in grads if isinstance(grad, torch.Tensor)), None)
-    device = torch.device("cpu") if first is None else first.device
-    made = dict(given)
-    for name, value in given.items():
-        if value is TOTAL_NORM:
-            made[name] = total_norm(grads)
-        elif value is DEVICE or value is DEVICE_NAME:
-            made[name] = device if value is DEVICE else str(device)
-    return made
+def guessed(name: str, parameter: inspect.Parameter, of_class: bool = False) -> Optional[Guess]:
+    """A value for an argument by its name and annotation; a number that a class demands is known by its name alone."""
+    annotation = annotation_text(parameter.annotation)
+    is_number = annotation in ("float", "int", "bool", "str") and name != "device"
+    return guess(name, "" if of_class and is_number else annotation)
 
 
-class GroupInput(NamedTuple):
-    """What a target was handed for one group: the module behind it, and the list itself where it got one."""
-
-    module: Optional[torch.nn.Module]
-    listed: Optional[List[Any]]
+def _shared(name: str, parameter: inspect.Parameter) -> Optional[Guess]:
+    """Another view of the same gradients, where the name of an argument says so."""
+    kind = guesses.carrier(name, annotation_text(parameter.annotation))
+    return Guess(kind) if kind else None
 
 
 class Caller:
-    """Binds one target (function, or method of a class built anew each time) to a `Feed`."""
+    """Binds one target (function, or method of a class built anew each time) to a `Feed`.
+
+    `given` are the arguments that somebody gave; a dotted name is what the target reads of an argument or of `self`.
+    While a way to feed it is searched, `around` is what was made up for the last call.
+    """
 
     def __init__(
         self,
@@ -127,12 +113,13 @@ class Caller:
         self.function = function
         self.owner = owner
         self.method = method
-        self.guesses = {name: made for name, made in _guesses(function, owner).items() if name not in arguments}
-        self.arguments = {**self.filled, **arguments}
+        self.given = dict(arguments)
         self.finish = finish
         self.finish_method = finish_method
         self.device = "cpu"
         self.starts_fresh = False
+        self.is_searched = False
+        self.around = Surroundings(self.given, ())
         self._module_state = ModuleState(function, owner)
 
     def on(self, device: str) -> "Caller":
@@ -142,27 +129,39 @@ class Caller:
         return other
 
     @property
-    def filled(self) -> Dict[str, Any]:
-        """The guessed arguments with their values."""
-        return {name: made.value for name, made in self.guesses.items()}
+    def guesses(self) -> Dict[str, Guess]:
+        """Guesses for the required arguments of the target and of its class, but for one that brings the gradients."""
+        found: Dict[str, Guess] = {}
+        for called in filter(callable, (self.owner, self.function)):
+            names = [
+                name for name in required_parameters(called, list(self.given)) if name != "self" or self.owner is None
+            ]
+            parameters = inspect.signature(called).parameters
+            values = {name: guessed(name, parameters[name], called is self.owner) for name in names}
+            if called is self.function and all(values.values()) and not self.needs_instance():
+                carriers = [name for name, made in values.items() if made and made.value in guesses.CARRIERS]
+                values = {name: made for name, made in values.items() if carriers and name != carriers[0]}
+            found.update({name: made for name, made in values.items() if made is not None})
+        return found
 
     @property
-    def others(self) -> Dict[str, Any]:
-        """Second values for those guesses that have one."""
-        return {name: made.other for name, made in self.guesses.items() if made.other is not None}
+    def arguments(self) -> Dict[str, Any]:
+        """The given and the guessed arguments with their values, or the words for them."""
+        return {**{name: made.value for name, made in self.guesses.items()}, **self.given}
 
     def numbers(self) -> Dict[str, float]:
-        """The arguments of the target and of its class that are numbers: given, guessed, or by default."""
+        """The numbers among the arguments of the target and of its class, and among what it read: also by default."""
         found: Dict[str, Any] = {}
         for called in filter(callable, (self.function, self.owner)):
             found.update({name: each.default for name, each in inspect.signature(called).parameters.items()})
-        found.update(self.arguments)
+        found.update({path: made.value for path, made in self.around.read.items()})
+        found.update(self.given)
         return {name: value for name, value in found.items() if type(value) in (int, float)}
 
     def with_argument(self, name: str, value: Any) -> "Caller":
         """The same target with another value of one argument."""
         other = copy.copy(self)
-        other.arguments = {**self.arguments, name: value}
+        other.given = {**self.given, name: value}
         return other
 
     def that_remembers(self) -> "Caller":
@@ -180,16 +179,16 @@ class Caller:
             known.update(inspect.signature(function).parameters if function is not None else {})
         if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
             return
-        for name in self.arguments:
-            if name not in known:
+        for name in self.given:
+            if name.split(".")[0] not in known and "." not in name:
                 named = ", ".join(other for other in known if other != "self") or "none"
                 raise CannotFeedError("it has no argument '{}'; it has: {}".format(name, named))
 
     def annotation(self, setup: Optional[str], slot: str) -> Any:
         """What the argument `slot`, of the set-up step if there is one, is declared as; "" where it is not."""
         function: Any = self.function
-        if setup is not None and self.owner is not None:
-            function = self.owner if setup == CONSTRUCTOR else getattr(self.owner, setup)
+        if setup not in (None, MADE) and self.owner is not None:
+            function = self.owner if setup == CONSTRUCTOR else getattr(self.owner, str(setup))
         parameter = inspect.signature(function).parameters.get(slot)
         return "" if parameter is None or parameter.annotation is parameter.empty else parameter.annotation
 
@@ -204,29 +203,57 @@ class Caller:
         return not isinstance(inspect.getattr_static(self.owner, self.method), (staticmethod, classmethod))
 
     def constructor_slots(self) -> List[str]:
-        """What the class must be given that `arguments` does not hold: a model to watch, for example."""
+        """What the class must be given that nothing else fills: a model to watch, for example."""
         return required_parameters(self.owner, list(self.arguments)) if self.owner is not None else []
 
-    def new_instance(self, inputs: Optional[Dict[str, Any]] = None, grads: Sequence[Any] = ()) -> Any:
-        """An object of the target's class, for `grads`. Raises CannotFeedError where its constructor needs more."""
+    def new_instance(self, inputs: Optional[Dict[str, Any]] = None, around: Optional[Surroundings] = None) -> Any:
+        """An object of the target's class. Raises CannotFeedError where its constructor needs more."""
         assert self.owner is not None
-        names = inspect.signature(self.owner).parameters
-        given = {name: value for name, value in self.arguments.items() if name in names}
-        given.update(inputs or {})
-        missing = required_parameters(self.owner, list(given))
+        missing = [name for name in self.constructor_slots() if name not in (inputs or {})]
         if missing:
             raise CannotFeedError(
                 "{}() needs {}: give a value with --argument {}=VALUE".format(
                     self.owner.__name__, " and ".join(missing), missing[0]
                 )
             )
-        return self.owner(**_with_those_of_the_call(given, grads))
+        around = around or Surroundings(self.given, ())
+        filled = self._keywords(self.owner, list(inputs or ()), (), around)
+        return self.owner(**filled, **(inputs or {}))
 
-    def call_arguments(self, function: Callable) -> Dict[str, Any]:
-        parameters = inspect.signature(function).parameters
-        open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-        owned = inspect.signature(self.owner).parameters if self.owner else {}
-        return {k: v for k, v in self.arguments.items() if k in parameters or (open_ended and k not in owned)}
+    def instance_for(self, feed: Feed, like: Sequence[Any]) -> Any:
+        """The one object that is asked again and again with new gradients in its arguments; None for a function."""
+        if not self.needs_instance():
+            return None
+        around = Surroundings(self.given, like, self.device)
+        return self.made_object(feed, around) if feed.setup == MADE else self.new_instance(None, around)
+
+    def made_object(self, feed: Feed, around: Surroundings) -> Any:
+        """An object of the target's class without its constructor's work, with what the target reads of it."""
+        assert self.owner is not None
+        made = made_objects.make(self.owner, around)
+        around.prepare([path for path in feed.paths if path.startswith("self.")], {"self": made})
+        return made
+
+    def _keywords(
+        self, called: Callable, slots: Sequence[str], paths: Sequence[str], around: Surroundings
+    ) -> Dict[str, Any]:
+        """The arguments of `called` that are no `slots`: given, guessed, or another view of the same gradients.
+
+        Optional ones are filled where `paths` has them. Raises CannotFeedError where nothing is known.
+        """
+        parameters = inspect.signature(called).parameters
+        of_class = called is self.owner
+        filled: Dict[str, Any] = {}
+        for name, parameter in parameters.items():
+            is_open = parameter.default is parameter.empty and parameter.kind not in _VARIADIC
+            if name in slots or not (is_open or name in self.given or name in paths):
+                continue
+            found = guessed(name, parameter, of_class) or _shared(name, parameter)
+            filled[name] = around.filled(name, found)
+        if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+            owned = inspect.signature(self.owner).parameters if self.owner and not of_class else {}
+            filled.update({k: v for k, v in self.given.items() if "." not in k and k not in owned and k not in slots})
+        return filled
 
     def prepare(
         self,
@@ -249,12 +276,14 @@ class Caller:
         finishing = finish
         return lambda: finishing(collect())
 
-    def _set_up(self, feed: Feed, groups: Sequence[Any], fill: Wrap) -> Any:
+    def _set_up(self, feed: Feed, fill: Callable[[List[str]], Dict[str, Any]], around: Surroundings) -> Any:
         """A new instance that has been handed what it watches, where it watches something."""
-        built_with = _inputs(feed.setup_slots, groups, fill) if feed.setup == CONSTRUCTOR else None
-        instance = self.new_instance(built_with, groups[0])
+        if feed.setup == MADE:
+            return self.made_object(feed, around)
+        instance = self.new_instance(fill(feed.setup_slots) if feed.setup == CONSTRUCTOR else None, around)
         if feed.setup not in (None, CONSTRUCTOR):
-            getattr(instance, str(feed.setup))(**_inputs(feed.setup_slots, groups, fill))
+            setup = getattr(instance, str(feed.setup))
+            setup(**self._keywords(setup, feed.setup_slots, (), around), **fill(feed.setup_slots))
         return instance
 
     def steps(
@@ -268,45 +297,89 @@ class Caller:
         """The collecting step as a call, and the one that finishes its answer, of the same instance if a method."""
         if self.starts_fresh:
             self._module_state.put_back()
-        fill = functools.partial(_input, feed, [] if given is None else given, wrap)
+        handed = [] if given is None else given
+        single = end_to_end(groups[0]) if feed.container == SINGLE else None
+        around = Surroundings(self.given, groups[0] if single is None else [single.joined], self.device)
+        if self.is_searched:  # a measured call is not kept alive
+            self.around = around
+
+        def fill(slots: List[str]) -> Dict[str, Any]:
+            owns = [around, *(Surroundings({}, group, self.device) for group in groups[1:])]
+            return {name: _input(feed, handed, wrap, owns[index], name) for index, name in enumerate(slots)}
+
         if instance is None and self.needs_instance():
-            instance = self._set_up(feed, groups, fill)
+            instance = self._set_up(feed, fill, around)
         function = self.function if instance is None else getattr(instance, self.method)
-        keywords = self.call_arguments(function)
-        if feed.setup is None:
-            keywords.update(
-                forms.arguments_of(feed.slots, feed.forms, groups[0][0])
-                if feed.forms
-                else _inputs(feed.slots, groups, fill)
-            )
-        keywords = _with_those_of_the_call(keywords, groups[0])
+        keywords = self._keywords(function, feed.slots, feed.paths, around)
+        keywords.update(forms.arguments_of(feed.slots, feed.forms, groups[0][0]) if feed.forms else fill(feed.slots))
+        if not handed and not feed.forms:
+            handed.append(GroupInput(around.module, None))
+        if single is not None:
+            handed[0] = handed[0]._replace(module=None, listed=single.parts)
+        around.prepare(feed.paths, keywords if instance is None else {**keywords, SELF: instance})
         positional = [keywords.pop(name) for name in _positional_only(function) if name in keywords]
         finish = getattr(instance, self.finish_method) if instance is not None and self.finish_method else self.finish
-        return lambda: function(*positional, **keywords), finish
+        return _answering(feed, lambda: function(*positional, **keywords), around, handed), finish
 
 
-def _inputs(slots: List[str], groups: Sequence[Any], fill: Wrap) -> Dict[str, Any]:
-    return {name: fill(groups[min(i, len(groups) - 1)]) for i, name in enumerate(slots)}
+def _answering(
+    feed: Feed, call: Callable[[], Any], around: Surroundings, handed: Sequence[GroupInput]
+) -> Callable[[], Any]:
+    """The call with an answer where it returns none: whether it refused, what it logged, what it left."""
+    if feed.refusal:
+        return lambda: {"is_finite": not _refuses(call, feed.refusal)}
+    if feed.container == SINGLE:
+        return lambda: _put_in_place(call(), handed[0])
+    if any(made.value == guesses.LOGGER for made in around.read.values()):
+        return lambda: _or_logged(call(), around)
+    return call
+
+
+def _refuses(call: Callable[[], Any], refusal: str) -> bool:
+    try:
+        call()
+    except Exception as error:
+        if type(error).__name__ != refusal:
+            raise
+        return True
+    return False
+
+
+def _put_in_place(answer: Any, handed: GroupInput) -> Any:
+    """A hook's answer of as many elements takes the place of the gradient, as autograd does it."""
+    parts = handed.listed or []
+    count = sum(part.numel() for part in parts)
+    if not isinstance(answer, torch.Tensor) or answer.numel() != count or count < 2:
+        return answer
+    pieces = answer.reshape(-1).split([part.numel() for part in parts])
+    parts[:] = [piece.view(part.shape) for piece, part in zip(pieces, parts, strict=True)]
+    return None
+
+
+def _or_logged(answer: Any, around: Surroundings) -> Any:
+    return dict(around.said) if answer is None and around.said else answer
 
 
 def _positional_only(function: Callable) -> List[str]:
     return [n for n, p in inspect.signature(function).parameters.items() if p.kind is p.POSITIONAL_ONLY]
 
 
-def _input(feed: Feed, given: List[GroupInput], wrap: Optional[Wrap], grads: Sequence[Optional[torch.Tensor]]) -> Any:
-    if feed.takes == "gradients":
-        listed: List[Any] = [grad for grad in grads if grad is not None]
-        given.append(GroupInput(None, listed))
-    else:
-        module = GradientHolder(grads)
-        if feed.takes == "module":
-            given.append(GroupInput(module, None))
-            return module
-        listed = list(module.parameters()) if feed.takes == "parameters" else list(module.named_parameters())
-        given.append(GroupInput(module, listed))
+def _input(feed: Feed, given: List[GroupInput], wrap: Optional[Wrap], own: Surroundings, slot: str) -> Any:
+    """What the slot of a group is handed: its gradients in the feed's way."""
+    handed = own.view(_KINDS[feed.takes], slot)
+    holder = None if feed.takes == "gradients" else own.module
+    listed = handed if isinstance(handed, list) and feed.takes != "modules" else None
+    given.append(GroupInput(holder, listed))
+    if listed is None:
+        return handed
+    if feed.container == SINGLE:
+        return listed[0]
     if wrap is not None:
         return wrap(listed)
     return generator(listed) if feed.container == "iterator" else listed
+
+
+_KINDS = {word: kind for kind, word in guesses.CARRIERS.items()}
 
 
 def generator(listed: List[Any]) -> Iterator[Any]:

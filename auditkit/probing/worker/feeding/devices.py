@@ -35,9 +35,10 @@ def find_plan_anywhere(caller: Caller, request: Dict[str, Any], has_cuda: bool) 
 
 def _names_a_device(caller: Caller, error: Exception) -> bool:
     """Whether the error speaks of CUDA; of a bare `assert`, whether the file that defines the target does."""
-    if _NAMES_A_DEVICE.search(str(error)):
+    said = " ".join((str(error), *getattr(error, "attempts", ())))
+    if _NAMES_A_DEVICE.search(said):
         return True
-    if "AssertionError" not in repr(error):
+    if "AssertionError" not in said:
         return False
     try:
         with open(inspect.getsourcefile(inspect.unwrap(caller.function)) or "", encoding="utf-8") as file:

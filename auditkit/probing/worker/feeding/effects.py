@@ -13,7 +13,7 @@ import torch
 from ..base.torch_internals import raise_if_out_of_memory
 from ..gradients.gradients import benign
 from ..simulated.tensor import to_host
-from .caller import GroupInput
+from .given import GroupInput
 
 # A limit that ordinary gradients do not reach is met by a thousand or a billion times their norm.
 _SCALES = (2.0**0, 2.0**10, 2.0**30)

@@ -1,14 +1,15 @@
-"""Values for required arguments that are no gradients and that nobody gave: guesses, each told to the reader.
+"""Values for what a target reads that are no gradients and that nobody gave: guesses by name, each told to the reader.
 
 A finding that hangs on a guess alone is none: `other` is a second value that is as plausible, and that keeps to what
 the first one does (a limit that clips ordinary gradients, a step on which something is logged). Where there is no
 such value `other` is None: a norm without an order is the 2-norm, which is what the probes ask about.
+A value that only the worker can make stands here as the words that the reader is told.
 This file imports no torch: reading a checkout's source needs the same table.
 """
 
 import ast
 import re
-from typing import Any, Dict, NamedTuple, Optional
+from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 TOTAL_NORM = "the total norm of the gradients"
 """Stands for a value that depends on the gradients of the call: their exact norm, as float32."""
@@ -16,6 +17,27 @@ DEVICE = "the device of the gradients"
 """Stands for the device of the call's first gradient."""
 DEVICE_NAME = "the name of the gradients' device"
 """The same for an argument that is declared as text."""
+GROUP = "a process group of world size 1"
+MESH = "a device mesh of world size 1"
+CONFIG = "an object answering by name"
+OBJECT = "an object made without __init__"
+OPTIMIZER = "SGD over the parameters"
+OPTIMIZERS = "a list of SGD over the parameters"
+PARAM_GROUPS = "the groups of SGD over the parameters"
+PAIRS = "pairs of a parameter and its gradient"
+SCALER = "a GradScaler that scales by 1"
+LOGGER = "a logger that prints nothing"
+LOSS = "a loss that no parameter reaches"
+GIVES_GROUP = "a function giving a process group of world size 1"
+SAME_VALUE = "a function giving back its argument"
+
+MODULE, MODULES = "the module", "a list of the module"
+PARAMETERS, NAMED_PARAMETERS, GRADIENTS = "the parameters", "the named parameters", "the gradients"
+CARRIERS = {
+    MODULE: "module", MODULES: "modules", PARAMETERS: "parameters", NAMED_PARAMETERS: "named_parameters",
+    GRADIENTS: "gradients", OPTIMIZER: "optimizer", OBJECT: "object",
+}  # fmt: skip
+"""What can bring the gradients of a call, with the word of the command line for it."""
 
 
 class Guess(NamedTuple):
@@ -25,33 +47,144 @@ class Guess(NamedTuple):
     other: Any = None
 
 
-_LIMITS = (
-    "max_norm", "max_grad_norm", "max_gradient_norm", "grad_norm_max", "grad_clip_norm", "clip_norm",
-    "clip_grad_norm", "clip_value", "clip_val", "clip", "clip_grad", "grad_clip", "gradient_clip",
-    "gradient_clip_val", "gradient_clip_value", "gradient_clipping", "clip_threshold", "clipping_threshold",
-    "max_value", "threshold", "limit",
-)  # fmt: skip
-_SCALES = ("scale", "loss_scale", "grad_scale", "inv_scale", "inverse_scale", "factor")
+_SCALES = ("scale", "loss_scale", "grad_scale", "inv_scale", "inverse_scale", "factor", "cur_scale", "combined_scale")
 _BY_NAME: Dict[str, Guess] = {
-    **dict.fromkeys(_LIMITS, Guess(1.0, 0.5)),
     **dict.fromkeys(_SCALES, Guess(2.0, 4.0)),
-    **dict.fromkeys(("norm_type", "ord", "p", "norm"), Guess(2.0)),
+    **dict.fromkeys(("norm_type", "norm_order", "grad_norm_type", "clip_norm_type", "ord", "p", "norm"), Guess(2.0)),
     **dict.fromkeys(("eps", "epsilon"), Guess(1e-8, 1e-6)),
     # What is done every so many steps is done at step 0, and at 100 in most programs.
-    **dict.fromkeys(("step", "global_step", "iteration", "epoch"), Guess(0, 100)),
+    **dict.fromkeys(("step", "global_step", "iteration", "epoch", "iter", "num_updates", "batch_idx"), Guess(0, 100)),
     **dict.fromkeys(("prefix", "tag"), Guess("")),
-    "total_norm": Guess(TOTAL_NORM),
+    **dict.fromkeys(("lr", "learning_rate"), Guess(0.1, 0.01)),
+    **dict.fromkeys(("total_norm", "global_norm"), Guess(TOTAL_NORM)),
+    **dict.fromkeys(("is_root", "is_main_process", "is_master", "is_initialized", "requires_grad"), Guess(True)),
+    "grad_norm": Guess(1.0, 0.5),  # of a configuration; a required argument is the norm itself
     "device": Guess(DEVICE),
+    "self": Guess(OBJECT),
 }
-_BY_ANNOTATION: Dict[str, Guess] = {"float": Guess(0.5, 0.25), "int": Guess(1, 2), "bool": Guess(False, True)}
+_LIMIT_WORDS = re.compile(r"clip|clipping|max|threshold|limit")
+_WORDS_OF_A_LIMIT = frozenset(
+    "max clip clipping threshold limit grad gradient gradients grads global norm val value abs by".split()  # noqa: SIM905
+)
+_WORD = r"(?:.*_)?"
+_BY_PATTERN: Tuple[Tuple[Any, Guess], ...] = tuple(
+    (re.compile(pattern), found)
+    for pattern, found in (
+        (_WORD + r"rank", Guess(0)),
+        (_WORD + r"device", Guess(DEVICE)),
+        (_WORD + r"backend", Guess("gloo")),
+        (r"\w*clip\w*_(kwargs|args|cfg|config)", Guess({"max_norm": 1.0}, {"max_norm": 0.5})),
+        (
+            _WORD + r"(size|interval|every|freq|frequency|accumulation_steps|grad_accum|update_freq|ngpus?)",
+            Guess(1),
+        ),
+        (
+            r"(use|is|enable|should|do|with|skip|no|has|allow|force|return|log|needs)_\w+|\w+_(enabled|only)|"
+            r"(fp16|bf16|amp|verbose|debug|foreach|fused|error_if_nonfinite|cpu_offload|offload|shared|"
+            r"(tensor_model|sequence|expert)_parallel)",
+            Guess(False, True),
+        ),
+        (_WORD + r"(device_)?mesh", Guess(MESH)),
+        (r"get_\w*(group|pg)", Guess(GIVES_GROUP)),
+        (r"\w+_(fn|func)", Guess(SAME_VALUE)),
+        (
+            _WORD
+            + r"pg|group|\w*(process|parallel|data|dp|tp|pp|mp|ep|cp|fsdp|tensor|pipeline|expert|world|comm|shard\w*|"
+            r"replica\w*|reduc\w*|model|moe)\w*_group",
+            Guess(GROUP),
+        ),
+        (_WORD + r"(cfg|configs?|conf|args|hparams|hps|opts?|options|settings|flags|configuration)", Guess(CONFIG)),
+        (_WORD + r"(optimizer|optim|optim_wrapper|optimizer_wrapper)", Guess(OPTIMIZER)),
+        (_WORD + r"optimizers", Guess(OPTIMIZERS)),
+        (_WORD + r"param(eter)?_groups", Guess(PARAM_GROUPS)),
+        (r"\w*(param\w*_and_grad\w*|param\w*_grad\w*_(pairs|tuples)|grads_and_vars)", Guess(PAIRS)),
+        (_WORD + r"scaler", Guess(SCALER)),
+        (_WORD + r"(writer|logger|tb|wandb|tensorboard|tracker|experiment|pbar|progress_bar)", Guess(LOGGER)),
+        (_WORD + r"loss", Guess(LOSS)),
+        (_WORD + r"(trainer|engine|runner|learner|parallel_context|mpu|parallel_dims|parallel_state)", Guess(OBJECT)),
+    )
+)
+_BY_ANNOTATION: Dict[str, Guess] = {
+    "float": Guess(0.5, 0.25),
+    "int": Guess(1, 2),
+    "bool": Guess(False, True),
+    "Optimizer": Guess(OPTIMIZER),
+    "GradScaler": Guess(SCALER),
+    "ProcessGroup": Guess(GROUP),
+    "DeviceMesh": Guess(MESH),
+    "SummaryWriter": Guess(LOGGER),
+    "Logger": Guess(LOGGER),
+}
 _LITERAL = re.compile(r"(?:typing\.|t\.)?Literal\[(.*)\]", re.DOTALL)
+_OPTIONAL = re.compile(r"(?:typing\.|t\.)?Optional\[(.*)\]|(.*?)\s*\|\s*None", re.DOTALL)
+# Parts of a configuration that hold further parts.
+_SECTIONS = re.compile(
+    r"(\w+_)?(optim|optimizer|optimization|train|training|trainer|model|solver|common|distributed|distributed_training|"
+    r"dist|log|logging|parallel|parallelism|checkpoint|data|clip_gradients|grad_clip|fsdp|trainer|dataset|lr_scheduler|"
+    r"hyperparameters|general|system|runtime|cfg|config|args|hparams)"
+)
+_CARRIERS_BY_NAME: Tuple[Tuple[Any, str], ...] = tuple(
+    (re.compile(pattern), kind)
+    for pattern, kind in (
+        (r"\w*named_\w+", NAMED_PARAMETERS),
+        (_WORD + r"(models|modules|model_chunks|model_parts|model_list|chunks|networks|nets|layers)", MODULES),
+        (_WORD + r"(params?|parameters?|weights)(_list|_flat\w*|_for_\w+)?|(param|parameter)_list", PARAMETERS),
+        (
+            _WORD + r"(grads?|gradients?)(_list|_for_\w+|_flat\w*|_groups?_flat\w*|s)?|\w*fp\d\d_groups|tensors",
+            GRADIENTS,
+        ),
+        (
+            _WORD + r"(module|model|net|network|backbone|encoder|decoder|policy|layer|actor|critic|generator)",
+            MODULE,
+        ),
+    )
+)
 
 
 def guess(name: str, annotation: str) -> Optional[Guess]:
     """A value for the argument `name`, declared as `annotation` ("" where it is not); None where none is known."""
     if name == "device" and annotation == "str":
         return Guess(DEVICE_NAME)
-    return _BY_NAME.get(name) or _BY_ANNOTATION.get(annotation) or _of_literal(annotation)
+    if name == "grad_norm" and _OPTIONAL.fullmatch(annotation) is None:
+        return Guess(TOTAL_NORM)
+    declared = _OPTIONAL.fullmatch(annotation)
+    plain = annotation if declared is None else next(filter(None, declared.groups()), "")
+    plain = plain if plain.startswith(("Literal", "typing.Literal", "t.Literal")) else plain.split(".")[-1]
+    found = known(name) or _BY_ANNOTATION.get(plain) or _of_literal(plain)
+    return found or (Guess(None) if declared is not None and not carrier(name, annotation) else None)
+
+
+def known(name: str) -> Optional[Guess]:
+    """A value for what is called `name`, an argument or an attribute; None where the name says nothing."""
+    word = name.strip("_").lower()
+    if word in _BY_NAME:
+        return _BY_NAME[word]
+    if is_limit(name):
+        return Guess(1.0, 0.5)
+    return next((found for pattern, found in _BY_PATTERN if pattern.fullmatch(word)), None)
+
+
+def is_limit(name: str) -> bool:
+    """Whether a name is that of a limit that gradients are clipped to."""
+    words = name.strip("_").lower().split("_")
+    return _WORDS_OF_A_LIMIT.issuperset(words) and any(map(_LIMIT_WORDS.fullmatch, words))
+
+
+def carrier(name: str, annotation: str = "") -> str:
+    """Which view of the gradients an argument or an attribute of this name is (`PARAMETERS`, ...); "" for none."""
+    word = name.strip("_").lower()
+    found = next((kind for pattern, kind in _CARRIERS_BY_NAME if pattern.fullmatch(word)), "")
+    if found or not annotation:
+        return found
+    several = "[" in annotation
+    if re.search(r"\bModule\b", annotation):
+        return MODULES if several else MODULE
+    return PARAMETERS if re.search(r"\bParameter\b", annotation) else ""
+
+
+def in_configuration(name: str) -> Optional[Guess]:
+    """A value for an attribute of a configuration, where `optimizer` and `model` are parts of it."""
+    return Guess(CONFIG) if _SECTIONS.fullmatch(name.strip("_").lower()) else known(name)
 
 
 def _of_literal(annotation: str) -> Optional[Guess]:

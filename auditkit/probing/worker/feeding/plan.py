@@ -4,17 +4,28 @@ import enum
 from typing import Any, Dict, List, Literal, NamedTuple, Optional, Tuple
 
 from ..answers.roles import Role
+from .guesses import Guess
+
+_PLAIN = (type(None), bool, int, float, str)
+SINGLE = "single"
+"""The container of a target that takes one tensor or one parameter: all gradients in it, end to end."""
 
 
 class Feed(NamedTuple):
-    """`slots` take a group of gradients each, first group first, in a `container`; or one of the `forms` each."""
+    """`slots` take a group of gradients each, first group first, in a `container`; or one of the `forms` each.
+
+    `paths` is what the target reads beyond its required arguments, `cfg.max_norm`, made before each call. `refusal` is
+    the type of exception that is its answer to gradients which are not finite.
+    """
 
     takes: str
-    container: Literal["list", "iterator"]
+    container: Literal["list", "iterator", "single"]
     slots: List[str]
     setup: Optional[str]
     setup_slots: List[str]
     forms: Tuple[str, ...] = ()
+    paths: Tuple[str, ...] = ()
+    refusal: str = ""
 
 
 class Groups(enum.IntEnum):
@@ -31,9 +42,9 @@ class Plan(NamedTuple):
     `clips`: it makes the gradients small, the more the larger they are. `writes` says in words why changing
     gradients is what it is for, "" where it is not; such a target without `fields` returns no number: its answer
     is what it does to the gradients. `starts_fresh`: its module keeps its first answer, and is put back before each
-    call. `filled` are required arguments that nobody gave and that got a guess, `others` second guesses for some of
-    them. `device` is where the plan was found: a device where the target does not run on the host. `torch_calls` says
-    which of torch's own functions it calls, where (see `context/torch_calls.py`).
+    call. `filled` is what nobody gave and was made up, by the path that the target reads it by; `others` are second
+    guesses for some of it. `device` is where the plan was found: a device where the target does not run on the host.
+    `torch_calls` says which of torch's own functions it calls, where (see `context/torch_calls.py`).
     """
 
     feed: Feed
@@ -52,6 +63,13 @@ class Plan(NamedTuple):
     others: Dict[str, Any] = {}  # noqa: RUF012
     torch_calls: Dict[str, Any] = {}  # noqa: RUF012
 
+    def with_filled(self, read: Dict[str, Guess]) -> "Plan":
+        """The plan with what was made up for the call that it was found by, as JSON has it."""
+        plain = {path: made.value if type(made.value) in _PLAIN else repr(made.value) for path, made in read.items()}
+        return self._replace(
+            filled=plain, others={path: made.other for path, made in read.items() if made.other is not None}
+        )
+
     def to_json(self) -> Dict[str, Any]:
         raw = dict(self._asdict())
         raw["feed"] = dict(self.feed._asdict())
@@ -60,7 +78,7 @@ class Plan(NamedTuple):
 
     @classmethod
     def from_json(cls, raw: Dict[str, Any]) -> "Plan":
-        feed = Feed(**{**raw["feed"], "forms": tuple(raw["feed"]["forms"])})
+        feed = Feed(**{**raw["feed"], **{name: tuple(raw["feed"].get(name, ())) for name in ("forms", "paths")}})
         values = dict(raw, feed=feed, groups=Groups(raw["groups"]))
         values["roles"] = {name: Role(**role) for name, role in raw["roles"].items()}
         return cls(**values)

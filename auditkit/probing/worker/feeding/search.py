@@ -1,5 +1,6 @@
 """Find out by trying how a target is fed, what the fields of its answer mean, and what it does to gradients."""
 
+import contextlib
 import math
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
@@ -9,22 +10,21 @@ from ..answers.answers import flatten, kind_of
 from ..answers.roles import count_roles, declared_roles, norm_role
 from ..base.refusals import CannotFeedError, CannotReadError
 from ..base.torch_internals import raise_if_out_of_memory
-from ..gradients.gradients import benign
+from ..gradients.gradients import benign, total_norm
+from . import groups as process_groups
 from . import spectral_search
-from .caller import (
-    CONSTRUCTOR,
-    Caller,
-    GroupInput,
-    optional_first_parameter,
-    required_parameters,
-    setup_method,
-)
+from .caller import CONSTRUCTOR, MADE, Caller
 from .effects import Effects, gradients_now, observe, purpose
+from .given import GroupInput
+from .guesses import TOTAL_NORM
 from .plan import Feed, Groups, Plan
 from .promises import names_a_statistic, writes_by_its_own_words
+from .stand_ins import Surroundings, UnknownValueError, no_value
+from .ways import possible_feeds
 
 _HEALTH_WORDS = ("health", "ok", "valid", "is_finite", "finite")
 _SAME = "its answer is the same for other gradients"
+_MOST_REMEDIES = 24
 _SECOND_GROUP = ([None], [torch.ones(2, 3)])
 
 
@@ -36,14 +36,25 @@ def find_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
     Raises CannotFeedError with what each attempt said, CannotReadError where `returns` names no field.
     """
     caller.refuse_unknown_arguments()
+    caller.is_searched = True
+    try:
+        return _find_plan(caller, request)
+    finally:
+        caller.is_searched, caller.around = False, Surroundings({}, ())
+        process_groups.leave()
+
+
+def _find_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
     if request.get("contract") in spectral_search.CONTRACTS:
         return spectral_search.find(caller, request)
     try:
         return _find_gradient_plan(caller, request)
-    except (CannotFeedError, CannotReadError):
-        other = None if request.get("contract") else spectral_search.guess(caller, request)
+    except (CannotFeedError, CannotReadError) as error:
+        other = None
+        with contextlib.suppress(Exception):  # its constructor may raise anything
+            other = None if request.get("contract") else spectral_search.guess(caller, request)
         if other is None:
-            raise
+            raise error from None
         return other
 
 
@@ -52,7 +63,7 @@ def _find_gradient_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
     try:
         return _try_feeds(caller, request)
     except CannotFeedError as error:
-        if caller.starts_fresh or _SAME not in str(error):
+        if caller.starts_fresh or not any(_SAME in said for said in error.attempts):
             raise
         caller.starts_fresh = True
         try:
@@ -63,32 +74,110 @@ def _find_gradient_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
 
 
 def _try_feeds(caller: Caller, request: Dict[str, Any]) -> Plan:
-    said: Dict[str, List[str]] = {}
-    unread = ""
-    for feed in possible_feeds(caller, request):
-        for second in _SECOND_GROUP:
+    obstacles = Obstacles()
+    for feed in possible_feeds(caller, request, obstacles.add):
+        for second in _SECOND_GROUP if len(feed.setup_slots or feed.slots) == 2 else _SECOND_GROUP[:1]:
             try:
-                answer = _ask(caller, feed, benign(), second)
-                depends = answer is not None and _depends_on_gradients(caller, feed, second, answer)
-                effects = _effects(caller, feed, second)
-            except (CannotFeedError, MemoryError):
+                plan = _try_feed(caller, feed, second, request, obstacles)
+            except (CannotReadError, MemoryError):
                 raise
             except Exception as error:
                 raise_if_out_of_memory(error)
-                reason = "{}: {}".format(type(error).__name__, " ".join(str(error).split())[:160])
-                said.setdefault(reason, []).append(_describe(feed))
+                obstacles.add(error, _describe(feed))
                 continue
-            if answer is None and not effects.is_an_answer:
-                said.setdefault("returned None", []).append(_describe(feed))
-                continue
-            if depends or effects.is_an_answer:
-                return _read_plan(caller, feed, second, answer, request, effects)
-            said.setdefault(_SAME, []).append(_describe(feed))
-            unread = unread or ("" if flatten(answer) else kind_of(answer))
-    if unread:
-        raise CannotReadError("its answer ({}) holds no single number".format(unread))
-    attempts = ("{}: {}".format(", ".join(dict.fromkeys(feeds)), reason) for reason, feeds in said.items())
-    raise CannotFeedError("no way to feed it gave an answer: " + "; ".join(attempts))
+            if plan is not None:
+                return plan
+    raise obstacles.reason()
+
+
+def _try_feed(
+    caller: Caller, feed: Feed, second: Any, request: Dict[str, Any], obstacles: "Obstacles"
+) -> Optional[Plan]:
+    """The plan of one feed; None where its answer says nothing of the gradients. Raises what the target raises."""
+    feed, answer = _first_answer(caller, feed, second)
+    read = caller.around.read
+    depends = answer is not None and _depends_on_gradients(_with_fixed_norms(caller), feed, second, answer)
+    effects = _effects(caller, feed, second)
+    if not depends and not effects.is_an_answer and not flatten(answer):
+        feed = feed._replace(refusal=_refusal(caller, feed, second))
+        answer = _ask(caller, feed, benign(), second) if feed.refusal else answer
+    if not (depends or effects.is_an_answer or feed.refusal):
+        obstacles.add_silence(answer, _describe(feed))
+        return None
+    plan = _read_plan(caller, feed, second, answer, request, effects)
+    return plan.with_filled(read)
+
+
+def _first_answer(caller: Caller, feed: Feed, second: Any) -> Tuple[Feed, Any]:
+    """The answer, with the feed that makes what the target reads before it is called. Raises what the target raises."""
+    for _ in range(_MOST_REMEDIES):
+        try:
+            answer = _ask(caller, feed, benign(), second)
+        except Exception as error:
+            path = caller.around.remedy(error)
+            if caller.around.unknown:
+                raise no_value(caller.around.unknown[0]) from error
+            if not path or path in feed.paths:
+                raise
+            feed = feed._replace(paths=(*feed.paths, *_read_paths(caller, feed), path))
+            continue
+        if caller.around.unknown:
+            raise no_value(caller.around.unknown[0])
+        return feed._replace(paths=(*feed.paths, *_read_paths(caller, feed))), answer
+    raise CannotFeedError("it reads more than {} things that have to be made up".format(_MOST_REMEDIES))
+
+
+def _read_paths(caller: Caller, feed: Feed) -> Iterator[str]:
+    return (path for path in caller.around.read if "." in path and path not in feed.paths)
+
+
+def _refusal(caller: Caller, feed: Feed, second: Any) -> str:
+    """The type of the exception by which the target refuses what is not finite, in any tensor; "" for none."""
+    refused = set()
+    for grads in list(_odd_gradients())[1:]:
+        try:
+            _ask(caller, feed, grads, second)
+        except Exception as error:
+            raise_if_out_of_memory(error)
+            refused.add(type(error).__name__)
+    return refused.pop() if len(refused) == 1 else ""
+
+
+class Obstacles:
+    """Why the ways to feed a target failed; the reason that is told is the one that says most."""
+
+    def __init__(self) -> None:
+        self._said: List[Tuple[int, str]] = []
+        self._unread = ""
+
+    def add(self, error: Exception, how: str = "") -> None:
+        """What was raised by the target fed in this way, by its constructor, or by us."""
+        if isinstance(error, CannotFeedError):
+            self._said.append((0 if isinstance(error, UnknownValueError) else 2, str(error)))
+            return
+        text = "{}: {}".format(type(error).__name__, " ".join(str(error).split())[:160])
+        where = "called with {} it".format(how) if how else "its constructor"
+        self._said.append((3 if how else 4, "{} raises {}".format(where, text)))
+
+    def add_silence(self, answer: Any, how: str) -> None:
+        """An answer that is none."""
+        self._said.append((1, "called with {} {}".format(how, "it returns None" if answer is None else _SAME)))
+        self._unread = self._unread or ("" if answer is None or flatten(answer) else kind_of(answer))
+
+    def reason(self) -> Exception:
+        """One line."""
+        if self._unread:
+            return CannotReadError("its answer ({}) holds no single number".format(self._unread))
+        best = min(self._said, key=lambda said: said[0], default=(0, "there is no way to feed it"))
+        return CannotFeedError(best[1], tuple(text for _, text in self._said))
+
+
+def _with_fixed_norms(caller: Caller) -> Caller:
+    """The same target with the same total norm at each call: what follows that alone follows our own value."""
+    for path, made in caller.around.read.items():
+        if made.value == TOTAL_NORM:
+            caller = caller.with_argument(path, total_norm(benign()))
+    return caller
 
 
 def _depends_on_gradients(caller: Caller, feed: Feed, second: Any, answer: Any) -> bool:
@@ -147,64 +236,9 @@ def _why_it_writes(caller: Caller, feed: Feed, second: Any, answer: Any, effects
     return purpose(effects, is_a_statistic, follows_an_argument, own_words, is_named_one)
 
 
-def possible_feeds(caller: Caller, request: Dict[str, Any]) -> List[Feed]:
-    """Feeds worth trying, likeliest first. Raises CannotFeedError where arguments are left over."""
-    setup, setup_slots, slots = _slots(caller, request)
-    slot = (setup_slots or slots)[0]
-    order = _guess_takes(slot, str(caller.annotation(setup, slot)))
-    order = list(dict.fromkeys([*request.get("takes_order", ()), *order]))
-    takes = [request["takes"]] if request.get("takes") else order
-    feeds = []
-    for kind in takes:
-        feeds.append(Feed(kind, "list", slots, setup, setup_slots))
-        if kind != "module":
-            feeds.append(Feed(kind, "iterator", slots, setup, setup_slots))
-    return feeds
-
-
-def _slots(caller: Caller, request: Dict[str, Any]) -> Tuple[Optional[str], List[str], List[str]]:
-    given = list(caller.arguments)
-    in_constructor = caller.constructor_slots() if caller.needs_instance() else []
-    if 1 <= len(in_constructor) <= 2 and required_parameters(caller.function, given) == ["self"]:
-        return CONSTRUCTOR, in_constructor, []
-    function = caller.function if caller.owner is None else caller.bound()
-    slots = required_parameters(function, given)
-    if caller.owner is not None and (not slots or request.get("setup")):
-        setup = setup_method(caller.owner, caller.method, request.get("setup"))
-        if setup is not None:
-            setup_slots = required_parameters(getattr(caller.new_instance(), setup), given)
-            if 1 <= len(setup_slots) <= 2:
-                return setup, setup_slots, slots
-    if not slots:
-        slots = optional_first_parameter(function, given)
-    if not slots:
-        raise CannotFeedError("it takes no gradients: no argument and no set-up method")
-    if len(slots) > 2:
-        raise CannotFeedError(
-            "it needs {}, more than gradients can fill: give the rest with --argument {}=VALUE".format(
-                ", ".join(slots), slots[-1]
-            )
-        )
-    return None, [], slots
-
-
-def _guess_takes(slot: str, annotation: str) -> List[str]:
-    """All four ways, ordered by the argument's name and annotation."""
-    text = (slot + " " + annotation).lower()
-    likely = []
-    if "named" in text:
-        likely.append("named_parameters")
-    if "module" in text or slot.lower() in ("model", "net", "network", "host", "seed"):
-        likely.append("module")
-    if "grad" in slot.lower():
-        likely.append("gradients")
-    if "param" in text:
-        likely.append("parameters")
-    return likely + [kind for kind in ("module", "parameters", "gradients", "named_parameters") if kind not in likely]
-
-
 def _describe(feed: Feed) -> str:
-    return feed.takes if feed.container == "list" else feed.takes + " (iterator)"
+    how = feed.takes if feed.container == "list" else "{} ({})".format(feed.takes, feed.container)
+    return how if feed.setup != MADE else "an object made without __init__ and {}".format(how)
 
 
 def _ask(caller: Caller, feed: Feed, grads: Sequence[Any], second: Sequence[Any]) -> Any:
@@ -239,13 +273,11 @@ def _read_plan(caller: Caller, feed: Feed, second: Any, answer: Any, request: Di
         clips=effects.limits,
         writes=_why_it_writes(caller, feed, second, answer, effects),
         starts_fresh=caller.starts_fresh,
-        filled=caller.filled,
-        others=caller.others,
     )
 
 
 def _contract(feed: Feed, groups: Groups, answer: Any) -> str:
-    if feed.setup is not None and (feed.setup != CONSTRUCTOR or groups is Groups.TWO):
+    if feed.setup not in (None, MADE) and (feed.setup != CONSTRUCTOR or groups is Groups.TWO):
         return "monitor"
     if groups is Groups.TWO:
         return "dual_stats"

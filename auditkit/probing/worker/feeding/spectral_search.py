@@ -130,6 +130,4 @@ def _plan(caller: Caller, feed: Feed, contract: str, answer: Any, roles: Dict[st
         roles=roles,
         health=[],
         notes=[],
-        filled={name: value for name, value in caller.filled.items() if name not in feed.slots},
-        others={name: value for name, value in caller.others.items() if name not in feed.slots},
-    )
+    ).with_filled(caller.around.read)

@@ -147,15 +147,25 @@ def placed(grads: Sequence[Any], device: str) -> List[Any]:
 
 
 class GradientHolder(torch.nn.Module):
-    """A module whose parameters carry the given gradients; parameters without one where `grads` has None."""
+    """A module whose parameters carry the given gradients; parameters without one where `grads` has None.
+
+    `aliases` are further attributes of the parameters that hold the gradient: `main_grad`.
+    """
 
     def __init__(self, grads: Sequence[Optional[torch.Tensor]]) -> None:
         super().__init__()
+        self.aliases: List[str] = []
         for index, grad in enumerate(grads):
             value = torch.zeros(3) if grad is None else _like(grad)
             parameter = torch.nn.Parameter(value)
             parameter.grad = grad
             self.register_parameter("layer{}_weight".format(index), parameter)
+
+    def put(self, grads: Optional[Sequence[torch.Tensor]]) -> None:
+        """Give every parameter another gradient, or none."""
+        for index, parameter in enumerate(self.parameters()):
+            for name in ("grad", *self.aliases):
+                setattr(parameter, name, None if grads is None else grads[index])
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         return inputs

@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 import torch
 
 from ..base.frames import Site, SourceRoots
-from ..feeding.caller import GroupInput
+from ..feeding.given import GroupInput
 from ..simulated.tensor import to_host
 
 _MEMORY = ("address", "shape", "strides", "dtype", "layout", "device")

@@ -15,8 +15,9 @@ from ..answers.answers import graph_tensors
 from ..base.frames import Site, SourceRoots
 from ..base.nested import list_leaves
 from ..base.torch_internals import OperatorMode
-from ..feeding.caller import Caller, GroupInput
-from ..feeding.plan import Feed
+from ..feeding.caller import MADE, Caller
+from ..feeding.given import GroupInput
+from ..feeding.plan import SINGLE, Feed
 from ..simulated.device import on_device
 from .memory import bytes_until_dropped
 
@@ -31,8 +32,9 @@ class RepeatedCall:
         self._given: List[GroupInput] = []
         self._iterators: List[_RestartingIterator] = []
         # Gradients come in a new list each time; a module and its parameters are the same ones.
-        self._takes_lists = feed.takes == "gradients" and feed.setup is None
-        self._instance = caller.new_instance(grads=like) if self._takes_lists and caller.needs_instance() else None
+        in_arguments = feed.takes == "gradients" or feed.container == SINGLE
+        self._takes_lists = in_arguments and feed.setup in (None, MADE)
+        self._instance = caller.instance_for(feed, like) if self._takes_lists else None
         if not self._takes_lists:
             wrap = self._restarting if feed.container == "iterator" and feed.takes != "module" else None
             self._again = caller.prepare(feed, (like, second), True, self._given, wrap)
@@ -46,7 +48,7 @@ class RepeatedCall:
         """The target's answer to `grads`, which take the place of those before."""
         if self._takes_lists:
             return self._caller.prepare(self._feed, (grads, self._second), True, instance=self._instance)()
-        self._put(grads)
+        self._given[0].put(grads)
         for iterator in self._iterators:
             iterator.restart()
         return self._again()
@@ -54,15 +56,7 @@ class RepeatedCall:
     def forget(self) -> None:
         """Drop the gradients, as `zero_grad()` does: what still lives, the target holds."""
         if not self._takes_lists:
-            self._put(None)
-
-    def _put(self, grads: Optional[Sequence[torch.Tensor]]) -> None:
-        first = self._given[0]
-        if first.module is None:
-            (first.listed or [])[:] = grads or ()
-            return
-        for index, parameter in enumerate(first.module.parameters()):
-            parameter.grad = None if grads is None else grads[index]
+            self._given[0].put(None)
 
 
 class AnswerMemory(NamedTuple):

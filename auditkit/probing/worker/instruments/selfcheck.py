@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, List, Sequence
 import torch
 
 from ..base.frames import SourceRoots
-from ..feeding.caller import GroupInput
+from ..feeding.given import GroupInput
 from ..simulated.device import on_device
 from ..simulated.tensor import to_simulated
 from .graph_capture import Step, replay_graph

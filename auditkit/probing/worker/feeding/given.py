@@ -1,0 +1,40 @@
+"""What a target was handed for one group of gradients, so that they can be looked at and replaced after the call."""
+
+from typing import Any, List, NamedTuple, Optional, Sequence
+
+import torch
+
+from ..gradients.gradients import GradientHolder
+
+
+class GroupInput(NamedTuple):
+    """The module behind a group, and the list itself where the target got one."""
+
+    module: Optional[GradientHolder]
+    listed: Optional[List[Any]]
+
+    def put(self, grads: Optional[Sequence[torch.Tensor]]) -> None:
+        """Hand other gradients over in the same objects, or none, as `zero_grad()` does."""
+        if self.module is not None:
+            self.module.put(grads)
+        elif self.listed is not None:
+            self.listed[:] = grads or ()
+
+
+class EndToEnd(NamedTuple):
+    """All gradients of a group in one tensor (None: no parameter has one), and the parts of it that they are."""
+
+    joined: Optional[torch.Tensor]
+    parts: List[torch.Tensor]
+
+
+def end_to_end(grads: Sequence[Optional[torch.Tensor]]) -> EndToEnd:
+    """Gradients for a target that takes one tensor: a single one as it is, several one after another."""
+    present = [grad for grad in grads if grad is not None]
+    if len(present) == 1:
+        return EndToEnd(present[0], present)
+    if not present:
+        return EndToEnd(None if len(grads) else torch.zeros(0), [])
+    joined = torch.cat([grad.reshape(-1) for grad in present])
+    parts = joined.split([grad.numel() for grad in present])
+    return EndToEnd(joined, [part.view(grad.shape) for part, grad in zip(parts, present, strict=True)])

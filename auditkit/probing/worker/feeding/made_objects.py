@@ -1,0 +1,131 @@
+"""Objects of a class made without its `__init__`: what their methods read is filled by name and recorded.
+
+What `__init__` would store as a literal, its own or a parameter's default, is a better witness than a name.
+"""
+
+import ast
+import contextlib
+import copy
+import inspect
+import sys
+import textwrap
+import types
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+import torch
+
+from ..base.refusals import CannotFeedError
+from . import guesses
+from .guesses import Guess
+from .stand_ins import Surroundings, UnknownValueError, is_plain_read, of_object
+
+SELF = "self"
+
+
+def make(owner: type, around: Surroundings) -> Any:
+    """An object of `owner` whose attributes are those of the surroundings. Raises CannotFeedError."""
+    stored = _stored_by_constructor(owner)
+    asked: List[str] = []
+
+    def read(self: Any, name: str) -> Any:
+        inherited = getattr(super(made_class, self), "__getattr__", None)
+        # A wrapper's own looks at what it wraps, which is filled by this.
+        if inherited is not None and name not in asked:
+            asked.append(name)
+            with contextlib.suppress(AttributeError):
+                return inherited(name)
+        is_read = around.is_preparing or name in stored or is_plain_read(sys._getframe(1))
+        if name.startswith("__") or not is_read:
+            raise AttributeError("'{}' object has no attribute '{}'".format(owner.__name__, name))
+        path = "{}.{}".format(SELF, name)
+        try:
+            self.__dict__[name] = value = around.filled(path, _guess(name, stored))
+        except UnknownValueError:
+            around.unknown.append(path)
+            raise
+        return value
+
+    try:
+        made_class: Any = types.new_class(owner.__name__, (owner,), {}, lambda names: names.update(__getattr__=read))
+        made_class.__abstractmethods__ = frozenset()
+        made_class.__module__, made_class.__qualname__ = owner.__module__, owner.__qualname__
+        made = _without_init(made_class)
+    except Exception as error:
+        raise CannotFeedError("{} cannot be made without its __init__: {}".format(owner.__name__, error)) from error
+    _initialise_base(made, around)
+    return made
+
+
+def _without_init(made_class: Any) -> Any:
+    try:
+        return object.__new__(made_class)
+    except TypeError:  # of a built-in type, which has a __new__ of its own
+        return made_class.__new__(made_class)
+
+
+def _initialise_base(made: Any, around: Surroundings) -> None:
+    """torch's own classes keep what they need in their own constructors."""
+    if isinstance(made, torch.nn.Module):
+        torch.nn.Module.__init__(made)
+        for name, parameter in around.module.named_parameters():
+            made._parameters[name] = parameter
+    elif isinstance(made, torch.optim.Optimizer):
+        made.__dict__.update(copy.copy(around.optimizer.__dict__))
+
+
+def _guess(name: str, stored: Dict[str, Any]) -> Optional[Guess]:
+    found, literal = of_object(name), stored.get(name, _Computed)
+    is_made = found is not None and (isinstance(found.value, str) or guesses.is_limit(name))
+    if literal is not None and literal is not _Computed and not is_made:
+        return Guess(copy.copy(literal))
+    return found or (Guess(None) if literal is None else None)
+
+
+class _Computed:
+    """Stands for what a constructor stores that is no literal."""
+
+
+def _stored_by_constructor(owner: type) -> Dict[str, Any]:
+    """The attributes that the constructors of a class store, with the literals among them."""
+    found: Dict[str, Any] = {}
+    for each in reversed(owner.__mro__):
+        constructor = vars(each).get("__init__")
+        if inspect.isfunction(constructor) and not each.__module__.startswith("torch."):
+            found.update(_stored_by(constructor))
+    return found
+
+
+def _stored_by(constructor: Any) -> Dict[str, Any]:
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(constructor)))
+    except (OSError, TypeError, SyntaxError):
+        return {}
+    defaults = {name: each.default for name, each in inspect.signature(constructor).parameters.items()}
+    return {
+        target.attr: _literal(value, defaults)
+        for target, value in _assignments(tree)
+        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == SELF
+    }
+
+
+def _assignments(tree: ast.AST) -> Iterator[Tuple[Any, Any]]:
+    """Every target of an assignment with its value; of tuples, item by item."""
+    for node in ast.walk(tree):
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        value = getattr(node, "value", None)
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and value is not None:
+            for target in targets:
+                if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                    yield from zip(target.elts, value.elts, strict=False)
+                else:
+                    yield target, value
+
+
+def _literal(node: Any, defaults: Dict[str, Any]) -> Any:
+    if isinstance(node, ast.Name):
+        value = defaults.get(node.id, inspect.Parameter.empty)
+        return value if type(value) in (bool, int, float, str) else _Computed
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError):
+        return _Computed

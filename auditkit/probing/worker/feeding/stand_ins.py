@@ -1,0 +1,324 @@
+"""What stands in for the surroundings of a target: optimizers, configurations, groups, loggers, all of one call.
+
+Everything that brings gradients is a view of the same module, so that an optimizer's parameters are the model's. What
+the target reads of it is recorded by its dotted path: the reader is told, and the next call has it made beforehand.
+"""
+
+import copy
+import dis
+import sys
+from types import FrameType
+from typing import Any, Callable, Dict, List, Optional, Sequence
+
+import torch
+
+from ..base.refusals import CannotFeedError
+from ..gradients.gradients import GradientHolder, placed, total_norm
+from . import groups, guesses
+from .guesses import Guess
+
+_PLAIN_READS = ("LOAD_ATTR", "LOAD_METHOD", "BINARY_SUBSCR", "BINARY_OP")
+DISTRIBUTED = "torch.distributed"
+"""The path of what a target needs that asks for its rank or reduces without a group of its own."""
+
+
+class UnknownValueError(CannotFeedError, AttributeError, KeyError):
+    """A target reads something that no name explains; code that looks whether it is there sees that it is not."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def no_value(path: str) -> UnknownValueError:
+    """The error that names what is read, with the option that gives it."""
+    return UnknownValueError("{0}: no value is known: give --argument {0}=VALUE".format(path))
+
+
+class Surroundings:
+    """Everything made up for one call on `grads`. `given` are values that somebody gave, by path.
+
+    `read` holds what was made up, by path; `unknown` what was asked for in vain; `said` the numbers that loggers got.
+    """
+
+    def __init__(self, given: Dict[str, Any], grads: Sequence[Optional[torch.Tensor]], device: str = "cpu") -> None:
+        self.given = given
+        self.grads = grads
+        self.device = device
+        self.read: Dict[str, Guess] = {}
+        self.unknown: List[str] = []
+        self.said: Dict[str, Any] = {}
+        self.is_preparing = True
+        self._module: Optional[GradientHolder] = None
+        self._optimizer: Any = None
+        self._wanted: Dict[str, List[str]] = {}
+
+    # --- the gradients, seen in each way ----------------------------------------------------------
+
+    @property
+    def module(self) -> GradientHolder:
+        """The module whose parameters carry the gradients."""
+        if self._module is None:
+            self._module = GradientHolder(self.grads)
+            for parameter in self._module.parameters():
+                self._put_attributes("parameter", parameter)
+            self._put_attributes("module", self._module)
+        return self._module
+
+    @property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """A real optimizer over the module's parameters."""
+        if self._optimizer is None:
+            parameters = list(self.module.parameters())
+            # An optimizer refuses to be made over nothing.
+            self._optimizer = torch.optim.SGD(parameters or [torch.nn.Parameter(torch.zeros(1))], lr=0.1)
+            defaults = self._optimizer.param_groups[0]
+            self._optimizer.param_groups[0] = _ParameterGroup(self, {**defaults, "params": parameters})
+            self._put_attributes("optimizer", self._optimizer)
+        return self._optimizer
+
+    def view(self, kind: str, path: str = "") -> Any:
+        """The gradients as one of `guesses.CARRIERS`."""
+        return _MAKERS[kind](self, path)
+
+    # --- values -----------------------------------------------------------------------------------
+
+    def filled(self, path: str, found: Optional[Guess]) -> Any:
+        """The value at `path`: given, or `found` and from now on among what was read. Raises UnknownValueError."""
+        if path in self.given:
+            return self.given[path]
+        if found is None:
+            raise no_value(path)
+        self.read[path] = found
+        return self.made(found.value, path)
+
+    def made(self, value: Any, path: str = "") -> Any:
+        """A guessed value, or what the words of one stand for."""
+        if isinstance(value, str) and value in _MAKERS:
+            return _MAKERS[value](self, path)
+        return copy.copy(value)
+
+    def prepare(self, paths: Sequence[str], roots: Dict[str, Any]) -> None:
+        """Make what an earlier call read, before this one begins; `roots` are the objects that paths begin with."""
+        for path in paths:
+            first, *names = path.split(".")
+            if path == DISTRIBUTED:
+                self.filled(path, Guess(guesses.GROUP))
+            elif first in _ATTRIBUTES and names:
+                self._want(first, names[0])
+            elif first == "param_group":
+                self.optimizer.param_groups[0][names[0]]
+            elif names and first in roots:
+                found = roots[first]
+                for name in names:
+                    found = found[name] if isinstance(found, dict) else getattr(found, name)
+        self.is_preparing = False
+
+    def _want(self, kind: str, name: str) -> None:
+        """Give each object of this kind, made already or later, the attribute that the target reads."""
+        self._wanted.setdefault(kind, []).append(name)
+        if kind == "parameter" and self._module is not None:
+            for parameter in self._module.parameters():
+                _ATTRIBUTES[kind](self, parameter, name)
+        made = {"module": self._module, "optimizer": self._optimizer}.get(kind)
+        if made is not None:
+            _ATTRIBUTES[kind](self, made, name)
+
+    def _put_attributes(self, kind: str, made: Any) -> None:
+        for name in self._wanted.get(kind, ()):
+            _ATTRIBUTES[kind](self, made, name)
+
+    def remedy(self, error: BaseException) -> str:
+        """The path of what was missing where a target raised because of it; "" where nothing of ours was.
+
+        Raises UnknownValueError for an attribute of parameters that no name explains.
+        """
+        for each in _chain(error):
+            if "process group has not been initialized" in str(each):
+                return DISTRIBUTED
+            kind = self._kind_of(getattr(each, "obj", None)) if isinstance(each, AttributeError) else ""
+            name = each.name if kind else ""  # type: ignore[attr-defined]
+            path = "{}.{}".format(kind, name)
+            if kind and (path in self.given or name.strip("_") in _WRAPPED.get(kind, ()) or guesses.known(name)):
+                return path
+            if kind == "parameter" and not hasattr(torch.nn.Module, name):
+                if guesses.carrier(name) != guesses.GRADIENTS:
+                    raise no_value(path) from error
+                return path
+        return ""
+
+    def _kind_of(self, made: Any) -> str:
+        if made is None or self._module is None:
+            return ""
+        if made is self._module:
+            return "module"
+        if made is self._optimizer:
+            return "optimizer"
+        return "parameter" if any(made is parameter for parameter in self._module.parameters()) else ""
+
+
+def _chain(error: Optional[BaseException]) -> List[BaseException]:
+    """An exception and those that it was raised from, or while handling."""
+    found: List[BaseException] = []
+    while error is not None and error not in found:
+        found.append(error)
+        error = error.__cause__ or error.__context__
+    return found
+
+
+# --- attributes of real objects ---------------------------------------------------------------------
+
+
+def _of_parameter(surroundings: Surroundings, parameter: Any, name: str) -> None:
+    """`main_grad` and the like hold the gradient; flags are false."""
+    path = "parameter." + name
+    if path not in surroundings.given and guesses.carrier(name) == guesses.GRADIENTS:
+        surroundings.read[path] = Guess("the gradient")
+        setattr(parameter, name, parameter.grad)
+        if name not in surroundings.module.aliases:
+            surroundings.module.aliases.append(name)
+    else:
+        setattr(parameter, name, surroundings.filled(path, guesses.known(name)))
+
+
+def _of_wrapper(kind: str) -> Callable[[Surroundings, Any, str], None]:
+    def put(surroundings: Surroundings, made: Any, name: str) -> None:
+        """What a wrapper of this kind wraps is the object itself."""
+        path = "{}.{}".format(kind, name)
+        if name.strip("_") in _WRAPPED[kind]:
+            surroundings.read[path] = Guess("the {} itself".format(kind))
+            made.__dict__[name] = made
+        else:
+            made.__dict__[name] = surroundings.filled(path, guesses.known(name))
+
+    return put
+
+
+_WRAPPED = {"module": ("module", "model", "orig_mod"), "optimizer": ("optimizer", "optim", "base_optimizer")}
+_ATTRIBUTES: Dict[str, Callable[[Surroundings, Any, str], None]] = {
+    "parameter": _of_parameter,
+    "module": _of_wrapper("module"),
+    "optimizer": _of_wrapper("optimizer"),
+}
+
+
+class _ParameterGroup(Dict[str, Any]):
+    """A group of an optimizer, which may be asked for settings of other optimizers than SGD."""
+
+    def __init__(self, surroundings: Surroundings, held: Dict[str, Any]) -> None:
+        super().__init__(held)
+        self._surroundings = surroundings
+
+    def __missing__(self, key: str) -> Any:
+        self[key] = self._surroundings.filled("param_group." + key, guesses.known(key))
+        return self[key]
+
+
+# --- objects that answer by name --------------------------------------------------------------------
+
+
+class Answering:
+    """An object that answers reads of attributes and items by their names, each recorded by its path."""
+
+    def __init__(self, surroundings: Surroundings, path: str, find: Callable[[str], Optional[Guess]]) -> None:
+        self.__dict__.update(_surroundings=surroundings, _path=path, _find=find)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        self.__dict__[name] = value = self._read(name, sys._getframe(1))
+        return value
+
+    def __getitem__(self, name: Any) -> Any:
+        if not isinstance(name, str):
+            raise KeyError(name)
+        if name not in self.__dict__:
+            self.__dict__[name] = self._read(name, sys._getframe(1))
+        return self.__dict__[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.__dict__[name] = value
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.__dict__ or self._knows(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The default of the code that asks is better than a guess."""
+        return self[name] if name in self and (default is None or name in self.__dict__) else default
+
+    def _knows(self, name: str) -> bool:
+        return "{}.{}".format(self._path, name) in self._surroundings.given or self._find(name) is not None
+
+    def _read(self, name: str, frame: FrameType) -> Any:
+        path = "{}.{}".format(self._path, name)
+        try:
+            return self._surroundings.filled(path, self._find(name))
+        except UnknownValueError:
+            if is_plain_read(frame):
+                self._surroundings.unknown.append(path)
+            raise
+
+
+def is_plain_read(frame: FrameType) -> bool:
+    """Whether code reads an attribute or an item as it stands there: not by `getattr`, `hasattr` or `get`."""
+    return dis.opname[frame.f_code.co_code[frame.f_lasti]] in _PLAIN_READS
+
+
+def of_object(name: str) -> Optional[Guess]:
+    """A value for an attribute of an object that code belongs to."""
+    kind = guesses.carrier(name)
+    return guesses.known(name) or (Guess(kind) if kind else None)
+
+
+class Quiet:
+    """A logger or writer: any method takes anything, keeps the numbers by their names, and returns None."""
+
+    def __init__(self, said: Dict[str, Any]) -> None:
+        self.__dict__["_said"] = said
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def __call__(self, *values: Any, **named: Any) -> None:
+        names = [value for value in values if isinstance(value, str)]
+        for value in values:
+            if isinstance(value, dict):
+                named.update({str(key): each for key, each in value.items()})
+            elif names and isinstance(value, (int, float, torch.Tensor)) and names[0] not in named:
+                named[names[0]] = value
+        numbers = {name: value for name, value in named.items() if isinstance(value, (int, float, torch.Tensor))}
+        self._said.update(numbers)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self(name, value)
+
+
+_MAKERS: Dict[str, Callable[[Surroundings, str], Any]] = {
+    guesses.TOTAL_NORM: lambda around, path: total_norm(around.grads),
+    guesses.DEVICE: lambda around, path: _device(around.grads),
+    guesses.DEVICE_NAME: lambda around, path: str(_device(around.grads)),
+    guesses.GROUP: lambda around, path: groups.world(),
+    guesses.MESH: lambda around, path: groups.mesh(),
+    guesses.GIVES_GROUP: lambda around, path: lambda *_, **__: groups.world(),
+    guesses.SAME_VALUE: lambda around, path: lambda value=None, *_, **__: value,
+    guesses.CONFIG: lambda around, path: Answering(around, path, guesses.in_configuration),
+    guesses.OBJECT: lambda around, path: Answering(around, path, of_object),
+    guesses.OPTIMIZER: lambda around, path: around.optimizer,
+    guesses.OPTIMIZERS: lambda around, path: [around.optimizer],
+    guesses.PARAM_GROUPS: lambda around, path: around.optimizer.param_groups,
+    guesses.PAIRS: lambda around, path: [(each, each.grad) for each in around.module.parameters()],
+    guesses.SCALER: lambda around, path: torch.amp.GradScaler("cpu", enabled=False),
+    guesses.LOGGER: lambda around, path: Quiet(around.said),
+    guesses.LOSS: lambda around, path: placed([torch.ones(())], around.device)[0].requires_grad_() * 1,
+    guesses.MODULE: lambda around, path: around.module,
+    guesses.MODULES: lambda around, path: [around.module],
+    guesses.PARAMETERS: lambda around, path: list(around.module.parameters()),
+    guesses.NAMED_PARAMETERS: lambda around, path: list(around.module.named_parameters()),
+    guesses.GRADIENTS: lambda around, path: [grad for grad in around.grads if grad is not None],
+}
+
+
+def _device(grads: Sequence[Optional[torch.Tensor]]) -> torch.device:
+    first = next((grad for grad in grads if isinstance(grad, torch.Tensor)), None)
+    return torch.device("cpu") if first is None else first.device

@@ -11,6 +11,7 @@ from ..answers.roles import count_roles, declared_roles, norm_role
 from ..base.refusals import CannotFeedError, CannotReadError
 from ..base.torch_internals import raise_if_out_of_memory
 from ..gradients.gradients import benign, total_norm
+from ..process.placeholders import PlaceholderTouched
 from . import groups as process_groups
 from . import spectral_search
 from .caller import CONSTRUCTOR, MADE, Caller
@@ -81,7 +82,7 @@ def _try_feeds(caller: Caller, request: Dict[str, Any]) -> Plan:
                 plan = _try_feed(caller, feed, second, request, obstacles)
             except (CannotReadError, MemoryError):
                 raise
-            except Exception as error:
+            except (Exception, PlaceholderTouched) as error:
                 raise_if_out_of_memory(error)
                 obstacles.add(error, _describe(feed))
                 continue
@@ -149,9 +150,13 @@ class Obstacles:
     def __init__(self) -> None:
         self._said: List[Tuple[int, str]] = []
         self._unread = ""
+        self._touched: Optional[PlaceholderTouched] = None
 
-    def add(self, error: Exception, how: str = "") -> None:
+    def add(self, error: BaseException, how: str = "") -> None:
         """What was raised by the target fed in this way, by its constructor, or by us."""
+        if isinstance(error, PlaceholderTouched):
+            self._touched = error if how or self._touched is None else self._touched
+            return
         if isinstance(error, CannotFeedError):
             self._said.append((0 if isinstance(error, UnknownValueError) else 2, str(error)))
             return
@@ -164,8 +169,10 @@ class Obstacles:
         self._said.append((1, "called with {} {}".format(how, "it returns None" if answer is None else _SAME)))
         self._unread = self._unread or ("" if answer is None or flatten(answer) else kind_of(answer))
 
-    def reason(self) -> Exception:
+    def reason(self) -> BaseException:
         """One line."""
+        if self._touched is not None:
+            return self._touched
         if self._unread:
             return CannotReadError("its answer ({}) holds no single number".format(self._unread))
         best = min(self._said, key=lambda said: said[0], default=(0, "there is no way to feed it"))

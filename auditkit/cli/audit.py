@@ -34,17 +34,17 @@ def audit(
     """Find a checkout's collectors, run every probe, file tickets.
 
     Tickets are filed where --tickets or auditkit.yaml says so, or in a folder named tickets that is there. Without
-    CHECKOUT the bundled specimen is audited, into the folder auditkit-demo.
+    CHECKOUT the bundled specimen is audited, into the folder auditkit-demo; with --target this folder.
     """
     from auditkit.cli.runs.report import run_and_finish
     from auditkit.errors import BadInputError
     from auditkit.model.runs.run import BUNDLED
-    from auditkit.workflows.audit.audit import specimen_dir
+    from auditkit.workflows.audit.audit import is_about_specimen, specimen_dir
     from auditkit.workflows.configuration import read_configuration
 
     named = checkout or checkout_option
-    demo = named is None and options.runs.config is None
-    configuration = read_configuration(options.runs.config, specimen_dir() if demo else named)
+    demo = named is None and options.runs.config is None and is_about_specimen(options.targets.target or ())
+    configuration = read_configuration(options.runs.config, specimen_dir() if demo else named or ".")
     if tickets is not None and no_tickets:
         raise BadInputError("--tickets and --no-tickets exclude each other")
     folder = None if no_tickets else tickets or configuration.tickets or _usual_folder(demo)

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from auditkit.cli.common import JsonOption, write_or_exit
-from auditkit.cli.options import InPlaceOption, PythonOption
-from auditkit.cli.output import complain, say, say_json
+from auditkit.cli.options import ExcludeOption, InPlaceOption, PythonOption
+from auditkit.cli.output import complain_fitted, say, say_json
 
 EXAMPLE = "Example: auditkit init ../trainer --output auditkit.yaml"
 
@@ -21,16 +21,18 @@ def init(
     output: Annotated[
         Path | None, typer.Option("--output", metavar="FILE", help="Where to write; default: in the checkout.")
     ] = None,
+    exclude: ExcludeOption = None,
     in_place: InPlaceOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Find the collectors of a checkout, try each, write auditkit.yaml."""
     from auditkit.cli.runs.progress import progress
     from auditkit.model.text import counted
+    from auditkit.workflows.audit.found_candidates import not_asked_lines
     from auditkit.workflows.audit.init import init as run_init
 
     with progress() as told:
-        done = run_init(checkout, python, output, told.trying, in_place)
+        done = run_init(checkout, python, output, told.trying, in_place, exclude or ())
     trials = done.found.trials
     if as_json:
         say_json(done.to_json())
@@ -39,7 +41,7 @@ def init(
         if trial.works and trial.target.contract and trial.target.takes:
             called, promised = trial.target.takes.value, trial.target.contract.value
             say(f"{trial.target.call}  called with {called}, held to {promised}")
-        else:
-            complain(f"could not be fed: {trial.target.call}: {trial.message}")
+    for note in (*done.found.notes, *map(str.strip, not_asked_lines(done.found.candidates))):
+        complain_fitted(f"note: {note}")
     works = counted(sum(trial.works for trial in trials), "target")
-    say(f"wrote {done.path}: {works}. Next: auditkit audit --config {done.path}")
+    say(f"wrote {done.path}: {works}. Next: auditkit audit {done.audit_words}")

@@ -58,6 +58,12 @@ InPlaceOption = Annotated[
         "--in-place", help="Run the code where it lies, not in a copy that is thrown away.", rich_help_panel=_RUN
     ),
 ]
+ExcludeOption = Annotated[
+    Words,
+    typer.Option(
+        "--exclude", metavar="GLOB", help="Paths below the checkout to pass over: 'examples/*'.", rich_help_panel=_RUN
+    ),
+]
 _DEVICES = "auto, cuda, cpu or simulated"
 
 
@@ -268,14 +274,18 @@ class AuditOptions:
     targets: TargetOptions
     runs: MatrixOptions
     filing: FilingOptions
+    exclude: ExcludeOption = None
 
     def request(
         self, checkout: str | None, config: Config, probes: Sequence[str] | None, tickets: Path | None, **more: Any
     ) -> AuditRequest:
         """What the workflow is asked for; `more` are further fields of it. Raises BadInputError."""
+        from dataclasses import replace
+
         from auditkit.workflows.audit.audit import AuditRequest
         from auditkit.workflows.configuration import checkout_of
 
+        config = replace(config, exclude=(*config.exclude, *(self.exclude or ())))
         self.filing.check(config.agents)
         return AuditRequest(
             checkout=checkout_of(checkout, config),

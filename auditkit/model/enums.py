@@ -49,6 +49,7 @@ class Reason(StrEnum):
     NO_INTERPRETER = "no_interpreter"
     CANNOT_FEED = "cannot_feed"
     CANNOT_READ = "cannot_read"
+    PLACEHOLDER = "placeholder"
     SELF_CHECK = "self_check"
     PROTOCOL = "protocol"
     NO_DEVICE = "no_device"

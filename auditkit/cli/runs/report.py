@@ -11,7 +11,7 @@ import typer
 from auditkit.cli.output import complain_fitted, complain_of, fitted, say, say_json, terminal_width, wants_colour
 from auditkit.cli.runs.causes import Cause, causes_of, place_of, words_of
 from auditkit.cli.runs.ending import answer, counts, next_step, nothing_audited
-from auditkit.cli.runs.lines import how_it_is_read, measured_tables, without_answer
+from auditkit.cli.runs.lines import columns_of, how_it_is_read, measured_tables, without_answer
 from auditkit.cli.runs.matrix_report import difference_lines, matrix_lines
 from auditkit.cli.runs.progress import progress
 
@@ -72,7 +72,7 @@ def page_lines(run: Run, request: AuditRequest, view: View, wants_tickets: bool 
     """What the run found, the worst first, and at the end what to do: lines no wider than `view.width`."""
     from auditkit.model.text import inert
 
-    yield from (fitted(inert(line), view.width) for line in _head(run))
+    yield from (fitted(inert(line), view.width) for line in _head(run, view))
     for section in (*_sections(run, view), *_ending(run, request, view)):
         lines = [fitted(inert(line), view.width) for line in section]
         yield from ["", *lines] if lines else []
@@ -82,8 +82,17 @@ def page_lines(run: Run, request: AuditRequest, view: View, wants_tickets: bool 
         yield step.command_lines(view.width)
 
 
-def _head(run: Run) -> Iterator[str]:
+def _head(run: Run, view: View) -> Iterator[str]:
+    from auditkit.workflows.audit.found_candidates import summary_lines, table
+
     yield _heading(run)
+    yield from summary_lines(run.candidates)
+    if view.verbose and run.candidates:
+        rows, reasons = zip(*table(run.candidates), strict=True)
+        aligned = columns_of(rows, "  ", view.width) or ["  " + "  ".join(filter(None, row)) for row in rows]
+        for line, why in zip(aligned, reasons, strict=True):
+            yield line
+            yield from [f"      {why}"] if why else []
     if any(result.evidence and result.evidence.value == "simulated" for result in run.results):
         yield "simulated: counted on CPU behind a pretended CUDA device; no number is a GPU's"
 

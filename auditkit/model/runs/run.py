@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from auditkit.model.codec import Record, decode, read_fields
 from auditkit.model.enums import Evidence, Outcome, Reason, Severity
+from auditkit.model.runs.candidates import FoundCandidate
 from auditkit.model.runs.cause import Siblings, Statement
 from auditkit.model.runs.measurement import CodeExcerpt, Location, Measurement
 from auditkit.model.runs.probe import ProbeInfo
@@ -201,17 +202,20 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class TargetReading(Record, keys="name=target.name **target answer roles found"):
+class TargetReading(Record, keys="name=target.name **target answer roles found rung placeholders"):
     """A target as it was fed and read: what was configured, and what trying it showed.
 
     `roles` maps `norm`, `zero`, `nan`, `inf` to the field of the answer that behaves so; `found` says
-    that reading the checkout's source found the target.
+    that reading the checkout's source found the target. `rung` is how it was loaded: its `package` as it is, its `file`
+    without the package, with `placeholders` for what is absent, or `cut_out` of its file; "" where it was not.
     """
 
     target: Target
     roles: Mapping[str, str] = field(default_factory=dict)
     answer: str = ""
     found: bool = False
+    rung: str = ""
+    placeholders: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, raw: Any, place: str) -> TargetReading:
@@ -232,11 +236,12 @@ class NoTarget:
 
 
 @dataclass(frozen=True)
-class Run(Record, keys="run! targets results summary notes matrix?"):
+class Run(Record, keys="run! targets candidates? results summary notes matrix?"):
     """The whole of one invocation, as `--json` prints it, but for `no_target`, whose message is among the notes.
 
     With several arms, `matrix` holds the run of each one; `results` then has one entry for each target and
-    probe over all arms (see docs/design/matrix.md) and `environment` is the first arm's.
+    probe over all arms (see docs/design/matrix.md) and `environment` is the first arm's. `candidates` are what reading
+    the source found, where no target was named.
     """
 
     schema_version: ClassVar[int] = 1
@@ -248,6 +253,7 @@ class Run(Record, keys="run! targets results summary notes matrix?"):
     notes: tuple[str, ...] = ()
     matrix: tuple[Arm, ...] = ()
     no_target: NoTarget | None = None
+    candidates: tuple[FoundCandidate, ...] = ()
 
     def environment_of(self, result: ProbeResult) -> Environment:
         """Where the figures of `result` were taken: its own arm's environment, where there are several."""

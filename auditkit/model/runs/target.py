@@ -46,12 +46,13 @@ def short_target(call: str) -> str:
 
 
 @dataclass(frozen=True)
-class Target(Record, keys="call contract takes finish setup arguments returns"):
+class Target(Record, keys="call contract takes finish setup arguments returns places?"):
     """What to call (`module:qualified.name`), with what, and what its answer's fields mean.
 
     `contract` or `takes` of None is found out in the worker before the first probe. `setup` names a
     method that registers the modules before a monitor is asked (`register(host, seed)`); None looks
-    for one. `returns` maps a role (`norm`, `nan_count`, ...) to a dotted field of the answer.
+    for one. `returns` maps a role (`norm`, `nan_count`, ...) to a dotted field of the answer. `places` are where a
+    checkout calls a function that is not its own (`train.py:312 in main`); they are no part of what the target is.
     """
 
     call: str
@@ -62,6 +63,7 @@ class Target(Record, keys="call contract takes finish setup arguments returns"):
     setup: str | None = None
     arguments: Mapping[str, Any] = field(default_factory=dict)
     returns: Mapping[str, str] = field(default_factory=dict)
+    places: tuple[str, ...] = ()
 
     @property
     def qualified_name(self) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 
-from auditkit.probing.discovery.gradient_flow import FINITE_CHECKS, GradientFlow
+from auditkit.probing.discovery.gradient_facts import GradientFlow
+from auditkit.probing.discovery.gradient_names import is_finite_check
 from auditkit.probing.source_code.modules import Class, Function, dotted_name, is_constant, targets_of, text_in
 
 
@@ -117,7 +118,15 @@ def flag_value(function: Function, flag: str) -> ast.expr | None:
     return None
 
 
-def is_flag(flow: GradientFlow) -> bool:
-    """Whether every reduction in it is a finite check: the answer is a flag, not a norm."""
-    names = {name.rpartition(".")[2] for name in flow.reductions}
-    return bool(names) and names <= FINITE_CHECKS
+def tells_flags(function: Function, flow: GradientFlow) -> bool:
+    """Whether the answer is a flag or a count of NaN, infinity or zeros, not a norm.
+
+    Every reduction is such a check, or the function's name says so: `check_overflow` by a norm.
+    """
+    kept = [re.sub(r"\W", "_", name).strip("_") for name in flow.stores]
+    return is_finite_check(function.name) or flow.tells_flags or (bool(kept) and all(map(is_finite_check, kept)))
+
+
+def stores_norm(flow: GradientFlow) -> bool:
+    """Whether what it keeps are norms, and nothing else of gradients."""
+    return bool(flow.stores) and not flow.reports and not any(map(is_finite_check, flow.reductions))

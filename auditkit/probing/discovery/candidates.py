@@ -11,16 +11,23 @@ from typing import Any
 from auditkit.model.enums import Contract, Takes
 from auditkit.model.runs.target import Target
 from auditkit.probing.discovery import answers
-from auditkit.probing.discovery.collector_calls import CollectorCalls, may_read_gradients
+from auditkit.probing.discovery.collector_calls import CollectorCalls, marked_parameters, may_read_gradients
 from auditkit.probing.discovery.finishers import find_finishers, pair
-from auditkit.probing.discovery.gradient_flow import GradientFlow, trace
+from auditkit.probing.discovery.gradient_facts import GradientFlow
+from auditkit.probing.discovery.gradient_flow import trace
 from auditkit.probing.discovery.owners import required_by_constructor, setup_method
-from auditkit.probing.discovery.signatures import Feeding, feeding, gradient_parameters
+from auditkit.probing.discovery.signatures import Feeding, feeding
 from auditkit.probing.source_code.modules import Class, Function, dotted_name
 
 # Parts of training and of autograd, which happen to return something.
-_NOT_COLLECTORS = frozenset(("step", "backward", "forward", "closure", "zero_grad", "training_step"))
+_NOT_COLLECTORS = frozenset(("step", "backward", "forward", "closure", "zero_grad", "training_step", "main"))
+_AUTOGRAD = re.compile(r"(.*_)?(backward|forward)(_.*)?|(.*_)?(fwd|bwd)(_.*)?")
 _NOT_CALLED = frozenset(("property", "cached_property", "setter", "overload", "abstractmethod", "fixture"))
+# What an optimizer does for each parameter: moments, momentum, trust ratios, the update itself.
+_UPDATES = re.compile(
+    r"\bexp_avg\w*|\bmomentum\w*|\bbetas?\d?\b|addcmul_|addcdiv_|\bstep_size\b|newton_?schulz|trust_|precond|"
+    r"\blrs?\b|\bweight_decay\b|\bwd_ratio\b"
+)
 _NAME_WORDS = re.compile(r"grad|norm|stat|health|collect|telemetry")
 _SIDE_FOLDERS = frozenset(
     ("scripts", "examples", "example", "benchmarks", "benchmark", "docs", "tools", "archive", "_archive", "old")
@@ -34,7 +41,9 @@ class Candidate:
     `call` is `module:qualified.name`; `takes_guesses` and `finish_candidates` are in order of
     likelihood; `setup_guess` names the method that is handed the modules; `init_arguments` are what
     making its class's instance needs; `arguments` are extra keyword arguments; `evidence` says what was
-    seen, with lines; `obstacles` say why it probably cannot be fed.
+    seen, with lines; `obstacles` say why it probably cannot be fed; `covered_by` are the calls of public candidates
+    that call this private one: where one of them is audited, it is audited through that; `places` call it,
+    where it is a library's.
     """
 
     call: str
@@ -48,7 +57,9 @@ class Candidate:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     evidence: tuple[str, ...] = ()
     obstacles: tuple[str, ...] = ()
+    covered_by: tuple[str, ...] = ()
     score: int = 0
+    places: tuple[str, ...] = ()
 
     def as_target(self, name: str = "") -> Target:
         """The target that the first guesses make."""
@@ -60,6 +71,7 @@ class Candidate:
             finish=self.finish_candidates[0] if self.finish_candidates else None,
             setup=self.setup_guess,
             arguments=self.arguments,
+            places=self.places,
         )
 
 
@@ -72,26 +84,31 @@ class Candidates:
         self.public_names = _public_names(calls)
 
     def read(self) -> Iterator[Candidate]:
-        """Every candidate, and one more for each flag that makes it return something else.
-
-        Private functions come only where a package exports them under a public name, or where no other
-        collector calls them: a helper is audited through its caller.
-        """
+        """Every candidate, and one more for each flag that makes it return something else."""
         for function, flow in self.calls.collectors.items():
-            if _is_excluded(function, flow) or self._is_covered(function):
+            if is_excluded(function, flow) or self.calls.trains(function) or _only_keeps(function, flow):
                 continue
             candidate = self._candidate(function, flow)
-            if not (flow.grad_reads or candidate.takes_guesses or candidate.init_arguments):
-                continue  # a caller far above, such as a training loop: nothing of it is a collector
+            is_far = not (flow.grad_reads or flow.reductions or flow.returns_statistics or candidate.takes_guesses)
+            if is_far and any(reason.startswith("nothing is known") for reason in candidate.obstacles):
+                continue  # a caller far above, which logs among other things: nothing of it is a collector
             yield candidate
             for flag in answers.return_flags(function):
                 yield self._variant(candidate, function, flag)
 
-    def _is_covered(self, function: Function) -> bool:
+    def _callers(self, function: Function) -> Iterator[str]:
+        """The public collectors that a private one is reached through, at any depth."""
         if not _is_private(function) or function in self.public_names:
-            return False
-        callers = (other for other in self.calls.collectors if other is not function)
-        return any(self.calls.calls_any_of(caller, {function}) for caller in callers)
+            return
+        waiting, seen = [function], {function}
+        while waiting:
+            callee = waiting.pop()
+            for caller in self.calls.callers(callee):
+                if caller not in seen:
+                    seen.add(caller)
+                    waiting.append(caller)
+                    if not (_is_private(caller) or is_excluded(caller, self.calls.collectors[caller])):
+                        yield caller.call
 
     def _candidate(self, function: Function, flow: GradientFlow) -> Candidate:
         kinds = {item.arg: self.calls.kinds_of(function, item) for item in function.parameters}
@@ -100,19 +117,23 @@ class Candidates:
         if function.is_bound and not fed.groups:
             setup = setup_method(function, self.calls.kinds_of)
         needs = self._constructor_needs(function)
+        holds_modules = setup is not None or (
+            bool(needs) and not _is_private(function) and self._is_handed_modules(function)
+        )
         takes = self._takes(function, fed, setup)
         pairing = pair(function, self.finishers, self.calls)
         candidate = Candidate(
             call=self.public_names.get(function, function.call),
             file=function.module.file,
             line=function.node.lineno,
-            contract_guess=self._contract(function, flow, fed, setup is not None or bool(needs)),
+            contract_guess=self._contract(function, flow, fed, holds_modules),
             takes_guesses=takes,
             finish_candidates=tuple(item.call for item in pairing.fitting),
             setup_guess=setup.name if setup else None,
             init_arguments=needs,
             evidence=(*self._evidence(function, flow), *_holder_evidence(setup, needs), *pairing.evidence),
             obstacles=tuple(self._obstacles(function, fed, setup, needs)),
+            covered_by=tuple(self._callers(function)),
         )
         return replace(candidate, score=self._score(function, flow, candidate))
 
@@ -130,24 +151,39 @@ class Candidates:
         """How the function is fed, or else its setup method, or else its class's constructor."""
         if fed.groups or not function.is_bound or function.owner is None:
             return fed.takes
-        giver = setup or function.owner.methods.get("__init__")
+        giver = setup or self.calls.files.method(function.owner, "__init__")
         return self.calls.kinds_of(giver, giver.required[0]) if giver and giver.required else ()
 
     def _constructor_needs(self, function: Function) -> tuple[str, ...]:
         if function.owner is None or not function.is_bound:
             return ()
-        return required_by_constructor(function.owner)
+        return required_by_constructor(function.owner, self.calls.files.method(function.owner, "__init__"))
+
+    def _is_handed_modules(self, function: Function) -> bool:
+        """Whether all that making its object needs are modules: it watches them, and reports later."""
+        constructor = self.calls.files.method(function.owner, "__init__") if function.owner is not None else None
+        given = constructor.required if constructor is not None else []
+        kinds = [self.calls.kinds_of(constructor, item) for item in given] if constructor is not None else []
+        return bool(kinds) and all(kind[:1] == (Takes.MODULE,) for kind in kinds)
 
     def _contract(self, function: Function, flow: GradientFlow, fed: Feeding, holds_modules: bool) -> Contract:
-        if fed.groups >= 2:
+        if flow.clips:
+            return Contract.GRAD_STATS if self._returns_several(function, None) else Contract.GRAD_NORM
+        if fed.groups >= 2 and set(fed.takes) - {Takes.OPTIMIZER}:
             return Contract.DUAL_STATS
+        if answers.tells_flags(function, flow):
+            return Contract.GRAD_STATS
         if holds_modules and not fed.groups:
             return Contract.MONITOR
+        if "hook" in function.name and flow.stores and function.is_bound:
+            return Contract.MONITOR
+        if not flow.returns:
+            return Contract.GRAD_NORM if answers.stores_norm(flow) else Contract.GRAD_STATS
         return Contract.GRAD_STATS if self._returns_several(function, flow) else Contract.GRAD_NORM
 
     def _returns_several(self, function: Function, flow: GradientFlow | None, depth: int = 0) -> bool:
         """Whether several values come back, with every flag at its default."""
-        only_flags = flow is not None and answers.is_flag(flow)
+        only_flags = flow is not None and answers.tells_flags(function, flow)
         scalar = answers.annotated_scalar(function)
         if scalar is not None:
             return not scalar or only_flags
@@ -175,7 +211,7 @@ class Candidates:
         if fed.missing:
             yield f"nothing is known to fit its arguments {', '.join(fed.missing)}"
         if needs and function.owner is not None:
-            constructor = function.owner.methods.get("__init__")
+            constructor = self.calls.files.method(function.owner, "__init__")
             fitting = {
                 item.arg
                 for item in (constructor.required if constructor else ())
@@ -194,6 +230,12 @@ class Candidates:
             yield f"calls {name} on gradients at line {line}"
         for name, line in list(flow.helpers.items())[:2]:
             yield f"calls {name} at line {line}, which returns statistics of gradients"
+        for name, line in list(flow.clips.items())[:2]:
+            yield f"limits gradients by {name} at line {line}"
+        for name, line in list(flow.stores.items())[:2]:
+            yield f"keeps statistics of gradients in {name} at line {line}"
+        for name, line in list(flow.reports.items())[:2]:
+            yield f"tells of them by {name} at line {line}"
         keys = self.calls.produced_keys(function)
         if keys:
             yield f"returns the keys {', '.join(keys[:8])}{', ...' if len(keys) > 8 else ''}"
@@ -204,13 +246,13 @@ class Candidates:
         """Points for what speaks for a collector that can be measured; the order matters, not the number."""
         score = 4 if candidate.takes_guesses and not candidate.obstacles else 0
         score += 3 if flow.grad_reads else 0
-        score += 2 if flow.reductions or flow.helpers else 0
+        score += 2 if flow.reductions or flow.helpers or flow.clips else 0
         score += min(3, len(set(_NAME_WORDS.findall(function.qualified_name.lower()))))
         score += 1 if candidate.finish_candidates or candidate.setup_guess else 0
         score -= 4 if _is_private(function) and function not in self.public_names else 0
         score -= 6 if candidate.obstacles else 0
-        score -= 2 if _SIDE_FOLDERS & set(function.module.file.split("/")[:-1]) else 0
-        score -= 2 if answers.is_flag(flow) else 0
+        score -= 2 if is_in_side_folder(function.module.file) else 0
+        score -= 2 if answers.tells_flags(function, flow) else 0
         return score
 
 
@@ -218,13 +260,28 @@ def collects_by_itself(function: Function) -> bool:
     """Whether a function reads gradients and returns statistics of them, without those that it calls."""
     if not may_read_gradients(function):
         return False
-    flow = trace(function.node, gradient_parameters(function), lambda _call, _given: None)
-    return flow.returns_statistics and not _is_excluded(function, flow)
+    flow = trace(function.node, marked_parameters(function), lambda _call, _given: None)
+    return flow.returns_statistics and not is_excluded(function, flow)
 
 
-def _is_excluded(function: Function, flow: GradientFlow) -> bool:
-    dunder = function.name.startswith("__") and function.name.endswith("__")
-    return dunder or flow.trains or function.name in _NOT_COLLECTORS or bool(function.decorators & _NOT_CALLED)
+def is_in_side_folder(file: str) -> bool:
+    """Whether a file lies among examples, scripts or archives."""
+    return bool(_SIDE_FOLDERS & set(file.split("/")[:-1]))
+
+
+def is_excluded(function: Function, flow: GradientFlow) -> bool:
+    """Whether a function that tells statistics is a part of training, or is not called by its name."""
+    dunder = function.name.startswith("__") and function.name.endswith("__") and function.name != "__call__"
+    is_part = dunder or function.name in _NOT_COLLECTORS or bool(function.decorators & _NOT_CALLED)
+    is_autograd = _AUTOGRAD.fullmatch(function.name) is not None and "hook" not in function.name
+    updates = is_autograd or _UPDATES.search(function.text) is not None
+    return is_part or flow.trains or flow.differentiates or updates
+
+
+def _only_keeps(function: Function, flow: GradientFlow) -> bool:
+    """Whether a private method does no more than put another one's answer away: `self.bad = self.has_overflow()`."""
+    tells = flow.returns_statistics or flow.clips or flow.reports or flow.reductions
+    return _is_private(function) and not tells
 
 
 def _is_private(function: Function) -> bool:

@@ -1,83 +1,147 @@
-"""Which functions of a checkout return statistics of gradients, directly or through one another."""
+"""Which functions of a checkout tell statistics of gradients or limit them, directly or through one another."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable
 
 from auditkit.model.enums import Takes
+from auditkit.probing.discovery import gradient_names as names
 from auditkit.probing.discovery.answers import literal_keys
-from auditkit.probing.discovery.gradient_flow import STATISTICS, GradientFlow, HelperMark, trace
+from auditkit.probing.discovery.gradient_facts import (
+    GRADIENTS,
+    NORM,
+    NOTHING,
+    STATISTICS,
+    GradientFlow,
+    HelperAnswer,
+    HelperMark,
+)
+from auditkit.probing.discovery.gradient_flow import trace, trains
 from auditkit.probing.discovery.signatures import gradient_parameters, parameter_kinds
-from auditkit.probing.source_code.modules import Class, Function, dotted_name
+from auditkit.probing.source_code.modules import Class, Function, dotted_name, statements
 from auditkit.probing.source_code.python_files import PythonFiles
 
 _MOST_ROUNDS = 4  # a collector called by a collector called by a collector, and one to spare
 _MOST_DEPTH = 3
-_READS = re.compile(r"\.grad\b|['\"]grad['\"]|\bclip_grad_norm_?\b")
+_READS = re.compile(
+    r"(?<!no_)(?<!requires_)(?<!enable_)(?<!zero_)(?<!set_)grad(?:ient)?s?(?!_fn\b|_scaler|_checkpoint|ient_checkpoint|_enabled)|"
+    r"backprops|clip_(?:func|fn)|clipper|global_norm"
+)
+_CALLED = re.compile(r"\b(\w+)\s*\(")
+_TRAINS = re.compile(r"\.(backward|step|zero_grad)\(")
 
 
 class CollectorCalls:
-    """The flows of a checkout's functions; `collectors` are those whose answer holds statistics."""
+    """The flows of a checkout's functions; `collectors` are those that tell statistics of gradients, or limit them.
+
+    `joiners` hand out gradients; who calls one holds gradients.
+    """
 
     def __init__(self, files: PythonFiles) -> None:
         self.files = files
         self.collectors: dict[Function, GradientFlow] = {}
-        self._functions = list(files.functions())
+        self.joiners: dict[Function, GradientFlow] = {}
+        self._known: set[Function] = set()
+        self._callers: dict[str, list[Function]] = defaultdict(list)
+        """By the last word of what they call."""
+        self._aliases: dict[str, set[str]] = defaultdict(set)
+        self._methods: dict[str, list[Function]] = defaultdict(list)
         self._instances: dict[Function, dict[str, Class]] = {}
-        self._given_gradients: dict[Function, bool] = {}
+        self._handed: dict[tuple[Function, frozenset[str]], HelperAnswer] = {}
+        self._named_helpers: dict[Function, GradientFlow] = {}
+        self._trains: dict[Function, bool] = {}
 
     def find(self) -> None:
-        """Fill `collectors`: first those that read gradients themselves, then their callers."""
-        self._keep(function for function in self._functions if may_read_gradients(function))
+        """Fill `collectors` from the files that were parsed since: who reads gradients, then who calls those."""
+        new = [function for function in self.files.functions() if function not in self._known]
+        self._known.update(new)
+        for function in new:
+            if function.owner is not None:
+                self._methods[function.name].append(function)
+            for name in dict.fromkeys(_CALLED.findall(function.text)):
+                self._callers[name].append(function)
+        for module in self.files.modules.values():
+            for name, origin in module.origins.items():
+                self._aliases[origin.rpartition(":")[2]].add(name)
+        known = set(self._callers_of((*self.collectors, *self.joiners)))
+        changed = self._keep(each for each in new if each in known or may_read_gradients(each))
         for _ in range(_MOST_ROUNDS):
-            known = _calls_of(self.names())
-            callers = [
-                function
-                for function in self._functions
-                if function not in self.collectors and known.search(function.text)
-            ]
-            if not self._keep(callers):
-                return
+            changed = self._keep(each for each in self._callers_of(changed) if each not in changed)
+            if not changed:
+                break
+        for helper, flow in self._named_helpers.items():
+            self.collectors.setdefault(helper, flow)
 
     def names(self) -> set[str]:
-        """What the collectors are called: their names, and the names that modules import them under."""
-        names = {function.name for function in self.collectors}
-        for module in self.files.modules.values():
-            names |= {name for name, origin in module.origins.items() if origin.rpartition(":")[2] in names}
-        return names
+        """What collectors are called: their names, and the names that modules import them under."""
+        return self._imported_as({function.name for function in (*self.collectors, *self.joiners)})
 
-    def _keep(self, functions: Iterator[Function] | list[Function]) -> bool:
-        found = False
+    def _imported_as(self, names: set[str]) -> set[str]:
+        return names.union(*(self._aliases.get(name, ()) for name in names))
+
+    def _callers_of(self, functions: Iterable[Function]) -> dict[Function, None]:
+        """The functions that call something of these names, in an order that is the same every time."""
+        called = sorted(self._imported_as({function.name for function in functions}))
+        return dict.fromkeys(caller for name in called for caller in self._callers.get(name, ()))
+
+    def _keep(self, functions: Iterable[Function]) -> dict[Function, None]:
+        """Follow functions, and keep those that matter to others; those that were not kept before."""
+        found: dict[Function, None] = {}
         for function in functions:
-            flow = trace(function.node, gradient_parameters(function), self._helper_mark(function, 0))
-            if flow.returns_statistics:
+            flow = trace(function.node, marked_parameters(function), self._helper_mark(function))
+            if flow.tells and not flow.differentiates:
+                if function not in self.collectors:
+                    found[function] = None
                 self.collectors[function] = flow
-                found = True
+            elif (flow.brings(GRADIENTS) or flow.differentiates) and names.speaks_of_gradients(function.name):
+                if function not in self.joiners:
+                    found[function] = None
+                self.joiners[function] = flow
         return found
 
-    def _helper_mark(self, function: Function, depth: int) -> HelperMark:
-        def mark(call: ast.Call, given: int) -> int | None:
-            callee = self.callee(function, call)
+    def _helper_mark(self, function: Function) -> HelperMark:
+        def mark(call: ast.Call, given: list[int]) -> HelperAnswer | None:
+            callee = self.callee(function, call) or self._by_name(call)
             if callee is None or callee is function:
                 return None
-            if callee in self.collectors or (given and self._reduces_what_it_is_given(callee, depth)):
-                return STATISTICS
-            return None
+            if self.trains(callee):
+                return HelperAnswer(NOTHING, differentiates=names.gets_gradients(callee.name))
+            flow = self.collectors.get(callee) or self.joiners.get(callee)
+            known = _answer(callee, flow) if flow is not None else None
+            if (known is None or known.mark != STATISTICS) and GRADIENTS in given:
+                handed = self._handed_gradients(callee, call, given)
+                return HelperAnswer(max(handed.mark, known.mark), known.clips) if known else handed
+            return known
 
         return mark
 
-    def _reduces_what_it_is_given(self, function: Function, depth: int) -> bool:
-        """Whether a helper that is handed gradients returns statistics of them."""
-        if depth >= _MOST_DEPTH:
-            return False
-        if function not in self._given_gradients:
-            self._given_gradients[function] = False  # a helper that calls itself
-            names = [item.arg for item in function.parameters]
-            flow = trace(function.node, names, self._helper_mark(function, depth + 1))
-            self._given_gradients[function] = flow.returns_statistics
-        return self._given_gradients[function]
+    def _by_name(self, call: ast.Call) -> Function | None:
+        """The method that a call on an unknown object means, where its name tells it from others."""
+        name = names.last_name(call.func)
+        is_known = name in names.REDUCTIONS or names.clips(name)  # `x.norm()` is a tensor's
+        if not isinstance(call.func, ast.Attribute) or is_known or not names.speaks_of_gradients(name):
+            return None
+        found = self._methods.get(name, [])
+        return next(
+            (each for each in found if each in self.collectors or each in self.joiners), next(iter(found), None)
+        )
+
+    def _handed_gradients(self, function: Function, call: ast.Call, given: list[int]) -> HelperAnswer:
+        """What a helper does that is handed gradients; one that is named for it is a collector of its own."""
+        taken = [item.arg for item in function.parameters]
+        places = [*taken[: len(call.args)], *(item.arg for item in call.keywords)]
+        handed = frozenset(name for name, mark in zip(places, given, strict=False) if mark == GRADIENTS and name)
+        if (function, handed) not in self._handed:
+            self._handed[function, handed] = HelperAnswer(NOTHING)  # a helper that calls itself
+            marked = marked_parameters(function) | dict.fromkeys(handed, GRADIENTS)
+            flow = trace(function.node, marked, self._helper_mark(function))
+            self._handed[function, handed] = _answer(function, flow)
+            if flow.tells and names.is_helper_of_collectors(function.name):
+                self._named_helpers[function] = flow
+        return self._handed[function, handed]
 
     def callee(self, function: Function, call: ast.Call) -> Function | None:
         """The function of the checkout that a call reaches, where that can be told."""
@@ -92,19 +156,32 @@ class CollectorCalls:
         if function.owner is not None and "__init__" in function.owner.methods:
             bodies.append(function.owner.methods["__init__"])
         for body in bodies:
-            for node in body.nodes:
+            for node in statements(body.node.body):
                 if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
                     made = self.files.resolve(function.module, dotted_name(node.value.func))
                     if isinstance(made, Class):
-                        found |= {dotted_name(target): made for target in node.targets}
+                        found |= {name: made for target in node.targets if (name := dotted_name(target))}
         return found
 
-    def calls_any_of(self, function: Function, others: set[Function]) -> bool:
-        """Whether a function calls one of some others."""
-        if not _calls_of({other.name for other in others}).search(function.text):
+    def trains(self, function: Function) -> bool:
+        """Whether a function runs a part of training itself: a step, a backward pass."""
+        if function not in self._trains:
+            self._trains[function] = _TRAINS.search(function.text) is not None and trains(function.node)
+        return self._trains[function]
+
+    def callers(self, function: Function) -> list[Function]:
+        """The collectors that call a function."""
+        named = (
+            caller for caller in self._callers_of([function]) if caller in self.collectors and caller is not function
+        )
+        return sorted((caller for caller in named if self.calls(caller, function)), key=lambda caller: caller.call)
+
+    def calls(self, function: Function, other: Function) -> bool:
+        """Whether a function calls another one."""
+        if other.name not in function.text and not self._aliases.get(other.name):
             return False
         calls = (node for node in function.nodes if isinstance(node, ast.Call))
-        return any(self.callee(function, call) in others for call in calls)
+        return any(self.callee(function, call) is other for call in calls)
 
     def kinds_of(self, function: Function, item: ast.arg, depth: int = 0) -> tuple[Takes, ...]:
         """How a parameter can be fed: by what the function does with it, or the helper it hands it to."""
@@ -114,7 +191,7 @@ class CollectorCalls:
         for node in function.nodes:
             if isinstance(node, ast.Call) and any(dotted_name(given) == item.arg for given in node.args):
                 callee = self.callee(function, node)
-                if callee in self.collectors and callee is not function:
+                if callee is not None and callee is not function:
                     place = next(i for i, given in enumerate(node.args) if dotted_name(given) == item.arg)
                     if place < len(callee.parameters):
                         return self.kinds_of(callee, callee.parameters[place], depth + 1)
@@ -145,11 +222,21 @@ class CollectorCalls:
         return list(dict.fromkeys(keys))
 
 
-def _calls_of(names: set[str]) -> re.Pattern[str]:
-    """A cheap look for calls by any of these names, before the syntax tree is asked."""
-    return re.compile(rf"\b({'|'.join(sorted(map(re.escape, names)))})\s*\(" if names else r"(?!)")
-
-
 def may_read_gradients(function: Function) -> bool:
     """A cheap look before the flow is followed."""
     return bool(_READS.search(function.text)) or bool(gradient_parameters(function))
+
+
+def marked_parameters(function: Function) -> dict[str, int]:
+    """What a function's parameters hold by their names."""
+    return _norms(function) | dict.fromkeys(gradient_parameters(function), GRADIENTS)
+
+
+def _norms(function: Function) -> dict[str, int]:
+    return {item.arg: NORM for item in function.parameters if names.holds_norm(item.arg)}
+
+
+def _answer(function: Function, flow: GradientFlow) -> HelperAnswer:
+    mark = max((fact.mark for fact in flow.returns.values()), default=NOTHING)
+    flags = flow.tells_flags or names.is_finite_check(function.name)
+    return HelperAnswer(mark, bool(flow.clips), flags, flow.differentiates)

@@ -1,95 +1,66 @@
-"""What one function does with gradients: reads, reductions, and whether statistics of them come back.
+"""What one function does with gradients: reads, reductions, and where statistics of them go.
 
-A small flow analysis on the syntax tree. Every name holds NOTHING, GRADIENTS or STATISTICS of them;
-assignments, loops, comprehensions and container methods carry the mark on; a reduction of gradients
-makes statistics; and a name set under a condition on statistics is one.
+A small flow analysis on the syntax tree. Every name holds NOTHING, a NORM that somebody computed, GRADIENTS or
+STATISTICS of them; assignments, loops, comprehensions and container methods carry the mark on; a reduction of
+gradients makes statistics; and a name set under a condition on statistics is one. Nested functions and lambdas
+are followed where they are called or handed on.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 
-from auditkit.probing.source_code.modules import FunctionNode, dotted_name, is_constant
+from auditkit.probing.discovery import gradient_names as names
+from auditkit.probing.discovery.gradient_facts import (
+    GRADIENTS,
+    NOTHING,
+    STATISTICS,
+    GradientFlow,
+    HelperMark,
+    ReturnFact,
+)
+from auditkit.probing.discovery.gradient_marks import TRAINING_METHODS, Expressions, arguments_of, written_name
+from auditkit.probing.source_code.modules import FunctionNode, dotted_name, is_constant, text_in
+from auditkit.probing.source_code.walking import walk
 
-NOTHING, GRADIENTS, STATISTICS = 0, 1, 2
-
-_REDUCTIONS = frozenset({
-    "norm", "vector_norm", "matrix_norm", "get_total_norm", "sum", "nansum", "mean", "nanmean", "std",
-    "var", "std_mean", "var_mean", "max", "min", "amax", "amin", "aminmax", "median", "quantile", "isnan",
-    "isinf", "isfinite", "any", "all", "count_nonzero", "item", "tolist", "dot", "vdot", "histc",
-    "cosine_similarity", "logsumexp", "_foreach_norm", "_foreach_max", "_get_total_norm",
-})  # fmt: skip
-FINITE_CHECKS = frozenset({"isnan", "isinf", "isfinite", "any", "all", "item", "tolist"})
-# These read the gradients of the parameters they are given, and return their norm.
-_READ_AND_REDUCE = frozenset(("clip_grad_norm_", "clip_grad_norm"))
-# Sizes and places of gradients are not gradients.
-_ABOUT = frozenset({
-    "device", "dtype", "shape", "is_cuda", "is_sparse", "ndim", "requires_grad", "layout", "numel", "size",
-    "dim", "len", "isinstance", "type", "id", "data_ptr", "is_contiguous", "element_size", "stride",
-    "hasattr", "get_device", "is_floating_point",
-})  # fmt: skip
-_CONTAINER_METHODS = frozenset({"append", "extend", "add", "update", "insert", "appendleft", "setdefault"})
-_TRAINING_METHODS = frozenset({"backward", "step", "zero_grad"})
+_CONTAINER_METHODS = frozenset(("append", "extend", "add", "update", "insert", "appendleft", "setdefault"))
+_FILLS = frozenset(("fill_", "logical_or_", "copy_", "add_", "bitwise_or_", "set_"))
+_COLLECTIVES = frozenset(("gather", "all_gather", "all_gather_into_tensor", "reduce_scatter", "all_gather_object"))
 
 
-@dataclass(frozen=True)
-class ReturnFact:
-    """One `return` with a value, and what it brings back."""
-
-    node: ast.Return
-    value: ast.expr
-    mark: int
-
-
-@dataclass
-class GradientFlow:
-    """What was seen in one function; lines are those of its file."""
-
-    grad_reads: set[int] = field(default_factory=set)
-    reductions: dict[str, int] = field(default_factory=dict)
-    """The first line of every reduction of gradients, by its name as written."""
-    helpers: dict[str, int] = field(default_factory=dict)
-    """The first line of every call that yields gradients' statistics, by the called name as written."""
-    returns: dict[int, ReturnFact] = field(default_factory=dict)
-    trains: bool = False
-
-    @property
-    def returns_statistics(self) -> bool:
-        return any(fact.mark == STATISTICS for fact in self.returns.values())
-
-
-HelperMark = Callable[[ast.Call, int], int | None]
-"""What a call of a helper of the checkout brings back, given the mark of its arguments; None: no helper."""
-
-
-def trace(node: FunctionNode, gradient_names: Iterable[str], helper_mark: HelperMark) -> GradientFlow:
-    """Follow gradients through one function; `gradient_names` are parameters that hold gradients."""
-    tracer = _Tracer(helper_mark, dict.fromkeys(gradient_names, GRADIENTS))
-    # Marks only grow, so this ends; loops that carry a mark backwards need a second or third pass.
-    while True:
-        before = dict(tracer.marks)
-        tracer.block(node.body, NOTHING)
-        if tracer.marks == before:
-            break
-    tracer.flow.trains = _trains(node)
+def trace(node: FunctionNode, marked: dict[str, int], helper_mark: HelperMark) -> GradientFlow:
+    """Follow gradients through one function; `marked` are the parameters that hold something."""
+    tracer = Tracer(helper_mark, dict(marked), {item.arg for item in arguments_of(node)}, node.name)
+    tracer.follow(node.body)
     return tracer.flow
 
 
-def _trains(node: FunctionNode) -> bool:
+def trains(node: ast.AST) -> bool:
     """Whether it runs a part of training itself: a step, a backward pass, not a collector."""
     return any(
-        isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr in _TRAINING_METHODS
-        for item in ast.walk(node)
+        isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr in TRAINING_METHODS
+        for item in walk([node])
     )
 
 
-class _Tracer:
-    def __init__(self, helper_mark: HelperMark, marks: dict[str, int]) -> None:
-        self.helper_mark = helper_mark
-        self.marks = marks
-        self.flow = GradientFlow()
+class Tracer(Expressions):
+    """The marks of one body's names, and what was seen on the way."""
+
+    def __init__(self, helper_mark: HelperMark, marks: dict[str, int], parameters: set[str], name: str = "") -> None:
+        super().__init__(helper_mark, marks, name)
+        self.replaces = self.limits_by_name or "hook" in name
+        """Whether what comes back takes the place of the gradients."""
+        self.borrowed = {"self", *parameters}
+        """Names of what lives on after the call: the parameters, what they hold, what loops over them yield."""
+
+    def follow(self, body: Iterable[ast.stmt]) -> None:
+        """Marks only grow, so this ends; loops that carry a mark backwards need a second or third pass."""
+        while True:
+            before = dict(self.marks)
+            self.block(body, NOTHING)
+            if self.marks == before:
+                return
 
     # Statements. `control` is STATISTICS inside a condition on statistics.
 
@@ -100,13 +71,14 @@ class _Tracer:
     def statement(self, node: ast.stmt, control: int) -> None:
         match node:
             case ast.Assign(targets=targets, value=value):
-                self.assign(targets, max(self.mark(value), control))
+                self.set(targets, value, control)
             case ast.AnnAssign(target=target, value=value) if value is not None:
-                self.assign([target], max(self.mark(value), control))
+                self.set([target], value, control)
             case ast.AugAssign(target=target, value=value):
-                self.assign([target], max(self.mark(value), control))
+                self.scale(target, [value], "*=" if isinstance(node.op, ast.Mult | ast.Div) else "", node.lineno)
+                self.set([target], value, control)
             case ast.For(target=target, iter=source) | ast.AsyncFor(target=target, iter=source):
-                self.assign([target], self.mark(source))
+                self.loop(target, source)
                 self.block(node.body, control)
                 self.block(node.orelse, control)
             case ast.If(test=test) | ast.While(test=test):
@@ -128,117 +100,116 @@ class _Tracer:
                 for case in cases:
                     self.block(case.body, control)
             case ast.Return(value=value) if value is not None and not is_constant(value, None):
-                self.flow.returns[node.lineno] = ReturnFact(node, value, max(self.mark(value), control))
+                self.give_back(node, value, control)
+            case ast.Raise() if control == STATISTICS:
+                self.flow.reports.setdefault("raise", node.lineno)
+            case ast.Assert(test=test) if self.mark(test) == STATISTICS:
+                self.flow.reports.setdefault("assert", node.lineno)
             case ast.Expr(value=ast.Call() as call):
-                self.mark(call)
+                mark = self.mark(call)
                 self.mutate(call, control)
+                if names.logs(call.func) and STATISTICS in (mark, control, *self.given(call)):
+                    self.flow.reports.setdefault(written_name(call.func), node.lineno)
+            case ast.Expr(value=ast.Yield(value=value) as given) if value is not None:
+                self.flow.returns[node.lineno] = ReturnFact(given, value, max(self.mark(value), control))
             case ast.Expr(value=value):
                 self.mark(value)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                self.nested[name] = node
 
-    def assign(self, targets: Iterable[ast.expr], mark: int) -> None:
+    def give_back(self, node: ast.Return, value: ast.expr, control: int) -> None:
+        made = self.function(value)
+        if made is not None and not isinstance(value, ast.Call):
+            self.enter(made, [])  # a factory: what it returns does the work
+            return
+        if self.replaces and self.mark(value) == GRADIENTS and (self.flow.scales or self.limits(value)):
+            self.flow.clips.setdefault("what it returns", node.lineno)
+        if dotted_name(value).startswith("self."):
+            control = NOTHING  # a guard: what was known before comes back
+        self.flow.returns[node.lineno] = ReturnFact(node, value, max(self.mark(value), control))
+
+    def set(self, targets: list[ast.expr], value: ast.expr, control: int) -> None:
+        """An assignment: what it marks, what it keeps after the call, and whether it replaces gradients."""
+        if isinstance(value, ast.Lambda):
+            self.nested |= {dotted_name(target): value for target in targets}
+            return
+        mark = self.mark(value)
+        is_flag = control == STATISTICS and not self.is_local(value)
         for target in targets:
-            match target:
-                case ast.Tuple(elts=parts) | ast.List(elts=parts):
-                    self.assign(parts, mark)
-                case ast.Starred(value=part) | ast.Subscript(value=part):
-                    self.assign([part], mark)
-                case _:
-                    self.raise_mark(dotted_name(target), mark)
+            if (mark == STATISTICS or is_flag) and self.outlives(target):
+                self.flow.stores.setdefault(ast.unparse(target), target.lineno)
+            elif mark in (GRADIENTS, STATISTICS) and isinstance(target, ast.Attribute):
+                self.scale(target, [value], "=", target.lineno)
+                if isinstance(target.value, ast.Name) and target.value.id not in self.borrowed:
+                    self.raise_mark(target.value.id, mark)  # a record that is filled here
+        self.note_attribute_name(targets, value)
+        self.assign(targets, max(mark, control))
+        if isinstance(value, ast.Attribute | ast.Subscript) and self.is_borrowed(value):
+            self.borrowed |= {target.id for target in targets if isinstance(target, ast.Name)}
 
-    def raise_mark(self, name: str, mark: int) -> None:
-        if name and mark > self.marks.get(name, NOTHING):
-            self.marks[name] = mark
+    def outlives(self, target: ast.expr) -> bool:
+        """Whether what is set there is seen after the call: `self.norm`, `metrics["norm"]` of a parameter."""
+        if isinstance(target, ast.Attribute) and names.holds_gradients(target.attr):
+            return False
+        base = target.value if isinstance(target, ast.Attribute | ast.Subscript) else None
+        while isinstance(base, ast.Attribute | ast.Subscript):
+            base = base.value
+        return isinstance(base, ast.Name) and base.id in self.borrowed
+
+    def is_local(self, value: ast.expr) -> bool:
+        """Whether a value was made from what the function holds, and is no mere flag."""
+        return any(isinstance(part, ast.Name) and part.id != "torch" for part in walk([value]))
+
+    def loop(self, target: ast.expr, source: ast.expr) -> None:
+        mark = self.mark(source)
+        self.assign([target], mark)
+        parts = [part for part in walk([target]) if isinstance(part, ast.Name)]
+        for part in parts if mark == NOTHING else ():
+            self.raise_mark(part.id, GRADIENTS if names.holds_gradients(part.id) else NOTHING)
+        if self.is_borrowed(source):
+            self.borrowed |= {part.id for part in parts}
+        self.note_attribute_name([target], source)
+
+    def is_borrowed(self, value: ast.expr) -> bool:
+        """Whether an expression is a part of what lives on: `self.states[key]`, `enumerate(self.layers)`."""
+        while isinstance(value, ast.Attribute | ast.Subscript | ast.Call):
+            if isinstance(value, ast.Call) and not isinstance(value.func, ast.Attribute):
+                value = value.args[0] if value.args else value.func
+            else:
+                value = value.func if isinstance(value, ast.Call) else value.value
+        return isinstance(value, ast.Name) and value.id in self.borrowed
+
+    def note_attribute_name(self, targets: Iterable[ast.expr], value: ast.expr) -> None:
+        if not isinstance(value, ast.Constant | ast.IfExp | ast.Tuple | ast.List):
+            return
+        if any(names.holds_gradients(text_in(part)) for part in walk([value])):
+            self.attribute_names |= {target.id for target in targets if isinstance(target, ast.Name)}
 
     def mutate(self, call: ast.Call, control: int) -> None:
         """`grads.append(p.grad)` makes `grads` hold gradients."""
         if isinstance(call.func, ast.Attribute) and call.func.attr in _CONTAINER_METHODS:
-            mark = max([control, *map(self.mark, call.args), *(self.mark(item.value) for item in call.keywords)])
-            self.raise_mark(dotted_name(call.func.value), mark)
+            mark = max([control, *self.given(call)])
+            base = call.func.value
+            self.keep(base, mark, call.lineno)
+        elif isinstance(call.func, ast.Attribute) and call.func.attr in _FILLS:
+            if STATISTICS in (control, *self.given(call)):
+                self.keep(call.func.value, STATISTICS, call.lineno)
+        elif names.last_name(call.func) in _COLLECTIVES:
+            mark = max(self.given(call), default=NOTHING)
+            self.assign([*call.args, *(item.value for item in call.keywords)], mark)
 
-    # Expressions.
+    def keep(self, holder: ast.expr, mark: int, line: int) -> None:
+        """Something is put into a container or a tensor; it may live on."""
+        is_gradient = self.mark(holder) == GRADIENTS
+        self.raise_mark(dotted_name(holder), mark)
+        if mark == STATISTICS and not is_gradient and self.outlives(ast.Attribute(holder, "")):
+            self.flow.stores.setdefault(ast.unparse(holder), line)
 
-    def mark(self, node: ast.expr) -> int:
-        match node:
-            case ast.Name(id=name):
-                return self.marks.get(name, NOTHING)
-            case ast.Attribute():
-                return self.attribute(node)
-            case ast.Call():
-                return self.call(node)
-            case ast.Compare(ops=ops) if all(isinstance(op, ast.Is | ast.IsNot) for op in ops):
-                return NOTHING  # `p.grad is not None` asks for presence, not for a value
-            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
-                return self.comprehension(node)
-            case ast.NamedExpr(target=target, value=value):
-                mark = self.mark(value)
-                self.assign([target], mark)
-                return mark
-            case ast.Subscript(value=value):
-                return self.mark(value)
-            case ast.IfExp(test=test, body=body, orelse=orelse):
-                chosen = max(self.mark(body), self.mark(orelse))
-                return STATISTICS if self.mark(test) == STATISTICS else chosen
-            case ast.Lambda() | ast.Constant():
-                return NOTHING
-            case _:
-                parts = (child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
-                return max(map(self.mark, parts), default=NOTHING)
-
-    def attribute(self, node: ast.Attribute) -> int:
-        if node.attr == "grad" and isinstance(node.ctx, ast.Load):
-            self.flow.grad_reads.add(node.lineno)
-            return GRADIENTS
-        if node.attr in _ABOUT:
-            return NOTHING
-        return max(self.marks.get(dotted_name(node), NOTHING), self.mark(node.value))
-
-    def call(self, node: ast.Call) -> int:
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else dotted_name(node.func)
-        if name in _ABOUT:
-            return NOTHING
-        if name == "getattr" and any(is_constant(item, "grad") for item in node.args):
-            self.flow.grad_reads.add(node.lineno)
-            return GRADIENTS
-        given = [self.mark(item) for item in node.args] + [self.mark(item.value) for item in node.keywords]
-        # torch.autograd.grad(...) computes gradients of its own; it reads none.
-        if isinstance(node.func, ast.Attribute) and name != "grad":
-            given.append(self.mark(node.func.value))
-        mark = max(given, default=NOTHING)
-        if name in _READ_AND_REDUCE or (name in _REDUCTIONS and mark and not _combines(node, name, mark)):
-            if mark != STATISTICS:
-                self.flow.reductions.setdefault(_written(node.func), node.lineno)
-            return STATISTICS
-        helper = self.helper_mark(node, mark)
-        if helper == STATISTICS:
-            self.flow.helpers.setdefault(_written(node.func), node.lineno)
-        return mark if helper is None else max(helper, mark)
-
-    def comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> int:
-        control = NOTHING
-        for part in node.generators:
-            self.assign([part.target], self.mark(part.iter))
-            for condition in part.ifs:
-                if self.mark(condition) == STATISTICS:
-                    control = STATISTICS
-        items = (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
-        return max(control, *map(self.mark, items))
-
-
-def _combines(node: ast.Call, name: str, mark: int) -> bool:
-    """Whether a reduction only joins gradients into one: `sum(grads)`, `torch.stack(grads).mean(dim=0)`."""
-    if mark != GRADIENTS or name not in ("sum", "mean", "nansum", "nanmean", "max", "min", "median"):
-        return False
-    along_one_axis = any(item.arg in ("dim", "axis") for item in node.keywords)
-    first = node.args[0] if node.args else None
-    if isinstance(node.func, ast.Name):
-        return True
-    return along_one_axis or (isinstance(first, ast.Constant) and isinstance(first.value, int))
-
-
-def _written(node: ast.expr) -> str:
-    """A called name as a reader knows it: `torch._foreach_norm`, or `.norm` of an expression."""
-    name = dotted_name(node)
-    head = name.partition(".")[0]
-    if name and (name == head or head in ("torch", "nn", "F", "np", "self")):
-        return name
-    return f".{node.attr}" if isinstance(node, ast.Attribute) else ast.unparse(node)
+    def scale(self, target: ast.expr, factors: list[ast.expr], written: str, line: int) -> None:
+        """`p.grad.mul_(clip_coef)`, `p.grad = p.grad.clamp(-1, 1)`: gradients that a norm or a bound limits."""
+        if isinstance(target, ast.Attribute) and target.attr != "data":
+            is_gradient = names.holds_gradients(target.attr)
+        else:
+            is_gradient = self.mark(target) == GRADIENTS
+        if written and is_gradient and any(map(self.limits, factors)):
+            self.flow.clips.setdefault(f"{ast.unparse(target)} {written}", line)

@@ -59,9 +59,8 @@ def _self_attributes(function: Function, context: type[ast.expr_context]) -> set
     return {node.attr for node in holders if dotted_name(node.value) == "self"}
 
 
-def required_by_constructor(owner: Class) -> tuple[str, ...]:
-    """The names of the arguments that making an instance needs."""
-    constructor = owner.methods.get("__init__")
+def required_by_constructor(owner: Class, constructor: Function | None) -> tuple[str, ...]:
+    """The names of the arguments that making an instance needs; `constructor` may be a base's."""
     if constructor is not None:
         return tuple(item.arg for item in constructor.required)
     decorators = {dotted_name(item.func if isinstance(item, ast.Call) else item) for item in owner.node.decorator_list}

@@ -8,15 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from auditkit.probing.checkouts.checkout import import_roots
+from auditkit.probing.discovery.blocks.candidates import block_candidates
 from auditkit.probing.discovery.candidates import Candidate, Candidates
 from auditkit.probing.discovery.collector_calls import CollectorCalls
+from auditkit.probing.discovery.library_calls import LibraryCall, library_calls
 from auditkit.probing.discovery.spectra import TOUCHES_SPECTRA, spectral_candidates
 from auditkit.probing.source_code.modules import SourceProblem
 from auditkit.probing.source_code.python_files import PythonFiles, garbage_collection_paused
 
 # Parsing costs a hundred times what a search does, and few files of a checkout touch gradients.
 TOUCHES_GRADIENTS = re.compile(
-    rb"\.grad\b|['\"]grad['\"]|(grads|gradients)(_list)?\s*[:,)=]|get_total_norm|clip_grad_norm|def materiali[sz]e"
+    rb"\bgrads?\b|_grads?\b(?<!requires_grad)(?<!no_grad)(?<!enable_grad)|\bgrads?_(?:data|sample|norm|list|buffer|flat)|"
+    rb"gradients?\b[ _]*[:,)=\].]|grad_norm|clip_\w*grad|get_total_norm|def materiali[sz]e|inf_or_nan|isfinite|isnan"
 )
 
 
@@ -25,13 +28,15 @@ class Discovery:
     """What reading a checkout found: candidates, best first, and files that could not be read.
 
     Only files that mention gradients, or a collector by name, are parsed; the others' syntax is not
-    looked at. `file_count` and `parsed_count` say how many there were of each.
+    looked at. `file_count` and `parsed_count` say how many there were of each. `library_calls` are functions of
+    torch's that the checkout calls.
     """
 
     candidates: tuple[Candidate, ...]
     problems: tuple[SourceProblem, ...]
     file_count: int
     parsed_count: int
+    library_calls: tuple[LibraryCall, ...] = ()
 
 
 def discover(path: Path, configured_roots: Sequence[str | Path] = ()) -> Discovery:
@@ -46,16 +51,17 @@ def discover(path: Path, configured_roots: Sequence[str | Path] = ()) -> Discove
 
 def _discover(files: PythonFiles) -> Discovery:
     _parse(files, TOUCHES_GRADIENTS)
+    calls = CollectorCalls(files)
     while True:
-        calls = CollectorCalls(files)
         calls.find()
         # Callers, and packages that export a collector, perhaps under another name.
         if not calls.collectors or not _parse(files, _mention(calls.names())):
             break
     _parse(files, TOUCHES_SPECTRA)
-    candidates = [*Candidates(calls).read(), *spectral_candidates(files)]
+    candidates = [*Candidates(calls).read(), *spectral_candidates(files), *block_candidates(calls)]
     ordered = sorted(candidates, key=lambda item: (-item.score, item.file, item.line, len(item.arguments)))
-    return Discovery(tuple(ordered), tuple(files.problems), files.read_count, len(files.modules))
+    calls_of_torch = tuple(library_calls(files))
+    return Discovery(tuple(ordered), tuple(files.problems), files.read_count, len(files.modules), calls_of_torch)
 
 
 def _parse(files: PythonFiles, pattern: re.Pattern[bytes]) -> bool:

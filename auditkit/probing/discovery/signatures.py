@@ -7,14 +7,17 @@ import re
 from dataclasses import dataclass
 
 from auditkit.model.enums import Takes
+from auditkit.probing.discovery.gradient_names import holds_gradients
 from auditkit.probing.source_code.modules import Function, dotted_name
 from auditkit.probing.worker.feeding.guesses import guess
 
-_GRADIENT_NAME = re.compile(r"(.*_)?(grads|gradients)(_list)?")
 _PARAMETER_NAME = re.compile(r"(.*_)?(params|parameters)(_list)?|param_list|parameter_list")
 _NAMED_NAME = re.compile(r"(.*_)?named_(params|parameters)")
 _MODULE_NAME = re.compile(r"(.*_)?(module|model|net|network|backbone|encoder|decoder|policy|layer)")
+_MODULES_NAME = re.compile(r"(.*_)?(modules|models|model_chunks|model_parts|model_list|networks)")
+_OPTIMIZER_NAME = re.compile(r"(.*_)?(optimizer|optim|opt)")
 _TENSORS_NAME = re.compile(r"tensors|tensor_list|xs")
+_OF_MODULES = frozenset(("parameters", "named_parameters", "modules", "named_modules"))
 _ABOUT_GRADIENTS = re.compile(r"grad|norm")
 
 
@@ -37,7 +40,9 @@ def gradient_parameters(function: Function) -> list[str]:
     return [
         item.arg
         for item in function.parameters
-        if _GRADIENT_NAME.fullmatch(item.arg) or (about_gradients and _TENSORS_NAME.fullmatch(item.arg))
+        if holds_gradients(item.arg)
+        or ("hook" in function.name and item.arg in ("grad_input", "grad_output"))
+        or (about_gradients and _TENSORS_NAME.fullmatch(item.arg))
     ]
 
 
@@ -78,8 +83,12 @@ def _annotation(item: ast.arg) -> str:
 
 def _kinds_by_annotation(annotation: str, holds_gradients: bool) -> tuple[Takes, ...]:
     found = []
-    if re.search(r"\bModule\b", annotation) and not re.search(r"ModuleType", annotation):
-        found.append(Takes.MODULE)
+    if re.search(r"\bModule(List)?\b", annotation) and not re.search(r"ModuleType", annotation):
+        found.append(
+            Takes.MODULES if re.search(r"\[|ModuleList", annotation) and "Optional" not in annotation else Takes.MODULE
+        )
+    if re.search(r"\bOptimizer\b", annotation):
+        found.append(Takes.OPTIMIZER)
     if re.search(r"[tT]uple\[str, .*(Parameter|Tensor)", annotation):
         found.append(Takes.NAMED_PARAMETERS)
     elif re.search(r"\bParameter\b", annotation):
@@ -96,7 +105,8 @@ def _kinds_by_name(name: str, gradient_names: list[str]) -> tuple[Takes, ...]:
         return (Takes.NAMED_PARAMETERS,)
     if _PARAMETER_NAME.fullmatch(name):
         return (Takes.PARAMETERS,)
-    return (Takes.MODULE,) if _MODULE_NAME.fullmatch(name) else ()
+    named = ((_MODULE_NAME, Takes.MODULE), (_MODULES_NAME, Takes.MODULES), (_OPTIMIZER_NAME, Takes.OPTIMIZER))
+    return next(((kind,) for pattern, kind in named if pattern.fullmatch(name)), ())
 
 
 def _kinds_by_use(function: Function, name: str) -> tuple[Takes, ...]:
@@ -109,28 +119,40 @@ def _kinds_by_use(function: Function, name: str) -> tuple[Takes, ...]:
     found = []
     for node in function.nodes:
         if isinstance(node, ast.Attribute) and dotted_name(node.value) in aliases:
-            if node.attr in ("parameters", "named_parameters", "modules", "named_modules"):
+            if node.attr in _OF_MODULES:
                 found.append(Takes.MODULE)
+            elif node.attr == "param_groups":
+                found.append(Takes.OPTIMIZER)
         elif isinstance(node, ast.For | ast.comprehension) and _unwrapped(node.iter) in aliases:
-            found += _kinds_by_loop(function.node, node.target)
+            found += _kinds_by_loop(function, node.target)
     return tuple(dict.fromkeys(found))
 
 
 def _unwrapped(node: ast.expr) -> str:
-    """The name inside `list(name)`, `tuple(name)`, `iter(name)` or `[name]`."""
-    if isinstance(node, ast.Call) and dotted_name(node.func) in ("list", "tuple", "iter") and len(node.args) == 1:
-        node = node.args[0]
+    """The name inside `list(name)`, `enumerate(name)`, `name.items()` or `filter(f, name)`."""
+    if isinstance(node, ast.Call) and dotted_name(node.func) in (
+        "list",
+        "tuple",
+        "iter",
+        "enumerate",
+        "reversed",
+        "filter",
+    ):
+        node = node.args[-1] if node.args else node
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("items", "values"):
+        node = node.func.value
     return dotted_name(node)
 
 
-def _kinds_by_loop(function: ast.AST, target: ast.expr) -> list[Takes]:
-    """What items a loop takes apart: an item with a `.grad`, or a pair of a name and one."""
+def _kinds_by_loop(function: Function, target: ast.expr) -> list[Takes]:
+    """What items a loop takes apart: one with a `.grad`, a pair of a name and one, or a module."""
     pair = isinstance(target, ast.Tuple) and len(target.elts) == 2
     item = dotted_name(target.elts[1]) if isinstance(target, ast.Tuple) and pair else dotted_name(target)
-    reads = any(
-        isinstance(node, ast.Attribute) and node.attr == "grad" and dotted_name(node.value) == item
-        for node in ast.walk(function)
-    )
-    if not item or not reads:
-        return []
-    return [Takes.NAMED_PARAMETERS if pair else Takes.PARAMETERS]
+    read = {
+        node.attr
+        for node in function.nodes
+        if item and isinstance(node, ast.Attribute) and dotted_name(node.value) == item
+    }
+    if any(map(holds_gradients, read)):
+        return [Takes.NAMED_PARAMETERS if pair else Takes.PARAMETERS]
+    return [Takes.MODULES] if read & _OF_MODULES else []

@@ -66,11 +66,27 @@ class Job(TypedDict):
     plan: NotRequired[Plan]
 
 
+class BlockRequest(TypedDict):
+    """A block of a file: the `tree` of its function, and the `names` that the file has to define; or why not.
+
+    `name` is `function#statement`, without a function at module level.
+    """
+
+    file: str
+    name: str
+    names: NotRequired[list[str]]
+    tree: NotRequired[Any]
+    missing: NotRequired[str]
+
+
 class Request(TypedDict):
     """One request to a worker. Without a target each job names its own, or needs none.
 
+    `rungs` are the ways to load the target that are tried in turn; without them those that make sense for it.
+
     A target travels as the mapping of its fields. `module` is the one that all targets of jobs are in, "" for none.
     `auto_device` lets the worker take CUDA where it finds it; `fresh_imports` has every job import the target.
+    `blocks` are the blocks among the targets, by their calls.
     """
 
     token: str
@@ -79,9 +95,11 @@ class Request(TypedDict):
     checkout: str
     import_roots: list[str]
     jobs: list[Job]
+    blocks: Mapping[str, BlockRequest]
     auto_device: bool
     time_limit_s: float
     fresh_imports: bool
+    rungs: list[str]
 
 
 # --- what the worker answers: of itself ---
@@ -102,7 +120,18 @@ class Hello(TypedDict):
     cuda: bool
 
 
-class Loaded(TypedDict):
+class LoadedBy(TypedDict):
+    """How a target was loaded: the rung, what stands in for something absent, and why not as its package.
+
+    Of a worker in which every job imports the target, each plan says it.
+    """
+
+    rung: NotRequired[str]
+    placeholders: NotRequired[list[str]]
+    package_error: NotRequired[str]
+
+
+class Loaded(LoadedBy):
     """The target is imported; `why` says why this process may not fork, where it may not."""
 
     type: Literal["loaded"]
@@ -131,7 +160,7 @@ class Start(TypedDict):
     job: str
 
 
-class Planned(TypedDict):
+class Planned(LoadedBy):
     type: Literal["plan"]
     plan: Plan
 
@@ -186,6 +215,8 @@ class Failed(TypedDict):
     type: Literal["failed"]
     reason: str
     message: str
+    hint: NotRequired[str]
+    missing: NotRequired[list[str]]
 
 
 class End(TypedDict):

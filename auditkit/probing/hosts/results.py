@@ -18,7 +18,7 @@ from auditkit.model.runs.target import Target
 from auditkit.probing.hosts.judgement import Judgement, JudgingFailedError, judge
 from auditkit.probing.hosts.protocol import Plan
 from auditkit.probing.hosts.sandbox import Setting
-from auditkit.probing.hosts.session import Failure, Job, Session
+from auditkit.probing.hosts.session import Failure, Job, LoadedBy, Session
 from auditkit.probing.source_code.excerpts import cut_excerpt
 
 _COUNTS_OF_A_GPU = ("syncs", "launches")
@@ -94,6 +94,10 @@ class TargetRun:
     results: list[ProbeResult] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def loaded_by(self) -> LoadedBy:
+        return self.session.loaded_by if self.session is not None else LoadedBy()
+
 
 def make_result(asked: Asked, job: Job | None, run: TargetRun, checkout: Path) -> ProbeResult:
     """The one result of a probe about a target, whatever became of its `job`."""
@@ -102,9 +106,9 @@ def make_result(asked: Asked, job: Job | None, run: TargetRun, checkout: Path) -
         return why_not
     if run.plan is None or job is None:
         failure = run.plan_failure or Failure(Reason.PROTOCOL, "the worker ended before this probe ran")
-        return asked.unanswered(Outcome.ERROR, failure.reason, failure.message)
+        return asked.unanswered(Outcome.ERROR, failure.reason, failure.describe())
     filled = run.plan.get("filled", {})
-    notes = (*job.notes, *([f"called with {in_words(filled)}"] if filled else []))
+    notes = (*job.notes, *([f"called with {in_words(filled)}"] if filled else []), *run.loaded_by.describe())
     result = _answer(asked, job, checkout, notes, run.plan.get("clips", False))
     return result if result.evidence is None else replace(result, message=_with_field(result.message, run.plan))
 
@@ -205,8 +209,9 @@ def _evidence(measurements: Sequence[Measurement]) -> Evidence:
 
 def read_target(target: Target, run: TargetRun, found: bool) -> TargetReading:
     """The target with what its plan found out, where there is one."""
+    how = run.loaded_by
     if run.plan is None:
-        return TargetReading(target, found=found)
+        return TargetReading(target, found=found, rung=how.rung, placeholders=how.placeholders)
     plan = run.plan
     learnt = replace(
         target,
@@ -215,7 +220,7 @@ def read_target(target: Target, run: TargetRun, found: bool) -> TargetReading:
         setup=plan["feed"]["setup"] or target.setup,
     )
     roles = {role: entry["path"] for role, entry in plan["roles"].items()}
-    return TargetReading(learnt, roles, plan["answer_kind"], found)
+    return TargetReading(learnt, roles, plan["answer_kind"], found, how.rung, how.placeholders)
 
 
 def environment_of_runs(place: Environment, setting: Setting, runs: Sequence[TargetRun]) -> Environment:

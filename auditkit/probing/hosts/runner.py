@@ -94,6 +94,10 @@ def device_for(probe: ProbeInfo, choice: DeviceChoice, has_cuda: bool = False) -
 def _note_plan(call: str, run: TargetRun, job: Job) -> None:
     """What the plan filled in by itself; or why there is none: what the search said, or how its process ended."""
     run.plan = job.plan
+    loaded_by = job.loaded_by
+    for number, how in enumerate(loaded_by.describe()):
+        reason = f" ({loaded_by.package_error})" if loaded_by.package_error and not number else ""
+        run.notes.append(f"{call}: {how}{reason}")
     if run.plan is None:
         run.plan_failure = job.failure
         return

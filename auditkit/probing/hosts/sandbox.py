@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from auditkit.model.enums import DeviceChoice
 from auditkit.model.runs.probe import Policy
+from auditkit.model.runs.target import split_call
 from auditkit.probing.hosts.fork_servers import ENTRY, START_LIMIT_S, Process, server_for
 from auditkit.probing.hosts.kept_workers import GRACE_S, KeptWorkers, StartedWorker
 from auditkit.probing.hosts.protocol import Message, Request
@@ -38,8 +39,9 @@ _ENVIRONMENT = (
 class Setting:
     """Where and how probes run: the checkout's path and interpreter, the device, the limits.
 
-    `copied` is that of the open checkout: what a worker says of the copy is said of what was copied. `kept` are
-    workers that have imported a module already; without it each ends when it has answered.
+    `copied` and `replaced` are those of the open checkout: what a worker says of the copy is said of what was copied.
+    `kept` are workers that have imported a module already; without it each ends when it has answered. `rungs` are the
+    ways to load a target that are tried in turn; without them those that make sense for it.
     """
 
     checkout: Path
@@ -51,7 +53,9 @@ class Setting:
     policy: Policy = Policy()  # noqa: RUF009 - it is frozen
     cancelled: threading.Event = field(default_factory=threading.Event)
     copied: tuple[str, str] = ("", "")
+    replaced: Mapping[str, tuple[tuple[int, int], tuple[str, ...]]] = field(default_factory=dict)
     kept: KeptWorkers | None = None
+    rungs: tuple[str, ...] = ()
 
 
 @dataclass
@@ -101,10 +105,12 @@ class Worker:
     def _imported(self) -> object:
         """What the process will have imported, where another request may come to it; else nothing."""
         target, module = self.request["target"], self.request["module"]
-        name = target.call.partition(":")[0] if target is not None else module
+        place, _, statement = split_call(target.call if target is not None else module)
+        name = f"{place}#" if statement else place  # of a block's file only parts are loaded
         if not name or self.request["fresh_imports"]:
             return None
-        return self.setting.interpreter, self.request["checkout"], tuple(self.request["import_roots"]), name
+        roots, rungs = tuple(self.request["import_roots"]), tuple(self.request["rungs"])
+        return self.setting.interpreter, self.request["checkout"], roots, rungs, name
 
     def _start(self) -> StartedWorker:
         environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}

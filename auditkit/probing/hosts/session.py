@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from auditkit.model.enums import Outcome, Reason
 from auditkit.model.runs.measurement import Location, Measurement
 from auditkit.model.runs.target import Target
 from auditkit.probing.hosts import protocol
+from auditkit.probing.hosts.block_requests import block_requests
 from auditkit.probing.hosts.sandbox import Setting, Worker, WorkerEnd
 from auditkit.probing.worker.process.families import signal_name
 from auditkit.probing.worker.process.jsonlines import new_token
+
+# Who ends without a word of ours may have said something itself.
+_LAST_WORDS_MATTER = (Reason.EXIT, Reason.CRASH, Reason.TIMEOUT)
 
 
 @dataclass(frozen=True)
@@ -30,12 +34,38 @@ class Failure:
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
 
+@dataclass(frozen=True)
+class LoadedBy:
+    """By which rung of the loading ladder a target was loaded, what stands in for something absent, and why.
+
+    `package_error` says why importing its package did not do, "" where that was not tried.
+    """
+
+    rung: str = ""
+    placeholders: tuple[str, ...] = ()
+    package_error: str = ""
+
+    @classmethod
+    def read(cls, said: protocol.LoadedBy) -> LoadedBy:
+        return cls(said.get("rung", ""), tuple(said.get("placeholders", ())), said.get("package_error", ""))
+
+    def describe(self) -> list[str]:
+        """Half sentences on what differs from importing the target as it is; none where nothing does."""
+        how = {
+            "file": "loaded without its package's __init__",
+            "cut_out": "cut out of its file, of which nothing else ran",
+        }
+        said = [how[self.rung]] if self.rung in how else []
+        stand_ins = ", ".join(self.placeholders)
+        return [*said, *([f"empty stand-ins were imported for what is not there: {stand_ins}"] if stand_ins else [])]
+
+
 @dataclass
 class Job:
     """What a worker said of one job.
 
     `failure` is what the job said itself, else how its process ended; `refusal` that its question makes no
-    sense here, or cannot be asked; `checked` that an instrument read its toy.
+    sense here, or cannot be asked; `checked` that an instrument read its toy. `loaded_by` is how a planned target was.
     """
 
     id: str = ""
@@ -43,6 +73,7 @@ class Job:
     location: Location | None = None
     notes: list[str] = field(default_factory=list)
     plan: protocol.Plan | None = None
+    loaded_by: LoadedBy = LoadedBy()
     refusal: tuple[Outcome, Reason | None, str] | None = None
     failure: Failure | None = None
     checked: bool = False
@@ -60,7 +91,7 @@ class Job:
         elif message["type"] == "note":
             self.notes.append(str(message["text"]))
         elif message["type"] == "plan":
-            self.plan = message["plan"]
+            self.plan, self.loaded_by = message["plan"], LoadedBy.read(message)
         elif message["type"] == "not_applicable" or message["type"] == "unavailable":
             reason = Reason(message["reason"]) if message.get("reason") else None
             self.refusal = self.refusal or (Outcome(message["type"]), reason, message["message"])
@@ -86,12 +117,22 @@ def _failure(said: protocol.Failed | protocol.LoadError | protocol.End) -> Failu
     return Failure(Reason(said.get("reason", Reason.PROTOCOL.value)), said["message"], str(hint), tuple(missing))
 
 
+def _calls(target: Target | None, jobs: Sequence[protocol.Job]) -> Iterator[str]:
+    yield from () if target is None else (target.call,)
+    yield from (str(job["target"]["call"]) for job in jobs if "target" in job)
+
+
+def _last_output(end: WorkerEnd) -> str:
+    lines = [line for line in end.output_tail.splitlines() if line.strip()]
+    return f"its last output: {lines[-1].strip()[:200]}" if lines else ""
+
+
 class Session:
     """One worker from its start to its end; iterate over `jobs()` once.
 
     `hello` is what it said of itself, with the name of its device where one was used. `failure` says why nothing
     ran: the interpreter, its torch, or the target's import. `fork_refusal` says why a worker that was to fork
-    may not: it has done nothing then.
+    may not: it has done nothing then. `loaded_by` is how the target was loaded.
     """
 
     def __init__(
@@ -108,6 +149,7 @@ class Session:
         self.device_name = ""
         self.failure: Failure | None = None
         self.fork_refusal = ""
+        self.loaded_by = LoadedBy()
         self._setting = setting
         self._imports = target.call.partition(":")[0] if target is not None else module or "a target"
         self._may_refuse = (target is not None or bool(module)) and not fresh_imports
@@ -118,9 +160,11 @@ class Session:
             "checkout": str(setting.checkout),
             "import_roots": [str(root) for root in setting.import_roots],
             "jobs": list(jobs),
+            "blocks": block_requests(setting, _calls(target, jobs)),
             "auto_device": auto_device,
             "time_limit_s": setting.time_limit_s,
             "fresh_imports": fresh_imports,
+            "rungs": list(setting.rungs),
         }
         self.worker = Worker(setting, request)
 
@@ -140,7 +184,7 @@ class Session:
                         job = Job(message["job"])
                         started(job.id)
                     elif message["type"] == "loaded":
-                        is_loaded = True
+                        is_loaded, self.loaded_by = True, LoadedBy.read(message)
                         self.fork_refusal = "" if message["fork_safe"] or not self._may_refuse else message["why"]
                         if self.fork_refusal:
                             return
@@ -158,6 +202,8 @@ class Session:
             return
         if not is_loaded:
             self.failure = self.failure or self._not_loaded(worker.end)
+            if self.failure.reason in _LAST_WORDS_MATTER and not self.failure.hint:
+                self.failure = replace(self.failure, hint=_last_output(worker.end))
         elif not job.has_ended:
             job.failure = job.failure or self._cut_short(worker.end)
             yield job
@@ -165,18 +211,18 @@ class Session:
     def _take(self, job: Job, message: protocol.Message) -> None:
         if message["type"] == "device":
             self.device_name = message["name"]
+        elif message["type"] == "plan":
+            self.loaded_by = LoadedBy.read(message)
         job.take(cast("protocol.OfJob", message))
 
     def _not_loaded(self, end: WorkerEnd) -> Failure:
         """A worker that stopped before its time, and why."""
         found = self._cut_short(end)
-        lines = [line for line in end.output_tail.splitlines() if line.strip()]
-        hint = f"its last output: {lines[-1].strip()[:200]}" if lines else ""
         if not end.begun:
             text = f"{self._setting.interpreter} is no Python that can run the worker: {found.message}"
-            return Failure(Reason.NO_INTERPRETER, text, hint)
+            return Failure(Reason.NO_INTERPRETER, text, _last_output(end))
         what = self._imports if self.hello is not None else "torch"
-        return Failure(found.reason, f"importing {what}: {found.message}", hint)
+        return Failure(found.reason, f"importing {what}: {found.message}")
 
     def _cut_short(self, end: WorkerEnd) -> Failure:
         if end.timed_out:

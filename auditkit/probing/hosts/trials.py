@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from auditkit.model.codec import Record
 from auditkit.model.enums import SPECTRAL, Contract, Reason, Takes
-from auditkit.model.runs.target import Target
+from auditkit.model.runs.target import Target, split_call
 from auditkit.probing.discovery.candidates import Candidate
 from auditkit.probing.hosts import protocol
 from auditkit.probing.hosts.sandbox import Setting
 from auditkit.probing.hosts.session import Failure, Job, Session
 
 TRIAL_TIME_LIMIT_S = 30.0
+_WANTED = re.compile(r"--argument (\S+)=VALUE")
+_PLAIN_VALUES: tuple[Any, ...] = (None, 1.0, {})
+"""What a command line can give and what most often does: no group or logger, a limit, no settings."""
+_MOST_REMEDIED, _MOST_ARGUMENTS = 8, 3
 
 
 @dataclass(frozen=True)
@@ -24,7 +30,8 @@ class Trial(
 ):
     """What trying a candidate showed: a target that works with its plan, or the reason why none does.
 
-    `missing` are the modules that it imports and nobody has.
+    `missing` are the modules that it imports and nobody has; `remedy` are arguments that make it answer, which were
+    tried.
     """
 
     candidate: Candidate
@@ -33,10 +40,15 @@ class Trial(
     reason: Reason | None = None
     message: str = ""
     missing: tuple[str, ...] = ()
+    remedy: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def works(self) -> bool:
         return self.plan is not None
+
+    @property
+    def is_not_loaded(self) -> bool:
+        return self.reason is not None and self.reason.is_not_loaded
 
 
 def try_candidates(
@@ -47,18 +59,48 @@ def try_candidates(
     Nothing here judges: a trial only finds a way to feed the function that gives an answer.
     """
     trials: dict[int, Trial] = {}
+    guesses = [_variants(candidate) for candidate in candidates]
     waiting = list(range(len(candidates)))
-    for attempt in range(max((len(_variants(candidate)) for candidate in candidates), default=0)):
-        batch = [
-            (index, _variants(candidates[index])[attempt]) for index in waiting if _has(candidates[index], attempt)
-        ]
-        if not batch:
-            break
-        for (index, _), trial in zip(batch, _try(batch, candidates, setting, progress), strict=True):
+    for attempt in range(max(map(len, guesses), default=0)):
+        batch = [index for index in waiting if attempt < len(guesses[index])]
+        tried = _try([(candidates[index], guesses[index][attempt]) for index in batch], setting, progress)
+        for index, trial in zip(batch, tried, strict=True):
             if trial.works or index not in trials:
                 trials[index] = trial
-        waiting = [index for index in waiting if not trials[index].works]
+        # What cannot be loaded is loaded by no other guess.
+        waiting = [index for index in batch if not (trials[index].works or trials[index].is_not_loaded)]
     return [trials[index] for index in sorted(trials)]
+
+
+def with_remedies(trials: Sequence[Trial], setting: Setting) -> list[Trial]:
+    """The trials; those that want an argument with plain values that make them answer, where some do.
+
+    Of the likeliest alone: each value is a call in a process of its own.
+    """
+    remedied = list(trials)
+    wanting = [index for index, trial in enumerate(trials) if _wanted(trial)][:_MOST_REMEDIED]
+    last = {index: (trials[index], dict(trials[index].target.arguments)) for index in wanting}
+    for _ in range(_MOST_ARGUMENTS):
+        asked = [
+            (index, {**given, _wanted(trial): value})
+            for index, (trial, given) in last.items()
+            for value in _PLAIN_VALUES
+        ]
+        batch = [(trials[index].candidate, replace(trials[index].target, arguments=given)) for index, given in asked]
+        last = {}
+        for (index, given), trial in zip(asked, _try(batch, setting, None), strict=True):
+            if trial.works and not remedied[index].remedy:
+                remedied[index] = replace(trials[index], remedy=given)
+            elif index not in last and _wanted(trial) not in ("", *given):
+                last[index] = (trial, given)
+        last = {index: tried for index, tried in last.items() if not remedied[index].remedy}
+    return remedied
+
+
+def _wanted(trial: Trial) -> str:
+    """The argument that a target lacks by its own words; "" where that is not what stops it."""
+    named = _WANTED.search(trial.message) if trial.reason is Reason.CANNOT_FEED else None
+    return named[1] if named else ""
 
 
 def _variants(candidate: Candidate) -> list[Target]:
@@ -68,24 +110,18 @@ def _variants(candidate: Candidate) -> list[Target]:
     return [replace(base, finish=finish) for finish in finishes]
 
 
-def _has(candidate: Candidate, attempt: int) -> bool:
-    return attempt < len(_variants(candidate))
-
-
 def _try(
-    batch: Sequence[tuple[int, Target]],
-    candidates: Sequence[Candidate],
-    setting: Setting,
-    progress: Callable[[str], None] | None,
+    batch: Sequence[tuple[Candidate, Target]], setting: Setting, progress: Callable[[str], None] | None
 ) -> Iterator[Trial]:
     """A trial of each target of the batch, in order; those of one module share an import of it."""
     jobs: dict[str, list[protocol.Job]] = {}
-    for position, (index, target) in enumerate(batch):
-        order = [takes.value for takes in candidates[index].takes_guesses]
+    for position, (candidate, target) in enumerate(batch):
+        order = [takes.value for takes in candidate.takes_guesses]
         # What a collector of gradients promises shows in its answer; what the others promise has to be asked for.
         contract = target.contract.value if target.contract in SPECTRAL else None
         request = {**vars(target), "contract": contract, "takes_order": order}
-        module = target.call.partition(":")[0]
+        place, _, statement = split_call(target.call)
+        module = "" if statement else place  # around a block is what an import would run
         jobs.setdefault(module, []).append({"id": str(position), "kind": "plan", "target": request})
 
     def started(position: str) -> None:
@@ -96,8 +132,8 @@ def _try(
     settled: dict[int, Job] = {}
     for module, of_module in jobs.items():
         settled |= _settle(limited, module, of_module, started)
-    for position, (index, target) in enumerate(batch):
-        yield _trial(candidates[index], target, settled[position])
+    for position, (candidate, target) in enumerate(batch):
+        yield _trial(candidate, target, settled[position])
 
 
 def _settle(

@@ -1,16 +1,21 @@
-"""Which files of a checkout are its own: tracked or not ignored by git, and nothing vendored or built."""
+"""Which files of a checkout are its own, and which of those are asked about: nothing vendored, built or archived."""
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
+from auditkit.model.text import counted
 from auditkit.probing.checkouts import git
-from auditkit.probing.source_code.modules import TEST_FILE, TEST_FOLDERS, is_foreign
+from auditkit.probing.source_code.modules import TEST_FILE, TEST_FOLDERS, VENDORED_FOLDERS, is_foreign
+
+_ARCHIVES = re.compile(r"_?(archived?|archives|old|deprecated|obsolete|attic|graveyard)")
 
 _SIDE_FOLDERS = frozenset((
     "scripts", "examples", "example", "benchmarks", "benchmark", "docs", "tools", "archive", "_archive", "old",
@@ -22,6 +27,10 @@ _TOOL_FILES = frozenset(("setup.py", "noxfile.py", "tasks.py", "fabfile.py", "do
 _SETTING_SUFFIXES = frozenset((".toml", ".cfg", ".ini", ".yaml", ".yml", ".json", ".ipynb", ".sh", ".bat", ".in"))
 _SETTING_NAMES = frozenset(("Makefile", "Dockerfile", "Justfile", "justfile"))
 _PROSE_SUFFIXES = frozenset((".md", ".rst", ".txt"))
+_SETUP_FILES = frozenset(("setup.py", "pyproject.toml", "setup.cfg"))
+_LICENCE = re.compile(r"(LICEN[SC]E|COPYING)(\..*)?", re.IGNORECASE)
+_COPYRIGHT = re.compile(rb"^.*copyright.*\d{4}.*$", re.IGNORECASE | re.MULTILINE)
+_MOST_NAMED = 4
 _LOCK_FILES = frozenset(("package-lock.json", "poetry.lock", "uv.lock", "pdm.lock", "Pipfile.lock"))
 
 
@@ -107,3 +116,93 @@ def _walked(root: Path) -> Iterator[str]:
         subfolders[:] = sorted(name for name in subfolders if not is_foreign(Path(folder, name)))
         for name in files:
             yield Path(folder, name).relative_to(root).as_posix()
+
+
+class LeftOut:
+    """The files of a checkout that nobody is asked about: vendored and archived ones, and those of `exclude`.
+
+    Each of `exclude` is a path below the checkout or a pattern of one, in which `*` stands for anything. A folder
+    is vendored that says so by its name, is a submodule, or has a setup file and somebody else's licence.
+    """
+
+    def __init__(self, root: Path, exclude: Sequence[str] = ()) -> None:
+        self._root = root
+        self._exclude = {pattern: pattern.removeprefix("./").rstrip("/") for pattern in exclude}
+        self._copyrights = _copyrights(root)
+        self._submodules = _submodules(root)
+        self._folders: dict[str, tuple[str, str]] = {"": ("", "")}
+
+    def place_of(self, file: str) -> str:
+        """The outermost folder (or pattern) for which a file of the checkout is left out; "" where it is asked."""
+        return self._place(file)[0]
+
+    def sentences(self, collectors: Iterable[str] = ()) -> list[str]:
+        """What is left out and why, in one line; then each pattern that no Python file matches.
+
+        `collectors` are the files of what would have been asked.
+        """
+        files = list(_python_files(self._root))
+        held = Counter(map(self.place_of, collectors))
+        told = []
+        for (place, why), count in sorted(Counter(map(self._place, files)).items()):
+            with_collectors = f", {counted(held[place], 'collector')}" if held[place] else ""
+            told += [f"{place} ({why}, {counted(count, 'file')}{with_collectors})"] if place else []
+        more = f" and {len(told) - _MOST_NAMED} more" if told[_MOST_NAMED:] else ""
+        listed = ", ".join(told[:_MOST_NAMED]) + more
+        idle = [each for each, path in self._exclude.items() if not any(_matches(file, path) for file in files)]
+        lines = [f"left out: {listed}; what lies there is asked with --target"] if told else []
+        return lines + [f"exclude {each!r}: no Python file matches" for each in idle]
+
+    def _place(self, file: str) -> tuple[str, str]:
+        """A folder that is left out, with a slash, or a pattern; and why."""
+        excluded = next((each for each, path in self._exclude.items() if _matches(file, path)), "")
+        return (excluded, "excluded") if excluded else self._folder(file.rpartition("/")[0])
+
+    def _folder(self, folder: str) -> tuple[str, str]:
+        if folder not in self._folders:
+            parent, _, name = folder.rpartition("/")
+            above = self._folder(parent)
+            why = "" if above[0] else self._why(folder)
+            # Records of many days are one place.
+            place = f"{parent}/20*/".lstrip("/") if _DATED_FOLDER.fullmatch(name) else f"{folder}/"
+            self._folders[folder] = (place, why) if why else above
+        return self._folders[folder]
+
+    def _why(self, folder: str) -> str:
+        """Why a folder is left out that lies in none that is; "" where it is not."""
+        name = folder.rpartition("/")[2]
+        if name in VENDORED_FOLDERS or folder in self._submodules or self._is_copy(self._root / folder):
+            return "vendored"
+        return "archived" if _ARCHIVES.fullmatch(name) or _DATED_FOLDER.fullmatch(name) else ""
+
+    def _is_copy(self, folder: Path) -> bool:
+        """Whether a folder can be installed by itself and its licence names others than the checkout's does."""
+        if not self._copyrights or not any((folder / name).is_file() for name in _SETUP_FILES):
+            return False
+        return not _copyrights(folder) <= self._copyrights
+
+
+def _matches(file: str, pattern: str) -> bool:
+    return any(fnmatch.fnmatchcase(path, pattern) for path in (file, *map(str, PurePosixPath(file).parents)))
+
+
+def _copyrights(folder: Path) -> frozenset[bytes]:
+    """The lines of a folder's licence that name its holders, without years."""
+    licences = [path for path in sorted(folder.iterdir()) if _LICENCE.fullmatch(path.name) and path.is_file()]
+    lines = (line for path in licences for line in _COPYRIGHT.findall(path.read_bytes()))
+    return frozenset(re.sub(rb"[\W\d]+", b" ", line).strip() for line in lines)
+
+
+def _submodules(root: Path) -> frozenset[str]:
+    listed = root / ".gitmodules"
+    text = listed.read_text("utf-8", errors="replace") if listed.is_file() else ""
+    return frozenset(re.findall(r"^\s*path\s*=\s*(.+?)/?\s*$", text, re.MULTILINE))
+
+
+def _python_files(root: Path) -> Iterator[str]:
+    """Every Python file but those in hidden and built folders, and in environments; vendored ones, too."""
+    for folder, subfolders, files in os.walk(root):
+        subfolders[:] = [name for name in subfolders if name in VENDORED_FOLDERS or not is_foreign(Path(folder, name))]
+        for name in files:
+            if name.endswith(".py"):
+                yield Path(folder, name).relative_to(root).as_posix()

@@ -18,12 +18,14 @@ MAX_FILE_BYTES = 2_000_000
 """Larger files are generated; none of them is a collector that somebody wrote."""
 
 TEST_FOLDERS = frozenset({"tests", "test"})
-_FOREIGN_FOLDERS = frozenset({
-    "build", "dist", "node_modules", "site-packages", "dist-packages", "__pycache__", "__pypackages__",
-    "third_party", "thirdparty", "3rdparty", "vendor", "vendored", "_vendor", "extern", "external", "venv",
-    "env", "virtualenv",
+VENDORED_FOLDERS = frozenset({
+    "third_party", "thirdparty", "3rdparty", "vendor", "vendored", "_vendor", "extern", "external",
 })  # fmt: skip
-TEST_FILE = re.compile(r"(test_.*|.*_tests?|conftest)\.py")
+_FOREIGN_FOLDERS = VENDORED_FOLDERS | {
+    "build", "dist", "node_modules", "site-packages", "dist-packages", "__pycache__", "__pypackages__", "venv",
+    "env", "virtualenv",
+}  # fmt: skip
+TEST_FILE = re.compile(r"(test_.*|(.*_)?tests?|conftest)\.py")
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 

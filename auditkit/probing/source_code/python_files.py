@@ -22,6 +22,8 @@ from auditkit.probing.source_code.modules import (
     source_files,
 )
 
+_MOST_BASES = 8
+
 
 @contextlib.contextmanager
 def garbage_collection_paused() -> Iterator[None]:
@@ -40,7 +42,8 @@ def garbage_collection_paused() -> Iterator[None]:
 
 
 class PythonFiles:
-    """The files below `path` by the names that imports use; `roots` are its import roots.
+    """The files below `path` by the names that imports use, or by their paths where none reaches them; `roots` are its
+    import roots.
 
     Tests, hidden and foreign folders are left out. `modules` are those that were parsed so far, `problems`
     files that could not be read or parsed.
@@ -48,7 +51,7 @@ class PythonFiles:
 
     def __init__(self, path: Path, roots: Sequence[Path]) -> None:
         self.path = path
-        self.names = {file: name for file in source_files(path) if (name := module_name(file, roots)) is not None}
+        self.names = {file: module_name(file, roots) or _path_name(file, path) for file in source_files(path)}
         self._files = {name: file for file, name in reversed(self.names.items())}
         self.modules: dict[str, Module] = {}
         self.problems: list[SourceProblem] = []
@@ -136,14 +139,27 @@ class PythonFiles:
         name = dotted_name(call.func)
         head, _, method = name.rpartition(".")
         if head in ("self", "cls") and function.owner is not None:
-            return function.owner.methods.get(method)
+            return self.method(function.owner, method)
         if head in instances:
-            return instances[head].methods.get(method)
+            return self.method(instances[head], method)
         if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Call):
             made = self.resolve(function.module, dotted_name(call.func.value.func))  # Collector().collect(...)
-            return made.methods.get(call.func.attr) if isinstance(made, Class) else None
+            return self.method(made, call.func.attr) if isinstance(made, Class) else None
         found = self.resolve(function.module, name) if name else None
         if isinstance(found, Function):
             return found
         owner = self.resolve(function.module, head) if head else None
-        return owner.methods.get(method) if isinstance(owner, Class) else None
+        return self.method(owner, method) if isinstance(owner, Class) else None
+
+    def method(self, owner: Class, name: str, depth: int = 0) -> Function | None:
+        """The method of a class, or of the first of its bases in the checkout that has one of that name."""
+        if name in owner.methods or depth >= _MOST_BASES:
+            return owner.methods.get(name)
+        bases = (self.resolve(owner.module, dotted_name(base)) for base in owner.node.bases)
+        inherited = (self.method(base, name, depth + 1) for base in bases if isinstance(base, Class))
+        return next((found for found in inherited if found is not None), None)
+
+
+def _path_name(file: Path, root: Path) -> str:
+    """The name of a file that no import reaches: its path. A colon would end it in a call."""
+    return file.relative_to(root).as_posix().replace(":", "_")

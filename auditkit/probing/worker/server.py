@@ -15,10 +15,10 @@ import platform
 import sys
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .base.frames import SourceRoots
-from .process import families, loading
+from .process import blocks, families, ladder, loading, placeholders, rungs
 from .process.children import Child
 from .process.jsonlines import Writer
 
@@ -142,39 +142,57 @@ def _load_target(results: Writer, request: Dict[str, Any]) -> Optional[LoadedTar
     from .simulated.tensor import State
 
     target, roots = request["target"], request["import_roots"]
-    loading.use_import_roots(roots)
+    place, finish_method = target["call"].partition(":")[0], ""
     try:
-        function = loading.load(target["call"], roots)
-        owner, method = loading.owner_class(target["call"])
-        finish = loading.load(target["finish"], roots) if target.get("finish") else None
-        finish_owner, finish_method = loading.owner_class(target["finish"]) if finish is not None else (None, "")
-        if isinstance(function, type) or not callable(function):
-            kind = "a class: name one of its methods" if isinstance(function, type) else "not callable"
-            raise loading.LoadError("cannot_feed", "{} is {}".format(target["call"], kind))
+        function, owner, method = _climb(request, [target["call"]], lambda: _bind(target["call"], request))
+        finish = None
+        if target.get("finish"):
+            finish, finish_owner, named = _bind(target["finish"], request)
+            finish_method = named if finish_owner is not None and finish_owner is owner else ""
     except loading.LoadError as error:
         _send_load_error(results, error)
         return None
-    same_instance = finish_method if finish_owner is not None and finish_owner is owner else ""
-    caller = Caller(function, owner, method, dict(target.get("arguments") or {}), finish, same_instance)
-    source_roots = SourceRoots(request["checkout"], tuple(_outside_package(target["call"], request["checkout"])))
+    caller = Caller(function, owner, method, dict(target.get("arguments") or {}), finish, finish_method)
+    source_roots = SourceRoots(request["checkout"], tuple(_outside_package(place, roots, request["checkout"])))
     State.modules = Modules(lambda path: source_roots.relative(path) is not None)
     return LoadedTarget(caller, source_roots)
 
 
+def _bind(call: str, request: Dict[str, Any]) -> Tuple[Any, Optional[type], str]:
+    """The function that a call names, or that its block makes; of a method its class and name, too."""
+    roots = request["import_roots"]
+    if call in request["blocks"]:
+        return blocks.load(request["blocks"][call], roots), None, ""
+    function = loading.load(call, roots)
+    if isinstance(function, type) or not callable(function):
+        kind = "a class: name one of its methods" if isinstance(function, type) else "not callable"
+        raise loading.LoadError("cannot_feed", "{} is {}".format(call, kind), is_final=True)
+    return (function, *loading.owner_class(call, roots))
+
+
+def _climb(request: Dict[str, Any], calls: List[str], load: Callable[[], Any]) -> Any:
+    """What `load` makes of `calls`, which are all in one place, by the first rung that can."""
+    place, roots = calls[0].partition(":")[0], request["import_roots"]
+    loading.use_import_roots(roots)
+    ways = blocks.WAYS if calls[0] in request["blocks"] else request.get("rungs") or rungs.ways(calls, roots)
+    return ladder.climb(load, place, roots, ways, float(request["time_limit_s"]))
+
+
 def _load_module(results: Writer, request: Dict[str, Any]) -> bool:
     """Import the module that all targets of a trial are in; whether it can be."""
-    loading.use_import_roots(request["import_roots"])
+    module, roots = request["module"], request["import_roots"]
+    calls = [job["target"]["call"] for job in request["jobs"] if job.get("target")] or [module]
     try:
-        loading.import_module(request["module"], "", request["import_roots"])
+        _climb(request, calls, lambda: loading.import_module(module, "", roots))
     except loading.LoadError as error:
         _send_load_error(results, error)
         return False
     return True
 
 
-def _outside_package(call: str, checkout: str) -> List[str]:
+def _outside_package(place: str, roots: List[str], checkout: str) -> List[str]:
     """The folder of the target's own package, where it is installed and not part of the checkout."""
-    top = sys.modules[call.split(":")[0].split(".")[0]]
+    top = sys.modules[rungs.module_of(place, roots)[0].split(".")[0]]
     paths = list(getattr(top, "__path__", [])) or [getattr(top, "__file__", "") or ""]
     inside = os.path.realpath(checkout) + os.sep
     found = [os.path.realpath(path) for path in paths if path]
@@ -182,28 +200,29 @@ def _outside_package(call: str, checkout: str) -> List[str]:
 
 
 def _native_threads() -> int:
-    """Threads of this process. Importing torch may start some (NumPy's BLAS, which survives a fork)."""
+    """Threads of this process, 0 where nobody tells."""
     try:
         return len(os.listdir("/proc/self/task"))
     except OSError:
         return 0
 
 
-def _why_not_fork(threads_before: int) -> str:
-    """A reason not to fork from this process: threads or CUDA that the import started do not survive it."""
+def _why_not_fork() -> str:
+    """A reason not to fork from this process: threads or CUDA that the import started do not survive it.
+
+    The process that imports is itself a fork, which has one thread.
+    """
     import torch
 
     if torch.cuda.is_initialized():
         return "importing the target initialised CUDA"
     if threading.active_count() > 1:
         return "importing the target started threads"
-    started = _native_threads() > threads_before
-    return "importing the target started native threads (an OpenMP pool)" if started else ""
+    return "importing the target started native threads (an OpenMP pool)" if _native_threads() > 1 else ""
 
 
 def _run_forked(results: Writer, request: Dict[str, Any]) -> None:
     """Import the target once, fork for every job. Where a fork would break it, say so and do nothing."""
-    threads_before = _native_threads()
     if request["target"] is None:
         run = _run_trial if _load_module(results, request) else None
     else:
@@ -211,8 +230,8 @@ def _run_forked(results: Writer, request: Dict[str, Any]) -> None:
         run = functools.partial(_run_job, loaded=loaded) if loaded is not None else None
     if run is None:
         return
-    fork_refusal = _why_not_fork(threads_before)
-    results.send({"type": "loaded", "fork_safe": not fork_refusal, "why": fork_refusal})
+    fork_refusal = _why_not_fork()
+    results.send({"type": "loaded", "fork_safe": not fork_refusal, "why": fork_refusal, **ladder.described()})
     if not fork_refusal:
         _run_jobs(results, request, run)
 
@@ -296,12 +315,20 @@ def _send_plan(results: Writer, request: Dict[str, Any], loaded: LoadedTarget) -
 
     try:
         plan = find_plan_anywhere(loaded.caller, request["target"], request["auto_device"] and _cuda_was_found())
+        found = torch_calls(plan, loaded.caller, loaded.roots)
     except (CannotFeedError, CannotReadError) as error:
         reason = "cannot_feed" if isinstance(error, CannotFeedError) else "cannot_read"
         results.send({"type": "failed", "reason": reason, "message": "{}: {}".format(request["target"]["call"], error)})
         return
-    found = torch_calls(plan, loaded.caller, loaded.roots)
-    results.send({"type": "plan", "plan": plan._replace(torch_calls=found).to_json()})
+    except placeholders.PlaceholderTouched as error:
+        _send_touched(results, error.path)
+        return
+    results.send({"type": "plan", "plan": plan._replace(torch_calls=found).to_json(), **ladder.described()})
+
+
+def _send_touched(results: Writer, path: str) -> None:
+    """What the target used of something absent."""
+    results.send({"type": "failed", "reason": "placeholder", **loading.absence(path)})
 
 
 def _send_probe(results: Writer, job: Dict[str, Any], request: Dict[str, Any], loaded: LoadedTarget) -> None:
@@ -319,12 +346,14 @@ def _send_probe(results: Writer, job: Dict[str, Any], request: Dict[str, Any], l
         results.send({"type": "unavailable", "reason": "no_device", "message": text})
         return
     context = Context(plan, loaded.caller, device, loaded.roots, job["options"])
+    placeholders.forget()
     try:
         if device == "cuda" and job["instrument"] != "ranks":  # ranks use CUDA, and are forked before
             _first_cuda_use(results)
         check(job["instrument"], device, loaded.roots)
         for message in _probe_module(job["path"]).measure(context):
             results.send(message)
+        placeholders.raise_if_touched()  # the target may have caught it
     except NotApplicable as reason:
         results.send({"type": "not_applicable", "message": str(reason)})
     except Unavailable as reason:
@@ -333,6 +362,8 @@ def _send_probe(results: Writer, job: Dict[str, Any], request: Dict[str, Any], l
         results.send({"type": "failed", "reason": "self_check", "message": str(error)})
     except RanksFailed as error:
         results.send({"type": "failed", "reason": error.reason, "message": str(error)})
+    except placeholders.PlaceholderTouched as error:
+        _send_touched(results, error.path)
     except TargetRaised as error:
         results.send(context.location(error.site))
         results.send({"type": "failed", "reason": "exception", "message": "the target raises {}".format(error)})

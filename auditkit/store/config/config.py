@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 
 KEYS = (
     "checkout", "python", "import_roots", "tickets", "batch", "agent", "targets", "severity", "policy",
-    "probes_dir", "agents", "lint", "style",
+    "probes_dir", "agents", "lint", "style", "exclude",
 )  # fmt: skip
-TARGET_KEYS = ("name", "contract", "call", "takes", "finish", "setup", "arguments", "returns")
+TARGET_KEYS = ("name", "contract", "call", "takes", "finish", "setup", "arguments", "returns", "places")
 
 _Name = TypeVar("_Name", Severity, Contract, Takes)
 
-_CALL = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+_WORDS = r"[^\W\d]\w*(\.([^\W\d]\w*|<locals>))*"
+_CALL = re.compile(rf"({_WORDS}|(?!/)[^:#]+\.py):({_WORDS}|({_WORDS})?#\w[\w.]*)")
 _NAME = re.compile(r"\w[\w.-]*")
 
 
@@ -38,7 +39,8 @@ class Config:
     Paths are absolute: those in the file are relative to its folder. `checkout` may end in `@REVISION`;
     `import_roots` are relative to the checkout. `policy` maps threshold names to values. `agents` are names
     by code, ours and the project's own. `catalog` holds the probes that may be named, where they were looked up.
-    `style` asks the probes of style in every audit.
+    `style` asks the probes of style in every audit. `exclude` are patterns of paths below the checkout whose files
+    are asked nothing.
     """
 
     path: Path | None = None
@@ -56,6 +58,7 @@ class Config:
     lint: LintConfig = LintConfig()  # noqa: RUF009 - it is frozen
     catalog: Mapping[str, ProbeInfo] = field(default_factory=dict)
     style: bool = False
+    exclude: tuple[str, ...] = ()
 
 
 def read_config(
@@ -82,6 +85,12 @@ def read_config(
         nodes.check_names(config.catalog)
         reader.raise_problems()
     return config
+
+
+def is_in_workspace(folder: Path, path: str | Path) -> bool:
+    """Whether an auditkit.yaml in `folder` may name `path`: with its links resolved, too."""
+    absolute, workspace = Path(os.path.abspath(folder / path)), Path(os.path.abspath(folder)).parent
+    return absolute.is_relative_to(workspace) and absolute.resolve().is_relative_to(workspace.resolve())
 
 
 class _ConfigReader:
@@ -114,21 +123,18 @@ class _ConfigReader:
             "agents": self.agents,
             "lint": lambda node: read_lint(self.reader, node, self.known_rules),
             "style": lambda node: self.reader.flag_of(node, "style"),
+            "exclude": self.exclude,
         }
         found = {key: readers[key](node) for (key, _), node in self.reader.mapping(root, "auditkit.yaml", KEYS)}
         return Config(path=self.reader.path, **found)
 
     # Paths.
 
-    def leaves_workspace(self, node: Node, path: str, resolve: bool = True) -> bool:
+    def leaves_workspace(self, node: Node, path: str) -> bool:
         """Note a path outside the folder above that of auditkit.yaml; see docs/design/config.md."""
-        workspace = self.folder.parent
-        absolute = Path(os.path.abspath(self.folder / path))
-        places = [(absolute, workspace)]
-        if resolve:
-            places.append((absolute.resolve(), workspace.resolve()))
-        if all(place.is_relative_to(within) for place, within in places):
+        if is_in_workspace(self.folder, path):
             return False
+        workspace = self.folder.parent
         self.reader.report(
             node,
             f"{path} leaves the workspace {workspace}",
@@ -157,9 +163,7 @@ class _ConfigReader:
             return None
         if os.sep not in text:
             return text  # a command, looked up on PATH
-        # Its links stay unresolved: a virtual environment's python leads to the system's.
-        if self.leaves_workspace(node, text, resolve=False):
-            return None
+        # It may lie anywhere, as one on PATH does; its links stay: a virtual environment's leads to the system's.
         return os.path.abspath(self.folder / text)
 
     def import_roots(self, node: Node) -> tuple[str, ...]:
@@ -173,6 +177,12 @@ class _ConfigReader:
                 continue
             roots.append(os.path.normpath(text))
         return tuple(roots)
+
+    def exclude(self, node: Node) -> tuple[str, ...]:
+        nodes = [node] if node.tag.endswith(":str") else self.reader.items(node, "exclude")
+        texts = [(item, self.reader.text_of(item, "a pattern of exclude")) for item in nodes]
+        given = [text for item, text in texts if text is not None and not self.is_empty(item, text, "exclude")]
+        return tuple(given)
 
     def probes_dir(self, node: Node) -> tuple[Path, ...]:
         one = node.tag.endswith(":str")
@@ -266,6 +276,9 @@ class _ConfigReader:
             case "returns":
                 texts = {role: self.reader.text_of(item, "a field") for role, item in self.names(node, "returns")}
                 return {role: text for role, text in texts.items() if text}
+            case "places":
+                places = (self.reader.text_of(item, "a place") for item in self.reader.items(node, "places"))
+                return tuple(place for place in places if place)
             case "name":
                 return self.target_name(node)
             case _:

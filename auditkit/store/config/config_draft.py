@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ _EXPLANATIONS = {
     "batch": "Ticket ids: B<batch>-<agent code>-<number>.",
     "agent": "Who files them: pytorch gives B7-PT-01.",
     "probes_dir": "Folders with probes of your own.",
+    "exclude": "Paths of the checkout, or patterns of them, whose files are asked nothing.",
 }
 
 
@@ -39,7 +40,10 @@ class UnfedCandidate:
 
 @dataclass(frozen=True)
 class ConfigDraft:
-    """A config to write. Paths are as they shall stand in the file: relative to its folder."""
+    """A config to write. Paths are as they shall stand in the file: relative to its folder.
+
+    `elsewhere` is a checkout outside the workspace, which the file may not name.
+    """
 
     checkout: str | None = None
     python: str | None = None
@@ -47,6 +51,8 @@ class ConfigDraft:
     tickets: str | None = None
     batch: int | None = None
     agent: str | None = None
+    exclude: tuple[str, ...] = ()
+    elsewhere: str = ""
     targets: tuple[DraftTarget, ...] = ()
     unfed: tuple[UnfedCandidate, ...] = ()
 
@@ -63,6 +69,8 @@ def _lines(draft: ConfigDraft) -> Iterator[str]:
         if key in _EXPLANATIONS and value not in (None, (), ""):
             yield f"\n# {_EXPLANATIONS[key]}"
             yield f"{key}: {_flow(list(value) if isinstance(value, tuple) else value)}"
+    if draft.elsewhere:
+        yield f"\n# The code under audit lies outside this file's workspace: auditkit audit {_comment(draft.elsewhere)}"
     yield "\n# One entry for each collector: what to call, how it is fed, how its answer is read."
     yield "targets:" if draft.targets else "targets: []"
     for entry in draft.targets:
@@ -75,10 +83,10 @@ def _lines(draft: ConfigDraft) -> Iterator[str]:
 
 
 def _target(entry: DraftTarget) -> Iterator[str]:
-    values = {key: value for key in TARGET_KEYS if (value := getattr(entry.target, key)) not in (None, "", {})}
+    values = {key: value for key in TARGET_KEYS if (value := getattr(entry.target, key)) not in (None, "", {}, ())}
     dash = "  - "
     for key, value in values.items():
-        plain = dict(value) if key in ("arguments", "returns") else str(value)
+        plain = dict(value) if isinstance(value, Mapping) else list(value) if key == "places" else str(value)
         yield f"{dash}{key}: {_flow(plain)}"
         dash = "    "
     yield from (f"    # {_comment(sentence)}" for sentence in entry.inferred)

@@ -8,18 +8,27 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from auditkit.assets import bundled_dir
-from auditkit.errors import AuditkitError, ExitCode, NothingMeasuredError, TargetNotLoadedError
+from auditkit.errors import AuditkitError, BadInputError, ExitCode, NothingMeasuredError, TargetNotLoadedError
 from auditkit.model.enums import Outcome, Reason, Severity
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import BUNDLED, NoTarget, ProbeResult, Run
-from auditkit.model.runs.target import Target
+from auditkit.model.runs.target import Target, split_call
 from auditkit.model.tickets.ids import agent_code
-from auditkit.probing.checkouts.checkout import OpenCheckout, apart_from, open_checkout, parse_checkout
+from auditkit.probing.checkouts.checkout import (
+    OpenCheckout,
+    apart_from,
+    import_roots,
+    open_checkout,
+    parse_checkout,
+)
 from auditkit.probing.checkouts.copies import name_some, written_since
 from auditkit.probing.hosts.catalog import select
 from auditkit.probing.hosts.kept_workers import KeptWorkers
 from auditkit.probing.hosts.sandbox import Setting
+from auditkit.probing.source_code.files import LeftOut
 from auditkit.probing.source_code.likeness.causes import with_causes
+from auditkit.probing.source_code.modules import source_files
+from auditkit.probing.source_code.python_files import PythonFiles
 from auditkit.store.config.config import Config
 from auditkit.store.config.config_file import config_in
 from auditkit.store.folder.repository import Repository
@@ -66,6 +75,24 @@ def specimen_dir() -> Path:
     return bundled_dir("probes") / "specimens" / "gradient_monitoring"
 
 
+def is_about_specimen(calls: Sequence[str], here: Path = Path()) -> bool:
+    """Whether `auditkit audit` without a checkout means the bundled specimen, and not the folder `here`.
+
+    That is where no target is named, or one of the specimen in a folder without Python files. Raises BadInputError
+    where neither has the target.
+    """
+    if not calls:
+        return True
+    if config_in(here) is not None or next(source_files(here), None) is not None:
+        return False
+    specimen = PythonFiles(specimen_dir(), import_roots(specimen_dir()))
+    unknown = next((call for call in calls if specimen.file_of(split_call(call)[0]) is None), None)
+    if unknown is not None:
+        hint = f"name the checkout: auditkit audit CHECKOUT --target {unknown}"
+        raise BadInputError(f"this folder has no Python files, so nothing of it is {unknown}", hint)
+    return True
+
+
 def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
     """Run the probes on every target of the checkout, judge them, and file a ticket for each finding.
 
@@ -88,15 +115,19 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
         opened = apart_from(opened, request.tickets)
         place = environment_of(request.label or request.checkout, opened)
         settings = _settings(request.arms, opened, kept) if asked else []
-        found = _targets(request, opened, settings, progress) if asked else FoundTargets()
+        left_out = LeftOut(opened.path, request.config.exclude)
+        found = _targets(request, opened, settings, progress, left_out) if asked else FoundTargets()
         read = _source_questions(request, probes, found.asked)
         run = _measured(Questions(found.asked, asked, place, found.found), settings, progress)
         answers = read_source(read, opened, progress)
         if found.failure is not None and not answers.are_any:
             raise found.failure
         results = with_causes((*run.results, *answers.results), opened.path)
-        notes = (*opened.notes, *found.notes, *run.notes, *answers.notes, *_written(opened, since_ns, bool(asked)))
-    run = replace(run, results=results, notes=notes, no_target=_no_target(found.failure))
+        passed_over = [] if asked or request.targets else left_out.sentences()
+        written = _written(opened, since_ns, bool(asked))
+        notes = (*opened.notes, *passed_over, *found.notes, *run.notes, *answers.notes, *written)
+    missing = _no_target(found.failure)
+    run = replace(run, results=results, notes=notes, no_target=missing, candidates=found.candidates)
     if repository is None:
         return run
     mistyped = _not_imported(run) if request.targets else ""
@@ -163,7 +194,7 @@ def _settings(arms: Sequence[RunOptions], opened: OpenCheckout, kept: KeptWorker
 
 
 def _targets(
-    request: AuditRequest, opened: OpenCheckout, settings: Sequence[Setting], progress: Progress
+    request: AuditRequest, opened: OpenCheckout, settings: Sequence[Setting], progress: Progress, left_out: LeftOut
 ) -> FoundTargets:
     """Those that were named, on the command line or in the configuration; else those that the checkout has."""
     named = request.targets or request.config.targets
@@ -171,8 +202,9 @@ def _targets(
         calls = [target.call for target in named]
         notes = notes_on_imports(opened, request.config.import_roots, calls, progress.noted)
         return FoundTargets(tuple(named), notes=tuple(notes))
-    roots = request.config.import_roots
-    return find_targets(opened, settings[0], roots, progress.trying, settings[1:], progress.noted)
+    first, *others = settings
+    roots, told = request.config.import_roots, (progress.trying, others, progress.noted)
+    return find_targets(opened, first, roots, *told, left_out=left_out, libraries=True)
 
 
 def _measured(questions: Questions, settings: Sequence[Setting], progress: Progress) -> Run:

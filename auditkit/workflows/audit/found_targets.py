@@ -10,16 +10,20 @@ from pathlib import Path, PurePosixPath
 
 from auditkit.errors import AuditkitError, NothingMeasuredError, TargetNotLoadedError, nearest_names
 from auditkit.model.enums import Reason
-from auditkit.model.runs.target import Target
+from auditkit.model.runs.candidates import FoundCandidate
+from auditkit.model.runs.target import Target, split_call
 from auditkit.model.text import counted
 from auditkit.probing.checkouts.checkout import OpenCheckout, import_roots, parse_checkout
 from auditkit.probing.checkouts.git import find_repository
+from auditkit.probing.discovery.library_calls import library_candidates
 from auditkit.probing.discovery.search import Discovery, discover
 from auditkit.probing.hosts.sandbox import Setting
-from auditkit.probing.hosts.trials import Trial, try_candidates
+from auditkit.probing.hosts.trials import Trial, try_candidates, with_remedies
+from auditkit.probing.source_code.files import LeftOut
 from auditkit.probing.source_code.import_effects import import_effects
 from auditkit.probing.source_code.python_files import PythonFiles, garbage_collection_paused
 from auditkit.probing.worker.process.missing_modules import distributions
+from auditkit.workflows.audit.found_candidates import not_asked_lines, told
 
 _MOST_NAMED = 3
 
@@ -29,7 +33,8 @@ class FoundTargets:
     """The targets to audit; `found` where reading the source found them, and nobody named them.
 
     `failure` says why none can be fed; `likeliest` is then the collector that is asked all the same, so that every
-    probe has a result that says why there is no answer. `notes` are sentences on what was passed over.
+    probe has a result that says why there is no answer. `notes` are sentences on what was passed over; `candidates` is
+    all that was found, with how it was fed or why it was not.
     """
 
     targets: tuple[Target, ...] = ()
@@ -38,6 +43,7 @@ class FoundTargets:
     failure: AuditkitError | None = None
     likeliest: tuple[Target, ...] = ()
     found: bool = False
+    candidates: tuple[FoundCandidate, ...] = ()
 
     @property
     def asked(self) -> tuple[Target, ...]:
@@ -52,32 +58,48 @@ def find_targets(
     progress: Callable[[str], None] | None = None,
     others: Sequence[Setting] = (),
     noted: Callable[[str], None] = lambda _: None,
+    *,
+    left_out: LeftOut | None = None,
+    libraries: bool = False,
 ) -> FoundTargets:
     """Read the checkout for collectors and try each of them, also in the interpreters of `others`.
 
     A candidate that can be fed in one interpreter is a target in all. Of several ways to call one
-    function (a flag that returns more) the one with the richest answer is audited. Where none can be fed, the
+    function (a flag that returns more) the one with the richest answer is audited. `libraries` also asks torch's own
+    functions that the checkout calls; nothing in a file of `left_out` is asked. Where none can be fed, the
     failure is a NothingMeasuredError with the reasons, a TargetNotLoadedError where none can even be imported.
     """
     found = discover(opened.path, configured_roots)
-    candidates = [each for each in found.candidates if not is_specimen(opened.path, each.file)]
+    left_out = left_out or LeftOut(opened.path)
+    called = library_candidates(call for call in found.library_calls if not left_out.place_of(call.file))
+    known = [*found.candidates, *(called if libraries else ())]
+    known = [each for each in known if not is_specimen(opened.path, each.file)]
+    candidates = [each for each in known if not left_out.place_of(each.file)]
     effects = notes_on_imports(opened, configured_roots, [each.call for each in candidates], noted)
     interpreters = {each.interpreter: each for each in (setting, *others)}
     everywhere = [try_candidates(candidates, each, progress) for each in interpreters.values()]
     # Of one candidate's trials in several interpreters: the first that works, else the first.
-    trials = tuple(next((one for one in tried if one.works), tried[0]) for tried in zip(*everywhere, strict=True))
+    first = [next((one for one in tried if one.works), tried[0]) for tried in zip(*everywhere, strict=True)]
+    trials = tuple(with_remedies(first, setting))
+    listed = told(trials, [each for each in known if left_out.place_of(each.file)], left_out)
     best: dict[str, Trial] = {}
     for trial in trials:
-        if trial.works and _richness(trial) > _richness(best.get(trial.target.call)):
-            best[trial.target.call] = trial
+        # A library's function is asked in each manner in which it is called.
+        key = repr((trial.target.call, trial.target.arguments)) if trial.target.places else trial.target.call
+        if trial.works and _richness(trial) > _richness(best.get(key)):
+            best[key] = trial
+    # A private helper is audited through its caller.
+    best = {key: trial for key, trial in best.items() if best.keys().isdisjoint(trial.candidate.covered_by)}
     notes = [f"{problem.path}:{problem.line}: {problem.message}" for problem in found.problems]
-    notes += [*_needed(trials, setting.interpreter), *_not_audited(trials)]
+    notes += left_out.sentences([each.file for each in known])
+    notes += _needed(trials, setting.interpreter)
     if not best:
-        failure = _failure(opened, found, trials, notes)
+        failure = _failure(opened, found, trials, [*notes, *map(str.strip, not_asked_lines(listed))])
         likeliest = tuple(candidate.as_target() for candidate in candidates[:1])
-        return FoundTargets((), trials, tuple(effects), failure, likeliest, found=True)
-    targets = tuple(name_target(trial.target, best) for trial in best.values())
-    return FoundTargets(targets, trials, (*effects, *notes), found=True)
+        return FoundTargets((), trials, tuple(effects), failure, likeliest, found=True, candidates=listed)
+    calls = list(dict.fromkeys(trial.target.call for trial in best.values()))
+    targets = tuple(name_target(trial.target, calls) for trial in best.values())
+    return FoundTargets(targets, trials, (*effects, *notes), found=True, candidates=listed)
 
 
 def notes_on_imports(
@@ -113,13 +135,17 @@ def _richness(trial: Trial | None) -> tuple[int, int]:
     return len(trial.plan["roles"]), len(trial.plan["fields"])
 
 
-def name_target(target: Target, taken: Sequence[str] | dict[str, Trial]) -> Target:
-    """The target with a short name: the function's, with its class where two functions share one."""
-    qualified = target.call.partition(":")[2]
-    short = qualified.rpartition(".")[2]
-    shared = sum(call.partition(":")[2].rpartition(".")[2] == short for call in taken) > 1
-    name = target.call.replace(":", ".") if shared else short
-    return replace(target, name=name.replace("_", "-").strip("-"))
+def name_target(target: Target, taken: Sequence[str]) -> Target:
+    """The target with a short name: the function's or statement's, with its place where two share one."""
+    short = _short_name(target.call)
+    shared = sum(_short_name(call) == short for call in taken) > 1
+    name = re.sub(r"[^\w.]+", ".", target.call) if shared else short
+    return replace(target, name=name.replace("_", "-").strip("-."))
+
+
+def _short_name(call: str) -> str:
+    _, qualified, statement = split_call(call)
+    return statement or qualified.rpartition(".")[2]
 
 
 def _needed(trials: Sequence[Trial], interpreter: str) -> list[str]:
@@ -128,16 +154,6 @@ def _needed(trials: Sequence[Trial], interpreter: str) -> list[str]:
     if not names:
         return []
     return [f"this checkout needs: {', '.join(names)} ({interpreter} -m pip install {' '.join(distributions(names))})"]
-
-
-def _not_audited(trials: Sequence[Trial]) -> list[str]:
-    """Each reason once, with the candidates that it stopped; not of one that can be called in another way."""
-    audited = {trial.target.call for trial in trials if trial.works}
-    stopped: dict[str, dict[str, None]] = {}
-    for call, message in ((trial.target.call, trial.message) for trial in trials):
-        if call not in audited:
-            stopped.setdefault(message.removeprefix(f"{call}: "), {})[call] = None
-    return [f"not audited: {', '.join(calls)}: {message}" for message, calls in stopped.items()]
 
 
 def _failure(opened: OpenCheckout, found: Discovery, trials: Sequence[Trial], notes: Sequence[str]) -> AuditkitError:

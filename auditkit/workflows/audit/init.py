@@ -3,30 +3,50 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from auditkit.errors import BadInputError
 from auditkit.model.codec import Record
-from auditkit.probing.checkouts.checkout import parse_checkout
+from auditkit.model.runs.candidates import FoundCandidate
+from auditkit.model.runs.target import Target
+from auditkit.probing.checkouts.checkout import CheckoutSpec, parse_checkout
 from auditkit.probing.hosts.trials import Trial
+from auditkit.probing.source_code.files import LeftOut
+from auditkit.store.config.config import is_in_workspace
 from auditkit.store.config.config_draft import ConfigDraft, DraftTarget, UnfedCandidate, render_config
 from auditkit.store.config.config_file import CONFIG_NAME
 from auditkit.store.folder.files import create_file
+from auditkit.workflows.audit.found_candidates import candidate_of
 from auditkit.workflows.audit.found_targets import FoundTargets, find_targets, name_target
 from auditkit.workflows.audit.run_options import RunOptions
 
+_UNTRIED = {"works": False, "takes": None, "finish": None, "setup": None, "message": "left out"}
+
 
 @dataclass(frozen=True)
-class Initialised(Record, keys="path candidates=found.trials"):
-    """The file that was written, and what it holds."""
+class Initialised(Record, keys="path"):
+    """The file that was written, and what it holds; `checkout` where that lies outside what the file may name."""
 
     schema_version: ClassVar[int] = 1
 
     path: Path
     found: FoundTargets
+    checkout: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The file and every candidate: what trying it showed, as it is told of a run, too."""
+        tried = [trial.to_json() | candidate_of(trial).to_json() for trial in self.found.trials]
+        left_out = [_UNTRIED | each.to_json() for each in self.found.candidates if each.excluded]
+        return super().to_json() | {"candidates": [*tried, *left_out]}
+
+    @property
+    def audit_words(self) -> str:
+        """What follows `auditkit audit` to read the file."""
+        return shlex.join([*filter(None, [self.checkout]), "--config", str(self.path)])
 
 
 def init(
@@ -35,6 +55,7 @@ def init(
     output: Path | None = None,
     progress: Callable[[str], None] | None = None,
     in_place: bool = False,
+    exclude: Sequence[str] = (),
 ) -> Initialised:
     """Write `auditkit.yaml` in the checkout's folder, or at `output`. An existing file is never replaced.
 
@@ -47,33 +68,61 @@ def init(
     options = RunOptions(python=python, in_place=in_place)
     with options.open(spec) as opened:
         setting = options.setting(opened)
-        found = find_targets(opened, setting, progress=progress)
+        left_out = LeftOut(opened.path, exclude)
+        found = find_targets(opened, setting, progress=progress, left_out=left_out, libraries=True)
     if found.failure is not None:
         raise found.failure
-    beside = spec.directory == path.parent.resolve()
+    at = str(spec.directory) + _revision(spec)
+    inside = is_in_workspace(path.parent, spec.directory)
     draft = ConfigDraft(
-        checkout=None if beside else _relative(spec.directory, path.parent),
+        checkout=_written(spec, path.parent) if inside else None,
+        elsewhere="" if inside else shlex.join([at, "--config", path.name]),
         python=_relative(Path(python), path.parent) if python and os.sep in python else python,
         batch=1,
-        targets=tuple(_draft(trial, found) for trial in found.trials if trial.works),
-        unfed=tuple(UnfedCandidate(t.target.call, (t.message,)) for t in found.trials if not t.works),
+        exclude=tuple(exclude),
+        targets=tuple(_drafts([trial for trial in found.trials if trial.works])),
+        unfed=tuple(_unfed(each) for each in found.candidates if not (each.fed or each.excluded)),
     )
     create_file(path, render_config(draft).encode("utf-8"))
-    return Initialised(path, found)
+    return Initialised(path, found, "" if inside else at)
 
 
 def _relative(path: Path, folder: Path) -> str:
     return os.path.relpath(os.path.abspath(path), os.path.abspath(folder))
 
 
-def _draft(trial: Trial, found: FoundTargets) -> DraftTarget:
-    """The target under a name of its own, with what was seen in its source and learnt by trying."""
+def _written(spec: CheckoutSpec, folder: Path) -> str | None:
+    """The checkout as a file in `folder` names it; None for that folder, as it lies."""
+    if spec.directory != folder.resolve():
+        return _relative(spec.directory, folder) + _revision(spec)
+    return f"../{spec.directory.name}{_revision(spec)}" if spec.revision else None
+
+
+def _revision(spec: CheckoutSpec) -> str:
+    return f"@{spec.revision}" if spec.revision else ""
+
+
+def _unfed(found: FoundCandidate) -> UnfedCandidate:
+    answers = [f"it answers with: {found.try_it}"] if found.try_it else []
+    return UnfedCandidate(found.call, (found.why_not, *answers))
+
+
+def _drafts(trials: Sequence[Trial]) -> Iterator[DraftTarget]:
+    """Each target under a name of its own: with its arguments' names, and a number where that is not enough."""
+    calls = list(dict.fromkeys(trial.target.call for trial in trials))
+    taken: set[str] = set()
+    for trial in trials:
+        target = name_target(trial.target, calls)
+        suffix = "".join(f"-{str(name).replace('_', '-')}" for name in trial.target.arguments)
+        names = (target.name, target.name + suffix, *(f"{target.name}{suffix}-{n}" for n in range(2, len(trials) + 2)))
+        name = next(each for each in names if each not in taken)
+        taken.add(name)
+        yield _draft(trial, replace(target, name=name))
+
+
+def _draft(trial: Trial, target: Target) -> DraftTarget:
+    """The target with what was seen in its source and learnt by trying."""
     assert trial.plan is not None
-    calls = [other.target.call for other in found.trials if other.works]
-    target = name_target(trial.target, list(dict.fromkeys(calls)))
-    if trial.target.arguments:
-        suffix = "-".join(str(name).replace("_", "-") for name in trial.target.arguments)
-        target = replace(target, name=f"{target.name}-{suffix}")
     roles = ", ".join(f"{role}: {entry['path'] or 'the answer'}" for role, entry in trial.plan["roles"].items())
     learnt = (
         f"{trial.candidate.file}:{trial.candidate.line}",

@@ -65,13 +65,20 @@ def measure(questions: Questions, setting: Setting, progress: Progress) -> Run:
     last = len(calls) - 1
     shares = [(number, questions.probes) for number in range(last)]
     shares += [(last, half) for half in _halves(questions.probes) if calls]
-    attribute = TorchItself(setting, questions.probes).attribute if questions.attributed else None
+    torch_itself = TorchItself(setting, questions.probes) if questions.attributed else None
+    attribute = torch_itself.attribute if torch_itself is not None else None
 
     def one(share: tuple[int, Sequence[ProbeInfo]]) -> TargetRun:
         number, probes = share
         ordinal = calls[:number].count(calls[number])
         target = questions.targets[number]
-        return run_target(target, probes, setting, progress.probe_started, progress.finished, ordinal, attribute)
+        started, finished = progress.probe_started, progress.finished
+        if torch_itself is None or not target.places:
+            return run_target(target, probes, setting, started, finished, ordinal, attribute)
+        run = torch_itself.own(run_target(target, probes, setting, started, ordinal=ordinal))
+        for result in run.results:
+            finished(result)
+        return run
 
     runs = in_parallel(one, shares, PARALLEL_WORKERS, setting.cancelled)
     if runs:

@@ -13,6 +13,7 @@ from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import ProbeResult
 from auditkit.model.runs.target import Target
 from auditkit.probing.hosts.protocol import TorchCalls
+from auditkit.probing.hosts.results import TargetRun
 from auditkit.probing.hosts.runner import run_target
 from auditkit.probing.hosts.sandbox import Setting
 from auditkit.rules.comparison.figure_trends import compare_figures
@@ -41,28 +42,40 @@ class TorchItself:
             theirs = [answer for target in _counterparts(calls) for answer in self._ask(target, doubted)]
         return [self._attributed(result, theirs) if result.probe in doubted else result for result in found]
 
+    def own(self, run: TargetRun) -> TargetRun:
+        """What was asked of torch's function itself, because the checkout calls it: every finding is torch's."""
+        version = _version(run)
+        owned = [self._owned(result, result, version) if result.severity else result for result in run.results]
+        return replace(run, results=owned)
+
     def _ask(self, target: Target, probes: Sequence[str]) -> list[tuple[ProbeResult, str]]:
         """Each answer of torch's function with the version of torch."""
         asked = repr((target.call, sorted(target.arguments.items())))
         new = [self._probes[name] for name in probes if (asked, name) not in self._answers]
         if new:
             run = run_target(target, new, self._setting)
-            hello = run.session.hello if run.session is not None else None
-            version = hello["torch"].partition("+")[0] if hello is not None else ""
+            version = _version(run)
             self._answers.update({(asked, result.probe): (result, version) for result in run.results})
         return [self._answers[asked, name] for name in probes]
 
     def _attributed(self, ours: ProbeResult, answers: Sequence[tuple[ProbeResult, str]]) -> ProbeResult:
         for theirs, version in answers:
             if theirs.probe == ours.probe and _is_as_bad(theirs, ours):
-                name = _function(theirs)
+                owned = self._owned(ours, theirs, version)
                 return replace(
-                    ours,
-                    severity=self._setting.policy.severities.get(ours.probe, Severity.P4),
-                    owner=f"torch {version}: {_MODULE}.{name}",
-                    message=f"{ours.message}; {name} of torch {version} does so by itself",
+                    owned, message=f"{ours.message}; {_function(theirs)} of torch {version} does so by itself"
                 )
         return ours
+
+    def _owned(self, ours: ProbeResult, theirs: ProbeResult, version: str) -> ProbeResult:
+        """A finding as torch's own, as which nobody can mend it here."""
+        severity = self._setting.policy.severities.get(ours.probe, Severity.P4)
+        return replace(ours, severity=severity, owner=f"torch {version}: {_MODULE}.{_function(theirs)}")
+
+
+def _version(run: TargetRun) -> str:
+    hello = run.session.hello if run.session is not None else None
+    return hello["torch"].partition("+")[0] if hello is not None else ""
 
 
 def _is_blamed(result: ProbeResult, calls: TorchCalls) -> bool:

@@ -13,6 +13,7 @@ from auditkit.model.runs.target import Target
 from auditkit.probing.checkouts.checkout import OpenCheckout
 from auditkit.probing.discovery.search import TOUCHES_GRADIENTS
 from auditkit.probing.source_code.facts import ModuleFacts
+from auditkit.probing.source_code.files import LeftOut
 from auditkit.probing.source_code.index import SourceIndex
 from auditkit.probing.source_probes.runner import notes_of, run_source_probes
 from auditkit.workflows.audit.found_targets import is_specimen
@@ -69,12 +70,15 @@ def read_source(questions: SourceQuestions, opened: OpenCheckout, progress: Prog
 
 def _wanted(questions: SourceQuestions, index: SourceIndex) -> Callable[[ModuleFacts], bool]:
     """Whether a module is one that the probes ask about."""
-    named = set(_modules_of(questions.targets))
+    named = set(_places_of(questions.targets))
+    left_out = LeftOut(index.root, questions.options.config.exclude)
 
     def wanted(module: ModuleFacts) -> bool:
-        if is_specimen(index.root, module.file):
+        if {module.name, module.file} & named and not is_specimen(index.root, module.file):
+            return True
+        if is_specimen(index.root, module.file) or left_out.place_of(module.file):
             return False
-        if questions.scope is SourceScope.WHOLE or module.name in named:
+        if questions.scope is SourceScope.WHOLE:
             return True
         is_about = questions.scope is SourceScope.GRADIENTS
         return is_about and TOUCHES_GRADIENTS.search(index.source_of(module)) is not None
@@ -82,7 +86,7 @@ def _wanted(questions: SourceQuestions, index: SourceIndex) -> Callable[[ModuleF
     return wanted
 
 
-def _modules_of(targets: Iterable[Target]) -> Iterable[str]:
+def _places_of(targets: Iterable[Target]) -> Iterable[str]:
     for target in targets:
         yield target.call.partition(":")[0]
         if target.finish:

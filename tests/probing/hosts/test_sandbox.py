@@ -143,12 +143,8 @@ def test_a_wrong_returns_field_is_named_with_the_nearest_one() -> None:
 @pytest.mark.parametrize(
     ("call", "reason", "said"),
     [
-        ("needs_package:norm", Reason.IMPORT_ERROR, f"{sys.executable} -m pip install a_package_that_nobody_has"),
-        (
-            "exits_at_import:norm",
-            Reason.EXIT,
-            "status 7 (sys.exit or os._exit) (its last output: licence not found, leaving",
-        ),
+        ("needs_package:norm", Reason.PLACEHOLDER, f"{sys.executable} -m pip install a_package_that_nobody_has"),
+        ("exits_at_import:norm", Reason.EXIT, "(its last output: licence not found, leaving"),
         ("crashes_at_import:norm", Reason.CRASH, "importing crashes_at_import: the process died of SIGSEGV"),
         ("hangs_at_import:norm", Reason.TIMEOUT, "importing hangs_at_import: no answer within 2 s"),
         ("norms:NotAFunction", Reason.CANNOT_FEED, "is a class: name one of its methods"),
@@ -219,7 +215,9 @@ def test_an_orphan_that_holds_our_pipes_does_not_look_like_a_time_out(tmp_path: 
 def test_an_orphan_of_the_import_is_ended_too(temporary: Path) -> None:
     result = ask("orphan_at_import:norm", OVERFLOW).results[0]
     assert (result.outcome, result.reason) == (Outcome.ERROR, Reason.EXIT)
-    assert not is_alive(int((temporary / "orphan-of-import").read_text()))
+    orphans = (temporary / "orphan-of-import").read_text().split()
+    assert [pid for pid in orphans if is_alive(int(pid))] == []
+    assert len(orphans) == 3, "each way that runs the module starts one"
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
-from auditkit.model.enums import Outcome, Reason
+from auditkit.model.enums import Outcome
 from auditkit.model.runs.target import Target
 from auditkit.probing.worker.base.frames import SourceRoots
 from auditkit.probing.worker.instruments import graphs
@@ -152,16 +152,17 @@ def test_trap_5_dynamos_own_count_is_not_the_number_of_breaks(
 
 
 def test_trap_6_a_failed_import_retried_in_one_process_can_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The naive retry reports a norm for code that no fresh process can import; ours fails both times, alike."""
+    """The naive retry imports code that no fresh process can import; ours runs the function alone, and says why."""
     checkout = TARGETS / "misbehaving"
     monkeypatch.syspath_prepend(str(checkout))
     with pytest.raises(RuntimeError, match="not ready"):
         importlib.import_module("starts_second_time")
     assert importlib.import_module("starts_second_time").norm([torch.ones(4)]) == 2.0
     for _ in range(2):
-        result = run_probes(checkout, "starts_second_time:norm", [HEALTH]).results[0]
-        assert (result.outcome, result.reason) == (Outcome.ERROR, Reason.IMPORT_ERROR)
-        assert "the logging backend is not ready" in result.message
+        run = run_probes(checkout, "starts_second_time:norm", [HEALTH])
+        assert (run.loaded_by.rung, run.results[0].outcome) == ("cut_out", Outcome.NOT_REPRODUCED)
+        assert "cut out of its file" in run.results[0].notes[0]
+        assert "the logging backend is not ready" in run.notes[0]
 
 
 # --- trap 8: a descriptor that stays open -----------------------------------------------------------

@@ -140,7 +140,6 @@ TARGET = "targets:\n  - call: m:f\n"
         ("checkout: ../../x\n", "1:11", "leaves the workspace", "command line"),
         ("checkout: /etc\n", "1:11", "leaves the workspace", None),
         ("tickets: a/../../../x\n", "1:10", "leaves the workspace", None),
-        ("python: /usr/bin/python3\n", "1:9", "leaves the workspace", None),
         ("probes_dir: [/etc]\n", "1:14", "leaves the workspace", None),
         ("style: [sync_in_loop]\n", "1:8", "style must be true or false, not a list", None),
         ("style: 'true'\n", "1:8", "style must be true or false, not text", None),
@@ -227,7 +226,9 @@ def test_deep_nesting_ends(folder: Path) -> None:
 # Written files
 
 words = st.text(alphabet="abcxyz_", min_size=1, max_size=8)
-calls = st.builds("{}.{}:{}".format, words, words, words)
+places = st.builds("{}.{}".format, words, words) | st.builds("my-{}/{}-2.py".format, words, words)
+blocks = st.builds("{}.py:{}#{}.2".format, words, words, words) | st.builds("{}.py:#{}".format, words, words)
+calls = blocks | st.builds("{}:{}".format, places, words) | st.builds("{}:{}.<locals>.{}".format, places, words, words)
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=12),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
@@ -243,6 +244,7 @@ targets = st.builds(
     setup=st.none() | words,
     arguments=st.dictionaries(words, values, max_size=3),
     returns=st.dictionaries(words, words, max_size=3),
+    places=st.lists(st.builds("{}/{}.py:{} in {}".format, words, words, st.integers(1), words), max_size=2).map(tuple),
 )
 
 

@@ -2,4 +2,4 @@ import a_package_that_nobody_has.part
 
 
 def norm(gradients):
-    return 1.0
+    return a_package_that_nobody_has.part.norm(gradients)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.errors import NothingMeasuredError, TargetNotLoadedError
+from auditkit.errors import NothingMeasuredError
 from auditkit.model.enums import Contract, Reason, Takes
 from auditkit.model.runs.target import Target
 from auditkit.probing.checkouts.checkout import open_checkout
@@ -52,8 +52,9 @@ def test_what_cannot_be_fed_is_said(found: FoundTargets):
     failed = [trial.target.call for trial in found.trials if not trial.works]
     assert failed == ["watch:flagged_for_ranks", "watch:Curious.grad_norm"]
     assert not _target(found, "flagged_for_ranks").arguments
-    (note,) = found.notes
-    assert note.startswith("not audited: watch:Curious.grad_norm: Curious() needs model and logger and schedule")
+    (unfed,) = [each for each in found.candidates if not each.fed]
+    assert (unfed.call, unfed.why_not) == ("watch:Curious.grad_norm", "Curious() needs model and logger and schedule")
+    assert found.notes == ()
 
 
 def test_a_checkout_without_collectors_is_an_error_with_a_hint(tmp_path: Path):
@@ -70,19 +71,20 @@ def test_a_checkout_without_collectors_is_an_error_with_a_hint(tmp_path: Path):
 
 def test_missing_modules_are_named_once_for_the_whole_checkout(tmp_path: Path):
     """With what to install; and a reason that several collectors share stands once."""
-    norm = "def {}(parameters):\n    return torch.stack([p.grad.norm() for p in parameters]).norm()\n"
-    shared = "import torch, einops_missing, cv2_missing\n"
-    (tmp_path / "one.py").write_text(shared + norm.format("grad_norm") + norm.format("total_norm"), encoding="utf-8")
-    (tmp_path / "two.py").write_text("import torch, yaml_missing\n" + norm.format("norm_of"), encoding="utf-8")
+    norm = "def {}(parameters):\n    return torch.stack([{}.norm(p.grad) for p in parameters]).norm()\n"
+    of_one = norm.format("grad_norm", "einops_missing") + norm.format("total_norm", "einops_missing")
+    (tmp_path / "one.py").write_text("import torch, einops_missing, cv2_missing\n" + of_one, encoding="utf-8")
+    two = "import torch, yaml_missing\n" + norm.format("norm_of", "yaml_missing")
+    (tmp_path / "two.py").write_text(two, encoding="utf-8")
     with open_checkout(tmp_path, sys.executable) as opened:
         found = find_targets(opened, Setting(tmp_path, sys.executable, (tmp_path,)))
-    assert isinstance(found.failure, TargetNotLoadedError)
+    assert isinstance(found.failure, NothingMeasuredError)
     first, needed, *stopped = found.failure.message.splitlines()
-    names = "cv2_missing einops_missing yaml_missing"
-    assert first == "no gradient collector could be imported:"
+    names = "einops_missing yaml_missing"
+    assert first == "no gradient collector could be fed:"
     assert needed == f"  this checkout needs: {names.replace(' ', ', ')} ({sys.executable} -m pip install {names})"
     assert len(stopped) == 2
-    assert "one:grad_norm, one:total_norm: importing one needs the modules 'cv2_missing', 'einops_" in stopped[0]
+    assert "one:grad_norm, one:total_norm: it uses einops_missing.norm, and " in stopped[0]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import tempfile
 import time
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
-from ..process import families
+from ..process import families, placeholders
 from ..process.jsonlines import Reader, Writer, new_token
 
 _PIECE_BYTES = 1 << 16
@@ -45,6 +45,7 @@ def run_ranks(world_size: int, body: Body, limit_s: float, device: str = "cpu") 
         for number in range(world_size):
             ranks.append(_Rank(number, world_size, body, folder, limit_s, device, ranks))
         _collect(ranks, limit_s)
+        placeholders.raise_if_said(rank.messages[-1].get("rank_raised", "") for rank in ranks if rank.messages)
     finally:
         for rank in ranks:
             rank.end()

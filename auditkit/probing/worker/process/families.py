@@ -6,7 +6,7 @@ import os
 import resource
 import signal
 import time
-from typing import Collection, List
+from typing import Collection, List, NoReturn
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -79,7 +79,7 @@ def guard(results_fd: int) -> None:
     _, status = os.waitpid(child, 0)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     end_children()
-    _end_like(status)
+    end_like(status)
 
 
 def signal_name(number: int) -> str:
@@ -90,7 +90,8 @@ def signal_name(number: int) -> str:
         return "signal {}".format(number)
 
 
-def _end_like(status: int) -> None:
+def end_like(status: int) -> NoReturn:
+    """End this process in the way that another one ended: with its exit status, or of its signal."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         with contextlib.suppress(OSError):

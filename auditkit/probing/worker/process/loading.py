@@ -7,8 +7,11 @@ import os
 import re
 import sys
 import traceback
-from typing import Any, Iterator, List, Optional, Tuple
+from types import ModuleType
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
+from . import placeholders, rungs
+from .cut_out import CutOut, CutOutLoader, Statements, is_definition
 from .missing_modules import distributions, missing_modules
 
 OLDEST_TORCH = (2, 9)
@@ -18,14 +21,20 @@ _NOT_SEARCHED = frozenset(("__pycache__", "node_modules", "site-packages", "venv
 
 
 class LoadError(Exception):
-    """The target could not be loaded: `reason` is one of the outcome's reasons, `missing` what it imports in vain."""
+    """The target could not be loaded: `reason` is one of the outcome's reasons, `missing` what it imports in vain.
 
-    def __init__(self, reason: str, message: str, hint: str = "", missing: Tuple[str, ...] = ()) -> None:
+    `is_final` where no other way to load it can help.
+    """
+
+    def __init__(
+        self, reason: str, message: str, hint: str = "", missing: Tuple[str, ...] = (), is_final: bool = False
+    ) -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
         self.hint = hint
         self.missing = missing
+        self.is_final = is_final
 
 
 def import_torch() -> None:
@@ -58,26 +67,58 @@ def use_import_roots(roots: List[str]) -> None:
 
 
 def load(call: str, roots: List[str]) -> Any:
-    """The object that `package.module:qualified.name` names. Raises LoadError."""
-    module_name, qualified_name = split(call)
-    module = import_module(module_name, qualified_name, roots)
-    _refuse_other_copy(module_name, module, roots)
-    found: Any = module
-    for name in qualified_name.split("."):
-        if not hasattr(found, name):
-            near = difflib.get_close_matches(name, dir(found), _MOST_SUGGESTED, 0.5)
-            hint = "did you mean {}?".format(", ".join(near)) if near else _where_else(qualified_name, roots)
-            raise LoadError("import_error", "{} has no '{}'".format(module_name, qualified_name), hint)
-        found = getattr(found, name)
+    """The object that `PLACE:qualified.name` names, by the rung that this process is prepared for. Raises LoadError."""
+    place, qualified_name = split(call)
+    with placeholders.loading():
+        module = import_module(place, qualified_name, roots)
+        _refuse_other_copy(module.__name__, module, roots)
+        found: Any = module
+        for name in qualified_name.split("."):
+            try:
+                held = hasattr(found, name)
+            except (Exception, SystemExit) as error:
+                raise _import_error(place, error) from error
+            if not held:
+                near = difflib.get_close_matches(name, dir(found), _MOST_SUGGESTED, 0.5)
+                hint = "did you mean {}?".format(", ".join(near)) if near else _where_else(qualified_name, roots)
+                raise LoadError("import_error", "{} has no '{}'".format(place, qualified_name), hint, is_final=True)
+            found = getattr(found, name)
+    if placeholders.why_failed(found):
+        raise LoadError("import_error", placeholders.why_failed(found))
     return found
 
 
-def owner_class(call: str) -> Tuple[Optional[type], str]:
-    """For `module:Class.method` the class and the method's name, otherwise (None, "")."""
-    module_name, qualified_name = split(call)
+def namespace(place: str, names: Iterable[str], roots: List[str]) -> Tuple[Dict[str, Any], str, Tuple[str, ...]]:
+    """The namespace in which a block of the file at `place` is executed, its rung, and what stands in for something.
+
+    `place` is what a call has before its colon; `names` are the free names that the block reads. The namespace is a new
+    dict with the file's imports, functions, classes and constants, by the rung that this process is prepared for. What
+    a script makes for its run (a model, an optimizer, parsed arguments) is not in it, nor what could not be made: a
+    name that is missing is an input of the block. Raises LoadError.
+    """
+    with placeholders.loading():
+        module = import_module(place, "", roots)
+        statements = _statements(module)
+        if isinstance(module, CutOut):
+            module.__spec__.loader.define(module, names, is_definition)  # type: ignore[union-attr]
+    made = {name for name in statements.binding if not statements.is_defined(name, is_definition)}
+    held = {
+        name: value for name, value in vars(module).items() if name not in made and not placeholders.why_failed(value)
+    }
+    return held, rungs.current(), placeholders.given()
+
+
+def _statements(module: ModuleType) -> Statements:
+    loader = module.__spec__.loader if module.__spec__ is not None else None
+    return loader.statements if isinstance(loader, CutOutLoader) else Statements(str(module.__file__))
+
+
+def owner_class(call: str, roots: Sequence[str] = ()) -> Tuple[Optional[type], str]:
+    """For `PLACE:Class.method` the class and the method's name, otherwise (None, "")."""
+    place, qualified_name = split(call)
     if "." not in qualified_name:
         return None, ""
-    found: Any = sys.modules[module_name]
+    found: Any = sys.modules[rungs.module_of(place, list(roots))[0]]
     *path, method = qualified_name.split(".")
     for name in path:
         found = getattr(found, name)
@@ -85,14 +126,16 @@ def owner_class(call: str) -> Tuple[Optional[type], str]:
 
 
 def split(call: str) -> Tuple[str, str]:
-    module_name, separator, qualified_name = call.partition(":")
-    if not separator or not module_name or not qualified_name:
-        raise LoadError("import_error", "'{}' is not of the form package.module:function".format(call))
-    return module_name, qualified_name
+    """The place (a dotted module, or a file's path) and the name in it. Raises LoadError."""
+    place, separator, qualified_name = call.partition(":")
+    if not separator or not place or not qualified_name:
+        raise LoadError("import_error", "'{}' is not of the form package.module:function".format(call), is_final=True)
+    return place, qualified_name
 
 
-def import_module(module_name: str, qualified_name: str, roots: List[str]) -> Any:
+def import_module(place: str, qualified_name: str, roots: List[str]) -> Any:
     """The module, imported once; `qualified_name` is what is wanted of it. Raises LoadError."""
+    module_name, _ = rungs.module_of(place, roots)
     try:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -100,14 +143,17 @@ def import_module(module_name: str, qualified_name: str, roots: List[str]) -> An
         if module_name == missing or module_name.startswith(missing + "."):
             message = "no module named '{}' under {}".format(missing, ", ".join(roots))
             elsewhere = _where_else(qualified_name, roots) if qualified_name else ""
-            raise LoadError("import_error", message, elsewhere or _ROOTS_HINT) from None
-        raise _needs(module_name, missing, roots) from error
-    except SystemExit as error:
-        raise LoadError("import_error", "importing {} exits with {!r}".format(module_name, error.code)) from error
+            raise LoadError("import_error", message, elsewhere or _ROOTS_HINT, is_final=True) from None
+        raise _needs(place, missing, roots) from error
     except BaseException as error:
-        where = _raised_at(error)
-        message = "importing {} raises {}: {}{}".format(module_name, type(error).__name__, _one_line(error), where)
-        raise LoadError("import_error", message) from error
+        raise _import_error(place, error) from error
+
+
+def _import_error(place: str, error: BaseException) -> LoadError:
+    if isinstance(error, SystemExit):
+        return LoadError("import_error", "importing {} exits with {!r}".format(place, error.code))
+    message = "importing {} raises {}: {}{}".format(place, type(error).__name__, _one_line(error), _raised_at(error))
+    return LoadError("import_error", message)
 
 
 def _needs(module_name: str, missing: str, roots: List[str]) -> LoadError:
@@ -123,6 +169,16 @@ def _needs(module_name: str, missing: str, roots: List[str]) -> LoadError:
         "it there" if len(names) == 1 else "them there", sys.executable, " ".join(distributions(names))
     )
     return LoadError("import_error", message, hint, tuple(names))
+
+
+def absence(path: str) -> Dict[str, Any]:
+    """What is said of a target that used `path` of something for which a placeholder stands in."""
+    absent, why = placeholders.absent(path)
+    if why:
+        return {"message": "it uses {}, and {}".format(path, why)}
+    message = "it uses {}, and {} has no module '{}'".format(path, sys.executable, absent)
+    hint = "install it there: {} -m pip install {}".format(sys.executable, " ".join(distributions([absent])))
+    return {"message": message, "hint": hint, "missing": [absent]}
 
 
 def _where_else(qualified_name: str, roots: List[str]) -> str:
@@ -179,4 +235,5 @@ def _refuse_other_copy(module_name: str, module: Any, roots: List[str]) -> None:
         for candidate in (os.path.join(root, relative + ".py"), os.path.join(root, relative, "__init__.py")):
             if os.path.exists(candidate) and os.path.realpath(candidate) != os.path.realpath(loaded_from):
                 message = "{} was imported from {}, not from {}".format(module_name, loaded_from, candidate)
-                raise LoadError("import_error", message, "an installed copy hides the checkout: uninstall it there")
+                hint = "an installed copy hides the checkout: uninstall it there"
+                raise LoadError("import_error", message, hint, is_final=True)

@@ -6,6 +6,8 @@ import os
 import sys
 from typing import Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
+from .forgiven_imports import forgives
+
 _DISTRIBUTIONS: Dict[str, str] = {
     "absl": "absl-py", "apex": "git+https://github.com/NVIDIA/apex", "attr": "attrs", "bs4": "beautifulsoup4",
     "clip": "git+https://github.com/openai/CLIP", "Crypto": "pycryptodome", "cv2": "opencv-python",
@@ -17,7 +19,6 @@ _DISTRIBUTIONS: Dict[str, str] = {
     "sklearn": "scikit-learn", "umap": "umap-learn", "wx": "wxPython", "yaml": "PyYAML", "zmq": "pyzmq",
 }  # fmt: skip
 """What to install where that is not called as what is imported."""
-_MISSES = frozenset(("ImportError", "ModuleNotFoundError", "Exception", "BaseException"))
 _MOST_FILES = 2000
 
 
@@ -89,13 +90,8 @@ def _imports(name: str, file: str) -> Iterator[Tuple[str, List[str]]]:
 def _always_run(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
     for statement in statements:
         yield statement
-        if isinstance(statement, (ast.ClassDef, ast.With)):
+        if isinstance(statement, ast.ClassDef):
             yield from _always_run(statement.body)
-        elif isinstance(statement, ast.Try):
-            yield from _always_run([*([] if _may_do_without(statement) else statement.body), *statement.finalbody])
-
-
-def _may_do_without(statement: ast.Try) -> bool:
-    """Whether a `try` catches that a module is missing."""
-    caught = [part for handler in statement.handlers for part in ast.walk(handler.type or ast.Name("Exception"))]
-    return any(isinstance(part, ast.Name) and part.id in _MISSES for part in caught)
+        elif isinstance(statement, (ast.Try, ast.With)):
+            always = [] if forgives(statement) else statement.body
+            yield from _always_run([*always, *getattr(statement, "finalbody", ())])

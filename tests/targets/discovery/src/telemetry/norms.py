@@ -62,3 +62,7 @@ def with_switch(parameters, detailed: bool = False):
     if detailed:
         return {"norms": norms, "largest": max(norms)}
     return max(norms)
+
+
+def printed(parameters):
+    print(sum(p.grad.norm() for p in parameters))

@@ -30,10 +30,6 @@ def average(grads):
     return torch.stack(grads).mean(dim=0)
 
 
-def print_norm(parameters):
-    print(sum(p.grad.norm() for p in parameters))
-
-
 def penalty(critic, samples):
     (gradients,) = torch.autograd.grad(critic(samples).sum(), samples)
     return ((gradients.norm(2, dim=1) - 1) ** 2).mean()

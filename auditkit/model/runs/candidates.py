@@ -1,0 +1,66 @@
+"""What reading a checkout found: each place that deals with gradients, how it was fed, or why nothing was asked."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from auditkit.model.codec import Record
+from auditkit.model.enums import Contract, Reason
+from auditkit.model.runs.target import Target
+
+PACKAGE = "package"
+"""The first way to load a target: its package as it is."""
+
+
+@dataclass(frozen=True)
+class FoundCandidate(
+    Record, keys="call file line contract fed rung placeholders filled why_not reason? try_it? places? excluded?"
+):
+    """One collector, or function of a library that the checkout calls, that reading the source found.
+
+    `rung` is how its module was loaded, `placeholders` the absent modules that something stands in for, `filled` what
+    was made up to call it. `why_not` says why it could not be fed, with its `reason`; `try_it` are options that make it
+    answer, which were tried. `places` call a library's function; `excluded` is what it is left out for.
+    """
+
+    call: str
+    file: str
+    line: int
+    contract: Contract | None = None
+    fed: bool = False
+    rung: str = ""
+    placeholders: tuple[str, ...] = ()
+    filled: Mapping[str, str] = field(default_factory=dict)
+    why_not: str = ""
+    reason: Reason | None = None
+    try_it: str = ""
+    places: tuple[str, ...] = ()
+    excluded: str = ""
+
+
+def options_of(target: Target) -> str:
+    """The words of a shell that name a target and its arguments."""
+    return shlex.join(target.command_words())
+
+
+def by_reason(candidates: Iterable[FoundCandidate]) -> dict[str, list[FoundCandidate]]:
+    """Those that were not asked, by what stopped them; those that are left out on purpose are none of them."""
+    groups: dict[str, list[FoundCandidate]] = {}
+    for each in candidates:
+        if not (each.fed or each.excluded):
+            groups.setdefault(_STOPPED.get(each.reason, "they could not be tried"), []).append(each)
+    return dict(sorted(groups.items(), key=lambda group: -len(group[1])))
+
+
+_STOPPED: dict[Reason | None, str] = {
+    Reason.IMPORT_ERROR: "their modules cannot be imported",
+    Reason.NO_TORCH: "the interpreter has no torch",
+    Reason.NO_INTERPRETER: "there is no interpreter",
+    Reason.CANNOT_FEED: "nothing is known to fit what they take",
+    Reason.CANNOT_READ: "their answer has nothing that a probe can judge",
+    Reason.TIMEOUT: "trying them did not end in time",
+    Reason.CRASH: "trying them ended the process",
+    Reason.EXIT: "trying them ended the process",
+}

@@ -1,0 +1,200 @@
+"""Blocks: statements that compute a statistic of gradients, limit or check them, where no function can be called.
+
+Most trainers hold their norm or clip in the middle of a loop. A block is read as the function that its statements
+would be: what it reads becomes parameters, what is read behind it its answer.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from auditkit.errors import nearest_names
+from auditkit.model.runs.target import split_call
+from auditkit.probing.discovery.blocks.functions import block_function, named_function
+from auditkit.probing.discovery.blocks.marks import Suite, scope_marks
+from auditkit.probing.discovery.blocks.runs import Run, Runs
+from auditkit.probing.patching.local_names import names_of
+from auditkit.probing.source_code.modules import Class, Function, FunctionNode, Module
+from auditkit.probing.source_code.python_files import PythonFiles
+
+_MOST_NAMED = 3
+_MODULE_NAMES = frozenset({"__file__", "__name__", "__doc__", "__package__"})
+_SETS_NAMES = re.compile(r"\b(exec|globals|setattr)\(")
+_OF_ALL_GRADIENTS = re.compile(r"norm|nan|inf|finite|overflow|clip")
+_MAY_HOLD_BLOCKS = re.compile(r"grad\b")
+
+
+@dataclass(eq=False)
+class Block(Function):
+    """A run of statements as a function: `node` is the function that they make, with the file's own lines.
+
+    `qualified_name` is `function#statement`, without a function at module level. `holder` is the function around
+    it, None there; `statements` are those of the file, without the constants and imports that `node` begins with.
+    `names` are what the file's module has to define.
+    """
+
+    holder: Function | None = None
+    statements: tuple[ast.stmt, ...] = ()
+    names: tuple[str, ...] = ()
+
+    @property
+    def call(self) -> str:
+        return f"{self.module.file}:{self.qualified_name}"
+
+    @property
+    def lines(self) -> tuple[int, int]:
+        """The first and the last line of its statements."""
+        return self.node.lineno, self.node.end_lineno or self.node.lineno
+
+    @property
+    def ends_its_function(self) -> bool:
+        """Whether its last statement is a `return` of the function around it."""
+        return isinstance(self.statements[-1], ast.Return)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of its function that are its answer; none where it ends its function, or limits alone."""
+        answer = self.node.body[-1]
+        value = answer.value if isinstance(answer, ast.Return) and not self.ends_its_function else None
+        parts = value.values if isinstance(value, ast.Dict) else [value]
+        return tuple(part.id for part in parts if isinstance(part, ast.Name))
+
+    @property
+    def place(self) -> str:
+        """The qualified name of the function around it, "" at module level."""
+        return self.qualified_name.partition("#")[0]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The body of a function, or of a module: `node` is None for the latter; `outer` are the scopes around it."""
+
+    module: Module
+    qualified_name: str
+    body: Suite
+    node: FunctionNode | None = None
+    owner: Class | None = None
+    outer: tuple[Scope, ...] = ()
+
+    @property
+    def function(self) -> Function | None:
+        """The function of that name, also one inside another."""
+        return Function(self.module, self.qualified_name, self.node, self.owner) if self.node is not None else None
+
+
+def blocks_of(module: Module) -> list[Block]:
+    """Every block of a file in its order; a second one of the same name in one function is `name.2`."""
+    found: list[Block] = []
+    for scope in _scopes(module):
+        found += _blocks_in(scope)
+    return sorted(found, key=lambda block: block.node.lineno)
+
+
+def blocks_at(files: PythonFiles, path: str) -> list[Block]:
+    """The blocks of a file, named by its path below the checkout; none where it is not there or does not parse."""
+    module = _module_at(files, path)
+    return blocks_of(module) if module is not None else []
+
+
+def _module_at(files: PythonFiles, path: str) -> Module | None:
+    name = files.names.get(files.path / path)
+    module = files.module_of(f"{name}:") if name is not None else None
+    return module if isinstance(module, Module) and module.file == path else None
+
+
+def block_named(files: PythonFiles, call: str) -> Block | None:
+    """The block that `FILE:FUNCTION#NAME` names; None where the file has none of that name."""
+    return next((block for block in blocks_at(files, call.partition(":")[0]) if block.call == call), None)
+
+
+def block_in_lines(files: PythonFiles, call: str, lines: tuple[int, int], outputs: Sequence[str]) -> Block | None:
+    """The statements of some lines as the block `call`, whatever they are; None where no whole statements are there."""
+    file, place, statement = split_call(call)
+    module = _module_at(files, file)
+    scope = next((one for one in _scopes(module) if one.qualified_name == place), None) if module else None
+    if module is None or scope is None:
+        return None
+    marks = scope_marks(scope.body)
+    inside = [each for each in marks.places if lines[0] <= each.lineno and (each.end_lineno or 0) <= lines[1]]
+    if not inside:
+        return None
+    suite = marks.places[inside[0]].suite
+    places = [marks.places[each].index for each in inside if marks.places[each].suite is suite]
+    run = Run(suite, min(places), max(places))
+    name = statement.partition(".")[0]
+    made = named_function(run, marks, module, _functions_of(scope), (name, outputs))
+    return Block(module, f"{place}#{statement}", made.node, None, scope.function, tuple(run.statements), made.names)
+
+
+def function_or_block(files: PythonFiles, call: str) -> Function | None:
+    """What `call` names: a function of a module, or a block of a file; None where there is none of that name."""
+    return block_named(files, call) if split_call(call)[2] else PythonFiles.function(files, call)
+
+
+def nearest_blocks(files: PythonFiles, call: str) -> list[str]:
+    """The blocks of the same file, those that are called most like `call` first."""
+    calls = [block.call for block in blocks_at(files, call.partition(":")[0])]
+    return list(dict.fromkeys((*nearest_names(call, calls), *calls)))[:_MOST_NAMED]
+
+
+def undefined_names(block: Block) -> list[str]:
+    """The names that a block reads and that neither its function nor its file sets, as far as reading tells."""
+    tree = block.module.tree
+    if any(item.name == "*" for item in block.module.imports) or _SETS_NAMES.search("\n".join(block.module.lines)):
+        return []
+    known = names_of(tree.body).stores | _MODULE_NAMES
+    declared = {name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names}
+    return [name for name in block.names if name not in known | declared]
+
+
+def _scopes(module: Module) -> Iterator[Scope]:
+    top = Scope(module, "", module.tree.body)
+    yield top
+    yield from _scopes_inside(top, module.tree.body, "", None)
+
+
+def _scopes_inside(outer: Scope, body: Sequence[ast.AST], prefix: str, owner: Class | None) -> Iterator[Scope]:
+    around = (*outer.outer, outer) if outer.node is not None else ()
+    for node in body:
+        if isinstance(node, FunctionNode):
+            scope = Scope(outer.module, prefix + node.name, node.body, node, owner, around)
+            yield scope
+            yield from _scopes_inside(scope, node.body, f"{scope.qualified_name}.", None)
+        elif isinstance(node, ast.ClassDef):
+            inside = outer.module.classes.get(prefix + node.name)
+            yield from _scopes_inside(outer, node.body, f"{prefix}{node.name}.", inside)
+        elif isinstance(node, ast.stmt | ast.excepthandler | ast.match_case):
+            yield from _scopes_inside(outer, list(ast.iter_child_nodes(node)), prefix, owner)
+
+
+def _functions_of(scope: Scope) -> list[FunctionNode]:
+    return [each.node for each in (*scope.outer, scope) if each.node]
+
+
+def _blocks_in(scope: Scope) -> Iterator[Block]:
+    function = scope.function
+    text = function.text if function is not None else "\n".join(scope.module.lines)
+    if not _MAY_HOLD_BLOCKS.search(text):
+        return
+    marks = scope_marks(scope.body)
+    counts: dict[str, int] = {}
+    for run in Runs(marks, scope.module).find():
+        made = block_function(run, marks, scope.module, _functions_of(scope))
+        if made is None:
+            continue
+        name = made.node.name
+        if scope.node is not None and scope.node.name == "step" and not _OF_ALL_GRADIENTS.search(name):
+            continue  # a figure of one tensor, for an optimizer's update of it
+        counts[name] = counts.get(name, 0) + 1
+        ending = f".{counts[name]}" if counts[name] > 1 else ""
+        yield Block(
+            module=scope.module,
+            qualified_name=f"{scope.qualified_name}#{name}{ending}",
+            node=made.node,
+            holder=function,
+            statements=tuple(run.statements),
+            names=made.names,
+        )

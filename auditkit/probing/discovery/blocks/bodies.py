@@ -1,0 +1,315 @@
+"""What is left of a run's statements in its function: all but what only tells people, and what gives its answer."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from auditkit.probing.discovery.blocks.marks import ScopeMarks, own_nodes, suites_of
+from auditkit.probing.discovery.blocks.runs import Run, is_start
+from auditkit.probing.discovery.gradient_facts import STATISTICS
+from auditkit.probing.patching.local_names import names_of
+from auditkit.probing.source_code.modules import dotted_name, targets_of, text_in
+from auditkit.probing.source_code.statements import head_of
+
+CLIP = "clip_grad"
+"""The name of a block that limits gradients and computes no statistic that has one."""
+_SPEAKING = re.compile(r"norm|nan|inf|finite|overflow|stat|grad|health")
+_CHECKS = ("isnan", "isinf", "isfinite")
+RECORDED = "recorded_"
+"""How the names of answers begin that the file does not set itself."""
+
+
+class Body:
+    """The statements of a run without what only tells people, and with what gives its answer."""
+
+    def __init__(self, run: Run, scope: ScopeMarks) -> None:
+        self._run, self._scope = run, scope
+        inside = {node for node in own_nodes(run.statements) if isinstance(node, ast.stmt)}
+        outside = [part for each in scope.places if each not in inside for part in head_of(each)]
+        self._read_behind = names_of(outside).loads
+        self._own = frozenset[str]().union(*(names_of(each).stores for each in inside if not suites_of(each)))
+        self._recorded: dict[str, None] = {}
+
+    def made(self) -> tuple[str, list[ast.stmt]] | None:
+        """The block's name and its statements; None where nothing comes of it."""
+        last = self._run.statements[-1]
+        if isinstance(last, ast.Return):
+            body = [kept for each in self._run.statements for kept in self._silent(each)]
+            return self._name_of(last), body
+        outputs = self._outputs()
+        is_limit = any(map(self._scope.limits, self._run.kernels))
+        body = []
+        for statement in self._run.statements:
+            records = self._holds_kernel(statement) and not outputs and not is_limit
+            body += self._with_records(statement, False) if records else self._silent(statement)
+        starts = [_at(self._run.statements[0], f"{name} = []") for name in self._recorded if self._is_listed(name)]
+        outputs = outputs or list(self._recorded)
+        named = [each for each in outputs if _SPEAKING.search(each)]
+        if is_limit and not named:
+            return CLIP, body  # its answer is what it leaves in the gradients, not the factor
+        if not outputs:
+            return None
+        name = _plain((named or outputs)[-1])
+        return name if name.strip("_") else self._name_of(last), [*starts, *body, self._answer(outputs)]
+
+    def answering(self, outputs: Sequence[str]) -> list[ast.stmt]:
+        """All statements as they are kept, with these names as their answer."""
+        body = [kept for each in self._run.statements for kept in self._silent(each)]
+        return [*body, self._answer(outputs)] if outputs else body
+
+    def _is_listed(self, name: str) -> bool:
+        return name.startswith(RECORDED) and name.endswith("s_")
+
+    def _answer(self, outputs: Sequence[str]) -> ast.stmt:
+        if len(outputs) == 1:
+            text = outputs[0]
+        else:
+            text = "{" + ", ".join(f"{_plain(each)!r}: {each}" for each in outputs) + "}"
+        return _at(self._run.statements[-1], f"return {text}", at_end=True)
+
+    def _outputs(self) -> list[str]:
+        """The statistics that the run sets and somebody reads behind it; else the last one that it sets."""
+        found: dict[str, None] = {}
+        for statement in self._run.statements:
+            for name in self._results(statement):
+                found.pop(name, None)
+                found[name] = None
+        return [name for name in found if name in self._read_behind] or list(found)[-1:]
+
+    def _results(self, statement: ast.stmt) -> Iterator[str]:
+        """The statistics that a statement leaves: of a loop those that it adds up, or that are read behind it."""
+        is_loop = isinstance(statement, ast.For)
+        for node in own_nodes([statement]):
+            if not isinstance(node, ast.stmt) or suites_of(node):
+                continue
+            for name in sorted(self._stored(node)):
+                if self._scope.marks.marks.get(name) != STATISTICS:
+                    continue
+                adds_up = not _plain_stores(node) or name in names_of(node).loads
+                if not is_loop or adds_up or name in self._read_behind:
+                    yield name
+
+    def _stored(self, node: ast.stmt) -> frozenset[str]:
+        """The names that a statement sets, or puts something into where the run has made them."""
+        roots = {_root(target) for target in _targets(node) if isinstance(target, ast.Subscript)}
+        return names_of(node).stores | (frozenset(roots) & self._own)
+
+    def _is_foreign(self, node: ast.stmt) -> bool:
+        """Whether it puts something into what the run has not made: `metrics["norm"] = x`, `history.append(x)`."""
+        targets = _targets(node)
+        if targets and all(isinstance(each, ast.Subscript) for each in targets):
+            return not {_root(each) for each in targets} <= self._made
+        is_call = isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+        return is_call and bool(names_of(node).stores) and not names_of(node).stores <= self._made
+
+    @property
+    def _made(self) -> frozenset[str]:
+        """What the run itself assigns, or what an accumulator was set to before."""
+        return frozenset[str]().union(
+            *(_plain_stores(each) for each in self._scope.places if each in self._run.statements or is_start(each))
+        )
+
+    # --- statements as they are kept ---
+
+    def _silent(self, statement: ast.stmt) -> list[ast.stmt]:
+        """The statement; of what tells people something only the statistics that it is told."""
+        if self._scope.tells(statement) or self._is_foreign(statement):
+            told = [each for each in _told(statement) if self._scope.is_statistic(each)]
+            return [ast.copy_location(ast.Expr(each), each) for each in told]
+        if not suites_of(statement):
+            return [statement]
+        kept = _with_suites(statement, self._silent)
+        if isinstance(kept, ast.If) and not self._scope.is_statistic(kept.test):
+            return [] if all(isinstance(each, ast.Pass) for each in (*kept.body, *kept.orelse)) else [kept]
+        return [kept]
+
+    def _with_records(self, statement: ast.stmt, in_loop: bool) -> list[ast.stmt]:
+        """The statement with its statistics recorded: by their names, in a loop as lists."""
+        if statement in self._run.kernels:
+            return self._record(statement, in_loop)
+        if not suites_of(statement):
+            return self._silent(statement)
+        if not self._holds_kernel(statement):
+            return self._silent(statement)
+        if isinstance(statement, ast.If) and in_loop and not self._asks_of_an_item(statement):
+            return [kept for each in statement.body for kept in self._with_records(each, in_loop)]
+        inside = in_loop or isinstance(statement, ast.For)
+        needed = set(names_of([each for each in own_nodes([statement]) if each in self._run.kernels]).loads)
+
+        def kept(each: ast.stmt) -> list[ast.stmt]:
+            return self._with_records(each, inside)
+
+        return [_with_suites(statement, kept, lambda suite: self._needed_of(suite, needed))]
+
+    def _holds_kernel(self, statement: ast.stmt) -> bool:
+        return any(node in self._run.kernels for node in own_nodes([statement]))
+
+    def _asks_of_an_item(self, choice: ast.If) -> bool:
+        """`if p.grad is not None:` is about what a loop goes through; `if step % 100 == 0:` is about when to tell."""
+        loops = [node for node in own_nodes(self._run.statements) if isinstance(node, ast.For)]
+        return bool(choice.orelse) or bool(names_of(choice.test).loads & names_of(node.target for node in loops).stores)
+
+    def _needed_of(self, suite: Sequence[ast.stmt], needed: set[str]) -> list[ast.stmt]:
+        """The statements of a loop that its records need, or that skip one of its turns."""
+        kept: list[ast.stmt] = []
+        for statement in reversed(suite):
+            skips = any(isinstance(node, ast.Continue | ast.Break) for node in own_nodes([statement]))
+            if self._holds_kernel(statement) or skips or names_of(statement).stores & needed:
+                kept.append(statement)
+                needed |= names_of(statement).loads
+        return kept[::-1]
+
+    def _record(self, kernel: ast.stmt, in_loop: bool) -> list[ast.stmt]:
+        if isinstance(kernel, ast.If | ast.Assert):
+            name = self._note(self._name_of(kernel), in_loop)
+            test = ast.IfExp(kernel.test, ast.Constant(True), ast.Constant(False))  # waits as the statement does
+            kept = [self._set(name, test, kernel, in_loop)]
+            raises = [each for each in getattr(kernel, "body", ()) if isinstance(each, ast.Raise)]
+            last = ast.parse(f"{name}[-1]" if in_loop else name, mode="eval").body
+            if isinstance(kernel, ast.Assert):
+                kept.append(_located(ast.Assert(last, kernel.msg), kernel))
+            elif raises:
+                kept.append(_located(ast.If(last, list(raises), []), kernel))
+            return kept
+        if _plain_stores(kernel):
+            stored = sorted(_plain_stores(kernel))
+            return [
+                kernel,
+                *(self._set(self._note(name, in_loop), ast.Name(name, ast.Load()), kernel, in_loop) for name in stored),
+            ]
+        told = [each for each in _told(kernel) if self._scope.is_statistic(each)]
+        return [self._set(self._note(self._name_of(kernel, each), in_loop), each, kernel, in_loop) for each in told]
+
+    def _note(self, name: str, in_loop: bool) -> str:
+        noted = f"{RECORDED}{name}{'s_' if in_loop else '_'}"
+        self._recorded.setdefault(noted)
+        return noted
+
+    def _set(self, name: str, value: ast.expr, kernel: ast.stmt, in_loop: bool) -> ast.stmt:
+        if not in_loop:
+            return _located(ast.Assign([ast.Name(name, ast.Store())], value), kernel)
+        append = ast.Attribute(ast.Name(name, ast.Load()), "append", ast.Load())
+        return _located(ast.Expr(ast.Call(append, [value], [])), kernel)
+
+    def _name_of(self, statement: ast.stmt, told: ast.expr | None = None) -> str:
+        """What a statement without a name computes: the word it is told under, else the reduction."""
+        for target in _targets(statement):
+            if isinstance(target, ast.Attribute):
+                return target.attr
+            key = re.sub(r"\W+", "_", text_in(target.slice)) if isinstance(target, ast.Subscript) else ""
+            if key.isidentifier():
+                return key
+        if isinstance(statement, ast.Return) and statement.value is not None:
+            names = [each for each in sorted(names_of(statement.value).loads) if self._is_named_statistic(each)]
+            if names:
+                return names[0]
+        named = [name for name, value in _named_values(statement) if value is told]
+        if named:
+            return named[0]
+        calls = [node for node in ast.walk(told or statement) if node in self._scope.marks.flow.reduced]
+        names = [_last_name(node) for node in calls if isinstance(node, ast.Call)]
+        return next((each for each in (*_CHECKS, *names) if each in names), "statistic").strip("_")
+
+    def _is_named_statistic(self, name: str) -> bool:
+        return self._scope.marks.marks.get(name) == STATISTICS
+
+
+def _plain(name: str) -> str:
+    """The name that was recorded."""
+    return re.sub(r"s?_$", "", name.removeprefix(RECORDED)) if name.startswith(RECORDED) else name
+
+
+def _targets(node: ast.stmt) -> list[ast.expr]:
+    return [node.target] if isinstance(node, ast.AugAssign) else targets_of(node)
+
+
+def _plain_stores(node: ast.stmt) -> frozenset[str]:
+    targets = _targets(node)
+    return names_of(targets).stores if all(isinstance(each, ast.Name | ast.Tuple) for each in targets) else frozenset()
+
+
+def _root(node: ast.expr) -> str:
+    while isinstance(node, ast.Subscript | ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _told(statement: ast.stmt) -> list[ast.expr]:
+    """What a statement hands to a call, or assigns; of a text and of a mapping what is in them."""
+    value = getattr(statement, "value", None)
+    if isinstance(statement, ast.Expr) and isinstance(value, ast.Call):
+        return [part for each in (*value.args, *(item.value for item in value.keywords)) for part in _parts(each)]
+    return _parts(value) if isinstance(value, ast.expr) else []
+
+
+def _parts(value: ast.expr) -> list[ast.expr]:
+    inner: list[ast.expr]
+    match value:
+        case ast.JoinedStr(values=texts):
+            inner = [each.value for each in texts if isinstance(each, ast.FormattedValue)]
+        case ast.Call(func=ast.Attribute(value=ast.Constant(), attr="format"), args=args):
+            inner = args
+        case ast.BinOp(left=ast.Constant(value=str()), op=ast.Mod(), right=right):
+            inner = [right]
+        case ast.Dict(values=inner) | ast.Tuple(elts=inner) | ast.List(elts=inner):
+            pass
+        case _:
+            return [value]
+    return [part for each in inner for part in _parts(each)]
+
+
+def _named_values(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
+    """What a statement tells under a name: a keyword, or the text of a key."""
+    for node in ast.walk(statement):
+        if isinstance(node, ast.keyword) and node.arg:
+            yield node.arg, node.value
+        elif isinstance(node, ast.Dict):
+            keys = (re.sub(r"\W+", "_", text_in(key)) for key in node.keys)
+            yield from ((key, value) for key, value in zip(keys, node.values, strict=True) if key.isidentifier())
+
+
+def _last_name(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else dotted_name(call.func)
+
+
+def _with_suites(
+    statement: ast.stmt,
+    change: Callable[[ast.stmt], list[ast.stmt]],
+    chosen: Callable[[Sequence[ast.stmt]], Sequence[ast.stmt]] = lambda suite: suite,
+) -> ast.stmt:
+    """A copy of a compound statement with the `chosen` statements in it changed; expressions are shared."""
+
+    def changed(holder: ast.AST) -> ast.AST:
+        made = copy.copy(holder)
+        for name in ("body", "orelse", "finalbody"):
+            suite = getattr(holder, name, None)
+            if isinstance(suite, list) and suite:
+                setattr(
+                    made, name, [kept for each in chosen(suite) for kept in change(each)] or [_at(suite[0], "pass")]
+                )
+        for name in ("handlers", "cases"):
+            if getattr(holder, name, None):
+                setattr(made, name, [changed(each) for each in getattr(holder, name)])
+        return made
+
+    made = changed(statement)
+    assert isinstance(made, ast.stmt)
+    return made
+
+
+def _located(made: ast.stmt, there: ast.stmt) -> ast.stmt:
+    return ast.fix_missing_locations(ast.copy_location(made, there))
+
+
+def _at(there: ast.stmt, text: str, at_end: bool = False) -> ast.stmt:
+    """A statement of our own on the line of one of the file's."""
+    made = ast.parse(text).body[0]
+    line = (there.end_lineno or there.lineno) if at_end else there.lineno
+    for node in ast.walk(made):
+        if isinstance(node, ast.stmt | ast.expr):
+            node.lineno = node.end_lineno = line
+            node.col_offset = node.end_col_offset = 0
+    return made

@@ -1,0 +1,161 @@
+"""A run of statements as the function that it would be: its parameters, its statements, its answer."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from auditkit.probing.discovery.blocks.bodies import Body
+from auditkit.probing.discovery.blocks.marks import ScopeMarks, own_nodes, suites_of
+from auditkit.probing.discovery.blocks.runs import Run, is_start
+from auditkit.probing.patching.local_names import names_of, parameters
+from auditkit.probing.source_code.modules import FunctionNode, Module, dotted_name
+from auditkit.probing.source_code.statements import head_of
+
+
+@dataclass(frozen=True)
+class BlockFunction:
+    """The function of a block; `names` are those that its module has to define."""
+
+    node: ast.FunctionDef
+    names: tuple[str, ...]
+
+
+def block_function(
+    run: Run, scope: ScopeMarks, module: Module, functions: Sequence[FunctionNode]
+) -> BlockFunction | None:
+    """The function of a run, `functions` being those around it, the innermost last; None where it has no answer."""
+    made = Body(run, scope).made()
+    return None if made is None else _function(run, scope, module, functions, *made)
+
+
+def named_function(
+    run: Run, scope: ScopeMarks, module: Module, functions: Sequence[FunctionNode], answer: tuple[str, Sequence[str]]
+) -> BlockFunction:
+    """The same for a run of which it is known what it is called and what its answers are."""
+    return _function(run, scope, module, functions, answer[0], Body(run, scope).answering(answer[1]))
+
+
+def _function(
+    run: Run, scope: ScopeMarks, module: Module, functions: Sequence[FunctionNode], name: str, body: list[ast.stmt]
+) -> BlockFunction:
+    known = _Known(run, scope, module, functions)
+    prelude, inputs, names = known.sorted_out(reads_of(body))
+    inputs.sort(key=lambda each: not _gives_gradients(each, body))
+    first, last = run.statements[0], run.statements[-1]
+    node = ast.FunctionDef(
+        name=name,
+        args=ast.arguments([], [ast.arg(each) for each in inputs], None, [], [], None, []),
+        body=[*prelude, *body],
+        decorator_list=[],
+        returns=None,
+        lineno=first.lineno,
+        col_offset=first.col_offset,
+        end_lineno=last.end_lineno,
+        end_col_offset=last.end_col_offset,
+    )
+    return BlockFunction(ast.fix_missing_locations(node), names)
+
+
+def _gives_gradients(name: str, body: Sequence[ast.stmt]) -> bool:
+    """Whether parameters are taken out of what a name holds."""
+    text = "\n".join(map(ast.unparse, body))
+    return bool(re.search(rf"\b{name}(\.\w+)*\.((named_)?parameters|param_groups)\b|\bin {name}\b", text))
+
+
+def reads_of(body: Sequence[ast.stmt]) -> list[str]:
+    """The names that some statements read before they set them, in their order."""
+    found: dict[str, None] = {}
+    _reads(body, set(), found)
+    return list(found)
+
+
+def _reads(body: Iterable[ast.stmt], known: set[str], found: dict[str, None]) -> None:
+    for statement in body:
+        heads = head_of(statement) if suites_of(statement) else (statement,)
+        targets = [statement.target] if isinstance(statement, ast.For) else []
+        for part in heads:
+            if part not in targets:
+                found.update(dict.fromkeys(sorted(names_of(part).loads - known)))
+        known |= names_of([*targets, *heads]).stores
+        for suite in suites_of(statement):
+            _reads(suite, known, found)
+
+
+class _Known:
+    """What the names that a block reads are: constants beside it, its module's, or what has to be given."""
+
+    def __init__(self, run: Run, scope: ScopeMarks, module: Module, functions: Sequence[FunctionNode]) -> None:
+        inside = set(own_nodes(run.statements))
+        self._beside = [each for each in scope.places if each not in inside]
+        self._module = module
+        self._is_script = not functions
+        self._locals = frozenset[str]().union(
+            *(parameters(each.args) | names_of(each.body).stores for each in functions)
+        )
+        self._given = frozenset[str]().union(*(parameters(each.args) for each in functions))
+
+    def sorted_out(self, names: Sequence[str]) -> tuple[list[ast.stmt], list[str], tuple[str, ...]]:
+        """The statements that go before the block, its parameters, and the names that its module defines."""
+        prelude: list[ast.stmt] = []
+        inputs, others = [], []
+        for name in names:
+            if name in self._locals or (self._is_script and self._is_set_beside(name)):
+                start = self._start(name)
+                if start is not None:
+                    prelude += [] if start in prelude else [start]
+                else:
+                    inputs.append(name)
+            elif self._is_runtime(name):
+                inputs.append(name)
+            elif not hasattr(builtins, name):
+                others.append(name)
+        return sorted(prelude, key=lambda each: each.lineno), inputs, tuple(others)
+
+    def _is_set_beside(self, name: str) -> bool:
+        definitions = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+        setting = [each for each in self._beside if name in names_of_one(each)]
+        return bool(setting) and not all(isinstance(each, definitions) for each in setting)
+
+    def _start(self, name: str) -> ast.stmt | None:
+        """The one statement beside the block that gives a name its constant, or imports it."""
+        if name in self._given or name == "device":
+            return None
+        setting = [each for each in self._beside if name in names_of_one(each)]
+        plain = [each for each in setting if is_start(each) or isinstance(each, ast.Import | ast.ImportFrom)]
+        is_one = len({ast.dump(each) for each in plain}) == 1 and len(plain) == len(setting)
+        return plain[0] if is_one else None
+
+    def _is_runtime(self, name: str) -> bool:
+        """Whether the module makes it while it runs: a model, an optimizer; not a constant, a function or an import."""
+        setting = [each for each in own_nodes(self._module.tree.body) if isinstance(each, ast.stmt)]
+        values = [
+            each
+            for each in setting
+            if name in names_of_one(each)
+            and not isinstance(each, ast.Import | ast.ImportFrom | FunctionNode | ast.ClassDef)
+        ]
+        return bool(values) and not all(is_start(each) or _is_made_of_constants(each) for each in values)
+
+
+def names_of_one(statement: ast.stmt) -> frozenset[str]:
+    """The names that a statement itself sets, without those that the statements inside it set."""
+    if isinstance(statement, FunctionNode | ast.ClassDef):
+        return frozenset((statement.name,))
+    return names_of(head_of(statement) if suites_of(statement) else statement).stores
+
+
+def _is_made_of_constants(statement: ast.stmt) -> bool:
+    """`EPS = 1e-6 * 2`, `logger = logging.getLogger(__name__)`, `DTYPE = torch.float32`."""
+    value = getattr(statement, "value", None) if isinstance(statement, ast.Assign | ast.AnnAssign) else None
+    if not isinstance(value, ast.expr):
+        return False
+    calls = [_last_name(node) for node in ast.walk(value) if isinstance(node, ast.Call)]
+    return all(name in ("getLogger", "get_logger", "float", "int", "dtype", "TypeVar", "compile") for name in calls)
+
+
+def _last_name(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else dotted_name(call.func)

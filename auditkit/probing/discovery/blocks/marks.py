@@ -1,0 +1,211 @@
+"""What the statements of one scope (a function, a script) do with gradients: reduce them, limit them, tell of them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from auditkit.probing.discovery.gradient_facts import GRADIENTS, NOTHING, STATISTICS
+from auditkit.probing.discovery.gradient_flow import Tracer
+from auditkit.probing.patching.local_names import names_of
+from auditkit.probing.source_code.modules import FunctionNode, dotted_name, targets_of
+from auditkit.probing.source_code.statements import head_of
+
+# torch's own functions are targets of their own kind.
+_LIBRARY = frozenset(("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_", "get_total_norm"))
+_LIMITING_METHODS = frozenset(("mul_", "div_", "clamp_", "clip_", "clamp_min_", "clamp_max_", "nan_to_num_", "renorm_"))
+_LIMITING_CALLS = frozenset(("clamp", "clip", "clamp_min", "clamp_max", "nan_to_num", "where"))
+# A factor such as 1 / world_size averages or unscales; these words, or a statistic, make it a limit.
+_LIMIT_WORDS = re.compile(r"clip|coef|max_norm|max_grad|clamp")
+_TELLS = re.compile(r"print|log|writer|info|debug|warn|add_scalar|report|record|wandb|pbar|progress|meter")
+_SCALING = frozenset(("mul_", "div_"))
+_PARAMETERS = re.compile(r"param|weights")
+_PARAMETER = re.compile(r"p|par|param\w*|\w+_params?|weight|w")
+Suite = list[ast.stmt]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a statement stands: its list of statements, its place in it, and the statement around (None: the scope)."""
+
+    suite: Suite
+    index: int
+    around: ast.stmt | None
+
+
+@dataclass
+class ScopeMarks:
+    """One scope's statements with their places; `marks` answers what an expression holds of gradients."""
+
+    body: Suite
+    marks: Tracer
+    places: dict[ast.stmt, Place] = field(default_factory=dict)
+
+    def around(self, statement: ast.stmt) -> Iterator[ast.stmt]:
+        """The statements around one, innermost first."""
+        outer = self.places[statement].around
+        while outer is not None:
+            yield outer
+            outer = self.places[outer].around
+
+    def is_statistic(self, expression: ast.expr) -> bool:
+        return self.marks.mark(expression) == STATISTICS
+
+    def reductions(self, statement: ast.stmt) -> list[ast.Call]:
+        """The calls that reduce gradients in the statement itself, not in those inside it."""
+        inside = (node for part in head_of(statement) for node in ast.walk(part))
+        return [node for node in inside if isinstance(node, ast.Call) and node in self.marks.flow.reduced]
+
+    def limits(self, statement: ast.stmt) -> bool:
+        """Whether the statement itself changes gradients in place as clipping does."""
+        match statement:
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=owner, attr=method)) as call):
+                if method not in _LIMITING_METHODS or not self._is_gradient(owner):
+                    return False
+                return method not in _SCALING or any(map(self.is_limit, call.args))
+            case ast.AugAssign(target=target, op=ast.Mult() | ast.Div(), value=factor):
+                return self._is_gradient(target) and self.is_limit(factor)
+            case ast.Assign(targets=[target], value=value):
+                return _writes_gradient(target) and self._limits_value(value)
+        return False
+
+    def tells(self, statement: ast.stmt) -> bool:
+        """Whether it only tells people something: `print(...)`, `writer.add_scalar(name, norm)`."""
+        if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
+            return False
+        call = statement.value
+        if names_of(statement).stores or _is_collective(call):
+            return False
+        told = (*call.args, *(each.value for each in call.keywords))
+        return bool(_TELLS.search(ast.unparse(call.func).lower())) or any(map(self.is_statistic, told))
+
+    def rewrites(self, statement: ast.stmt) -> bool:
+        """Whether the statement itself makes other gradients of them, and does not limit them."""
+        targets = [statement.target] if isinstance(statement, ast.AugAssign) else targets_of(statement)
+        return any(map(_writes_gradient, targets)) and not self.limits(statement)
+
+    def _limits_value(self, value: ast.expr) -> bool:
+        """`p.grad = torch.clamp(p.grad, -1, 1)`, `p.grad = p.grad * clip_coef`."""
+        if isinstance(value, ast.Call):
+            name = value.func.attr if isinstance(value.func, ast.Attribute) else dotted_name(value.func)
+            return name in _LIMITING_CALLS and any(map(self._is_gradient, (value.func, *value.args)))
+        if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult | ast.Div):
+            return self._is_gradient(value.left) and self.is_limit(value.right)
+        return False
+
+    def _is_gradient(self, node: ast.expr) -> bool:
+        return self._mark_as_read(node) == GRADIENTS
+
+    def _mark_as_read(self, node: ast.expr) -> int:
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            node = ast.Attribute(node.value, node.attr, ast.Load(), lineno=node.lineno, col_offset=node.col_offset)
+        return self.marks.mark(node)
+
+    def is_limit(self, factor: ast.expr) -> bool:
+        """Whether a factor, or a test, comes from a statistic or has the name of a limit."""
+        words = (ast.unparse(node) for node in ast.walk(factor) if isinstance(node, ast.Name | ast.Attribute))
+        return self.is_statistic(factor) or any(_LIMIT_WORDS.search(word.lower()) for word in words)
+
+
+def scope_marks(body: Suite) -> ScopeMarks:
+    """Follow through one scope the gradients that it reads itself."""
+    places = dict(_places(body, None))
+    marks = _ParameterGradients(_parameters(body))
+    marks.follow(body)
+    return ScopeMarks(body, marks, places)
+
+
+def _is_collective(call: ast.Call) -> bool:
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else dotted_name(call.func)
+    return name.startswith("all_") or name.endswith("_") or name in ("reduce", "broadcast", "barrier")
+
+
+def own_nodes(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """All nodes of some statements, without those of functions and classes that are defined in them."""
+    for node in nodes:
+        yield node
+        if not isinstance(node, FunctionNode | ast.Lambda | ast.ClassDef):
+            yield from own_nodes(ast.iter_child_nodes(node))
+
+
+def own_statements(statement: ast.stmt) -> Iterator[ast.stmt]:
+    """A statement and those inside it."""
+    return (node for node in own_nodes([statement]) if isinstance(node, ast.stmt))
+
+
+def _places(suite: Suite, around: ast.stmt | None) -> Iterator[tuple[ast.stmt, Place]]:
+    for index, statement in enumerate(suite):
+        yield statement, Place(suite, index, around)
+        if not isinstance(statement, FunctionNode | ast.ClassDef):
+            for inner in suites_of(statement):
+                yield from _places(inner, statement)
+
+
+def suites_of(statement: ast.stmt) -> list[Suite]:
+    """The lists of statements directly inside one."""
+    holders: list[ast.AST] = [statement, *getattr(statement, "handlers", ()), *getattr(statement, "cases", ())]
+    lists = (getattr(holder, name, None) for holder in holders for name in ("body", "orelse", "finalbody"))
+    return [found for found in lists if isinstance(found, list) and found]
+
+
+def _parameters(body: Suite) -> frozenset[str]:
+    """The names that loops and comprehensions give to one parameter after another."""
+    found = []
+    for loop in own_nodes(body):
+        if isinstance(loop, ast.For | ast.comprehension):
+            over_parameters = _PARAMETERS.search(ast.unparse(loop.iter))
+            names = [node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)]
+            found += [name for name in names if over_parameters or _PARAMETER.fullmatch(name)]
+    return frozenset(found)
+
+
+def _writes_gradient(target: ast.expr) -> bool:
+    """`p.grad = ...` and `p.grad.data = ...`."""
+    inner = target.value if isinstance(target, ast.Attribute) and target.attr == "data" else target
+    return isinstance(inner, ast.Attribute) and inner.attr.endswith("grad")
+
+
+class _ParameterGradients(Tracer):
+    """Gradients of parameters that are gone through: `x.grad` of another variable is of an input, or of a test."""
+
+    def __init__(self, parameters: frozenset[str]) -> None:
+        super().__init__(lambda _call, _given: None, {}, set())
+        self._parameters = parameters
+
+    def attribute(self, node: ast.Attribute) -> int:
+        mark = super().attribute(node)
+        is_source = mark == GRADIENTS and not self.marks.get(dotted_name(node)) and not self.mark(node.value)
+        return NOTHING if is_source and not self._is_one_of_many(node.value) else mark
+
+    def call(self, node: ast.Call) -> int:
+        before = len(self.flow.reduced)
+        mark = super().call(node)
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else dotted_name(node.func)
+        if len(self.flow.reduced) > before and (name in _LIBRARY or self._compares_gradients(node)):
+            self.flow.reduced.discard(node)
+        return mark
+
+    def _is_one_of_many(self, owner: ast.expr) -> bool:
+        while isinstance(owner, ast.Attribute | ast.Subscript):
+            owner = owner.value
+        if isinstance(owner, ast.Call):
+            return dotted_name(owner.func) == "next"
+        return isinstance(owner, ast.Name) and owner.id in self._parameters
+
+    def _compares_gradients(self, call: ast.Call) -> bool:
+        """`(p.grad - q.grad).abs().max()`, `(p.grad == expected).all()`: a test of somebody's, no statistic."""
+        return any(map(self._is_comparison, ast.walk(call)))
+
+    def _is_comparison(self, node: ast.AST) -> bool:
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
+            is_of_gradients = GRADIENTS in (self.mark(node.left), self.mark(node.right))
+            return is_of_gradients and not _is_number(node.left, node.right)
+        if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq):
+            return not _is_number(node.left, *node.comparators)
+        return False
+
+
+def _is_number(*parts: ast.expr) -> bool:
+    return any(isinstance(part, ast.Constant) for part in parts)

@@ -1,0 +1,237 @@
+"""The smallest run of statements that goes from gradients to a statistic, a limit or a check of them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass, field
+
+from auditkit.probing.discovery.blocks.marks import ScopeMarks, own_nodes, own_statements
+from auditkit.probing.discovery.gradient_flow import trains
+from auditkit.probing.patching.local_names import names_of
+from auditkit.probing.source_code.modules import Module, dotted_name, targets_of
+
+_PLAIN_CALLS = frozenset({
+    "list", "tuple", "dict", "set", "filter", "map", "zip", "enumerate", "sorted", "float", "int", "bool", "len",
+    "max", "min", "sum", "abs", "range", "any", "all", "isinstance", "hasattr", "getattr", "next", "iter",
+    "parameters", "named_parameters", "children", "named_children", "modules", "named_modules", "values", "items",
+    "keys", "get", "defaultdict", "detach", "item", "double", "sqrt", "pow", "append",
+})  # fmt: skip
+_PLAIN_MODULES = frozenset(("torch", "math", "itertools", "functools", "collections", "numpy", "operator"))
+_SETS_UP = re.compile(r"param|grad|norm|clip|coef")
+_LEAVING = (ast.Return, ast.Yield, ast.YieldFrom, ast.Await, ast.AsyncFor, ast.AsyncWith)
+
+
+@dataclass
+class Run:
+    """Statements `first` to `last` of one suite; `kernels` are those in it that reduce or limit gradients."""
+
+    suite: list[ast.stmt]
+    first: int
+    last: int
+    kernels: list[ast.stmt] = field(default_factory=list)
+
+    @property
+    def statements(self) -> list[ast.stmt]:
+        return self.suite[self.first : self.last + 1]
+
+    @property
+    def loads(self) -> frozenset[str]:
+        return names_of(self.statements).loads
+
+    @property
+    def results(self) -> frozenset[str]:
+        """What it sets, without the names that its loops go through."""
+        loops = (node for node in own_nodes(self.statements) if isinstance(node, ast.For))
+        return names_of(self.statements).stores - names_of(loop.target for loop in loops).stores
+
+
+class Runs:
+    """Finds the runs of one scope."""
+
+    def __init__(self, scope: ScopeMarks, module: Module) -> None:
+        self._scope, self._module = scope, module
+
+    def find(self) -> list[Run]:
+        """In the order of the file; none shares a statement with another."""
+        units: dict[ast.stmt, list[ast.stmt]] = {}
+        for statement in self._scope.places:
+            if self._scope.reductions(statement) or self._scope.limits(statement):
+                top = self._climbed(statement)
+                if top is not None:
+                    units.setdefault(top, []).append(statement)
+        found: list[Run] = []
+        taken: set[ast.stmt] = set()
+        for top in sorted(units, key=lambda one: (one.lineno, one.col_offset)):
+            if top not in taken and not taken.intersection(self._scope.around(top)):
+                found.append(self._grown(top, units, taken))
+                taken.update(found[-1].statements)
+        return found
+
+    def _climbed(self, kernel: ast.stmt) -> ast.stmt | None:
+        """The statement with the loops around `kernel` that hand it its gradients; None where that is no block."""
+        top = kernel
+        for outer in self._scope.around(kernel):
+            if isinstance(outer, ast.While | ast.AsyncFor | ast.AsyncWith) or trains(outer):
+                break
+            is_loop = isinstance(outer, ast.For) and bool(names_of(outer.target).stores & _needed(kernel, outer))
+            if is_loop or self._decides(outer, top):
+                top = outer
+        is_update = _updates_parameters(top) or any(map(self._scope.rewrites, own_statements(top)))
+        if is_update or not _may_stand_alone(top, kernel):
+            return None
+        return top
+
+    def _decides(self, outer: ast.stmt, top: ast.stmt) -> bool:
+        """`if clip_coef < 1:` around a limit: part of it, where nothing else is in it."""
+        if not isinstance(outer, ast.If) or outer.body != [top] or outer.orelse:
+            return False
+        return self._scope.is_limit(outer.test) and any(map(self._scope.limits, own_statements(top)))
+
+    def _grown(self, top: ast.stmt, units: dict[ast.stmt, list[ast.stmt]], taken: set[ast.stmt]) -> Run:
+        place = self._scope.places[top]
+        run = Run(place.suite, place.index, place.index, list(units[top]))
+        self._grow_back(run, taken)
+        if isinstance(top, ast.Return | ast.If | ast.Assert) and not any(map(self._scope.limits, own_statements(top))):
+            return run
+        waiting: list[ast.stmt] = []
+        for statement in place.suite[place.index + 1 :]:
+            is_unit = statement in units
+            if self._scope.tells(statement) and not is_unit:
+                waiting.append(statement)
+                continue
+            made = run.results | names_of(waiting).stores
+            waiting.append(statement)
+            if not (made & names_of(statement).loads and (is_unit or self._computes(statement))):
+                break
+            adds_inputs = names_of(statement).loads - run.loads - run.results - _called(statement)
+            if is_unit or not adds_inputs:
+                run.kernels += units.get(statement, [])
+                run.last += len(waiting)
+                waiting = []
+        return run
+
+    def _grow_back(self, run: Run, taken: set[ast.stmt]) -> None:
+        """Take in what sets up the run: an accumulator's start, a list of parameters or gradients."""
+        for place in range(run.first - 1, -1, -1):
+            before = run.suite[place]
+            if self._scope.tells(before) and before not in taken:
+                continue
+            if before in taken or not self._sets_up(before, run):
+                return
+            run.first = place
+
+    def _sets_up(self, statement: ast.stmt, run: Run) -> bool:
+        value = getattr(statement, "value", None)
+        if not isinstance(value, ast.expr) or not _plain_stores(statement) & run.loads or not self._is_calm(value):
+            return False
+        words = _SETS_UP.search(ast.unparse(statement))
+        return is_start(statement) or bool(self._scope.marks.mark(value)) or words is not None
+
+    def _computes(self, statement: ast.stmt) -> bool:
+        """Whether a statement only goes on computing with a statistic, on one rank or on all."""
+        match statement:
+            case ast.Return(value=value) if value is not None:
+                return self._scope.is_statistic(value) and self._is_calm(value)
+            case ast.Assign(value=value) | ast.AugAssign(value=value):
+                return bool(_plain_stores(statement)) and self._scope.is_statistic(value) and self._is_calm(value)
+            case ast.Expr(value=ast.Call(func=function)):
+                return self._module.full_name(dotted_name(function)).startswith("torch.distributed.")
+        return False
+
+    def _is_calm(self, value: ast.expr) -> bool:
+        """Whether evaluating it does nothing but compute."""
+        return all(self._is_plain(node) for node in ast.walk(value) if isinstance(node, ast.Call)) and not any(
+            isinstance(node, ast.Await | ast.Yield | ast.YieldFrom) for node in ast.walk(value)
+        )
+
+    def _is_plain(self, call: ast.Call) -> bool:
+        name = dotted_name(call.func)
+        last = call.func.attr if isinstance(call.func, ast.Attribute) else name
+        full = self._module.full_name(name) if name else ""
+        if full.partition(".")[0] in _PLAIN_MODULES:
+            return last not in ("load", "compile")
+        return last in _PLAIN_CALLS or (isinstance(call.func, ast.Attribute) and bool(self._scope.marks.mark(call)))
+
+
+def _needed(kernel: ast.stmt, outer: ast.For) -> set[str]:
+    """The names that the statement depends on, by way of assignments and loops inside `outer`."""
+    needed = set(names_of(kernel).loads)
+    inside = [node for node in own_nodes(outer.body) if isinstance(node, ast.Assign | ast.AugAssign | ast.For)]
+    before = -1
+    while len(needed) > before:
+        before = len(needed)
+        for node in inside:
+            stored = names_of(node.target).stores if isinstance(node, ast.For) else names_of(node).stores
+            if stored & needed:
+                needed |= names_of(node.iter if isinstance(node, ast.For) else node).loads
+    return needed
+
+
+def _may_stand_alone(top: ast.stmt, kernel: ast.stmt) -> bool:
+    """Whether control stays inside: what leaves the scope stands outside of the statement, or is the whole of it."""
+    if isinstance(top, ast.Return):
+        return True
+    if top is kernel:
+        head = [node for node in ast.walk(top) if isinstance(node, ast.Yield | ast.YieldFrom | ast.Await)]
+        return not head
+    return not any(isinstance(node, _LEAVING) for node in own_nodes([top]))
+
+
+def _updates_parameters(top: ast.stmt) -> bool:
+    """Whether it changes what it goes through, and not only its gradients: the update rule of an optimizer."""
+    loops = [node for node in own_nodes([top]) if isinstance(node, ast.For)]
+    items = names_of(loop.target for loop in loops).stores
+    return any(_is_update(node, items) for node in own_nodes([top]))
+
+
+def _is_update(node: ast.AST, items: frozenset[str]) -> bool:
+    """`p.add_(...)`, `p.data = ...`, `update_(p, ...)`, `self.state[p]`, where `p` is one of `items`."""
+    if isinstance(node, ast.Subscript):
+        return dotted_name(node.value).endswith("state") and dotted_name(node.slice) in items
+    if isinstance(node, ast.Call):
+        name = dotted_name(node.func)
+        if not re.search(r"[^_]_$", name) or name.endswith("requires_grad_"):
+            return False
+        changed = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+        changed += node.args[:1]
+    else:
+        changed = [each for each in targets_of(node) if isinstance(each, ast.Attribute)]
+        changed += [node.target] if isinstance(node, ast.AugAssign) else []
+    names = {dotted_name(each).removesuffix(".data") for each in changed}
+    return bool(names & items) and not (isinstance(node, ast.AugAssign) and dotted_name(node.target) in items)
+
+
+def _plain_stores(statement: ast.stmt) -> frozenset[str]:
+    """The names that an assignment sets, where it sets nothing else."""
+    targets = [statement.target] if isinstance(statement, ast.AugAssign) else targets_of(statement)
+    is_plain = all(
+        isinstance(node, ast.Name | ast.Tuple | ast.expr_context) for each in targets for node in ast.walk(each)
+    )
+    return names_of(targets).stores if targets and is_plain else frozenset()
+
+
+def _called(statement: ast.stmt) -> frozenset[str]:
+    """The first names of what it calls: `torch` of `torch.sqrt(x)`, `float`."""
+    calls = (node for node in ast.walk(statement) if isinstance(node, ast.Call))
+    return frozenset(dotted_name(call.func).partition(".")[0] for call in calls)
+
+
+def is_start(statement: ast.stmt) -> bool:
+    """Whether it sets a name to a constant or an empty container: where an accumulator begins."""
+    value = getattr(statement, "value", None) if isinstance(statement, ast.Assign | ast.AnnAssign) else None
+    if isinstance(value, ast.Call):
+        name = dotted_name(value.func)
+        is_empty = name in ("list", "dict", "set") and not value.args
+        return (
+            is_empty
+            or (name == "float" and all(isinstance(each, ast.Constant) for each in value.args))
+            or name.endswith("defaultdict")
+        )
+    if isinstance(value, ast.List | ast.Tuple | ast.Set):
+        return all(isinstance(each, ast.Constant) for each in value.elts)
+    if isinstance(value, ast.Dict):
+        return not value.keys
+    if isinstance(value, ast.UnaryOp):
+        value = value.operand
+    return isinstance(value, ast.Constant)

@@ -1,0 +1,263 @@
+"""A module of which only those statements run that somebody asks for: a name, with what it needs.
+
+Its functions are compiled with the file's own name and lines, so that frames, excerpts and `inspect` stay right.
+"""
+
+import __future__
+
+import ast
+import builtins
+import dis
+import importlib
+import importlib.machinery
+import sys
+from types import CodeType, ModuleType
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set
+
+_IMPORTS = (ast.Import, ast.ImportFrom)
+_DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+# A loop with one of these trains: nothing that a function reads is defined there.
+_OF_TRAINING = frozenset(("backward", "step", "zero_grad", "train_step", "training_step"))
+# Calls that only make a value, by the root of what is called: Python's own, and modules that hold nothing of a run.
+_MAKES_VALUES = frozenset(dir(builtins)) - {"open", "exec", "eval", "input", "exit", "quit", "print"} | {
+    "OrderedDict", "Path", "TypeVar", "collections", "contextlib", "copy", "datetime", "deepcopy", "defaultdict",
+    "deque", "functools", "itertools", "logging", "math", "namedtuple", "nullcontext", "operator", "os", "partial",
+    "pathlib", "re", "sys", "threading", "time", "typing",
+}  # fmt: skip
+# The same by the last word, whatever it belongs to.
+_MAKE_VALUES = {
+    "device", "finfo", "iinfo", "is_available", "device_count", "is_initialized", "autocast", "getLogger", "get_logger",
+}  # fmt: skip
+
+
+class Statement(NamedTuple):
+    """One statement at a file's top level: the names that it binds, those whose objects it changes, and its reads."""
+
+    node: ast.stmt
+    code: CodeType
+    binds: Set[str]
+    changes: Set[str]
+    reads: Set[str]
+
+    @property
+    def computes_gradients(self) -> bool:
+        """Whether running it calls `backward`."""
+        return not isinstance(self.node, _DEFINES) and "backward" in _called(self.node)
+
+
+class Statements:
+    """The statements of a file, by what they bind; `path` is the name that their code has."""
+
+    def __init__(self, path: str) -> None:
+        with open(path, "rb") as file:
+            body = [node for node in ast.parse(file.read(), path).body if not _is_for_scripts(node)]
+        flags = _future_flags(body)
+        self.all: List[Statement] = [_statement(node, path, flags) for node in body]
+        self.stars: List[ast.ImportFrom] = [
+            node for node in body if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
+        ]
+        self.binding: Dict[str, List[int]] = {}
+        for number, statement in enumerate(self.all):
+            for name in statement.binds:
+                self.binding.setdefault(name, []).append(number)
+        for number, statement in enumerate(self.all):
+            for name in statement.changes & self.binding.keys() - statement.binds:
+                if not any(
+                    isinstance(self.all[made].node, (ast.Import, ast.ImportFrom)) for made in self.binding[name]
+                ):
+                    self.binding[name].append(number)
+
+    def needed(self, names: Iterable[str], may_run: Callable[[Statement], bool] = lambda _: True) -> List[int]:
+        """The statements that define `names`, with all that these need, in the order of the file.
+
+        A name of which a statement may not run is left undefined; loops that train define nothing.
+        """
+        chosen: Set[int] = set()
+        waiting = list(names)
+        while waiting:
+            numbers = [each for each in self.binding.get(waiting.pop(), ()) if not _trains(self.all[each].node)]
+            if all(may_run(self.all[number]) for number in numbers):
+                waiting += [name for number in numbers if number not in chosen for name in self.all[number].reads]
+                chosen.update(numbers)
+        return sorted(chosen)
+
+    def is_defined(self, name: str, may_run: Callable[[Statement], bool]) -> bool:
+        """Whether all that binds a name, but for training, may run."""
+        return all(may_run(self.all[each]) or _trains(self.all[each].node) for each in self.binding.get(name, ()))
+
+    def outside(self, numbers: Iterable[int]) -> Set[str]:
+        """The names that these statements read and that no statement of the file binds, nor Python itself."""
+        read = {name for number in numbers for name in self.all[number].reads}
+        return {name for name in read - self.binding.keys() if not hasattr(builtins, name)}
+
+
+def is_definition(statement: Statement) -> bool:
+    """Whether a statement imports, defines, or binds a constant: what a script makes for its run is none of these."""
+    node = statement.node
+    if isinstance(node, (*_DEFINES, *_IMPORTS)):
+        return True
+    if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+        return node.value is not None and _makes_a_value(node.value)
+    if isinstance(node, ast.Expr):
+        return _makes_a_value(node.value)
+    if isinstance(node, (ast.If, ast.For, ast.Try)):
+        tests = [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
+        parts = [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.stmt)]
+        parts += [part for handler in getattr(node, "handlers", ()) for part in handler.body]
+        inner = (Statement(part, statement.code, set(), set(), set()) for part in parts)
+        return all(map(_makes_a_value, tests)) and all(map(is_definition, inner))
+    return isinstance(node, (ast.Pass, ast.Raise, ast.Assert))
+
+
+def _makes_a_value(expression: ast.expr) -> bool:
+    calls = (node for node in ast.walk(expression) if isinstance(node, ast.Call))
+    return all(_root(call.func) in _MAKES_VALUES or _last(call.func) in _MAKE_VALUES for call in calls)
+
+
+def _trains(node: ast.stmt) -> bool:
+    if isinstance(node, (*_DEFINES, ast.Assign)):
+        return False
+    return isinstance(node, ast.While) or bool(_called(node) & _OF_TRAINING)
+
+
+def _called(node: ast.stmt) -> Set[str]:
+    return {_last(each.func) for each in _run_now(node) if isinstance(each, ast.Call)}
+
+
+def _is_for_scripts(node: ast.stmt) -> bool:
+    """Whether it is `if __name__ == "__main__":`, which no import runs."""
+    return isinstance(node, ast.If) and any(getattr(each, "id", "") == "__name__" for each in ast.walk(node.test))
+
+
+def _future_flags(body: Iterable[ast.stmt]) -> int:
+    named = [node for node in body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
+    features = (getattr(__future__, alias.name) for node in named for alias in node.names)
+    flags = 0
+    for feature in features:
+        flags |= feature.compiler_flag
+    return flags
+
+
+def _statement(node: ast.stmt, path: str, flags: int) -> Statement:
+    code = compile(ast.Module(body=[node], type_ignores=[]), path, "exec", flags=flags, dont_inherit=True)
+    binds = {each.argval for each in dis.get_instructions(code) if each.opname in ("STORE_NAME", "STORE_GLOBAL")}
+    return Statement(node, code, binds, set(_changed(node)), set(_read(code)))
+
+
+def _read(code: CodeType) -> Iterator[str]:
+    """The names that code takes from its module, with those of the functions inside."""
+    for each in dis.get_instructions(code):
+        if each.opname.startswith("LOAD_") and ("NAME" in each.opname or "GLOBAL" in each.opname):
+            yield each.argval
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _read(inner)
+
+
+def _changed(statement: ast.stmt) -> Iterator[str]:
+    """The names whose objects a statement changes: `parser.add_argument(...)`, `table["a"] = 1`, `f.cache = {}`."""
+    for node in _run_now(statement):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            yield from filter(None, [_root(node.value.func) if isinstance(node.value.func, ast.Attribute) else ""])
+        elif isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store):
+            yield from filter(None, [_root(node)])
+
+
+def _run_now(node: ast.AST) -> Iterator[ast.AST]:
+    """A statement's nodes, without the bodies of functions and classes."""
+    yield node
+    if not isinstance(node, _DEFINES):
+        for child in ast.iter_child_nodes(node):
+            yield from _run_now(child)
+
+
+def _root(expression: ast.expr) -> str:
+    while isinstance(expression, (ast.Attribute, ast.Subscript, ast.Call)):
+        expression = expression.func if isinstance(expression, ast.Call) else expression.value
+    return expression.id if isinstance(expression, ast.Name) else ""
+
+
+def _last(called: ast.expr) -> str:
+    return called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+
+
+class CutOut(ModuleType):
+    """A module that runs a statement of its file when one of its names is asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        loader = self.__spec__.loader if self.__spec__ is not None else None
+        assert isinstance(loader, CutOutLoader)
+        loader.define(self, [name])
+        if name in vars(self):
+            return vars(self)[name]
+        if "__getattr__" in loader.statements.binding and not name.startswith("__"):
+            loader.define(self, ["__getattr__"])
+            return vars(self)["__getattr__"](name)
+        raise AttributeError("module '{}' has no attribute '{}'".format(self.__name__, name))
+
+
+class CutOutLoader(importlib.machinery.SourceFileLoader):
+    """Loads a file as a `CutOut`. `failed(module, name, error)` gives what a name is whose statement raises."""
+
+    def __init__(self, name: str, path: str, failed: Optional[Callable[[ModuleType, str, BaseException], Any]]) -> None:
+        super().__init__(name, path)
+        self._failed = failed
+        self._begun: Set[int] = set()
+
+    def exec_module(self, module: ModuleType) -> None:
+        self.statements = Statements(self.path)
+        module.__class__ = CutOut
+
+    def define(
+        self, module: ModuleType, names: Iterable[str], may_run: Callable[[Statement], bool] = lambda _: True
+    ) -> None:
+        """Run what `names` need and has not been run: each as the module itself would, in the file's order."""
+        names = list(names)
+        numbers = self.statements.needed(names, may_run)
+        wanted = {*names, *self.statements.outside(numbers)} - self.statements.binding.keys()
+        for name in wanted if self.statements.stars else ():
+            self._take_from_star(module, name)
+        for number in numbers:
+            if number not in self._begun:
+                self._begun.add(number)
+                self._run(module, self.statements.all[number])
+
+    def _run(self, module: ModuleType, statement: Statement) -> None:
+        try:
+            exec(statement.code, vars(module))
+        except (Exception, SystemExit) as error:
+            if self._failed is None:
+                raise
+            for name in statement.binds - vars(module).keys():
+                vars(module)[name] = self._failed(module, name, error)
+
+    def _take_from_star(self, module: ModuleType, name: str) -> None:
+        """Bind a name that one of the file's `from other import *` brings."""
+        for star in self.statements.stars if not name.startswith("_") else ():
+            other = importlib.import_module("." * star.level + (star.module or ""), module.__package__)
+            if name not in vars(module) and hasattr(other, name):
+                vars(module)[name] = getattr(other, name)
+
+
+class CutOutFinder:
+    """Finds the checkout's modules that `is_cut_out` names as `CutOut`s; others as they are."""
+
+    def __init__(
+        self,
+        is_cut_out: Callable[[str, str], bool],
+        failed: Optional[Callable[[ModuleType, str, BaseException], Any]] = None,
+    ) -> None:
+        self._is_cut_out = is_cut_out
+        self._failed = failed
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Optional[importlib.machinery.ModuleSpec]:
+        found = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if found is None or not isinstance(found.loader, importlib.machinery.SourceFileLoader):
+            return None
+        if not self._is_cut_out(name, found.loader.path):
+            return None
+        found.loader = CutOutLoader(name, found.loader.path, self._failed)
+        return found
+
+    def install(self) -> None:
+        sys.meta_path.insert(0, self)

@@ -1,0 +1,299 @@
+"""Stand-ins for modules that nobody has: importable while modules are loaded, an error once the target touches one.
+
+Only an `import` statement whose failure would end the import of its file gets one: who asks whether a module is there
+(`try: import x`, `importlib.util.find_spec`) is told that it is not.
+"""
+
+import builtins
+import contextlib
+import functools
+import math
+import os
+import sys
+from types import FunctionType, MethodType
+from typing import Any, Dict, Iterable, Iterator, List, Tuple, cast
+
+from .forgiven_imports import is_forgiven
+
+# What torch had until 2.0, with the values that it had.
+_REMOVED = {
+    "torch._six": {"inf": math.inf, "nan": math.nan, "string_classes": (str, bytes), "int_classes": int},
+}  # type: Dict[str, Dict[str, Any]]
+# A version that is new enough for whoever asks.
+_VERSION = "9999.0.0"
+
+
+class PlaceholderTouched(BaseException):
+    """The target used what stands in for something absent; no `except Exception` of the target hides that."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+
+class _State:
+    """Of this process: which modules stand in, what was touched, and how deep in loading it is."""
+
+    def __init__(self) -> None:
+        self.given: Dict[str, None] = {}
+        self.why: Dict[str, str] = {}
+        self.touched: List[str] = []
+        self.depth = 0
+
+
+_state = _State()
+
+
+@contextlib.contextmanager
+def loading() -> Iterator[None]:
+    """Inside, placeholders tolerate to be used."""
+    _state.depth += 1
+    try:
+        yield
+    finally:
+        _state.depth -= 1
+
+
+def given() -> Tuple[str, ...]:
+    """The absent modules for which something stands in."""
+    return tuple(sorted(name for name in _state.given if not _state.why[name]))
+
+
+def forget() -> None:
+    """What was touched until now does not count."""
+    _state.touched.clear()
+
+
+def raise_if_touched() -> None:
+    """Raise PlaceholderTouched again, where the target caught it."""
+    if _state.touched:
+        raise PlaceholderTouched(_state.touched[0])
+
+
+def raise_if_said(errors: Iterable[str]) -> None:
+    """Raise PlaceholderTouched where one of these texts, `Class: message`, is that of another process."""
+    for kind, _, path in (error.partition(": ") for error in errors):
+        if kind == PlaceholderTouched.__name__:
+            raise PlaceholderTouched(path)
+
+
+def absent(path: str) -> Tuple[str, str]:
+    """What `path` belongs to, and why that is not there; "" where nobody has installed it."""
+    top = next((name for name in _state.given if (path + ".").startswith(name + ".")), path)
+    return top, _state.why.get(top, "")
+
+
+def stand_in(path: str, why: str = "", **real: Any) -> Any:
+    """A placeholder for `path`, but for the values in `real`; `why` says what became of the real one, if anything."""
+    _state.given.setdefault(path)
+    _state.why.setdefault(path, why)
+    return Placeholder(path, **real)
+
+
+def why_failed(value: Any) -> str:
+    """Of a placeholder for something that is there but could not be made: why; "" of everything else."""
+    return _state.why.get(vars(value)["_path"], "") if type(value) is Placeholder else ""
+
+
+def _touch(path: str) -> None:
+    if not _state.depth:
+        _state.touched.append(path)
+        raise PlaceholderTouched(path)
+
+
+class Placeholder:
+    """Stands in for `path`. While modules are loaded it answers to everything; afterwards each use is an error."""
+
+    def __init__(self, path: str, **real: Any) -> None:
+        module, _, name = path.rpartition(".")
+        described = {"__name__": name, "__qualname__": name, "__module__": module or name, "__doc__": None}
+        vars(self).update(described, _path=path, _parts={}, **real)
+
+    def __repr__(self) -> str:
+        return "<placeholder of {}>".format(self._path)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("__all__", "__path__"):
+            return []
+        if name.startswith("__") and name != "__version__":
+            raise AttributeError("{!r} has no {}".format(self, name))
+        path = "{}.{}".format(vars(self)["_path"], name)
+        _touch(path)
+        return _VERSION if name == "__version__" else vars(self)["_parts"].setdefault(name, Placeholder(path))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        _touch("{}.{}".format(self._path, name))
+        vars(self)[name] = value
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        _touch(self._path)
+        if len(args) == 1 and not keywords and isinstance(args[0], (type, FunctionType, MethodType)):
+            return args[0]  # a decorator hands back what it decorates
+        if len(args) == 3 and isinstance(args[2], dict) and "__qualname__" in args[2]:
+            return type(args[0], args[1], args[2])  # the metaclass of a class
+        return Placeholder(self._path)
+
+    def __getitem__(self, key: Any) -> Any:
+        _touch(self._path)
+        return self
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        _touch(self._path)
+
+    def __mro_entries__(self, bases: Tuple[Any, ...]) -> Tuple[type, ...]:
+        return (_base_class(self._path),)
+
+    def __instancecheck__(self, instance: Any) -> bool:
+        return isinstance(instance, _base_class(self._path))  # nothing is, but what derives from the placeholder
+
+    def __subclasscheck__(self, subclass: type) -> bool:
+        return issubclass(subclass, _base_class(self._path))
+
+    def __bool__(self) -> bool:
+        _touch(self._path)
+        return False
+
+    def __len__(self) -> int:
+        _touch(self._path)
+        return 0
+
+    def __iter__(self) -> Iterator[Any]:
+        _touch(self._path)
+        return iter(())
+
+    def __contains__(self, item: Any) -> bool:
+        _touch(self._path)
+        return False
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __eq__(self, other: Any) -> bool:
+        _touch(self._path)
+        return self is other
+
+    def __ne__(self, other: Any) -> bool:
+        return not self == other
+
+    def __str__(self) -> str:
+        _touch(self._path)
+        return repr(self)
+
+    def __format__(self, spec: str) -> str:
+        return str(self)
+
+    def __enter__(self) -> Any:
+        _touch(self._path)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        _touch(self._path)
+
+
+def _newer(self: Placeholder, _: Any) -> bool:
+    """A version that is absent is as new as is asked for."""
+    _touch(self._path)
+    return True
+
+
+def _older(self: Placeholder, _: Any) -> bool:
+    _touch(self._path)
+    return False
+
+
+def _same(self: Placeholder, *_: Any) -> Any:
+    _touch(self._path)
+    return self
+
+
+def _no_number(self: Placeholder) -> Any:
+    """A number would hide where it came from, and the target could compute with it."""
+    _touch(self._path)
+    raise TypeError("{} is absent: it has no value".format(self._path))
+
+
+for _name in ("gt", "ge"):
+    setattr(Placeholder, "__{}__".format(_name), _newer)
+for _name in ("lt", "le"):
+    setattr(Placeholder, "__{}__".format(_name), _older)
+for _name in (
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "pow",
+    "matmul",
+    "and",
+    "or",
+    "xor",
+    "lshift",
+    "rshift",
+):
+    setattr(Placeholder, "__{}__".format(_name), _same)
+    setattr(Placeholder, "__r{}__".format(_name), _same)
+for _name in ("neg", "pos", "abs", "invert"):
+    setattr(Placeholder, "__{}__".format(_name), _same)
+for _name in ("int", "float", "index", "complex"):
+    setattr(Placeholder, "__{}__".format(_name), _no_number)
+
+
+@functools.lru_cache(maxsize=None)
+def _base_class(path: str) -> type:
+    """What a class that derives from a placeholder derives from: an empty class."""
+
+    def init(self: Any, *args: Any, **keywords: Any) -> None:
+        _touch(path)
+
+    def attribute(self: Any, name: str) -> Any:
+        with contextlib.suppress(AttributeError):
+            return super(made, self).__getattr__(name)  # of a real class beside it
+        if not name.startswith("__"):
+            _touch("{}.{}".format(path, name))
+        raise AttributeError("'{}' object has no attribute '{}'".format(type(self).__name__, name))
+
+    def anything(cls: type, *args: Any, **keywords: Any) -> type:
+        return cls
+
+    module, _, name = path.rpartition(".")
+    answers = {"__init__": init, "__getattr__": attribute, "__module__": module or name}
+    made: Any = type(name, (), answers)
+    made.__class_getitem__ = made.__init_subclass__ = classmethod(anything)
+    return cast("type", made)
+
+
+def install(roots: List[str]) -> None:
+    """From now on an `import` of an absent module that nobody provides for gives a placeholder."""
+    real_import = builtins.__import__
+
+    def import_or_stand_in(
+        name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
+    ) -> Any:
+        try:
+            with loading():
+                return real_import(name, globals, locals, fromlist, level)
+        except ModuleNotFoundError as error:
+            missing = error.name or ""
+            is_asked_for = not level and (name + ".").startswith(missing + ".")
+            if not missing or not is_asked_for or not _may_be_absent(missing, roots) or is_forgiven(sys._getframe(1)):
+                raise
+        return _module(missing, name if fromlist else name.partition(".")[0])
+
+    builtins.__import__ = import_or_stand_in
+
+
+def _module(missing: str, wanted: str) -> Any:
+    found = stand_in(missing, **_REMOVED.get(missing, {}))
+    for name in wanted[len(missing) :].split(".")[1:]:
+        with loading():
+            found = getattr(found, name)
+    return found
+
+
+def _may_be_absent(name: str, roots: List[str]) -> bool:
+    """Whether a module is somebody else's: not the checkout's own, not torch's, not Python's."""
+    if name in _REMOVED:
+        return True
+    is_own = any(os.path.exists(os.path.join(root, name + end)) for root in roots for end in ("", ".py"))
+    return "." not in name and not is_own and name != "torch" and name not in sys.stdlib_module_names

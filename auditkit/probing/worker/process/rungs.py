@@ -1,0 +1,116 @@
+"""The ways to load a target's module, from the package as it is to single statements cut out of its file."""
+
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from types import ModuleType
+from typing import Any, List, Optional, Sequence, Tuple
+
+from . import placeholders
+from .cut_out import CutOutFinder, Statements
+
+RUNGS = ("package", "file", "placeholders", "cut_out")
+_INSTALLED = ("site-packages", "dist-packages")
+
+
+class _Prepared:
+    """Of this process: by which rung it loads."""
+
+    rung = RUNGS[0]
+
+
+def current() -> str:
+    """The rung by which this process loads modules."""
+    return _Prepared.rung
+
+
+def prepare(rung: str, place: str, roots: List[str]) -> None:
+    """From now on this process imports as `rung` says; `place` is where the target is. Once in a process."""
+    _Prepared.rung = rung
+    name, file = module_of(place, roots)
+    if rung == RUNGS[0]:
+        return
+    folder = _script_folder(file)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    if rung == "cut_out":
+        CutOutFinder(lambda _, path: _is_own(path, roots), _failed).install()
+    else:
+        parts = name.split(".")
+        parents = {".".join(parts[:end]) for end in range(1, len(parts))}
+        CutOutFinder(lambda found, path: found in parents and _is_own(path, roots)).install()
+    if rung != "file":
+        placeholders.install(roots)
+
+
+def module_of(place: str, roots: List[str]) -> Tuple[str, str]:
+    """The name under which the module at `place` (dotted, or a file's path) is imported, and its file, or ""."""
+    if not place.endswith(".py"):
+        below = [os.path.join(root, *place.split(".")) for root in roots]
+        files = [path + end for path in below for end in (".py", os.sep + "__init__.py")]
+        return place, next(filter(os.path.isfile, files), "")
+    files = [os.path.join(root, place) for root in (os.getcwd(), *roots)]
+    file = next(filter(os.path.isfile, files), os.path.abspath(place))
+    inside = [root for root in roots if os.path.realpath(file).startswith(os.path.realpath(root) + os.sep)]
+    root = max(inside, key=len, default=os.path.dirname(file))
+    parts = os.path.relpath(os.path.realpath(file), os.path.realpath(root))[: -len(".py")].split(os.sep)
+    parts = parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts
+    name = ".".join(parts)
+    if any("." in part for part in parts):
+        name = name.replace(".", "_")
+        sys.meta_path.append(_Named(name, file))
+    return name, file
+
+
+def ways(calls: Sequence[str], roots: List[str]) -> Tuple[str, ...]:
+    """The rungs to try for `calls`, which are all in one place, in turn.
+
+    What is no chain of identifiers is no module of a package. A file that trains when it is imported is not imported,
+    nor one of which a block at module level is asked about: what it reads would have the values of a whole run.
+    """
+    place = calls[0].partition(":")[0]
+    is_path = place.endswith(".py") and not all(map(str.isidentifier, place[: -len(".py")].split("/")))
+    at_module_level = any(call.partition(":")[2].startswith("#") for call in calls)
+    if at_module_level or _trains(module_of(place, roots)[1]):
+        return RUNGS[-1:]
+    return RUNGS[1:] if is_path else RUNGS
+
+
+def _trains(file: str) -> bool:
+    """Whether importing a file computes gradients; one that cannot be read is found out by importing it."""
+    try:
+        return any(statement.computes_gradients for statement in Statements(file).all)
+    except (OSError, ValueError, SyntaxError, RecursionError):
+        return False
+
+
+class _Named:
+    """Finds the one file whose path has dots in it, which no import statement can name."""
+
+    def __init__(self, name: str, file: str) -> None:
+        self._name, self._file = name, file
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Optional[importlib.machinery.ModuleSpec]:
+        return importlib.util.spec_from_file_location(name, self._file) if name == self._name else None
+
+
+def _script_folder(file: str) -> str:
+    """Where a file's own imports begin when it is run: its folder, or that of the package it is in."""
+    folder = os.path.dirname(os.path.realpath(file))
+    while os.path.isfile(os.path.join(folder, "__init__.py")):
+        folder = os.path.dirname(folder)
+    return folder
+
+
+def _is_own(path: str, roots: List[str]) -> bool:
+    path = os.path.realpath(path)
+    tops = [os.path.realpath(root) + os.sep for root in roots]
+    return any(path.startswith(top) and not any(part in path[len(top) :] for part in _INSTALLED) for top in tops)
+
+
+def _failed(module: ModuleType, name: str, error: BaseException) -> Any:
+    why = "{}.{} could not be made: {}: {}".format(
+        module.__name__, name, type(error).__name__, " ".join(str(error).split())[:200]
+    )
+    return placeholders.stand_in("{}.{}".format(module.__name__, name), why)

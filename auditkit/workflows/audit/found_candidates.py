@@ -1,0 +1,107 @@
+"""What reading a checkout found, told: for the run's JSON, for its first lines, and for a failure."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from auditkit.model.codec import encode
+from auditkit.model.runs.candidates import PACKAGE, FoundCandidate, by_reason, options_of
+from auditkit.model.text import counted
+from auditkit.probing.discovery.candidates import Candidate
+from auditkit.probing.hosts.trials import Trial
+from auditkit.probing.source_code.files import LeftOut
+
+_UNTRIED = re.compile(r"[:;] give (the rest|a value) with --argument \S+=VALUE")
+_MOST_NAMED, _MOST_PLACES, _MOST_HINTS = 3, 2, 3
+_RUNGS = {"file": "by their file alone", "placeholders": "with placeholders for {}", "cut_out": "cut out of their file"}
+
+
+def told(trials: Sequence[Trial], excluded: Sequence[Candidate], left_out: LeftOut) -> tuple[FoundCandidate, ...]:
+    """Each candidate once, whichever of its ways to be called works; then those of files that are left out."""
+    best: dict[str, Trial] = {}
+    for trial in trials:
+        key = repr((trial.target.call, trial.target.arguments if trial.target.places else ()))
+        if key not in best or (trial.works and not best[key].works):
+            best[key] = trial
+    out = (FoundCandidate(each.call, each.file, each.line, each.contract_guess) for each in excluded)
+    return (*map(candidate_of, best.values()), *(replace(each, excluded=left_out.place_of(each.file)) for each in out))
+
+
+def candidate_of(trial: Trial) -> FoundCandidate:
+    """What one trial showed of its candidate."""
+    found, target = trial.candidate, trial.target
+    plan: Mapping[str, Any] = {} if trial.plan is None else dict(trial.plan)
+    why_not = "" if trial.works else _UNTRIED.sub("", trial.message.removeprefix(f"{target.call}: "))
+    return FoundCandidate(
+        call=target.call,
+        file=found.file,
+        line=found.line,
+        contract=target.contract,
+        fed=trial.works,
+        rung=plan.get("rung", PACKAGE) if trial.works else "",
+        placeholders=tuple(plan.get("placeholders", ())),
+        filled={name: str(encode(value)) for name, value in plan.get("filled", {}).items()},
+        why_not=why_not,
+        reason=trial.reason,
+        try_it=options_of(replace(target, arguments=trial.remedy, takes=None, contract=None)) if trial.remedy else "",
+        places=target.places,
+    )
+
+
+def summary_lines(candidates: Sequence[FoundCandidate]) -> Iterator[str]:
+    """How many were found and asked and in which way they were loaded; why the others were not, most names folded."""
+    known = [each for each in candidates if not each.excluded]
+    if not known:
+        return
+    asked = [each for each in known if each.fed]
+    ways = ", ".join(_loaded(asked))
+    yield f"{counted(len(known), 'collector')} found, {len(asked)} asked" + (f" ({ways})" if ways else "")
+    for each in known:
+        if each.places:
+            yield f"    {called(each)}"
+    yield from not_asked_lines(known)
+
+
+def called(candidate: FoundCandidate) -> str:
+    """`torch.nn.utils.clip_grad_norm_: called at 7 places (train.py:312, ...)`."""
+    places = [place.partition(" in ")[0] for place in candidate.places]
+    listed = ", ".join([*places[:_MOST_PLACES], *(["..."] if places[_MOST_PLACES:] else [])])
+    return f"{candidate.call.replace(':', '.')}: called at {counted(len(places), 'place')} ({listed})"
+
+
+def not_asked_lines(candidates: Iterable[FoundCandidate]) -> Iterator[str]:
+    """Each reason once, with some of the candidates that it stopped; then what makes some of them answer."""
+    groups = by_reason(candidates)
+    for reason, stopped in groups.items():
+        if len(stopped) == 1:
+            yield f"    1 not asked: {stopped[0].call}: {stopped[0].why_not}"
+            continue
+        names = ", ".join(each.call for each in stopped[:_MOST_NAMED])
+        more = f" and {len(stopped) - _MOST_NAMED} more" if stopped[_MOST_NAMED:] else ""
+        yield f"    {len(stopped)} not asked, {reason}: {names}{more}"
+    hints = [each.try_it for stopped in groups.values() for each in stopped if each.try_it]
+    for hint in hints[:_MOST_HINTS]:
+        yield f"    one of them answers with: {hint}"
+
+
+def _loaded(asked: Sequence[FoundCandidate]) -> Iterator[str]:
+    """By each way to be loaded but the package itself how many were."""
+    for rung, count in Counter(each.rung for each in asked).items():
+        if rung in _RUNGS:
+            absent = sorted({name for each in asked if each.rung == rung for name in each.placeholders})
+            yield f"{count} {_RUNGS[rung].format(', '.join(absent))}"
+
+
+def table(candidates: Iterable[FoundCandidate]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """A row for each (what was found, whether it was fed, its rung, what was filled in), and a line on why not."""
+    yield ("found", "fed", "rung", "filled"), ""
+    for each in candidates:
+        filled = ", ".join(f"{name}={value}" for name, value in each.filled.items())
+        why = f"left out: {each.excluded}" if each.excluded else each.why_not
+        why += f"; it answers with: {each.try_it}" if each.try_it else ""
+        place = "" if each.places else f" at {each.file}:{each.line}"
+        yield (f"{each.call}{place}", "yes" if each.fed else "no", each.rung, filled), why

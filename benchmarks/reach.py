@@ -1,0 +1,207 @@
+"""Write docs/evidence/reach.md: which gradient collectors of public code are found and fed, against a list by hand.
+
+    python -m benchmarks.reach --clones FOLDER --python PYTHON [--only NAME ...] [--audit] [--before]
+    python -m benchmarks.reach --page        # only the page, from the stored results
+
+FOLDER holds a clone of each repository of benchmarks/reach/NAME.yaml, under NAME and at its revision; PYTHON has torch
+and nothing that the repositories import beside it. Each is searched and tried as `auditkit init` does it, without
+configuration. A place counts as found where a candidate names its function, or its line for statements and calls of a
+library; as asked where a way to call it with gradients was found. With --audit it counts only where one of PROBES
+answers. --before stores the run as what later ones are compared with.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from auditkit.probing.checkouts.checkout import parse_checkout
+from auditkit.probing.hosts.fork_servers import end_servers
+from auditkit.probing.hosts.trials import Trial
+from auditkit.workflows.audit.found_targets import find_targets
+from auditkit.workflows.audit.run_options import RunOptions
+from benchmarks.evidence import ROOT, Document, Place, results_of, rows, store_results, write_blocks
+from benchmarks.precision import plain
+from benchmarks.reach_lists import Reach, compare, lists, reaches
+
+NAME = "reach"
+PROBES = ("norm_overflows_on_finite_grads", "clip_destroys_gradients", "fails_on_missing_grads")
+ANSWERS = frozenset(("reproduced", "not_reproduced"))
+
+
+def search(clone: Path, revision: str, python: str) -> Document:
+    """Each candidate of one clone, tried, and what that took. Raises SystemExit at another revision."""
+    found = line_of("git", "-C", str(clone), "rev-parse", "HEAD")
+    if found != revision:
+        raise SystemExit(f"{clone.name} is at {found}, its list is of {revision}")
+    options, before = RunOptions(python=python), processor_s()
+    with options.open(parse_checkout(str(clone))) as opened:
+        trials = find_targets(opened, options.setting(opened)).trials
+        candidates = [slim(trial, {python: "python", f"{opened.path}/": ""}) for trial in trials]
+    end_servers()  # time is counted of what has ended
+    return {"processor_s": round(processor_s() - before, 1), "candidates": candidates}
+
+
+def line_of(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def processor_s() -> float:
+    """Processor time of this process and of those that it waited for."""
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+def slim(trial: Trial, paths: Mapping[str, str]) -> Document:
+    """Of a trial what the page shows, with other words for the `paths` of this machine."""
+    plan: Mapping[str, Any] = trial.plan or {}
+    contract = trial.target.contract
+    why_not = trial.message.partition("\n")[0]
+    for path, name in paths.items():
+        why_not = why_not.replace(path, name)
+    return {
+        "call": trial.target.call,
+        "file": trial.candidate.file,
+        "line": trial.candidate.line,
+        "last_line": getattr(trial.candidate, "last_line", None),
+        "places": list(getattr(trial.target, "places", ())),
+        "contract": contract.value if contract else "",
+        "asked": trial.works,
+        "rung": plan.get("rung", "package") if trial.works else "",
+        "filled": sorted(plan.get("filled") or ()),
+        "why_not": why_not,
+    }
+
+
+def answered(name: str, place: Place) -> set[str]:
+    """The calls of which an audit answers one of PROBES at least."""
+    probes = " ".join(f"--probe {probe}" for probe in PROBES)
+    results = place.document(f"audit {name} --python PYTHON --no-tickets {probes}")["results"]
+    return {result["target"] for result in results if result["outcome"] in ANSWERS}
+
+
+def blocks(stored: Document) -> dict[str, str]:
+    """The marked blocks of the page, from the stored results and the lists."""
+    now, before = reaches(stored["repositories"]), {each.name: each for each in reaches(stored["before"])}
+    return {
+        "environment": f"Written by `python -m benchmarks.{NAME}`: auditkit at {stored['auditkit']}, "
+        f"torch {stored['torch']} and nothing else.",
+        "totals": rows(TOTALS, total_rows(now, before)),
+        "summary": "\n".join(f"- before: {each}" if first else f"- now: {each}" for first, each in summaries(stored)),
+        "places": rows(PLACES, (cells for each in now for cells in place_rows(each))),
+        "false": rows(FALSE, (cells for each in now for cells in false_rows(each))),
+    }
+
+
+TOTALS = (
+    "repository", "listed", "found before", "found", "contract right before", "contract right", "asked before",
+    "asked", "by rung", "false before", "false", "added", "processor s before", "processor s",
+)  # fmt: skip
+PLACES = ("repository", "place", "in", "kind", "form", "what it computes", "found", "contract", "asked", "why not")
+FALSE = ("repository", "candidate", "place", "contract", "asked")
+
+
+def total_rows(now: Iterable[Reach], before: Mapping[str, Reach]) -> Iterator[list[object]]:
+    """A row of counts for each repository, those of the stored first run beside them."""
+    for each in now:
+        old = before.get(each.name)
+        counts = ((old.count(what) if old else "", each.count(what)) for what in ("found", "right", "asked"))
+        rungs = Counter(one.candidate["rung"] for one in each.listed if one.candidate and one.is_asked)
+        by_rung = ", ".join(f"{count} {rung}" for rung, count in sorted(rungs.items()))
+        cells = [each.name, len(each.listed), *(cell for pair in counts for cell in pair), by_rung]
+        added = len(each.met) - len(each.listed)
+        yield [*cells, len(old.false) if old else "", len(each.false), added, old.processor_s if old else "",
+               each.processor_s]  # fmt: skip
+
+
+def summaries(stored: Document) -> Iterator[tuple[bool, str]]:
+    """The figures that are wanted, of the first run and of the last."""
+    for is_first, results in ((True, stored["before"]), (False, stored["repositories"])):
+        each = reaches(results)
+        listed, candidates = sum(len(one.listed) for one in each), sum(one.candidate_count for one in each)
+        right, asked = (sum(one.count(what) for one in each) for what in ("right", "asked"))
+        false, repositories = sum(len(one.false) for one in each), sum(one.count("asked") > 0 for one in each)
+        yield (
+            is_first,
+            (
+                f"{right} of {listed} places found with the right contract ({share(right, listed)}), {asked} asked "
+                f"({share(asked, listed)}), in {repositories} of {len(each)} repositories; {false} of {candidates} "
+                f"candidates are no place of the list ({share(false, candidates)})"
+            ),
+        )
+
+
+def share(part: int, whole: int) -> str:
+    return f"{part / whole:.0%}" if whole else "none"
+
+
+def place_rows(reach: Reach) -> Iterator[list[object]]:
+    """A row for each place of one repository's list."""
+    for each in reach.met:
+        place, candidate = each.place, each.candidate
+        found = ("added" if place.get("added") else "yes") if candidate else "no"
+        contract = "" if candidate is None else "right" if each.is_right else f"{candidate['contract']}: wrong"
+        asked = candidate["rung"] or "yes" if candidate and candidate["asked"] else "no"
+        why_not = plain(candidate["why_not"]) if candidate and not candidate["asked"] else ""
+        yield [reach.name, f"`{place['file']}:{place['line']}`", f"`{place['function']}`" if place["function"] else "",
+               place["kind"], place["form"], plain(place["computes"]), found, contract, asked, why_not]  # fmt: skip
+
+
+def false_rows(reach: Reach) -> Iterator[list[object]]:
+    """A row for each candidate that is no place of the list."""
+    for each in reach.false:
+        place = f"`{each['file']}:{each['line']}`"
+        yield [reach.name, f"`{each['call']}`", place, each["contract"], "yes" if each["asked"] else "no"]
+
+
+def measured(options: argparse.Namespace, folder: Path) -> Document:
+    """The results of every repository that was asked for, by its name."""
+    place = Place(folder, options.clones, options.python) if options.audit else None
+    results = {}
+    for name, repository in lists().items():
+        if options.only and name not in options.only:
+            continue
+        found = search(options.clones / name, repository["revision"], options.python)
+        if place and any(each["asked"] for each in found["candidates"]):
+            calls = answered(name, place)
+            for each in found["candidates"]:
+                each["asked"] = each["asked"] and each["call"] in calls
+        results[name] = found
+        one = compare(name, repository["places"], found)
+        counts = ", ".join(f"{what} {one.count(what)}" for what in ("found", "right", "asked"))
+        print(f"{name}: listed {len(one.listed)}, {counts}, false {len(one.false)}, {one.processor_s} s", flush=True)
+    return results
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clones", type=Path, default=Path(), help="the folder that holds the clones")
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--only", action="append", help="only this repository; the others stay as stored")
+    parser.add_argument("--audit", action="store_true", help="a place is asked only where a probe answers")
+    parser.add_argument("--before", action="store_true", help="store the run as the one that others follow")
+    parser.add_argument("--page", action="store_true", dest="stored", help="only write the page")
+    options = parser.parse_args()
+    stored = {"auditkit": "", "torch": "", "before": {}, "repositories": {}, **results_of(NAME)}
+    if not options.stored:
+        with tempfile.TemporaryDirectory() as folder:
+            results = measured(options, Path(folder))
+        stored["auditkit"] = line_of("git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD")
+        stored["torch"] = line_of(options.python, "-c", "import torch; print(torch.__version__)")
+        stored["repositories"] |= results
+        stored["before"] |= results if options.before else {}
+        store_results(NAME, stored)
+    written = blocks(stored)
+    write_blocks(NAME, written)
+    print(written["summary"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""The lists by hand of what there is to find: how candidates meet them, and that the page shows what is stored."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from benchmarks.evidence import EVIDENCE, fill, results_of
+from benchmarks.reach import NAME, blocks
+from benchmarks.reach_lists import compare, lists
+
+NORM = {"file": "a.py", "line": 3, "function": "norm", "kind": "norm", "form": "function", "contract": "grad_norm"}
+BLOCK = {**NORM, "line": 12, "function": "main", "form": "block"}
+CALL = {**NORM, "line": 20, "function": "main", "form": "library_call"}
+MONITOR = {**NORM, "function": "Watch.__exit__", "contract": "monitor"}
+
+
+def candidate(call: str, line: int = 3, **other: object) -> dict[str, object]:
+    plain = {"call": call, "file": "a.py", "line": line, "last_line": None, "places": [], "contract": "grad_norm"}
+    return {**plain, "asked": False, "rung": "", "why_not": "", **other}
+
+
+@pytest.mark.parametrize(
+    ("place", "found", "is_found"),
+    [
+        (NORM, candidate("a:norm"), True),
+        (NORM, candidate("package:public_name"), True),
+        (NORM, candidate("a:other", 9), False),
+        (NORM, candidate("b:norm", file="b.py"), False),
+        (BLOCK, candidate("a.py:main#total_norm", 10, last_line=14), True),
+        (BLOCK, candidate("a.py:main#total_norm", 13, last_line=14), False),
+        (CALL, candidate("a:main", 1), False),
+        (CALL, candidate("torch.nn.utils:clip_grad_norm_", places=["a.py:20 in main"]), True),
+        (CALL, candidate("torch.nn.utils:clip_grad_norm_", places=["a.py:200 in main"]), False),
+        (MONITOR, candidate("a:Watch.report", 30), True),
+    ],
+)
+def test_a_candidate_is_a_place_of_its_function_its_span_or_its_call(
+    place: dict[str, object], found: dict[str, object], is_found: bool
+) -> None:
+    reach = compare("a", [place], {"processor_s": 1.0, "candidates": [found]})
+    assert reach.count("found") == is_found
+    assert len(reach.false) == (not is_found)
+
+
+def test_of_several_candidates_the_right_contract_counts_then_the_fed_one() -> None:
+    several = candidate("a:norm", contract="grad_stats", asked=True)
+    right, fed = candidate("a:norm"), candidate("a:norm", asked=True)
+    reach = compare("a", [NORM], {"processor_s": 1.0, "candidates": [several, right, fed]})
+    assert [each.candidate for each in reach.met] == [fed]
+    assert (reach.candidate_count, reach.false) == (1, ())
+
+
+def test_each_call_of_a_library_is_a_candidate() -> None:
+    calls = candidate("torch.nn.utils:clip_grad_norm_", places=["a.py:20 in main", "b.py:1"])
+    reach = compare("a", [CALL], {"processor_s": 1.0, "candidates": [calls]})
+    assert (reach.count("found"), reach.candidate_count) == (1, 2)
+    assert [each["places"] for each in reach.false] == [["b.py:1"]]
+
+
+def test_a_wrong_contract_is_found_and_not_right() -> None:
+    reach = compare("a", [NORM], {"processor_s": 1.0, "candidates": [candidate("a:norm", contract="monitor")]})
+    assert [reach.count(what) for what in ("found", "right", "asked")] == [1, 0, 0]
+
+
+def test_an_added_place_is_neither_listed_nor_false() -> None:
+    reach = compare("a", [{**NORM, "added": True}], {"processor_s": 1.0, "candidates": [candidate("a:norm")]})
+    assert (len(reach.listed), reach.count("found"), reach.false) == (0, 0, ())
+
+
+def test_every_place_says_what_it_is_once() -> None:
+    for name, listed in lists().items():
+        assert re.fullmatch(r"[0-9a-f]{40}", listed["revision"]), name
+        places = [(place["file"], place["line"], place["form"]) for place in listed["places"]]
+        assert len(places) == len(set(places)), name
+        for place in listed["places"]:
+            assert place["kind"] in ("norm", "clip", "nan_check", "statistics"), place
+            assert place["form"] in ("function", "block", "library_call"), place
+            assert place["contract"] in ("grad_norm", "grad_stats", "monitor"), place
+            assert place["computes"]
+            assert place["function"] or place["form"] != "function", place
+
+
+def test_the_page_shows_the_stored_results() -> None:
+    text = (EVIDENCE / f"{NAME}.md").read_text(encoding="utf-8")
+    assert fill(text, blocks(results_of(NAME))) == text

@@ -1,0 +1,317 @@
+"""Blocks: what is found where no function can be called, as which function it is asked, and what is left alone."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from auditkit.model.enums import Contract, Takes
+from auditkit.probing.discovery.blocks.blocks import Block, blocks_of
+from auditkit.probing.discovery.candidates import Candidate
+from auditkit.probing.discovery.search import discover
+from auditkit.probing.source_code.modules import Module, parse_module
+
+
+def blocks(body: str, inside: str = "def main(self, args, model, optimizer, writer, total):") -> list[Block]:
+    """The blocks of a function with that body; of the body itself where nothing is around it."""
+    indented = textwrap.indent(textwrap.dedent(body).strip("\n"), "    " if inside else "")
+    return blocks_in("\n".join(filter(None, ["import torch", inside, indented])))
+
+
+def blocks_in(source: str) -> list[Block]:
+    module = parse_module(Path("/checkout/train.py"), source.encode(), Path("/checkout"), "train")
+    assert isinstance(module, Module)
+    return blocks_of(module)
+
+
+def the_block(body: str, inside: str = "def main(self, args, model, optimizer, writer, total):") -> Block:
+    (found,) = blocks(body, inside)
+    return found
+
+
+def as_text(block: Block) -> str:
+    return ast.unparse(block.node)
+
+
+def span(block: Block) -> tuple[int, int | None]:
+    """The first and the last line of the statements, of which the first two lines are an import and a `def`."""
+    return block.statements[0].lineno, block.statements[-1].end_lineno
+
+
+LOOP = """
+    for batch in args.batches:
+        optimizer.zero_grad()
+        model(batch).sum().backward()
+        total_norm = 0.0
+        for p in model.parameters():
+            if p.grad is not None:
+                param_norm = p.grad.data.norm(2)
+                total_norm += param_norm.item() ** 2
+        total_norm = total_norm ** 0.5
+        print(total_norm)
+        optimizer.step()
+    """
+
+
+def test_a_norm_in_the_middle_of_a_training_loop() -> None:
+    """From the accumulator's start to its root; the loop that trains stays outside."""
+    block = the_block(LOOP)
+    assert block.call == "train.py:main#total_norm"
+    assert span(block) == (6, 11)
+    assert as_text(block) == textwrap.dedent(
+        """\
+        def total_norm(model):
+            total_norm = 0.0
+            for p in model.parameters():
+                if p.grad is not None:
+                    param_norm = p.grad.data.norm(2)
+                    total_norm += param_norm.item() ** 2
+            total_norm = total_norm ** 0.5
+            return total_norm"""
+    )
+
+
+def test_a_block_of_a_script_has_no_function_in_its_name() -> None:
+    """What a script makes while it runs is given to the block; its imports and functions are the file's."""
+    source = """\
+import torch
+EPS = 1e-6
+def root(x):
+    return x ** 0.5
+model = torch.nn.Linear(2, 2)
+for step in range(3):
+    model(torch.ones(1, 2)).sum().backward()
+    squares = [p.grad.pow(2).sum() for p in model.parameters()]
+    grad_norm = root(sum(squares) + EPS)
+"""
+    (block,) = blocks_in(source)
+    assert (block.call, block.names) == ("train.py:#squares", ())
+    (block,) = blocks_in(source.replace("root(sum(squares) + EPS)", "torch.stack(squares).sum().sqrt()"))
+    assert (block.call, block.names) == ("train.py:#grad_norm", ("torch",))
+    assert [item.arg for item in block.parameters] == ["model"]
+
+
+@pytest.mark.parametrize(
+    ("body", "name", "inputs", "answer"),
+    [
+        ("norms = [p.grad.norm() for p in model.parameters()]", "norms", ["model"], "norms"),
+        (
+            "if any(torch.isnan(p.grad).any() for p in model.parameters()):\n    return",
+            "isnan",
+            ["model"],
+            "recorded_isnan_",
+        ),
+        (
+            "assert all(torch.isfinite(p.grad).all() for p in model.parameters()), 'not finite'",
+            "isfinite",
+            ["model"],
+            "recorded_isfinite_",
+        ),
+        (
+            "for n, p in model.named_parameters():\n"
+            "    if args.verbose:\n"
+            "        writer.add_scalar(n, p.grad.norm().item())",
+            "norm",
+            ["model"],
+            "recorded_norms_",
+        ),
+        (
+            "writer.log({'grad/norm': torch.stack([p.grad.norm() for p in model.parameters()]).norm()})",
+            "grad_norm",
+            ["model"],
+            "recorded_grad_norm_",
+        ),
+        ("print(f'{next(model.parameters()).grad.norm():.3f}')", "norm", ["model"], "recorded_norm_"),
+        (
+            "history = writer.history\nhistory['grad_norm'] = max(p.grad.abs().max() for p in model.parameters())",
+            "grad_norm",
+            ["model"],
+            "recorded_grad_norm_",
+        ),
+        ("self.norm = torch.stack([p.grad.norm() for p in self.params]).norm()", "norm", ["self"], "recorded_norm_"),
+        (
+            "found = False\n"
+            "for p in model.parameters():\n"
+            "    if not torch.isfinite(p.grad).all():\n"
+            "        found = True\n"
+            "        break\n"
+            "if found:\n"
+            "    return",
+            "found",
+            ["model"],
+            "found",
+        ),
+    ],
+)
+def test_what_is_found_is_named_by_what_it_computes(body: str, name: str, inputs: list[str], answer: str) -> None:
+    block = the_block(body)
+    assert (block.qualified_name, [item.arg for item in block.parameters]) == (f"main#{name}", inputs)
+    last = block.node.body[-1]
+    assert isinstance(last, ast.Return)
+    assert last.value is not None
+    assert ast.unparse(last.value) == answer
+
+
+@pytest.mark.parametrize(
+    ("body", "inputs"),
+    [
+        ("for p in model.parameters():\n    p.grad.data.clamp_(-1, 1)", ["model"]),
+        ("for p in model.parameters():\n    p.grad = torch.clamp(p.grad, -args.clip, args.clip)", ["model", "args"]),
+        ("for p in model.parameters():\n    torch.nan_to_num(p.grad, out=p.grad)\n    p.grad.nan_to_num_()", ["model"]),
+        (
+            "clip_coef = args.clip / (total + 1e-6)\n"
+            "if clip_coef < 1:\n"
+            "    for group in optimizer.param_groups:\n"
+            "        for p in group['params']:\n"
+            "            p.grad *= clip_coef",
+            ["args", "total", "optimizer"],
+        ),
+    ],
+)
+def test_a_clip_answers_with_what_it_leaves_in_the_gradients(body: str, inputs: list[str]) -> None:
+    block = the_block(body)
+    assert block.qualified_name == "main#clip_grad"
+    assert sorted(item.arg for item in block.parameters) == sorted(inputs)
+    assert not isinstance(block.node.body[-1], ast.Return)
+
+
+def test_a_norm_and_the_clip_by_it_are_one_block() -> None:
+    block = the_block(
+        """
+        norm = torch.stack([p.grad.norm() for p in model.parameters()]).norm()
+        scale = args.clip / (norm + 1e-6)
+        print(norm)
+        if scale < 1:
+            for p in model.parameters():
+                p.grad.mul_(scale)
+        writer.add_scalar("norm", norm)
+        """
+    )
+    assert block.qualified_name == "main#norm"
+    assert span(block) == (3, 8)
+    assert as_text(block).endswith("p.grad.mul_(scale)\n    return norm")
+    assert "print" not in as_text(block)
+
+
+def test_a_raise_stays_and_what_skips_a_turn_of_the_training_loop_does_not() -> None:
+    check = "if torch.stack([torch.isnan(p.grad).any() for p in model.parameters()]).any():\n    "
+    assert "raise ValueError" in as_text(the_block(f"{check}raise ValueError('nan')"))
+    loop = textwrap.indent(f"{check}continue\noptimizer.step()", "    ")
+    skipping = the_block(f"for batch in args.batches:\n{loop}")
+    assert "continue" not in as_text(skipping)
+    assert as_text(skipping).endswith("else False\n    return recorded_isnan_")
+
+
+def test_a_check_and_the_clip_behind_it_are_two_blocks() -> None:
+    found = blocks(
+        """
+        for batch in args.batches:
+            if any(torch.isnan(p.grad).any() for p in model.parameters()):
+                continue
+            for p in model.parameters():
+                p.grad.clamp_(-1, 1)
+        """
+    )
+    assert [block.qualified_name for block in found] == ["main#isnan", "main#clip_grad"]
+    assert "continue" not in "".join(map(as_text, found))
+
+
+def test_statistics_that_are_read_behind_come_as_a_mapping() -> None:
+    block = the_block(
+        """
+        grads = [p.grad for p in model.parameters() if p.grad is not None]
+        norm = torch.stack([g.norm() for g in grads]).norm()
+        nan_count = sum(torch.isnan(g).sum() for g in grads)
+        writer.log(norm, nan_count)
+        """
+    )
+    assert block.qualified_name == "main#nan_count"
+    assert as_text(block).endswith("return {'norm': norm, 'nan_count': nan_count}")
+
+
+def test_constants_and_imports_of_the_function_come_with_the_block() -> None:
+    block = the_block(
+        """
+        import math
+        norm_type = 2.0
+        model.train()
+        total = math.sqrt(sum(float(p.grad.norm(norm_type)) ** 2 for p in model.parameters()))
+        """
+    )
+    assert as_text(block).splitlines()[1:3] == ["    import math", "    norm_type = 2.0"]
+    assert [item.arg for item in block.parameters] == ["model"]
+    assert span(block) == (6, 6)
+
+
+def test_a_second_block_of_one_name_is_counted() -> None:
+    line = "print(sum(p.grad.norm() for p in model.parameters()))\nmodel.train()\n"
+    assert [block.qualified_name for block in blocks(line * 2)] == ["main#norm", "main#norm.2"]
+
+
+def test_nested_functions_and_methods_have_their_names() -> None:
+    source = """\
+import torch
+class Trainer:
+    def train_step(self, batch):
+        def closure():
+            self.loss(batch).backward()
+            self.logger.log(norm=sum(p.grad.norm() for p in self.model.parameters()))
+        self.optimizer.step(closure)
+"""
+    (block,) = blocks_in(source)
+    assert block.call == "train.py:Trainer.train_step.closure#norm"
+    assert [item.arg for item in block.parameters] == ["self"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for p in model.parameters():\n    p.data.add_(p.grad / p.grad.norm(), alpha=-0.1)",
+        "for p in model.parameters():\n    state = optimizer.state[p]\n    state['norm'] = p.grad.norm()",
+        "for p in model.parameters():\n    p.grad /= args.world_size",
+        "for p in model.parameters():\n    p.grad = p.grad - p.grad.mean()",
+        "for p in model.parameters():\n    dist.all_reduce(p.grad)",
+        "for p in model.parameters():\n    if p.grad is None:\n        print('no gradient')",
+        "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)",
+        "norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\nprint(norm)",
+        "norm = compute_grad_norm(model)\nprint(norm ** 0.5)",
+        "x = args.x\nx.grad.norm()\nprint(x.grad.abs().max())",
+        "for a in args.inputs:\n    print(a.grad.norm())",
+        "for p, q in zip(model.parameters(), other.parameters()):\n    print((p.grad - q.grad).abs().max())",
+        "grads = torch.autograd.grad(model(args.x), args.x)\nprint(grads[0].norm())",
+        "for p in model.parameters():\n    yield p.grad.norm()",
+        "total = await gather(p.grad.norm() for p in model.parameters())",
+    ],
+)
+def test_what_is_no_block(body: str) -> None:
+    """Update rules, averages, calls of functions, gradients of inputs, comparisons, and what hands control away."""
+    inside = "async def main(args, model, optimizer):" if "await" in body else "def main(args, model, optimizer):"
+    assert blocks(body, inside) == []
+
+
+def test_figures_of_one_tensor_in_an_optimizers_step_are_no_block() -> None:
+    inside = "def step(self, closure=None):"
+    body = "grads = [p.grad for p in self.params]\n{} = [g.abs().max() for g in grads]\nself.v = {}"
+    assert blocks(body.format("v_16", "v_16"), inside) == []
+    assert the_block(body.format("max_norms", "max_norms"), inside).qualified_name == "step#max_norms"
+
+
+def found(folder: Path, source: str) -> dict[str, Candidate]:
+    (folder / "train.py").write_text(source)
+    return {candidate.call: candidate for candidate in discover(folder).candidates}
+
+
+def test_discovery_lists_blocks_beside_functions_and_none_inside_one(tmp_path: Path) -> None:
+    """A function that returns its norm is asked whole; one that trains is not asked, but its block."""
+    body = textwrap.indent(textwrap.dedent(LOOP).strip("\n"), "    ")
+    whole = "def grad_norm(model):\n    return sum(p.grad.norm() for p in model.parameters())\n"
+    candidates = found(tmp_path, f"import torch\n{whole}def main(args, model, optimizer):\n{body}\n")
+    assert sorted(candidates) == ["train.py:main#total_norm", "train:grad_norm"]
+    block = candidates["train.py:main#total_norm"]
+    assert (block.file, block.line, block.contract_guess) == ("train.py", 8, Contract.GRAD_NORM)
+    assert block.takes_guesses[0] is Takes.MODULE
+    assert block.obstacles == ()
+    assert block.evidence == ("lines 8 to 13 of main, which is no function that can be called",)

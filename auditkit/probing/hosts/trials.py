@@ -15,7 +15,7 @@ from auditkit.probing.hosts import protocol
 from auditkit.probing.hosts.kept_workers import KeptWorkers
 from auditkit.probing.hosts.runner import in_parallel
 from auditkit.probing.hosts.sandbox import Setting
-from auditkit.probing.hosts.session import Failure, Job, Session
+from auditkit.probing.hosts.session import Failure, Job, LoadedBy, Session
 
 TRIAL_TIME_LIMIT_S = 30.0
 _WANTED = re.compile(r"--argument (\S+)=VALUE")
@@ -34,7 +34,7 @@ class Trial(
     """What trying a candidate showed: a target that works with its plan, or the reason why none does.
 
     `missing` are the modules that it imports and nobody has; `remedy` are arguments that make it answer, which were
-    tried.
+    tried; `loaded_by` is how one that works was loaded.
     """
 
     candidate: Candidate
@@ -44,6 +44,7 @@ class Trial(
     message: str = ""
     missing: tuple[str, ...] = ()
     remedy: Mapping[str, Any] = field(default_factory=dict)
+    loaded_by: LoadedBy = field(default_factory=LoadedBy)
 
     @property
     def works(self) -> bool:
@@ -170,4 +171,4 @@ def _trial(candidate: Candidate, target: Target, job: Job) -> Trial:
         message = failure.message if failure.missing else failure.describe()
         return Trial(candidate, target, None, failure.reason, message, failure.missing)
     found = replace(target, takes=Takes(plan["feed"]["takes"]), contract=Contract(plan["contract"]))
-    return Trial(candidate, replace(found, setup=plan["feed"]["setup"] or found.setup), plan)
+    return Trial(candidate, replace(found, setup=plan["feed"]["setup"] or found.setup), plan, loaded_by=job.loaded_by)

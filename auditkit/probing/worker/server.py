@@ -87,7 +87,6 @@ def preload(jobs: List[Dict[str, Any]]) -> None:
 
     del context, search, selfcheck
     torch_internals.import_for_modes()
-    torch_internals.leave_compiler_out_of_optimizers()
     if any(job.get("device") == "simulated" for job in jobs):
         torch_internals.import_first("torch.distributed.tensor")  # by a tensor subclass's first operator
     _leave_to_children()

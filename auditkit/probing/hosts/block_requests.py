@@ -3,40 +3,41 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
 
 from auditkit.model.runs.target import split_call
-from auditkit.probing.discovery.blocks.blocks import blocks_at, nearest_blocks, undefined_names
+from auditkit.probing.discovery.blocks.blocks import block_in_lines, block_named, nearest_blocks, undefined_names
 from auditkit.probing.hosts.protocol import BlockRequest
+from auditkit.probing.hosts.sandbox import Setting
 from auditkit.probing.source_code.python_files import PythonFiles
 
 
-def block_requests(checkout: Path, roots: Sequence[Path], calls: Iterable[str]) -> dict[str, BlockRequest]:
+def block_requests(setting: Setting, calls: Iterable[str]) -> dict[str, BlockRequest]:
     """Each of `calls` that names a block, with its function; where the checkout has none of that name, why."""
     wanted = [call for call in dict.fromkeys(calls) if split_call(call)[2]]
     if not wanted:
         return {}
-    files = PythonFiles(checkout, roots)
-    return {call: _request(files, call) for call in wanted}
+    files = PythonFiles(setting.checkout, setting.import_roots)
+    return {call: _request(files, call, setting) for call in wanted}
 
 
-def _request(files: PythonFiles, call: str) -> BlockRequest:
-    file, function, _ = split_call(call)
-    block = next((each for each in blocks_at(files, file) if each.call == call), None)
+def _request(files: PythonFiles, call: str, setting: Setting) -> BlockRequest:
+    file, name = call.split(":", 1)
+    lines, outputs = setting.replaced.get(call, ((0, 0), ()))
+    block = block_in_lines(files, call, lines, outputs) if call in setting.replaced else block_named(files, call)
     if block is None:
         near = nearest_blocks(files, call)
         hint = f"; {file} has {', '.join(near)}" if near else ""
-        return {"file": file, "function": function, "missing": f"there is no block {call}{hint}"}
+        return {"file": file, "name": name, "missing": f"there is no block {call}{hint}"}
     undefined = undefined_names(block)
     if undefined:
         return {
             "file": file,
-            "function": function,
+            "name": name,
             "missing": f"{call} reads {', '.join(undefined)}, which nothing sets",
         }
-    return {"file": file, "function": function, "names": list(block.names), "tree": encoded(block.node)}
+    return {"file": file, "name": name, "names": list(block.names), "tree": encoded(block.node)}
 
 
 def encoded(node: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import traceback
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
@@ -17,7 +18,7 @@ from . import spectral_search
 from .caller import CONSTRUCTOR, MADE, Caller
 from .effects import Effects, gradients_now, observe, purpose
 from .given import GroupInput
-from .guesses import TOTAL_NORM
+from .guesses import TOTAL_NORM, TOTAL_NORM_NUMBER
 from .plan import Feed, Groups, Plan
 from .promises import names_a_statistic, writes_by_its_own_words
 from .stand_ins import Surroundings, UnknownValueError, no_value
@@ -144,6 +145,11 @@ def _refusal(caller: Caller, feed: Feed, second: Any) -> str:
     return refused.pop() if len(refused) == 1 else ""
 
 
+def _last_line(error: Exception) -> int:
+    frames = traceback.extract_tb(error.__traceback__)
+    return frames[-1].lineno or 0 if frames else 0
+
+
 class Obstacles:
     """Why the ways to feed a target failed; the reason that is told is the one that says most."""
 
@@ -160,9 +166,9 @@ class Obstacles:
         if isinstance(error, CannotFeedError):
             self._said.append((0 if isinstance(error, UnknownValueError) else 2, str(error)))
             return
-        text = "{}: {}".format(type(error).__name__, " ".join(str(error).split())[:160])
+        text = " ".join(str(error).split())[:160] or "at line {}".format(_last_line(error))
         where = "called with {} it".format(how) if how else "its constructor"
-        self._said.append((3 if how else 4, "{} raises {}".format(where, text)))
+        self._said.append((1 if how else 3, "{} raises {}: {}".format(where, type(error).__name__, text)))
 
     def add_silence(self, answer: Any, how: str) -> None:
         """An answer that is none."""
@@ -182,8 +188,9 @@ class Obstacles:
 def _with_fixed_norms(caller: Caller) -> Caller:
     """The same target with the same total norm at each call: what follows that alone follows our own value."""
     for path, made in caller.around.read.items():
-        if made.value == TOTAL_NORM:
-            caller = caller.with_argument(path, total_norm(benign()))
+        if made.value in (TOTAL_NORM, TOTAL_NORM_NUMBER):
+            norm = total_norm(benign())
+            caller = caller.with_argument(path, norm if made.value == TOTAL_NORM else float(norm))
     return caller
 
 

@@ -48,4 +48,5 @@ def _candidate(block: Block) -> Candidate:
         evidence=(f"{what} of {block.place or 'the script'}, which is no function that can be called",),
         obstacles=(missing,) if fed.missing else (),
         score=score,
+        last_line=last,
     )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from auditkit.probing.discovery.blocks.marks import ScopeMarks, own_nodes, suites_of
 from auditkit.probing.discovery.blocks.runs import Run, is_start
-from auditkit.probing.discovery.gradient_flow import STATISTICS
+from auditkit.probing.discovery.gradient_facts import STATISTICS
 from auditkit.probing.patching.local_names import names_of
 from auditkit.probing.source_code.modules import dotted_name, targets_of, text_in
 from auditkit.probing.source_code.statements import head_of

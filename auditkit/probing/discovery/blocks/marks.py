@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from auditkit.probing.discovery.gradient_flow import GRADIENTS, NOTHING, STATISTICS, Tracer
+from auditkit.probing.discovery.gradient_facts import GRADIENTS, NOTHING, STATISTICS
+from auditkit.probing.discovery.gradient_flow import Tracer
 from auditkit.probing.patching.local_names import names_of
 from auditkit.probing.source_code.modules import FunctionNode, dotted_name, targets_of
 from auditkit.probing.source_code.statements import head_of

@@ -33,10 +33,11 @@ class Block(Function):
 
     `qualified_name` is `function#statement`, without a function at module level. `holder` is the function around
     it, None there; `statements` are those of the file, without the constants and imports that `node` begins with.
-    `names` are what the file's module has to define.
+    `names` are what the file's module has to define, `around` all functions that it is in.
     """
 
     holder: Function | None = None
+    around: tuple[FunctionNode, ...] = ()
     statements: tuple[ast.stmt, ...] = ()
     names: tuple[str, ...] = ()
 
@@ -115,7 +116,15 @@ def block_in_lines(module: Module, call: str, lines: tuple[int, int], outputs: S
     run = Run(suite, min(places), max(places))
     name = statement.partition(".")[0]
     made = named_function(run, marks, module, _functions_of(scope), (name, outputs))
-    return Block(module, f"{place}#{statement}", made.node, None, scope.function, tuple(run.statements), made.names)
+    return Block(
+        module,
+        f"{place}#{statement}",
+        made.node,
+        holder=scope.function,
+        around=tuple(_functions_of(scope)),
+        statements=tuple(run.statements),
+        names=made.names,
+    )
 
 
 def function_or_block(files: PythonFiles, call: str) -> Function | None:
@@ -187,6 +196,7 @@ def _blocks_in(scope: Scope) -> Iterator[Block]:
             qualified_name=f"{scope.qualified_name}#{name}{ending}",
             node=made.node,
             holder=function,
+            around=tuple(_functions_of(scope)),
             statements=tuple(run.statements),
             names=made.names,
         )

@@ -206,19 +206,33 @@ def swallowed(grads):
     return sum(grad.norm() for grad in grads)
 
 class Derived(Base):
+    def __init__(self):
+        super().__init__()
+        self.model = torch.nn.Linear(2, 2)
+
     def norm(self, grads):
+        return sum(grad.norm() for grad in grads) * Base.scale
+
+    def own_norm(self, grads):
         return sum(grad.norm() for grad in grads)
 """
 
 
 @pytest.mark.parametrize(
     ("name", "used"),
-    [("named", ".memory"), ("caught", ".memory"), ("swallowed", ".memory"), ("Derived.norm", ".deep.Base")],
+    [("named", ".memory"), ("caught", ".memory"), ("swallowed", ".memory"), ("Derived.norm", ".deep.Base.scale")],
 )
 def test_what_stands_in_is_never_used_in_silence(name: str, used: str, tmp_path: Path) -> None:
     result = ask(tmp_path, USES, f"target:{name}").results[0]
     assert (result.outcome, result.reason) == (Outcome.ERROR, Reason.PLACEHOLDER)
     assert f"it uses {ABSENT}{used}, and {sys.executable} has no module '{ABSENT}'" in result.message
+
+
+def test_a_method_is_asked_whose_class_derives_from_what_is_absent(tmp_path: Path) -> None:
+    """Of an object made without its constructor, which calls that of the absent class."""
+    run = ask(tmp_path, USES, "target:Derived.own_norm")
+    assert run.results[0].outcome is Outcome.NOT_REPRODUCED
+    assert run.loaded_by.placeholders == (ABSENT,)
 
 
 def test_what_is_stood_in_for_and_not_used_is_a_note(tmp_path: Path) -> None:

@@ -76,8 +76,9 @@ class CollectorCalls:
             self.collectors.setdefault(helper, flow)
 
     def names(self) -> set[str]:
-        """What collectors are called: their names, and the names that modules import them under."""
-        return self._imported_as({function.name for function in (*self.collectors, *self.joiners)})
+        """What collectors are called, and joiners that are named for it, also where modules import them."""
+        joiners = (function.name for function in self.joiners if names.speaks_of_gradients(function.name))
+        return self._imported_as({*joiners, *(function.name for function in self.collectors)})
 
     def _imported_as(self, names: set[str]) -> set[str]:
         return names.union(*(self._aliases.get(name, ()) for name in names))
@@ -96,10 +97,11 @@ class CollectorCalls:
                 if function not in self.collectors:
                     found[function] = None
                 self.collectors[function] = flow
-            elif (flow.brings(GRADIENTS) or flow.differentiates) and names.speaks_of_gradients(function.name):
+            elif flow.brings(GRADIENTS) or flow.differentiates:
                 if function not in self.joiners:
                     found[function] = None
                 self.joiners[function] = flow
+                self.collectors.pop(function, None)
         return found
 
     def _helper_mark(self, function: Function) -> HelperMark:

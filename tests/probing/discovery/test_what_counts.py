@@ -290,6 +290,15 @@ def test_files_that_no_import_reaches_are_named_by_their_paths(tmp_path: Path, n
 @pytest.mark.parametrize(
     ("source", "takes"),
     [
+        (
+            "def f(module: torch.nn.Module, optimizer: torch.optim.Optimizer):\n"
+            "    torch.nn.utils.clip_grad_norm_(module.parameters(), 1.0)\n",
+            "module",
+        ),
+        (
+            "def f(net: torch.nn.Module | list[int]):\n    return sum(p.grad.norm() for p in net.parameters())\n",
+            "module",
+        ),
         ("def f(opt):\n    return sum(p.grad.norm() for g in opt.param_groups for p in g['params'])\n", "optimizer"),
         ("def f(chunks):\n    return sum(p.grad.norm() for m in chunks for p in m.parameters())\n", "modules"),
         (
@@ -300,4 +309,5 @@ def test_files_that_no_import_reaches_are_named_by_their_paths(tmp_path: Path, n
     ],
 )
 def test_what_it_takes_is_told_by_its_use(tmp_path: Path, source: str, takes: str) -> None:
-    assert found(tmp_path, source)["f"].takes_guesses[0] == takes
+    item = found(tmp_path, source)["f"]
+    assert (item.takes_guesses[0], item.obstacles) == (takes, ())

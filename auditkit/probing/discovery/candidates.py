@@ -43,7 +43,7 @@ class Candidate:
     making its class's instance needs; `arguments` are extra keyword arguments; `evidence` says what was
     seen, with lines; `obstacles` say why it probably cannot be fed; `covered_by` are the calls of public candidates
     that call this private one: where one of them is audited, it is audited through that; `places` call it,
-    where it is a library's.
+    where it is a library's; `last_line` is a block's.
     """
 
     call: str
@@ -60,6 +60,7 @@ class Candidate:
     covered_by: tuple[str, ...] = ()
     score: int = 0
     places: tuple[str, ...] = ()
+    last_line: int | None = None
 
     def as_target(self, name: str = "") -> Target:
         """The target that the first guesses make."""

@@ -219,6 +219,7 @@ class Expressions:
         kernel = dotted_name(node.args[0]) if name == "multi_tensor_applier" and node.args else name
         if "norm" in kernel and GRADIENTS in given:
             self.flow.reduce(written_name(node.func), node.lineno)
+            self.flow.reduced.add(node)
             return STATISTICS
         if "scale" in kernel and GRADIENTS in given and {STATISTICS, NORM} & set(given):
             self.flow.clips.setdefault(written_name(node.func), node.lineno)

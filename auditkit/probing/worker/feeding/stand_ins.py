@@ -123,7 +123,7 @@ class Surroundings:
             elif names and first in roots:
                 found = roots[first]
                 if first == SELF and not hasattr(found, names[0]):
-                    setattr(found, names[0], self.filled(path, of_object(names[0])))
+                    setattr(found, names[0], self.filled(path, guesses.of_object(names[0])))
                 for name in names:
                     found = found[name] if isinstance(found, dict) else getattr(found, name)
         self.is_preparing = False
@@ -302,12 +302,6 @@ def is_plain_read(frame: FrameType) -> bool:
     return dis.opname[frame.f_code.co_code[frame.f_lasti]] in _PLAIN_READS
 
 
-def of_object(name: str) -> Optional[Guess]:
-    """A value for an attribute of an object that code belongs to."""
-    kind = guesses.carrier(name)
-    return guesses.known(name) or (Guess(kind) if kind else None)
-
-
 class Quiet:
     """A logger or writer: any method takes anything, keeps the numbers by their names, and returns None."""
 
@@ -344,7 +338,7 @@ _MAKERS: Dict[str, Callable[[Surroundings, str], Any]] = {
     guesses.GIVES_GROUP: lambda around, path: lambda *_, **__: groups.world(),
     guesses.SAME_VALUE: lambda around, path: lambda value=None, *_, **__: value,
     guesses.CONFIG: lambda around, path: Answering(around, path, guesses.in_configuration),
-    guesses.OBJECT: lambda around, path: Answering(around, path, of_object),
+    guesses.OBJECT: lambda around, path: Answering(around, path, guesses.of_object),
     guesses.OPTIMIZER: lambda around, path: around.optimizer,
     guesses.OPTIMIZERS: lambda around, path: [around.optimizer],
     guesses.PARAM_GROUPS: lambda around, path: around.optimizer.param_groups,

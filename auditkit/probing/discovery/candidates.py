@@ -13,7 +13,8 @@ from auditkit.model.runs.target import Target
 from auditkit.probing.discovery import answers
 from auditkit.probing.discovery.collector_calls import CollectorCalls, marked_parameters, may_read_gradients
 from auditkit.probing.discovery.finishers import find_finishers, pair
-from auditkit.probing.discovery.gradient_flow import GradientFlow, trace
+from auditkit.probing.discovery.gradient_facts import GradientFlow
+from auditkit.probing.discovery.gradient_flow import trace
 from auditkit.probing.discovery.owners import required_by_constructor, setup_method
 from auditkit.probing.discovery.signatures import Feeding, feeding
 from auditkit.probing.source_code.modules import Class, Function, dotted_name
@@ -24,8 +25,8 @@ _AUTOGRAD = re.compile(r"(.*_)?(backward|forward)(_.*)?|(.*_)?(fwd|bwd)(_.*)?")
 _NOT_CALLED = frozenset(("property", "cached_property", "setter", "overload", "abstractmethod", "fixture"))
 # What an optimizer does for each parameter: moments, momentum, trust ratios, the update itself.
 _UPDATES = re.compile(
-    r"\bexp_avg\w*|\bmomentum_buf\w*|\bbetas?\d?\b|\bbeta[123]\b|addcmul_|addcdiv_|\bstep_size\b|"
-    r"newton_?schulz|trust_ratio|momentum_buffer_list|\blrs?\b|\bweight_decay\b|\bwd_ratio\b"
+    r"\bexp_avg\w*|\bmomentum\w*|\bbetas?\d?\b|addcmul_|addcdiv_|\bstep_size\b|newton_?schulz|trust_|precond|"
+    r"\blrs?\b|\bweight_decay\b|\bwd_ratio\b"
 )
 _NAME_WORDS = re.compile(r"grad|norm|stat|health|collect|telemetry")
 _SIDE_FOLDERS = frozenset(
@@ -41,7 +42,8 @@ class Candidate:
     likelihood; `setup_guess` names the method that is handed the modules; `init_arguments` are what
     making its class's instance needs; `arguments` are extra keyword arguments; `evidence` says what was
     seen, with lines; `obstacles` say why it probably cannot be fed; `covered_by` are the calls of public candidates
-    that call this private one: where one of them is audited, it is audited through that. `places` call it where it is a library's.
+    that call this private one: where one of them is audited, it is audited through that; `places` call it,
+    where it is a library's; `last_line` is a block's.
     """
 
     call: str
@@ -58,6 +60,7 @@ class Candidate:
     covered_by: tuple[str, ...] = ()
     score: int = 0
     places: tuple[str, ...] = ()
+    last_line: int | None = None
 
     def as_target(self, name: str = "") -> Target:
         """The target that the first guesses make."""
@@ -87,6 +90,9 @@ class Candidates:
             if is_excluded(function, flow) or self.calls.trains(function) or _only_keeps(function, flow):
                 continue
             candidate = self._candidate(function, flow)
+            is_far = not (flow.grad_reads or flow.reductions or flow.returns_statistics or candidate.takes_guesses)
+            if is_far and any(reason.startswith("nothing is known") for reason in candidate.obstacles):
+                continue  # a caller far above, which logs among other things: nothing of it is a collector
             yield candidate
             for flag in answers.return_flags(function):
                 yield self._variant(candidate, function, flag)
@@ -98,11 +104,11 @@ class Candidates:
         waiting, seen = [function], {function}
         while waiting:
             callee = waiting.pop()
-            for caller, flow in self.calls.collectors.items():
-                if caller not in seen and self.calls.calls_any_of(caller, {callee}):
+            for caller in self.calls.callers(callee):
+                if caller not in seen:
                     seen.add(caller)
                     waiting.append(caller)
-                    if not (_is_private(caller) or is_excluded(caller, flow)):
+                    if not (_is_private(caller) or is_excluded(caller, self.calls.collectors[caller])):
                         yield caller.call
 
     def _candidate(self, function: Function, flow: GradientFlow) -> Candidate:

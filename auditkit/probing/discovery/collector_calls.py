@@ -10,24 +10,27 @@ from collections.abc import Iterable
 from auditkit.model.enums import Takes
 from auditkit.probing.discovery import gradient_names as names
 from auditkit.probing.discovery.answers import literal_keys
-from auditkit.probing.discovery.gradient_flow import (
+from auditkit.probing.discovery.gradient_facts import (
     GRADIENTS,
     NORM,
     NOTHING,
     STATISTICS,
-    TRAINING_METHODS,
     GradientFlow,
     HelperAnswer,
     HelperMark,
-    trace,
 )
+from auditkit.probing.discovery.gradient_flow import trace, trains
 from auditkit.probing.discovery.signatures import gradient_parameters, parameter_kinds
-from auditkit.probing.source_code.modules import Class, Function, dotted_name
+from auditkit.probing.source_code.modules import Class, Function, dotted_name, statements
 from auditkit.probing.source_code.python_files import PythonFiles
 
 _MOST_ROUNDS = 4  # a collector called by a collector called by a collector, and one to spare
 _MOST_DEPTH = 3
-_READS = re.compile(r"(?:grad|gradient)s?\b|grads?_(?!norm|fn|scaler|checkpoint)|clip_|norm|inf|nan|overflow|finite")
+_READS = re.compile(
+    r"(?<!no_)(?<!requires_)(?<!enable_)(?<!zero_)(?<!set_)grad(?:ient)?s?(?!_fn\b|_scaler|_checkpoint|ient_checkpoint|_enabled)|"
+    r"backprops|clip_(?:func|fn)|clipper|global_norm"
+)
+_CALLED = re.compile(r"\b(\w+)\s*\(")
 _TRAINS = re.compile(r"\.(backward|step|zero_grad)\(")
 
 
@@ -41,7 +44,10 @@ class CollectorCalls:
         self.files = files
         self.collectors: dict[Function, GradientFlow] = {}
         self.joiners: dict[Function, GradientFlow] = {}
-        self._functions: list[Function] = []
+        self._known: set[Function] = set()
+        self._callers: dict[str, list[Function]] = defaultdict(list)
+        """By the last word of what they call."""
+        self._aliases: dict[str, set[str]] = defaultdict(set)
         self._methods: dict[str, list[Function]] = defaultdict(list)
         self._instances: dict[Function, dict[str, Class]] = {}
         self._handed: dict[tuple[Function, frozenset[str]], HelperAnswer] = {}
@@ -50,48 +56,49 @@ class CollectorCalls:
 
     def find(self) -> None:
         """Fill `collectors` from the files that were parsed since: who reads gradients, then who calls those."""
-        known = set(self._functions)
-        new = [function for function in self.files.functions() if function not in known]
-        self._functions += new
+        new = [function for function in self.files.functions() if function not in self._known]
+        self._known.update(new)
         for function in new:
             if function.owner is not None:
                 self._methods[function.name].append(function)
-        before = self.names()
-        changed = self._keep(function for function in new if may_read_gradients(function))
-        mentioned = before | {function.name for function in changed}
+            for name in dict.fromkeys(_CALLED.findall(function.text)):
+                self._callers[name].append(function)
+        for module in self.files.modules.values():
+            for name, origin in module.origins.items():
+                self._aliases[origin.rpartition(":")[2]].add(name)
+        known = set(self._callers_of((*self.collectors, *self.joiners)))
+        changed = self._keep(each for each in new if each in known or may_read_gradients(each))
         for _ in range(_MOST_ROUNDS):
-            pattern = _calls_of(mentioned)
-            changed = self._keep(
-                function
-                for function in (self._functions if changed else new)
-                if pattern.search(function.text) and function not in changed
-            )
+            changed = self._keep(each for each in self._callers_of(changed) if each not in changed)
             if not changed:
                 break
-            mentioned = {function.name for function in changed}
-        self.collectors |= {
-            helper: flow for helper, flow in self._named_helpers.items() if helper not in self.collectors
-        }
+        for helper, flow in self._named_helpers.items():
+            self.collectors.setdefault(helper, flow)
 
     def names(self) -> set[str]:
         """What collectors are called: their names, and the names that modules import them under."""
-        names = {function.name for function in (*self.collectors, *self.joiners)}
-        for module in self.files.modules.values():
-            names |= {name for name, origin in module.origins.items() if origin.rpartition(":")[2] in names}
-        return names
+        return self._imported_as({function.name for function in (*self.collectors, *self.joiners)})
 
-    def _keep(self, functions: Iterable[Function]) -> set[Function]:
+    def _imported_as(self, names: set[str]) -> set[str]:
+        return names.union(*(self._aliases.get(name, ()) for name in names))
+
+    def _callers_of(self, functions: Iterable[Function]) -> dict[Function, None]:
+        """The functions that call something of these names, in an order that is the same every time."""
+        called = sorted(self._imported_as({function.name for function in functions}))
+        return dict.fromkeys(caller for name in called for caller in self._callers.get(name, ()))
+
+    def _keep(self, functions: Iterable[Function]) -> dict[Function, None]:
         """Follow functions, and keep those that matter to others; those that were not kept before."""
-        found = set()
+        found: dict[Function, None] = {}
         for function in functions:
             flow = trace(function.node, marked_parameters(function), self._helper_mark(function))
             if flow.tells and not flow.differentiates:
                 if function not in self.collectors:
-                    found.add(function)
+                    found[function] = None
                 self.collectors[function] = flow
-            elif flow.brings(GRADIENTS) or flow.differentiates:
+            elif (flow.brings(GRADIENTS) or flow.differentiates) and names.speaks_of_gradients(function.name):
                 if function not in self.joiners:
-                    found.add(function)
+                    found[function] = None
                 self.joiners[function] = flow
         return found
 
@@ -149,7 +156,7 @@ class CollectorCalls:
         if function.owner is not None and "__init__" in function.owner.methods:
             bodies.append(function.owner.methods["__init__"])
         for body in bodies:
-            for node in body.nodes:
+            for node in statements(body.node.body):
                 if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
                     made = self.files.resolve(function.module, dotted_name(node.value.func))
                     if isinstance(made, Class):
@@ -159,17 +166,22 @@ class CollectorCalls:
     def trains(self, function: Function) -> bool:
         """Whether a function runs a part of training itself: a step, a backward pass."""
         if function not in self._trains:
-            self._trains[function] = _TRAINS.search(function.text) is not None and any(
-                isinstance(node, ast.Call) and names.last_name(node.func) in TRAINING_METHODS for node in function.nodes
-            )
+            self._trains[function] = _TRAINS.search(function.text) is not None and trains(function.node)
         return self._trains[function]
 
-    def calls_any_of(self, function: Function, others: set[Function]) -> bool:
-        """Whether a function calls one of some others."""
-        if not _calls_of({other.name for other in others}).search(function.text):
+    def callers(self, function: Function) -> list[Function]:
+        """The collectors that call a function."""
+        named = (
+            caller for caller in self._callers_of([function]) if caller in self.collectors and caller is not function
+        )
+        return sorted((caller for caller in named if self.calls(caller, function)), key=lambda caller: caller.call)
+
+    def calls(self, function: Function, other: Function) -> bool:
+        """Whether a function calls another one."""
+        if other.name not in function.text and not self._aliases.get(other.name):
             return False
         calls = (node for node in function.nodes if isinstance(node, ast.Call))
-        return any(self.callee(function, call) in others for call in calls)
+        return any(self.callee(function, call) is other for call in calls)
 
     def kinds_of(self, function: Function, item: ast.arg, depth: int = 0) -> tuple[Takes, ...]:
         """How a parameter can be fed: by what the function does with it, or the helper it hands it to."""
@@ -208,11 +220,6 @@ class CollectorCalls:
                     for helper in self.returned_calls(function, node.value):
                         keys += self.produced_keys(helper, depth + 1)
         return list(dict.fromkeys(keys))
-
-
-def _calls_of(names: set[str]) -> re.Pattern[str]:
-    """A cheap look for calls by any of these names, before the syntax tree is asked."""
-    return re.compile(rf"\b({'|'.join(sorted(map(re.escape, names)))})\s*\(" if names else r"(?!)")
 
 
 def may_read_gradients(function: Function) -> bool:

@@ -57,7 +57,7 @@ def pair(collector: Function, finishers: list[Finisher], calls: CollectorCalls) 
         function = finisher.function
         if function is collector or (function.is_bound and function.owner is not collector.owner):
             continue
-        if calls.calls_any_of(collector, {function}):
+        if calls.calls(collector, function):
             continue  # it finishes by itself
         missing = [key for key in finisher.keys if key not in produced]
         points, reason = _fit(collector, finisher, produced)

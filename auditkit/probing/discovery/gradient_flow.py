@@ -9,105 +9,29 @@ are followed where they are called or handed on.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 
 from auditkit.probing.discovery import gradient_names as names
-from auditkit.probing.source_code.modules import FunctionNode, dotted_name, is_constant, text_in
-
-NOTHING, NORM, GRADIENTS, STATISTICS = 0, 1, 2, 3
-
-_CONTAINER_METHODS = frozenset({"append", "extend", "add", "update", "insert", "appendleft", "setdefault"})
-TRAINING_METHODS = frozenset({"backward", "step", "zero_grad"})
-_SCALES = frozenset(
-    {"mul_", "div_", "copy_", "multiply_", "divide_", "_foreach_mul_", "_foreach_div_", "set_", "lerp_"}
+from auditkit.probing.discovery.gradient_facts import (
+    GRADIENTS,
+    NOTHING,
+    STATISTICS,
+    GradientFlow,
+    HelperMark,
+    ReturnFact,
 )
-_CLAMPS = frozenset({"clamp_", "clip_", "clamp_min_", "clamp_max_", "_foreach_clamp_min_", "_foreach_clamp_max_"})
-_FILLS = frozenset({"fill_", "logical_or_", "copy_", "add_", "bitwise_or_", "set_"})
-_POWERS = frozenset({"sqrt", "einsum", "square", "pow"})
-"""Reductions in a function that is named for a norm."""
-_COLLECTIVES = frozenset({"gather", "all_gather", "all_gather_into_tensor", "reduce_scatter", "all_gather_object"})
-_BOUNDS = frozenset({"clamp", "clip", "clamp_tensor", "clip_by_value", "hardtanh"})
-_WITHOUT_RESULT = frozenset({"_amp_foreach_non_finite_check_and_unscale_", "amp_non_finite_check_and_unscale_"})
-"""These check what they are handed, and say so in an argument."""
+from auditkit.probing.discovery.gradient_marks import TRAINING_METHODS, Expressions, arguments_of, written_name
+from auditkit.probing.source_code.modules import FunctionNode, dotted_name, is_constant, text_in
+from auditkit.probing.source_code.walking import walk
 
-
-@dataclass(frozen=True)
-class ReturnFact:
-    """One `return` with a value, and what it brings back."""
-
-    node: ast.Return | ast.Yield
-    value: ast.expr
-    mark: int
-
-
-@dataclass
-class GradientFlow:
-    """What was seen in one function; lines are those of its file, the first of each."""
-
-    grad_reads: set[int] = field(default_factory=set)
-    reductions: dict[str, int] = field(default_factory=dict)
-    """Every reduction of gradients, by its name as written."""
-    helpers: dict[str, int] = field(default_factory=dict)
-    """Every call of the checkout's own that yields gradients' statistics, by the called name as written."""
-    flags: dict[str, bool] = field(default_factory=dict)
-    """For every reduction and helper whether it gives flags or counts of NaN, infinity and zeros."""
-    clips: dict[str, int] = field(default_factory=dict)
-    """What limits gradients in place, or by a library's function."""
-    reports: dict[str, int] = field(default_factory=dict)
-    """Statistics that are printed, logged, or lead to an exception."""
-    stores: dict[str, int] = field(default_factory=dict)
-    """What keeps statistics after the call: attributes, and mappings that were handed in."""
-    reduced: set[ast.Call] = field(default_factory=set)
-    """The calls that reduce gradients, and not statistics of them."""
-    returns: dict[int, ReturnFact] = field(default_factory=dict)
-    trains: bool = False
-    differentiates: bool = False
-    scales: bool = False
-    """Whether gradients are multiplied by statistics or by a norm."""
-
-    @property
-    def tells_flags(self) -> bool:
-        """Whether every statistic is a flag or a count, none of them a norm."""
-        return bool(self.flags) and all(self.flags.values())
-
-    def reduce(self, written: str, line: int) -> None:
-        """Note a reduction of gradients."""
-        self.reductions.setdefault(written, line)
-        self.flags[written] = names.is_finite_check(written.rpartition(".")[2])
-
-    @property
-    def returns_statistics(self) -> bool:
-        return self.brings(STATISTICS)
-
-    def brings(self, mark: int) -> bool:
-        """Whether something with this mark comes back."""
-        return any(fact.mark == mark for fact in self.returns.values())
-
-    @property
-    def tells(self) -> bool:
-        """Whether statistics of gradients, or a limit on them, leave the function in any way."""
-        return self.returns_statistics or bool(self.clips or self.reports or self.stores)
-
-
-HelperMark = Callable[[ast.Call, list[int]], "HelperAnswer | None"]
-"""What a call of a helper of the checkout brings back, given its arguments' marks; None: no helper."""
-
-
-@dataclass(frozen=True)
-class HelperAnswer:
-    """What calling a function of the checkout brings back, and what it does beside."""
-
-    mark: int
-    clips: bool = False
-    tells_flags: bool = False
-    differentiates: bool = False
-    """Whether it makes the gradients that it hands out."""
+_CONTAINER_METHODS = frozenset(("append", "extend", "add", "update", "insert", "appendleft", "setdefault"))
+_FILLS = frozenset(("fill_", "logical_or_", "copy_", "add_", "bitwise_or_", "set_"))
+_COLLECTIVES = frozenset(("gather", "all_gather", "all_gather_into_tensor", "reduce_scatter", "all_gather_object"))
 
 
 def trace(node: FunctionNode, marked: dict[str, int], helper_mark: HelperMark) -> GradientFlow:
     """Follow gradients through one function; `marked` are the parameters that hold something."""
-    tracer = Tracer(helper_mark, dict(marked), {item.arg for item in _arguments(node)}, node.name)
+    tracer = Tracer(helper_mark, dict(marked), {item.arg for item in arguments_of(node)}, node.name)
     tracer.follow(node.body)
     return tracer.flow
 
@@ -116,31 +40,19 @@ def trains(node: ast.AST) -> bool:
     """Whether it runs a part of training itself: a step, a backward pass, not a collector."""
     return any(
         isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr in TRAINING_METHODS
-        for item in ast.walk(node)
+        for item in walk([node])
     )
 
 
-def _arguments(node: FunctionNode | ast.Lambda) -> list[ast.arg]:
-    return [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-
-
-class Tracer:
+class Tracer(Expressions):
     """The marks of one body's names, and what was seen on the way."""
 
     def __init__(self, helper_mark: HelperMark, marks: dict[str, int], parameters: set[str], name: str = "") -> None:
-        self.helper_mark = helper_mark
-        self.marks = marks
-        self.limits_by_name = names.is_named_for_clipping(name)
-        self.is_about_norms = names.is_about_norms(name)
+        super().__init__(helper_mark, marks, name)
         self.replaces = self.limits_by_name or "hook" in name
         """Whether what comes back takes the place of the gradients."""
-        self.flow = GradientFlow()
         self.borrowed = {"self", *parameters}
         """Names of what lives on after the call: the parameters, what they hold, what loops over them yield."""
-        self.nested: dict[str, FunctionNode | ast.Lambda] = {}
-        self.entered: list[FunctionNode | ast.Lambda] = []
-        self.attribute_names: set[str] = set()
-        """Variables that hold the name of an attribute with gradients: `"grad"`, `"main_grad"`."""
 
     def follow(self, body: Iterable[ast.stmt]) -> None:
         """Marks only grow, so this ends; loops that carry a mark backwards need a second or third pass."""
@@ -197,7 +109,7 @@ class Tracer:
                 mark = self.mark(call)
                 self.mutate(call, control)
                 if names.logs(call.func) and STATISTICS in (mark, control, *self.given(call)):
-                    self.flow.reports.setdefault(_written(call.func), node.lineno)
+                    self.flow.reports.setdefault(written_name(call.func), node.lineno)
             case ast.Expr(value=ast.Yield(value=value) as given) if value is not None:
                 self.flow.returns[node.lineno] = ReturnFact(given, value, max(self.mark(value), control))
             case ast.Expr(value=value):
@@ -228,6 +140,8 @@ class Tracer:
                 self.flow.stores.setdefault(ast.unparse(target), target.lineno)
             elif mark in (GRADIENTS, STATISTICS) and isinstance(target, ast.Attribute):
                 self.scale(target, [value], "=", target.lineno)
+                if isinstance(target.value, ast.Name) and target.value.id not in self.borrowed:
+                    self.raise_mark(target.value.id, mark)  # a record that is filled here
         self.note_attribute_name(targets, value)
         self.assign(targets, max(mark, control))
         if isinstance(value, ast.Attribute | ast.Subscript) and self.is_borrowed(value):
@@ -244,12 +158,12 @@ class Tracer:
 
     def is_local(self, value: ast.expr) -> bool:
         """Whether a value was made from what the function holds, and is no mere flag."""
-        return any(isinstance(part, ast.Name) and part.id != "torch" for part in ast.walk(value))
+        return any(isinstance(part, ast.Name) and part.id != "torch" for part in walk([value]))
 
     def loop(self, target: ast.expr, source: ast.expr) -> None:
         mark = self.mark(source)
         self.assign([target], mark)
-        parts = [part for part in ast.walk(target) if isinstance(part, ast.Name)]
+        parts = [part for part in walk([target]) if isinstance(part, ast.Name)]
         for part in parts if mark == NOTHING else ():
             self.raise_mark(part.id, GRADIENTS if names.holds_gradients(part.id) else NOTHING)
         if self.is_borrowed(source):
@@ -265,24 +179,11 @@ class Tracer:
                 value = value.func if isinstance(value, ast.Call) else value.value
         return isinstance(value, ast.Name) and value.id in self.borrowed
 
-    def assign(self, targets: Iterable[ast.expr], mark: int) -> None:
-        for target in targets:
-            match target:
-                case ast.Tuple(elts=parts) | ast.List(elts=parts):
-                    self.assign(parts, mark)
-                case ast.Starred(value=part) | ast.Subscript(value=part) | ast.Call(func=ast.Attribute(value=part)):
-                    self.assign([part], mark)
-                case _:
-                    self.raise_mark(dotted_name(target), mark)
-
     def note_attribute_name(self, targets: Iterable[ast.expr], value: ast.expr) -> None:
-        constants = (text_in(part) for part in ast.walk(value) if isinstance(part, ast.Constant))
-        if any(map(names.holds_gradients, constants)):
+        if not isinstance(value, ast.Constant | ast.IfExp | ast.Tuple | ast.List):
+            return
+        if any(names.holds_gradients(text_in(part)) for part in walk([value])):
             self.attribute_names |= {target.id for target in targets if isinstance(target, ast.Name)}
-
-    def raise_mark(self, name: str, mark: int) -> None:
-        if name and mark > self.marks.get(name, NOTHING):
-            self.marks[name] = mark
 
     def mutate(self, call: ast.Call, control: int) -> None:
         """`grads.append(p.grad)` makes `grads` hold gradients."""
@@ -306,230 +207,9 @@ class Tracer:
 
     def scale(self, target: ast.expr, factors: list[ast.expr], written: str, line: int) -> None:
         """`p.grad.mul_(clip_coef)`, `p.grad = p.grad.clamp(-1, 1)`: gradients that a norm or a bound limits."""
-        is_gradient = self.mark(target) == GRADIENTS or (
-            isinstance(target, ast.Attribute) and names.holds_gradients(target.attr)
-        )
+        if isinstance(target, ast.Attribute) and target.attr != "data":
+            is_gradient = names.holds_gradients(target.attr)
+        else:
+            is_gradient = self.mark(target) == GRADIENTS
         if written and is_gradient and any(map(self.limits, factors)):
             self.flow.clips.setdefault(f"{ast.unparse(target)} {written}", line)
-
-    def limits(self, factor: ast.expr) -> bool:
-        """Whether statistics, a norm or a clamp stand anywhere in an expression."""
-        for part in ast.walk(factor):
-            if isinstance(part, ast.Name | ast.Attribute) and self.mark(part) in (STATISTICS, NORM):
-                return True
-            if isinstance(part, ast.Call):
-                name = names.last_name(part.func)
-                if name in _BOUNDS and GRADIENTS in self.given(part, with_base=True):
-                    return True
-        return False
-
-    # Expressions.
-
-    def mark(self, node: ast.expr) -> int:
-        match node:
-            case ast.Name(id=name):
-                return self.marks.get(name, NOTHING)
-            case ast.Attribute():
-                return self.attribute(node)
-            case ast.Call():
-                return self.call(node)
-            case ast.Compare(comparators=[ast.Constant(value=None)], ops=[ast.Is() | ast.IsNot()]):
-                return NOTHING  # `p.grad is not None` asks for presence, not for a value
-            case ast.Compare(ops=ops, comparators=others) if all(isinstance(op, ast.In | ast.NotIn) for op in ops):
-                return max(map(self.mark, others))
-            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
-                return self.comprehension(node)
-            case ast.NamedExpr(target=target, value=value):
-                mark = self.mark(value)
-                self.assign([target], mark)
-                return mark
-            case ast.Subscript(value=ast.Attribute(attr=name)) if names.holds_norms_of_gradients(name):
-                self.flow.reduce(f".{name}", node.lineno)
-                return STATISTICS
-            case ast.Subscript(value=value):
-                return self.mark(value)
-            case ast.IfExp(test=test, body=body, orelse=orelse):
-                chosen = max(self.mark(body), self.mark(orelse))
-                return STATISTICS if self.mark(test) == STATISTICS else chosen
-            case ast.BinOp(left=left, op=ast.Mult() | ast.Div(), right=right):
-                marks = {self.mark(left), self.mark(right)}
-                if GRADIENTS in marks and marks & {STATISTICS, NORM}:
-                    self.flow.scales = True
-                    return GRADIENTS  # `grad * clip_coef` is a gradient
-                return max(marks)
-            case ast.Lambda() | ast.Constant():
-                return NOTHING
-            case _:
-                parts = (child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
-                return max(map(self.mark, parts), default=NOTHING)
-
-    def attribute(self, node: ast.Attribute) -> int:
-        if names.holds_gradients(node.attr) and isinstance(node.ctx, ast.Load):
-            self.flow.grad_reads.add(node.lineno)
-            return GRADIENTS
-        if node.attr in names.ABOUT:
-            return NOTHING
-        known = max(self.marks.get(dotted_name(node), NOTHING), self.mark(node.value))
-        return max(known, NORM) if names.holds_norm(node.attr) else known
-
-    def given(self, node: ast.Call, with_base: bool = False) -> list[int]:
-        marks = [self.mark(item) for item in node.args] + [self.mark(item.value) for item in node.keywords]
-        return [*marks, self.mark(node.func.value)] if with_base and isinstance(node.func, ast.Attribute) else marks
-
-    def call(self, node: ast.Call) -> int:
-        name = names.last_name(node.func)
-        if name in names.ABOUT:
-            return NOTHING
-        if name == "getattr" and len(node.args) > 1 and self.names_gradients(node.args[1]):
-            self.flow.grad_reads.add(node.lineno)
-            return GRADIENTS
-        if name == "grad" or name.endswith("value_and_grad"):
-            # torch.autograd.grad(...) computes gradients of its own; it reads none.
-            self.flow.differentiates = True
-            return NOTHING
-        if name in TRAINING_METHODS and isinstance(node.func, ast.Attribute):
-            self.flow.trains = True
-        given = self.given(node, with_base=True)
-        mark = max(given, default=NOTHING)
-        is_layer = (
-            isinstance(node.func, ast.Attribute) and dotted_name(node.func.value) == "self" and name.endswith("norm")
-        )
-        handed = [
-            self.function_mark(made, mark, name) for item in node.args if (made := self.function(item)) is not None
-        ]
-        if isinstance(node.func, ast.Name) and (inner := self.nested.get(name)) is not None:
-            return self.enter(inner, given)
-        helper = self.helper_mark(node, self.given(node))
-        if helper is not None:
-            return self.of_helper(node, helper, mark, handed)
-        if names.clips(name) and not name.endswith("Function"):
-            self.flow.clips.setdefault(_written(node.func), node.lineno)
-            return STATISTICS if names.gives_norm_of_parameters(name) or "norm" in name or "func" in name else mark
-        self.change(node, name)
-        if name == "multi_tensor_applier" or "multi_tensor" in name:
-            return self.fused(node, name)
-        if name in _WITHOUT_RESULT:
-            self.flow.reduce(_written(node.func), node.lineno)
-            self.flow.stores.setdefault(f"an argument of {name}", node.lineno)
-            self.assign([item for item in node.args if self.mark(item) != GRADIENTS], STATISTICS)
-            return STATISTICS
-        reduces = names.reduces(name) or (self.is_about_norms and name in _POWERS)
-        if mark in (GRADIENTS, STATISTICS) and reduces and not is_layer and not _combines(node, name, mark):
-            if mark == GRADIENTS:
-                self.flow.reduce(_written(node.func), node.lineno)
-                self.flow.reduced.add(node)
-            return STATISTICS
-        if names.gets_gradients(name):
-            self.flow.grad_reads.add(node.lineno)
-            return max(mark, GRADIENTS)
-        if names.gets_norm(name) and isinstance(node.func, ast.Attribute):
-            self.flow.helpers.setdefault(_written(node.func), node.lineno)
-            return STATISTICS
-        return max([mark, *handed])
-
-    def of_helper(self, node: ast.Call, helper: HelperAnswer, mark: int, handed: list[int]) -> int:
-        """A call of the checkout's own; a function that reduces, handed to one that hands out gradients, reduces."""
-        if helper.clips and (self.limits_by_name or names.speaks_of_gradients(names.last_name(node.func))):
-            self.flow.clips.setdefault(_written(node.func), node.lineno)
-        if helper.mark == STATISTICS:
-            written = _written(node.func)
-            self.flow.helpers.setdefault(written, node.lineno)
-            self.flow.flags[written] = helper.tells_flags or names.is_finite_check(names.last_name(node.func))
-        self.flow.differentiates |= helper.differentiates
-        return max([helper.mark, mark, *handed])
-
-    def fused(self, node: ast.Call, name: str) -> int:
-        """A kernel over many tensors: `multi_tensor_applier(amp_C.multi_tensor_l2norm, flag, [grads], False)`."""
-        kernel = dotted_name(node.args[0]) if name == "multi_tensor_applier" and node.args else name
-        marks = self.given(node)
-        if "norm" in kernel and GRADIENTS in marks:
-            self.flow.reduce(_written(node.func), node.lineno)
-            return STATISTICS
-        if "scale" in kernel and GRADIENTS in marks and {STATISTICS, NORM} & set(marks):
-            self.flow.clips.setdefault(_written(node.func), node.lineno)
-        return NOTHING
-
-    def change(self, node: ast.Call, name: str) -> None:
-        """A method that changes gradients in place: clamped, or multiplied by a norm."""
-        if name in _CLAMPS or name in _SCALES:
-            is_method = isinstance(node.func, ast.Attribute) and not name.startswith("_foreach")
-            target = (
-                node.func.value if is_method and isinstance(node.func, ast.Attribute) else next(iter(node.args), None)
-            )
-            if target is None or self.mark(target) != GRADIENTS:
-                return
-            factors = node.args if is_method else node.args[1:]
-            if name in _CLAMPS or any(map(self.limits, [*factors, *(item.value for item in node.keywords)])):
-                self.flow.clips.setdefault(_written(node.func), node.lineno)
-
-    def names_gradients(self, node: ast.expr) -> bool:
-        """Whether the second argument of `getattr` names an attribute that holds gradients."""
-        if isinstance(node, ast.Name):
-            return node.id in self.attribute_names or "grad" in node.id.lower()
-        return names.holds_gradients(text_in(node))
-
-    # Functions as values.
-
-    def function(self, node: ast.expr) -> FunctionNode | ast.Lambda | None:
-        """The function that an expression is: a lambda, one defined in this function, or a part of one."""
-        if isinstance(node, ast.Call) and names.last_name(node.func) in ("partial", "jit", "wraps") and node.args:
-            node = node.args[0]
-        if isinstance(node, ast.Lambda):
-            return node
-        return self.nested.get(node.id) if isinstance(node, ast.Name) else None
-
-    def function_mark(self, made: FunctionNode | ast.Lambda, mark: int, taker: str) -> int:
-        """What a function that is handed on gives of gradients; a hook on tensors gets one."""
-        given = GRADIENTS if taker.startswith("register") and "hook" in taker else mark
-        found = self.enter(made, [given] * len(_arguments(made)))
-        if "hook" in taker and isinstance(made, ast.Lambda) and self.limits(made.body):
-            self.flow.clips.setdefault(taker, made.lineno)
-        return found if found == STATISTICS else NOTHING
-
-    def enter(self, made: FunctionNode | ast.Lambda, given: list[int]) -> int:
-        """Follow a function of this function, called with arguments of these marks; what comes back."""
-        if made in self.entered:
-            return NOTHING
-        self.entered.append(made)
-        for place, item in enumerate(_arguments(made)):
-            by_name = GRADIENTS if names.holds_gradients(item.arg) else NOTHING
-            self.raise_mark(item.arg, max(by_name, given[place] if place < len(given) else NOTHING))
-        if isinstance(made, ast.Lambda):
-            found = self.mark(made.body)
-        else:
-            outer, self.flow.returns = self.flow.returns, {}
-            self.block(made.body, NOTHING)
-            found = max((fact.mark for fact in self.flow.returns.values()), default=NOTHING)
-            self.flow.returns = outer
-        self.entered.pop()
-        return found
-
-    def comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> int:
-        control = NOTHING
-        for part in node.generators:
-            self.loop(part.target, part.iter)
-            for condition in part.ifs:
-                if self.mark(condition) == STATISTICS:
-                    control = STATISTICS
-        items = (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
-        return max(control, *map(self.mark, items))
-
-
-def _combines(node: ast.Call, name: str, mark: int) -> bool:
-    """Whether a reduction only joins gradients into one: `sum(grads)`, `torch.stack(grads).mean(dim=0)`."""
-    if mark != GRADIENTS or name not in ("sum", "mean", "nansum", "nanmean", "max", "min", "median", "any", "all"):
-        return False
-    along_one_axis = any(item.arg in ("dim", "axis") for item in node.keywords)
-    first = node.args[0] if node.args else None
-    if isinstance(node.func, ast.Name):
-        return True
-    return along_one_axis or (isinstance(first, ast.Constant) and isinstance(first.value, int))
-
-
-def _written(node: ast.expr) -> str:
-    """A called name as a reader knows it: `torch._foreach_norm`, or `.norm` of an expression."""
-    name = dotted_name(node)
-    head = name.partition(".")[0]
-    if name and (name == head or head in ("torch", "nn", "F", "np", "self")):
-        return name
-    return f".{node.attr}" if isinstance(node, ast.Attribute) else ast.unparse(node)

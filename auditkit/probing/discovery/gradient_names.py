@@ -53,7 +53,6 @@ _NORM_WORDS = frozenset(("norm", "norms", "l2norm", "norm2", "norm1", "lp", "kur
 _NO_NORMS = frozenset((
     "layer", "batch", "group", "instance", "rms", "weight", "normalize", "normalized", "to", "clip", "get_norm_layer",
 ))  # fmt: skip
-_READ_AND_REDUCE = frozenset(("clip_grad_norm_", "clip_grad_norm"))
 _CLIPS = re.compile(
     r"_?(?:\w+_)?clip_(?:\w+_)?(?:grad|grads|gradient|gradients)(?:_\w+)?|(?:\w+_)?clip_(?:func|fn)|"
     r"(?:\w*_)?clipper|rescale_grad\w*|clip_tensors_by_\w+|clip_coef_and_\w+"
@@ -151,11 +150,6 @@ def clips(name: str) -> bool:
     return _CLIPS.fullmatch(name) is not None and _NO_CLIPS.match(name) is None
 
 
-def gives_norm_of_parameters(name: str) -> bool:
-    """Whether a library's function of this name reads the gradients of parameters and returns their norm."""
-    return name in _READ_AND_REDUCE
-
-
 def logs(function: ast.expr) -> bool:
     """Whether what is called reports: prints, logs, or writes to a board."""
     head = dotted_name(function).partition(".")[0]
@@ -170,6 +164,8 @@ def is_named_for_clipping(name: str) -> bool:
 def is_helper_of_collectors(name: str) -> bool:
     """Whether a function of any tensors, which somebody hands gradients, is named for what collectors do."""
     words = set(_words(name))
+    if _words(name)[:1] in (("materialize",), ("materialise",), ("finalize",), ("finalise",), ("finish",)):
+        return False
     of_all = bool(words & {"norm", "norms"}) and bool(words & {"total", "global"})
     return of_all or bool(words & (_GRADIENT_WORDS | _FINITE_WORDS | {"zeros"})) or name.startswith("clip_")
 

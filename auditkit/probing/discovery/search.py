@@ -58,7 +58,8 @@ def _discover(files: PythonFiles) -> Discovery:
         if not calls.collectors or not _parse(files, _mention(calls.names())):
             break
     _parse(files, TOUCHES_SPECTRA)
-    candidates = [*Candidates(calls).read(), *spectral_candidates(files), *block_candidates(calls)]
+    functions = [*Candidates(calls).read(), *spectral_candidates(files)]
+    candidates = [*functions, *block_candidates(files, functions)]
     ordered = sorted(candidates, key=lambda item: (-item.score, item.file, item.line, len(item.arguments)))
     calls_of_torch = tuple(library_calls(files))
     return Discovery(tuple(ordered), tuple(files.problems), files.read_count, len(files.modules), calls_of_torch)

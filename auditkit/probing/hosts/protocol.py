@@ -69,11 +69,11 @@ class Job(TypedDict):
 class BlockRequest(TypedDict):
     """A block of a file: the `tree` of its function, and the `names` that the file has to define; or why not.
 
-    `function` is the qualified name of the function around it, "" at module level.
+    `name` is `function#statement`, without a function at module level.
     """
 
     file: str
-    function: str
+    name: str
     names: NotRequired[list[str]]
     tree: NotRequired[Any]
     missing: NotRequired[str]

@@ -39,9 +39,9 @@ _ENVIRONMENT = (
 class Setting:
     """Where and how probes run: the checkout's path and interpreter, the device, the limits.
 
-    `copied` is that of the open checkout: what a worker says of the copy is said of what was copied. `kept` are
-    workers that have imported a module already; without it each ends when it has answered. `rungs` are the ways to
-    load a target that are tried in turn; without them those that make sense for it.
+    `copied` and `replaced` are those of the open checkout: what a worker says of the copy is said of what was copied.
+    `kept` are workers that have imported a module already; without it each ends when it has answered. `rungs` are the
+    ways to load a target that are tried in turn; without them those that make sense for it.
     """
 
     checkout: Path
@@ -53,6 +53,7 @@ class Setting:
     policy: Policy = Policy()  # noqa: RUF009 - it is frozen
     cancelled: threading.Event = field(default_factory=threading.Event)
     copied: tuple[str, str] = ("", "")
+    replaced: Mapping[str, tuple[tuple[int, int], tuple[str, ...]]] = field(default_factory=dict)
     kept: KeptWorkers | None = None
     rungs: tuple[str, ...] = ()
 

@@ -160,7 +160,7 @@ class Session:
             "checkout": str(setting.checkout),
             "import_roots": [str(root) for root in setting.import_roots],
             "jobs": list(jobs),
-            "blocks": block_requests(setting.checkout, setting.import_roots, _calls(target, jobs)),
+            "blocks": block_requests(setting, _calls(target, jobs)),
             "auto_device": auto_device,
             "time_limit_s": setting.time_limit_s,
             "fresh_imports": fresh_imports,

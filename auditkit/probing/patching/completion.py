@@ -23,6 +23,7 @@ from auditkit.probing.patching.whole_functions import (
     texts_of,
     whole_function,
 )
+from auditkit.probing.source_code.modules import is_constant
 
 
 def complete(code: str, original: Original) -> Completed:
@@ -160,6 +161,8 @@ class _Completion:
     def _only_converts(self, item: Item, names: frozenset[str]) -> bool:
         """`count = int(count)` works on the fix's value as it did on the original's."""
         local = names_of(self.original.body).stores
+        if _takes_root(item.node) and any(map(_takes_root, self.fragment.body)):
+            return False
         return isinstance(item.node, ast.Assign) and bool(names) and item.names.loads & local == names
 
     def _without(self, item: Item, names: frozenset[str]) -> bool:
@@ -301,3 +304,13 @@ def _places(items: Sequence[Item]) -> str:
 def _place(item: Item) -> str:
     first, last = item.node.lineno, item.node.end_lineno or item.node.lineno
     return f"line {first}" if first == last else f"lines {first}-{last}"
+
+
+def _takes_root(statement: ast.stmt) -> bool:
+    """`total**0.5`, `total.sqrt()`, or a norm: of what is a norm already nobody takes a root again."""
+    for node in ast.walk(statement):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) and is_constant(node.right, 0.5):
+            return True
+        if isinstance(node, ast.Attribute) and node.attr in ("sqrt", "vector_norm"):
+            return True
+    return False

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from auditkit.model.enums import Takes
+from auditkit.probing.discovery.blocks.blocks import Block, function_or_block
+from auditkit.probing.patching.block_statements import as_statements, original_of
 from auditkit.probing.patching.completion import complete
 from auditkit.probing.patching.fragments import CannotComplete
 from auditkit.probing.patching.local_names import names_of
@@ -38,7 +40,8 @@ class Blame:
 class Patch:
     """A module with a fix in it: the whole file's new text, the function in it, and what was filled in.
 
-    `file` is relative to the checkout; `difference` is a unified diff of the file.
+    `file` is relative to the checkout; `difference` is a unified diff of the file. `lines` are the first and the last
+    that the function has there now.
     """
 
     file: str
@@ -46,6 +49,7 @@ class Patch:
     function: str
     difference: str
     notes: tuple[str, ...]
+    lines: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True)
@@ -63,8 +67,8 @@ class FunctionFile:
 
 
 def find_function(checkout: Path, roots: Sequence[Path], call: str) -> FunctionFile | None:
-    """The function that `call` (`module:qualified.name`) names, None where the checkout does not define it there."""
-    function = PythonFiles(checkout, roots).function(call)
+    """The function or the block that `call` names, None where the checkout does not define it there."""
+    function = function_or_block(PythonFiles(checkout, roots), call)
     if function is None:
         return None
     with tokenize.open(checkout / function.module.file) as source:
@@ -88,11 +92,14 @@ def patch(
         if found is None:
             raise refused from None
         completed = found
-    changed = _spliced(function, text, completed)
+    if isinstance(function, Block):
+        completed = as_statements(completed, function, text)
+    changed, first = _spliced(function, text, completed)
     difference = difflib.unified_diff(
         text.split("\n"), changed.split("\n"), f"a/{place.file}", f"b/{place.file}", lineterm=""
     )
-    return Patch(place.file, changed, "\n".join(completed.function), "\n".join(difference), completed.notes)
+    lines = (first, first + len(completed.function) - 1)
+    return Patch(place.file, changed, "\n".join(completed.function), "\n".join(difference), completed.notes, lines)
 
 
 def _original(function: Function, text: str, blame: Blame, takes: Takes | None) -> Original:
@@ -100,6 +107,8 @@ def _original(function: Function, text: str, blame: Blame, takes: Takes | None) 
     known = names_of(top_level(tree.body)).stores | _MODULE_NAMES
     if any(item.name == "*" for item in function.module.imports):
         known |= {"*"}
+    if isinstance(function, Block):
+        return original_of(function, text, known, blame.lines, blame.statements, takes)
     owner = function.owner.node.name if function.owner else ""
     return Original(text, function.node, known, owner, blame.lines, blame.statements, takes)
 
@@ -122,7 +131,8 @@ def _from_earlier(code: str, original: Original, earlier: Sequence[str]) -> Comp
     return None
 
 
-def _spliced(function: Function, text: str, completed: Completed) -> str:
+def _spliced(function: Function, text: str, completed: Completed) -> tuple[str, int]:
+    """The file's new text, and the first line of the function in it."""
     lines = text.split("\n")
     node = function.node
     holder = next(item for item in function.module.tree.body if item.lineno <= node.lineno <= (item.end_lineno or 0))
@@ -142,9 +152,10 @@ def _spliced(function: Function, text: str, completed: Completed) -> str:
             (first if is_new else last).append(statement)
     end = node.end_lineno or node.lineno
     owner_end = (function.owner.node.end_lineno or end) if function.owner else end
-    return "\n".join([
+    added = [line for statement in first for line in statement.splitlines()]
+    changed = "\n".join([
         *lines[: top - 1],
-        *[line for statement in first for line in statement.splitlines()],
+        *added,
         *lines[top - 1 : node.lineno - 1],
         *completed.function,
         *lines[end:owner_end],
@@ -152,6 +163,7 @@ def _spliced(function: Function, text: str, completed: Completed) -> str:
         *lines[owner_end:],
         *["\n" + statement + "\n" for statement in last],
     ])  # fmt: skip
+    return changed, node.lineno + len(added)
 
 
 def _statements(code: str) -> list[ast.stmt]:

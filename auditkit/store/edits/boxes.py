@@ -20,6 +20,7 @@ _BINDING = re.compile(r"(?P<probe>[a-z]\w*)(?:\s+(?P<condition>\S.*))?")
 _LONGEST_CONDITION = 300
 _EXAMPLE = "bound '2=norm_overflows_on_finite_grads'"
 _MOST_NAMED = 5
+_ORDINAL = re.compile(r"#\d+$")  # of several targets that call one function
 
 
 def tick(document: Document, which: str, is_done: bool = True) -> Document:
@@ -95,7 +96,7 @@ def unticked(document: Document, fingerprint: str) -> Document:
     Those are bound to its probe without a condition, and name no other target.
     """
     probe, _, rest = fingerprint.partition("/")
-    call = rest.partition("/")[2].partition("#")[0]
+    call = _ORDINAL.sub("", rest.partition("/")[2])
     items = enumerate((box.item for box in boxes_of(document)), start=1)
     false = {
         number: False

@@ -61,6 +61,7 @@ class RunOptions:
             time_limit_s=self.time_limit_s,
             policy=self.policy,
             copied=opened.copied,
+            replaced=opened.replaced,
         )
 
     def on_arms(self, pythons: Sequence[str], devices: Sequence[DeviceChoice]) -> tuple[RunOptions, ...]:

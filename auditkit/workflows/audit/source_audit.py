@@ -70,11 +70,11 @@ def read_source(questions: SourceQuestions, opened: OpenCheckout, progress: Prog
 
 def _wanted(questions: SourceQuestions, index: SourceIndex) -> Callable[[ModuleFacts], bool]:
     """Whether a module is one that the probes ask about."""
-    named = set(_modules_of(questions.targets))
+    named = set(_places_of(questions.targets))
     left_out = LeftOut(index.root, questions.options.config.exclude)
 
     def wanted(module: ModuleFacts) -> bool:
-        if module.name in named and not is_specimen(index.root, module.file):
+        if {module.name, module.file} & named and not is_specimen(index.root, module.file):
             return True
         if is_specimen(index.root, module.file) or left_out.place_of(module.file):
             return False
@@ -86,7 +86,7 @@ def _wanted(questions: SourceQuestions, index: SourceIndex) -> Callable[[ModuleF
     return wanted
 
 
-def _modules_of(targets: Iterable[Target]) -> Iterable[str]:
+def _places_of(targets: Iterable[Target]) -> Iterable[str]:
     for target in targets:
         yield target.call.partition(":")[0]
         if target.finish:

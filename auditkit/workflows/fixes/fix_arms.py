@@ -17,6 +17,7 @@ from auditkit.model.tickets.ticket import Ticket
 from auditkit.probing.checkouts import git
 from auditkit.probing.checkouts.checkout import CheckoutSpec, OpenCheckout, open_checkout
 from auditkit.probing.checkouts.copies import open_copy
+from auditkit.probing.discovery.blocks.blocks import Block
 from auditkit.probing.patching.fragments import CannotComplete
 from auditkit.probing.patching.patches import Blame, FunctionFile, Patch, patch
 from auditkit.probing.source_code.history.anchors import Anchor, AnchoredSource
@@ -105,7 +106,9 @@ def _patched(patched: Patch, ground: Ground) -> Iterator[OpenCheckout]:
         file = opened.path / patched.file
         file.unlink()  # never through a link
         file.write_text(patched.text, encoding=ground.place.encoding)
-        yield replace(opened, dirty=True)
+        function = ground.place.function
+        lines = {function.call: (patched.lines, function.outputs)} if isinstance(function, Block) else {}
+        yield replace(opened, dirty=True, replaced=lines)
 
 
 def actual_fix(page: Page, named: str, ground: Ground) -> tuple[list[TriedArm], list[str]]:

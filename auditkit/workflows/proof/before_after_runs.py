@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 from auditkit.model.codec import Record
 from auditkit.model.enums import Outcome
 from auditkit.model.runs.run import ProbeResult
+from auditkit.model.runs.target import split_call
 from auditkit.model.tickets.ticket import EvidenceSummary, Ticket
 from auditkit.probing.checkouts import git
 from auditkit.probing.checkouts.git import first_known, is_ancestor
+from auditkit.probing.source_code.history.anchors import AnchoredSource
 from auditkit.rules.tickets.claims import Reading
 from auditkit.rules.tickets.proof import Proof, Sighting, prove
 from auditkit.workflows.audit.measurement import Progress
@@ -89,7 +91,7 @@ def before_and_after(
     fixed = code.source()
     calls = [question.target.call for question in questions if question.probe.scope == "target"]
     # Older source is read only where the fix does not define a function that is asked about.
-    broken = code.source(older) if older and any(fixed.anchor(call) is None for call in calls) else None
+    broken = code.source(older) if older and any(_has_to_be_found(call, fixed) for call in calls) else None
     at_fix = answers_in(code.open(), fixed, questions, code.options, broken, progress)
     checks = [
         _check(question, at_fix[question.fingerprint], _usable(one, code), ticket, is_named=bool(base))
@@ -101,6 +103,11 @@ def before_and_after(
         asked = [check.question for check in to_run if check.base.commit == commit]
         at_base |= answers_in(code.open(commit), code.source(commit), asked, code.options, fixed, progress)
     return [replace(check, base_seen=at_base.get(check.question.fingerprint)) for check in checks]
+
+
+def _has_to_be_found(call: str, fixed: AnchoredSource) -> bool:
+    """Whether only older source tells what a call means: a block's name may have passed to its neighbour."""
+    return bool(split_call(call)[2]) or fixed.anchor(call) is None
 
 
 def _base_of(question: Question, ticket: Ticket, code: Revisions, named: str) -> Base:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from auditkit.model.enums import Outcome
 from auditkit.model.runs.measurement import Measured
 from auditkit.model.runs.run import Environment, ProbeResult, Run
+from auditkit.model.runs.target import split_call
 from auditkit.probing.checkouts.checkout import OpenCheckout
 from auditkit.probing.source_code.history.anchors import AnchoredSource, AnchorState
 from auditkit.probing.source_code.likeness.causes import with_causes
@@ -70,15 +71,19 @@ def answers_in(
     return answers | _read(of_source, opened, source, options, progress)
 
 
+_GONE = "{} is not there any more, nor a function like it"
+
+
 def _call_here(call: str, here: AnchoredSource, other: AnchoredSource | None) -> tuple[str, str]:
     """What to call here, and what to say of it; "" for a function that is lost."""
-    old = other.anchor(call) if other is not None and here.anchor(call) is None else None
+    is_block = bool(split_call(call)[2])
+    old = other.anchor(call) if other is not None and (is_block or here.anchor(call) is None) else None
     if old is None:
         return call, ""  # It is here, or it is no function of the source: only calling it tells.
     found = here.find_again(old)
     if found.state is AnchorState.LOST:
-        return "", f"{call} is not there any more, nor a function like it"
-    return found.call, f"{call} was {found.describe()}"
+        return "", f"{call} is gone, and no block is like it" if is_block else _GONE.format(call)
+    return found.call, f"{call} was {found.describe()}" if found.call != call else ""
 
 
 def _lost(question: Question, opened: OpenCheckout, note: str) -> Answer:

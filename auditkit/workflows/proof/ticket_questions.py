@@ -14,13 +14,14 @@ from auditkit.model.runs.target import Target
 from auditkit.model.text import inert_line
 from auditkit.model.tickets.ticket import Ticket
 from auditkit.probing.checkouts.checkout import OpenCheckout, cited_file, import_roots
+from auditkit.probing.discovery.blocks.blocks import blocks_of
 from auditkit.probing.hosts.catalog import select
 from auditkit.probing.source_code.modules import Module, module_name, parse_module
 from auditkit.store.config.config import Config
 from auditkit.workflows.configuration import catalog_of
 from auditkit.workflows.proof.box_commands import CODE, commands_in
 
-_NAME = re.compile(r"[A-Za-z_][\w.]*")
+_NAME = re.compile(r"[A-Za-z_#][\w.#]*")
 _ORDINAL = re.compile(r"#\d+$")
 
 
@@ -128,7 +129,7 @@ def located_target(ticket: Ticket, checkout: Path, roots: Sequence[Path], config
         if file is None or (module := _module(file, checkout, roots)) is None:
             continue
         for name in names:
-            for function in module.defined():
+            for function in (*module.defined(), *blocks_of(module)):
                 if f".{function.qualified_name}".endswith(f".{name}"):
                     return _fed(function.call, config, {})
     where = ", ".join(map(inert_line, ticket.files)) or "no file"

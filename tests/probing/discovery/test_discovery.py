@@ -28,7 +28,6 @@ def test_exactly_the_collectors_are_found(candidates: dict[str, Candidate]) -> N
         "src/telemetry/monitors.py:Trainer.last_norm#norm",
         "src/telemetry/monitors.py:Trainer.train#norm",
         "src/telemetry/not_collectors.py:Optimizer.step#norm",
-        "src/telemetry/not_collectors.py:print_norm#norm",
         "telemetry.api:exported_norm",
         "telemetry.monitors:BoundMonitor.norm",
         "telemetry.monitors:Monitor.check",

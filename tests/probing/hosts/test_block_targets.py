@@ -59,7 +59,7 @@ def test_a_norm_in_a_loop_overflows_and_a_sound_one_of_the_script_does_not(check
     found = by_probe(ask(checkout, "main#total_norm"))[OVERFLOW]
     assert (found.outcome, found.fingerprint) == (Outcome.REPRODUCED, f"{OVERFLOW}/1/train.py:main#total_norm")
     assert found.location is not None
-    assert (found.location.file, found.location.line, found.location.function) == ("train.py", 14, "main")
+    assert (found.location.file, found.location.line, found.location.function) == ("train.py", 14, "main#total_norm")
     assert found.excerpt is not None
     assert "total_norm += p.grad.data.norm(2).item() ** 2" in "\n".join(found.excerpt.lines)
     sound = by_probe(ask(checkout, "#grad_norm"))[OVERFLOW]

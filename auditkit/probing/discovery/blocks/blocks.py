@@ -12,9 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from auditkit.errors import nearest_names
-from auditkit.probing.discovery.blocks.functions import block_function
+from auditkit.model.runs.target import split_call
+from auditkit.probing.discovery.blocks.functions import block_function, named_function
 from auditkit.probing.discovery.blocks.marks import Suite, scope_marks
-from auditkit.probing.discovery.blocks.runs import Runs
+from auditkit.probing.discovery.blocks.runs import Run, Runs
 from auditkit.probing.patching.local_names import names_of
 from auditkit.probing.source_code.modules import Class, Function, FunctionNode, Module
 from auditkit.probing.source_code.python_files import PythonFiles
@@ -32,16 +33,35 @@ class Block(Function):
 
     `qualified_name` is `function#statement`, without a function at module level. `holder` is the function around
     it, None there; `statements` are those of the file, without the constants and imports that `node` begins with.
-    `names` are what the file's module has to define.
+    `names` are what the file's module has to define, `around` all functions that it is in.
     """
 
     holder: Function | None = None
+    around: tuple[FunctionNode, ...] = ()
     statements: tuple[ast.stmt, ...] = ()
     names: tuple[str, ...] = ()
 
     @property
     def call(self) -> str:
         return f"{self.module.file}:{self.qualified_name}"
+
+    @property
+    def lines(self) -> tuple[int, int]:
+        """The first and the last line of its statements."""
+        return self.node.lineno, self.node.end_lineno or self.node.lineno
+
+    @property
+    def ends_its_function(self) -> bool:
+        """Whether its last statement is a `return` of the function around it."""
+        return isinstance(self.statements[-1], ast.Return)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of its function that are its answer; none where it ends its function, or limits alone."""
+        answer = self.node.body[-1]
+        value = answer.value if isinstance(answer, ast.Return) and not self.ends_its_function else None
+        parts = value.values if isinstance(value, ast.Dict) else [value]
+        return tuple(part.id for part in parts if isinstance(part, ast.Name))
 
     @property
     def place(self) -> str:
@@ -81,14 +101,43 @@ def blocks_at(files: PythonFiles, path: str) -> list[Block]:
     return blocks_of(module) if isinstance(module, Module) and module.file == path else []
 
 
-def block_named(files: PythonFiles, call: str) -> Block | None:
-    """The block that `FILE:FUNCTION#NAME` names; None where the file has none of that name."""
-    return next((block for block in blocks_at(files, call.partition(":")[0]) if block.call == call), None)
+def block_in_lines(module: Module, call: str, lines: tuple[int, int], outputs: Sequence[str]) -> Block | None:
+    """The statements of some lines as the block `call`, whatever they are; None where no whole statements are there."""
+    _, place, statement = split_call(call)
+    scope = next((one for one in _scopes(module) if one.qualified_name == place), None)
+    if scope is None:
+        return None
+    marks = scope_marks(scope.body)
+    inside = [each for each in marks.places if lines[0] <= each.lineno and (each.end_lineno or 0) <= lines[1]]
+    if not inside:
+        return None
+    suite = marks.places[inside[0]].suite
+    places = [marks.places[each].index for each in inside if marks.places[each].suite is suite]
+    run = Run(suite, min(places), max(places))
+    name = statement.partition(".")[0]
+    made = named_function(run, marks, module, _functions_of(scope), (name, outputs))
+    return Block(
+        module,
+        f"{place}#{statement}",
+        made.node,
+        holder=scope.function,
+        around=tuple(_functions_of(scope)),
+        statements=tuple(run.statements),
+        names=made.names,
+    )
 
 
-def nearest_blocks(files: PythonFiles, call: str) -> list[str]:
-    """The blocks of the same file, those that are called most like `call` first."""
-    calls = [block.call for block in blocks_at(files, call.partition(":")[0])]
+def function_or_block(files: PythonFiles, call: str) -> Function | None:
+    """What `call` names: a function of a module, or a block of a file; None where there is none of that name."""
+    file, _, statement = split_call(call)
+    if not statement:
+        return PythonFiles.function(files, call)
+    return next((block for block in blocks_at(files, file) if block.call == call), None)
+
+
+def nearest_blocks(module: Module, call: str) -> list[str]:
+    """The blocks of a file, those that are called most like `call` first."""
+    calls = [block.call for block in blocks_of(module)]
     return list(dict.fromkeys((*nearest_names(call, calls), *calls)))[:_MOST_NAMED]
 
 
@@ -122,6 +171,10 @@ def _scopes_inside(outer: Scope, body: Sequence[ast.AST], prefix: str, owner: Cl
             yield from _scopes_inside(outer, list(ast.iter_child_nodes(node)), prefix, owner)
 
 
+def _functions_of(scope: Scope) -> list[FunctionNode]:
+    return [each.node for each in (*scope.outer, scope) if each.node]
+
+
 def _blocks_in(scope: Scope) -> Iterator[Block]:
     function = scope.function
     text = function.text if function is not None else "\n".join(scope.module.lines)
@@ -130,7 +183,7 @@ def _blocks_in(scope: Scope) -> Iterator[Block]:
     marks = scope_marks(scope.body)
     counts: dict[str, int] = {}
     for run in Runs(marks, scope.module).find():
-        made = block_function(run, marks, scope.module, [each.node for each in (*scope.outer, scope) if each.node])
+        made = block_function(run, marks, scope.module, _functions_of(scope))
         if made is None:
             continue
         name = made.node.name
@@ -143,6 +196,7 @@ def _blocks_in(scope: Scope) -> Iterator[Block]:
             qualified_name=f"{scope.qualified_name}#{name}{ending}",
             node=made.node,
             holder=function,
+            around=tuple(_functions_of(scope)),
             statements=tuple(run.statements),
             names=made.names,
         )

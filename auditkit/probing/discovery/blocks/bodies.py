@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from auditkit.probing.discovery.blocks.marks import ScopeMarks, own_nodes, suites_of
 from auditkit.probing.discovery.blocks.runs import Run, is_start
-from auditkit.probing.discovery.gradient_flow import STATISTICS
+from auditkit.probing.discovery.gradient_facts import STATISTICS
 from auditkit.probing.patching.local_names import names_of
 from auditkit.probing.source_code.modules import dotted_name, targets_of, text_in
 from auditkit.probing.source_code.statements import head_of
@@ -18,7 +18,8 @@ CLIP = "clip_grad"
 """The name of a block that limits gradients and computes no statistic that has one."""
 _SPEAKING = re.compile(r"norm|nan|inf|finite|overflow|stat|grad|health")
 _CHECKS = ("isnan", "isinf", "isfinite")
-_RECORDED = "recorded_"
+RECORDED = "recorded_"
+"""How the names of answers begin that the file does not set itself."""
 
 
 class Body:
@@ -54,8 +55,13 @@ class Body:
         name = _plain((named or outputs)[-1])
         return name if name.strip("_") else self._name_of(last), [*starts, *body, self._answer(outputs)]
 
+    def answering(self, outputs: Sequence[str]) -> list[ast.stmt]:
+        """All statements as they are kept, with these names as their answer."""
+        body = [kept for each in self._run.statements for kept in self._silent(each)]
+        return [*body, self._answer(outputs)] if outputs else body
+
     def _is_listed(self, name: str) -> bool:
-        return name.startswith(_RECORDED) and name.endswith("s_")
+        return name.startswith(RECORDED) and name.endswith("s_")
 
     def _answer(self, outputs: Sequence[str]) -> ast.stmt:
         if len(outputs) == 1:
@@ -178,7 +184,7 @@ class Body:
         return [self._set(self._note(self._name_of(kernel, each), in_loop), each, kernel, in_loop) for each in told]
 
     def _note(self, name: str, in_loop: bool) -> str:
-        noted = f"{_RECORDED}{name}{'s_' if in_loop else '_'}"
+        noted = f"{RECORDED}{name}{'s_' if in_loop else '_'}"
         self._recorded.setdefault(noted)
         return noted
 
@@ -213,7 +219,7 @@ class Body:
 
 def _plain(name: str) -> str:
     """The name that was recorded."""
-    return re.sub(r"s?_$", "", name.removeprefix(_RECORDED)) if name.startswith(_RECORDED) else name
+    return re.sub(r"s?_$", "", name.removeprefix(RECORDED)) if name.startswith(RECORDED) else name
 
 
 def _targets(node: ast.stmt) -> list[ast.expr]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -28,11 +29,22 @@ def block_function(
 ) -> BlockFunction | None:
     """The function of a run, `functions` being those around it, the innermost last; None where it has no answer."""
     made = Body(run, scope).made()
-    if made is None:
-        return None
-    name, body = made
+    return None if made is None else _function(run, scope, module, functions, *made)
+
+
+def named_function(
+    run: Run, scope: ScopeMarks, module: Module, functions: Sequence[FunctionNode], answer: tuple[str, Sequence[str]]
+) -> BlockFunction:
+    """The same for a run of which it is known what it is called and what its answers are."""
+    return _function(run, scope, module, functions, answer[0], Body(run, scope).answering(answer[1]))
+
+
+def _function(
+    run: Run, scope: ScopeMarks, module: Module, functions: Sequence[FunctionNode], name: str, body: list[ast.stmt]
+) -> BlockFunction:
     known = _Known(run, scope, module, functions)
     prelude, inputs, names = known.sorted_out(reads_of(body))
+    inputs.sort(key=lambda each: not _gives_gradients(each, body))
     first, last = run.statements[0], run.statements[-1]
     node = ast.FunctionDef(
         name=name,
@@ -46,6 +58,12 @@ def block_function(
         end_col_offset=last.end_col_offset,
     )
     return BlockFunction(ast.fix_missing_locations(node), names)
+
+
+def _gives_gradients(name: str, body: Sequence[ast.stmt]) -> bool:
+    """Whether parameters are taken out of what a name holds."""
+    text = "\n".join(map(ast.unparse, body))
+    return bool(re.search(rf"\b{name}(\.\w+)*\.((named_)?parameters|param_groups)\b|\bin {name}\b", text))
 
 
 def reads_of(body: Sequence[ast.stmt]) -> list[str]:

@@ -191,6 +191,8 @@ def _is_update(node: ast.AST, items: frozenset[str]) -> bool:
         return dotted_name(node.value).endswith("state") and dotted_name(node.slice) in items
     if isinstance(node, ast.Call):
         name = dotted_name(node.func)
+        if re.search(r"_foreach_\w+_$", name):
+            return bool(node.args) and "grad" not in ast.unparse(node.args[0])
         if not re.search(r"[^_]_$", name) or name.endswith("requires_grad_"):
             return False
         changed = [node.func.value] if isinstance(node.func, ast.Attribute) else []

@@ -7,9 +7,11 @@ import difflib
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from auditkit.model.runs.target import split_call
+from auditkit.probing.discovery.blocks.blocks import Block, blocks_at, blocks_of, function_or_block
 from auditkit.probing.source_code.modules import Function, SourceProblem
 from auditkit.probing.source_code.python_files import PythonFiles
 
@@ -36,13 +38,15 @@ class Anchor:
     """A function as it stood: `call` is `module:qualified.name`, `digest` twelve hex digits of its body.
 
     Comments, blank lines, the docstring and the signature's annotations do not change the digest; `tokens` are
-    what bodies are compared by.
+    what bodies are compared by. Of a block, `siblings` are the digests of the others in its function, which take over
+    its name where it goes.
     """
 
     call: str
     file: str
     digest: str
     tokens: tuple[str, ...]
+    siblings: frozenset[str] = frozenset()
 
     @property
     def qualified_name(self) -> str:
@@ -70,7 +74,11 @@ class FoundAgain:
 
 
 class AnchoredSource(PythonFiles):
-    """The functions of a checkout's own files, to be found again."""
+    """The functions and blocks of a checkout's own files, to be found again."""
+
+    def function(self, call: str) -> Function | None:
+        """The function, or the block as one, that `call` names; None where the checkout does not define it there."""
+        return function_or_block(self, call)
 
     @property
     def module_names(self) -> frozenset[str]:
@@ -80,6 +88,10 @@ class AnchoredSource(PythonFiles):
     def anchor(self, call: str) -> Anchor | None:
         """The function that `call` names, None where the checkout does not define it in that module."""
         found = self.function(call)
+        if isinstance(found, Block):
+            beside = [each for each in blocks_at(self, found.module.file) if each.place == found.place]
+            others = {_anchor(each).digest for each in beside if each.call != call}
+            return replace(_anchor(found), siblings=frozenset(others))
         return _anchor(found) if found is not None else None
 
     def problem(self, call: str) -> SourceProblem | None:
@@ -89,6 +101,8 @@ class AnchoredSource(PythonFiles):
 
     def find_again(self, old: Anchor) -> FoundAgain:
         """Where `old` is in this checkout: by its name, then the same name elsewhere, then the most similar body."""
+        if split_call(old.call)[2]:
+            return self._block_again(old)
         here = self.anchor(old.call)
         if here is not None:
             state = AnchorState.SAME if here.digest == old.digest else AnchorState.CHANGED
@@ -101,6 +115,25 @@ class AnchoredSource(PythonFiles):
             best, state = _most_similar(old, self._anchors(r"\bdef\b"), LEAST_SIMILARITY), AnchorState.RENAMED
         if best is None:
             return FoundAgain(AnchorState.LOST, None, 0.0)
+        return FoundAgain(state, best, similarity(old, best))
+
+    def _block_again(self, old: Anchor) -> FoundAgain:
+        """A block with the same statements, then one of the same name, then the most similar, a function perhaps."""
+        file, function, _ = split_call(old.call)
+        here = sorted(map(_anchor, blocks_at(self, file)), key=lambda one: one.call != old.call)
+        same = next((one for one in here if one.digest == old.digest), None)
+        if same is not None:
+            return FoundAgain(AnchorState.SAME if same.call == old.call else AnchorState.RENAMED, same, 1.0)
+        named = next((one for one in here if one.call == old.call and one.digest not in old.siblings), None)
+        if named is not None:
+            return FoundAgain(AnchorState.CHANGED, named, similarity(old, named))
+        around = self.call_at(file, function)
+        others = [one for one in self._anchors(r"\bgrad\b") if one.call != around]
+        others += [_anchor(each) for module in self.matching(re.compile(rb"\bgrad\b")) for each in blocks_of(module)]
+        best = _most_similar(old, [one for one in others if one.digest not in old.siblings], LEAST_SIMILARITY)
+        if best is None or len(old.tokens) < _FEWEST_TOKENS:
+            return FoundAgain(AnchorState.LOST, None, 0.0)
+        state = AnchorState.MOVED if best.qualified_name == old.qualified_name else AnchorState.RENAMED
         return FoundAgain(state, best, similarity(old, best))
 
     def _anchors(self, pattern: str) -> Iterator[Anchor]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from auditkit.model.revisions.changes import Changes, Commit, FileChange, TestChange
+from auditkit.model.runs.target import split_call
 from auditkit.probing.checkouts import git
 from auditkit.probing.checkouts.checkout import OpenCheckout
 from auditkit.probing.source_code.modules import TEST_FILE, TEST_FOLDERS
@@ -129,6 +130,7 @@ def _walk(body: Sequence[ast.stmt], prefix: str) -> Iterator[tuple[str, str]]:
 def _named(text: str, targets: Sequence[str]) -> Iterator[str]:
     """The targets whose function, or its class, the text names."""
     for target in targets:
-        names = target.partition(":")[2].split(".")
+        _, function, statement = split_call(target)
+        names = filter(None, (*function.split("."), statement.partition(".")[0]))
         if any(re.search(rf"\b{re.escape(name)}\b", text) for name in names):
             yield target

@@ -16,10 +16,9 @@ from ..gradients.gradients import placed
 from . import guesses, made_objects
 from .given import GroupInput, end_to_end
 from .guesses import Guess, guess
-from .made_objects import SELF
 from .module_state import ModuleState
 from .plan import SINGLE, Feed
-from .stand_ins import Surroundings
+from .stand_ins import SELF, Surroundings
 
 SETUP_NAMES = (
     "register",
@@ -61,7 +60,7 @@ def setup_method(owner: type, method: str, named: Optional[str]) -> Optional[str
             raise CannotFeedError("{} has no method '{}' to set it up".format(owner.__name__, named))
         return named
     for name in SETUP_NAMES:
-        candidate = getattr(owner, name, None)
+        candidate = next((vars(each)[name] for each in owner.__mro__ if name in vars(each)), None)
         if callable(candidate) and name != method and not hasattr(torch.nn.Module, name):
             return name
     return None
@@ -206,7 +205,12 @@ class Caller:
         """What the class must be given that nothing else fills: a model to watch, for example."""
         return required_parameters(self.owner, list(self.arguments)) if self.owner is not None else []
 
-    def new_instance(self, inputs: Optional[Dict[str, Any]] = None, around: Optional[Surroundings] = None) -> Any:
+    def new_instance(
+        self,
+        inputs: Optional[Dict[str, Any]] = None,
+        around: Optional[Surroundings] = None,
+        paths: Sequence[str] = (),
+    ) -> Any:
         """An object of the target's class. Raises CannotFeedError where its constructor needs more."""
         assert self.owner is not None
         missing = [name for name in self.constructor_slots() if name not in (inputs or {})]
@@ -217,7 +221,7 @@ class Caller:
                 )
             )
         around = around or Surroundings(self.given, ())
-        filled = self._keywords(self.owner, list(inputs or ()), (), around)
+        filled = self._keywords(self.owner, list(inputs or ()), paths, around)
         return self.owner(**filled, **(inputs or {}))
 
     def instance_for(self, feed: Feed, like: Sequence[Any]) -> Any:
@@ -225,7 +229,7 @@ class Caller:
         if not self.needs_instance():
             return None
         around = Surroundings(self.given, like, self.device)
-        return self.made_object(feed, around) if feed.setup == MADE else self.new_instance(None, around)
+        return self.made_object(feed, around) if feed.setup == MADE else self.new_instance(None, around, feed.paths)
 
     def made_object(self, feed: Feed, around: Surroundings) -> Any:
         """An object of the target's class without its constructor's work, with what the target reads of it."""
@@ -280,7 +284,7 @@ class Caller:
         """A new instance that has been handed what it watches, where it watches something."""
         if feed.setup == MADE:
             return self.made_object(feed, around)
-        instance = self.new_instance(fill(feed.setup_slots) if feed.setup == CONSTRUCTOR else None, around)
+        instance = self.new_instance(fill(feed.setup_slots) if feed.setup == CONSTRUCTOR else None, around, feed.paths)
         if feed.setup not in (None, CONSTRUCTOR):
             setup = getattr(instance, str(feed.setup))
             setup(**self._keywords(setup, feed.setup_slots, (), around), **fill(feed.setup_slots))
@@ -302,11 +306,13 @@ class Caller:
         around = Surroundings(self.given, groups[0] if single is None else [single.joined], self.device)
         if self.is_searched:  # a measured call is not kept alive
             self.around = around
+            around.is_searched = True
 
         def fill(slots: List[str]) -> Dict[str, Any]:
             owns = [around, *(Surroundings({}, group, self.device) for group in groups[1:])]
             return {name: _input(feed, handed, wrap, owns[index], name) for index, name in enumerate(slots)}
 
+        around.join_groups(feed.paths)
         if instance is None and self.needs_instance():
             instance = self._set_up(feed, fill, around)
         function = self.function if instance is None else getattr(instance, self.method)

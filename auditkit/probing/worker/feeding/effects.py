@@ -116,7 +116,19 @@ def change(before: Grads, after: Grads) -> Effect:
         return Effect(OTHER)
     old, new = (torch.cat(side) for side in zip(*pairs, strict=True))
     form = next(form for form, holds in _FORMS if all(holds(*pair) for pair in pairs))
+    if form == OTHER and all(_is_scaled(*pair) for pair in _rows(before, after)):
+        form = SCALED
     return Effect(form, float(new.norm() / old.norm()), _factor(old, new))
+
+
+def _rows(before: Grads, after: Grads) -> List[Any]:
+    """The rows of matrices, and vectors whole: adaptive clipping limits each by itself."""
+    pairs: List[Any] = [(first, second) for first, second in zip(before, after, strict=True) if first is not None]
+    return [
+        _flat(*row)
+        for first, second in pairs
+        for row in (zip(first, second, strict=True) if first.dim() > 1 else [(first, second)])
+    ]
 
 
 def _flat(first: torch.Tensor, second: Optional[torch.Tensor]) -> Any:

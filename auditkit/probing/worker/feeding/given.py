@@ -4,6 +4,7 @@ from typing import Any, List, NamedTuple, Optional, Sequence
 
 import torch
 
+from ..base.refusals import NotApplicable
 from ..gradients.gradients import GradientHolder
 
 
@@ -29,12 +30,18 @@ class EndToEnd(NamedTuple):
 
 
 def end_to_end(grads: Sequence[Optional[torch.Tensor]]) -> EndToEnd:
-    """Gradients for a target that takes one tensor: a single one as it is, several one after another."""
+    """Gradients for a target that takes one tensor: a single one as it is, several one after another.
+
+    Raises NotApplicable where one tensor cannot hold them.
+    """
     present = [grad for grad in grads if grad is not None]
     if len(present) == 1:
         return EndToEnd(present[0], present)
     if not present:
         return EndToEnd(None if len(grads) else torch.zeros(0), [])
+    kinds = {(grad.dtype, str(grad.device), grad.layout) for grad in present}
+    if len(kinds) > 1 or torch.strided not in next(iter(kinds)):
+        raise NotApplicable("it takes one tensor: there is none of several dtypes, devices or layouts")
     joined = torch.cat([grad.reshape(-1) for grad in present])
     parts = joined.split([grad.numel() for grad in present])
     return EndToEnd(joined, [part.view(grad.shape) for part, grad in zip(parts, present, strict=True)])

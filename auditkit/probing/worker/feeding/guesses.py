@@ -13,6 +13,8 @@ from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 TOTAL_NORM = "the total norm of the gradients"
 """Stands for a value that depends on the gradients of the call: their exact norm, as float32."""
+TOTAL_NORM_NUMBER = "the total norm of the gradients as a number"
+"""The same for an argument that is declared as a float."""
 DEVICE = "the device of the gradients"
 """Stands for the device of the call's first gradient."""
 DEVICE_NAME = "the name of the gradients' device"
@@ -24,6 +26,7 @@ OBJECT = "an object made without __init__"
 OPTIMIZER = "SGD over the parameters"
 OPTIMIZERS = "a list of SGD over the parameters"
 PARAM_GROUPS = "the groups of SGD over the parameters"
+CLIPS = "torch.nn.utils.clip_grad_norm_"
 PAIRS = "pairs of a parameter and its gradient"
 SCALER = "a GradScaler that scales by 1"
 LOGGER = "a logger that prints nothing"
@@ -53,11 +56,11 @@ _BY_NAME: Dict[str, Guess] = {
     **dict.fromkeys(("norm_type", "norm_order", "grad_norm_type", "clip_norm_type", "ord", "p", "norm"), Guess(2.0)),
     **dict.fromkeys(("eps", "epsilon"), Guess(1e-8, 1e-6)),
     # What is done every so many steps is done at step 0, and at 100 in most programs.
-    **dict.fromkeys(("step", "global_step", "iteration", "epoch", "iter", "num_updates", "batch_idx"), Guess(0, 100)),
+    **dict.fromkeys(("num_updates", "batch_idx", "i", "it", "idx"), Guess(0, 100)),
     **dict.fromkeys(("prefix", "tag"), Guess("")),
     **dict.fromkeys(("lr", "learning_rate"), Guess(0.1, 0.01)),
     **dict.fromkeys(("total_norm", "global_norm"), Guess(TOTAL_NORM)),
-    **dict.fromkeys(("is_root", "is_main_process", "is_master", "is_initialized", "requires_grad"), Guess(True)),
+    **dict.fromkeys(("is_root", "is_main_process", "is_master", "requires_grad", "sync_gradients"), Guess(True)),
     "grad_norm": Guess(1.0, 0.5),  # of a configuration; a required argument is the norm itself
     "device": Guess(DEVICE),
     "self": Guess(OBJECT),
@@ -70,6 +73,7 @@ _WORD = r"(?:.*_)?"
 _BY_PATTERN: Tuple[Tuple[Any, Guess], ...] = tuple(
     (re.compile(pattern), found)
     for pattern, found in (
+        (_WORD + r"(step|iteration|iter|epoch)(_num|_idx)?", Guess(0, 100)),
         (_WORD + r"rank", Guess(0)),
         (_WORD + r"device", Guess(DEVICE)),
         (_WORD + r"backend", Guess("gloo")),
@@ -79,7 +83,7 @@ _BY_PATTERN: Tuple[Tuple[Any, Guess], ...] = tuple(
             Guess(1),
         ),
         (
-            r"(use|is|enable|should|do|with|skip|no|has|allow|force|return|log|needs)_\w+|\w+_(enabled|only)|"
+            r"(use|is|enable|should|do|with|skip|no|has|allow|force|return|log|needs|supports)_\w+|\w+_(enabled|only)|"
             r"(fp16|bf16|amp|verbose|debug|foreach|fused|error_if_nonfinite|cpu_offload|offload|shared|"
             r"(tensor_model|sequence|expert)_parallel)",
             Guess(False, True),
@@ -99,9 +103,19 @@ _BY_PATTERN: Tuple[Tuple[Any, Guess], ...] = tuple(
         (_WORD + r"param(eter)?_groups", Guess(PARAM_GROUPS)),
         (r"\w*(param\w*_and_grad\w*|param\w*_grad\w*_(pairs|tuples)|grads_and_vars)", Guess(PAIRS)),
         (_WORD + r"scaler", Guess(SCALER)),
-        (_WORD + r"(writer|logger|tb|wandb|tensorboard|tracker|experiment|pbar|progress_bar)", Guess(LOGGER)),
+        (
+            _WORD + r"(writer|logger|tb|wandb|tensorboard|tracker|experiment|pbar|progress_bar|message_hub|recorder)",
+            Guess(LOGGER),
+        ),
+        (_WORD + r"scale", Guess(2.0, 4.0)),
+        (_WORD + r"(window|patience|steps)|(num|n)_\w+", Guess(1)),
+        (_WORD + r"tolerance|weight_decay", Guess(0.0)),
         (_WORD + r"loss", Guess(LOSS)),
-        (_WORD + r"(trainer|engine|runner|learner|parallel_context|mpu|parallel_dims|parallel_state)", Guess(OBJECT)),
+        (
+            _WORD + r"(trainer|engine|runner|learner|accelerator|strategy|fabric|parallel_context|mpu|parallel_dims|"
+            r"parallel_state)",
+            Guess(OBJECT),
+        ),
     )
 )
 _BY_ANNOTATION: Dict[str, Guess] = {
@@ -115,12 +129,16 @@ _BY_ANNOTATION: Dict[str, Guess] = {
     "SummaryWriter": Guess(LOGGER),
     "Logger": Guess(LOGGER),
 }
+_METHODS: Dict[str, Guess] = {
+    **dict.fromkeys(("log", "log_dict", "print", "info", "warning", "add_scalar", "add_scalars"), Guess(LOGGER)),
+    **dict.fromkeys(("gather", "all_gather", "all_reduce", "reduce", "unwrap_model"), Guess(SAME_VALUE)),
+}
 _LITERAL = re.compile(r"(?:typing\.|t\.)?Literal\[(.*)\]", re.DOTALL)
 _OPTIONAL = re.compile(r"(?:typing\.|t\.)?Optional\[(.*)\]|(.*?)\s*\|\s*None", re.DOTALL)
 # Parts of a configuration that hold further parts.
 _SECTIONS = re.compile(
     r"(\w+_)?(optim|optimizer|optimization|train|training|trainer|model|solver|common|distributed|distributed_training|"
-    r"dist|log|logging|parallel|parallelism|checkpoint|data|clip_gradients|grad_clip|fsdp|trainer|dataset|lr_scheduler|"
+    r"dist|log|logging|parallel|parallelism|checkpoint|data|clip_gradients|fsdp|trainer|dataset|lr_scheduler|"
     r"hyperparameters|general|system|runtime|cfg|config|args|hparams)"
 )
 _CARRIERS_BY_NAME: Tuple[Tuple[Any, str], ...] = tuple(
@@ -145,8 +163,10 @@ def guess(name: str, annotation: str) -> Optional[Guess]:
     """A value for the argument `name`, declared as `annotation` ("" where it is not); None where none is known."""
     if name == "device" and annotation == "str":
         return Guess(DEVICE_NAME)
-    if name == "grad_norm" and _OPTIONAL.fullmatch(annotation) is None:
-        return Guess(TOTAL_NORM)
+    if name in ("total_norm", "global_norm", "grad_norm") and _OPTIONAL.fullmatch(annotation) is None:
+        return Guess(TOTAL_NORM_NUMBER if annotation == "float" else TOTAL_NORM)
+    if is_limit(name) and re.search(r"\b[dD]ict\b", annotation):
+        return Guess({"max_norm": 1.0}, {"max_norm": 0.5})
     declared = _OPTIONAL.fullmatch(annotation)
     plain = annotation if declared is None else next(filter(None, declared.groups()), "")
     plain = plain if plain.startswith(("Literal", "typing.Literal", "t.Literal")) else plain.split(".")[-1]
@@ -157,11 +177,19 @@ def guess(name: str, annotation: str) -> Optional[Guess]:
 def known(name: str) -> Optional[Guess]:
     """A value for what is called `name`, an argument or an attribute; None where the name says nothing."""
     word = name.strip("_").lower()
+    if name == "clip_grad_norm_":
+        return Guess(CLIPS)
     if word in _BY_NAME:
         return _BY_NAME[word]
     if is_limit(name):
         return Guess(1.0, 0.5)
     return next((found for pattern, found in _BY_PATTERN if pattern.fullmatch(word)), None)
+
+
+def of_object(name: str) -> Optional[Guess]:
+    """A value for an attribute of an object that code belongs to, its methods of logging and reducing too."""
+    kind = carrier(name)
+    return _METHODS.get(name.strip("_")) or known(name) or (Guess(kind) if kind else None)
 
 
 def is_limit(name: str) -> bool:
@@ -184,7 +212,9 @@ def carrier(name: str, annotation: str = "") -> str:
 
 def in_configuration(name: str) -> Optional[Guess]:
     """A value for an attribute of a configuration, where `optimizer` and `model` are parts of it."""
-    return Guess(CONFIG) if _SECTIONS.fullmatch(name.strip("_").lower()) else known(name)
+    word, found = name.strip("_").lower(), known(name)
+    is_value = found is not None and not isinstance(found.value, str) and word != "clip_gradients"
+    return Guess(CONFIG) if not is_value and _SECTIONS.fullmatch(word) else found
 
 
 def _of_literal(annotation: str) -> Optional[Guess]:

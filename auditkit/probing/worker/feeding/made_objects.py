@@ -15,11 +15,10 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 import torch
 
 from ..base.refusals import CannotFeedError
+from ..process import placeholders
 from . import guesses
 from .guesses import Guess
-from .stand_ins import Surroundings, UnknownValueError, is_plain_read, of_object
-
-SELF = "self"
+from .stand_ins import SELF, Surroundings, UnknownValueError, is_plain_read
 
 
 def make(owner: type, around: Surroundings) -> Any:
@@ -32,7 +31,7 @@ def make(owner: type, around: Surroundings) -> Any:
         # A wrapper's own looks at what it wraps, which is filled by this.
         if inherited is not None and name not in asked:
             asked.append(name)
-            with contextlib.suppress(AttributeError):
+            with contextlib.suppress(AttributeError), placeholders.loading():  # an absent base class has none
                 return inherited(name)
         is_read = around.is_preparing or name in stored or is_plain_read(sys._getframe(1))
         if name.startswith("__") or not is_read:
@@ -46,7 +45,9 @@ def make(owner: type, around: Surroundings) -> Any:
         return value
 
     try:
-        made_class: Any = types.new_class(owner.__name__, (owner,), {}, lambda names: names.update(__getattr__=read))
+        # What the class tears down was never set up.
+        members = {"__getattr__": read, "__del__": lambda self: None}
+        made_class: Any = types.new_class(owner.__name__, (owner,), {}, lambda names: names.update(members))
         made_class.__abstractmethods__ = frozenset()
         made_class.__module__, made_class.__qualname__ = owner.__module__, owner.__qualname__
         made = _without_init(made_class)
@@ -74,9 +75,11 @@ def _initialise_base(made: Any, around: Surroundings) -> None:
 
 
 def _guess(name: str, stored: Dict[str, Any]) -> Optional[Guess]:
-    found, literal = of_object(name), stored.get(name, _Computed)
+    found, literal = guesses.of_object(name), stored.get(name, _Computed)
     is_made = found is not None and (isinstance(found.value, str) or guesses.is_limit(name))
-    if literal is not None and literal is not _Computed and not is_made:
+    # What is off by default is asked about as if it were on.
+    is_off = not literal and isinstance(literal, (bool, float)) and found is not None and bool(found.value)
+    if literal is not None and literal is not _Computed and not (is_made or is_off):
         return Guess(copy.copy(literal))
     return found or (Guess(None) if literal is None else None)
 

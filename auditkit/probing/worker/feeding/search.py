@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import traceback
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
@@ -11,12 +12,13 @@ from ..answers.roles import count_roles, declared_roles, norm_role
 from ..base.refusals import CannotFeedError, CannotReadError
 from ..base.torch_internals import raise_if_out_of_memory
 from ..gradients.gradients import benign, total_norm
+from ..process.placeholders import PlaceholderTouched
 from . import groups as process_groups
 from . import spectral_search
 from .caller import CONSTRUCTOR, MADE, Caller
 from .effects import Effects, gradients_now, observe, purpose
 from .given import GroupInput
-from .guesses import TOTAL_NORM
+from .guesses import TOTAL_NORM, TOTAL_NORM_NUMBER
 from .plan import Feed, Groups, Plan
 from .promises import names_a_statistic, writes_by_its_own_words
 from .stand_ins import Surroundings, UnknownValueError, no_value
@@ -81,7 +83,7 @@ def _try_feeds(caller: Caller, request: Dict[str, Any]) -> Plan:
                 plan = _try_feed(caller, feed, second, request, obstacles)
             except (CannotReadError, MemoryError):
                 raise
-            except Exception as error:
+            except (Exception, PlaceholderTouched) as error:
                 raise_if_out_of_memory(error)
                 obstacles.add(error, _describe(feed))
                 continue
@@ -143,29 +145,40 @@ def _refusal(caller: Caller, feed: Feed, second: Any) -> str:
     return refused.pop() if len(refused) == 1 else ""
 
 
+def _last_line(error: Exception) -> int:
+    frames = traceback.extract_tb(error.__traceback__)
+    return frames[-1].lineno or 0 if frames else 0
+
+
 class Obstacles:
     """Why the ways to feed a target failed; the reason that is told is the one that says most."""
 
     def __init__(self) -> None:
         self._said: List[Tuple[int, str]] = []
         self._unread = ""
+        self._touched: Optional[PlaceholderTouched] = None
 
-    def add(self, error: Exception, how: str = "") -> None:
+    def add(self, error: BaseException, how: str = "") -> None:
         """What was raised by the target fed in this way, by its constructor, or by us."""
+        if isinstance(error, PlaceholderTouched):
+            self._touched = error if how or self._touched is None else self._touched
+            return
         if isinstance(error, CannotFeedError):
             self._said.append((0 if isinstance(error, UnknownValueError) else 2, str(error)))
             return
-        text = "{}: {}".format(type(error).__name__, " ".join(str(error).split())[:160])
+        text = " ".join(str(error).split())[:160] or "at line {}".format(_last_line(error))
         where = "called with {} it".format(how) if how else "its constructor"
-        self._said.append((3 if how else 4, "{} raises {}".format(where, text)))
+        self._said.append((1 if how else 3, "{} raises {}: {}".format(where, type(error).__name__, text)))
 
     def add_silence(self, answer: Any, how: str) -> None:
         """An answer that is none."""
         self._said.append((1, "called with {} {}".format(how, "it returns None" if answer is None else _SAME)))
         self._unread = self._unread or ("" if answer is None or flatten(answer) else kind_of(answer))
 
-    def reason(self) -> Exception:
+    def reason(self) -> BaseException:
         """One line."""
+        if self._touched is not None:
+            return self._touched
         if self._unread:
             return CannotReadError("its answer ({}) holds no single number".format(self._unread))
         best = min(self._said, key=lambda said: said[0], default=(0, "there is no way to feed it"))
@@ -175,8 +188,9 @@ class Obstacles:
 def _with_fixed_norms(caller: Caller) -> Caller:
     """The same target with the same total norm at each call: what follows that alone follows our own value."""
     for path, made in caller.around.read.items():
-        if made.value == TOTAL_NORM:
-            caller = caller.with_argument(path, total_norm(benign()))
+        if made.value in (TOTAL_NORM, TOTAL_NORM_NUMBER):
+            norm = total_norm(benign())
+            caller = caller.with_argument(path, norm if made.value == TOTAL_NORM else float(norm))
     return caller
 
 

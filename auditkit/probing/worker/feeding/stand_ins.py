@@ -4,8 +4,11 @@ Everything that brings gradients is a view of the same module, so that an optimi
 the target reads of it is recorded by its dotted path: the reader is told, and the next call has it made beforehand.
 """
 
+import collections
 import copy
 import dis
+import functools
+import re
 import sys
 from types import FrameType
 from typing import Any, Callable, Dict, List, Optional, Sequence
@@ -13,11 +16,17 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 import torch
 
 from ..base.refusals import CannotFeedError
+from ..base.torch_internals import without_compiler
 from ..gradients.gradients import GradientHolder, placed, total_norm
+from ..simulated.tensor import to_host
 from . import groups, guesses
 from .guesses import Guess
 
 _PLAIN_READS = ("LOAD_ATTR", "LOAD_METHOD", "BINARY_SUBSCR", "BINARY_OP")
+SELF = "self"
+_NO_GROUP = re.compile(
+    r"(process group|distributed)\b.* not (yet |been )*initialized|init_process_group", re.IGNORECASE | re.DOTALL
+)
 DISTRIBUTED = "torch.distributed"
 """The path of what a target needs that asks for its rank or reduces without a group of its own."""
 
@@ -37,10 +46,12 @@ def no_value(path: str) -> UnknownValueError:
 class Surroundings:
     """Everything made up for one call on `grads`. `given` are values that somebody gave, by path.
 
+    While a way to feed the target `is_searched`, an optimizer answers for settings that SGD has not.
     `read` holds what was made up, by path; `unknown` what was asked for in vain; `said` the numbers that loggers got.
     """
 
     def __init__(self, given: Dict[str, Any], grads: Sequence[Optional[torch.Tensor]], device: str = "cpu") -> None:
+        self.is_searched = False
         self.given = given
         self.grads = grads
         self.device = device
@@ -51,6 +62,7 @@ class Surroundings:
         self._module: Optional[GradientHolder] = None
         self._optimizer: Any = None
         self._wanted: Dict[str, List[str]] = {}
+        self._instance: Any = None
 
     # --- the gradients, seen in each way ----------------------------------------------------------
 
@@ -70,9 +82,11 @@ class Surroundings:
         if self._optimizer is None:
             parameters = list(self.module.parameters())
             # An optimizer refuses to be made over nothing.
-            self._optimizer = torch.optim.SGD(parameters or [torch.nn.Parameter(torch.zeros(1))], lr=0.1)
+            with without_compiler(torch.optim.Optimizer.add_param_group):
+                self._optimizer = torch.optim.SGD(parameters or [torch.nn.Parameter(torch.zeros(1))], lr=0.1)
             defaults = self._optimizer.param_groups[0]
-            self._optimizer.param_groups[0] = _ParameterGroup(self, {**defaults, "params": parameters})
+            made = {**defaults, "params": parameters}
+            self._optimizer.param_groups[0] = _ParameterGroup(self, made) if self.is_searched else made
             self._put_attributes("optimizer", self._optimizer)
         return self._optimizer
 
@@ -99,19 +113,28 @@ class Surroundings:
 
     def prepare(self, paths: Sequence[str], roots: Dict[str, Any]) -> None:
         """Make what an earlier call read, before this one begins; `roots` are the objects that paths begin with."""
+        self.is_preparing, self._instance = True, roots.get(SELF)
         for path in paths:
             first, *names = path.split(".")
-            if path == DISTRIBUTED:
-                self.filled(path, Guess(guesses.GROUP))
-            elif first in _ATTRIBUTES and names:
+            if first in _ATTRIBUTES and names:
                 self._want(first, names[0])
             elif first == "param_group":
-                self.optimizer.param_groups[0][names[0]]
+                self.optimizer.param_groups[0][names[0]] = self.filled(path, guesses.known(names[0]))
             elif names and first in roots:
                 found = roots[first]
+                if first == SELF and not hasattr(found, names[0]):
+                    setattr(found, names[0], self.filled(path, guesses.of_object(names[0])))
                 for name in names:
                     found = found[name] if isinstance(found, dict) else getattr(found, name)
         self.is_preparing = False
+
+    def join_groups(self, paths: Sequence[str]) -> None:
+        """Make the process group that the target asks for without being handed one, where `paths` says so."""
+        for path in paths:
+            if path == DISTRIBUTED:
+                self.filled(path, Guess(guesses.GROUP))
+            elif groups.is_global(path):
+                groups.put_global(path, self.filled(path, Guess(guesses.GROUP)))
 
     def _want(self, kind: str, name: str) -> None:
         """Give each object of this kind, made already or later, the attribute that the target reads."""
@@ -133,27 +156,38 @@ class Surroundings:
         Raises UnknownValueError for an attribute of parameters that no name explains.
         """
         for each in _chain(error):
-            if "process group has not been initialized" in str(each):
+            if _NO_GROUP.search(str(each)):
                 return DISTRIBUTED
+            if groups.global_without_group(each):
+                return groups.global_without_group(each)
             kind = self._kind_of(getattr(each, "obj", None)) if isinstance(each, AttributeError) else ""
             name = each.name if kind else ""  # type: ignore[attr-defined]
             path = "{}.{}".format(kind, name)
-            if kind and (path in self.given or name.strip("_") in _WRAPPED.get(kind, ()) or guesses.known(name)):
+            if kind and (path in self.given or name.strip("_") in _WRAPPED.get(kind, ()) or _is_explained(kind, name)):
                 return path
-            if kind == "parameter" and not hasattr(torch.nn.Module, name):
-                if guesses.carrier(name) != guesses.GRADIENTS:
+            if kind == SELF or (kind == "parameter" and not hasattr(torch.nn.Module, name)):
+                if not guesses.carrier(name):
                     raise no_value(path) from error
                 return path
         return ""
 
     def _kind_of(self, made: Any) -> str:
-        if made is None or self._module is None:
+        if made is None:
+            return ""
+        if made is self._instance:
+            return SELF
+        if self._module is None:
             return ""
         if made is self._module:
             return "module"
         if made is self._optimizer:
             return "optimizer"
         return "parameter" if any(made is parameter for parameter in self._module.parameters()) else ""
+
+
+def _is_explained(kind: str, name: str) -> bool:
+    """Whether an attribute of this kind of object has a value by its name; what clips is a method of a wrapper."""
+    return guesses.known(name) is not None and (kind == "parameter" or not guesses.is_limit(name))
 
 
 def _chain(error: Optional[BaseException]) -> List[BaseException]:
@@ -184,7 +218,9 @@ def _of_wrapper(kind: str) -> Callable[[Surroundings, Any, str], None]:
     def put(surroundings: Surroundings, made: Any, name: str) -> None:
         """What a wrapper of this kind wraps is the object itself."""
         path = "{}.{}".format(kind, name)
-        if name.strip("_") in _WRAPPED[kind]:
+        if name == "clip_grad_norm":
+            made.__dict__[name] = surroundings.filled(path, Guess(guesses.CLIPS))
+        elif name.strip("_") in _WRAPPED[kind]:
             surroundings.read[path] = Guess("the {} itself".format(kind))
             made.__dict__[name] = made
         else:
@@ -193,7 +229,10 @@ def _of_wrapper(kind: str) -> Callable[[Surroundings, Any, str], None]:
     return put
 
 
-_WRAPPED = {"module": ("module", "model", "orig_mod"), "optimizer": ("optimizer", "optim", "base_optimizer")}
+_WRAPPED = {
+    "module": ("module", "model", "orig_mod", "clip_grad_norm"),
+    "optimizer": ("optimizer", "optim", "base_optimizer", "clip_grad_norm"),
+}
 _ATTRIBUTES: Dict[str, Callable[[Surroundings, Any, str], None]] = {
     "parameter": _of_parameter,
     "module": _of_wrapper("module"),
@@ -263,12 +302,6 @@ def is_plain_read(frame: FrameType) -> bool:
     return dis.opname[frame.f_code.co_code[frame.f_lasti]] in _PLAIN_READS
 
 
-def of_object(name: str) -> Optional[Guess]:
-    """A value for an attribute of an object that code belongs to."""
-    kind = guesses.carrier(name)
-    return guesses.known(name) or (Guess(kind) if kind else None)
-
-
 class Quiet:
     """A logger or writer: any method takes anything, keeps the numbers by their names, and returns None."""
 
@@ -287,8 +320,9 @@ class Quiet:
                 named.update({str(key): each for key, each in value.items()})
             elif names and isinstance(value, (int, float, torch.Tensor)) and names[0] not in named:
                 named[names[0]] = value
-        numbers = {name: value for name, value in named.items() if isinstance(value, (int, float, torch.Tensor))}
-        self._said.update(numbers)
+        for name, value in named.items():
+            if isinstance(value, (int, float, torch.Tensor)):
+                self._said[name] = value.detach() if isinstance(value, torch.Tensor) else value
 
     def __setitem__(self, name: str, value: Any) -> None:
         self(name, value)
@@ -296,6 +330,7 @@ class Quiet:
 
 _MAKERS: Dict[str, Callable[[Surroundings, str], Any]] = {
     guesses.TOTAL_NORM: lambda around, path: total_norm(around.grads),
+    guesses.TOTAL_NORM_NUMBER: lambda around, path: float(to_host(total_norm(around.grads))),
     guesses.DEVICE: lambda around, path: _device(around.grads),
     guesses.DEVICE_NAME: lambda around, path: str(_device(around.grads)),
     guesses.GROUP: lambda around, path: groups.world(),
@@ -303,20 +338,34 @@ _MAKERS: Dict[str, Callable[[Surroundings, str], Any]] = {
     guesses.GIVES_GROUP: lambda around, path: lambda *_, **__: groups.world(),
     guesses.SAME_VALUE: lambda around, path: lambda value=None, *_, **__: value,
     guesses.CONFIG: lambda around, path: Answering(around, path, guesses.in_configuration),
-    guesses.OBJECT: lambda around, path: Answering(around, path, of_object),
+    guesses.OBJECT: lambda around, path: Answering(around, path, guesses.of_object),
     guesses.OPTIMIZER: lambda around, path: around.optimizer,
     guesses.OPTIMIZERS: lambda around, path: [around.optimizer],
     guesses.PARAM_GROUPS: lambda around, path: around.optimizer.param_groups,
+    guesses.CLIPS: lambda around, path: functools.partial(_clip, around),
     guesses.PAIRS: lambda around, path: [(each, each.grad) for each in around.module.parameters()],
-    guesses.SCALER: lambda around, path: torch.amp.GradScaler("cpu", enabled=False),
+    guesses.SCALER: lambda around, path: _scaler(),
     guesses.LOGGER: lambda around, path: Quiet(around.said),
-    guesses.LOSS: lambda around, path: placed([torch.ones(())], around.device)[0].requires_grad_() * 1,
+    guesses.LOSS: lambda around, path: placed([torch.ones(())], around.device)[0].requires_grad_(),
     guesses.MODULE: lambda around, path: around.module,
     guesses.MODULES: lambda around, path: [around.module],
     guesses.PARAMETERS: lambda around, path: list(around.module.parameters()),
     guesses.NAMED_PARAMETERS: lambda around, path: list(around.module.named_parameters()),
     guesses.GRADIENTS: lambda around, path: [grad for grad in around.grads if grad is not None],
 }
+
+
+def _clip(around: Surroundings, *values: Any, **named: Any) -> torch.Tensor:
+    """What a wrapper's method of that name does, with or without the parameters before the limit."""
+    limit = next(value for value in (*values, *named.values()) if isinstance(value, (int, float)))
+    return torch.nn.utils.clip_grad_norm_(around.module.parameters(), limit)
+
+
+def _scaler() -> Any:
+    """A scaler that changes nothing, with the records by optimizer that one that scales keeps."""
+    made: Any = torch.amp.GradScaler("cpu", enabled=False)
+    made._per_optimizer_states = collections.defaultdict(torch.amp.grad_scaler._refresh_per_optimizer_state)
+    return made
 
 
 def _device(grads: Sequence[Optional[torch.Tensor]]) -> torch.device:

@@ -2,10 +2,11 @@
 
 import inspect
 import re
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 from ..base.refusals import CannotFeedError
 from ..base.torch_internals import raise_if_out_of_memory
+from ..process.placeholders import PlaceholderTouched
 from . import guesses
 from .caller import (
     CONSTRUCTOR,
@@ -17,11 +18,11 @@ from .caller import (
     required_parameters,
     setup_method,
 )
-from .made_objects import SELF
 from .plan import SINGLE, Feed
-from .stand_ins import no_value
+from .stand_ins import SELF, no_value
 
 _ONE_TENSOR = re.compile(r"(.*_)?(grad|gradient|tensor|param|parameter|weight)|[tgxp]|value")
+_PRECISION = re.compile(r"(fp16|fp32|bf16|half|master|main|flat|model)_?")
 _USES = (
     ("optimizer", r"\b{0}\.(param_groups|step|zero_grad|state)\b"),
     ("module", r"\b{0}\.(named_)?(parameters|modules)\("),
@@ -38,7 +39,7 @@ class Way(NamedTuple):
     slots: List[str]
 
 
-def possible_feeds(caller: Caller, request: Dict[str, Any], refuse: Callable[[Exception], None]) -> Iterator[Feed]:
+def possible_feeds(caller: Caller, request: Dict[str, Any], refuse: Callable[[BaseException], None]) -> Iterator[Feed]:
     """Feeds worth trying, at last those with optional arguments filled; `refuse` is told why a way is closed."""
     feeds: List[Feed] = []
     for find in (_usual_ways, _without_constructor):
@@ -47,7 +48,7 @@ def possible_feeds(caller: Caller, request: Dict[str, Any], refuse: Callable[[Ex
                 found = list(_feeds_of(caller, request, way))
                 yield from found
                 feeds += found
-        except Exception as error:  # a constructor may raise anything
+        except (Exception, PlaceholderTouched) as error:  # a constructor may raise anything
             raise_if_out_of_memory(error)
             refuse(error)
     optional = _optional(caller)
@@ -102,10 +103,11 @@ def _usual_ways(caller: Caller, request: Dict[str, Any]) -> Iterator[Way]:
     in_constructor = caller.constructor_slots() if caller.needs_instance() else []
     needed = required_parameters(caller.function, [*given, *own])
     if 1 <= len(in_constructor) <= 2 and not needed:
-        yield Way(CONSTRUCTOR, in_constructor, [])
+        for slots in _groupings(in_constructor, inspect.signature(caller.owner or caller.function).parameters):
+            yield Way(CONSTRUCTOR, slots, [])
         return
-    if caller.needs_instance():
-        caller.new_instance()
+    if in_constructor:
+        caller.new_instance()  # says what is missing
     setup = None
     if caller.owner is not None and (not needed or request.get("setup")):
         setup = setup_method(caller.owner, caller.method, request.get("setup"))
@@ -117,7 +119,8 @@ def _usual_ways(caller: Caller, request: Dict[str, Any]) -> Iterator[Way]:
             return
     carriers = [name for name, made in caller.guesses.items() if made.value in tuple(guesses.CARRIERS)]
     if caller.needs_instance() and carriers and not needed:
-        yield Way(CONSTRUCTOR, carriers[:1], [])
+        in_call = [name for name in carriers if name in inspect.signature(caller.function).parameters]
+        yield Way(None, [], in_call[:1]) if in_call else Way(CONSTRUCTOR, carriers[:1], [])
         return
     for slots in _slots(caller, own):
         yield Way(None, [], slots)
@@ -141,23 +144,30 @@ def _slots(caller: Caller, own: List[str]) -> List[List[str]]:
         if not first:
             raise CannotFeedError("it takes no gradients: no argument and no set-up method")
         return [first]
+    return _groupings(needed, inspect.signature(caller.function).parameters)
+
+
+def _groupings(needed: List[str], parameters: Mapping[str, inspect.Parameter]) -> List[List[str]]:
+    """Arguments as one group of gradients, of which the others are views, or as two groups, the likelier first."""
     if len(needed) == 1:
         return [needed]
-    parameters = inspect.signature(caller.function).parameters
     kinds = {name: guesses.carrier(name, annotation_text(parameters[name].annotation)) for name in needed}
-    if not all(kinds.values()) and len(needed) > 2:
-        raise CannotFeedError(str(no_value(next(name for name, kind in kinds.items() if not kind))))
-    shared = [needed[:1]] if all(kinds.values()) else []
+    unknown = [name for name, kind in kinds.items() if not kind]
+    if unknown and len(needed) > 2:
+        raise CannotFeedError(str(no_value(unknown[0])))
     if len(needed) > 2:
-        return shared
-    return [*shared, needed] if len(set(kinds.values())) == 2 else [needed, *shared]
+        return [needed[:1]]
+    is_one_group = len(set(kinds.values())) == 2 or len({_PRECISION.sub("", name) for name in needed}) == 1
+    if unknown:
+        return [needed]
+    return [needed[:1], needed] if is_one_group else [needed, needed[:1]]
 
 
 def _optional(caller: Caller) -> Tuple[str, ...]:
     """Optional arguments without a value of their own that something is known for: a limit, a process group."""
-    parameters = inspect.signature(caller.function).parameters.items()
     return tuple(
         name
-        for name, each in parameters
+        for called in filter(callable, (caller.function, caller.owner))
+        for name, each in inspect.signature(called).parameters.items()
         if each.default is None and name not in caller.given and (guesses.known(name) or guesses.carrier(name))
     )

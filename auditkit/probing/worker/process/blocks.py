@@ -23,7 +23,7 @@ def load(block: Dict[str, Any], roots: List[str]) -> FunctionType:
     tree = ast.fix_missing_locations(ast.Module(body=[node], type_ignores=[]))
     code = compile(tree, os.path.join(os.getcwd(), block["file"]), "exec", dont_inherit=True)
     (inner,) = (each for each in code.co_consts if isinstance(each, CodeType))
-    place = block["function"] or "<module>"
+    place = block["name"]
     held.setdefault("__builtins__", builtins)
     function = FunctionType(_placed(inner, node.name, place), held)
     function.__name__, function.__qualname__ = node.name, place
@@ -31,11 +31,11 @@ def load(block: Dict[str, Any], roots: List[str]) -> FunctionType:
 
 
 def _placed(code: CodeType, name: str, place: str) -> CodeType:
-    """The code with the name of what it is a part of, as frames of the file itself have it."""
+    """The code under the block's own name, so that locations tell it from the rest of the function around it."""
     consts = tuple(_placed(each, name, place) if isinstance(each, CodeType) else each for each in code.co_consts)
     changed: Dict[str, Any] = {"co_consts": consts}
     if code.co_name == name:
-        changed["co_name"] = place.rpartition(".")[2]
+        changed["co_name"] = place
     qualified = getattr(code, "co_qualname", None)
     if qualified is not None and qualified.partition(".")[0] == name:
         changed["co_qualname"] = place + qualified[len(name) :]

@@ -100,8 +100,8 @@ def is_definition(statement: Statement) -> bool:
         return node.value is not None and _makes_a_value(node.value)
     if isinstance(node, ast.Expr):
         return _makes_a_value(node.value)
-    if isinstance(node, (ast.If, ast.Try)):
-        tests = [node.test] if isinstance(node, ast.If) else []
+    if isinstance(node, (ast.If, ast.For, ast.Try)):
+        tests = [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
         parts = [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.stmt)]
         parts += [part for handler in getattr(node, "handlers", ()) for part in handler.body]
         inner = (Statement(part, statement.code, set(), set(), set()) for part in parts)

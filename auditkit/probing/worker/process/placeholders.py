@@ -55,8 +55,8 @@ def loading() -> Iterator[None]:
 
 
 def given() -> Tuple[str, ...]:
-    """What stands in for something in this process."""
-    return tuple(sorted(_state.given))
+    """The absent modules for which something stands in."""
+    return tuple(sorted(name for name in _state.given if not _state.why[name]))
 
 
 def forget() -> None:

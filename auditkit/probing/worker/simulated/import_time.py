@@ -70,8 +70,8 @@ def asked_again(modules: Optional[Modules]) -> Iterator[None]:
                 undo.callback(setattr, answer.function, "__defaults__", answer.function.__defaults__)
                 setattr(answer.function, "__defaults__", bound[_DEFAULTS])  # noqa: B010 - mypy takes it for a method
                 continue
-            for name, value in bound.items():
-                before = answer.namespace.get(name)
+            for name in bound.keys() & answer.namespace.keys():  # not all is there where only a part of a file ran
+                value, before = bound[name], answer.namespace[name]
                 for namespace in modules.importers(name, before):
                     undo.callback(namespace.__setitem__, name, before)
                     namespace[name] = value

@@ -145,7 +145,7 @@ def _refusal(caller: Caller, feed: Feed, second: Any) -> str:
     return refused.pop() if len(refused) == 1 else ""
 
 
-def _last_line(error: Exception) -> int:
+def _last_line(error: BaseException) -> int:
     frames = traceback.extract_tb(error.__traceback__)
     return frames[-1].lineno or 0 if frames else 0
 

@@ -38,8 +38,9 @@ def climb(load: Callable[[], _Made], place: str, roots: List[str], ways: Sequenc
     """What `load` makes by the first of `ways` that loads the module at `place`.
 
     Returns in the process that made it: the ones before it stay behind until it ends, and end like it. What a way
-    started that failed is ended. Each but the last takes at most half of the time that is left. In a process that has
-    climbed already it only loads. Raises LoadError with what each way said.
+    started that failed is ended. Each but the last takes at most two thirds of the time that is left, and one that
+    takes as long is followed by the last. In a process that has climbed already it only loads. Raises LoadError with
+    what each way said.
     """
     if _Climbed.refusals is not None:  # not the first target of its module
         try:
@@ -48,9 +49,11 @@ def climb(load: Callable[[], _Made], place: str, roots: List[str], ways: Sequenc
             raise _all_said([*_Climbed.refusals, Refusal(rungs.current(), error)]) from None
     refusals: List[Refusal] = []
     deadline = time.monotonic() + time_limit_s
-    for way in ways:
+    waiting = list(ways)
+    while waiting:
+        way = waiting.pop(0)
         left_s = deadline - time.monotonic()
-        limit_s = left_s if way == ways[-1] else left_s / 2
+        limit_s = left_s * 2 / 3 if waiting else left_s
         attempt = _Attempt(place, way, limit_s, time_limit_s)
         if attempt.is_child:
             _Climbed.refusals = refusals
@@ -58,6 +61,8 @@ def climb(load: Callable[[], _Made], place: str, roots: List[str], ways: Sequenc
         refusals.append(Refusal(way, attempt.outcome()))
         if refusals[-1].error.is_final:
             break
+        if refusals[-1].error.reason == "timeout":
+            waiting = waiting[-1:]  # the others run much of the same
     raise _all_said(refusals)
 
 

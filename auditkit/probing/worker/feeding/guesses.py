@@ -56,11 +56,11 @@ _BY_NAME: Dict[str, Guess] = {
     **dict.fromkeys(("norm_type", "norm_order", "grad_norm_type", "clip_norm_type", "ord", "p", "norm"), Guess(2.0)),
     **dict.fromkeys(("eps", "epsilon"), Guess(1e-8, 1e-6)),
     # What is done every so many steps is done at step 0, and at 100 in most programs.
-    **dict.fromkeys(("step", "global_step", "iteration", "epoch", "iter", "num_updates", "batch_idx"), Guess(0, 100)),
+    **dict.fromkeys(("num_updates", "batch_idx", "i", "it", "idx"), Guess(0, 100)),
     **dict.fromkeys(("prefix", "tag"), Guess("")),
     **dict.fromkeys(("lr", "learning_rate"), Guess(0.1, 0.01)),
     **dict.fromkeys(("total_norm", "global_norm"), Guess(TOTAL_NORM)),
-    **dict.fromkeys(("is_root", "is_main_process", "is_master", "is_initialized", "requires_grad"), Guess(True)),
+    **dict.fromkeys(("is_root", "is_main_process", "is_master", "requires_grad", "sync_gradients"), Guess(True)),
     "grad_norm": Guess(1.0, 0.5),  # of a configuration; a required argument is the norm itself
     "device": Guess(DEVICE),
     "self": Guess(OBJECT),
@@ -73,6 +73,7 @@ _WORD = r"(?:.*_)?"
 _BY_PATTERN: Tuple[Tuple[Any, Guess], ...] = tuple(
     (re.compile(pattern), found)
     for pattern, found in (
+        (_WORD + r"(step|iteration|iter|epoch)(_num|_idx)?", Guess(0, 100)),
         (_WORD + r"rank", Guess(0)),
         (_WORD + r"device", Guess(DEVICE)),
         (_WORD + r"backend", Guess("gloo")),
@@ -110,7 +111,11 @@ _BY_PATTERN: Tuple[Tuple[Any, Guess], ...] = tuple(
         (_WORD + r"(window|patience|steps)|(num|n)_\w+", Guess(1)),
         (_WORD + r"tolerance|weight_decay", Guess(0.0)),
         (_WORD + r"loss", Guess(LOSS)),
-        (_WORD + r"(trainer|engine|runner|learner|parallel_context|mpu|parallel_dims|parallel_state)", Guess(OBJECT)),
+        (
+            _WORD + r"(trainer|engine|runner|learner|accelerator|strategy|fabric|parallel_context|mpu|parallel_dims|"
+            r"parallel_state)",
+            Guess(OBJECT),
+        ),
     )
 )
 _BY_ANNOTATION: Dict[str, Guess] = {
@@ -123,6 +128,10 @@ _BY_ANNOTATION: Dict[str, Guess] = {
     "DeviceMesh": Guess(MESH),
     "SummaryWriter": Guess(LOGGER),
     "Logger": Guess(LOGGER),
+}
+_METHODS: Dict[str, Guess] = {
+    **dict.fromkeys(("log", "log_dict", "print", "info", "warning", "add_scalar", "add_scalars"), Guess(LOGGER)),
+    **dict.fromkeys(("gather", "all_gather", "all_reduce", "reduce", "unwrap_model"), Guess(SAME_VALUE)),
 }
 _LITERAL = re.compile(r"(?:typing\.|t\.)?Literal\[(.*)\]", re.DOTALL)
 _OPTIONAL = re.compile(r"(?:typing\.|t\.)?Optional\[(.*)\]|(.*?)\s*\|\s*None", re.DOTALL)
@@ -161,6 +170,8 @@ def guess(name: str, annotation: str) -> Optional[Guess]:
     declared = _OPTIONAL.fullmatch(annotation)
     plain = annotation if declared is None else next(filter(None, declared.groups()), "")
     plain = plain if plain.startswith(("Literal", "typing.Literal", "t.Literal")) else plain.split(".")[-1]
+    if carrier("", annotation):
+        return None
     found = known(name) or _BY_ANNOTATION.get(plain) or _of_literal(plain)
     return found or (Guess(None) if declared is not None and not carrier(name, annotation) else None)
 
@@ -177,6 +188,12 @@ def known(name: str) -> Optional[Guess]:
     return next((found for pattern, found in _BY_PATTERN if pattern.fullmatch(word)), None)
 
 
+def of_object(name: str) -> Optional[Guess]:
+    """A value for an attribute of an object that code belongs to, its methods of logging and reducing too."""
+    kind = carrier(name)
+    return _METHODS.get(name.strip("_")) or known(name) or (Guess(kind) if kind else None)
+
+
 def is_limit(name: str) -> bool:
     """Whether a name is that of a limit that gradients are clipped to."""
     words = name.strip("_").lower().split("_")
@@ -187,7 +204,7 @@ def carrier(name: str, annotation: str = "") -> str:
     """Which view of the gradients an argument or an attribute of this name is (`PARAMETERS`, ...); "" for none."""
     word = name.strip("_").lower()
     found = next((kind for pattern, kind in _CARRIERS_BY_NAME if pattern.fullmatch(word)), "")
-    if found or not annotation:
+    if found or "Callable" in annotation:
         return found
     several = "[" in annotation
     if re.search(r"\bModule\b", annotation):

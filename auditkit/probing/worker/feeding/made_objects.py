@@ -18,7 +18,8 @@ from ..base.refusals import CannotFeedError
 from ..process import placeholders
 from . import guesses
 from .guesses import Guess
-from .stand_ins import SELF, Surroundings, UnknownValueError, is_plain_read, of_object
+from .named_objects import UnknownValueError, is_plain_read
+from .stand_ins import SELF, Surroundings
 
 
 def make(owner: type, around: Surroundings) -> Any:
@@ -75,7 +76,7 @@ def _initialise_base(made: Any, around: Surroundings) -> None:
 
 
 def _guess(name: str, stored: Dict[str, Any]) -> Optional[Guess]:
-    found, literal = of_object(name), stored.get(name, _Computed)
+    found, literal = guesses.of_object(name), stored.get(name, _Computed)
     is_made = found is not None and (isinstance(found.value, str) or guesses.is_limit(name))
     # What is off by default is asked about as if it were on.
     is_off = not literal and isinstance(literal, (bool, float)) and found is not None and bool(found.value)

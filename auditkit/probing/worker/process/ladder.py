@@ -40,8 +40,9 @@ def climb(
     """What `load` makes by the first of `ways` that loads the module at `places`, or one of several.
 
     Returns in the process that made it: the ones before it stay behind until it ends, and end like it. What a way
-    started that failed is ended. Each but the last takes at most half of the time that is left. In a process that has
-    climbed already it only loads. Raises LoadError with what each way said.
+    started that failed is ended. Each but the last takes at most two thirds of the time that is left, and one that
+    takes as long is followed by the last. In a process that has climbed already it only loads. Raises LoadError with
+    what each way said.
     """
     if _Climbed.refusals is not None:  # not the first target of its module
         try:
@@ -50,9 +51,11 @@ def climb(
             raise _all_said([*_Climbed.refusals, Refusal(rungs.current(), error)], places, roots) from None
     refusals: List[Refusal] = []
     deadline = time.monotonic() + time_limit_s
-    for way in ways:
+    waiting = list(ways)
+    while waiting:
+        way = waiting.pop(0)
         left_s = deadline - time.monotonic()
-        limit_s = left_s if way == ways[-1] else left_s / 2
+        limit_s = left_s * 2 / 3 if waiting else left_s
         attempt = _Attempt(places, way, limit_s, time_limit_s)
         if attempt.is_child:
             _Climbed.refusals = refusals
@@ -60,6 +63,8 @@ def climb(
         refusals.append(Refusal(way, attempt.outcome()))
         if refusals[-1].error.is_final:
             break
+        if refusals[-1].error.reason == "timeout":
+            waiting = waiting[-1:]  # the others run much of the same
     raise _all_said(refusals, places, roots)
 
 

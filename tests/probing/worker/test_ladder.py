@@ -207,6 +207,9 @@ def swallowed(grads):
 
 class Derived(Base):
     def norm(self, grads):
+        return super().norm(grads)
+
+    def own_norm(self, grads):
         return sum(grad.norm() for grad in grads)
 """
 
@@ -219,6 +222,12 @@ def test_what_stands_in_is_never_used_in_silence(name: str, used: str, tmp_path:
     result = ask(tmp_path, USES, f"target:{name}").results[0]
     assert (result.outcome, result.reason) == (Outcome.ERROR, Reason.PLACEHOLDER)
     assert f"it uses {ABSENT}{used}, and {sys.executable} has no module '{ABSENT}'" in result.message
+
+
+def test_a_method_that_needs_nothing_of_an_absent_base_is_asked_without_its_constructor(tmp_path: Path) -> None:
+    result = ask(tmp_path, USES, "target:Derived.own_norm").results[0]
+    assert result.outcome is Outcome.NOT_REPRODUCED
+    assert "called with self=an object made without __init__, a guess" in result.notes
 
 
 def test_what_is_stood_in_for_and_not_used_is_a_note(tmp_path: Path) -> None:

@@ -136,10 +136,9 @@ class _Known:
         return plain[0] if is_one else None
 
     def _is_plain(self, statement: ast.stmt) -> bool:
-        value = getattr(statement, "value", None)
-        lists_parameters = isinstance(value, ast.expr) and bool(_LISTS.search(ast.unparse(value)))
-        is_list = lists_parameters and isinstance(statement, ast.Assign) and self._runs.is_calm(value)
-        return is_list or is_start(statement) or isinstance(statement, ast.Import | ast.ImportFrom)
+        if isinstance(statement, ast.Assign) and _LISTS.search(ast.unparse(statement.value)):
+            return self._runs.is_calm(statement.value)
+        return is_start(statement) or isinstance(statement, ast.Import | ast.ImportFrom)
 
     def _is_runtime(self, name: str) -> bool:
         """Whether the module makes it while it runs: a model, an optimizer; not a constant, a function or an import."""

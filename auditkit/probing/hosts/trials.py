@@ -18,7 +18,8 @@ from auditkit.probing.hosts.sandbox import Setting
 from auditkit.probing.hosts.session import Failure, Job, LoadedBy, Session
 
 TRIAL_TIME_LIMIT_S = 30.0
-_WANTED = re.compile(r"--argument (\S+)=VALUE")
+_WANTED = re.compile(r"--argument (?!NAME=)(\S+)=VALUE")
+_UNFIT = re.compile(r"nothing is known to fit (?:its arguments|what it reads:) ([\w, ]+)")
 _PLAIN_VALUES: tuple[Any, ...] = (None, 1.0, {})
 """What a command line can give and what most often does: no group or logger, a limit, no settings."""
 _MOST_REMEDIED, _MOST_ARGUMENTS = 20, 3
@@ -139,9 +140,12 @@ class _Trials:
 
 
 def _wanted(trial: Trial) -> str:
-    """The argument that a target lacks by its own words; "" where that is not what stops it."""
-    named = _WANTED.search(trial.message) if trial.reason is Reason.CANNOT_FEED else None
-    return named[1] if named else ""
+    """The argument that a target lacks by what trying or reading it says; "" where that is not what stops it."""
+    if trial.reason is not Reason.CANNOT_FEED:
+        return ""
+    named = _WANTED.findall(trial.message)
+    read = (name for names in _UNFIT.findall("; ".join(trial.candidate.obstacles)) for name in names.split(", "))
+    return next((name for name in (*named, *read) if name not in trial.target.arguments), "")
 
 
 def _variants(candidate: Candidate) -> list[Target]:

@@ -15,7 +15,7 @@ from auditkit.probing.discovery.candidates import Candidate
 from auditkit.probing.hosts.trials import Trial
 from auditkit.probing.source_code.files import LeftOut
 
-_UNTRIED = re.compile(r"[:;] give (the rest|a value) with --argument \S+=VALUE")
+_UNTRIED = re.compile(r"[:;] give [^:;]*--argument \S+=VALUE")
 _MOST_NAMED, _MOST_PLACES, _MOST_HINTS = 3, 2, 3
 _RUNGS = {"file": "by their file alone", "placeholders": "with placeholders for {}", "cut_out": "cut out of their file"}
 

@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from auditkit.probing.worker.feeding.caller import GroupInput
+from auditkit.probing.worker.feeding.given import GroupInput
 from auditkit.probing.worker.instruments.mutation import Snapshot
 from auditkit.probing.worker.instruments.tracing import becomes_nonfinite
 

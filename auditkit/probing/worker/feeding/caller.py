@@ -6,6 +6,7 @@ without arguments, so that building modules and registering them is never part o
 
 import copy
 import inspect
+import re
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
@@ -15,82 +16,21 @@ from ..gradients import forms
 from ..gradients.gradients import placed
 from . import guesses, made_objects
 from .given import GroupInput, end_to_end
-from .guesses import Guess, guess
+from .guesses import Guess
 from .module_state import ModuleState
 from .plan import SINGLE, Feed
+from .signatures import VARIADIC, guessed, required_parameters, shared
+from .silent_answers import answering
 from .stand_ins import SELF, Surroundings
-
-SETUP_NAMES = (
-    "register",
-    "attach",
-    "watch",
-    "setup",
-    "set_modules",
-    "track",
-    "add_module",
-    "register_modules",
-)
 
 CONSTRUCTOR = "__init__"
 """The set-up step of a class that is built with the modules it watches."""
-
-
-def required_parameters(function: Callable, given: Sequence[str]) -> List[str]:
-    """Names of the arguments that a caller must provide, without those in `given` and without `self`."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError) as error:
-        raise CannotFeedError("its signature cannot be read") from error
-    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [p.name for p in parameters if p.default is p.empty and p.kind not in variadic and p.name not in given]
-
-
-def optional_first_parameter(function: Callable, given: Sequence[str]) -> List[str]:
-    """The first argument of a function all of whose arguments have defaults."""
-    for name, parameter in inspect.signature(function).parameters.items():
-        if name not in given and parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
-            return [name]
-    return []
-
-
-def setup_method(owner: type, method: str, named: Optional[str]) -> Optional[str]:
-    """The method that takes the modules before `method` is asked: the named one, or one found by name."""
-    if named is not None:
-        if not callable(getattr(owner, named, None)):
-            raise CannotFeedError("{} has no method '{}' to set it up".format(owner.__name__, named))
-        return named
-    for name in SETUP_NAMES:
-        candidate = next((vars(each)[name] for each in owner.__mro__ if name in vars(each)), None)
-        if callable(candidate) and name != method and not hasattr(torch.nn.Module, name):
-            return name
-    return None
 
 
 MADE = "__new__"
 """The set-up step of an object that is made without its constructor, see `made_objects.py`."""
 
 Wrap = Callable[[List[Any]], Any]
-_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-
-
-def annotation_text(annotation: Any) -> str:
-    """An annotation as it stands in the source; "" for none."""
-    if annotation is inspect.Parameter.empty:
-        return ""
-    return annotation.strip("'\"") if isinstance(annotation, str) else inspect.formatannotation(annotation)
-
-
-def guessed(name: str, parameter: inspect.Parameter, of_class: bool = False) -> Optional[Guess]:
-    """A value for an argument by its name and annotation; a number that a class demands is known by its name alone."""
-    annotation = annotation_text(parameter.annotation)
-    is_number = annotation in ("float", "int", "bool", "str") and name != "device"
-    return guess(name, "" if of_class and is_number else annotation)
-
-
-def _shared(name: str, parameter: inspect.Parameter) -> Optional[Guess]:
-    """Another view of the same gradients, where the name of an argument says so."""
-    kind = guesses.carrier(name, annotation_text(parameter.annotation))
-    return Guess(kind) if kind else None
 
 
 class Caller:
@@ -138,10 +78,19 @@ class Caller:
             parameters = inspect.signature(called).parameters
             values = {name: guessed(name, parameters[name], called is self.owner) for name in names}
             if called is self.function and all(values.values()) and not self.needs_instance():
-                carriers = [name for name, made in values.items() if made and made.value in guesses.CARRIERS]
+                carriers = [name for name, made in values.items() if made and made.value in tuple(guesses.CARRIERS)]
+                carriers += self._read_for_gradients(list(values))
                 values = {name: made for name, made in values.items() if carriers and name != carriers[0]}
             found.update({name: made for name, made in values.items() if made is not None})
         return found
+
+    def _read_for_gradients(self, names: Sequence[str]) -> List[str]:
+        """The arguments whose gradients or parameters the source of the target reads."""
+        try:
+            source = inspect.getsource(inspect.unwrap(self.function))
+        except (OSError, TypeError):
+            return []
+        return [name for name in names if re.search(r"\b{}\.(\w*grad\w*|parameters)\b".format(name), source)]
 
     @property
     def arguments(self) -> Dict[str, Any]:
@@ -249,10 +198,10 @@ class Caller:
         of_class = called is self.owner
         filled: Dict[str, Any] = {}
         for name, parameter in parameters.items():
-            is_open = parameter.default is parameter.empty and parameter.kind not in _VARIADIC
+            is_open = parameter.default is parameter.empty and parameter.kind not in VARIADIC
             if name in slots or not (is_open or name in self.given or name in paths):
                 continue
-            found = guessed(name, parameter, of_class) or _shared(name, parameter)
+            found = guessed(name, parameter, of_class) or shared(name, parameter)
             filled[name] = around.filled(name, found)
         if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
             owned = inspect.signature(self.owner).parameters if self.owner and not of_class else {}
@@ -325,45 +274,7 @@ class Caller:
         around.prepare(feed.paths, keywords if instance is None else {**keywords, SELF: instance})
         positional = [keywords.pop(name) for name in _positional_only(function) if name in keywords]
         finish = getattr(instance, self.finish_method) if instance is not None and self.finish_method else self.finish
-        return _answering(feed, lambda: function(*positional, **keywords), around, handed), finish
-
-
-def _answering(
-    feed: Feed, call: Callable[[], Any], around: Surroundings, handed: Sequence[GroupInput]
-) -> Callable[[], Any]:
-    """The call with an answer where it returns none: whether it refused, what it logged, what it left."""
-    if feed.refusal:
-        return lambda: {"is_finite": not _refuses(call, feed.refusal)}
-    if feed.container == SINGLE:
-        return lambda: _put_in_place(call(), handed[0])
-    if any(made.value == guesses.LOGGER for made in around.read.values()):
-        return lambda: _or_logged(call(), around)
-    return call
-
-
-def _refuses(call: Callable[[], Any], refusal: str) -> bool:
-    try:
-        call()
-    except Exception as error:
-        if type(error).__name__ != refusal:
-            raise
-        return True
-    return False
-
-
-def _put_in_place(answer: Any, handed: GroupInput) -> Any:
-    """A hook's answer of as many elements takes the place of the gradient, as autograd does it."""
-    parts = handed.listed or []
-    count = sum(part.numel() for part in parts)
-    if not isinstance(answer, torch.Tensor) or answer.numel() != count or count < 2:
-        return answer
-    pieces = answer.reshape(-1).split([part.numel() for part in parts])
-    parts[:] = [piece.view(part.shape) for piece, part in zip(pieces, parts, strict=True)]
-    return None
-
-
-def _or_logged(answer: Any, around: Surroundings) -> Any:
-    return dict(around.said) if answer is None and around.said else answer
+        return answering(feed, lambda: function(*positional, **keywords), around, handed), finish
 
 
 def _positional_only(function: Callable) -> List[str]:

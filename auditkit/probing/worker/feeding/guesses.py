@@ -170,6 +170,8 @@ def guess(name: str, annotation: str) -> Optional[Guess]:
     declared = _OPTIONAL.fullmatch(annotation)
     plain = annotation if declared is None else next(filter(None, declared.groups()), "")
     plain = plain if plain.startswith(("Literal", "typing.Literal", "t.Literal")) else plain.split(".")[-1]
+    if carrier("", annotation):
+        return None
     found = known(name) or _BY_ANNOTATION.get(plain) or _of_literal(plain)
     return found or (Guess(None) if declared is not None and not carrier(name, annotation) else None)
 
@@ -202,7 +204,7 @@ def carrier(name: str, annotation: str = "") -> str:
     """Which view of the gradients an argument or an attribute of this name is (`PARAMETERS`, ...); "" for none."""
     word = name.strip("_").lower()
     found = next((kind for pattern, kind in _CARRIERS_BY_NAME if pattern.fullmatch(word)), "")
-    if found or not annotation:
+    if found or "Callable" in annotation:
         return found
     several = "[" in annotation
     if re.search(r"\bModule\b", annotation):

@@ -18,7 +18,8 @@ from ..base.refusals import CannotFeedError
 from ..process import placeholders
 from . import guesses
 from .guesses import Guess
-from .stand_ins import SELF, Surroundings, UnknownValueError, is_plain_read
+from .named_objects import UnknownValueError, is_plain_read
+from .stand_ins import SELF, Surroundings
 
 
 def make(owner: type, around: Surroundings) -> Any:

@@ -2,7 +2,6 @@
 
 import contextlib
 import math
-import traceback
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
@@ -19,13 +18,14 @@ from .caller import CONSTRUCTOR, MADE, Caller
 from .effects import Effects, gradients_now, observe, purpose
 from .given import GroupInput
 from .guesses import TOTAL_NORM, TOTAL_NORM_NUMBER
+from .named_objects import no_value
+from .obstacles import SAME, Obstacles
 from .plan import Feed, Groups, Plan
 from .promises import names_a_statistic, writes_by_its_own_words
-from .stand_ins import Surroundings, UnknownValueError, no_value
+from .stand_ins import Surroundings
 from .ways import possible_feeds
 
 _HEALTH_WORDS = ("health", "ok", "valid", "is_finite", "finite")
-_SAME = "its answer is the same for other gradients"
 _MOST_REMEDIES = 24
 _SECOND_GROUP = ([None], [torch.ones(2, 3)])
 
@@ -65,7 +65,7 @@ def _find_gradient_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
     try:
         return _try_feeds(caller, request)
     except CannotFeedError as error:
-        if caller.starts_fresh or not any(_SAME in said for said in error.attempts):
+        if caller.starts_fresh or not any(SAME in said for said in error.attempts):
             raise
         caller.starts_fresh = True
         try:
@@ -92,9 +92,7 @@ def _try_feeds(caller: Caller, request: Dict[str, Any]) -> Plan:
     raise obstacles.reason()
 
 
-def _try_feed(
-    caller: Caller, feed: Feed, second: Any, request: Dict[str, Any], obstacles: "Obstacles"
-) -> Optional[Plan]:
+def _try_feed(caller: Caller, feed: Feed, second: Any, request: Dict[str, Any], obstacles: Obstacles) -> Optional[Plan]:
     """The plan of one feed; None where its answer says nothing of the gradients. Raises what the target raises."""
     feed, answer = _first_answer(caller, feed, second)
     read = caller.around.read
@@ -143,46 +141,6 @@ def _refusal(caller: Caller, feed: Feed, second: Any) -> str:
             raise_if_out_of_memory(error)
             refused.add(type(error).__name__)
     return refused.pop() if len(refused) == 1 else ""
-
-
-def _last_line(error: Exception) -> int:
-    frames = traceback.extract_tb(error.__traceback__)
-    return frames[-1].lineno or 0 if frames else 0
-
-
-class Obstacles:
-    """Why the ways to feed a target failed; the reason that is told is the one that says most."""
-
-    def __init__(self) -> None:
-        self._said: List[Tuple[int, str]] = []
-        self._unread = ""
-        self._touched: Optional[PlaceholderTouched] = None
-
-    def add(self, error: BaseException, how: str = "") -> None:
-        """What was raised by the target fed in this way, by its constructor, or by us."""
-        if isinstance(error, PlaceholderTouched):
-            self._touched = error if how or self._touched is None else self._touched
-            return
-        if isinstance(error, CannotFeedError):
-            self._said.append((0 if isinstance(error, UnknownValueError) else 2, str(error)))
-            return
-        text = " ".join(str(error).split())[:160] or "at line {}".format(_last_line(error))
-        where = "called with {} it".format(how) if how else "its constructor"
-        self._said.append((1 if how else 3, "{} raises {}: {}".format(where, type(error).__name__, text)))
-
-    def add_silence(self, answer: Any, how: str) -> None:
-        """An answer that is none."""
-        self._said.append((1, "called with {} {}".format(how, "it returns None" if answer is None else _SAME)))
-        self._unread = self._unread or ("" if answer is None or flatten(answer) else kind_of(answer))
-
-    def reason(self) -> BaseException:
-        """One line."""
-        if self._touched is not None:
-            return self._touched
-        if self._unread:
-            return CannotReadError("its answer ({}) holds no single number".format(self._unread))
-        best = min(self._said, key=lambda said: said[0], default=(0, "there is no way to feed it"))
-        return CannotFeedError(best[1], tuple(text for _, text in self._said))
 
 
 def _with_fixed_norms(caller: Caller) -> Caller:

@@ -13,8 +13,9 @@ from ..answers.shards import owned_keys
 from ..base.refusals import CannotFeedError, CannotReadError
 from ..base.torch_internals import raise_if_out_of_memory
 from ..gradients import forms, matrices, slot_names
-from .caller import Caller, required_parameters
+from .caller import Caller
 from .plan import Feed, Groups, Plan
+from .signatures import required_parameters
 
 ALIGNED_SVD, SPECTRAL_ECHO, SHARD_PLAN = "aligned_svd", "spectral_echo", "shard_plan"
 CONTRACTS = (ALIGNED_SVD, SPECTRAL_ECHO, SHARD_PLAN)

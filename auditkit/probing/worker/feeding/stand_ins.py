@@ -6,41 +6,25 @@ the target reads of it is recorded by its dotted path: the reader is told, and t
 
 import collections
 import copy
-import dis
 import functools
 import re
-import sys
-from types import FrameType
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import torch
 
-from ..base.refusals import CannotFeedError
 from ..base.torch_internals import without_compiler
 from ..gradients.gradients import GradientHolder, placed, total_norm
 from ..simulated.tensor import to_host
 from . import groups, guesses
 from .guesses import Guess
+from .named_objects import Answering, Quiet, no_value
 
-_PLAIN_READS = ("LOAD_ATTR", "LOAD_METHOD", "BINARY_SUBSCR", "BINARY_OP")
 SELF = "self"
 _NO_GROUP = re.compile(
     r"(process group|distributed)\b.* not (yet |been )*initialized|init_process_group", re.IGNORECASE | re.DOTALL
 )
 DISTRIBUTED = "torch.distributed"
 """The path of what a target needs that asks for its rank or reduces without a group of its own."""
-
-
-class UnknownValueError(CannotFeedError, AttributeError, KeyError):
-    """A target reads something that no name explains; code that looks whether it is there sees that it is not."""
-
-    def __str__(self) -> str:
-        return str(self.args[0])
-
-
-def no_value(path: str) -> UnknownValueError:
-    """The error that names what is read, with the option that gives it."""
-    return UnknownValueError("{0}: no value is known: give --argument {0}=VALUE".format(path))
 
 
 class Surroundings:
@@ -250,82 +234,6 @@ class _ParameterGroup(Dict[str, Any]):
     def __missing__(self, key: str) -> Any:
         self[key] = self._surroundings.filled("param_group." + key, guesses.known(key))
         return self[key]
-
-
-# --- objects that answer by name --------------------------------------------------------------------
-
-
-class Answering:
-    """An object that answers reads of attributes and items by their names, each recorded by its path."""
-
-    def __init__(self, surroundings: Surroundings, path: str, find: Callable[[str], Optional[Guess]]) -> None:
-        self.__dict__.update(_surroundings=surroundings, _path=path, _find=find)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        self.__dict__[name] = value = self._read(name, sys._getframe(1))
-        return value
-
-    def __getitem__(self, name: Any) -> Any:
-        if not isinstance(name, str):
-            raise KeyError(name)
-        if name not in self.__dict__:
-            self.__dict__[name] = self._read(name, sys._getframe(1))
-        return self.__dict__[name]
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        self.__dict__[name] = value
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.__dict__ or self._knows(name)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """The default of the code that asks is better than a guess."""
-        return self[name] if name in self and (default is None or name in self.__dict__) else default
-
-    def _knows(self, name: str) -> bool:
-        return "{}.{}".format(self._path, name) in self._surroundings.given or self._find(name) is not None
-
-    def _read(self, name: str, frame: FrameType) -> Any:
-        path = "{}.{}".format(self._path, name)
-        try:
-            return self._surroundings.filled(path, self._find(name))
-        except UnknownValueError:
-            if is_plain_read(frame):
-                self._surroundings.unknown.append(path)
-            raise
-
-
-def is_plain_read(frame: FrameType) -> bool:
-    """Whether code reads an attribute or an item as it stands there: not by `getattr`, `hasattr` or `get`."""
-    return dis.opname[frame.f_code.co_code[frame.f_lasti]] in _PLAIN_READS
-
-
-class Quiet:
-    """A logger or writer: any method takes anything, keeps the numbers by their names, and returns None."""
-
-    def __init__(self, said: Dict[str, Any]) -> None:
-        self.__dict__["_said"] = said
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self
-
-    def __call__(self, *values: Any, **named: Any) -> None:
-        names = [value for value in values if isinstance(value, str)]
-        for value in values:
-            if isinstance(value, dict):
-                named.update({str(key): each for key, each in value.items()})
-            elif names and isinstance(value, (int, float, torch.Tensor)) and names[0] not in named:
-                named[names[0]] = value
-        for name, value in named.items():
-            if isinstance(value, (int, float, torch.Tensor)):
-                self._said[name] = value.detach() if isinstance(value, torch.Tensor) else value
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        self(name, value)
 
 
 _MAKERS: Dict[str, Callable[[Surroundings, str], Any]] = {

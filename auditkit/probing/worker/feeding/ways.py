@@ -8,18 +8,11 @@ from ..base.refusals import CannotFeedError
 from ..base.torch_internals import raise_if_out_of_memory
 from ..process.placeholders import PlaceholderTouched
 from . import guesses
-from .caller import (
-    CONSTRUCTOR,
-    MADE,
-    Caller,
-    annotation_text,
-    guessed,
-    optional_first_parameter,
-    required_parameters,
-    setup_method,
-)
+from .caller import CONSTRUCTOR, MADE, Caller
+from .named_objects import no_value
 from .plan import SINGLE, Feed
-from .stand_ins import SELF, no_value
+from .signatures import annotation_text, guessed, optional_first_parameter, required_parameters, setup_method
+from .stand_ins import SELF
 
 _ONE_TENSOR = re.compile(r"(.*_)?(grad|gradient|tensor|param|parameter|weight)|[tgxp]|value")
 _PRECISION = re.compile(r"(fp16|fp32|bf16|half|master|main|flat|model)_?")

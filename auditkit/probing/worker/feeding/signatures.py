@@ -1,0 +1,73 @@
+"""What a function or a class demands, and what is known for each of its arguments."""
+
+import inspect
+from typing import Any, Callable, List, Optional, Sequence
+
+import torch
+
+from ..base.refusals import CannotFeedError
+from . import guesses
+from .guesses import Guess, guess
+
+SETUP_NAMES = (
+    "register",
+    "attach",
+    "watch",
+    "setup",
+    "set_modules",
+    "track",
+    "add_module",
+    "register_modules",
+)
+
+VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def required_parameters(function: Callable, given: Sequence[str]) -> List[str]:
+    """Names of the arguments that a caller must provide, without those in `given` and without `self`."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError) as error:
+        raise CannotFeedError("its signature cannot be read") from error
+    return [p.name for p in parameters if p.default is p.empty and p.kind not in VARIADIC and p.name not in given]
+
+
+def optional_first_parameter(function: Callable, given: Sequence[str]) -> List[str]:
+    """The first argument of a function all of whose arguments have defaults."""
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name not in given and parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
+            return [name]
+    return []
+
+
+def setup_method(owner: type, method: str, named: Optional[str]) -> Optional[str]:
+    """The method that takes the modules before `method` is asked: the named one, or one found by name."""
+    if named is not None:
+        if not callable(getattr(owner, named, None)):
+            raise CannotFeedError("{} has no method '{}' to set it up".format(owner.__name__, named))
+        return named
+    for name in SETUP_NAMES:
+        candidate = next((vars(each)[name] for each in owner.__mro__ if name in vars(each)), None)
+        if callable(candidate) and name != method and not hasattr(torch.nn.Module, name):
+            return name
+    return None
+
+
+def annotation_text(annotation: Any) -> str:
+    """An annotation as it stands in the source; "" for none."""
+    if annotation is inspect.Parameter.empty:
+        return ""
+    return annotation.strip("'\"") if isinstance(annotation, str) else inspect.formatannotation(annotation)
+
+
+def guessed(name: str, parameter: inspect.Parameter, of_class: bool = False) -> Optional[Guess]:
+    """A value for an argument by its name and annotation; a number that a class demands is known by its name alone."""
+    annotation = annotation_text(parameter.annotation)
+    is_number = annotation in ("float", "int", "bool", "str") and name != "device"
+    return guess(name, "" if of_class and is_number else annotation)
+
+
+def shared(name: str, parameter: inspect.Parameter) -> Optional[Guess]:
+    """Another view of the same gradients, where the name of an argument says so."""
+    kind = guesses.carrier(name, annotation_text(parameter.annotation))
+    return Guess(kind) if kind else None

@@ -22,11 +22,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from auditkit.model.runs.candidates import FoundCandidate
-from auditkit.model.runs.target import split_call
-from auditkit.probing.checkouts.checkout import import_roots, parse_checkout
-from auditkit.probing.discovery.blocks.blocks import block_named
+from auditkit.probing.checkouts.checkout import parse_checkout
 from auditkit.probing.hosts.fork_servers import end_servers
-from auditkit.probing.source_code.python_files import PythonFiles
 from auditkit.workflows.audit.found_targets import find_targets
 from auditkit.workflows.audit.run_options import RunOptions
 from benchmarks.evidence import ROOT, Document, Place, results_of, rows, store_results, write_blocks
@@ -45,12 +42,13 @@ def search(clone: Path, revision: str, python: str) -> Document:
         raise SystemExit(f"{clone.name} is at {found}, its list is of {revision}")
     options, before = RunOptions(python=python), processor_s()
     with options.open(parse_checkout(str(clone))) as opened:
-        known = find_targets(opened, options.setting(opened), libraries=True).candidates
+        found = find_targets(opened, options.setting(opened), libraries=True)
     end_servers()  # time is counted of what has ended
     took_s = round(processor_s() - before, 1)
-    files = PythonFiles(clone, import_roots(clone, ()))
+    last_lines = {trial.target.call: trial.candidate.last_line for trial in found.trials}
     paths = {python: "python", f"{opened.path}/": ""}
-    return {"processor_s": took_s, "candidates": [slim(each, files, paths) for each in known if not each.excluded]}
+    known = [slim(each, paths) for each in found.candidates if not each.excluded]
+    return {"processor_s": took_s, "candidates": [{**each, "last_line": last_lines[each["call"]]} for each in known]}
 
 
 def line_of(*command: str) -> str:
@@ -63,9 +61,8 @@ def processor_s() -> float:
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
-def slim(candidate: FoundCandidate, files: PythonFiles, paths: Mapping[str, str]) -> Document:
+def slim(candidate: FoundCandidate, paths: Mapping[str, str]) -> Document:
     """Of a candidate what the page shows, with other words for the `paths` of this machine."""
-    block = block_named(files, candidate.call) if split_call(candidate.call)[2] else None
     why_not = candidate.why_not.partition("\n")[0]
     for path, name in paths.items():
         why_not = why_not.replace(path, name)
@@ -73,7 +70,6 @@ def slim(candidate: FoundCandidate, files: PythonFiles, paths: Mapping[str, str]
         "call": candidate.call,
         "file": candidate.file,
         "line": candidate.line,
-        "last_line": block.statements[-1].end_lineno if block else None,
         "places": list(candidate.places),
         "contract": candidate.contract.value if candidate.contract else "",
         "asked": candidate.fed,

@@ -12,8 +12,6 @@ import yaml
 from auditkit.model.runs.target import split_call
 from benchmarks.evidence import Document
 
-NEAR_LINES = 3
-"""By so much a person may begin the same statements earlier or later: with the loop, or with the sum before it."""
 FOLDER = Path(__file__).parent / "reach"
 
 
@@ -61,7 +59,7 @@ class Reach:
 
 
 def meets(place: Mapping[str, Any], candidate: Mapping[str, Any]) -> bool:
-    """Whether a candidate is the place: its function, the statements around its line, or the call at its line."""
+    """Whether a candidate is the place: its function, statements that it shares, or the call at its line."""
     site = f"{place['file']}:{place['line']}"
     if candidate["places"]:
         return any(each.partition(" ")[0] == site for each in candidate["places"])
@@ -72,8 +70,9 @@ def meets(place: Mapping[str, Any], candidate: Mapping[str, Any]) -> bool:
         is_same = function == place["function"] or candidate["line"] == place["line"]
         is_monitor = place["contract"] == "monitor" and _owner(function) == _owner(place["function"])
         return place["form"] != "library_call" and (is_same or is_monitor)
-    first, last = candidate["line"] - NEAR_LINES, (candidate["last_line"] or place["line"]) + NEAR_LINES
-    return function == place["function"] and (place["form"] == "function" or first <= place["line"] <= last)
+    last = max(candidate["line"], candidate["last_line"] or 0)
+    overlap = candidate["line"] <= place.get("last_line", place["line"]) and place["line"] <= last
+    return function == place["function"] and (place["form"] == "function" or overlap)
 
 
 def _owner(function: str) -> str:

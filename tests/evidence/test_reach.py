@@ -11,7 +11,7 @@ from benchmarks.reach import NAME, blocks
 from benchmarks.reach_lists import compare, lists
 
 NORM = {"file": "a.py", "line": 3, "function": "norm", "kind": "norm", "form": "function", "contract": "grad_norm"}
-BLOCK = {**NORM, "line": 12, "function": "main", "form": "block"}
+BLOCK = {**NORM, "line": 12, "last_line": 15, "function": "main", "form": "block"}
 CALL = {**NORM, "line": 20, "function": "main", "form": "library_call"}
 MONITOR = {**NORM, "function": "Watch.__exit__", "contract": "monitor"}
 

@@ -20,11 +20,13 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
-from auditkit.probing.checkouts.checkout import parse_checkout
+from auditkit.model.runs.candidates import FoundCandidate
+from auditkit.model.runs.target import split_call
+from auditkit.probing.checkouts.checkout import import_roots, parse_checkout
+from auditkit.probing.discovery.blocks.blocks import block_named
 from auditkit.probing.hosts.fork_servers import end_servers
-from auditkit.probing.hosts.trials import Trial
+from auditkit.probing.source_code.python_files import PythonFiles
 from auditkit.workflows.audit.found_targets import find_targets
 from auditkit.workflows.audit.run_options import RunOptions
 from benchmarks.evidence import ROOT, Document, Place, results_of, rows, store_results, write_blocks
@@ -43,10 +45,12 @@ def search(clone: Path, revision: str, python: str) -> Document:
         raise SystemExit(f"{clone.name} is at {found}, its list is of {revision}")
     options, before = RunOptions(python=python), processor_s()
     with options.open(parse_checkout(str(clone))) as opened:
-        trials = find_targets(opened, options.setting(opened)).trials
-        candidates = [slim(trial, {python: "python", f"{opened.path}/": ""}) for trial in trials]
+        known = find_targets(opened, options.setting(opened), libraries=True).candidates
     end_servers()  # time is counted of what has ended
-    return {"processor_s": round(processor_s() - before, 1), "candidates": candidates}
+    took_s = round(processor_s() - before, 1)
+    files = PythonFiles(clone, import_roots(clone, ()))
+    paths = {python: "python", f"{opened.path}/": ""}
+    return {"processor_s": took_s, "candidates": [slim(each, files, paths) for each in known if not each.excluded]}
 
 
 def line_of(*command: str) -> str:
@@ -59,23 +63,22 @@ def processor_s() -> float:
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
-def slim(trial: Trial, paths: Mapping[str, str]) -> Document:
-    """Of a trial what the page shows, with other words for the `paths` of this machine."""
-    plan: Mapping[str, Any] = trial.plan or {}
-    contract = trial.target.contract
-    why_not = trial.message.partition("\n")[0]
+def slim(candidate: FoundCandidate, files: PythonFiles, paths: Mapping[str, str]) -> Document:
+    """Of a candidate what the page shows, with other words for the `paths` of this machine."""
+    block = block_named(files, candidate.call) if split_call(candidate.call)[2] else None
+    why_not = candidate.why_not.partition("\n")[0]
     for path, name in paths.items():
         why_not = why_not.replace(path, name)
     return {
-        "call": trial.target.call,
-        "file": trial.candidate.file,
-        "line": trial.candidate.line,
-        "last_line": getattr(trial.candidate, "last_line", None),
-        "places": list(getattr(trial.target, "places", ())),
-        "contract": contract.value if contract else "",
-        "asked": trial.works,
-        "rung": plan.get("rung", "package") if trial.works else "",
-        "filled": sorted(plan.get("filled") or ()),
+        "call": candidate.call,
+        "file": candidate.file,
+        "line": candidate.line,
+        "last_line": block.statements[-1].end_lineno if block else None,
+        "places": list(candidate.places),
+        "contract": candidate.contract.value if candidate.contract else "",
+        "asked": candidate.fed,
+        "rung": candidate.rung,
+        "filled": sorted(candidate.filled),
         "why_not": why_not,
     }
 

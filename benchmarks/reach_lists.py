@@ -12,6 +12,8 @@ import yaml
 from auditkit.model.runs.target import split_call
 from benchmarks.evidence import Document
 
+NEAR_LINES = 3
+"""By so much a person may begin the same statements earlier or later: with the loop, or with the sum before it."""
 FOLDER = Path(__file__).parent / "reach"
 
 
@@ -70,8 +72,8 @@ def meets(place: Mapping[str, Any], candidate: Mapping[str, Any]) -> bool:
         is_same = function == place["function"] or candidate["line"] == place["line"]
         is_monitor = place["contract"] == "monitor" and _owner(function) == _owner(place["function"])
         return place["form"] != "library_call" and (is_same or is_monitor)
-    last = candidate["last_line"] or place["line"]
-    return function == place["function"] and (place["form"] == "function" or candidate["line"] <= place["line"] <= last)
+    first, last = candidate["line"] - NEAR_LINES, (candidate["last_line"] or place["line"]) + NEAR_LINES
+    return function == place["function"] and (place["form"] == "function" or first <= place["line"] <= last)
 
 
 def _owner(function: str) -> str:

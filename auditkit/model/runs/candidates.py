@@ -59,6 +59,7 @@ _STOPPED: dict[Reason | None, str] = {
     Reason.NO_TORCH: "the interpreter has no torch",
     Reason.NO_INTERPRETER: "there is no interpreter",
     Reason.CANNOT_FEED: "nothing is known to fit what they take",
+    Reason.PLACEHOLDER: "they use modules that are not installed",
     Reason.CANNOT_READ: "their answer has nothing that a probe can judge",
     Reason.TIMEOUT: "trying them did not end in time",
     Reason.CRASH: "trying them ended the process",

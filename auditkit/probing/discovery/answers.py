@@ -6,7 +6,7 @@ import ast
 import re
 
 from auditkit.probing.discovery.gradient_facts import GradientFlow
-from auditkit.probing.discovery.gradient_names import is_finite_check
+from auditkit.probing.discovery.gradient_names import is_about_figures, is_finite_check
 from auditkit.probing.source_code.modules import Class, Function, dotted_name, is_constant, targets_of, text_in
 
 
@@ -129,4 +129,6 @@ def tells_flags(function: Function, flow: GradientFlow) -> bool:
 
 def stores_norm(flow: GradientFlow) -> bool:
     """Whether what it keeps are norms, and nothing else of gradients."""
-    return bool(flow.stores) and not flow.reports and not any(map(is_finite_check, flow.reductions))
+    others = (is_finite_check(name) or is_about_figures(name.replace(".", "_")) for name in flow.reductions)
+    is_norm = any("norm" in name for name in flow.reductions)
+    return bool(flow.stores) and not flow.reports and not (is_norm and any(others))

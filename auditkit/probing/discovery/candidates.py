@@ -15,6 +15,7 @@ from auditkit.probing.discovery.collector_calls import CollectorCalls, marked_pa
 from auditkit.probing.discovery.finishers import find_finishers, pair
 from auditkit.probing.discovery.gradient_facts import GradientFlow
 from auditkit.probing.discovery.gradient_flow import trace
+from auditkit.probing.discovery.gradient_names import is_about_figures
 from auditkit.probing.discovery.owners import required_by_constructor, setup_method
 from auditkit.probing.discovery.signatures import Feeding, feeding
 from auditkit.probing.source_code.modules import Class, Function, dotted_name
@@ -43,7 +44,7 @@ class Candidate:
     making its class's instance needs; `arguments` are extra keyword arguments; `evidence` says what was
     seen, with lines; `obstacles` say why it probably cannot be fed; `covered_by` are the calls of public candidates
     that call this private one: where one of them is audited, it is audited through that; `places` call it,
-    where it is a library's.
+    where it is a library's; `last_line` is a block's.
     """
 
     call: str
@@ -60,6 +61,7 @@ class Candidate:
     covered_by: tuple[str, ...] = ()
     score: int = 0
     places: tuple[str, ...] = ()
+    last_line: int | None = None
 
     def as_target(self, name: str = "") -> Target:
         """The target that the first guesses make."""
@@ -171,7 +173,7 @@ class Candidates:
             return Contract.GRAD_STATS if self._returns_several(function, None) else Contract.GRAD_NORM
         if fed.groups >= 2 and set(fed.takes) - {Takes.OPTIMIZER}:
             return Contract.DUAL_STATS
-        if answers.tells_flags(function, flow):
+        if answers.tells_flags(function, flow) or is_about_figures(function.name):
             return Contract.GRAD_STATS
         if holds_modules and not fed.groups:
             return Contract.MONITOR

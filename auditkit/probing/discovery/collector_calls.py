@@ -27,9 +27,10 @@ from auditkit.probing.source_code.python_files import PythonFiles
 _MOST_ROUNDS = 4  # a collector called by a collector called by a collector, and one to spare
 _MOST_DEPTH = 3
 _READS = re.compile(
-    r"(?<!no_)(?<!requires_)(?<!enable_)(?<!zero_)(?<!set_)grad(?:ient)?s?(?!_fn\b|_scaler|_checkpoint|ient_checkpoint|_enabled)|"
-    r"backprops|clip_(?:func|fn)|clipper|global_norm"
+    r"grad(?<!no_grad)(?<!requires_grad)(?<!enable_grad)(?<!zero_grad)(?<!set_grad)(?:ient)?s?"
+    r"(?!_fn\b|_scaler|_checkpoint|ient_checkpoint|_enabled)|backprops|clip_(?:func|fn)|clipper|global_norm"
 )
+_WORDS = ("grad", "backprops", "clip", "global_norm")  # a hundredth of the pattern's cost, and most have none
 _CALLED = re.compile(r"\b(\w+)\s*\(")
 _TRAINS = re.compile(r"\.(backward|step|zero_grad)\(")
 
@@ -69,15 +70,16 @@ class CollectorCalls:
         known = set(self._callers_of((*self.collectors, *self.joiners)))
         changed = self._keep(each for each in new if each in known or may_read_gradients(each))
         for _ in range(_MOST_ROUNDS):
-            changed = self._keep(each for each in self._callers_of(changed) if each not in changed)
+            changed = self._keep(self._callers_of(changed))
             if not changed:
                 break
         for helper, flow in self._named_helpers.items():
             self.collectors.setdefault(helper, flow)
 
     def names(self) -> set[str]:
-        """What collectors are called: their names, and the names that modules import them under."""
-        return self._imported_as({function.name for function in (*self.collectors, *self.joiners)})
+        """What collectors are called, and joiners that are named for it, also where modules import them."""
+        joiners = (function.name for function in self.joiners if names.speaks_of_gradients(function.name))
+        return self._imported_as({*joiners, *(function.name for function in self.collectors)})
 
     def _imported_as(self, names: set[str]) -> set[str]:
         return names.union(*(self._aliases.get(name, ()) for name in names))
@@ -96,10 +98,11 @@ class CollectorCalls:
                 if function not in self.collectors:
                     found[function] = None
                 self.collectors[function] = flow
-            elif (flow.brings(GRADIENTS) or flow.differentiates) and names.speaks_of_gradients(function.name):
+            elif flow.brings(GRADIENTS) or flow.differentiates:
                 if function not in self.joiners:
                     found[function] = None
                 self.joiners[function] = flow
+                self.collectors.pop(function, None)
         return found
 
     def _helper_mark(self, function: Function) -> HelperMark:
@@ -224,7 +227,9 @@ class CollectorCalls:
 
 def may_read_gradients(function: Function) -> bool:
     """A cheap look before the flow is followed."""
-    return bool(_READS.search(function.text)) or bool(gradient_parameters(function))
+    text = function.text
+    is_likely = any(word in text for word in _WORDS) and _READS.search(text) is not None
+    return is_likely or bool(gradient_parameters(function))
 
 
 def marked_parameters(function: Function) -> dict[str, int]:

@@ -88,9 +88,6 @@ class Expressions:
                 mark = self.mark(value)
                 self.assign([target], mark)
                 return mark
-            case ast.Subscript(value=ast.Attribute(attr=name)) if names.holds_norms_of_gradients(name):
-                self.flow.reduce(f".{name}", node.lineno)
-                return STATISTICS
             case ast.Subscript(value=value):
                 return self.mark(value)
             case ast.IfExp(test=test, body=body, orelse=orelse):
@@ -113,6 +110,9 @@ class Expressions:
             return GRADIENTS
         if node.attr in names.ABOUT:
             return NOTHING
+        if names.holds_norms_of_gradients(node.attr) and isinstance(node.ctx, ast.Load):
+            self.flow.reduce(f".{node.attr}", node.lineno)
+            return STATISTICS
         known = max(self.marks.get(dotted_name(node), NOTHING), self.mark(node.value))
         return max(known, NORM) if names.holds_norm(node.attr) else known
 
@@ -219,6 +219,7 @@ class Expressions:
         kernel = dotted_name(node.args[0]) if name == "multi_tensor_applier" and node.args else name
         if "norm" in kernel and GRADIENTS in given:
             self.flow.reduce(written_name(node.func), node.lineno)
+            self.flow.reduced.add(node)
             return STATISTICS
         if "scale" in kernel and GRADIENTS in given and {STATISTICS, NORM} & set(given):
             self.flow.clips.setdefault(written_name(node.func), node.lineno)

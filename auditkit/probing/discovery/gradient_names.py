@@ -49,6 +49,9 @@ _LIMITS = frozenset((
 _FINITE_WORDS = frozenset((
     "nan", "nans", "inf", "infs", "isnan", "isinf", "isfinite", "finite", "nonfinite", "overflow", "infinite",
 ))  # fmt: skip
+_FIGURES = frozenset(
+    ("sum", "mean", "std", "var", "variance", "corr", "correlation", "stats", "statistics", "histogram")
+)
 _NORM_WORDS = frozenset(("norm", "norms", "l2norm", "norm2", "norm1", "lp", "kurtosis"))
 _NO_NORMS = frozenset((
     "layer", "batch", "group", "instance", "rms", "weight", "normalize", "normalized", "to", "clip", "get_norm_layer",
@@ -112,11 +115,10 @@ def holds_norm(name: str) -> bool:
 
 @cache
 def holds_norms_of_gradients(name: str) -> bool:
-    """Whether a mapping of this name holds a norm for each gradient: `norm_for_param_grads`."""
+    """Whether what has this name holds a norm for each gradient: `norm_for_param_grads`, `_norm_sample`."""
     words = set(_words(name))
-    return (
-        bool(words & {"norm", "norms"}) and bool(words & {"grads", "gradients"}) and words.isdisjoint({"max", "clip"})
-    )
+    of_each = words & {"grads", "gradients", "sample", "samples"}
+    return bool(words & {"norm", "norms"}) and bool(of_each) and words.isdisjoint({"max", "clip"})
 
 
 @cache
@@ -126,9 +128,17 @@ def gets_norm(name: str) -> bool:
     return words[:1] in (("get",), ("compute",), ("calc",), ("calculate",)) and words[-1] == "norm" and holds_norm(name)
 
 
+def is_about_figures(name: str) -> bool:
+    """Whether a function is named for a figure that is no norm of all gradients: a mean, one for each sample."""
+    words = set(_words(name))
+    of_each = {"sample", "samples"} & words
+    return bool(of_each) or (words.isdisjoint(_NORM_WORDS) and not words.isdisjoint(_FIGURES))
+
+
 def is_about_norms(name: str) -> bool:
     """Whether a function is named for a norm that it gives: `get_global_norm`."""
-    return not {"norm", "norms"}.isdisjoint(_words(name)) and _LIMITS.isdisjoint(_words(name))
+    words = set(_words(name))
+    return bool(words & {"norm", "norms"}) and words.isdisjoint(_LIMITS | {"group"})
 
 
 @cache

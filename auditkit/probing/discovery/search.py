@@ -18,8 +18,9 @@ from auditkit.probing.source_code.python_files import PythonFiles, garbage_colle
 
 # Parsing costs a hundred times what a search does, and few files of a checkout touch gradients.
 TOUCHES_GRADIENTS = re.compile(
-    rb"\bgrads?\b|_grads?\b(?<!requires_grad)(?<!no_grad)(?<!enable_grad)|\bgrads?_(?:data|sample|norm|list|buffer|flat)|"
-    rb"gradients?\b[ _]*[:,)=\].]|grad_norm|clip_\w*grad|get_total_norm|def materiali[sz]e|inf_or_nan|isfinite|isnan"
+    rb"grad(?<!no_grad)(?<!requires_grad)(?<!enable_grad)(?<!zero_grad)(?<!set_grad)s?"
+    rb"(?:_(?:data|sample|norm|list|buffer|flat|for|in|group|part|shard)\w*)?\b|gradients?\b[ _]*[:,)=\].]|"
+    rb"clip_\w*grad|get_total_norm|def materiali[sz]e|inf_or_nan|isfinite|isnan|backprops"
 )
 
 
@@ -58,7 +59,8 @@ def _discover(files: PythonFiles) -> Discovery:
         if not calls.collectors or not _parse(files, _mention(calls.names())):
             break
     _parse(files, TOUCHES_SPECTRA)
-    candidates = [*Candidates(calls).read(), *spectral_candidates(files), *block_candidates(calls)]
+    functions = [*Candidates(calls).read(), *spectral_candidates(files)]
+    candidates = [*functions, *block_candidates(files, functions)]
     ordered = sorted(candidates, key=lambda item: (-item.score, item.file, item.line, len(item.arguments)))
     calls_of_torch = tuple(library_calls(files))
     return Discovery(tuple(ordered), tuple(files.problems), files.read_count, len(files.modules), calls_of_torch)

@@ -18,6 +18,7 @@ _MODULES_NAME = re.compile(r"(.*_)?(modules|models|model_chunks|model_parts|mode
 _OPTIMIZER_NAME = re.compile(r"(.*_)?(optimizer|optim|opt)")
 _TENSORS_NAME = re.compile(r"tensors|tensor_list|xs")
 _OF_MODULES = frozenset(("parameters", "named_parameters", "modules", "named_modules"))
+_SEVERAL_MODULES = re.compile(r"ModuleList|(list|List|Sequence|Iterable|tuple|Tuple|dict|Dict)\[.*Module\b")
 _ABOUT_GRADIENTS = re.compile(r"grad|norm")
 
 
@@ -55,7 +56,13 @@ def feeding(function: Function, kinds: dict[str, tuple[Takes, ...]]) -> Feeding:
     fed = [item for item in required if kinds.get(item.arg)]
     if not fed and not required and function.parameters and kinds.get(function.parameters[0].arg):
         fed = function.parameters[:1]
-    missing = [item.arg for item in required if item not in fed and guess(item.arg, _annotation(item)) is None]
+    # An optimizer beside a model is told apart by its kind: it is no second group of gradients.
+    companions = [item for item in fed if kinds[item.arg] == (Takes.OPTIMIZER,)]
+    if len(companions) < len(fed):
+        fed = [item for item in fed if item not in companions]
+    missing = [
+        item.arg for item in required if item not in (*fed, *companions) and guess(item.arg, _annotation(item)) is None
+    ]
     shared = [set(kinds[item.arg]) for item in fed]
     common = set.intersection(*shared) if shared else set()
     takes = tuple(kind for kind in kinds[fed[0].arg] if kind in common) if fed else ()
@@ -84,9 +91,7 @@ def _annotation(item: ast.arg) -> str:
 def _kinds_by_annotation(annotation: str, holds_gradients: bool) -> tuple[Takes, ...]:
     found = []
     if re.search(r"\bModule(List)?\b", annotation) and not re.search(r"ModuleType", annotation):
-        found.append(
-            Takes.MODULES if re.search(r"\[|ModuleList", annotation) and "Optional" not in annotation else Takes.MODULE
-        )
+        found.append(Takes.MODULES if _SEVERAL_MODULES.search(annotation) else Takes.MODULE)
     if re.search(r"\bOptimizer\b", annotation):
         found.append(Takes.OPTIMIZER)
     if re.search(r"[tT]uple\[str, .*(Parameter|Tensor)", annotation):

@@ -54,10 +54,16 @@ def _slots(function: Function) -> list[str]:
 
 
 def _names_ranks(function: Function, slots: list[str]) -> bool:
-    """One argument of keys, and both a rank and a number of ranks beside it."""
+    """One argument of keys, and both a rank and a number of ranks beside it.
+
+    Keys are several, or a number of them: who cuts one tensor, or the size of one, deals nothing out.
+    """
     names = [parameter.arg for parameter in function.parameters]
     kinds = {slot_names.shard_kind(name) for name in names}
-    return {"rank", "world_size"} <= kinds and [slot_names.shard_kind(slot) for slot in slots].count("keys") == 1
+    keys = [slot for slot in slots if slot_names.shard_kind(slot) == "keys"]
+    return (
+        {"rank", "world_size"} <= kinds and len(keys) == 1 and (keys[0].endswith("s") or slot_names.is_count(keys[0]))
+    )
 
 
 def _decomposes(function: Function) -> bool:

@@ -7,36 +7,36 @@ from collections.abc import Iterable
 from typing import Any
 
 from auditkit.model.runs.target import split_call
-from auditkit.probing.discovery.blocks.blocks import block_in_lines, block_named, nearest_blocks, undefined_names
+from auditkit.probing.discovery.blocks.blocks import block_in_lines, blocks_of, nearest_blocks, undefined_names
 from auditkit.probing.hosts.protocol import BlockRequest
 from auditkit.probing.hosts.sandbox import Setting
-from auditkit.probing.source_code.python_files import PythonFiles
+from auditkit.probing.source_code.modules import Module, module_name, parse_module, source_bytes
 
 
 def block_requests(setting: Setting, calls: Iterable[str]) -> dict[str, BlockRequest]:
     """Each of `calls` that names a block, with its function; where the checkout has none of that name, why."""
-    wanted = [call for call in dict.fromkeys(calls) if split_call(call)[2]]
-    if not wanted:
-        return {}
-    files = PythonFiles(setting.checkout, setting.import_roots)
-    return {call: _request(files, call, setting) for call in wanted}
+    return {call: _request(call, setting) for call in dict.fromkeys(calls) if split_call(call)[2]}
 
 
-def _request(files: PythonFiles, call: str, setting: Setting) -> BlockRequest:
+def _request(call: str, setting: Setting) -> BlockRequest:
     file, name = call.split(":", 1)
-    lines, outputs = setting.replaced.get(call, ((0, 0), ()))
-    block = block_in_lines(files, call, lines, outputs) if call in setting.replaced else block_named(files, call)
+    path = setting.checkout / file
+    source = source_bytes(path)
+    module = parse_module(path, source, setting.checkout, module_name(path, setting.import_roots) or file)
+    if not source or not isinstance(module, Module):
+        why = "is not there" if isinstance(module, Module) else f"cannot be read: line {module.line}: {module.message}"
+        return {"file": file, "name": name, "missing": f"there is no block {call}: {file} {why}"}
+    if call in setting.replaced:
+        block = block_in_lines(module, call, *setting.replaced[call])
+    else:
+        block = next((each for each in blocks_of(module) if each.call == call), None)
     if block is None:
-        near = nearest_blocks(files, call)
-        hint = f"; {file} has {', '.join(near)}" if near else ""
+        near = nearest_blocks(module, call)
+        hint = f"; {file} has {', '.join(near)}" if near else f"; {file} has none"
         return {"file": file, "name": name, "missing": f"there is no block {call}{hint}"}
     undefined = undefined_names(block)
     if undefined:
-        return {
-            "file": file,
-            "name": name,
-            "missing": f"{call} reads {', '.join(undefined)}, which nothing sets",
-        }
+        return {"file": file, "name": name, "missing": f"{call} reads {', '.join(undefined)}, which nothing sets"}
     return {"file": file, "name": name, "names": list(block.names), "tree": encoded(block.node)}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,14 +12,18 @@ from auditkit.model.enums import SPECTRAL, Contract, Reason, Takes
 from auditkit.model.runs.target import Target, split_call
 from auditkit.probing.discovery.candidates import Candidate
 from auditkit.probing.hosts import protocol
+from auditkit.probing.hosts.kept_workers import KeptWorkers
+from auditkit.probing.hosts.runner import in_parallel
 from auditkit.probing.hosts.sandbox import Setting
-from auditkit.probing.hosts.session import Failure, Job, Session
+from auditkit.probing.hosts.session import Failure, Job, LoadedBy, Session
 
 TRIAL_TIME_LIMIT_S = 30.0
-_WANTED = re.compile(r"--argument (\S+)=VALUE")
+_WANTED = re.compile(r"--argument (?!NAME=)(\S+)=VALUE")
+_UNFIT = re.compile(r"nothing is known to fit (?:its arguments|what it reads:) ([\w, ]+)")
 _PLAIN_VALUES: tuple[Any, ...] = (None, 1.0, {})
 """What a command line can give and what most often does: no group or logger, a limit, no settings."""
-_MOST_REMEDIED, _MOST_ARGUMENTS = 8, 3
+_MOST_REMEDIED, _MOST_ARGUMENTS = 20, 3
+_PARALLEL_WORKERS = 2
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,7 @@ class Trial(
     """What trying a candidate showed: a target that works with its plan, or the reason why none does.
 
     `missing` are the modules that it imports and nobody has; `remedy` are arguments that make it answer, which were
-    tried.
+    tried; `loaded_by` is how one that works was loaded.
     """
 
     candidate: Candidate
@@ -41,14 +45,16 @@ class Trial(
     message: str = ""
     missing: tuple[str, ...] = ()
     remedy: Mapping[str, Any] = field(default_factory=dict)
+    loaded_by: LoadedBy = field(default_factory=LoadedBy)
 
     @property
     def works(self) -> bool:
         return self.plan is not None
 
     @property
-    def is_not_loaded(self) -> bool:
-        return self.reason is not None and self.reason.is_not_loaded
+    def may_be_guessed_again(self) -> bool:
+        """Whether another guess may do better: what cannot be loaded is loaded by none."""
+        return not (self.works or (self.reason is not None and self.reason.is_not_loaded))
 
 
 def try_candidates(
@@ -56,51 +62,90 @@ def try_candidates(
 ) -> list[Trial]:
     """One trial for each candidate, in order; its other guesses are tried where the first one fails.
 
-    Nothing here judges: a trial only finds a way to feed the function that gives an answer.
+    Nothing here judges: a trial only finds a way to feed the function that gives an answer. Those of one module are
+    tried together, so that it is imported once; two modules at a time.
     """
-    trials: dict[int, Trial] = {}
-    guesses = [_variants(candidate) for candidate in candidates]
-    waiting = list(range(len(candidates)))
-    for attempt in range(max(map(len, guesses), default=0)):
-        batch = [index for index in waiting if attempt < len(guesses[index])]
-        tried = _try([(candidates[index], guesses[index][attempt]) for index in batch], setting, progress)
-        for index, trial in zip(batch, tried, strict=True):
-            if trial.works or index not in trials:
-                trials[index] = trial
-        # What cannot be loaded is loaded by no other guess.
-        waiting = [index for index in batch if not (trials[index].works or trials[index].is_not_loaded)]
-    return [trials[index] for index in sorted(trials)]
+    places: dict[tuple[str, bool], list[int]] = {}
+    for index, candidate in enumerate(candidates):
+        place, _, statement = split_call(candidate.call)
+        places.setdefault((place, bool(statement)), []).append(index)
+    with KeptWorkers() as kept:
+        limit_s = min(setting.time_limit_s, TRIAL_TIME_LIMIT_S)
+        trials = _Trials(candidates, replace(setting, time_limit_s=limit_s, kept=setting.kept or kept), progress)
+        in_parallel(trials.settle, places.values(), _PARALLEL_WORKERS, setting.cancelled)
+    return [trials.done[index] for index in range(len(candidates))]
 
 
-def with_remedies(trials: Sequence[Trial], setting: Setting) -> list[Trial]:
-    """The trials; those that want an argument with plain values that make them answer, where some do.
+class _Trials:
+    """The candidates of a checkout and what trying them showed; each call of `settle` is about one module."""
 
-    Of the likeliest alone: each value is a call in a process of its own.
-    """
-    remedied = list(trials)
-    wanting = [index for index, trial in enumerate(trials) if _wanted(trial)][:_MOST_REMEDIED]
-    last = {index: (trials[index], dict(trials[index].target.arguments)) for index in wanting}
-    for _ in range(_MOST_ARGUMENTS):
-        asked = [
-            (index, {**given, _wanted(trial): value})
-            for index, (trial, given) in last.items()
-            for value in _PLAIN_VALUES
+    def __init__(
+        self, candidates: Sequence[Candidate], setting: Setting, progress: Callable[[str], None] | None
+    ) -> None:
+        self._candidates, self._setting, self._progress = candidates, setting, progress
+        self.done: dict[int, Trial] = {}
+
+    def settle(self, indices: Sequence[int]) -> None:
+        """Try some candidates of one module: as they were guessed, then in other ways, then with plain arguments."""
+        guesses = {index: _variants(self._candidates[index]) for index in indices}
+        for attempt in range(max(map(len, guesses.values()))):
+            waiting = [index for index in indices if index not in self.done or self.done[index].may_be_guessed_again]
+            asked = [(index, guesses[index][attempt]) for index in waiting if attempt < len(guesses[index])]
+            for index, trial in self._try(asked):
+                if trial.works or index not in self.done:
+                    self.done[index] = trial
+        self._remedy([index for index in indices if index < _MOST_REMEDIED and _wanted(self.done[index])])
+
+    def _remedy(self, indices: Sequence[int]) -> None:
+        """Find plain values for the arguments that these want by their own words, one argument after the other."""
+        last = {index: (self.done[index], dict(self.done[index].target.arguments)) for index in indices}
+        for _ in range(_MOST_ARGUMENTS):
+            asked = [
+                (index, replace(self.done[index].target, arguments={**given, _wanted(trial): value}))
+                for index, (trial, given) in last.items()
+                for value in _PLAIN_VALUES
+            ]
+            last = {}
+            for index, trial in self._try(asked):
+                given = dict(trial.target.arguments)
+                if trial.works and not self.done[index].remedy:
+                    self.done[index] = replace(self.done[index], remedy=given)
+                elif index not in last and _wanted(trial) not in ("", *given):
+                    last[index] = (trial, given)
+            last = {index: tried for index, tried in last.items() if not self.done[index].remedy}
+
+    def _try(self, asked: Sequence[tuple[int, Target]]) -> list[tuple[int, Trial]]:
+        """A trial of each target, all of one module, with the number of its candidate."""
+        if not asked:
+            return []
+        jobs: list[protocol.Job] = []
+        for position, (index, target) in enumerate(asked):
+            order = [takes.value for takes in self._candidates[index].takes_guesses]
+            # What a collector of gradients promises shows in its answer; what others promise has to be asked for.
+            contract = target.contract.value if target.contract in SPECTRAL else None
+            request = {**vars(target), "contract": contract, "takes_order": order}
+            jobs.append({"id": str(position), "kind": "plan", "target": request})
+
+        def started(position: str) -> None:
+            if self._progress is not None:
+                self._progress(asked[int(position)][1].call)
+
+        place, _, statement = split_call(asked[0][1].call)
+        # Around a block is what an import would run.
+        settled = _settle(self._setting, "" if statement else place, jobs, started)
+        return [
+            (index, _trial(self._candidates[index], target, settled[position]))
+            for position, (index, target) in enumerate(asked)
         ]
-        batch = [(trials[index].candidate, replace(trials[index].target, arguments=given)) for index, given in asked]
-        last = {}
-        for (index, given), trial in zip(asked, _try(batch, setting, None), strict=True):
-            if trial.works and not remedied[index].remedy:
-                remedied[index] = replace(trials[index], remedy=given)
-            elif index not in last and _wanted(trial) not in ("", *given):
-                last[index] = (trial, given)
-        last = {index: tried for index, tried in last.items() if not remedied[index].remedy}
-    return remedied
 
 
 def _wanted(trial: Trial) -> str:
-    """The argument that a target lacks by its own words; "" where that is not what stops it."""
-    named = _WANTED.search(trial.message) if trial.reason is Reason.CANNOT_FEED else None
-    return named[1] if named else ""
+    """The argument that a target lacks by what trying or reading it says; "" where that is not what stops it."""
+    if trial.reason is not Reason.CANNOT_FEED:
+        return ""
+    named = _WANTED.findall(trial.message)
+    read = (name for names in _UNFIT.findall("; ".join(trial.candidate.obstacles)) for name in names.split(", "))
+    return next((name for name in (*named, *read) if name not in trial.target.arguments), "")
 
 
 def _variants(candidate: Candidate) -> list[Target]:
@@ -108,32 +153,6 @@ def _variants(candidate: Candidate) -> list[Target]:
     base = replace(candidate.as_target(), takes=None)
     finishes: list[str | None] = [*candidate.finish_candidates, None]
     return [replace(base, finish=finish) for finish in finishes]
-
-
-def _try(
-    batch: Sequence[tuple[Candidate, Target]], setting: Setting, progress: Callable[[str], None] | None
-) -> Iterator[Trial]:
-    """A trial of each target of the batch, in order; those of one module share an import of it."""
-    jobs: dict[str, list[protocol.Job]] = {}
-    for position, (candidate, target) in enumerate(batch):
-        order = [takes.value for takes in candidate.takes_guesses]
-        # What a collector of gradients promises shows in its answer; what the others promise has to be asked for.
-        contract = target.contract.value if target.contract in SPECTRAL else None
-        request = {**vars(target), "contract": contract, "takes_order": order}
-        place, _, statement = split_call(target.call)
-        module = "" if statement else place  # around a block is what an import would run
-        jobs.setdefault(module, []).append({"id": str(position), "kind": "plan", "target": request})
-
-    def started(position: str) -> None:
-        if progress is not None:
-            progress(batch[int(position)][1].call)
-
-    limited = replace(setting, time_limit_s=min(setting.time_limit_s, TRIAL_TIME_LIMIT_S))
-    settled: dict[int, Job] = {}
-    for module, of_module in jobs.items():
-        settled |= _settle(limited, module, of_module, started)
-    for position, (candidate, target) in enumerate(batch):
-        yield _trial(candidate, target, settled[position])
 
 
 def _settle(
@@ -156,4 +175,4 @@ def _trial(candidate: Candidate, target: Target, job: Job) -> Trial:
         message = failure.message if failure.missing else failure.describe()
         return Trial(candidate, target, None, failure.reason, message, failure.missing)
     found = replace(target, takes=Takes(plan["feed"]["takes"]), contract=Contract(plan["contract"]))
-    return Trial(candidate, replace(found, setup=plan["feed"]["setup"] or found.setup), plan)
+    return Trial(candidate, replace(found, setup=plan["feed"]["setup"] or found.setup), plan, loaded_by=job.loaded_by)

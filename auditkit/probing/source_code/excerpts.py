@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import ast
-import threading
 from pathlib import Path
 
 from auditkit.model.runs.measurement import CodeExcerpt, Location
 from auditkit.probing.discovery.blocks.blocks import blocks_of
-from auditkit.probing.source_code.modules import Module, parse_module, source_bytes
+from auditkit.probing.source_code.modules import PARSER, Module, parse_module, source_bytes
 from auditkit.probing.source_code.statements import first_line, last_line
 
 _LINES_BEFORE = 4
 _LINES_AFTER = 3
 _LONGEST_STATEMENT = 12
 _LONGEST_LINE = 240
-# Results of two targets are judged in two threads, and Python 3.11 fails with a SystemError where a collection of
-# garbage lets another thread parse in the middle of `ast.parse` (github.com/python/cpython/issues/106905).
-_PARSER = threading.Lock()
 
 
 def cut_excerpt(root: Path, location: Location, tree: ast.Module | None = None) -> CodeExcerpt | None:
@@ -33,7 +29,7 @@ def cut_excerpt(root: Path, location: Location, tree: ast.Module | None = None) 
     lines = text.splitlines()
     if not 1 <= location.line <= len(lines):
         return None
-    block = _block(path, location) if "#" in location.function else None
+    block = _block(path, location) if "#" in (location.function or "") else None
     first, last = block or _extent(tree or _parsed(text), location.line, len(lines))
     return CodeExcerpt(location.file, first, tuple(line[:_LONGEST_LINE] for line in lines[first - 1 : last]))
 
@@ -51,7 +47,7 @@ def _block(path: Path, location: Location) -> tuple[int, int] | None:
 
 def _parsed(text: str) -> ast.Module:
     try:
-        with _PARSER:
+        with PARSER:
             return ast.parse(text)
     except (SyntaxError, ValueError):
         return ast.Module([], [])

@@ -7,6 +7,7 @@ import io
 import os
 import re
 import sys
+import threading
 import tokenize
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,6 +27,10 @@ _FOREIGN_FOLDERS = VENDORED_FOLDERS | {
     "env", "virtualenv",
 }  # fmt: skip
 TEST_FILE = re.compile(r"(test_.*|(.*_)?tests?|conftest)\.py")
+
+PARSER = threading.Lock()
+"""Two targets are looked at in two threads, and Python 3.11 fails with a SystemError where a collection of garbage lets
+another thread parse in the middle of `ast.parse` (github.com/python/cpython/issues/106905)."""
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -218,7 +223,8 @@ def parse_module(path: Path, source: bytes, root: Path, name: str) -> Module | S
             # A byte that its encoding lacks is an error on import; ast.parse lets it pass in comments.
             encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
             lines = source.decode(encoding).splitlines()
-            tree = ast.parse(source, filename=file)
+            with PARSER:
+                tree = ast.parse(source, filename=file)
     except SyntaxError as error:
         # What a newer Python has added is an error here, and the file's author must not be blamed for it.
         message = f"{error.msg} (read as Python {sys.version_info.major}.{sys.version_info.minor})"

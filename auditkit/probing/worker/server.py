@@ -207,22 +207,21 @@ def _native_threads() -> int:
         return 0
 
 
-def _why_not_fork() -> str:
-    """A reason not to fork from this process: threads or CUDA that the import started do not survive it.
-
-    The process that imports is itself a fork, which has one thread.
-    """
+def _why_not_fork(threads_before: int) -> str:
+    """A reason not to fork from this process: threads or CUDA that the import started do not survive it."""
     import torch
 
     if torch.cuda.is_initialized():
         return "importing the target initialised CUDA"
     if threading.active_count() > 1:
         return "importing the target started threads"
-    return "importing the target started native threads (an OpenMP pool)" if _native_threads() > 1 else ""
+    started = _native_threads() > threads_before
+    return "importing the target started native threads (an OpenMP pool)" if started else ""
 
 
 def _run_forked(results: Writer, request: Dict[str, Any]) -> None:
     """Import the target once, fork for every job. Where a fork would break it, say so and do nothing."""
+    threads_before = _native_threads() if ladder.has_climbed() else 1  # what loads it is a fork, if not this process
     if request["target"] is None:
         run = _run_trial if _load_module(results, request) else None
     else:
@@ -230,7 +229,7 @@ def _run_forked(results: Writer, request: Dict[str, Any]) -> None:
         run = functools.partial(_run_job, loaded=loaded) if loaded is not None else None
     if run is None:
         return
-    fork_refusal = _why_not_fork()
+    fork_refusal = _why_not_fork(threads_before)
     results.send({"type": "loaded", "fork_safe": not fork_refusal, "why": fork_refusal, **ladder.described()})
     if not fork_refusal:
         _run_jobs(results, request, run)

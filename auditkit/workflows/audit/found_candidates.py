@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 from auditkit.model.codec import encode
-from auditkit.model.runs.candidates import PACKAGE, FoundCandidate, by_reason, options_of
+from auditkit.model.runs.candidates import FoundCandidate, by_reason, options_of
 from auditkit.model.text import counted
 from auditkit.probing.discovery.candidates import Candidate
 from auditkit.probing.hosts.trials import Trial
 from auditkit.probing.source_code.files import LeftOut
 
-_UNTRIED = re.compile(r"[:;] give (the rest|a value) with --argument \S+=VALUE")
+_UNTRIED = re.compile(r"[:;] give [^:;]*--argument \S+=VALUE")
 _MOST_NAMED, _MOST_PLACES, _MOST_HINTS = 3, 2, 3
 _RUNGS = {"file": "by their file alone", "placeholders": "with placeholders for {}", "cut_out": "cut out of their file"}
 
@@ -42,8 +42,8 @@ def candidate_of(trial: Trial) -> FoundCandidate:
         line=found.line,
         contract=target.contract,
         fed=trial.works,
-        rung=plan.get("rung", PACKAGE) if trial.works else "",
-        placeholders=tuple(plan.get("placeholders", ())),
+        rung=trial.loaded_by.rung,
+        placeholders=trial.loaded_by.placeholders,
         filled={name: str(encode(value)) for name, value in plan.get("filled", {}).items()},
         why_not=why_not,
         reason=trial.reason,

@@ -18,7 +18,7 @@ from auditkit.probing.checkouts.git import find_repository
 from auditkit.probing.discovery.library_calls import library_candidates
 from auditkit.probing.discovery.search import Discovery, discover
 from auditkit.probing.hosts.sandbox import Setting
-from auditkit.probing.hosts.trials import Trial, try_candidates, with_remedies
+from auditkit.probing.hosts.trials import Trial, try_candidates
 from auditkit.probing.source_code.files import LeftOut
 from auditkit.probing.source_code.import_effects import import_effects
 from auditkit.probing.source_code.python_files import PythonFiles, garbage_collection_paused
@@ -79,8 +79,7 @@ def find_targets(
     interpreters = {each.interpreter: each for each in (setting, *others)}
     everywhere = [try_candidates(candidates, each, progress) for each in interpreters.values()]
     # Of one candidate's trials in several interpreters: the first that works, else the first.
-    first = [next((one for one in tried if one.works), tried[0]) for tried in zip(*everywhere, strict=True)]
-    trials = tuple(with_remedies(first, setting))
+    trials = tuple(next((one for one in tried if one.works), tried[0]) for tried in zip(*everywhere, strict=True))
     listed = told(trials, [each for each in known if left_out.place_of(each.file)], left_out)
     best: dict[str, Trial] = {}
     for trial in trials:

@@ -219,6 +219,36 @@ def test_a_check_and_the_clip_behind_it_are_two_blocks() -> None:
     assert "continue" not in "".join(map(as_text, found))
 
 
+def test_what_ranks_add_up_belongs_to_the_norm() -> None:
+    """Without it the root would be left out, and the answer be a square."""
+    block = the_block(
+        """
+        total = 0.0
+        for p in model.parameters():
+            total += p.grad.pow(2).sum()
+        if args.world_size > 1:
+            torch.distributed.all_reduce(total)
+        print(total)
+        total = total.sqrt()
+        """
+    )
+    assert span(block) == (3, 9)
+
+
+def test_a_check_that_reads_what_a_norm_read_stands_beside_it() -> None:
+    found = blocks(
+        """
+        grads = [p.grad for p in model.parameters()]
+        norm = torch.stack([g.norm() for g in grads]).norm()
+        if args.debug and any(torch.isnan(g).any() for g in grads):
+            return
+        print(norm)
+        """
+    )
+    assert [(block.qualified_name, len(block.parameters)) for block in found] == [("main#norm", 1), ("main#isnan", 1)]
+    assert "args.debug" not in as_text(found[1])
+
+
 def test_statistics_that_are_read_behind_come_as_a_mapping() -> None:
     block = the_block(
         """

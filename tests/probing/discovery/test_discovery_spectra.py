@@ -41,6 +41,12 @@ def shard_param_keys(all_keys, rank, world_size):
 def load_shard(path):
     return path
 
+def shard_embedding(param, rank, world_size):
+    return param.chunk(world_size)[rank]
+
+def sharded_dim(embedding_size, rank, world_size):
+    return embedding_size // world_size
+
 def _shard_quietly(keys, rank, world_size):
     return keys
 """

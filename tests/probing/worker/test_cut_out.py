@@ -93,7 +93,7 @@ def test_a_function_has_what_it_needs_and_nothing_else_has_run(load: Callable[[s
     norm = load("train.py:norm")
     assert norm([torch.ones(9)]) == 1.0
     held = {name for name in inspect.unwrap(norm).__globals__ if not name.startswith("__")}
-    assert held == {"annotations", "torch", "scaled", "starred", "LIMIT", "TABLE", "_name", "norm"}
+    assert held == {"torch", "scaled", "starred", "LIMIT", "TABLE", "_name", "norm"}
     assert not (tmp_path / "ran").exists()
 
 

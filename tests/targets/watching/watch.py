@@ -39,7 +39,7 @@ class Curious:
 
     def grad_norm(self):
         grads = [p.grad for p in self.model.parameters() if p.grad is not None]
-        return torch.stack([grad.norm() for grad in grads]).norm().item()
+        return torch.stack([grad.norm() for grad in grads]).norm().item() * self.schedule.weight()
 
 
 def flagged(parameters, detailed=False):

@@ -52,28 +52,30 @@ def test_the_table_has_each_with_its_reason() -> None:
 SOURCE = """\
 import torch
 
-class Norm:
-    def __init__(self, {arguments}):
-        {check}
-
-    def norm(self, parameters):
-        return torch.stack([p.grad.norm() for p in parameters]).norm()
+def norm(parameters, {arguments}):
+    total = torch.stack([p.grad.norm() for p in parameters]).norm()
+    {use}
+    return total
 """
-CALL = "stats:Norm.norm"
+CALL = "stats:norm"
 
 
 @pytest.mark.process
 @pytest.mark.parametrize(
-    ("arguments", "check", "try_it"),
+    ("arguments", "use", "try_it"),
     [
-        ("warehouse", "assert warehouse is None", f"--target {CALL} --argument warehouse=null"),
-        ("warehouse, quota", "quota + 1", f"--target {CALL} --argument warehouse=null --argument quota=1.0"),
+        ("quota", "total = total * quota", f"--target {CALL} --argument quota=1.0"),
+        (
+            "warehouse, quota",
+            "total = total * quota if warehouse is None else warehouse.total",
+            f"--target {CALL} --argument warehouse=null --argument quota=1.0",
+        ),
         ("warehouse", "warehouse.open()", ""),
     ],
 )
-def test_what_is_advised_was_tried(arguments: str, check: str, try_it: str, tmp_path: Path) -> None:
+def test_what_is_advised_was_tried(arguments: str, use: str, try_it: str, tmp_path: Path) -> None:
     """An argument that nothing is known to fit: options that make it answer; else only what is missing is said."""
-    put(tmp_path, "stats.py", SOURCE.format(arguments=arguments, check=check))
+    put(tmp_path, "stats.py", SOURCE.format(arguments=arguments, use=use))
     with open_checkout(tmp_path, sys.executable) as opened:
         (one,) = find_targets(opened, Setting(tmp_path, sys.executable, (tmp_path,))).candidates
     assert (one.fed, one.try_it) == (False, try_it)

@@ -48,12 +48,12 @@ def test_of_two_ways_to_call_one_function_the_richer_answer_is_audited(found: Fo
 
 
 def test_what_cannot_be_fed_is_said(found: FoundTargets):
-    """A constructor that wants a logger is passed over, with what it needs; not a function that has another way."""
+    """A method whose object lacks a schedule is passed over, with what it needs; not a function with another way."""
     failed = [trial.target.call for trial in found.trials if not trial.works]
     assert failed == ["watch:flagged_for_ranks", "watch:Curious.grad_norm"]
     assert not _target(found, "flagged_for_ranks").arguments
     (unfed,) = [each for each in found.candidates if not each.fed]
-    assert (unfed.call, unfed.why_not) == ("watch:Curious.grad_norm", "Curious() needs model and logger and schedule")
+    assert (unfed.call, unfed.why_not) == ("watch:Curious.grad_norm", "self.schedule: no value is known")
     assert found.notes == ()
 
 
@@ -83,15 +83,15 @@ def test_missing_modules_are_named_once_for_the_whole_checkout(tmp_path: Path):
     names = "einops_missing yaml_missing"
     assert first == "no gradient collector could be fed:"
     assert needed == f"  this checkout needs: {names.replace(' ', ', ')} ({sys.executable} -m pip install {names})"
-    assert len(stopped) == 2
-    assert "one:grad_norm, one:total_norm: it uses einops_missing.norm, and " in stopped[0]
+    names = "one:grad_norm, one:total_norm, two:norm_of"
+    assert stopped == [f"  3 not asked, they use modules that are not installed: {names}"]
 
 
 @pytest.mark.parametrize(
     ("call", "arguments", "said"),
     [
         ("watch:flagged", {"detaild": True}, "it has no argument 'detaild'; it has: parameters, detailed"),
-        ("watch:Curious.grad_norm", {}, "Curious() needs model and logger and schedule"),
+        ("watch:Curious.grad_norm", {}, "self.schedule: no value is known: give --argument self.schedule=VALUE"),
     ],
 )
 def test_arguments_that_do_not_fit_are_named(call: str, arguments: dict[str, object], said: str):

@@ -33,10 +33,11 @@ class Block(Function):
 
     `qualified_name` is `function#statement`, without a function at module level. `holder` is the function around
     it, None there; `statements` are those of the file, without the constants and imports that `node` begins with.
-    `names` are what the file's module has to define.
+    `names` are what the file's module has to define, `around` all functions that it is in.
     """
 
     holder: Function | None = None
+    around: tuple[FunctionNode, ...] = ()
     statements: tuple[ast.stmt, ...] = ()
     names: tuple[str, ...] = ()
 
@@ -95,27 +96,16 @@ def blocks_of(module: Module) -> list[Block]:
 
 def blocks_at(files: PythonFiles, path: str) -> list[Block]:
     """The blocks of a file, named by its path below the checkout; none where it is not there or does not parse."""
-    module = _module_at(files, path)
-    return blocks_of(module) if module is not None else []
-
-
-def _module_at(files: PythonFiles, path: str) -> Module | None:
     name = files.names.get(files.path / path)
     module = files.module_of(f"{name}:") if name is not None else None
-    return module if isinstance(module, Module) and module.file == path else None
+    return blocks_of(module) if isinstance(module, Module) and module.file == path else []
 
 
-def block_named(files: PythonFiles, call: str) -> Block | None:
-    """The block that `FILE:FUNCTION#NAME` names; None where the file has none of that name."""
-    return next((block for block in blocks_at(files, call.partition(":")[0]) if block.call == call), None)
-
-
-def block_in_lines(files: PythonFiles, call: str, lines: tuple[int, int], outputs: Sequence[str]) -> Block | None:
+def block_in_lines(module: Module, call: str, lines: tuple[int, int], outputs: Sequence[str]) -> Block | None:
     """The statements of some lines as the block `call`, whatever they are; None where no whole statements are there."""
-    file, place, statement = split_call(call)
-    module = _module_at(files, file)
-    scope = next((one for one in _scopes(module) if one.qualified_name == place), None) if module else None
-    if module is None or scope is None:
+    _, place, statement = split_call(call)
+    scope = next((one for one in _scopes(module) if one.qualified_name == place), None)
+    if scope is None:
         return None
     marks = scope_marks(scope.body)
     inside = [each for each in marks.places if lines[0] <= each.lineno and (each.end_lineno or 0) <= lines[1]]
@@ -126,17 +116,28 @@ def block_in_lines(files: PythonFiles, call: str, lines: tuple[int, int], output
     run = Run(suite, min(places), max(places))
     name = statement.partition(".")[0]
     made = named_function(run, marks, module, _functions_of(scope), (name, outputs))
-    return Block(module, f"{place}#{statement}", made.node, None, scope.function, tuple(run.statements), made.names)
+    return Block(
+        module,
+        f"{place}#{statement}",
+        made.node,
+        holder=scope.function,
+        around=tuple(_functions_of(scope)),
+        statements=tuple(run.statements),
+        names=made.names,
+    )
 
 
 def function_or_block(files: PythonFiles, call: str) -> Function | None:
     """What `call` names: a function of a module, or a block of a file; None where there is none of that name."""
-    return block_named(files, call) if split_call(call)[2] else PythonFiles.function(files, call)
+    file, _, statement = split_call(call)
+    if not statement:
+        return PythonFiles.function(files, call)
+    return next((block for block in blocks_at(files, file) if block.call == call), None)
 
 
-def nearest_blocks(files: PythonFiles, call: str) -> list[str]:
-    """The blocks of the same file, those that are called most like `call` first."""
-    calls = [block.call for block in blocks_at(files, call.partition(":")[0])]
+def nearest_blocks(module: Module, call: str) -> list[str]:
+    """The blocks of a file, those that are called most like `call` first."""
+    calls = [block.call for block in blocks_of(module)]
     return list(dict.fromkeys((*nearest_names(call, calls), *calls)))[:_MOST_NAMED]
 
 
@@ -195,6 +196,7 @@ def _blocks_in(scope: Scope) -> Iterator[Block]:
             qualified_name=f"{scope.qualified_name}#{name}{ending}",
             node=made.node,
             holder=function,
+            around=tuple(_functions_of(scope)),
             statements=tuple(run.statements),
             names=made.names,
         )

@@ -165,7 +165,7 @@ class Body:
     def _record(self, kernel: ast.stmt, in_loop: bool) -> list[ast.stmt]:
         if isinstance(kernel, ast.If | ast.Assert):
             name = self._note(self._name_of(kernel), in_loop)
-            test = ast.IfExp(kernel.test, ast.Constant(True), ast.Constant(False))  # waits as the statement does
+            test = ast.IfExp(self._about_statistics(kernel.test), ast.Constant(True), ast.Constant(False))
             kept = [self._set(name, test, kernel, in_loop)]
             raises = [each for each in getattr(kernel, "body", ()) if isinstance(each, ast.Raise)]
             last = ast.parse(f"{name}[-1]" if in_loop else name, mode="eval").body
@@ -182,6 +182,13 @@ class Body:
             ]
         told = [each for each in _told(kernel) if self._scope.is_statistic(each)]
         return [self._set(self._note(self._name_of(kernel, each), in_loop), each, kernel, in_loop) for each in told]
+
+    def _about_statistics(self, test: ast.expr) -> ast.expr:
+        """`args.debug and isnan(norm)` without what is asked of other things."""
+        if not isinstance(test, ast.BoolOp):
+            return test
+        asked = [each for each in test.values if self._scope.is_statistic(each)]
+        return ast.BoolOp(test.op, asked) if len(asked) > 1 else next(iter(asked), test)
 
     def _note(self, name: str, in_loop: bool) -> str:
         noted = f"{RECORDED}{name}{'s_' if in_loop else '_'}"

@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from auditkit.model.enums import Contract
 from auditkit.probing.discovery.blocks.blocks import Block, blocks_of
-from auditkit.probing.discovery.candidates import Candidate, is_excluded, is_in_side_folder
-from auditkit.probing.discovery.collector_calls import CollectorCalls
+from auditkit.probing.discovery.candidates import Candidate, is_in_side_folder
 from auditkit.probing.discovery.signatures import feeding, parameter_kinds
+from auditkit.probing.source_code.python_files import PythonFiles
 
 _NAME_WORDS = re.compile(r"grad|norm|nan|finite|clip|stat")
 
 
-def block_candidates(calls: CollectorCalls) -> Iterator[Candidate]:
-    """The blocks of the files that were parsed, but for those inside a function that is a collector itself."""
-    asked_whole = {
-        (function.module.name, function.qualified_name)
-        for function, flow in calls.collectors.items()
-        if not is_excluded(function, flow)
-    }
-    for module in calls.files.modules.values():
+def block_candidates(files: PythonFiles, functions: Iterable[Candidate]) -> Iterator[Candidate]:
+    """The blocks of the files that were parsed, but for those inside one of the `functions` that are asked whole."""
+    asked_whole = {(candidate.file, candidate.line) for candidate in functions}
+    for module in files.modules.values():
         for block in blocks_of(module):
-            parts = block.place.split(".")
-            around = {(module.name, ".".join(parts[:count])) for count in range(1, len(parts) + 1)}
-            if not around & asked_whole:
+            if asked_whole.isdisjoint((module.file, node.lineno) for node in block.around):
                 yield _candidate(block)
 
 
@@ -48,4 +42,5 @@ def _candidate(block: Block) -> Candidate:
         evidence=(f"{what} of {block.place or 'the script'}, which is no function that can be called",),
         obstacles=(missing,) if fed.missing else (),
         score=score,
+        last_line=last,
     )

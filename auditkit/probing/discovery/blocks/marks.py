@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from auditkit.probing.discovery.gradient_facts import GRADIENTS, NOTHING, STATISTICS
 from auditkit.probing.discovery.gradient_flow import Tracer
+from auditkit.probing.discovery.gradient_names import gets_gradients
 from auditkit.probing.patching.local_names import names_of
 from auditkit.probing.source_code.modules import FunctionNode, dotted_name, targets_of
 from auditkit.probing.source_code.statements import head_of
@@ -174,6 +175,11 @@ class _ParameterGradients(Tracer):
         super().__init__(lambda _call, _given: None, {}, set())
         self._parameters = parameters
 
+    def loop(self, target: ast.expr, source: ast.expr) -> None:
+        """What a loop goes through, not what its variable is called: `for grad in received` may be of anything."""
+        self.assign([target], self.mark(source))
+        self.note_attribute_name([target], source)
+
     def attribute(self, node: ast.Attribute) -> int:
         mark = super().attribute(node)
         is_source = mark == GRADIENTS and not self.marks.get(dotted_name(node)) and not self.mark(node.value)
@@ -183,6 +189,8 @@ class _ParameterGradients(Tracer):
         before = len(self.flow.reduced)
         mark = super().call(node)
         name = node.func.attr if isinstance(node.func, ast.Attribute) else dotted_name(node.func)
+        if mark == GRADIENTS and gets_gradients(name) and node.args:
+            return NOTHING  # `predictor.get_gradients(instances)`: of inputs
         if len(self.flow.reduced) > before and (name in _LIBRARY or self._compares_gradients(node)):
             self.flow.reduced.discard(node)
         return mark

@@ -92,7 +92,7 @@ class Runs:
         place = self._scope.places[top]
         run = Run(place.suite, place.index, place.index, list(units[top]))
         self._grow_back(run, taken)
-        if isinstance(top, ast.Return | ast.If | ast.Assert) and not any(map(self._scope.limits, own_statements(top))):
+        if isinstance(top, ast.Return) or self._is_check(top):
             return run
         waiting: list[ast.stmt] = []
         for statement in place.suite[place.index + 1 :]:
@@ -102,6 +102,8 @@ class Runs:
                 continue
             made = run.results | names_of(waiting).stores
             waiting.append(statement)
+            if is_unit and self._is_check(statement):
+                break
             if not (made & names_of(statement).loads and (is_unit or self._computes(statement))):
                 break
             adds_inputs = names_of(statement).loads - run.loads - run.results - _called(statement)
@@ -110,6 +112,11 @@ class Runs:
                 run.last += len(waiting)
                 waiting = []
         return run
+
+    def _is_check(self, statement: ast.stmt) -> bool:
+        """`if any(isnan(...)):`, `assert isfinite(...)`: a block of its own, whatever follows from it."""
+        is_check = isinstance(statement, ast.If | ast.Assert)
+        return is_check and not any(map(self._scope.limits, own_statements(statement)))
 
     def _grow_back(self, run: Run, taken: set[ast.stmt]) -> None:
         """Take in what sets up the run: an accumulator's start, a list of parameters or gradients."""
@@ -135,6 +142,8 @@ class Runs:
                 return self._scope.is_statistic(value) and self._is_calm(value)
             case ast.Assign(value=value) | ast.AugAssign(value=value):
                 return bool(_plain_stores(statement)) and self._scope.is_statistic(value) and self._is_calm(value)
+            case ast.If(test=test, body=body, orelse=orelse):
+                return self._is_calm(test) and all(map(self._computes, (*body, *orelse)))
             case ast.Expr(value=ast.Call(func=function)):
                 return self._module.full_name(dotted_name(function)).startswith("torch.distributed.")
         return False
@@ -191,6 +200,8 @@ def _is_update(node: ast.AST, items: frozenset[str]) -> bool:
         return dotted_name(node.value).endswith("state") and dotted_name(node.slice) in items
     if isinstance(node, ast.Call):
         name = dotted_name(node.func)
+        if re.search(r"_foreach_\w+_$", name):
+            return bool(node.args) and "grad" not in ast.unparse(node.args[0])
         if not re.search(r"[^_]_$", name) or name.endswith("requires_grad_"):
             return False
         changed = [node.func.value] if isinstance(node.func, ast.Attribute) else []

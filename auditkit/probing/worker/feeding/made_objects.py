@@ -15,6 +15,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 import torch
 
 from ..base.refusals import CannotFeedError
+from ..process import placeholders
 from . import guesses
 from .guesses import Guess
 from .named_objects import UnknownValueError, is_plain_read
@@ -31,7 +32,7 @@ def make(owner: type, around: Surroundings) -> Any:
         # A wrapper's own looks at what it wraps, which is filled by this.
         if inherited is not None and name not in asked:
             asked.append(name)
-            with contextlib.suppress(AttributeError):
+            with contextlib.suppress(AttributeError), placeholders.loading():  # an absent base class has none
                 return inherited(name)
         is_read = around.is_preparing or name in stored or is_plain_read(sys._getframe(1))
         if name.startswith("__") or not is_read:

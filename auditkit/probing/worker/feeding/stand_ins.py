@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import torch
 
+from ..base.torch_internals import without_compiler
 from ..gradients.gradients import GradientHolder, placed, total_norm
 from ..simulated.tensor import to_host
 from . import groups, guesses
@@ -67,7 +68,8 @@ class Surroundings:
         if self._optimizer is None:
             parameters = list(self.module.parameters())
             # An optimizer refuses to be made over nothing.
-            self._optimizer = torch.optim.SGD(parameters or [torch.nn.Parameter(torch.zeros(1))], lr=0.1)
+            with without_compiler(torch.optim.Optimizer.add_param_group):
+                self._optimizer = torch.optim.SGD(parameters or [torch.nn.Parameter(torch.zeros(1))], lr=0.1)
             defaults = self._optimizer.param_groups[0]
             made = {**defaults, "params": parameters}
             self._optimizer.param_groups[0] = _ParameterGroup(self, made) if self.is_searched else made

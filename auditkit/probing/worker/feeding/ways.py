@@ -6,6 +6,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Opt
 
 from ..base.refusals import CannotFeedError
 from ..base.torch_internals import raise_if_out_of_memory
+from ..process.placeholders import PlaceholderTouched
 from . import guesses
 from .caller import CONSTRUCTOR, MADE, Caller
 from .named_objects import no_value
@@ -31,7 +32,7 @@ class Way(NamedTuple):
     slots: List[str]
 
 
-def possible_feeds(caller: Caller, request: Dict[str, Any], refuse: Callable[[Exception], None]) -> Iterator[Feed]:
+def possible_feeds(caller: Caller, request: Dict[str, Any], refuse: Callable[[BaseException], None]) -> Iterator[Feed]:
     """Feeds worth trying, at last those with optional arguments filled; `refuse` is told why a way is closed."""
     feeds: List[Feed] = []
     for find in (_usual_ways, _without_constructor):
@@ -40,7 +41,7 @@ def possible_feeds(caller: Caller, request: Dict[str, Any], refuse: Callable[[Ex
                 found = list(_feeds_of(caller, request, way))
                 yield from found
                 feeds += found
-        except Exception as error:  # a constructor may raise anything
+        except (Exception, PlaceholderTouched) as error:  # a constructor may raise anything
             raise_if_out_of_memory(error)
             refuse(error)
     optional = _optional(caller)

@@ -26,7 +26,8 @@ def load(block: Dict[str, Any], roots: List[str]) -> FunctionType:
     place = block["name"]
     held.setdefault("__builtins__", builtins)
     function = FunctionType(_placed(inner, node.name, place), held)
-    function.__name__, function.__qualname__ = node.name, place
+    # Without a text `inspect` looks for one in the class that a dotted name seems to name.
+    function.__name__, function.__qualname__, function.__doc__ = node.name, place, ""
     return function
 
 

@@ -8,11 +8,12 @@ import __future__
 import ast
 import builtins
 import dis
+import functools
 import importlib
 import importlib.machinery
 import sys
 from types import CodeType, ModuleType
-from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set
 
 _IMPORTS = (ast.Import, ast.ImportFrom)
 _DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
@@ -30,14 +31,26 @@ _MAKE_VALUES = {
 }  # fmt: skip
 
 
-class Statement(NamedTuple):
+class Statement:
     """One statement at a file's top level: the names that it binds, those whose objects it changes, and its reads."""
 
-    node: ast.stmt
-    code: CodeType
-    binds: Set[str]
-    changes: Set[str]
-    reads: Set[str]
+    def __init__(self, node: ast.stmt, path: str, flags: int) -> None:
+        self.node = node
+        tree = ast.Module(body=[node], type_ignores=[])
+        self.code: CodeType = compile(tree, path, "exec", flags=flags, dont_inherit=True)
+
+    @functools.cached_property
+    def binds(self) -> Set[str]:
+        stores = ("STORE_NAME", "STORE_GLOBAL")
+        return {each.argval for each in dis.get_instructions(self.code) if each.opname in stores}
+
+    @functools.cached_property
+    def changes(self) -> Set[str]:
+        return set(_changed(self.node))
+
+    @functools.cached_property
+    def reads(self) -> Set[str]:
+        return set(_read(self.code))
 
     @property
     def computes_gradients(self) -> bool:
@@ -52,20 +65,23 @@ class Statements:
         with open(path, "rb") as file:
             body = [node for node in ast.parse(file.read(), path).body if not _is_for_scripts(node)]
         flags = _future_flags(body)
-        self.all: List[Statement] = [_statement(node, path, flags) for node in body]
+        self.all: List[Statement] = [Statement(node, path, flags) for node in body]
         self.stars: List[ast.ImportFrom] = [
             node for node in body if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
         ]
-        self.binding: Dict[str, List[int]] = {}
+
+    @functools.cached_property
+    def binding(self) -> Dict[str, List[int]]:
+        """The statements that make each name: those that bind it, and those that change an object of this file."""
+        found: Dict[str, List[int]] = {}
         for number, statement in enumerate(self.all):
             for name in statement.binds:
-                self.binding.setdefault(name, []).append(number)
+                found.setdefault(name, []).append(number)
+        imported = {name for each in self.all if isinstance(each.node, _IMPORTS) for name in each.binds}
         for number, statement in enumerate(self.all):
-            for name in statement.changes & self.binding.keys() - statement.binds:
-                if not any(
-                    isinstance(self.all[made].node, (ast.Import, ast.ImportFrom)) for made in self.binding[name]
-                ):
-                    self.binding[name].append(number)
+            for name in (statement.changes & found.keys()) - statement.binds - imported:
+                found[name].append(number)
+        return found
 
     def needed(self, names: Iterable[str], may_run: Callable[[Statement], bool] = lambda _: True) -> List[int]:
         """The statements that define `names`, with all that these need, in the order of the file.
@@ -93,7 +109,10 @@ class Statements:
 
 def is_definition(statement: Statement) -> bool:
     """Whether a statement imports, defines, or binds a constant: what a script makes for its run is none of these."""
-    node = statement.node
+    return _defines(statement.node)
+
+
+def _defines(node: ast.stmt) -> bool:
     if isinstance(node, (*_DEFINES, *_IMPORTS)):
         return True
     if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
@@ -104,8 +123,7 @@ def is_definition(statement: Statement) -> bool:
         tests = [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
         parts = [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.stmt)]
         parts += [part for handler in getattr(node, "handlers", ()) for part in handler.body]
-        inner = (Statement(part, statement.code, set(), set(), set()) for part in parts)
-        return all(map(_makes_a_value, tests)) and all(map(is_definition, inner))
+        return all(map(_makes_a_value, tests)) and all(map(_defines, parts))
     return isinstance(node, (ast.Pass, ast.Raise, ast.Assert))
 
 
@@ -136,12 +154,6 @@ def _future_flags(body: Iterable[ast.stmt]) -> int:
     for feature in features:
         flags |= feature.compiler_flag
     return flags
-
-
-def _statement(node: ast.stmt, path: str, flags: int) -> Statement:
-    code = compile(ast.Module(body=[node], type_ignores=[]), path, "exec", flags=flags, dont_inherit=True)
-    binds = {each.argval for each in dis.get_instructions(code) if each.opname in ("STORE_NAME", "STORE_GLOBAL")}
-    return Statement(node, code, binds, set(_changed(node)), set(_read(code)))
 
 
 def _read(code: CodeType) -> Iterator[str]:
@@ -181,6 +193,9 @@ def _last(called: ast.expr) -> str:
     return called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
 
 
+Failed = Callable[[ModuleType, str, BaseException], Any]
+
+
 class CutOut(ModuleType):
     """A module that runs a statement of its file when one of its names is asked for."""
 
@@ -197,16 +212,21 @@ class CutOut(ModuleType):
 
 
 class CutOutLoader(importlib.machinery.SourceFileLoader):
-    """Loads a file as a `CutOut`. `failed(module, name, error)` gives what a name is whose statement raises."""
+    """Loads a file as a `CutOut`. `failed(module, name, error)` gives what a name is whose statement raises.
 
-    def __init__(self, name: str, path: str, failed: Optional[Callable[[ModuleType, str, BaseException], Any]]) -> None:
+    `is_whole` runs the file as an import does; but in a circle of imports a name is made ahead of its turn.
+    """
+
+    def __init__(self, name: str, path: str, failed: Optional[Failed], is_whole: bool) -> None:
         super().__init__(name, path)
-        self._failed = failed
+        self._failed, self._is_whole = failed, is_whole
         self._begun: Set[int] = set()
 
     def exec_module(self, module: ModuleType) -> None:
         self.statements = Statements(self.path)
         module.__class__ = CutOut
+        for number in range(len(self.statements.all)) if self._is_whole else ():
+            self._run(module, number)
 
     def define(
         self, module: ModuleType, names: Iterable[str], may_run: Callable[[Statement], bool] = lambda _: True
@@ -218,11 +238,13 @@ class CutOutLoader(importlib.machinery.SourceFileLoader):
         for name in wanted if self.statements.stars else ():
             self._take_from_star(module, name)
         for number in numbers:
-            if number not in self._begun:
-                self._begun.add(number)
-                self._run(module, self.statements.all[number])
+            self._run(module, number)
 
-    def _run(self, module: ModuleType, statement: Statement) -> None:
+    def _run(self, module: ModuleType, number: int) -> None:
+        if number in self._begun:
+            return
+        self._begun.add(number)
+        statement = self.statements.all[number]
         try:
             exec(statement.code, vars(module))
         except (Exception, SystemExit) as error:
@@ -240,23 +262,20 @@ class CutOutLoader(importlib.machinery.SourceFileLoader):
 
 
 class CutOutFinder:
-    """Finds the checkout's modules that `is_cut_out` names as `CutOut`s; others as they are."""
+    """Finds the modules of files that `is_own` as `CutOut`s, those that `is_whole` names run as an import does."""
 
     def __init__(
-        self,
-        is_cut_out: Callable[[str, str], bool],
-        failed: Optional[Callable[[ModuleType, str, BaseException], Any]] = None,
+        self, is_own: Callable[[str], bool], is_whole: Callable[[str], bool], failed: Optional[Failed] = None
     ) -> None:
-        self._is_cut_out = is_cut_out
-        self._failed = failed
+        self._is_own, self._is_whole, self._failed = is_own, is_whole, failed
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Optional[importlib.machinery.ModuleSpec]:
         found = importlib.machinery.PathFinder.find_spec(name, path, target)
         if found is None or not isinstance(found.loader, importlib.machinery.SourceFileLoader):
             return None
-        if not self._is_cut_out(name, found.loader.path):
+        if not self._is_own(found.loader.path):
             return None
-        found.loader = CutOutLoader(name, found.loader.path, self._failed)
+        found.loader = CutOutLoader(name, found.loader.path, self._failed, self._is_whole(name))
         return found
 
     def install(self) -> None:

@@ -41,7 +41,7 @@ def climb(load: Callable[[], _Made], place: str, roots: List[str], ways: Sequenc
     started that failed is ended. Each but the last takes at most half of the time that is left. In a process that has
     climbed already it only loads. Raises LoadError with what each way said.
     """
-    if _Climbed.refusals is not None:
+    if _Climbed.refusals is not None:  # not the first target of its module
         try:
             return load()
         except LoadError as error:
@@ -59,6 +59,11 @@ def climb(load: Callable[[], _Made], place: str, roots: List[str], ways: Sequenc
         if refusals[-1].error.is_final:
             break
     raise _all_said(refusals)
+
+
+def has_climbed() -> bool:
+    """Whether this process has loaded a target."""
+    return _Climbed.refusals is not None
 
 
 def described() -> Dict[str, Any]:

@@ -34,12 +34,14 @@ def prepare(rung: str, place: str, roots: List[str]) -> None:
     folder = _script_folder(file)
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    if rung == "cut_out":
-        CutOutFinder(lambda _, path: _is_own(path, roots), _failed).install()
-    else:
-        parts = name.split(".")
-        parents = {".".join(parts[:end]) for end in range(1, len(parts))}
-        CutOutFinder(lambda found, path: found in parents and _is_own(path, roots)).install()
+    parts = name.split(".")
+    parents = {".".join(parts[:end]) for end in range(1, len(parts))}
+    is_cut_out = rung == "cut_out"
+    CutOutFinder(
+        lambda path: _is_own(path, roots),
+        lambda found: not is_cut_out and found not in parents,
+        _failed if is_cut_out else None,
+    ).install()
     if rung != "file":
         placeholders.install(roots)
 

@@ -22,12 +22,12 @@ class Obstacles:
     def __init__(self) -> None:
         self._said: List[Tuple[int, str]] = []
         self._unread = ""
-        self._touched: Optional[BaseException] = None
+        self._touched: Optional[PlaceholderTouched] = None
 
     def add(self, error: BaseException, how: str = "") -> None:
         """What was raised by the target fed in this way, by its constructor, or by us."""
         if isinstance(error, PlaceholderTouched):
-            self._touched = self._touched or error
+            self._touched = error if how or self._touched is None else self._touched
             return
         if isinstance(error, CannotFeedError):
             self._said.append((0 if isinstance(error, UnknownValueError) else 2, str(error)))
@@ -42,10 +42,10 @@ class Obstacles:
         self._unread = self._unread or ("" if answer is None or flatten(answer) else kind_of(answer))
 
     def reason(self) -> BaseException:
-        """One line; what stands in for an absent module and was used, where nothing else could be given."""
-        if self._unread:
-            return CannotReadError("its answer ({}) holds no single number".format(self._unread))
+        """One line; an absent module's stand-in that was used, where no value could be given instead."""
         if self._touched is not None and all(rank > 0 for rank, _ in self._said):
             return self._touched
+        if self._unread:
+            return CannotReadError("its answer ({}) holds no single number".format(self._unread))
         best = min(self._said, key=lambda said: said[0], default=(0, "there is no way to feed it"))
         return CannotFeedError(best[1], tuple(text for _, text in self._said))

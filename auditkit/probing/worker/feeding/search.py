@@ -105,7 +105,8 @@ def _try_feeds(caller: Caller, request: Dict[str, Any]) -> Plan:
 def _was_called(caller: Caller, error: BaseException) -> bool:
     """Whether the target itself ran before this was raised."""
     code = getattr(inspect.unwrap(caller.function), "__code__", None)
-    return any(frame.f_code is code for frame, _ in traceback.walk_tb(error.__traceback__))
+    raised = [error, *([error.__cause__] if error.__cause__ is not None else [])]
+    return any(frame.f_code is code for each in raised for frame, _ in traceback.walk_tb(each.__traceback__))
 
 
 def _try_feed(caller: Caller, feed: Feed, second: Any, request: Dict[str, Any], obstacles: Obstacles) -> Optional[Plan]:

@@ -84,7 +84,7 @@ def ways(calls: Sequence[str], roots: List[str]) -> Tuple[str, ...]:
 def _trains(file: str) -> bool:
     """Whether importing a file computes gradients; one that cannot be read is found out by importing it."""
     try:
-        return any(statement.computes_gradients for statement in Statements(file).all)
+        return Statements(file).train
     except (OSError, ValueError, SyntaxError, RecursionError):
         return False
 

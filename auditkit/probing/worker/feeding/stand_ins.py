@@ -8,7 +8,7 @@ import collections
 import copy
 import functools
 import re
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
 
 import torch
 
@@ -24,6 +24,9 @@ _NO_GROUP = re.compile(
     r"(process group|dist|distributed)\b.* not (yet |been )*initialized|init_process_group|"
     r"(?-i:\b(LOCAL_RANK|RANK|WORLD_SIZE)\b)",
     re.IGNORECASE | re.DOTALL,
+)
+_NO_BACKEND = re.compile(
+    r"'NoneType' object has no attribute '(all_reduce|all_gather|broadcast|barrier|new_group|get_\w+|is_initialized)'"
 )
 DISTRIBUTED = "torch.distributed"
 """The path of what a target needs that asks for its rank or reduces without a group of its own."""
@@ -120,7 +123,8 @@ class Surroundings:
             if path == DISTRIBUTED:
                 self.filled(path, Guess(guesses.GROUP))
             elif groups.is_global(path):
-                groups.put_global(path, self.filled(path, Guess(guesses.GROUP)))
+                is_group = guesses.known(path.rpartition(".")[2]) == Guess(guesses.GROUP)
+                groups.put_global(path, self.filled(path, Guess(guesses.GROUP if is_group else guesses.BACKEND)))
 
     def _want(self, kind: str, name: str) -> None:
         """Give each object of this kind, made already or later, the attribute that the target reads."""
@@ -142,14 +146,16 @@ class Surroundings:
         Raises UnknownValueError for an attribute of parameters that no name explains.
         """
         for each in _chain(error):
-            if _NO_GROUP.search(str(each)):
-                return DISTRIBUTED
             if groups.global_without_group(each):
                 return groups.global_without_group(each)
+            if _NO_GROUP.search(str(each)) or _NO_BACKEND.match(str(each)):
+                return groups.backend_missing(each) or DISTRIBUTED
             kind = self._kind_of(getattr(each, "obj", None)) if isinstance(each, AttributeError) else ""
             name = each.name if kind else ""  # type: ignore[attr-defined]
             path = "{}.{}".format(kind, name)
             if kind and (path in self.given or name.strip("_") in _WRAPPED.get(kind, ()) or _is_explained(kind, name)):
+                return path
+            if kind == "parameter" and re.fullmatch(r"grad_sample|(\w+_)?id", name):
                 return path
             if kind == SELF or (kind == "parameter" and not hasattr(torch.nn.Module, name)):
                 if not guesses.carrier(name):
@@ -191,9 +197,15 @@ def _chain(error: Optional[BaseException]) -> List[BaseException]:
 
 
 def _of_parameter(surroundings: Surroundings, parameter: Any, name: str) -> None:
-    """`main_grad` and the like hold the gradient; flags are false."""
+    """`main_grad` and the like hold the gradient, `grad_sample` that of one sample; flags are false."""
     path = "parameter." + name
-    if path not in surroundings.given and guesses.carrier(name) == guesses.GRADIENTS:
+    if path not in surroundings.given and name == "grad_sample" and parameter.grad is not None:
+        surroundings.read[path] = Guess("the gradient as that of one sample")
+        setattr(parameter, name, parameter.grad[None])
+    elif path not in surroundings.given and re.fullmatch(r"(\w+_)?id", name):
+        surroundings.read[path] = Guess("its place in the list")
+        setattr(parameter, name, _place(parameter, surroundings.module.parameters()))
+    elif path not in surroundings.given and guesses.carrier(name) == guesses.GRADIENTS:
         surroundings.read[path] = Guess("the gradient")
         setattr(parameter, name, parameter.grad)
         if name not in surroundings.module.aliases:
@@ -228,6 +240,10 @@ _ATTRIBUTES: Dict[str, Callable[[Surroundings, Any, str], None]] = {
 }
 
 
+def _place(parameter: Any, parameters: Iterable[Any]) -> int:
+    return next(place for place, each in enumerate(parameters) if each is parameter)
+
+
 class _ParameterGroup(Dict[str, Any]):
     """A group of an optimizer, which may be asked for settings of other optimizers than SGD."""
 
@@ -246,8 +262,13 @@ _MAKERS: Dict[str, Callable[[Surroundings, str], Any]] = {
     guesses.DEVICE: lambda around, path: _device(around.grads),
     guesses.DEVICE_NAME: lambda around, path: str(_device(around.grads)),
     guesses.GROUP: lambda around, path: groups.world(),
+    guesses.BACKEND: lambda around, path: groups.backend(),
     guesses.MESH: lambda around, path: groups.mesh(),
     guesses.GIVES_GROUP: lambda around, path: lambda *_, **__: groups.world(),
+    guesses.GIVES_ZERO: lambda around, path: lambda *_, **__: 0,
+    guesses.GIVES_ONE: lambda around, path: lambda *_, **__: 1,
+    guesses.NO_INF: lambda around, path: placed([torch.zeros(1)], around.device)[0],
+    guesses.SCALE_OF_ONE: lambda around, path: placed([torch.ones(1)], around.device)[0],
     guesses.SAME_VALUE: lambda around, path: lambda value=None, *_, **__: value,
     guesses.CONFIG: lambda around, path: Answering(around, path, guesses.in_configuration),
     guesses.OBJECT: lambda around, path: Answering(around, path, guesses.of_object),

@@ -52,9 +52,8 @@ class LibraryMethods:
         if name == "watch":
             is_wandb = module.full_name(dotted_name(receiver)) == "wandb" and not self._is_own(module, "wandb")
             return "wandb:watch" if is_wandb else ""
-        holder = (
-            self._base(module, inside) if _is_super(receiver) else self._holder(module, dotted_name(receiver), name)
-        )
+        is_super = isinstance(receiver, ast.Call) and dotted_name(receiver.func) == "super"
+        holder = self._base(module, inside) if is_super else self._holder(module, dotted_name(receiver), name)
         return f"{holder}.{name}" if holder else ""
 
     def _holder(self, module: Module, receiver: str, method: str) -> str:
@@ -107,7 +106,3 @@ class LibraryMethods:
             return ""
         *inner, last = [part for part in (*name.split("."), *rest.split(".")) if part] or [""]
         return f"{'.'.join((package, *inner))}:{last}" if last[:1].isupper() else ""
-
-
-def _is_super(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and dotted_name(node.func) == "super"

@@ -360,3 +360,19 @@ def test_discovery_lists_blocks_beside_functions_and_none_inside_one(tmp_path: P
     assert block.takes_guesses[0] is Takes.MODULE
     assert block.obstacles == ()
     assert block.evidence == ("lines 8 to 13 of main, which is no function that can be called",)
+
+
+@pytest.mark.parametrize(
+    ("body", "contract"),
+    [
+        ("isnan = any(torch.isnan(p.grad).any() for p in model.parameters())\n    return isnan", Contract.GRAD_STATS),
+        ("print(next(model.parameters()).grad.norm())", Contract.GRAD_STATS),
+        ("norms = []\n    for p in model.parameters():\n        norms.append(p.grad.norm())\n    print(norms)",
+         Contract.GRAD_STATS),
+        ("print(max(p.grad.norm() for p in model.parameters()))", Contract.GRAD_NORM),
+    ],
+)  # fmt: skip
+def test_flags_lists_and_figures_of_one_parameter_are_no_norm(body: str, contract: Contract, tmp_path: Path) -> None:
+    loss = "    model(batch).sum().backward()\n"
+    (item,) = found(tmp_path, f"import torch\ndef main(model, batch):\n{loss}    {body}\n").values()
+    assert item.contract_guess == contract

@@ -311,3 +311,9 @@ def test_files_that_no_import_reaches_are_named_by_their_paths(tmp_path: Path, n
 def test_what_it_takes_is_told_by_its_use(tmp_path: Path, source: str, takes: str) -> None:
     item = found(tmp_path, source)["f"]
     assert (item.takes_guesses[0], item.obstacles) == (takes, ())
+
+
+@pytest.mark.parametrize(("name", "contract"), [("get_clip_coef", "grad_stats"), ("get_grad_norm", "grad_norm")])
+def test_a_factor_that_clips_is_no_norm(name: str, contract: str, tmp_path: Path) -> None:
+    source = f"def {name}(params):\n    return torch.stack([p.grad.norm() for p in params]).norm()\n"
+    assert found(tmp_path, source)[name].contract_guess == contract

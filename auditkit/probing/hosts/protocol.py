@@ -84,14 +84,14 @@ class Request(TypedDict):
 
     `rungs` are the ways to load the target that are tried in turn; without them those that make sense for it.
 
-    A target travels as the mapping of its fields. `module` is the one that all targets of jobs are in, "" for none.
+    A target travels as the mapping of its fields. `modules` are those that targets of jobs are in.
     `auto_device` lets the worker take CUDA where it finds it; `fresh_imports` has every job import the target.
     `blocks` are the blocks among the targets, by their calls.
     """
 
     token: str
     target: Target | None
-    module: str
+    modules: list[str]
     checkout: str
     import_roots: list[str]
     jobs: list[Job]

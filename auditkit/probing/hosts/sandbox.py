@@ -104,8 +104,8 @@ class Worker:
 
     def _imported(self) -> object:
         """What the process will have imported, where another request may come to it; else nothing."""
-        target, module = self.request["target"], self.request["module"]
-        place, _, statement = split_call(target.call if target is not None else module)
+        target = self.request["target"]
+        place, _, statement = split_call(target.call if target is not None else " ".join(self.request["modules"]))
         name = f"{place}#" if statement else place  # of a block's file only parts are loaded
         if not name or self.request["fresh_imports"]:
             return None

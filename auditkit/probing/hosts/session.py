@@ -141,7 +141,7 @@ class Session:
         jobs: Sequence[protocol.Job],
         target: Target | None = None,
         *,
-        module: str = "",
+        modules: Sequence[str] = (),
         auto_device: bool = False,
         fresh_imports: bool = False,
     ) -> None:
@@ -151,12 +151,12 @@ class Session:
         self.fork_refusal = ""
         self.loaded_by = LoadedBy()
         self._setting = setting
-        self._imports = target.call.partition(":")[0] if target is not None else module or "a target"
-        self._may_refuse = (target is not None or bool(module)) and not fresh_imports
+        self._imports = target.call.partition(":")[0] if target is not None else " and ".join(modules) or "a target"
+        self._may_refuse = (target is not None or bool(modules)) and not fresh_imports
         request: protocol.Request = {
             "token": new_token(),
             "target": target,
-            "module": module,
+            "modules": list(modules),
             "checkout": str(setting.checkout),
             "import_roots": [str(root) for root in setting.import_roots],
             "jobs": list(jobs),

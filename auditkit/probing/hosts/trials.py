@@ -62,31 +62,33 @@ def try_candidates(
 ) -> list[Trial]:
     """One trial for each candidate, in order; its other guesses are tried where the first one fails.
 
-    Nothing here judges: a trial only finds a way to feed the function that gives an answer. Those of one module are
-    tried together, so that it is imported once; two modules at a time.
+    Nothing here judges: a trial only finds a way to feed the function that gives an answer. Those of one package are
+    tried together, so that it is imported once; two packages at a time.
     """
-    places: dict[tuple[str, bool], list[int]] = {}
+    packages: dict[str, list[int]] = {}
     for index, candidate in enumerate(candidates):
         place, _, statement = split_call(candidate.call)
-        places.setdefault((place, bool(statement)), []).append(index)
+        is_alone = statement or place.endswith(".py")
+        packages.setdefault(place if is_alone else place.partition(".")[0], []).append(index)
     with KeptWorkers() as kept:
         limit_s = min(setting.time_limit_s, TRIAL_TIME_LIMIT_S)
         trials = _Trials(candidates, replace(setting, time_limit_s=limit_s, kept=setting.kept or kept), progress)
-        in_parallel(trials.settle, places.values(), _PARALLEL_WORKERS, setting.cancelled)
+        in_parallel(trials.settle, packages.values(), _PARALLEL_WORKERS, setting.cancelled)
     return [trials.done[index] for index in range(len(candidates))]
 
 
 class _Trials:
-    """The candidates of a checkout and what trying them showed; each call of `settle` is about one module."""
+    """The candidates of a checkout and what trying them showed; each call of `settle` is about one package."""
 
     def __init__(
         self, candidates: Sequence[Candidate], setting: Setting, progress: Callable[[str], None] | None
     ) -> None:
         self._candidates, self._setting, self._progress = candidates, setting, progress
+        self._loaded_together: dict[str, tuple[str, ...]] = {}
         self.done: dict[int, Trial] = {}
 
     def settle(self, indices: Sequence[int]) -> None:
-        """Try some candidates of one module: as they were guessed, then in other ways, then with plain arguments."""
+        """Try some candidates of one package: as they were guessed, then in other ways, then with plain arguments."""
         guesses = {index: _variants(self._candidates[index]) for index in indices}
         for attempt in range(max(map(len, guesses.values()))):
             waiting = [index for index in indices if index not in self.done or self.done[index].may_be_guessed_again]
@@ -115,7 +117,7 @@ class _Trials:
             last = {index: tried for index, tried in last.items() if not self.done[index].remedy}
 
     def _try(self, asked: Sequence[tuple[int, Target]]) -> list[tuple[int, Trial]]:
-        """A trial of each target, all of one module, with the number of its candidate."""
+        """A trial of each target, all of one package, with the number of its candidate."""
         if not asked:
             return []
         jobs: list[protocol.Job] = []
@@ -130,13 +132,58 @@ class _Trials:
             if self._progress is not None:
                 self._progress(asked[int(position)][1].call)
 
-        place, _, statement = split_call(asked[0][1].call)
-        # Around a block is what an import would run.
-        settled = _settle(self._setting, "" if statement else place, jobs, started)
+        settled = self._settle(jobs, started)
         return [
             (index, _trial(self._candidates[index], target, settled[position]))
             for position, (index, target) in enumerate(asked)
         ]
+
+    def _settle(self, jobs: Sequence[protocol.Job], started: Callable[[str], None]) -> dict[int, Job]:
+        """The trials by the number that is their id; what one way to load does not load is loaded in the next."""
+        settled: dict[int, Job] = {}
+        waiting, together = list(jobs), tuple(dict.fromkeys(map(_module_of, jobs)))
+        while waiting:
+            groups: dict[tuple[str, ...], list[protocol.Job]] = {}
+            for job in waiting:
+                module = _module_of(job)
+                groups.setdefault(self._loaded_together.get(module, together), []).append(job)
+            unloaded = []
+            for modules, of_group in groups.items():
+                found, is_refused = _run(self._setting, modules, of_group, started)
+                settled |= found
+                failed = [job for job in of_group if is_refused or not _is_loaded(found[int(job["id"])])]
+                self._loaded_together |= {_module_of(job): modules for job in of_group if job not in failed}
+                unloaded += failed if len(modules) > 1 else []
+            is_progress = len(unloaded) < len(waiting)
+            together = tuple(dict.fromkeys(map(_module_of, unloaded)))
+            if not is_progress:
+                self._loaded_together |= {module: (module,) for module in together}
+            waiting = unloaded
+        return settled
+
+
+def _module_of(job: protocol.Job) -> str:
+    """The module that a target is in; "" for a block: around it is what an import would run."""
+    place, _, statement = split_call(str(job["target"]["call"]))
+    return "" if statement else place
+
+
+def _is_loaded(job: Job) -> bool:
+    return job.failure is None or not job.failure.reason.is_not_loaded
+
+
+def _run(
+    setting: Setting, modules: Sequence[str], jobs: Sequence[protocol.Job], started: Callable[[str], None]
+) -> tuple[dict[int, Job], bool]:
+    """The trials of some modules' targets, and whether the modules are to be imported apart from one another."""
+    named = [module for module in modules if module]
+    session = Session(setting, jobs, modules=named)
+    settled = {int(job.id): job for job in session.jobs(started)}
+    if session.fork_refusal and len(named) == 1:
+        session = Session(setting, jobs, modules=named, fresh_imports=True)
+        settled = {int(job.id): job for job in session.jobs(started)}
+    is_refused = bool(session.fork_refusal) and len(named) > 1
+    return {int(job["id"]): settled.get(int(job["id"])) or Job(failure=session.failure) for job in jobs}, is_refused
 
 
 def _wanted(trial: Trial) -> str:
@@ -153,18 +200,6 @@ def _variants(candidate: Candidate) -> list[Target]:
     base = replace(candidate.as_target(), takes=None)
     finishes: list[str | None] = [*candidate.finish_candidates, None]
     return [replace(base, finish=finish) for finish in finishes]
-
-
-def _settle(
-    setting: Setting, module: str, jobs: Sequence[protocol.Job], started: Callable[[str], None]
-) -> dict[int, Job]:
-    """The trials of one module's targets, by the number that is their id."""
-    session = Session(setting, jobs, module=module)
-    settled = {int(job.id): job for job in session.jobs(started)}
-    if session.fork_refusal:
-        session = Session(setting, jobs, module=module, fresh_imports=True)
-        settled = {int(job.id): job for job in session.jobs(started)}
-    return {int(job["id"]): settled.get(int(job["id"])) or Job(failure=session.failure) for job in jobs}
 
 
 def _trial(candidate: Candidate, target: Target, job: Job) -> Trial:

@@ -51,11 +51,12 @@ class ImportEffect:
 def import_effects(files: PythonFiles, calls: Iterable[str]) -> list[ImportEffect]:
     """Of the files that are imported for `calls` (`module:function`), those that do more than define things.
 
-    A file is followed into what its statements at module level import, as far as the checkout holds it.
+    A file is followed into what its statements at module level import, as far as the checkout holds it. One that
+    trains is not imported itself: what is asked about is cut out of it.
     """
     found: list[ImportEffect] = []
-    waiting = list(dict.fromkeys(call.partition(":")[0] for call in calls))
-    seen = set(waiting)
+    asked = dict.fromkeys(call.partition(":")[0] for call in calls)
+    waiting, seen = list(asked), set(asked)
     while waiting and len(seen) < _MOST_FILES:
         name = waiting.pop(0)
         file = files.file_of(name)
@@ -63,7 +64,7 @@ def import_effects(files: PythonFiles, calls: Iterable[str]) -> list[ImportEffec
             continue
         source = files.source(file)
         module = files.module_of(f"{name}:") if _SAYS_EFFECT.search(source) else None
-        if isinstance(module, Module) and (effects := _effects(module)):
+        if isinstance(module, Module) and (effects := _effects(module)) and not (name in asked and _TRAINS in effects):
             found.append(ImportEffect(module.file, effects))
         package = name if file.name == "__init__.py" else name.rpartition(".")[0]
         new = [other for other in dict.fromkeys(_imported(source, package)) if other not in seen]

@@ -50,7 +50,7 @@ def serve(results_fd: int) -> None:
 
 def _answer(results: Writer, request: Dict[str, Any]) -> None:
     is_trial = request["target"] is None
-    if request["fresh_imports"] or (is_trial and not request["module"]):
+    if request["fresh_imports"] or (is_trial and not request["modules"]):
         _run_in_fresh_imports(results, request, _run_trial if is_trial else _load_and_run)
     else:
         _run_forked(results, request)
@@ -175,19 +175,45 @@ def _climb(request: Dict[str, Any], calls: List[str], load: Callable[[], Any]) -
     place, roots = calls[0].partition(":")[0], request["import_roots"]
     loading.use_import_roots(roots)
     ways = blocks.WAYS if calls[0] in request["blocks"] else request.get("rungs") or rungs.ways(calls, roots)
-    return ladder.climb(load, place, roots, ways, float(request["time_limit_s"]))
+    return ladder.climb(load, [place], roots, ways, float(request["time_limit_s"]))
 
 
-def _load_module(results: Writer, request: Dict[str, Any]) -> bool:
-    """Import the module that all targets of a trial are in; whether it can be."""
-    module, roots = request["module"], request["import_roots"]
-    calls = [job["target"]["call"] for job in request["jobs"] if job.get("target")] or [module]
+def _load_modules(results: Writer, request: Dict[str, Any]) -> bool:
+    """Import the modules that the targets of a trial are in, by the first rung that can some of them."""
+    roots = request["import_roots"]
+    loading.use_import_roots(roots)
+    ways = {module: request.get("rungs") or rungs.ways([module], roots) for module in request["modules"]}
+    calls = [job["target"]["call"] for job in request["jobs"] if job.get("target")]
+
+    def load() -> None:
+        for module, its_ways in ways.items():
+            if module not in _Unloaded.errors:
+                try:
+                    if rungs.current() not in its_ways:
+                        raise loading.LoadError("import_error", "{} is loaded in another way".format(module))
+                    loading.import_module(module, "", roots)
+                    for call in calls:  # what is cut out of a file is made when it is asked for: not in every child
+                        if call.partition(":")[0] == module:
+                            with contextlib.suppress(loading.LoadError):
+                                loading.load(call, roots)
+                except loading.LoadError as error:
+                    _Unloaded.errors[module] = error
+        if len(_Unloaded.errors) == len(ways):
+            raise next(iter(_Unloaded.errors.values()))
+
+    usual = [rung for rung in rungs.RUNGS if any(rung in its_ways for its_ways in ways.values())]
     try:
-        _climb(request, calls, lambda: loading.import_module(module, "", roots))
+        ladder.climb(load, list(ways), roots, usual, float(request["time_limit_s"]))
     except loading.LoadError as error:
         _send_load_error(results, error)
         return False
     return True
+
+
+class _Unloaded:
+    """Of this process: the modules of a trial that the others' rung does not load."""
+
+    errors: Dict[str, loading.LoadError] = {}  # noqa: RUF012
 
 
 def _outside_package(place: str, roots: List[str], checkout: str) -> List[str]:
@@ -223,7 +249,7 @@ def _run_forked(results: Writer, request: Dict[str, Any]) -> None:
     """Import the target once, fork for every job. Where a fork would break it, say so and do nothing."""
     threads_before = _native_threads() if ladder.has_climbed() else 1  # what loads it is a fork, if not this process
     if request["target"] is None:
-        run = _run_trial if _load_module(results, request) else None
+        run = _run_trial if _load_modules(results, request) else None
     else:
         loaded = _load_target(results, request)
         run = functools.partial(_run_job, loaded=loaded) if loaded is not None else None
@@ -274,6 +300,10 @@ def _run_trial(job: Dict[str, Any], request: Dict[str, Any], results: Writer) ->
         _send_selfcheck(results, job, request)
         return
     trial = dict(request, target=job["target"])
+    unloaded = _Unloaded.errors.get(job["target"]["call"].partition(":")[0])
+    if unloaded is not None:
+        _send_load_error(results, unloaded)
+        return
     loaded = _load_target(results, trial)
     if loaded is not None:
         _send_plan(results, trial, loaded)

@@ -276,6 +276,21 @@ def test_constants_and_imports_of_the_function_come_with_the_block() -> None:
     assert span(block) == (6, 6)
 
 
+def test_a_list_of_parameters_made_elsewhere_comes_with_the_block() -> None:
+    """So that the block is given what holds them, and not a list that nobody knows."""
+    block = the_block(
+        """
+        trained = [p for p in model.parameters() if p.requires_grad]
+        loss = model(args.batch).sum()
+        loss.backward()
+        norm = torch.stack([p.grad.norm() for p in trained]).norm()
+        """
+    )
+    assert [item.arg for item in block.parameters] == ["model"]
+    assert as_text(block).splitlines()[1] == "    trained = [p for p in model.parameters() if p.requires_grad]"
+    assert span(block) == (6, 6)
+
+
 def test_a_second_block_of_one_name_is_counted() -> None:
     line = "print(sum(p.grad.norm() for p in model.parameters()))\nmodel.train()\n"
     assert [block.qualified_name for block in blocks(line * 2)] == ["main#norm", "main#norm.2"]

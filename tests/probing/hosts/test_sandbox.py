@@ -123,7 +123,7 @@ def test_a_target_that_raises_on_valid_gradients_overflows() -> None:
         ("exits_at_once", Reason.EXIT, "status 0"),
         ("out_of_memory", Reason.NO_MEMORY, "out of memory: no room for the histogram"),
         ("returns_text", Reason.CANNOT_READ, "holds no single number"),
-        ("needs_more", Reason.CANNOT_FEED, "it needs gradients, tokenizer, batch, schedule"),
+        ("needs_more", Reason.CANNOT_FEED, "tokenizer: no value is known: give --argument tokenizer=VALUE"),
     ],
 )
 def test_a_target_without_an_answer_is_an_error_that_says_why(function: str, reason: Reason, said: str) -> None:
@@ -160,7 +160,7 @@ def test_a_target_that_cannot_be_loaded_says_what_happened(call: str, reason: Re
 # What a target is told that has no plan, and why: other words for the reasons above.
 TOLD = {
     "norms:allocates_too_much": (Reason.NO_MEMORY, "can't allocate memory"),
-    "norms:returns_none": (Reason.CANNOT_FEED, ": returned None"),
+    "norms:returns_none": (Reason.CANNOT_FEED, "it returns None"),
     "norms:returns_nothing_numeric": (Reason.CANNOT_READ, "its answer (mapping) holds no single number"),
     "norms:takes_nothing": (Reason.CANNOT_FEED, "it takes no gradients"),
     "raises_at_import:norm": (Reason.IMPORT_ERROR, "raises RuntimeError: the config file is missing"),

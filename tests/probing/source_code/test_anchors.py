@@ -90,3 +90,34 @@ def test_what_is_not_defined_there_has_no_anchor(tmp_path: Path) -> None:
     assert source.anchor("stats.norms:missing") is None
     assert source.anchor("stats.missing:total_norm") is None
     assert source.anchor("stats.broken:total_norm") is None
+
+
+BLOCKS = """import torch
+
+
+def main(model):
+    for step in range(3):
+        model(step).backward()
+{}
+"""
+NORMS = "        print(sum(p.grad.norm() for p in model.parameters()))\n"
+
+
+def blocks(folder: Path, *statements: str) -> AnchoredSource:
+    folder.mkdir()
+    (folder / "train.py").write_text(BLOCKS.format("        model.eval()\n".join(statements)))
+    return AnchoredSource(folder, [folder])
+
+
+def test_a_blocks_name_that_passed_to_its_neighbour_is_not_taken_for_it(tmp_path: Path) -> None:
+    """The first of two blocks of one name goes: the second one has its name now, and is still the second one."""
+    squares = NORMS.replace("p.grad.norm()", "p.grad.double().norm() ** 2")
+    before = blocks(tmp_path / "before", NORMS, squares)
+    after = blocks(tmp_path / "after", squares)
+    first, second = (before.anchor(f"train.py:main#{name}") for name in ("norm", "norm.2"))
+    assert first is not None
+    assert second is not None
+    found = after.find_again(second)
+    assert (found.state, found.call, found.similarity) == (AnchorState.RENAMED, "train.py:main#norm", 1.0)
+    assert after.find_again(first).anchor is None
+    assert before.find_again(first).state is AnchorState.SAME

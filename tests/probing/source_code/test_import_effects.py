@@ -37,10 +37,12 @@ def effects(folder: Path, call: str = "train:norm") -> list[str]:
 
 def test_a_script_is_named_with_its_lines_and_what_to_do(tmp_path: Path) -> None:
     put(tmp_path, "train.py", SCRIPT)
-    assert effects(tmp_path) == [
+    put(tmp_path, "norms.py", "import train\n")
+    assert effects(tmp_path, "norms:norm") == [
         "train.py trains (line 18), reads the command line (line 5) and writes files (line 6) when it is imported: "
         'put that under `if __name__ == "__main__":`, or name targets of other files'
     ]
+    assert effects(tmp_path, "train:norm") == []  # its function is cut out of it
 
 
 def test_what_a_target_imports_is_followed_and_what_a_function_imports_is_not(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[
     helpers = "raise_it = 1 / 0\ndef scaled(value, by):\n    return value / by\n"
     more = "import nobody_has_this\nprint(1 / 0)\ndef starred(value):\n    return float(value)\n"
     write(tmp_path, {"train.py": SCRIPT, "helpers/__init__.py": helpers, "helpers/more.py": more})
-    rungs.prepare("cut_out", "train.py", [str(tmp_path)])
+    rungs.prepare("cut_out", ["train.py"], [str(tmp_path)])
     yield lambda call: loading.load(call, [str(tmp_path)])
     for name, module in list(sys.modules.items()):
         if (getattr(module, "__file__", None) or "").startswith(str(tmp_path)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -10,10 +11,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from auditkit.probing.worker.base.refusals import CannotFeedError
+from auditkit.probing.worker.base.refusals import CannotFeedError, NotApplicable
 from auditkit.probing.worker.feeding.caller import Caller
 from auditkit.probing.worker.feeding.plan import Plan
-from auditkit.probing.worker.feeding.search import find_plan
 from auditkit.probing.worker.gradients.gradients import benign
 from tests.probing.worker.test_plan import BENIGN_NORM, method_plan, norm_of, plan_of
 
@@ -224,7 +224,13 @@ def made(owner: type, method: str) -> Plan:
 def test_an_object_is_made_without_its_constructor_where_that_needs_too_much() -> None:
     """What the constructor stores as a literal is better than a guess; a limit is one that ordinary gradients meet."""
     plan = made(Trainer, "clip")
-    assert plan.filled == {"self.calls": 0, "self.model": "the module", "self.max_norm": 1.0, "self.history": "[]"}
+    assert plan.filled == {
+        "self": "an object made without __init__",
+        "self.calls": 0,
+        "self.model": "the module",
+        "self.max_norm": 1.0,
+        "self.history": "[]",
+    }
     assert (plan.clips, plan.others) == (True, {"self.max_norm": 0.5})
     assert made(Trainer, "powers").filled["self.power"] == 2
     assert made(Layers, "norm").roles["norm"].path == ""
@@ -272,6 +278,31 @@ def test_a_constructor_that_can_be_filled_is_preferred() -> None:
     assert (plan.feed.setup, plan.feed.takes, plan.filled) == ("__init__", "optimizer", {"max_norm": 1.0})
 
 
-def test_a_search_leaves_no_group_behind() -> None:
-    assert find_plan(Caller(over_ranks, None, "", {}), {}).filled
-    assert not dist.is_initialized()
+_TENSOR_PARALLEL_GROUP: Any = None
+
+
+def test_a_group_that_a_module_holds_or_the_environment_names_is_made_and_taken_away() -> None:
+    def over_a_global(params: Any) -> float:
+        assert _TENSOR_PARALLEL_GROUP is not None, "tensor parallel group is not initialized"
+        return norm_of([p.grad for p in params]) * dist.get_world_size(_TENSOR_PARALLEL_GROUP)
+
+    def of_a_rank(params: Any) -> float:
+        return norm_of([p.grad for p in params]) + int(os.environ["RANK"])
+
+    alone = "a process group of world size 1"
+    assert plan_of(over_a_global).filled == {f"{__name__}._TENSOR_PARALLEL_GROUP": alone}
+    assert plan_of(of_a_rank).filled == {"torch.distributed": alone}
+    assert (_TENSOR_PARALLEL_GROUP, dist.is_initialized(), "RANK" in os.environ) == (None, False, False)
+
+
+def test_a_wrapper_that_clips_does_so_as_torch_does() -> None:
+    def dispatch(optimizer: Any, max_norm: float) -> Any:
+        return optimizer.clip_grad_norm(max_norm)
+
+    assert plan_of(dispatch).filled["optimizer.clip_grad_norm"] == "torch.nn.utils.clip_grad_norm_"
+
+
+def test_one_tensor_is_none_of_several_dtypes() -> None:
+    grads = [grad.to(dtype) for grad, dtype in zip(benign(), (torch.float32, torch.float16), strict=False)]
+    with pytest.raises(NotApplicable, match="it takes one tensor"):
+        Caller(clamped, None, "", {}).prepare(plan_of(clamped).feed, (grads, [None]))

@@ -27,19 +27,15 @@ def grad_norm(parameters):
 
 
 for step in range(steps):
-    model(torch.ones(1, 2)).sum().backward()
     with open("train.log", "a") as log:
-        log.write(f"{grad_norm(model.parameters())}\\n")
+        log.write(f"{step}\\n")
 """
-EFFECTS = (
-    "train.py trains (line 13) and writes files (line 14) when it is imported: put that under "
-    '`if __name__ == "__main__":`, or name targets of other files'
-)
+EFFECTS = "train.py writes files (line 13) when it is imported"
 
 
 @pytest.fixture
 def trainer(tmp_path: Path) -> Path:
-    """A folder with a script that trains and writes a log when it is imported."""
+    """A folder with a script that writes a log when it is imported."""
     put(tmp_path, "trainer/train.py", TRAINER)
     put(tmp_path, "trainer/config.json", '{"steps": 2}')
     return tmp_path / "trainer"
@@ -70,8 +66,9 @@ def test_in_place_the_code_writes_where_it_lies(trainer: Path) -> None:
 
 
 def test_messages_name_the_checkout_and_not_its_copy(trainer: Path) -> None:
-    put(trainer, "train.py", f"raise OSError(__file__)\n{TRAINER}")
+    # No way to load it makes the default.
+    put(trainer, "train.py", TRAINER.replace("(parameters)", "(parameters, log=open(__file__ + '.log'))", 1))
     request = AuditRequest(str(trainer), (RunOptions(device=DeviceChoice.CPU),), probes=("mutates_gradients",))
     with pytest.raises(TargetNotLoadedError) as caught:
         audit(request)
-    assert f"raises OSError: {trainer}/train.py ({trainer}/train.py:1)" in caught.value.message
+    assert f"'{trainer}/train.py.log' ({trainer}/train.py:" in caught.value.message

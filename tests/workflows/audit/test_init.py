@@ -64,6 +64,25 @@ def test_the_checkout_as_it_lies(checkout: Path) -> None:
     assert all(bool(one.owner) == one.target.startswith("torch.") for one in run.results if one.severity)
 
 
+BLOCK = """\
+def main(model):
+    total = 0.0
+    for p in model.parameters():
+        total += p.grad.norm() ** 2
+    total = total ** 0.5
+    print(total)
+"""
+
+
+def test_files_that_no_import_names_and_blocks(checkout: Path) -> None:
+    put(checkout, "my-trainer/train.py", SOURCE.partition("def step")[0])
+    put(checkout, "train.py", BLOCK)
+    path = init(str(checkout), exclude=["stats.py"]).path
+    run = audited(path)
+    assert sorted(asked(run)) == ["my-trainer/train.py:grad_norm", "train.py:main#total"]
+    assert {reading.target.name for reading in run.targets} == {"grad-norm", "total"}
+
+
 def test_an_interpreter_outside_the_workspace(checkout: Path, tmp_path: Path) -> None:
     python = tmp_path / "environment" / "python"
     put(tmp_path, "environment/python", f'#!/bin/sh\nexec {sys.executable} "$@"\n')

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 
 from auditkit.probing.discovery.blocks.bodies import Body
 from auditkit.probing.discovery.blocks.marks import ScopeMarks, own_nodes, suites_of
-from auditkit.probing.discovery.blocks.runs import Run, is_start
+from auditkit.probing.discovery.blocks.runs import Run, Runs, is_start
 from auditkit.probing.patching.local_names import names_of, parameters
 from auditkit.probing.source_code.modules import FunctionNode, Module, dotted_name
 from auditkit.probing.source_code.statements import head_of
+
+_LISTS = re.compile(r"parameters\(|param_groups|\.grad\b")
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class _Known:
     def __init__(self, run: Run, scope: ScopeMarks, module: Module, functions: Sequence[FunctionNode]) -> None:
         inside = set(own_nodes(run.statements))
         self._beside = [each for each in scope.places if each not in inside]
-        self._module = module
+        self._module, self._runs = module, Runs(scope, module)
         self._is_script = not functions
         self._locals = frozenset[str]().union(
             *(parameters(each.args) | names_of(each.body).stores for each in functions)
@@ -102,11 +104,15 @@ class _Known:
         """The statements that go before the block, its parameters, and the names that its module defines."""
         prelude: list[ast.stmt] = []
         inputs, others = [], []
-        for name in names:
+        waiting = list(names)
+        for name in waiting:
             if name in self._locals or (self._is_script and self._is_set_beside(name)):
                 start = self._start(name)
-                if start is not None:
-                    prelude += [] if start in prelude else [start]
+                if start is not None and start not in prelude:
+                    prelude.append(start)
+                    waiting += [each for each in reads_of([start]) if each not in waiting]
+                elif start is not None:
+                    continue
                 else:
                     inputs.append(name)
             elif self._is_runtime(name):
@@ -121,13 +127,18 @@ class _Known:
         return bool(setting) and not all(isinstance(each, definitions) for each in setting)
 
     def _start(self, name: str) -> ast.stmt | None:
-        """The one statement beside the block that gives a name its constant, or imports it."""
+        """The one statement beside the block that gives a name its constant, its parameters, or imports it."""
         if name in self._given or name == "device":
             return None
         setting = [each for each in self._beside if name in names_of_one(each)]
-        plain = [each for each in setting if is_start(each) or isinstance(each, ast.Import | ast.ImportFrom)]
+        plain = [each for each in setting if self._is_plain(each)]
         is_one = len({ast.dump(each) for each in plain}) == 1 and len(plain) == len(setting)
         return plain[0] if is_one else None
+
+    def _is_plain(self, statement: ast.stmt) -> bool:
+        if isinstance(statement, ast.Assign) and _LISTS.search(ast.unparse(statement.value)):
+            return self._runs.is_calm(statement.value)
+        return is_start(statement) or isinstance(statement, ast.Import | ast.ImportFrom)
 
     def _is_runtime(self, name: str) -> bool:
         """Whether the module makes it while it runs: a model, an optimizer; not a constant, a function or an import."""

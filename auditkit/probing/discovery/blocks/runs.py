@@ -130,7 +130,7 @@ class Runs:
 
     def _sets_up(self, statement: ast.stmt, run: Run) -> bool:
         value = getattr(statement, "value", None)
-        if not isinstance(value, ast.expr) or not _plain_stores(statement) & run.loads or not self._is_calm(value):
+        if not isinstance(value, ast.expr) or not _plain_stores(statement) & run.loads or not self.is_calm(value):
             return False
         words = _SETS_UP.search(ast.unparse(statement))
         return is_start(statement) or bool(self._scope.marks.mark(value)) or words is not None
@@ -139,16 +139,16 @@ class Runs:
         """Whether a statement only goes on computing with a statistic, on one rank or on all."""
         match statement:
             case ast.Return(value=value) if value is not None:
-                return self._scope.is_statistic(value) and self._is_calm(value)
+                return self._scope.is_statistic(value) and self.is_calm(value)
             case ast.Assign(value=value) | ast.AugAssign(value=value):
-                return bool(_plain_stores(statement)) and self._scope.is_statistic(value) and self._is_calm(value)
+                return bool(_plain_stores(statement)) and self._scope.is_statistic(value) and self.is_calm(value)
             case ast.If(test=test, body=body, orelse=orelse):
-                return self._is_calm(test) and all(map(self._computes, (*body, *orelse)))
+                return self.is_calm(test) and all(map(self._computes, (*body, *orelse)))
             case ast.Expr(value=ast.Call(func=function)):
                 return self._module.full_name(dotted_name(function)).startswith("torch.distributed.")
         return False
 
-    def _is_calm(self, value: ast.expr) -> bool:
+    def is_calm(self, value: ast.expr) -> bool:
         """Whether evaluating it does nothing but compute."""
         return all(self._is_plain(node) for node in ast.walk(value) if isinstance(node, ast.Call)) and not any(
             isinstance(node, ast.Await | ast.Yield | ast.YieldFrom) for node in ast.walk(value)

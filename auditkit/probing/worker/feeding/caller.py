@@ -184,6 +184,7 @@ class Caller:
         """An object of the target's class without its constructor's work, with what the target reads of it."""
         assert self.owner is not None
         made = made_objects.make(self.owner, around)
+        around.read[SELF] = Guess(guesses.OBJECT)
         around.prepare([path for path in feed.paths if path.startswith("self.")], {"self": made})
         return made
 

@@ -2,12 +2,15 @@
 
 import os
 import sys
-from typing import Any, List
+from typing import Any, Dict, List
 
 from .guesses import GROUP, known
 
 _ours: List[Any] = []
 _global_groups: List[str] = []
+# What torchrun tells a rank.
+_ALONE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
+_environment: Dict[str, str] = {}
 
 
 def world() -> Any:
@@ -18,6 +21,8 @@ def world() -> Any:
         if os.path.isdir("/sys/class/net/lo"):
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         store = dist.HashStore()  # type: ignore[attr-defined]
+        _environment.update({name: value for name, value in _ALONE.items() if name not in os.environ})
+        os.environ.update(_environment)
         dist.init_process_group("gloo", store=store, rank=0, world_size=1)
         _ours.append(store)
     return dist.group.WORLD
@@ -67,4 +72,7 @@ def leave() -> None:
         import torch.distributed as dist
 
         _ours.clear()
+        for name in _environment:
+            os.environ.pop(name, None)
+        _environment.clear()
         dist.destroy_process_group()

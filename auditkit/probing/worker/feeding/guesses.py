@@ -83,7 +83,8 @@ _BY_PATTERN: Tuple[Tuple[Any, Guess], ...] = tuple(
             Guess(1),
         ),
         (
-            r"(use|is|enable|should|do|with|skip|no|has|allow|force|return|log|needs|supports)_\w+|\w+_(enabled|only)|"
+            r"(use|is|enable|should|do|with|skip|no|has|allow|force|return|log|needs|supports|"
+            r"ignore|check|run|apply|compute|track|monitor|overlap|keep|average|normalize)_\w+|\w+_(enabled|only)|"
             r"(fp16|bf16|amp|verbose|debug|foreach|fused|error_if_nonfinite|cpu_offload|offload|shared|"
             r"(tensor_model|sequence|expert)_parallel)",
             Guess(False, True),
@@ -204,6 +205,8 @@ def carrier(name: str, annotation: str = "") -> str:
     """Which view of the gradients an argument or an attribute of this name is (`PARAMETERS`, ...); "" for none."""
     word = name.strip("_").lower()
     found = next((kind for pattern, kind in _CARRIERS_BY_NAME if pattern.fullmatch(word)), "")
+    if word.startswith(("get_", "set_", "compute_", "zero_", "clip_", "reduce_")):
+        found = ""  # a method
     if found or "Callable" in annotation:
         return found
     several = "[" in annotation

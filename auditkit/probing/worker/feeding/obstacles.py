@@ -42,8 +42,8 @@ class Obstacles:
         self._unread = self._unread or ("" if answer is None or flatten(answer) else kind_of(answer))
 
     def reason(self) -> BaseException:
-        """One line."""
-        if self._touched is not None:
+        """One line; an absent module's stand-in that was used, where no value could be given instead."""
+        if self._touched is not None and all(rank > 0 for rank, _ in self._said):
             return self._touched
         if self._unread:
             return CannotReadError("its answer ({}) holds no single number".format(self._unread))

@@ -1,8 +1,10 @@
 """Find out by trying how a target is fed, what the fields of its answer mean, and what it does to gradients."""
 
 import contextlib
+import inspect
 import math
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+import traceback
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 import torch
 
@@ -11,6 +13,7 @@ from ..answers.roles import count_roles, declared_roles, norm_role
 from ..base.refusals import CannotFeedError, CannotReadError
 from ..base.torch_internals import raise_if_out_of_memory
 from ..gradients.gradients import benign, total_norm
+from ..process import placeholders
 from ..process.placeholders import PlaceholderTouched
 from . import groups as process_groups
 from . import spectral_search
@@ -53,7 +56,7 @@ def _find_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
         return _find_gradient_plan(caller, request)
     except (CannotFeedError, CannotReadError) as error:
         other = None
-        with contextlib.suppress(Exception):  # its constructor may raise anything
+        with contextlib.suppress(Exception, PlaceholderTouched):  # its constructor may raise anything
             other = None if request.get("contract") else spectral_search.guess(caller, request)
         if other is None:
             raise error from None
@@ -77,7 +80,11 @@ def _find_gradient_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
 
 def _try_feeds(caller: Caller, request: Dict[str, Any]) -> Plan:
     obstacles = Obstacles()
+    closed: Set[Any] = set()
     for feed in possible_feeds(caller, request, obstacles.add):
+        way = (feed.setup, feed.paths)
+        if way in closed:
+            continue
         for second in _SECOND_GROUP if len(feed.setup_slots or feed.slots) == 2 else _SECOND_GROUP[:1]:
             try:
                 plan = _try_feed(caller, feed, second, request, obstacles)
@@ -85,11 +92,21 @@ def _try_feeds(caller: Caller, request: Dict[str, Any]) -> Plan:
                 raise
             except (Exception, PlaceholderTouched) as error:
                 raise_if_out_of_memory(error)
+                placeholders.forget()  # another way may do without
                 obstacles.add(error, _describe(feed))
+                if feed.setup is None and caller.needs_instance() and not _was_called(caller, error):
+                    closed.add(way)  # its constructor gets the same arguments again
                 continue
             if plan is not None:
                 return plan
     raise obstacles.reason()
+
+
+def _was_called(caller: Caller, error: BaseException) -> bool:
+    """Whether the target itself ran before this was raised."""
+    code = getattr(inspect.unwrap(caller.function), "__code__", None)
+    raised = [error, *([error.__cause__] if error.__cause__ is not None else [])]
+    return any(frame.f_code is code for each in raised for frame, _ in traceback.walk_tb(each.__traceback__))
 
 
 def _try_feed(caller: Caller, feed: Feed, second: Any, request: Dict[str, Any], obstacles: Obstacles) -> Optional[Plan]:
@@ -121,6 +138,7 @@ def _first_answer(caller: Caller, feed: Feed, second: Any) -> Tuple[Feed, Any]:
                 raise
             feed = feed._replace(paths=(*feed.paths, *_read_paths(caller, feed), path))
             continue
+        placeholders.raise_if_touched()  # the target may have caught it
         if caller.around.unknown:
             raise no_value(caller.around.unknown[0])
         return feed._replace(paths=(*feed.paths, *_read_paths(caller, feed))), answer

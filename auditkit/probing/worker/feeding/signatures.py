@@ -35,7 +35,8 @@ def required_parameters(function: Callable, given: Sequence[str]) -> List[str]:
 def optional_first_parameter(function: Callable, given: Sequence[str]) -> List[str]:
     """The first argument of a function all of whose arguments have defaults."""
     for name, parameter in inspect.signature(function).parameters.items():
-        if name not in given and parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
+        has_default = parameter.default is not parameter.empty
+        if has_default and name not in given and parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
             return [name]
     return []
 

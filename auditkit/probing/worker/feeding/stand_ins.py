@@ -21,7 +21,9 @@ from .named_objects import Answering, Quiet, no_value
 
 SELF = "self"
 _NO_GROUP = re.compile(
-    r"(process group|distributed)\b.* not (yet |been )*initialized|init_process_group", re.IGNORECASE | re.DOTALL
+    r"(process group|dist|distributed)\b.* not (yet |been )*initialized|init_process_group|"
+    r"(?-i:\b(LOCAL_RANK|RANK|WORLD_SIZE)\b)",
+    re.IGNORECASE | re.DOTALL,
 )
 DISTRIBUTED = "torch.distributed"
 """The path of what a target needs that asks for its rank or reduces without a group of its own."""
@@ -171,6 +173,8 @@ class Surroundings:
 
 def _is_explained(kind: str, name: str) -> bool:
     """Whether an attribute of this kind of object has a value by its name; what clips is a method of a wrapper."""
+    if kind == "optimizer" and guesses.carrier(name) == guesses.PARAMETERS:
+        return True
     return guesses.known(name) is not None and (kind == "parameter" or not guesses.is_limit(name))
 
 
@@ -208,7 +212,7 @@ def _of_wrapper(kind: str) -> Callable[[Surroundings, Any, str], None]:
             surroundings.read[path] = Guess("the {} itself".format(kind))
             made.__dict__[name] = made
         else:
-            made.__dict__[name] = surroundings.filled(path, guesses.known(name))
+            made.__dict__[name] = surroundings.filled(path, guesses.of_object(name))
 
     return put
 

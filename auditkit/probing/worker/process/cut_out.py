@@ -52,11 +52,6 @@ class Statement:
     def reads(self) -> Set[str]:
         return set(_read(self.code))
 
-    @property
-    def computes_gradients(self) -> bool:
-        """Whether running it calls `backward`."""
-        return not isinstance(self.node, _DEFINES) and "backward" in _called(self.node)
-
 
 class Statements:
     """The statements of a file, by what they bind; `path` is the name that their code has."""
@@ -69,6 +64,20 @@ class Statements:
         self.stars: List[ast.ImportFrom] = [
             node for node in body if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
         ]
+
+    @property
+    def train(self) -> bool:
+        """Whether running them calls `backward`, also by way of functions of this file."""
+        functions = {each.node.name: each.node for each in self.all if isinstance(each.node, ast.FunctionDef)}
+        waiting = [name for each in self.all if not isinstance(each.node, _DEFINES) for name in _called(each.node)]
+        while waiting:
+            name = waiting.pop()
+            if name == "backward":
+                return True
+            if name in functions:
+                inner = ast.walk(functions.pop(name))
+                waiting += [_last(each.func) for each in inner if isinstance(each, ast.Call)]
+        return False
 
     @functools.cached_property
     def binding(self) -> Dict[str, List[int]]:

@@ -9,7 +9,7 @@ import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, TypeVar
 
 from . import families, placeholders, rungs
-from .loading import LoadError
+from .loading import LoadError, with_all_it_lacks
 
 _Made = TypeVar("_Made")
 _LOADED = b"loaded"
@@ -34,31 +34,38 @@ class _Climbed:
     refusals: Optional[List[Refusal]] = None
 
 
-def climb(load: Callable[[], _Made], place: str, roots: List[str], ways: Sequence[str], time_limit_s: float) -> _Made:
-    """What `load` makes by the first of `ways` that loads the module at `place`.
+def climb(
+    load: Callable[[], _Made], places: Sequence[str], roots: List[str], ways: Sequence[str], time_limit_s: float
+) -> _Made:
+    """What `load` makes by the first of `ways` that loads the module at `places`, or one of several.
 
     Returns in the process that made it: the ones before it stay behind until it ends, and end like it. What a way
-    started that failed is ended. Each but the last takes at most half of the time that is left. In a process that has
-    climbed already it only loads. Raises LoadError with what each way said.
+    started that failed is ended. Each but the last takes at most two thirds of the time that is left, and one that
+    takes as long is followed by the last. In a process that has climbed already it only loads. Raises LoadError with
+    what each way said.
     """
     if _Climbed.refusals is not None:  # not the first target of its module
         try:
             return load()
         except LoadError as error:
-            raise _all_said([*_Climbed.refusals, Refusal(rungs.current(), error)]) from None
+            raise _all_said([*_Climbed.refusals, Refusal(rungs.current(), error)], places, roots) from None
     refusals: List[Refusal] = []
     deadline = time.monotonic() + time_limit_s
-    for way in ways:
+    waiting = list(ways)
+    while waiting:
+        way = waiting.pop(0)
         left_s = deadline - time.monotonic()
-        limit_s = left_s if way == ways[-1] else left_s / 2
-        attempt = _Attempt(place, way, limit_s, time_limit_s)
+        limit_s = left_s * 2 / 3 if waiting else left_s
+        attempt = _Attempt(places, way, limit_s, time_limit_s)
         if attempt.is_child:
             _Climbed.refusals = refusals
             return attempt.make(load, roots)
         refusals.append(Refusal(way, attempt.outcome()))
         if refusals[-1].error.is_final:
             break
-    raise _all_said(refusals)
+        if refusals[-1].error.reason == "timeout":
+            waiting = waiting[-1:]  # the others run much of the same
+    raise _all_said(refusals, places, roots)
 
 
 def has_climbed() -> bool:
@@ -76,8 +83,8 @@ def described() -> Dict[str, Any]:
 class _Attempt:
     """One way to load, in a fork: the child tells on a pipe what became of it."""
 
-    def __init__(self, place: str, way: str, limit_s: float, limit_of_all_s: float) -> None:
-        self._place, self._way, self._limit_s, self._limit_of_all_s = place, way, limit_s, limit_of_all_s
+    def __init__(self, places: Sequence[str], way: str, limit_s: float, limit_of_all_s: float) -> None:
+        self._places, self._way, self._limit_s, self._limit_of_all_s = places, way, limit_s, limit_of_all_s
         self._elder = families.children()
         self._read, self._write = os.pipe()
         sys.stdout.flush()
@@ -92,7 +99,7 @@ class _Attempt:
         families.adopt_orphans()
         self._own = os.getpid()
         try:
-            rungs.prepare(self._way, self._place, roots)
+            rungs.prepare(self._way, self._places, roots)
             made = load()
         except LoadError as error:
             self._say(json.dumps({**vars(error), "message": error.message}).encode("utf-8"))
@@ -146,7 +153,7 @@ class _Attempt:
 
     def _why_silent(self, status: Optional[int]) -> Any:
         """The reason and the message of an attempt that ended without a word."""
-        what = "importing {}: ".format(self._place)
+        what = "importing {}: ".format(" and ".join(self._places))
         if status is None:
             text = "no answer within {:g} s; the process and all it started were ended".format(self._limit_of_all_s)
             return "timeout", what + text
@@ -156,12 +163,13 @@ class _Attempt:
         return "exit", what + text
 
 
-def _all_said(refusals: List[Refusal]) -> LoadError:
+def _all_said(refusals: List[Refusal], places: Sequence[str], roots: List[str]) -> LoadError:
     """The first refusal, with what the other ways said that is new."""
-    first = refusals[0].error
+    # Of several modules each is asked for alone again.
+    first = refusals[0].error if len(places) > 1 else with_all_it_lacks(refusals[0].error, places[0], roots)
     ways: Dict[str, List[str]] = {}
     for each in refusals[1:]:
         ways.setdefault(each.error.message, []).append(_IN_WORDS[each.rung])
-    ways.pop(first.message, None)
+    ways.pop(refusals[0].error.message, None)
     others = ["{}: {}".format(" and ".join(names), message) for message, names in ways.items()]
     return LoadError(first.reason, "; ".join([first.message, *others]), first.hint, first.missing)

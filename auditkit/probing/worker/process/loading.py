@@ -144,7 +144,7 @@ def import_module(place: str, qualified_name: str, roots: List[str]) -> Any:
             message = "no module named '{}' under {}".format(missing, ", ".join(roots))
             elsewhere = _where_else(qualified_name, roots) if qualified_name else ""
             raise LoadError("import_error", message, elsewhere or _ROOTS_HINT, is_final=True) from None
-        raise _needs(place, missing, roots) from error
+        raise _lacks(place, (missing,)) from error
     except BaseException as error:
         raise _import_error(place, error) from error
 
@@ -156,15 +156,20 @@ def _import_error(place: str, error: BaseException) -> LoadError:
     return LoadError("import_error", message)
 
 
-def _needs(module_name: str, missing: str, roots: List[str]) -> LoadError:
-    """Everything that importing a module lacks, and not only the first that it asked for."""
-    names = sorted({*missing_modules(module_name, roots), missing.split(".")[0]}, key=str.lower)
+def with_all_it_lacks(error: LoadError, place: str, roots: List[str]) -> LoadError:
+    """The error with everything that importing the module lacks, and not only the first that it asked for."""
+    if not error.missing:
+        return error
+    names = sorted({*missing_modules(place, roots), error.missing[0].split(".")[0]}, key=str.lower)
+    return _lacks(place, names if len(names) > 1 else error.missing)
+
+
+def _lacks(place: str, names: Sequence[str]) -> LoadError:
     quoted = ", ".join("'{}'".format(name) for name in names)
-    if len(names) == 1:
-        quoted = "'{}'".format(missing)
     message = "importing {} needs the module{} {}, which {} does not have".format(
-        module_name, "" if len(names) == 1 else "s", quoted, sys.executable
+        place, "" if len(names) == 1 else "s", quoted, sys.executable
     )
+    names = [name.split(".")[0] for name in names] if len(names) == 1 else names
     hint = "install {}: {} -m pip install {}".format(
         "it there" if len(names) == 1 else "them there", sys.executable, " ".join(distributions(names))
     )

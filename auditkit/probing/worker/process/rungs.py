@@ -5,7 +5,7 @@ import importlib.util
 import os
 import sys
 from types import ModuleType
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Set, Tuple
 
 from . import placeholders
 from .cut_out import CutOutFinder, Statements
@@ -25,17 +25,19 @@ def current() -> str:
     return _Prepared.rung
 
 
-def prepare(rung: str, place: str, roots: List[str]) -> None:
-    """From now on this process imports as `rung` says; `place` is where the target is. Once in a process."""
+def prepare(rung: str, places: Sequence[str], roots: List[str]) -> None:
+    """From now on this process imports as `rung` says; the targets are in `places`. Once in a process."""
     _Prepared.rung = rung
-    name, file = module_of(place, roots)
+    modules = [module_of(place, roots) for place in places]
     if rung == RUNGS[0]:
         return
-    folder = _script_folder(file)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    parts = name.split(".")
-    parents = {".".join(parts[:end]) for end in range(1, len(parts))}
+    parents: Set[str] = set()
+    for name, file in modules:
+        folder = _script_folder(file)
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+        parts = name.split(".")
+        parents.update(".".join(parts[:end]) for end in range(1, len(parts)))
     is_cut_out = rung == "cut_out"
     CutOutFinder(
         lambda path: _is_own(path, roots),
@@ -82,7 +84,7 @@ def ways(calls: Sequence[str], roots: List[str]) -> Tuple[str, ...]:
 def _trains(file: str) -> bool:
     """Whether importing a file computes gradients; one that cannot be read is found out by importing it."""
     try:
-        return any(statement.computes_gradients for statement in Statements(file).all)
+        return Statements(file).train
     except (OSError, ValueError, SyntaxError, RecursionError):
         return False
 

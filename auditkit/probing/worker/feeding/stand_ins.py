@@ -292,9 +292,10 @@ _MAKERS: Dict[str, Callable[[Surroundings, str], Any]] = {
     guesses.OPTIMIZER: lambda around, path: around.optimizer,
     guesses.OPTIMIZERS: lambda around, path: [around.optimizer],
     guesses.PARAM_GROUPS: lambda around, path: around.optimizer.param_groups,
+    guesses.PARAMETER_LISTS: lambda around, path: [list(around.module.parameters())],
     guesses.CLIPS: lambda around, path: functools.partial(_clip, around),
     guesses.PAIRS: lambda around, path: [(each, each.grad) for each in around.module.parameters()],
-    guesses.SCALER: lambda around, path: _scaler(),
+    guesses.SCALER: lambda around, path: _scaler(around.device),
     guesses.LOGGER: lambda around, path: Quiet(around.said),
     guesses.LOSS: lambda around, path: placed([torch.ones(())], around.device)[0].requires_grad_(),
     guesses.MODULE: lambda around, path: around.module,
@@ -315,10 +316,11 @@ def _clip(around: Surroundings, *values: Any, **named: Any) -> torch.Tensor:
     return torch.nn.utils.clip_grad_norm_(around.module.parameters(), limit)
 
 
-def _scaler() -> Any:
-    """A scaler that changes nothing, with the records by optimizer that one that scales keeps."""
+def _scaler(device: str) -> Any:
+    """A scaler that changes nothing, with the records by optimizer and the tensor that one that scales keeps."""
     made: Any = torch.amp.GradScaler("cpu", enabled=False)
     made._per_optimizer_states = collections.defaultdict(torch.amp.grad_scaler._refresh_per_optimizer_state)
+    made.inv_scale = placed([torch.ones(1)], device)[0]
     return made
 
 

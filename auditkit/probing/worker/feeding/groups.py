@@ -51,6 +51,12 @@ def _raising_frame(error: BaseException) -> Optional[FrameType]:
     return frames[-1] if frames else None
 
 
+def asks_for(error: BaseException, attribute: str) -> bool:
+    """Whether the function that raised names an attribute as text, as `hasattr` does."""
+    frame = _raising_frame(error)
+    return frame is not None and attribute in frame.f_code.co_consts
+
+
 def backend_missing(error: BaseException) -> str:
     """The variable of a wrapper of torch.distributed that lacks its backend where that made a function raise."""
     import torch.distributed as dist

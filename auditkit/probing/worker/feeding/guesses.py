@@ -27,6 +27,7 @@ OBJECT = "an object made without __init__"
 OPTIMIZER = "SGD over the parameters"
 OPTIMIZERS = "a list of SGD over the parameters"
 PARAM_GROUPS = "the groups of SGD over the parameters"
+PARAMETER_LISTS = "a list of a list of the parameters"
 CLIPS = "torch.nn.utils.clip_grad_norm_"
 PAIRS = "pairs of a parameter and its gradient"
 SCALER = "a GradScaler that scales by 1"
@@ -60,6 +61,7 @@ _BY_NAME: Dict[str, Guess] = {
     **dict.fromkeys(("eps", "epsilon"), Guess(1e-8, 1e-6)),
     # What is done every so many steps is done at step 0, and at 100 in most programs.
     **dict.fromkeys(("num_updates", "batch_idx", "i", "it", "idx"), Guess(0, 100)),
+    "noise_multiplier": Guess(1.0, 0.5),
     **dict.fromkeys(("prefix", "tag"), Guess("")),
     **dict.fromkeys(("lr", "learning_rate"), Guess(0.1, 0.01)),
     **dict.fromkeys(("total_norm", "global_norm"), Guess(TOTAL_NORM)),
@@ -200,6 +202,10 @@ def known(name: str) -> Optional[Guess]:
 def of_object(name: str) -> Optional[Guess]:
     """A value for an attribute of an object that code belongs to, its methods of logging and reducing too."""
     kind = carrier(name)
+    if re.fullmatch(r"fp32_from_\w+_groups|float16_groups", name):
+        return Guess(PARAMETER_LISTS)
+    if name == "_scale":  # of a GradScaler, as torch's own keeps it
+        return Guess(SCALE_OF_ONE)
     return _METHODS.get(name.strip("_")) or known(name) or (Guess(kind) if kind else None)
 
 

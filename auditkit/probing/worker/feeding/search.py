@@ -118,6 +118,11 @@ def _try_feed(caller: Caller, feed: Feed, second: Any, request: Dict[str, Any], 
     if not depends and not effects.is_an_answer and not flatten(answer):
         feed = feed._replace(refusal=_refusal(caller, feed, second))
         answer = _ask(caller, feed, benign(), second) if feed.refusal else answer
+        if not feed.refusal and answer is None:
+            keeping = feed._replace(keeps=True)
+            kept = _ask(caller, keeping, benign(), second)
+            depends = _depends_on_gradients(_with_fixed_norms(caller), keeping, second, kept)
+            feed, answer = (keeping, kept) if depends else (feed, answer)
     if not (depends or effects.is_an_answer or feed.refusal):
         obstacles.add_silence(answer, _describe(feed))
         return None
@@ -242,8 +247,9 @@ def _read_plan(caller: Caller, feed: Feed, second: Any, answer: Any, request: Di
     fields = flatten(answer)
     notes: List[str] = []
     roles = declared_roles(request.get("returns") or {}, fields, ask)
+    is_check = "norm" not in roles and _is_check(ask, fields)
     if "norm" not in roles:
-        norm = norm_role(ask)
+        norm = None if is_check else norm_role(ask)
         if norm is not None:
             roles["norm"] = norm
         else:
@@ -254,7 +260,7 @@ def _read_plan(caller: Caller, feed: Feed, second: Any, answer: Any, request: Di
     return Plan(
         feed=feed,
         groups=groups if second == [None] or groups is Groups.ONE else Groups.TWO_WITH_GRADIENTS,
-        contract=request.get("contract") or _contract(feed, groups, answer, _is_check(ask, fields)),
+        contract=request.get("contract") or _contract(feed, groups, answer, is_check),
         answer_kind=kind_of(answer),
         fields={path: type(value).__name__ for path, value in fields.items()},
         roles=roles,

@@ -422,6 +422,13 @@ NOT_HANDED_ON = {
     "nothing is done about it": "grad_norm = self.get_grad_norm()\nself.log(grad_norm)",
     "a layer's norm": "weight_norm = self.norm(x)\nfor p in ps:\n    clip_grad(p, weight_norm)",
     "the step comes first": "grad_norm = f_norm(norms)\noptimizer.step()\nclip_grads(p.grad, grad_norm)",
+    "a turn may be skipped between": """
+        for batch in ps:
+            grad_norm = norm_of(norms, norm_groups)
+            if batch is None:
+                continue
+            clip_grads(p, grad_norm)
+        """,
     "another counter": "self.counter += chunk.grad.numel",
 }
 

@@ -27,7 +27,7 @@ _NOT_CALLED = frozenset(("property", "cached_property", "setter", "overload", "a
 # What an optimizer does for each parameter: moments, momentum, trust ratios, the update itself.
 _UPDATES = re.compile(
     r"\bexp_avg\w*|\bmomentum\w*|\bbetas?\d?\b|addcmul_|addcdiv_|\bstep_size\b|newton_?schulz|trust_|precond|"
-    r"\blrs?\b|\bweight_decay\b|\bwd_ratio\b"
+    r"\bc?lrs?\b|\bweight_decay\b|\bwd_ratio\b"
 )
 _NAME_WORDS = re.compile(r"grad|norm|stat|health|collect|telemetry")
 _SIDE_FOLDERS = frozenset(

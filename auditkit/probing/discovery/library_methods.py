@@ -86,7 +86,8 @@ class LibraryMethods:
         """The names that are given an instance of a library's class, by an assignment or an annotation."""
         for node in walk([module.tree]):
             if isinstance(node, ast.arg) and node.annotation is not None:
-                yield node.arg, self._foreign(module, dotted_name(node.annotation))
+                named = self._foreign(module, dotted_name(node.annotation))
+                yield node.arg, "" if named == "torch.nn:Module" else named  # one of its heirs has the method
             value = getattr(node, "value", None)
             if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(value, ast.Call):
                 made = self._foreign(module, dotted_name(value.func))

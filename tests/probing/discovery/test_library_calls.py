@@ -90,6 +90,7 @@ NO_METHODS = [
     "from engine import Accelerator\na = Accelerator()\na.clip_grad_norm_(p, 1.0)",
     "from lib import build\na = build()\na.clip_grad_norm_(p, 1.0)",
     "def f(trainer):\n    trainer.clip_grad_norm_(p, 1.0)",
+    "from torch.nn import Module\ndef f(module: Module):\n    module.clip_grad_norm_(1.0)",
     "import watchdog\nwatchdog.watch(model)",
     "class Engine:\n    def get_global_grad_norm(self): ...\ndef f(engine):\n    engine.get_global_grad_norm()",
 ]

@@ -30,7 +30,7 @@ _MOST_NAMED = 3
 _MODULE_NAMES = frozenset({"__file__", "__name__", "__doc__", "__package__"})
 _SETS_NAMES = re.compile(r"\b(exec|globals|setattr)\(")
 _OF_ALL_GRADIENTS = re.compile(r"norm|nan|inf|finite|overflow|clip")
-_MAY_HOLD_BLOCKS = re.compile(r"grad\b")
+_MAY_HOLD_BLOCKS = re.compile(r"grad(_norm)?\b")
 
 
 @dataclass(eq=False)

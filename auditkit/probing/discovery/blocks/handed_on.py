@@ -47,12 +47,17 @@ def _of_norm(suite: Suite, index: int, norm: ast.expr) -> HandedOn | None:
         if check is not None:
             name = names.last_name(check.func)
             return HandedOn(Run(suite, index, last), name.strip("_"), check)
+        if _leaves(statement):
+            return None
         if _clips_by(statement, norm):
             # Where the optimizer steps between two clips, the norm alone can be asked.
-            end = index if _steps(statement) else last
+            steps = _steps(statement)
             first = _first(suite, index)
-            return HandedOn(Run(suite, first, end), _word(norm), norm) if end > first else None
-        if _steps(statement) or any(isinstance(node, _LEAVING) for node in own_nodes([statement])):
+            is_more = first < index or _joins(suite[index]) or (isinstance(statement, ast.For) and not steps)
+            run = Run(suite, first, index if steps else last)
+            # One norm for one clip are two functions, which are asked by themselves.
+            return HandedOn(run, _word(norm), norm) if is_more else None
+        if _steps(statement):
             return None
     return None
 
@@ -79,6 +84,11 @@ def _given_norm(statement: ast.stmt) -> ast.expr | None:
     ]
     norms = [each for each in targets if isinstance(each, ast.Name | ast.Attribute) and names.holds_norm(_word(each))]
     return _as_read(norms[0]) if norms else None
+
+
+def _joins(statement: ast.stmt) -> bool:
+    """Whether norms go into it: `get_global_norm(norm_list=norm_groups)`."""
+    return any(names.holds_norm(name.rpartition(".")[2]) for name in names_of(statement).loads)
 
 
 def _clips_by(statement: ast.stmt, norm: ast.expr) -> bool:
@@ -109,6 +119,13 @@ def _makes_norms(statement: ast.stmt, wanted: frozenset[str]) -> bool:
     calls = [names.last_name(node.func) for node in own_nodes([statement]) if isinstance(node, ast.Call)]
     is_plain = isinstance(statement, ast.Assign | ast.If)
     return is_plain and bool(names_of(statement).stores & wanted) and any("norm" in name for name in calls)
+
+
+def _leaves(statement: ast.stmt) -> bool:
+    """Whether control may go elsewhere than to the next statement."""
+    is_loop = isinstance(statement, ast.For | ast.While)
+    leaving = _LEAVING if is_loop else (*_LEAVING, ast.Continue, ast.Break)
+    return any(isinstance(node, leaving) for node in own_nodes([statement]))
 
 
 def _steps(statement: ast.stmt) -> bool:

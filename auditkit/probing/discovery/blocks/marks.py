@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from auditkit.probing.discovery.gradient_facts import GRADIENTS, NOTHING, STATISTICS
 from auditkit.probing.discovery.gradient_flow import Tracer
-from auditkit.probing.discovery.gradient_names import gets_gradients
+from auditkit.probing.discovery.gradient_names import gets_gradients, last_name
 from auditkit.probing.patching.local_names import names_of
 from auditkit.probing.source_code.modules import FunctionNode, dotted_name, targets_of
 from auditkit.probing.source_code.statements import head_of
@@ -77,7 +77,7 @@ class ScopeMarks:
         if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
             return False
         call = statement.value
-        if names_of(statement).stores or _is_collective(call):
+        if names_of(statement).stores or _is_collective(call) or "clip" in last_name(call.func):
             return False
         told = (*call.args, *(each.value for each in call.keywords))
         return bool(_TELLS.search(ast.unparse(call.func).lower())) or any(map(self.is_statistic, told))

@@ -376,6 +376,10 @@ def _send_probe(results: Writer, job: Dict[str, Any], request: Dict[str, Any], l
         text = "the target runs with CUDA alone: {}".format(elsewhere)
         results.send({"type": "unavailable", "reason": "no_device", "message": text})
         return
+    if plan.feed.setup is not None and "torch.distributed" in plan.filled and job["instrument"] == "ranks":
+        text = "its object shares parameters out over ranks by itself: what each would be handed is not known"
+        results.send({"type": "not_applicable", "message": text})
+        return
     if plan.feed.keeps and job["instrument"] in _OF_COSTS:
         text = "it returns nothing, and reading back what it stores would be counted as its own cost"
         results.send({"type": "not_applicable", "message": text})

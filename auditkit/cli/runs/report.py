@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from auditkit.cli.output import complain_fitted, complain_of, fitted, say, say_json, terminal_width, wants_colour
-from auditkit.cli.runs.causes import Cause, causes_of, place_of, words_of
+from auditkit.cli.runs.causes import causes_of, place_of, words_of
 from auditkit.cli.runs.ending import answer, counts, next_step, nothing_audited
 from auditkit.cli.runs.lines import columns_of, how_it_is_read, measured_tables, without_answer
 from auditkit.cli.runs.matrix_report import difference_lines, matrix_lines
@@ -143,15 +143,15 @@ def _devices(run: Run) -> str:
 
 def _foreign_lines(results: Sequence[ProbeResult]) -> Iterator[str]:
     """Defects of what the checkout calls, each once with the probes that show it and where it was met."""
+    from auditkit.model.text import counted
+
     if results:
         yield "Not this checkout's own: whoever calls these has them, too"
     for owner in dict.fromkeys(result.owner for result in results):
-        for cause in causes_of(result for result in results if result.owner == owner):
-            yield f"    {owner}: {_probes_of(cause)}, met at {cause.place}"
-
-
-def _probes_of(cause: Cause) -> str:
-    return ", ".join(dict.fromkeys(result.probe for result in cause.findings))
+        found = [result for result in results if result.owner == owner]
+        places = list(dict.fromkeys(cause.place for cause in causes_of(found)))
+        others = f" and {counted(len(places) - 1, 'more place')}" if len(places) > 1 else ""
+        yield f"    {owner}: {', '.join(dict.fromkeys(result.probe for result in found))}, met at {places[0]}{others}"
 
 
 def _minor_lines(results: Sequence[ProbeResult]) -> Iterator[str]:

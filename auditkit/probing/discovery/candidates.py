@@ -15,7 +15,7 @@ from auditkit.probing.discovery.collector_calls import CollectorCalls, marked_pa
 from auditkit.probing.discovery.finishers import find_finishers, pair
 from auditkit.probing.discovery.gradient_facts import GradientFlow
 from auditkit.probing.discovery.gradient_flow import trace
-from auditkit.probing.discovery.gradient_names import is_about_figures
+from auditkit.probing.discovery.gradient_names import clips, is_about_figures, is_named_for_clipping
 from auditkit.probing.discovery.owners import required_by_constructor, setup_method
 from auditkit.probing.discovery.signatures import Feeding, feeding
 from auditkit.probing.source_code.modules import Class, Function, dotted_name
@@ -27,7 +27,7 @@ _NOT_CALLED = frozenset(("property", "cached_property", "setter", "overload", "a
 # What an optimizer does for each parameter: moments, momentum, trust ratios, the update itself.
 _UPDATES = re.compile(
     r"\bexp_avg\w*|\bmomentum\w*|\bbetas?\d?\b|addcmul_|addcdiv_|\bstep_size\b|newton_?schulz|trust_|precond|"
-    r"\blrs?\b|\bweight_decay\b|\bwd_ratio\b"
+    r"\bc?lrs?\b|\bweight_decay\b|\bwd_ratio\b"
 )
 _NAME_WORDS = re.compile(r"grad|norm|stat|health|collect|telemetry")
 _SIDE_FOLDERS = frozenset(
@@ -175,6 +175,8 @@ class Candidates:
             return Contract.DUAL_STATS
         if answers.tells_flags(function, flow) or is_about_figures(function.name):
             return Contract.GRAD_STATS
+        if is_named_for_clipping(function.name) and not clips(function.name):
+            return Contract.GRAD_STATS  # `get_clip_coef`: what comes back is a factor, no norm
         if holds_modules and not fed.groups:
             return Contract.MONITOR
         if "hook" in function.name and flow.stores and function.is_bound:

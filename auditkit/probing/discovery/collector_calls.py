@@ -116,6 +116,8 @@ class CollectorCalls:
             known = _answer(callee, flow) if flow is not None else None
             if (known is None or known.mark != STATISTICS) and GRADIENTS in given:
                 handed = self._handed_gradients(callee, call, given)
+                if handed is None:
+                    return known
                 return HelperAnswer(max(handed.mark, known.mark), known.clips) if known else handed
             return known
 
@@ -132,11 +134,16 @@ class CollectorCalls:
             (each for each in found if each in self.collectors or each in self.joiners), next(iter(found), None)
         )
 
-    def _handed_gradients(self, function: Function, call: ast.Call, given: list[int]) -> HelperAnswer:
-        """What a helper does that is handed gradients; one that is named for it is a collector of its own."""
+    def _handed_gradients(self, function: Function, call: ast.Call, given: list[int]) -> HelperAnswer | None:
+        """What a helper does that is handed gradients; one that is named for it is a collector of its own.
+
+        None where they go into `*args`, or into a method that forgot its `self`: then its name has to tell.
+        """
         taken = [item.arg for item in function.parameters]
         places = [*taken[: len(call.args)], *(item.arg for item in call.keywords)]
         handed = frozenset(name for name, mark in zip(places, given, strict=False) if mark == GRADIENTS and name)
+        if not handed:
+            return None
         if (function, handed) not in self._handed:
             self._handed[function, handed] = HelperAnswer(NOTHING)  # a helper that calls itself
             marked = marked_parameters(function) | dict.fromkeys(handed, GRADIENTS)

@@ -1,4 +1,4 @@
-"""Calls of torch's own gradient functions: what is called, where, and with which literal arguments."""
+"""Calls of libraries' own gradient functions: what is called, where, and with which literal arguments."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from typing import Any
 from auditkit.model.enums import Contract, Takes
 from auditkit.model.text import counted
 from auditkit.probing.discovery.candidates import Candidate
+from auditkit.probing.discovery.library_methods import METHODS, LibraryMethods
 from auditkit.probing.source_code.modules import Module, dotted_name
 from auditkit.probing.source_code.python_files import PythonFiles
 
 _MODULE = "torch.nn.utils"
-_NAMED = re.compile(rb"clip_grad_(norm|value)|get_total_norm|clip_grads_with_norm_")
+_NAMED = re.compile(
+    rb"clip_grad_(norm|value)|get_total_norm|clip_grads_with_norm_|\.(" + "|".join(METHODS).encode() + rb")\("
+)
 _HOW = ("norm_type", "error_if_nonfinite", "foreach")
 _FUNCTIONS: dict[str, tuple[Takes, tuple[str, ...]]] = {
     "clip_grad_norm_": (Takes.PARAMETERS, ("parameters", "max_norm", *_HOW)),
@@ -32,7 +35,7 @@ _MOST_HOPS = 3
 
 @dataclass(frozen=True)
 class LibraryCall:
-    """One place that calls a function of `torch.nn.utils`; `arguments` are those that are literal."""
+    """One place that calls a library's function, `module:qualified.name`; `arguments` are those that are literal."""
 
     function: str
     file: str
@@ -53,14 +56,17 @@ class LibraryCall:
 
 
 def library_calls(files: PythonFiles) -> Iterator[LibraryCall]:
-    """Every call of a gradient function of torch, in functions, methods and at module level, by any name."""
+    """Every call of a library's gradient function, in functions, methods and at module level, by any name."""
     if files.file_of(_MODULE) is not None:
         return  # it is torch itself that is read
+    methods = LibraryMethods(files)
     for module in list(files.matching(_NAMED)):
         for call, inside in _calls(module):
             function = _torch_function(files, module, dotted_name(call.func))
-            if function:
-                yield LibraryCall(function, module.file, call.lineno, inside, _literals(module, function, call))
+            literals = _literals(module, function, call) if function else {}
+            called = f"{_MODULE}:{function}" if function else methods.called(module, call, inside)
+            if called:
+                yield LibraryCall(called, module.file, call.lineno, inside, literals)
 
 
 def library_candidates(calls: Iterable[LibraryCall]) -> list[Candidate]:
@@ -75,16 +81,25 @@ def _candidate(calls: list[LibraryCall]) -> Candidate:
     first = calls[0]
     limits = ({name: call.arguments[name] for name in _LIMITS if name in call.arguments} for call in calls)
     places = tuple(call.place for call in calls)
+    contract, takes = _answer_and_feed(first.function)
     return Candidate(
-        call=f"{_MODULE}:{first.function}",
+        call=first.function,
         file=first.file,
         line=first.line,
-        contract_guess=Contract.GRAD_NORM,
-        takes_guesses=(_FUNCTIONS[first.function][0],),
+        contract_guess=contract,
+        takes_guesses=takes,
         arguments={**next(filter(None, limits), {}), **first.manner},
         evidence=(f"called at {counted(len(places), 'place')}: {', '.join(places)}",),
         places=places,
     )
+
+
+def _answer_and_feed(function: str) -> tuple[Contract, tuple[Takes, ...]]:
+    package, _, name = function.partition(":")
+    if package == _MODULE:
+        return Contract.GRAD_NORM, (_FUNCTIONS[name][0],)
+    method = METHODS[name.rpartition(".")[2]]
+    return method.contract, method.takes
 
 
 def _calls(module: Module) -> list[tuple[ast.Call, str]]:

@@ -85,6 +85,7 @@ class _Trials:
     ) -> None:
         self._candidates, self._setting, self._progress = candidates, setting, progress
         self._loaded_together: dict[str, tuple[str, ...]] = {}
+        self._imported_for_each: set[str] = set()
         self.done: dict[int, Trial] = {}
 
     def settle(self, indices: Sequence[int]) -> None:
@@ -96,7 +97,8 @@ class _Trials:
             for index, trial in self._try(asked):
                 if trial.works or index not in self.done:
                     self.done[index] = trial
-        self._remedy([index for index in indices if index < _MOST_REMEDIED and _wanted(self.done[index])])
+        cheap = (index for index in indices if split_call(guesses[index][0].call)[0] not in self._imported_for_each)
+        self._remedy([index for index in cheap if index < _MOST_REMEDIED and _wanted(self.done[index])])
 
     def _remedy(self, indices: Sequence[int]) -> None:
         """Find plain values for the arguments that these want by their own words, one argument after the other."""
@@ -151,7 +153,9 @@ class _Trials:
             for modules, of_group in groups.items():
                 found, is_refused = _run(self._setting, modules, of_group, started)
                 settled |= found
-                failed = [job for job in of_group if is_refused or not _is_loaded(found[int(job["id"])])]
+                self._imported_for_each.update(modules if is_refused and len(modules) == 1 else ())
+                is_apart = is_refused and len(modules) > 1
+                failed = [job for job in of_group if is_apart or not _is_loaded(found[int(job["id"])])]
                 self._loaded_together |= {_module_of(job): modules for job in of_group if job not in failed}
                 unloaded += failed if len(modules) > 1 else []
             is_progress = len(unloaded) < len(waiting)
@@ -175,14 +179,14 @@ def _is_loaded(job: Job) -> bool:
 def _run(
     setting: Setting, modules: Sequence[str], jobs: Sequence[protocol.Job], started: Callable[[str], None]
 ) -> tuple[dict[int, Job], bool]:
-    """The trials of some modules' targets, and whether the modules are to be imported apart from one another."""
+    """The trials of some modules' targets, and whether importing them left nothing to fork; then one is tried so."""
     named = [module for module in modules if module]
     session = Session(setting, jobs, modules=named)
     settled = {int(job.id): job for job in session.jobs(started)}
-    if session.fork_refusal and len(named) == 1:
+    is_refused = bool(session.fork_refusal)
+    if is_refused and len(named) == 1:
         session = Session(setting, jobs, modules=named, fresh_imports=True)
         settled = {int(job.id): job for job in session.jobs(started)}
-    is_refused = bool(session.fork_refusal) and len(named) > 1
     return {int(job["id"]): settled.get(int(job["id"])) or Job(failure=session.failure) for job in jobs}, is_refused
 
 

@@ -161,9 +161,10 @@ def test_a_defect_of_torch_is_said_once_and_is_nothing_to_do() -> None:
     """However many targets call the function that has it, in one line, below what is the checkout's own."""
     owner = "torch 2.13.0: torch.nn.utils.clip_grad_norm_"
     theirs = [found(OVERFLOW, "P4", f"trainer.stats:{name}", owner=owner) for name in ("norm", "collect")]
+    theirs.append(found(SPARSE, "P4", "trainer.stats:other", line=40, owner=owner))
     lines = page([*theirs, found(PEAK, "P2", line=30)]).splitlines()
     (line,) = (line for line in lines if owner in line)
-    assert line == f"    {owner}: {OVERFLOW}, met at {FILE}:18"
+    assert line == f"    {owner}: {OVERFLOW}, {SPARSE}, met at {FILE}:18 and 1 more place"
     assert lines.index(f"P2  {FILE}:30") < lines.index(line) < lines.index("What to do first:")
     assert not any(line.startswith("1. P4") for line in lines)
 

@@ -360,3 +360,79 @@ def test_discovery_lists_blocks_beside_functions_and_none_inside_one(tmp_path: P
     assert block.takes_guesses[0] is Takes.MODULE
     assert block.obstacles == ()
     assert block.evidence == ("lines 8 to 13 of main, which is no function that can be called",)
+
+
+@pytest.mark.parametrize(
+    ("body", "contract"),
+    [
+        ("isnan = any(torch.isnan(p.grad).any() for p in model.parameters())\n    return isnan", Contract.GRAD_STATS),
+        ("print(next(model.parameters()).grad.norm())", Contract.GRAD_STATS),
+        ("norms = []\n    for p in model.parameters():\n        norms.append(p.grad.norm())\n    print(norms)",
+         Contract.GRAD_STATS),
+        ("print(max(p.grad.norm() for p in model.parameters()))", Contract.GRAD_NORM),
+    ],
+)  # fmt: skip
+def test_flags_lists_and_figures_of_one_parameter_are_no_norm(body: str, contract: Contract, tmp_path: Path) -> None:
+    loss = "    model(batch).sum().backward()\n"
+    (item,) = found(tmp_path, f"import torch\ndef main(model, batch):\n{loss}    {body}\n").values()
+    assert item.contract_guess == contract
+
+
+HANDED_ON = {
+    "norms are joined": """
+        total_norm = get_global_norm(norm_list=norm_groups)
+        timers.stop()
+        self.unscale_and_clip_grads(flat_grad, total_norm)
+        """,
+    "one norm, several clips": """
+        grad_norm = self.get_grad_norm()
+        for optimizer in self.optimizers:
+            clip_grads(optimizer.get_parameters(), total_norm=grad_norm)
+        """,
+    "the step is between the clips": """
+        norm_groups = self.get_norm_groups()
+        grad_norm = torch.linalg.vector_norm(torch.stack(norm_groups))
+        for group in self.groups:
+            self.clip_grads(group, grad_norm)
+            self.optimizer_step(group)
+        """,
+    "a check decides": """
+        grad_norm, other = self.compute_norms()
+        if check_overflow(grad_norm):
+            return False
+        """,
+    "a hook adds up flags": "self.overflow_counter += chunk.grad.has_inf_or_nan",
+}
+ANSWERS = ["total_norm", "grad_norm", "grad_norm", "recorded_check_overflow_", "self.overflow_counter"]
+
+
+@pytest.mark.parametrize(("pattern", "answer"), list(zip(HANDED_ON, ANSWERS, strict=True)))
+def test_a_norm_that_a_step_hands_on_is_a_block(pattern: str, answer: str) -> None:
+    block = the_block(HANDED_ON[pattern], "def step(self, norm_groups, flat_grad, timers, chunk):")
+    assert block.outputs == (answer,)
+
+
+def test_a_clip_by_a_norm_that_is_handed_on_is_no_report_of_it() -> None:
+    block = the_block(HANDED_ON["norms are joined"], "def step(self, norm_groups, flat_grad, timers, chunk):")
+    assert "self.unscale_and_clip_grads(flat_grad, total_norm)" in as_text(block)
+
+
+NOT_HANDED_ON = {
+    "two functions are asked by themselves": "grad_norm = self.get_grad_norm()\nself.clip_grads(grad_norm)",
+    "nothing is done about it": "grad_norm = self.get_grad_norm()\nself.log(grad_norm)",
+    "a layer's norm": "weight_norm = self.norm(x)\nfor p in ps:\n    clip_grad(p, weight_norm)",
+    "the step comes first": "grad_norm = f_norm(norms)\noptimizer.step()\nclip_grads(p.grad, grad_norm)",
+    "a turn may be skipped between": """
+        for batch in ps:
+            grad_norm = norm_of(norms, norm_groups)
+            if batch is None:
+                continue
+            clip_grads(p, grad_norm)
+        """,
+    "another counter": "self.counter += chunk.grad.numel",
+}
+
+
+@pytest.mark.parametrize("pattern", NOT_HANDED_ON)
+def test_what_only_looks_handed_on_is_no_block(pattern: str) -> None:
+    assert blocks(NOT_HANDED_ON[pattern], "def run(self, optimizer, ps, p, x, norms, chunk):  # of a grad") == []

@@ -76,3 +76,39 @@ def test_another_norm_is_asked_by_itself(written: str, tmp_path: Path) -> None:
 def test_torch_itself_calls_no_library(tmp_path: Path) -> None:
     files = {"torch/nn/utils/__init__.py": "", "torch/a.py": SPELLINGS[0], "torch/__init__.py": ""}
     assert discover(write(tmp_path, files)).library_calls == ()
+
+
+METHODS = [
+    ("from accelerate import Accelerator\na = Accelerator()\na.clip_grad_norm_(p, 1.0)", "accelerate:Accelerator"),
+    ("import accelerate as x\ndef f(a: x.Accelerator):\n    a.clip_grad_norm_(p, 1.0)", "accelerate:Accelerator"),
+    ("from lib.nn import FullyShardedDataParallel as F\n\nself.model.clip_grad_norm_(1.0)",
+     "lib.nn:FullyShardedDataParallel"),
+    ("def f(engine):\n\n    return engine.get_global_grad_norm()", "deepspeed.runtime.engine:DeepSpeedEngine"),
+    ("import wandb\n\nwandb.watch(model)", "wandb"),
+]  # fmt: skip
+NO_METHODS = [
+    "from engine import Accelerator\na = Accelerator()\na.clip_grad_norm_(p, 1.0)",
+    "from lib import build\na = build()\na.clip_grad_norm_(p, 1.0)",
+    "def f(trainer):\n    trainer.clip_grad_norm_(p, 1.0)",
+    "from torch.nn import Module\ndef f(module: Module):\n    module.clip_grad_norm_(1.0)",
+    "import watchdog\nwatchdog.watch(model)",
+    "class Engine:\n    def get_global_grad_norm(self): ...\ndef f(engine):\n    engine.get_global_grad_norm()",
+]
+
+
+@pytest.mark.parametrize(("source", "holder"), METHODS)
+def test_a_method_of_a_librarys_object_is_that_librarys(source: str, holder: str, tmp_path: Path) -> None:
+    ((call, _, (place,)),) = found(tmp_path, train=source)
+    assert call.startswith(holder)
+    assert place.startswith("train.py:3")
+
+
+@pytest.mark.parametrize("source", NO_METHODS)
+def test_a_method_that_only_has_the_name_is_none(source: str, tmp_path: Path) -> None:
+    assert found(tmp_path, train=source, engine="class Accelerator: ...") == []
+
+
+def test_a_method_of_a_base_class_is_its_librarys(tmp_path: Path) -> None:
+    own = "class GradScaler(Theirs):\n    def _unscale_grads_(self, o):\n        return super()._unscale_grads_(o)"
+    (call, _, _), *others = found(tmp_path, scaler=f"from torch.amp import GradScaler as Theirs\n{own}")
+    assert (call, others) == ("torch.amp:GradScaler._unscale_grads_", [])

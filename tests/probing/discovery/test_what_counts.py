@@ -233,6 +233,7 @@ NOT_FOUND = {
         "def f(params, grads, exp_avg_sqs):\n    for p, g, v in zip(params, grads, exp_avg_sqs):\n"
         "        v.mul_(0.9).add_(g.pow(2).mean())\n        p.sub_(g / g.norm())\n    return grads[0].norm()\n"
     ),
+    "the learning rate of one tensor": "def f(clr, grad, limit):\n    return clr * limit / grad.norm().item()\n",
     "a penalty of the loss": (
         "def f(critic, x):\n    (gradients,) = torch.autograd.grad(critic(x).sum(), x)\n"
         "    return (gradients.norm(2, dim=1) - 1).pow(2).mean()\n"
@@ -311,3 +312,24 @@ def test_files_that_no_import_reaches_are_named_by_their_paths(tmp_path: Path, n
 def test_what_it_takes_is_told_by_its_use(tmp_path: Path, source: str, takes: str) -> None:
     item = found(tmp_path, source)["f"]
     assert (item.takes_guesses[0], item.obstacles) == (takes, ())
+
+
+@pytest.mark.parametrize(("name", "contract"), [("get_clip_coef", "grad_stats"), ("get_grad_norm", "grad_norm")])
+def test_a_factor_that_clips_is_no_norm(name: str, contract: str, tmp_path: Path) -> None:
+    source = f"def {name}(params):\n    return torch.stack([p.grad.norm() for p in params]).norm()\n"
+    assert found(tmp_path, source)[name].contract_guess == contract
+
+
+@pytest.mark.parametrize(("helper", "names"), [("has_inf", ["any_bad"]), ("first_half", [])])
+def test_the_name_tells_of_a_helper_whose_arguments_cannot_be_matched(
+    helper: str, names: list[str], tmp_path: Path
+) -> None:
+    """A method without `self`, as DeepSpeed's loss scaler has one."""
+    source = f"""
+        class Scaler:
+            def any_bad(self, params):
+                return any(self.{helper}(p.grad) for p in params)
+            def {helper}(x):
+                return x[:2]
+        """
+    assert [name.rpartition(".")[2] for name in found(tmp_path, source)] == names

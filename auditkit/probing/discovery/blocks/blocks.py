@@ -13,8 +13,14 @@ from dataclasses import dataclass
 
 from auditkit.errors import nearest_names
 from auditkit.model.runs.target import split_call
-from auditkit.probing.discovery.blocks.functions import block_function, named_function
-from auditkit.probing.discovery.blocks.marks import Suite, scope_marks
+from auditkit.probing.discovery.blocks.functions import (
+    BlockFunction,
+    answering_function,
+    block_function,
+    named_function,
+)
+from auditkit.probing.discovery.blocks.handed_on import handed_on
+from auditkit.probing.discovery.blocks.marks import ScopeMarks, Suite, own_statements, scope_marks
 from auditkit.probing.discovery.blocks.runs import Run, Runs
 from auditkit.probing.patching.local_names import names_of
 from auditkit.probing.source_code.modules import Class, Function, FunctionNode, Module
@@ -24,7 +30,7 @@ _MOST_NAMED = 3
 _MODULE_NAMES = frozenset({"__file__", "__name__", "__doc__", "__package__"})
 _SETS_NAMES = re.compile(r"\b(exec|globals|setattr)\(")
 _OF_ALL_GRADIENTS = re.compile(r"norm|nan|inf|finite|overflow|clip")
-_MAY_HOLD_BLOCKS = re.compile(r"grad\b")
+_MAY_HOLD_BLOCKS = re.compile(r"grad(_norm)?\b")
 
 
 @dataclass(eq=False)
@@ -61,7 +67,7 @@ class Block(Function):
         answer = self.node.body[-1]
         value = answer.value if isinstance(answer, ast.Return) and not self.ends_its_function else None
         parts = value.values if isinstance(value, ast.Dict) else [value]
-        return tuple(part.id for part in parts if isinstance(part, ast.Name))
+        return tuple(ast.unparse(part) for part in parts if isinstance(part, ast.Name | ast.Attribute))
 
     @property
     def place(self) -> str:
@@ -175,6 +181,18 @@ def _functions_of(scope: Scope) -> list[FunctionNode]:
     return [each.node for each in (*scope.outer, scope) if each.node]
 
 
+def _functions_in(scope: Scope, marks: ScopeMarks) -> Iterator[tuple[Run, BlockFunction]]:
+    """Each run with its function: first those that handle gradients, then what is done with their norms."""
+    functions, taken = _functions_of(scope), set[ast.stmt]()
+    for run in Runs(marks, scope.module).find():
+        taken.update(each for top in run.statements for each in own_statements(top))
+        made = block_function(run, marks, scope.module, functions)
+        if made is not None:
+            yield run, made
+    for found in handed_on(marks, taken):
+        yield found.run, answering_function(found, marks, scope.module, functions)
+
+
 def _blocks_in(scope: Scope) -> Iterator[Block]:
     function = scope.function
     text = function.text if function is not None else "\n".join(scope.module.lines)
@@ -182,10 +200,7 @@ def _blocks_in(scope: Scope) -> Iterator[Block]:
         return
     marks = scope_marks(scope.body)
     counts: dict[str, int] = {}
-    for run in Runs(marks, scope.module).find():
-        made = block_function(run, marks, scope.module, _functions_of(scope))
-        if made is None:
-            continue
+    for run, made in _functions_in(scope, marks):
         name = made.node.name
         if scope.node is not None and scope.node.name == "step" and not _OF_ALL_GRADIENTS.search(name):
             continue  # a figure of one tensor, for an optimizer's update of it

@@ -224,6 +224,14 @@ class Body:
         return self._scope.marks.marks.get(name) == STATISTICS
 
 
+def returning(answer: ast.expr, there: ast.stmt) -> list[ast.stmt]:
+    """Statements that give an answer back: what a call says under a name of its own."""
+    if not isinstance(answer, ast.Call):
+        return [_at(there, f"return {ast.unparse(answer)}", at_end=True)]
+    name = f"{RECORDED}{_last_name(answer).strip('_')}_"
+    return [_at(there, f"{name} = {ast.unparse(answer)}"), _at(there, f"return {name}", at_end=True)]
+
+
 def _plain(name: str) -> str:
     """The name that was recorded."""
     return re.sub(r"s?_$", "", name.removeprefix(RECORDED)) if name.startswith(RECORDED) else name

@@ -7,9 +7,12 @@ import re
 from collections.abc import Iterable, Iterator
 
 from auditkit.model.enums import Contract
+from auditkit.probing.discovery.answers import returns_several
 from auditkit.probing.discovery.blocks.blocks import Block, blocks_of
 from auditkit.probing.discovery.candidates import Candidate, is_in_side_folder
+from auditkit.probing.discovery.gradient_names import is_finite_check
 from auditkit.probing.discovery.signatures import feeding, parameter_kinds
+from auditkit.probing.source_code.modules import dotted_name
 from auditkit.probing.source_code.python_files import PythonFiles
 
 _NAME_WORDS = re.compile(r"grad|norm|nan|finite|clip|stat")
@@ -26,8 +29,6 @@ def block_candidates(files: PythonFiles, functions: Iterable[Candidate]) -> Iter
 
 def _candidate(block: Block) -> Candidate:
     fed = feeding(block, {item.arg: parameter_kinds(block, item, []) for item in block.parameters})
-    returned = block.node.body[-1]
-    value = returned.value if isinstance(returned, ast.Return) else None
     first, last = block.statements[0].lineno, block.statements[-1].end_lineno
     what = f"lines {first} to {last}" if last != first else f"line {first}"
     missing = f"nothing is known to fit what it reads: {', '.join(fed.missing)}"
@@ -37,10 +38,26 @@ def _candidate(block: Block) -> Candidate:
         call=block.call,
         file=block.module.file,
         line=first,
-        contract_guess=Contract.GRAD_STATS if isinstance(value, ast.Dict) else Contract.GRAD_NORM,
+        contract_guess=_contract(block),
         takes_guesses=fed.takes,
         evidence=(f"{what} of {block.place or 'the script'}, which is no function that can be called",),
         obstacles=(missing,) if fed.missing else (),
         score=score,
         last_line=last,
     )
+
+
+def _contract(block: Block) -> Contract:
+    """One norm or a limit; else several values, a flag, or a figure of one parameter alone."""
+    returned = block.node.body[-1]
+    value = returned.value if isinstance(returned, ast.Return) else None
+    is_several = value is not None and returns_several(block, value, None)
+    is_flag = value is not None and is_finite_check(block.name)
+    return Contract.GRAD_STATS if is_several or is_flag or _is_of_one(block) else Contract.GRAD_NORM
+
+
+def _is_of_one(block: Block) -> bool:
+    """Whether it reads one gradient out of all: `next(model.parameters()).grad.norm()`."""
+    calls = {dotted_name(node.func) for node in block.nodes if isinstance(node, ast.Call)}
+    loops = any(isinstance(node, ast.For | ast.comprehension) for node in block.nodes)
+    return "next" in calls and not loops

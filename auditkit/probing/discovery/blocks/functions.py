@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from auditkit.probing.discovery.blocks.bodies import Body
+from auditkit.probing.discovery.blocks.bodies import Body, returning
+from auditkit.probing.discovery.blocks.handed_on import HandedOn
 from auditkit.probing.discovery.blocks.marks import ScopeMarks, own_nodes, suites_of
 from auditkit.probing.discovery.blocks.runs import Run, Runs, is_start
 from auditkit.probing.patching.local_names import names_of, parameters
@@ -39,6 +40,16 @@ def named_function(
 ) -> BlockFunction:
     """The same for a run of which it is known what it is called and what its answers are."""
     return _function(run, scope, module, functions, answer[0], Body(run, scope).answering(answer[1]))
+
+
+def answering_function(
+    found: HandedOn, scope: ScopeMarks, module: Module, functions: Sequence[FunctionNode]
+) -> BlockFunction:
+    """The same for a norm that is handed on: up to a check its statements, then what the check says."""
+    is_check = isinstance(found.answer, ast.Call)
+    run = Run(found.run.suite, found.run.first, found.run.last - is_check)
+    body = [*Body(run, scope).answering(()), *returning(found.answer, found.run.statements[-1])]
+    return _function(found.run, scope, module, functions, found.name, body)
 
 
 def _function(

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 from auditkit.probing.discovery.gradient_facts import GRADIENTS, NOTHING, STATISTICS
 from auditkit.probing.discovery.gradient_flow import Tracer
-from auditkit.probing.discovery.gradient_names import gets_gradients
+from auditkit.probing.discovery.gradient_names import gets_gradients, last_name
 from auditkit.probing.patching.local_names import names_of
 from auditkit.probing.source_code.modules import FunctionNode, dotted_name, targets_of
 from auditkit.probing.source_code.statements import head_of
 
 # torch's own functions are targets of their own kind.
-_LIBRARY = frozenset(("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_", "get_total_norm"))
+LIBRARY = frozenset(("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_", "get_total_norm"))
 _LIMITING_METHODS = frozenset(("mul_", "div_", "clamp_", "clip_", "clamp_min_", "clamp_max_", "nan_to_num_", "renorm_"))
 _LIMITING_CALLS = frozenset(("clamp", "clip", "clamp_min", "clamp_max", "nan_to_num", "where"))
 # A factor such as 1 / world_size averages or unscales; these words, or a statistic, make it a limit.
@@ -77,7 +77,7 @@ class ScopeMarks:
         if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
             return False
         call = statement.value
-        if names_of(statement).stores or _is_collective(call):
+        if names_of(statement).stores or _is_collective(call) or "clip" in last_name(call.func):
             return False
         told = (*call.args, *(each.value for each in call.keywords))
         return bool(_TELLS.search(ast.unparse(call.func).lower())) or any(map(self.is_statistic, told))
@@ -191,7 +191,7 @@ class _ParameterGradients(Tracer):
         name = node.func.attr if isinstance(node.func, ast.Attribute) else dotted_name(node.func)
         if mark == GRADIENTS and gets_gradients(name) and node.args:
             return NOTHING  # `predictor.get_gradients(instances)`: of inputs
-        if len(self.flow.reduced) > before and (name in _LIBRARY or self._compares_gradients(node)):
+        if len(self.flow.reduced) > before and (name in LIBRARY or self._compares_gradients(node)):
             self.flow.reduced.discard(node)
         return mark
 

@@ -275,7 +275,7 @@ class Caller:
         around.prepare(feed.paths, keywords if instance is None else {**keywords, SELF: instance})
         positional = [keywords.pop(name) for name in _positional_only(function) if name in keywords]
         finish = getattr(instance, self.finish_method) if instance is not None and self.finish_method else self.finish
-        return answering(feed, lambda: function(*positional, **keywords), around, handed), finish
+        return answering(feed, lambda: function(*positional, **keywords), around, handed, instance), finish
 
 
 def _positional_only(function: Callable) -> List[str]:

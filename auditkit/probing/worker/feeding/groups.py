@@ -1,8 +1,13 @@
 """A process group of one rank, for targets that reduce over ranks: real gloo, on the loopback device alone."""
 
+import enum
+import functools
+import inspect
 import os
 import sys
-from typing import Any, Dict, List
+from traceback import walk_tb
+from types import FrameType, FunctionType, ModuleType
+from typing import Any, Dict, List, Optional
 
 from .guesses import GROUP, known
 
@@ -28,6 +33,12 @@ def world() -> Any:
     return dist.group.WORLD
 
 
+def backend() -> Any:
+    """What a wrapper of torch.distributed may hold as its backend, of this process alone."""
+    world()
+    return Backend()
+
+
 def mesh() -> Any:
     """A device mesh of all ranks on the host."""
     from torch.distributed.device_mesh import init_device_mesh
@@ -35,14 +46,63 @@ def mesh() -> Any:
     return init_device_mesh("cpu", (world().size(),))
 
 
+def _raising_frame(error: BaseException) -> Optional[FrameType]:
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+    return frames[-1] if frames else None
+
+
+def asks_for(error: BaseException, attribute: str) -> bool:
+    """Whether the function that raised names an attribute as text, as `hasattr` does."""
+    frame = _raising_frame(error)
+    return frame is not None and attribute in frame.f_code.co_consts
+
+
+def backend_missing(error: BaseException) -> str:
+    """The variable of a wrapper of torch.distributed that lacks its backend where that made a function raise."""
+    import torch.distributed as dist
+
+    frame = _raising_frame(error)
+    if frame is None:
+        return ""
+    names = frame.f_code.co_names
+    held = [frame.f_globals.get(name) for name in names]
+    asked = [getattr(each, name, None) for each in held if isinstance(each, ModuleType) for name in names]
+    functions = [inspect.unwrap(each) for each in asked if isinstance(each, FunctionType)]
+    reads = [*((each.__code__, each.__globals__) for each in functions), (frame.f_code, frame.f_globals)]
+    for code, space in reads:
+        if any(hasattr(dist, name) for name in code.co_names) and not str(space["__name__"]).startswith("torch."):
+            for name in code.co_names:
+                if space.get(name, "") is None:
+                    return "{}.{}".format(space["__name__"], name)
+    return ""
+
+
+class Backend:
+    """torch.distributed as the backend of a wrapper, whose own reductions are known by their names."""
+
+    def __getattr__(self, name: str) -> Any:
+        import torch.distributed as dist
+
+        if name == "get_world_group":
+            return world
+        found = getattr(dist, name)
+        return functools.partial(_with_own_reductions, found) if isinstance(found, FunctionType) else found
+
+
+def _with_own_reductions(function: Any, *values: Any, **named: Any) -> Any:
+    import torch.distributed as dist
+
+    def own(value: Any) -> Any:
+        return getattr(dist.ReduceOp, value.name, value) if isinstance(value, enum.Enum) else value
+
+    return function(*map(own, values), **{name: own(value) for name, value in named.items()})
+
+
 def global_without_group(error: BaseException) -> str:
     """The variable of a module that lacks its group where that made a function raise; "" for none."""
-    traceback = error.__traceback__
-    while traceback is not None and traceback.tb_next is not None:
-        traceback = traceback.tb_next
-    if traceback is None:
+    frame = _raising_frame(error)
+    if frame is None:
         return ""
-    frame = traceback.tb_frame
     for name in frame.f_code.co_names:
         found = known(name)
         if found is not None and found.value == GROUP and frame.f_globals.get(name, "") is None:
@@ -57,7 +117,7 @@ def is_global(path: str) -> bool:
 
 
 def put_global(path: str, group: Any) -> None:
-    """Let a variable of a module hold a group, until nobody asks any more."""
+    """Let a variable of a module hold a group or a backend, until nobody asks any more."""
     module, _, name = path.rpartition(".")
     setattr(sys.modules[module], name, group)
     _global_groups.append(path)

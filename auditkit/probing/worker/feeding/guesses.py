@@ -20,18 +20,22 @@ DEVICE = "the device of the gradients"
 DEVICE_NAME = "the name of the gradients' device"
 """The same for an argument that is declared as text."""
 GROUP = "a process group of world size 1"
+BACKEND = "torch.distributed with a process group of world size 1"
 MESH = "a device mesh of world size 1"
 CONFIG = "an object answering by name"
 OBJECT = "an object made without __init__"
 OPTIMIZER = "SGD over the parameters"
 OPTIMIZERS = "a list of SGD over the parameters"
 PARAM_GROUPS = "the groups of SGD over the parameters"
+PARAMETER_LISTS = "a list of a list of the parameters"
 CLIPS = "torch.nn.utils.clip_grad_norm_"
 PAIRS = "pairs of a parameter and its gradient"
 SCALER = "a GradScaler that scales by 1"
 LOGGER = "a logger that prints nothing"
 LOSS = "a loss that no parameter reaches"
 GIVES_GROUP = "a function giving a process group of world size 1"
+NO_INF, SCALE_OF_ONE = "a tensor of 0.0", "a tensor of 1.0"
+GIVES_ZERO, GIVES_ONE = "a function giving 0", "a function giving 1"
 SAME_VALUE = "a function giving back its argument"
 
 MODULE, MODULES = "the module", "a list of the module"
@@ -57,11 +61,13 @@ _BY_NAME: Dict[str, Guess] = {
     **dict.fromkeys(("eps", "epsilon"), Guess(1e-8, 1e-6)),
     # What is done every so many steps is done at step 0, and at 100 in most programs.
     **dict.fromkeys(("num_updates", "batch_idx", "i", "it", "idx"), Guess(0, 100)),
+    "noise_multiplier": Guess(1.0, 0.5),
     **dict.fromkeys(("prefix", "tag"), Guess("")),
     **dict.fromkeys(("lr", "learning_rate"), Guess(0.1, 0.01)),
     **dict.fromkeys(("total_norm", "global_norm"), Guess(TOTAL_NORM)),
     **dict.fromkeys(("is_root", "is_main_process", "is_master", "requires_grad", "sync_gradients"), Guess(True)),
     "grad_norm": Guess(1.0, 0.5),  # of a configuration; a required argument is the norm itself
+    "found_inf": Guess(NO_INF),
     "device": Guess(DEVICE),
     "self": Guess(OBJECT),
 }
@@ -74,6 +80,8 @@ _BY_PATTERN: Tuple[Tuple[Any, Guess], ...] = tuple(
     (re.compile(pattern), found)
     for pattern, found in (
         (_WORD + r"(step|iteration|iter|epoch)(_num|_idx)?", Guess(0, 100)),
+        (r"get_\w*rank", Guess(GIVES_ZERO)),
+        (r"get_\w*size", Guess(GIVES_ONE)),
         (_WORD + r"rank", Guess(0)),
         (_WORD + r"device", Guess(DEVICE)),
         (_WORD + r"backend", Guess("gloo")),
@@ -166,6 +174,8 @@ def guess(name: str, annotation: str) -> Optional[Guess]:
         return Guess(DEVICE_NAME)
     if name in ("total_norm", "global_norm", "grad_norm") and _OPTIONAL.fullmatch(annotation) is None:
         return Guess(TOTAL_NORM_NUMBER if annotation == "float" else TOTAL_NORM)
+    if name in ("inv_scale", "inverse_scale") and annotation.endswith("Tensor"):
+        return Guess(SCALE_OF_ONE)
     if is_limit(name) and re.search(r"\b[dD]ict\b", annotation):
         return Guess({"max_norm": 1.0}, {"max_norm": 0.5})
     declared = _OPTIONAL.fullmatch(annotation)
@@ -192,6 +202,10 @@ def known(name: str) -> Optional[Guess]:
 def of_object(name: str) -> Optional[Guess]:
     """A value for an attribute of an object that code belongs to, its methods of logging and reducing too."""
     kind = carrier(name)
+    if re.fullmatch(r"fp32_from_\w+_groups|float16_groups", name):
+        return Guess(PARAMETER_LISTS)
+    if name == "_scale":  # of a GradScaler, as torch's own keeps it
+        return Guess(SCALE_OF_ONE)
     return _METHODS.get(name.strip("_")) or known(name) or (Guess(kind) if kind else None)
 
 

@@ -6,6 +6,7 @@ What `__init__` would store as a literal, its own or a parameter's default, is a
 import ast
 import contextlib
 import copy
+import dataclasses
 import inspect
 import sys
 import textwrap
@@ -38,8 +39,21 @@ def make(owner: type, around: Surroundings) -> Any:
         if name.startswith("__") or not is_read:
             raise AttributeError("'{}' object has no attribute '{}'".format(owner.__name__, name))
         path = "{}.{}".format(SELF, name)
+        found = _guess(name, stored)
+        computed = stored.get(name)
+        if found is not None and found.value == guesses.CONFIG and isinstance(computed, Computed):
+            around.defaults[path] = computed.field_defaults()
+        method = _method_of_subclass(owner, name)
         try:
-            self.__dict__[name] = value = around.filled(path, _guess(name, stored))
+            if method is not None and path not in around.given:
+                around.read[path] = Guess("{} of a class that derives from it".format(method.__qualname__))
+                value = types.MethodType(method, self)
+            elif found is None and isinstance(computed, Computed) and path not in around.given:
+                found, value = computed.evaluated(self)
+                around.read[path] = found
+            else:
+                value = around.filled(path, found)
+            self.__dict__[name] = value
         except UnknownValueError:
             around.unknown.append(path)
             raise
@@ -76,17 +90,51 @@ def _initialise_base(made: Any, around: Surroundings) -> None:
 
 
 def _guess(name: str, stored: Dict[str, Any]) -> Optional[Guess]:
-    found, literal = guesses.of_object(name), stored.get(name, _Computed)
+    found, literal = guesses.of_object(name), stored.get(name, Computed)
+    is_computed = literal is Computed or isinstance(literal, Computed)
     is_made = found is not None and (isinstance(found.value, str) or guesses.is_limit(name))
     # What is off by default is asked about as if it were on.
     is_off = not literal and isinstance(literal, (bool, float)) and found is not None and bool(found.value)
-    if literal is not None and literal is not _Computed and not (is_made or is_off):
+    if literal is not None and not is_computed and not (is_made or is_off):
         return Guess(copy.copy(literal))
     return found or (Guess(None) if literal is None else None)
 
 
-class _Computed:
-    """Stands for what a constructor stores that is no literal."""
+def _method_of_subclass(owner: type, name: str) -> Any:
+    """The method that an abstract class or a mixin leaves to those that derive from it; None where there is none."""
+    deriving: List[type] = owner.__subclasses__()
+    for each in deriving:
+        found = vars(each).get(name) or _method_of_subclass(each, name)
+        if inspect.isfunction(found):
+            return found
+    return None
+
+
+class Computed:
+    """What a constructor stores that is no literal: an expression over what its module has and its defaults."""
+
+    def __init__(self, node: ast.expr, constructor: Any, defaults: Dict[str, Any]) -> None:
+        self._node, self._globals = node, constructor.__globals__
+        self._annotations = constructor.__annotations__
+        self._defaults = {name: value for name, value in defaults.items() if value is not inspect.Parameter.empty}
+
+    def field_defaults(self) -> Dict[str, Any]:
+        """The plain defaults of the dataclass that a stored parameter is declared as."""
+        declared = self._annotations.get(self._node.id, "") if isinstance(self._node, ast.Name) else ""
+        with contextlib.suppress(Exception):  # an annotation may name what only a type checker imports
+            declared = eval(declared, self._globals) if isinstance(declared, str) else declared
+        fields: Any = dataclasses.fields(declared) if dataclasses.is_dataclass(declared) else ()
+        return {each.name: each.default for each in fields if type(each.default) in (bool, int, float, str, type(None))}
+
+    def evaluated(self, made: Any) -> Tuple[Guess, Any]:
+        """The value as `__init__` would store it, and what the reader is told. Raises UnknownValueError."""
+        text = ast.unparse(self._node)
+        try:
+            code = compile(ast.Expression(self._node), text, "eval")
+            value = eval(code, self._globals, {**self._defaults, SELF: made})
+        except Exception as error:
+            raise UnknownValueError("{} = {}: {}".format(SELF, text, error)) from error
+        return Guess("{}, as __init__ stores it".format(text)), value
 
 
 def _stored_by_constructor(owner: type) -> Dict[str, Any]:
@@ -106,7 +154,7 @@ def _stored_by(constructor: Any) -> Dict[str, Any]:
         return {}
     defaults = {name: each.default for name, each in inspect.signature(constructor).parameters.items()}
     return {
-        target.attr: _literal(value, defaults)
+        target.attr: _literal(value, constructor, defaults)
         for target, value in _assignments(tree)
         if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == SELF
     }
@@ -125,11 +173,11 @@ def _assignments(tree: ast.AST) -> Iterator[Tuple[Any, Any]]:
                     yield target, value
 
 
-def _literal(node: Any, defaults: Dict[str, Any]) -> Any:
+def _literal(node: Any, constructor: Any, defaults: Dict[str, Any]) -> Any:
     if isinstance(node, ast.Name):
         value = defaults.get(node.id, inspect.Parameter.empty)
-        return value if type(value) in (bool, int, float, str) else _Computed
+        return value if type(value) in (bool, int, float, str) else Computed(node, constructor, defaults)
     try:
         return ast.literal_eval(node)
     except (ValueError, TypeError):
-        return _Computed
+        return Computed(node, constructor, defaults)

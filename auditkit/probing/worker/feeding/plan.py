@@ -15,7 +15,7 @@ class Feed(NamedTuple):
     """`slots` take a group of gradients each, first group first, in a `container`; or one of the `forms` each.
 
     `paths` is what the target reads beyond its required arguments, `cfg.max_norm`, made before each call. `refusal` is
-    the type of exception that is its answer to gradients which are not finite.
+    the type of exception that is its answer to gradients which are not finite; `keeps`: its answer is what it stores.
     """
 
     takes: str
@@ -26,6 +26,7 @@ class Feed(NamedTuple):
     forms: Tuple[str, ...] = ()
     paths: Tuple[str, ...] = ()
     refusal: str = ""
+    keeps: bool = False
 
 
 class Groups(enum.IntEnum):

@@ -4,7 +4,7 @@ import contextlib
 import inspect
 import math
 import traceback
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 import torch
 
@@ -118,6 +118,11 @@ def _try_feed(caller: Caller, feed: Feed, second: Any, request: Dict[str, Any], 
     if not depends and not effects.is_an_answer and not flatten(answer):
         feed = feed._replace(refusal=_refusal(caller, feed, second))
         answer = _ask(caller, feed, benign(), second) if feed.refusal else answer
+        if not feed.refusal and answer is None:
+            keeping = feed._replace(keeps=True)
+            kept = _ask(caller, keeping, benign(), second)
+            depends = _depends_on_gradients(_with_fixed_norms(caller), keeping, second, kept)
+            feed, answer = (keeping, kept) if depends else (feed, answer)
     if not (depends or effects.is_an_answer or feed.refusal):
         obstacles.add_silence(answer, _describe(feed))
         return None
@@ -242,8 +247,9 @@ def _read_plan(caller: Caller, feed: Feed, second: Any, answer: Any, request: Di
     fields = flatten(answer)
     notes: List[str] = []
     roles = declared_roles(request.get("returns") or {}, fields, ask)
+    is_check = "norm" not in roles and _is_check(ask, fields)
     if "norm" not in roles:
-        norm = norm_role(ask)
+        norm = None if is_check else norm_role(ask)
         if norm is not None:
             roles["norm"] = norm
         else:
@@ -254,7 +260,7 @@ def _read_plan(caller: Caller, feed: Feed, second: Any, answer: Any, request: Di
     return Plan(
         feed=feed,
         groups=groups if second == [None] or groups is Groups.ONE else Groups.TWO_WITH_GRADIENTS,
-        contract=request.get("contract") or _contract(feed, groups, answer),
+        contract=request.get("contract") or _contract(feed, groups, answer, is_check),
         answer_kind=kind_of(answer),
         fields={path: type(value).__name__ for path, value in fields.items()},
         roles=roles,
@@ -266,12 +272,27 @@ def _read_plan(caller: Caller, feed: Feed, second: Any, answer: Any, request: Di
     )
 
 
-def _contract(feed: Feed, groups: Groups, answer: Any) -> str:
+def _is_check(ask: Callable[[Sequence[Any]], Dict[str, Any]], fields: Dict[str, Any]) -> bool:
+    """Whether a single number is no norm: a yes or no, a count, or the same for gradients of twice the size.
+
+    A clip factor stays the same below its limit.
+    """
+    if list(fields) != [""]:
+        return False
+    if type(fields[""]) in (bool, int):
+        return True
+    return any(
+        repr(ask([grad * scale for grad in benign()])) == repr(ask([grad * 2 * scale for grad in benign()]))
+        for scale in (2.0**-8, 1.0)
+    )
+
+
+def _contract(feed: Feed, groups: Groups, answer: Any, is_check: bool) -> str:
     if feed.setup not in (None, MADE) and (feed.setup != CONSTRUCTOR or groups is Groups.TWO):
         return "monitor"
     if groups is Groups.TWO:
         return "dual_stats"
-    return "grad_norm" if kind_of(answer) in ("number", "tensor", "nothing") else "grad_stats"
+    return "grad_norm" if not is_check and kind_of(answer) in ("number", "tensor", "nothing") else "grad_stats"
 
 
 def _health_fields(fields: Dict[str, Any], returns: Dict[str, str]) -> List[str]:

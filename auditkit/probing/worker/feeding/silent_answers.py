@@ -6,14 +6,17 @@ import torch
 
 from . import guesses
 from .given import GroupInput
+from .kept_answers import keeping
 from .plan import SINGLE, Feed
 from .stand_ins import Surroundings
 
 
 def answering(
-    feed: Feed, call: Callable[[], Any], around: Surroundings, handed: Sequence[GroupInput]
+    feed: Feed, call: Callable[[], Any], around: Surroundings, handed: Sequence[GroupInput], instance: Any
 ) -> Callable[[], Any]:
-    """The call with an answer where it returns none: whether it refused, what it logged, what it left."""
+    """The call with an answer where it returns none: whether it refused, what it stored, logged or left."""
+    if feed.keeps:
+        return lambda: keeping(call, around, instance)
     if feed.refusal:
         return lambda: {"is_finite": not _refuses(call, feed.refusal)}
     if feed.container == SINGLE:

@@ -8,7 +8,7 @@ import collections
 import copy
 import functools
 import re
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
 
 import torch
 
@@ -25,6 +25,9 @@ _NO_GROUP = re.compile(
     r"(?-i:\b(LOCAL_RANK|RANK|WORLD_SIZE)\b)",
     re.IGNORECASE | re.DOTALL,
 )
+_NO_BACKEND = re.compile(
+    r"'NoneType' object has no attribute '(all_reduce|all_gather|broadcast|barrier|new_group|get_\w+|is_initialized)'"
+)
 DISTRIBUTED = "torch.distributed"
 """The path of what a target needs that asks for its rank or reduces without a group of its own."""
 
@@ -33,7 +36,8 @@ class Surroundings:
     """Everything made up for one call on `grads`. `given` are values that somebody gave, by path.
 
     While a way to feed the target `is_searched`, an optimizer answers for settings that SGD has not.
-    `read` holds what was made up, by path; `unknown` what was asked for in vain; `said` the numbers that loggers got.
+    `read` holds what was made up, by path; `unknown` what was asked for in vain; `said` the numbers that loggers got;
+    `written` the tensors that a target is handed to write to; `defaults` those of what configurations are declared as.
     """
 
     def __init__(self, given: Dict[str, Any], grads: Sequence[Optional[torch.Tensor]], device: str = "cpu") -> None:
@@ -44,6 +48,8 @@ class Surroundings:
         self.read: Dict[str, Guess] = {}
         self.unknown: List[str] = []
         self.said: Dict[str, Any] = {}
+        self.written: Dict[str, torch.Tensor] = {}
+        self.defaults: Dict[str, Dict[str, Any]] = {}
         self.is_preparing = True
         self._module: Optional[GradientHolder] = None
         self._optimizer: Any = None
@@ -89,7 +95,10 @@ class Surroundings:
         if found is None:
             raise no_value(path)
         self.read[path] = found
-        return self.made(found.value, path)
+        made = self.made(found.value, path)
+        if found.value == guesses.NO_INF:
+            self.written[path] = made
+        return made
 
     def made(self, value: Any, path: str = "") -> Any:
         """A guessed value, or what the words of one stand for."""
@@ -120,7 +129,8 @@ class Surroundings:
             if path == DISTRIBUTED:
                 self.filled(path, Guess(guesses.GROUP))
             elif groups.is_global(path):
-                groups.put_global(path, self.filled(path, Guess(guesses.GROUP)))
+                is_group = guesses.known(path.rpartition(".")[2]) == Guess(guesses.GROUP)
+                groups.put_global(path, self.filled(path, Guess(guesses.GROUP if is_group else guesses.BACKEND)))
 
     def _want(self, kind: str, name: str) -> None:
         """Give each object of this kind, made already or later, the attribute that the target reads."""
@@ -142,14 +152,18 @@ class Surroundings:
         Raises UnknownValueError for an attribute of parameters that no name explains.
         """
         for each in _chain(error):
-            if _NO_GROUP.search(str(each)):
-                return DISTRIBUTED
             if groups.global_without_group(each):
                 return groups.global_without_group(each)
+            if _NO_GROUP.search(str(each)) or _NO_BACKEND.match(str(each)):
+                return groups.backend_missing(each) or DISTRIBUTED
+            if groups.asks_for(each, "grad_sample"):
+                return "parameter.grad_sample"
             kind = self._kind_of(getattr(each, "obj", None)) if isinstance(each, AttributeError) else ""
             name = each.name if kind else ""  # type: ignore[attr-defined]
             path = "{}.{}".format(kind, name)
             if kind and (path in self.given or name.strip("_") in _WRAPPED.get(kind, ()) or _is_explained(kind, name)):
+                return path
+            if kind == "parameter" and re.fullmatch(r"grad_sample|(\w+_)?id", name):
                 return path
             if kind == SELF or (kind == "parameter" and not hasattr(torch.nn.Module, name)):
                 if not guesses.carrier(name):
@@ -191,9 +205,18 @@ def _chain(error: Optional[BaseException]) -> List[BaseException]:
 
 
 def _of_parameter(surroundings: Surroundings, parameter: Any, name: str) -> None:
-    """`main_grad` and the like hold the gradient; flags are false."""
+    """`main_grad` and the like hold the gradient, `grad_sample` that of one sample; flags are false."""
     path = "parameter." + name
-    if path not in surroundings.given and guesses.carrier(name) == guesses.GRADIENTS:
+    if path not in surroundings.given and name == "grad_sample" and parameter.grad is not None:
+        surroundings.read[path] = Guess("the gradient as that of one sample")
+        setattr(parameter, name, parameter.grad[None])
+    elif path not in surroundings.given and _SUM.fullmatch(name):
+        surroundings.read[path] = Guess(None)
+        setattr(parameter, name, None)
+    elif path not in surroundings.given and re.fullmatch(r"(\w+_)?id", name):
+        surroundings.read[path] = Guess("its place in the list")
+        setattr(parameter, name, _place(parameter, surroundings.module.parameters()))
+    elif path not in surroundings.given and guesses.carrier(name) == guesses.GRADIENTS:
         surroundings.read[path] = Guess("the gradient")
         setattr(parameter, name, parameter.grad)
         if name not in surroundings.module.aliases:
@@ -228,6 +251,14 @@ _ATTRIBUTES: Dict[str, Callable[[Surroundings, Any, str], None]] = {
 }
 
 
+# What is added up has nothing in it yet.
+_SUM = re.compile(r"(summed|accumulated|acc)_grad")
+
+
+def _place(parameter: Any, parameters: Iterable[Any]) -> int:
+    return next(place for place, each in enumerate(parameters) if each is parameter)
+
+
 class _ParameterGroup(Dict[str, Any]):
     """A group of an optimizer, which may be asked for settings of other optimizers than SGD."""
 
@@ -246,17 +277,25 @@ _MAKERS: Dict[str, Callable[[Surroundings, str], Any]] = {
     guesses.DEVICE: lambda around, path: _device(around.grads),
     guesses.DEVICE_NAME: lambda around, path: str(_device(around.grads)),
     guesses.GROUP: lambda around, path: groups.world(),
+    guesses.BACKEND: lambda around, path: groups.backend(),
     guesses.MESH: lambda around, path: groups.mesh(),
     guesses.GIVES_GROUP: lambda around, path: lambda *_, **__: groups.world(),
+    guesses.GIVES_ZERO: lambda around, path: lambda *_, **__: 0,
+    guesses.GIVES_ONE: lambda around, path: lambda *_, **__: 1,
+    guesses.NO_INF: lambda around, path: placed([torch.zeros(1)], around.device)[0],
+    guesses.SCALE_OF_ONE: lambda around, path: placed([torch.ones(1)], around.device)[0],
     guesses.SAME_VALUE: lambda around, path: lambda value=None, *_, **__: value,
-    guesses.CONFIG: lambda around, path: Answering(around, path, guesses.in_configuration),
+    guesses.CONFIG: lambda around, path: Answering(
+        around, path, functools.partial(_in_configuration, around.defaults.get(path, {}))
+    ),
     guesses.OBJECT: lambda around, path: Answering(around, path, guesses.of_object),
     guesses.OPTIMIZER: lambda around, path: around.optimizer,
     guesses.OPTIMIZERS: lambda around, path: [around.optimizer],
     guesses.PARAM_GROUPS: lambda around, path: around.optimizer.param_groups,
+    guesses.PARAMETER_LISTS: lambda around, path: [list(around.module.parameters())],
     guesses.CLIPS: lambda around, path: functools.partial(_clip, around),
     guesses.PAIRS: lambda around, path: [(each, each.grad) for each in around.module.parameters()],
-    guesses.SCALER: lambda around, path: _scaler(),
+    guesses.SCALER: lambda around, path: _scaler(around.device),
     guesses.LOGGER: lambda around, path: Quiet(around.said),
     guesses.LOSS: lambda around, path: placed([torch.ones(())], around.device)[0].requires_grad_(),
     guesses.MODULE: lambda around, path: around.module,
@@ -267,16 +306,21 @@ _MAKERS: Dict[str, Callable[[Surroundings, str], Any]] = {
 }
 
 
+def _in_configuration(defaults: Dict[str, Any], name: str) -> Optional[Guess]:
+    return guesses.in_configuration(name) or (Guess(defaults[name]) if name in defaults else None)
+
+
 def _clip(around: Surroundings, *values: Any, **named: Any) -> torch.Tensor:
     """What a wrapper's method of that name does, with or without the parameters before the limit."""
     limit = next(value for value in (*values, *named.values()) if isinstance(value, (int, float)))
     return torch.nn.utils.clip_grad_norm_(around.module.parameters(), limit)
 
 
-def _scaler() -> Any:
-    """A scaler that changes nothing, with the records by optimizer that one that scales keeps."""
+def _scaler(device: str) -> Any:
+    """A scaler that changes nothing, with the records by optimizer and the tensor that one that scales keeps."""
     made: Any = torch.amp.GradScaler("cpu", enabled=False)
     made._per_optimizer_states = collections.defaultdict(torch.amp.grad_scaler._refresh_per_optimizer_state)
+    made.inv_scale = placed([torch.ones(1)], device)[0]
     return made
 
 

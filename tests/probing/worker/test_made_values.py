@@ -1,0 +1,127 @@
+"""Values that constructors compute, backends, per-sample gradients, and answers that are stored; checks are no norm."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from auditkit.probing.worker.base.refusals import CannotFeedError
+from auditkit.probing.worker.feeding.caller import Caller
+from auditkit.probing.worker.feeding.plan import Plan
+from auditkit.probing.worker.feeding.search import find_plan
+from tests.probing.worker.test_plan import BENIGN_NORM, norm_of, plan_of
+
+_backend: Any = None
+
+
+def reduced(value: torch.Tensor) -> torch.Tensor:
+    _backend.all_reduce(value)
+    return value
+
+
+class Overflow:
+    def __init__(self, unknowable: Any, other: Any) -> None:
+        self._seen = defaultdict(list, unknowable or {})
+        self._overflowing = torch.zeros(1) + 0.0
+        self._pairs = zip(other, unknowable, strict=True)
+
+    def norm(self, grads: Any) -> float:
+        return norm_of(grads) + float(self._overflowing)
+
+    def seen(self, grads: Any) -> float:
+        return norm_of(grads) + len(self._seen)
+
+
+@dataclass
+class Settings:
+    unguessable: float = 3.0
+    required: Any = field(default_factory=list)
+
+
+class Partial:
+    def __init__(self, config: Settings, unknowable: Any) -> None:
+        self.config, self.unknowable = config, unknowable
+
+    def scaled(self) -> float:
+        return self.norm_of_all() * self.config.unguessable
+
+    def other(self) -> float:
+        return norm_of(self.unknowable)
+
+
+class Whole(Partial):
+    def norm_of_all(self) -> float:
+        return norm_of([parameter.grad for parameter in self.model.parameters()])  # type: ignore[attr-defined]
+
+
+def made(method: str, owner: type = Overflow) -> Plan:
+    return find_plan(Caller(getattr(owner, method), owner, method, {}), {"setup": "__new__"})
+
+
+def test_a_method_of_a_deriving_class_and_a_declared_default_are_used() -> None:
+    filled = made("scaled", Partial).filled
+    assert filled["self.norm_of_all"] == "Whole.norm_of_all of a class that derives from it"
+    assert filled["self.config.unguessable"] == 3.0
+    with pytest.raises(CannotFeedError, match=r"self\.unknowable"):
+        made("other", Partial)
+
+
+def test_what_a_constructor_computes_from_nothing_unknown_is_computed() -> None:
+    assert made("norm").filled["self._overflowing"] == "torch.zeros(1) + 0.0, as __init__ stores it"
+    with pytest.raises(CannotFeedError, match=r"self\._seen"):
+        made("seen")
+
+
+def test_a_wrapper_without_its_backend_gets_torchs_own_until_nobody_asks() -> None:
+    def over_ranks(grads: Any) -> Any:
+        return reduced(torch.tensor(norm_of(grads)))
+
+    plan = plan_of(over_ranks)
+    assert plan.filled == {f"{__name__}._backend": "torch.distributed with a process group of world size 1"}
+    assert (plan.contract, _backend, dist.is_initialized()) == ("grad_norm", None, False)
+
+
+def check_into(grads: Any, found_inf: Any) -> None:
+    for grad in grads:
+        if not bool(torch.isfinite(grad).all()):
+            found_inf.fill_(1.0)
+
+
+def sum_samples(parameters: Any, max_grad_norm: float) -> None:
+    for parameter in parameters:
+        norms = parameter.grad_sample.flatten(1).norm(dim=1)
+        parameter.kept = torch.einsum("i,i...", (max_grad_norm / norms).clamp(max=1.0), parameter.grad_sample)
+
+
+def keep_nothing(parameters: Any) -> None:
+    for parameter in parameters:
+        parameter.kept = torch.zeros_like(parameter)
+
+
+def test_what_is_stored_of_gradients_is_an_answer() -> None:
+    """The control stores what says nothing of them."""
+    checked, summed = plan_of(check_into), plan_of(sum_samples)
+    assert (checked.feed.keeps, list(checked.fields)) == (True, ["stored.found_inf"])
+    assert (summed.feed.keeps, list(summed.fields), summed.contract) == (True, ["stored.kept"], "grad_stats")
+    assert summed.filled["parameter.grad_sample"] == "the gradient as that of one sample"
+    with pytest.raises(CannotFeedError, match="it returns None"):
+        plan_of(keep_nothing)
+
+
+def test_a_check_and_a_clip_factor_are_no_norm() -> None:
+    """The control is the norm itself, at half of its size too."""
+    norm = plan_of(lambda grads: 0.5 * norm_of(grads))
+    assert (norm.contract, norm.roles["norm"].path) == ("grad_norm", "")
+    for function in (
+        lambda grads: any(not bool(torch.isfinite(grad).all()) for grad in grads),
+        lambda grads: torch.tensor([not bool(torch.isfinite(grad).all()) for grad in grads]).any(),
+        lambda grads: sum(int((grad == 0).sum()) for grad in grads),
+        lambda grads: max(1.0, norm_of(grads) / (BENIGN_NORM / 8)),
+    ):
+        plan = plan_of(function)
+        assert (plan.contract, "norm" in plan.roles) == ("grad_stats", False)

@@ -22,6 +22,8 @@ from .process import blocks, families, ladder, loading, placeholders, rungs
 from .process.children import Child
 from .process.jsonlines import Writer
 
+_OF_COSTS = frozenset(("devices", "graph_capture", "graphs", "launches", "memory", "syncs", "transfers"))
+
 
 def serve(results_fd: int) -> None:
     """Answer the requests on standard input, then end."""
@@ -361,7 +363,7 @@ def _send_touched(results: Writer, path: str) -> None:
 
 
 def _send_probe(results: Writer, job: Dict[str, Any], request: Dict[str, Any], loaded: LoadedTarget) -> None:
-    from .base.refusals import NotApplicable, TargetRaised, Unavailable
+    from .base.refusals import CannotFeedError, NotApplicable, TargetRaised, Unavailable
     from .context.context import Context
     from .feeding.plan import Plan
     from .instruments.ranks import RanksFailed
@@ -373,6 +375,14 @@ def _send_probe(results: Writer, job: Dict[str, Any], request: Dict[str, Any], l
         elsewhere = "ask with --device auto" if "simulated" in job["devices"] else "this probe needs a GPU for it"
         text = "the target runs with CUDA alone: {}".format(elsewhere)
         results.send({"type": "unavailable", "reason": "no_device", "message": text})
+        return
+    if plan.feed.setup is not None and "torch.distributed" in plan.filled and job["instrument"] == "ranks":
+        text = "its object shares parameters out over ranks by itself: what each would be handed is not known"
+        results.send({"type": "not_applicable", "message": text})
+        return
+    if plan.feed.keeps and job["instrument"] in _OF_COSTS:
+        text = "it returns nothing, and reading back what it stores would be counted as its own cost"
+        results.send({"type": "not_applicable", "message": text})
         return
     context = Context(plan, loaded.caller, device, loaded.roots, job["options"])
     placeholders.forget()
@@ -393,6 +403,8 @@ def _send_probe(results: Writer, job: Dict[str, Any], request: Dict[str, Any], l
         results.send({"type": "failed", "reason": error.reason, "message": str(error)})
     except placeholders.PlaceholderTouched as error:
         _send_touched(results, error.path)
+    except CannotFeedError as error:
+        results.send({"type": "failed", "reason": "cannot_feed", "message": str(error)})
     except TargetRaised as error:
         results.send(context.location(error.site))
         results.send({"type": "failed", "reason": "exception", "message": "the target raises {}".format(error)})

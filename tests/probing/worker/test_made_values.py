@@ -14,7 +14,7 @@ from auditkit.probing.worker.base.refusals import CannotFeedError
 from auditkit.probing.worker.feeding.caller import Caller
 from auditkit.probing.worker.feeding.plan import Plan
 from auditkit.probing.worker.feeding.search import find_plan
-from tests.probing.worker.test_plan import BENIGN_NORM, norm_of, plan_of
+from tests.probing.worker.test_plan import norm_of, plan_of
 
 _backend: Any = None
 
@@ -114,14 +114,15 @@ def test_what_is_stored_of_gradients_is_an_answer() -> None:
 
 
 def test_a_check_and_a_clip_factor_are_no_norm() -> None:
-    """The control is the norm itself, at half of its size too."""
+    """The controls are the norm itself, at half of its size, and one with a floor."""
     norm = plan_of(lambda grads: 0.5 * norm_of(grads))
     assert (norm.contract, norm.roles["norm"].path) == ("grad_norm", "")
+    assert "norm" in plan_of(lambda grads: max(1.0, norm_of(grads))).roles
     for function in (
         lambda grads: any(not bool(torch.isfinite(grad).all()) for grad in grads),
         lambda grads: torch.tensor([not bool(torch.isfinite(grad).all()) for grad in grads]).any(),
         lambda grads: sum(int((grad == 0).sum()) for grad in grads),
-        lambda grads: max(1.0, norm_of(grads) / (BENIGN_NORM / 8)),
+        lambda grads, max_norm: max(1.0, norm_of(grads) / max_norm),
     ):
         plan = plan_of(function)
         assert (plan.contract, "norm" in plan.roles) == ("grad_stats", False)

@@ -247,7 +247,7 @@ def _read_plan(caller: Caller, feed: Feed, second: Any, answer: Any, request: Di
     fields = flatten(answer)
     notes: List[str] = []
     roles = declared_roles(request.get("returns") or {}, fields, ask)
-    is_check = "norm" not in roles and _is_check(ask, fields)
+    is_check = not effects.is_an_answer and "norm" not in roles and _is_check(ask, fields, bool(caller.around.read))
     if "norm" not in roles:
         norm = None if is_check else norm_role(ask)
         if norm is not None:
@@ -272,10 +272,10 @@ def _read_plan(caller: Caller, feed: Feed, second: Any, answer: Any, request: Di
     )
 
 
-def _is_check(ask: Callable[[Sequence[Any]], Dict[str, Any]], fields: Dict[str, Any]) -> bool:
+def _is_check(ask: Callable[[Sequence[Any]], Dict[str, Any]], fields: Dict[str, Any], has_guessed_values: bool) -> bool:
     """Whether a single number is no norm: a yes or no, a count, or the same for gradients of twice the size.
 
-    A clip factor stays the same below its limit.
+    A clip factor stays the same below its limit, which we have guessed; so does a norm that has a floor.
     """
     if list(fields) != [""]:
         return False
@@ -283,7 +283,7 @@ def _is_check(ask: Callable[[Sequence[Any]], Dict[str, Any]], fields: Dict[str, 
         return True
     return any(
         repr(ask([grad * scale for grad in benign()])) == repr(ask([grad * 2 * scale for grad in benign()]))
-        for scale in (2.0**-8, 1.0)
+        for scale in ((2.0**-8, 1.0) if has_guessed_values else (1.0,))
     )
 
 

@@ -186,7 +186,7 @@ UNMEASURED = {
         "--target stats:needs_a_database",
         NOTHING_MEASURED,
         "cannot_feed",
-        "needs database, user, password",
+        "database: no value is known",
         "--argument",
     ),
     "no such field": (

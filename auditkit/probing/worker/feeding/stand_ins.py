@@ -4,20 +4,19 @@ Everything that brings gradients is a view of the same module, so that an optimi
 the target reads of it is recorded by its dotted path: the reader is told, and the next call has it made beforehand.
 """
 
-import collections
 import copy
-import functools
 import re
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
 
 import torch
 
+from ..base.frames import chain
 from ..base.torch_internals import without_compiler
-from ..gradients.gradients import GradientHolder, placed, total_norm
-from ..simulated.tensor import to_host
+from ..gradients.gradients import GradientHolder
 from . import groups, guesses
 from .guesses import Guess
-from .named_objects import Answering, Quiet, no_value
+from .makers import MAKERS
+from .named_objects import no_value
 
 SELF = "self"
 _NO_GROUP = re.compile(
@@ -84,7 +83,7 @@ class Surroundings:
 
     def view(self, kind: str, path: str = "") -> Any:
         """The gradients as one of `guesses.CARRIERS`."""
-        return _MAKERS[kind](self, path)
+        return MAKERS[kind](self, path)
 
     # --- values -----------------------------------------------------------------------------------
 
@@ -102,8 +101,8 @@ class Surroundings:
 
     def made(self, value: Any, path: str = "") -> Any:
         """A guessed value, or what the words of one stand for."""
-        if isinstance(value, str) and value in _MAKERS:
-            return _MAKERS[value](self, path)
+        if isinstance(value, str) and value in MAKERS:
+            return MAKERS[value](self, path)
         return copy.copy(value)
 
     def prepare(self, paths: Sequence[str], roots: Dict[str, Any]) -> None:
@@ -151,7 +150,7 @@ class Surroundings:
 
         Raises UnknownValueError for an attribute of parameters that no name explains.
         """
-        for each in _chain(error):
+        for each in chain(error):
             if groups.global_without_group(each):
                 return groups.global_without_group(each)
             if _NO_GROUP.search(str(each)) or _NO_BACKEND.match(str(each)):
@@ -190,15 +189,6 @@ def _is_explained(kind: str, name: str) -> bool:
     if kind == "optimizer" and guesses.carrier(name) == guesses.PARAMETERS:
         return True
     return guesses.known(name) is not None and (kind == "parameter" or not guesses.is_limit(name))
-
-
-def _chain(error: Optional[BaseException]) -> List[BaseException]:
-    """An exception and those that it was raised from, or while handling."""
-    found: List[BaseException] = []
-    while error is not None and error not in found:
-        found.append(error)
-        error = error.__cause__ or error.__context__
-    return found
 
 
 # --- attributes of real objects ---------------------------------------------------------------------
@@ -269,61 +259,3 @@ class _ParameterGroup(Dict[str, Any]):
     def __missing__(self, key: str) -> Any:
         self[key] = self._surroundings.filled("param_group." + key, guesses.known(key))
         return self[key]
-
-
-_MAKERS: Dict[str, Callable[[Surroundings, str], Any]] = {
-    guesses.TOTAL_NORM: lambda around, path: total_norm(around.grads),
-    guesses.TOTAL_NORM_NUMBER: lambda around, path: float(to_host(total_norm(around.grads))),
-    guesses.DEVICE: lambda around, path: _device(around.grads),
-    guesses.DEVICE_NAME: lambda around, path: str(_device(around.grads)),
-    guesses.GROUP: lambda around, path: groups.world(),
-    guesses.BACKEND: lambda around, path: groups.backend(),
-    guesses.MESH: lambda around, path: groups.mesh(),
-    guesses.GIVES_GROUP: lambda around, path: lambda *_, **__: groups.world(),
-    guesses.GIVES_ZERO: lambda around, path: lambda *_, **__: 0,
-    guesses.GIVES_ONE: lambda around, path: lambda *_, **__: 1,
-    guesses.NO_INF: lambda around, path: placed([torch.zeros(1)], around.device)[0],
-    guesses.SCALE_OF_ONE: lambda around, path: placed([torch.ones(1)], around.device)[0],
-    guesses.SAME_VALUE: lambda around, path: lambda value=None, *_, **__: value,
-    guesses.CONFIG: lambda around, path: Answering(
-        around, path, functools.partial(_in_configuration, around.defaults.get(path, {}))
-    ),
-    guesses.OBJECT: lambda around, path: Answering(around, path, guesses.of_object),
-    guesses.OPTIMIZER: lambda around, path: around.optimizer,
-    guesses.OPTIMIZERS: lambda around, path: [around.optimizer],
-    guesses.PARAM_GROUPS: lambda around, path: around.optimizer.param_groups,
-    guesses.PARAMETER_LISTS: lambda around, path: [list(around.module.parameters())],
-    guesses.CLIPS: lambda around, path: functools.partial(_clip, around),
-    guesses.PAIRS: lambda around, path: [(each, each.grad) for each in around.module.parameters()],
-    guesses.SCALER: lambda around, path: _scaler(around.device),
-    guesses.LOGGER: lambda around, path: Quiet(around.said),
-    guesses.LOSS: lambda around, path: placed([torch.ones(())], around.device)[0].requires_grad_(),
-    guesses.MODULE: lambda around, path: around.module,
-    guesses.MODULES: lambda around, path: [around.module],
-    guesses.PARAMETERS: lambda around, path: list(around.module.parameters()),
-    guesses.NAMED_PARAMETERS: lambda around, path: list(around.module.named_parameters()),
-    guesses.GRADIENTS: lambda around, path: [grad for grad in around.grads if grad is not None],
-}
-
-
-def _in_configuration(defaults: Dict[str, Any], name: str) -> Optional[Guess]:
-    return guesses.in_configuration(name) or (Guess(defaults[name]) if name in defaults else None)
-
-
-def _clip(around: Surroundings, *values: Any, **named: Any) -> torch.Tensor:
-    """What a wrapper's method of that name does, with or without the parameters before the limit."""
-    limit = next(value for value in (*values, *named.values()) if isinstance(value, (int, float)))
-    return torch.nn.utils.clip_grad_norm_(around.module.parameters(), limit)
-
-
-def _scaler(device: str) -> Any:
-    """A scaler that changes nothing, with the records by optimizer and the tensor that one that scales keeps."""
-    made: Any = torch.amp.GradScaler("cpu", enabled=False)
-    made._per_optimizer_states = collections.defaultdict(torch.amp.grad_scaler._refresh_per_optimizer_state)
-    made.inv_scale = placed([torch.ones(1)], device)[0]
-    return made
-
-
-def _device(grads: Sequence[Optional[torch.Tensor]]) -> torch.device:
-    first = next((grad for grad in grads if isinstance(grad, torch.Tensor)), None)
-    return torch.device("cpu") if first is None else first.device

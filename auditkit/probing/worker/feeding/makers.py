@@ -29,7 +29,7 @@ MAKERS: Dict[str, Callable[[Any, str], Any]] = {
     guesses.CONFIG: lambda around, path: Answering(
         around, path, functools.partial(_in_configuration, around.defaults.get(path, {}))
     ),
-    guesses.OBJECT: lambda around, path: Answering(around, path, guesses.of_object),
+    guesses.OBJECT: lambda around, path: _object(around, path),
     guesses.OPTIMIZER: lambda around, path: around.optimizer,
     guesses.OPTIMIZERS: lambda around, path: [around.optimizer],
     guesses.PARAM_GROUPS: lambda around, path: around.optimizer.param_groups,
@@ -46,6 +46,11 @@ MAKERS: Dict[str, Callable[[Any, str], Any]] = {
     guesses.GRADIENTS: lambda around, path: [grad for grad in around.grads if grad is not None],
 }
 """By its words: the value, made of the surroundings and the path that it is read by."""
+
+
+def _object(around: Any, path: str) -> Any:
+    made = around.uses.object_at(path) if around.uses is not None else None
+    return Answering(around, path, guesses.of_object) if made is None else made
 
 
 def _in_configuration(defaults: Dict[str, Any], name: str) -> Optional[Guess]:

@@ -16,7 +16,7 @@ from ..gradients.gradients import GradientHolder
 from . import groups, guesses
 from .guesses import Guess
 from .makers import MAKERS
-from .named_objects import no_value
+from .named_objects import is_called, no_value, raised_at
 
 SELF = "self"
 _NO_GROUP = re.compile(
@@ -27,6 +27,7 @@ _NO_GROUP = re.compile(
 _NO_BACKEND = re.compile(
     r"'NoneType' object has no attribute '(all_reduce|all_gather|broadcast|barrier|new_group|get_\w+|is_initialized)'"
 )
+_STEP = re.compile(r"\w+|\[0\]|\[:\]|\(\)")
 DISTRIBUTED = "torch.distributed"
 """The path of what a target needs that asks for its rank or reduces without a group of its own."""
 
@@ -36,6 +37,7 @@ class Surroundings:
 
     While a way to feed the target `is_searched`, an optimizer answers for settings that SGD has not.
     `read` holds what was made up, by path; `unknown` what was asked for in vain; `said` the numbers that loggers got;
+    `uses` tells what no name does, see `uses.py`; None where names alone are asked.
     `written` the tensors that a target is handed to write to; `defaults` those of what configurations are declared as.
     """
 
@@ -50,6 +52,8 @@ class Surroundings:
         self.written: Dict[str, torch.Tensor] = {}
         self.defaults: Dict[str, Dict[str, Any]] = {}
         self.is_preparing = True
+        self.uses: Any = None
+        self._made: Dict[str, Any] = {}
         self._module: Optional[GradientHolder] = None
         self._optimizer: Any = None
         self._wanted: Dict[str, List[str]] = {}
@@ -91,10 +95,12 @@ class Surroundings:
         """The value at `path`: given, or `found` and from now on among what was read. Raises UnknownValueError."""
         if path in self.given:
             return self.given[path]
+        if self.uses is not None and (found is None or path in self.uses.told):
+            return self.uses.value(path)
         if found is None:
             raise no_value(path)
         self.read[path] = found
-        made = self.made(found.value, path)
+        made = self._made[path] = self.made(found.value, path)
         if found.value == guesses.NO_INF:
             self.written[path] = made
         return made
@@ -109,17 +115,17 @@ class Surroundings:
         """Make what an earlier call read, before this one begins; `roots` are the objects that paths begin with."""
         self.is_preparing, self._instance = True, roots.get(SELF)
         for path in paths:
-            first, *names = path.split(".")
-            if first in _ATTRIBUTES and names:
-                self._want(first, names[0])
+            first, *steps = _STEP.findall(path)
+            if first in _ATTRIBUTES and steps:
+                self._want(first, steps[0])
             elif first == "param_group":
-                self.optimizer.param_groups[0][names[0]] = self.filled(path, guesses.known(names[0]))
-            elif names and first in roots:
+                self.optimizer.param_groups[0][steps[0]] = self.filled(path, guesses.known(steps[0]))
+            elif steps and first in roots:
                 found = roots[first]
-                if first == SELF and not hasattr(found, names[0]):
-                    setattr(found, names[0], self.filled(path, guesses.of_object(names[0])))
-                for name in names:
-                    found = found[name] if isinstance(found, dict) else getattr(found, name)
+                if first == SELF and not hasattr(found, steps[0]):
+                    setattr(found, steps[0], self.filled(path, guesses.of_object(steps[0])))
+                for step in steps:
+                    found = _part(found, step)
         self.is_preparing = False
 
     def join_groups(self, paths: Sequence[str]) -> None:
@@ -170,6 +176,19 @@ class Surroundings:
                 return path
         return ""
 
+    def explained_wrongly(self, error: BaseException) -> List[str]:
+        """The paths whose value, made by its name, lacks what the target asked of it."""
+        if not isinstance(error, AttributeError) or error.obj is None or error.name is None:
+            return []
+        found, asked = guesses.of_object(error.name), error.obj
+        if found is not None and (guesses.is_callable(found) or not is_called(*raised_at(error))):
+            return []
+        return [
+            path
+            for path, made in self._made.items()
+            if made is asked or (isinstance(made, list) and any(each is asked for each in made))
+        ]
+
     def _kind_of(self, made: Any) -> str:
         if made is None:
             return ""
@@ -182,6 +201,15 @@ class Surroundings:
         if made is self._optimizer:
             return "optimizer"
         return "parameter" if any(made is parameter for parameter in self._module.parameters()) else ""
+
+
+def _part(made: Any, step: str) -> Any:
+    """What stands at one step of a path: an attribute or an item, what is held first or all, what is given."""
+    if step == "()":
+        return made()
+    if step.startswith("["):
+        return made[0] if step == "[0]" else made.values()
+    return made[step] if isinstance(made, dict) else getattr(made, step)
 
 
 def _is_explained(kind: str, name: str) -> bool:

@@ -260,6 +260,7 @@ def _run_forked(results: Writer, request: Dict[str, Any]) -> None:
     fork_refusal = _why_not_fork(threads_before)
     results.send({"type": "loaded", "fork_safe": not fork_refusal, "why": fork_refusal, **ladder.described()})
     if not fork_refusal:
+        _leave_to_children()
         _run_jobs(results, request, run)
 
 

@@ -12,8 +12,8 @@ from ..answers import declarations, structures
 from ..answers.answers import flatten, relative_difference, words
 from ..base import lines
 from ..base.frames import Site, SourceRoots, chain
-from ..base.refusals import CannotFeedError, NotApplicable, TargetRaised
-from ..base.torch_internals import raise_if_out_of_memory
+from ..base.refusals import CannotFeedError, NotApplicable, TargetRaised, Unavailable
+from ..base.torch_internals import misses_cuda, raise_if_out_of_memory
 from ..feeding import effects
 from ..feeding.caller import Caller, generator
 from ..feeding.given import GroupInput
@@ -171,6 +171,8 @@ class Calls:
             for each in chain(error):
                 if isinstance(each, CannotFeedError):
                     raise each from error
+                if misses_cuda(each):
+                    raise Unavailable("the target asks for CUDA: {}".format(each), "no_device") from error
             raise self._raised(error) from error
 
     def _raised(self, error: Exception) -> Exception:

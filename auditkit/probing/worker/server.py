@@ -381,6 +381,10 @@ def _send_probe(results: Writer, job: Dict[str, Any], request: Dict[str, Any], l
         text = "its object shares parameters out over ranks by itself: what each would be handed is not known"
         results.send({"type": "not_applicable", "message": text})
         return
+    if job["instrument"] == "ranks" and any("of one sample" in str(made) for made in plan.filled.values()):
+        text = "it reads gradients of single samples: what a rank holds of each is not known"
+        results.send({"type": "not_applicable", "message": text})
+        return
     if plan.feed.keeps and job["instrument"] in _OF_COSTS:
         text = "it returns nothing, and reading back what it stores would be counted as its own cost"
         results.send({"type": "not_applicable", "message": text})

@@ -108,6 +108,16 @@ def test_what_optimizers_of_several_precisions_and_of_samples_keep_is_known_by_n
     assert float(caller.prepare(plan.feed, (grads, [None]))()) == pytest.approx(BENIGN_NORM, rel=1e-3)
 
 
+def test_what_follows_the_gradient_of_a_parameter_is_renewed_with_it() -> None:
+    """An object that is asked again with other gradients finds them under the other name, too."""
+    plan, held = method_plan(Halves, "of_samples"), []
+    caller = Caller(Halves.of_samples, Halves, "of_samples", {})
+    ask = caller.prepare(plan.feed, (benign(), [None]), given=held)
+    first = float(ask())
+    held[0].put([4 * grad for grad in benign()])
+    assert float(ask()) == pytest.approx(4 * first)
+
+
 def test_a_buffer_of_gradients_holds_zeros_where_there_is_none() -> None:
     """A parameter without a gradient raises nothing there: buffers are made for all of them."""
     plan = method_plan(Halves, "of_masters")

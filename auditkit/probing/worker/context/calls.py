@@ -17,6 +17,7 @@ from ..base.torch_internals import misses_cuda, raise_if_out_of_memory
 from ..feeding import effects
 from ..feeding.caller import Caller, generator
 from ..feeding.given import GroupInput
+from ..feeding.guesses import OF_ONE_CALL
 from ..feeding.plan import Groups, Plan
 from ..feeding.promises import Promise, sync_promise
 from ..instruments.retention import RepeatedCall
@@ -204,7 +205,14 @@ class Calls:
         """One instance of the target that is called again and again on gradients like those of `make`."""
         second = self.second_group()
         with on_device(self.device):
+            self._refuse_what_is_made_once()
             return RepeatedCall(self.caller, self.plan.feed, make(), second)
+
+    def _refuse_what_is_made_once(self) -> None:
+        """Raise NotApplicable where other gradients on the same parameters leave a value that was made of the last."""
+        for path, made in self.plan.filled.items():
+            if made in OF_ONE_CALL and ("." in path or self.plan.feed.takes != "gradients"):
+                raise NotApplicable("it reads {}, which is made of the gradients of one call".format(path))
 
     def answers_in_turn(self, makes: Sequence[Make]) -> List[Dict[str, Any]]:
         """The answers of one instance to these gradients one after the other. Raises TargetRaised."""

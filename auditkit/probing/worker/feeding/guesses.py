@@ -53,6 +53,12 @@ CARRIERS = {
 _CALLABLE = (GIVES_GROUP, GIVES_ZERO, GIVES_ONE, SAME_VALUE, CLIPS, LOGGER, MODULE)
 
 
+OF_ONE_CALL = (
+    GRADIENTS, GRADIENT_LISTS, MASTER_LISTS, FLAT_GRADIENT, PAIRS, TOTAL_NORM, TOTAL_NORM_NUMBER,
+)  # fmt: skip
+"""What is made of the gradients of a call, and does not follow when others take their place on the parameters."""
+
+
 class Guess(NamedTuple):
     """A value, and another one that is as plausible; None where there is none."""
 

@@ -48,6 +48,10 @@ CARRIERS = {
 
 _CALLABLE = (GIVES_GROUP, GIVES_ZERO, GIVES_ONE, SAME_VALUE, CLIPS, LOGGER, MODULE)
 
+OF_ONE_SAMPLE = "the gradient as that of one sample"
+OF_ONE_CALL = frozenset((TOTAL_NORM, TOTAL_NORM_NUMBER, PAIRS, GRADIENTS, OF_ONE_SAMPLE))
+"""What is made of the gradients of one call, and says nothing of those of the next."""
+
 
 class Guess(NamedTuple):
     """A value, and another one that is as plausible; None where there is none."""

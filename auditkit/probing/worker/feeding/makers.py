@@ -35,7 +35,10 @@ MAKERS: Dict[str, Callable[[Any, str], Any]] = {
     guesses.PARAM_GROUPS: lambda around, path: around.optimizer.param_groups,
     guesses.PARAMETER_LISTS: lambda around, path: [list(around.module.parameters())],
     guesses.CLIPS: lambda around, path: functools.partial(_clip, around),
-    guesses.PAIRS: lambda around, path: [(each, each.grad) for each in around.module.parameters()],
+    # Who makes pairs leaves out what has no gradient.
+    guesses.PAIRS: lambda around, path: [
+        (each, each.grad) for each in around.module.parameters() if each.grad is not None
+    ],
     guesses.SCALER: lambda around, path: _scaler(around.device),
     guesses.LOGGER: lambda around, path: Quiet(around.said),
     guesses.LOSS: lambda around, path: placed([torch.ones(())], around.device)[0].requires_grad_(),

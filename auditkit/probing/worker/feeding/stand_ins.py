@@ -226,7 +226,7 @@ def _of_parameter(surroundings: Surroundings, parameter: Any, name: str) -> None
     """`main_grad` and the like hold the gradient, `grad_sample` that of one sample; flags are false."""
     path = "parameter." + name
     if path not in surroundings.given and name == "grad_sample" and parameter.grad is not None:
-        surroundings.read[path] = Guess("the gradient as that of one sample")
+        surroundings.read[path] = Guess(guesses.OF_ONE_SAMPLE)
         setattr(parameter, name, parameter.grad[None])
     elif path not in surroundings.given and _SUM.fullmatch(name):
         surroundings.read[path] = Guess(None)

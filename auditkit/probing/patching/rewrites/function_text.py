@@ -9,6 +9,7 @@ from functools import cached_property
 
 from auditkit.probing.discovery.blocks.blocks import Block
 from auditkit.probing.discovery.blocks.marks import own_nodes
+from auditkit.probing.patching.local_names import names_of, parameters
 from auditkit.probing.patching.rewrites.edits import Edit
 from auditkit.probing.source_code.modules import Function
 
@@ -49,6 +50,17 @@ class FunctionText:
         longest = max((len(line) for line in self.lines), default=0)
         return next((limit for limit in _LONGEST if longest <= limit), _LONGEST[-1])
 
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        node = self.function.node
+        used = names_of([node, *self.function.module.tree.body])
+        return used.loads | used.stores | parameters(node.args) | names_of(node.body).stores
+
+    def fresh(self, name: str) -> str:
+        """The name, or one like it, that neither the function nor its file uses."""
+        tried = [name, *(f"{name}_{number}" for number in range(2, 100))]
+        return next(one for one in tried if one not in self._names)
+
     def position(self, line: int, byte_column: int) -> tuple[int, int]:
         """A position of a syntax tree as one of the text: its columns are bytes of UTF-8."""
         return line, len(self.lines[line - 1].encode()[:byte_column].decode(errors="ignore"))
@@ -74,6 +86,20 @@ class FunctionText:
 
     def insert_after(self, node: ast.expr | ast.stmt, text: str) -> Edit:
         return Edit(self.last(node), self.last(node), text)
+
+    def line_after(self, statement: ast.stmt, text: str) -> Edit:
+        """A line of its own behind a statement, and the comment beside it, indented as it is."""
+        line = self.last(statement)[0]
+        place = line, len(self.lines[line - 1])
+        blanks = self.indentation(statement)
+        return Edit(place, place, "".join(f"\n{blanks}{part}" for part in text.split("\n")))
+
+    def line_before(self, statement: ast.stmt, text: str) -> Edit:
+        """A line of its own before a statement, indented as it is."""
+        start = self.first(statement)
+        return Edit(
+            start, start, text.replace("\n", "\n" + self.indentation(statement)) + "\n" + self.indentation(statement)
+        )
 
     def indentation(self, statement: ast.stmt) -> str:
         """The blanks, or tabs, that its line begins with."""

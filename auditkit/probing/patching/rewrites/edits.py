@@ -20,6 +20,11 @@ class Edit:
     last: tuple[int, int]
     text: str
 
+    def moved(self, lines: int) -> Edit:
+        """The same edit so many lines further down."""
+        (first, left), (last, right) = self.first, self.last
+        return Edit((first + lines, left), (last + lines, right), self.text)
+
 
 @dataclass(frozen=True)
 class Rewrite:

@@ -45,6 +45,13 @@ class FunctionText:
         return next((item.local for item in imports if item.module == "torch" and not item.name), "torch")
 
     @cached_property
+    def step(self) -> str:
+        """What a statement inside another is indented by: the shortest indentation of the file, or four blanks."""
+        blanks = {line[: len(line) - len(line.lstrip())] for line in self.lines if line.strip()} - {""}
+        tabs_or_blanks = sorted(blanks, key=len)
+        return next((one for one in tabs_or_blanks if one in ("\t", "  ", "    ", "        ")), "    ")
+
+    @cached_property
     def line_limit(self) -> int:
         """The customary line length that the file keeps to."""
         longest = max((len(line) for line in self.lines), default=0)
@@ -96,10 +103,18 @@ class FunctionText:
 
     def line_before(self, statement: ast.stmt, text: str) -> Edit:
         """A line of its own before a statement, indented as it is."""
-        start = self.first(statement)
-        return Edit(
-            start, start, text.replace("\n", "\n" + self.indentation(statement)) + "\n" + self.indentation(statement)
-        )
+        start, blanks = self.first(statement), self.indentation(statement)
+        return Edit(start, start, "".join(f"{part}\n{blanks}" for part in text.split("\n")))
+
+    def top_of_holder(self) -> tuple[int, int]:
+        """Where the module's own statement that holds the function begins, with its decorators and comments."""
+        line = self.function.node.lineno
+        body = self.function.module.tree.body
+        holder = next(item for item in body if item.lineno <= line <= (item.end_lineno or item.lineno))
+        top = min([holder.lineno, *(item.lineno for item in getattr(holder, "decorator_list", ()))])
+        while top > 1 and self.lines[top - 2].startswith("#"):
+            top -= 1
+        return top, 0
 
     def indentation(self, statement: ast.stmt) -> str:
         """The blanks, or tabs, that its line begins with."""

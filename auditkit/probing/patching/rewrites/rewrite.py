@@ -11,17 +11,37 @@ from auditkit.probing.discovery.blocks.blocks import Block
 from auditkit.probing.patching.fragments import CannotComplete
 from auditkit.probing.patching.local_names import names_of
 from auditkit.probing.patching.patches import FunctionFile, Patch
+from auditkit.probing.patching.rewrites.conditions import chosen_on_device, nan_is_too_large
+from auditkit.probing.patching.rewrites.devices import on_one_device
 from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, edited
+from auditkit.probing.patching.rewrites.empties import divided_by_at_least_one, without_elements, zeros_of_nothing
 from auditkit.probing.patching.rewrites.function_text import FunctionText
 from auditkit.probing.patching.rewrites.line_length import within_limit
 from auditkit.probing.patching.rewrites.norms import in_float64
+from auditkit.probing.patching.rewrites.operators import exact_counts, reshaped, without_double_copies
+from auditkit.probing.patching.rewrites.packs import counted_in_packs
 from auditkit.probing.patching.rewrites.reach import functions_of
+from auditkit.probing.patching.rewrites.reads import read_once
 from auditkit.probing.patching.rewrites.sparse import stored_values
 from auditkit.probing.source_code.modules import Module, top_level
 
 __all__ = ["Edit", "Rewrite", "rewrites_of", "rewritten"]
 
-_FAMILIES: tuple[Callable[[Sequence[FunctionText]], Iterator[Rewrite]], ...] = (in_float64, stored_values)
+_FAMILIES: tuple[Callable[[Sequence[FunctionText]], Iterator[Rewrite]], ...] = (
+    in_float64,
+    read_once,
+    counted_in_packs,
+    stored_values,
+    reshaped,
+    exact_counts,
+    without_double_copies,
+    on_one_device,
+    without_elements,
+    divided_by_at_least_one,
+    zeros_of_nothing,
+    nan_is_too_large,
+    chosen_on_device,
+)
 
 
 def rewrites_of(place: FunctionFile, findings: Sequence[ProbeResult]) -> list[Rewrite]:

@@ -66,25 +66,24 @@ _ANSWERED = (Outcome.REPRODUCED, Outcome.NOT_REPRODUCED, Outcome.NOT_APPLICABLE)
 
 
 ANSWER = "answer"
-"""Stands for a probe's id where the answer itself has lost a field."""
+"""Stands for a probe's id where the answer itself has lost a field, or a right answer is another."""
 
 
 def judge(
-    findings: Collection[str], base: Sequence[ProbeResult], arm: Sequence[ProbeResult], lost: Sequence[str] = ()
+    findings: Collection[str],
+    base: Sequence[ProbeResult],
+    arm: Sequence[ProbeResult],
+    lost: Sequence[str] = (),
+    changed: Sequence[str] = (),
 ) -> Judgement:
     """The verdict on one arm; `findings` are the ids of the probes that the ticket is about.
 
-    `lost` are roles (`nan_count`) that the base's answer has and the arm's has not: a cost as any other.
+    `lost` are roles (`nan_count`) that the base's answer has and the arm's has not, `changed` says which right answers
+    are others: costs as any other.
 
     An error or an absence is never a pass: where a finding's probe has no answer the fix does not run.
     """
-    at_arm = {result.probe: result for result in arm}
-    pairs = [(before, at_arm[before.probe]) for before in base if before.probe in at_arm]
-    changes = tuple(_change(before, after, before.probe in findings) for before, after in sorted(pairs, key=_order))
-    if lost:
-        named = ", ".join(lost)
-        loss, noun = f"it no longer says {named}", f"the answer's {named}"
-        changes += (ProbeChange(ANSWER, Outcome.NOT_REPRODUCED, Outcome.ERROR, ChangeKind.LOST, loss, noun),)
+    changes = _changes(findings, base, arm, lost, changed)
     silent = [change for change in changes if change.is_finding and change.kind is ChangeKind.LOST]
     if silent:
         return does_not_run(silent[0].told, changes)
@@ -100,6 +99,29 @@ def judge(
         gains, prices = (_enumerated([change.noun for change in part]) for part in (gone, costs))
         return Judgement(FixVerdict.TRADES, f"trades {gains} for {prices}", told, changes)
     return Judgement(FixVerdict.SUFFICIENT, "sufficient", told, changes)
+
+
+def costs_of(
+    base: Sequence[ProbeResult], arm: Sequence[ProbeResult], lost: Sequence[str] = (), changed: Sequence[str] = ()
+) -> list[str]:
+    """What got worse for a target that the fix is not about, as `judge` would say it; nothing where nothing did."""
+    return [_cost(change) for change in _changes((), base, arm, lost, changed) if _is_cost(change)]
+
+
+def _changes(
+    findings: Collection[str],
+    base: Sequence[ProbeResult],
+    arm: Sequence[ProbeResult],
+    lost: Sequence[str],
+    changed: Sequence[str],
+) -> tuple[ProbeChange, ...]:
+    at_arm = {result.probe: result for result in arm}
+    pairs = [(before, at_arm[before.probe]) for before in base if before.probe in at_arm]
+    changes = tuple(_change(before, after, before.probe in findings) for before, after in sorted(pairs, key=_order))
+    costs = [(f"it no longer says {', '.join(lost)}", f"the answer's {', '.join(lost)}")] if lost else []
+    costs += [(f"right answers are others, such as {changed[0]}", "right answers")] if changed else []
+    outcomes = Outcome.NOT_REPRODUCED, Outcome.ERROR
+    return changes + tuple(ProbeChange(ANSWER, *outcomes, ChangeKind.LOST, told, noun) for told, noun in costs)
 
 
 def does_not_run(reason: str, changes: tuple[ProbeChange, ...] = ()) -> Judgement:

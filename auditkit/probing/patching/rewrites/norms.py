@@ -1,0 +1,151 @@
+"""Norms and sums of squares that are formed in the gradients' own type, formed in float64 instead."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from auditkit.probing.patching.local_names import names_of
+from auditkit.probing.patching.rewrites.edits import Edit, Rewrite
+from auditkit.probing.patching.rewrites.function_text import FunctionText
+from auditkit.probing.source_code.modules import dotted_name, targets_of
+
+_PRECISION = frozenset({
+    "norm_overflows_on_finite_grads", "norm_underflows_to_zero", "norm_depends_on_grouping", "norm_loses_accuracy",
+    "clip_destroys_gradients", "fails_on_mixed_dtypes", "peak_memory_grows_with_params",
+})  # fmt: skip
+_ORDER = re.compile(r"p|ord|.*norm_type.*|.*norm_order.*|norm_degree")
+_NORM_CALLS = frozenset({"norm", "linalg.vector_norm", "linalg.norm", "_foreach_norm"})
+_CASTS = frozenset({"float", "double"})
+
+
+def in_float64(function: FunctionText) -> Iterator[Rewrite]:
+    """Every norm, and every sum of squares, of gradients as they are, with float64 inside the reduction."""
+    edits, lines = _Precise(function).edits()
+    if edits:
+        places = ", ".join(str(line) for line in lines)
+        change = f"line{'s' if len(lines) > 1 else ''} {places}: the norm is formed in float64, inside the reduction"
+        yield Rewrite("norms_in_float64", _PRECISION, change, tuple(edits))
+
+
+class _Precise:
+    """Walks a function's statements in order, and knows which names are float64 already."""
+
+    def __init__(self, function: FunctionText) -> None:
+        self._function = function
+        self._float64: set[str] = set()
+        self._edits: list[Edit] = []
+        self._lines: list[int] = []
+
+    def edits(self) -> tuple[list[Edit], list[int]]:
+        for node in self._function.nodes:
+            if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value is not None:
+                before = len(self._edits)
+                self._visit(node.value)
+                read = names_of(node.value).loads
+                if len(self._edits) > before or read & self._float64:
+                    self._float64 |= names_of(targets_of(node)).stores
+            elif isinstance(node, ast.For) and names_of(node.iter).loads & self._float64:
+                self._float64 |= names_of(node.target).stores
+            elif isinstance(node, ast.Return | ast.Expr) and node.value is not None:
+                self._visit(node.value)
+        return self._edits, sorted(set(self._lines))
+
+    def _visit(self, node: ast.AST) -> None:
+        """The innermost reductions first: a norm of norms is float64 where those are."""
+        before = len(self._edits)
+        for child in ast.iter_child_nodes(node):
+            self._visit(child)
+        if len(self._edits) > before or not isinstance(node, ast.Call):
+            return
+        found = self._norm(node) or self._squares(node)
+        if found is not None:
+            self._edits += found
+            self._lines.append(node.end_lineno or node.lineno)
+
+    def _is_float64(self, node: ast.expr) -> bool:
+        return bool(names_of(node).loads & self._float64)
+
+    def _norm(self, call: ast.Call) -> list[Edit] | None:
+        """`g.norm(2)` and torch's own norms, with the dtype as one more argument."""
+        operand = _operand_of_norm(call, self._function.torch)
+        if operand is None or self._is_float64(operand) or any(item.arg in ("dtype", None) for item in call.keywords):
+            return None
+        given = [*call.args, *(item.value for item in call.keywords)]
+        dtype = f"dtype={self._function.torch}.float64"
+        if given:
+            return [self._function.insert_after(given[-1], f", {dtype}")]
+        first, last = self._function.last(call.func), self._function.last(call)
+        return [Edit(first, last, f"({dtype})")]
+
+    def _squares(self, call: ast.Call) -> list[Edit] | None:
+        """`x.pow(2).sum()` and its other spellings as the square of a norm."""
+        squared = _summed_squares(call, self._function.torch)
+        if squared is None:
+            return None
+        operand = _without_cast(squared)
+        if self._is_float64(operand):
+            return None
+        torch = self._function.torch
+        norm = f"{torch}.linalg.vector_norm({self._function.text(operand)}, dtype={torch}.float64)"
+        return [self._function.replace(call, f"{norm}.square()")]
+
+
+def _operand_of_norm(call: ast.Call, torch: str) -> ast.expr | None:
+    """What a call takes the norm of; None for any other call."""
+    name = dotted_name(call.func)
+    if name.startswith(f"{torch}.") and name.removeprefix(f"{torch}.") in _NORM_CALLS:
+        return call.args[0] if call.args else None
+    if not isinstance(call.func, ast.Attribute) or call.func.attr != "norm":
+        return None
+    is_order = all(_is_order(item) for item in call.args) and all(item.arg in ("p", "ord") for item in call.keywords)
+    owner = dotted_name(call.func.value)
+    # `self.norm(x)` and `torch.linalg.norm(x)` are no methods of a gradient.
+    return call.func.value if is_order and owner not in ("self", "cls") and len(call.args) <= 1 else None
+
+
+def _is_order(node: ast.expr) -> bool:
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, int | float | str)
+    name = dotted_name(node).rpartition(".")[2]
+    return bool(name) and (_ORDER.fullmatch(name) is not None or name == "inf")
+
+
+def _summed_squares(call: ast.Call, torch: str) -> ast.expr | None:
+    """`x` of `x.pow(2).sum()`, `(x**2).sum()`, `(x * x).sum()`, `torch.sum(x.square())`."""
+    if call.keywords:
+        return None
+    if dotted_name(call.func) == f"{torch}.sum":
+        return _squared(call.args[0], torch) if len(call.args) == 1 else None
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "sum" and not call.args:
+        return _squared(call.func.value, torch)
+    return None
+
+
+def _squared(node: ast.expr, torch: str) -> ast.expr | None:
+    match node:
+        case ast.BinOp(left=base, op=ast.Pow(), right=ast.Constant(value=2 | 2.0)):
+            return base
+        case ast.BinOp(left=base, op=ast.Mult(), right=other) if ast.dump(base) == ast.dump(other):
+            return base
+        case ast.Call(func=ast.Attribute(value=base, attr="pow"), args=[ast.Constant(value=2 | 2.0)]):
+            return base if dotted_name(base) != torch else None
+        case ast.Call(func=ast.Attribute(value=base, attr="square"), args=[]):
+            return base
+        case ast.Call(func=ast.Attribute(), args=[base, *rest]):
+            is_pow = dotted_name(node.func) == f"{torch}.pow" and [_value(item) for item in rest] == [2]
+            return base if is_pow or dotted_name(node.func) == f"{torch}.square" else None
+    return None
+
+
+def _value(node: ast.expr) -> object:
+    return node.value if isinstance(node, ast.Constant) else None
+
+
+def _without_cast(node: ast.expr) -> ast.expr:
+    """The tensor behind `.float()` or `.double()`: the reduction casts as it goes, without the copy."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=inner, attr=name), args=[], keywords=[]) if name in _CASTS:
+            return inner
+    return node

@@ -20,6 +20,11 @@ class Edit:
     last: tuple[int, int]
     text: str
 
+    def moved(self, lines: int) -> Edit:
+        """The same edit so many lines further down."""
+        (first, left), (last, right) = self.first, self.last
+        return Edit((first + lines, left), (last + lines, right), self.text)
+
 
 @dataclass(frozen=True)
 class Rewrite:
@@ -48,8 +53,6 @@ def edited(lines: Sequence[str], edits: Sequence[Edit]) -> list[str]:
     return "\n".join(text).split("\n")
 
 
-def line_after(line: int, edits: Sequence[Edit]) -> int:
-    """Where a line stands after all edits that end at or above it."""
-    return line + sum(
-        edit.text.count("\n") - (edit.last[0] - edit.first[0]) for edit in set(edits) if edit.last[0] <= line
-    )
+def is_inside(edit: Edit, other: Edit) -> bool:
+    """Whether all that an edit changes is text that the other takes out."""
+    return other.first <= edit.first and edit.last <= other.last and other.first != other.last

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from auditkit.probing.discovery.blocks.blocks import Block
 from auditkit.probing.discovery.blocks.marks import own_nodes
+from auditkit.probing.patching.local_names import names_of, parameters
 from auditkit.probing.patching.rewrites.edits import Edit
 from auditkit.probing.source_code.modules import Function
 
@@ -44,10 +45,28 @@ class FunctionText:
         return next((item.local for item in imports if item.module == "torch" and not item.name), "torch")
 
     @cached_property
+    def step(self) -> str:
+        """What a statement inside another is indented by: the shortest indentation of the file, or four blanks."""
+        blanks = {line[: len(line) - len(line.lstrip())] for line in self.lines if line.strip()} - {""}
+        tabs_or_blanks = sorted(blanks, key=len)
+        return next((one for one in tabs_or_blanks if one in ("\t", "  ", "    ", "        ")), "    ")
+
+    @cached_property
     def line_limit(self) -> int:
         """The customary line length that the file keeps to."""
         longest = max((len(line) for line in self.lines), default=0)
         return next((limit for limit in _LONGEST if longest <= limit), _LONGEST[-1])
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        node = self.function.node
+        used = names_of([node, *self.function.module.tree.body])
+        return used.loads | used.stores | parameters(node.args) | names_of(node.body).stores
+
+    def fresh(self, name: str) -> str:
+        """The name, or one like it, that neither the function nor its file uses."""
+        tried = [name, *(f"{name}_{number}" for number in range(2, 100))]
+        return next(one for one in tried if one not in self._names)
 
     def position(self, line: int, byte_column: int) -> tuple[int, int]:
         """A position of a syntax tree as one of the text: its columns are bytes of UTF-8."""
@@ -74,6 +93,28 @@ class FunctionText:
 
     def insert_after(self, node: ast.expr | ast.stmt, text: str) -> Edit:
         return Edit(self.last(node), self.last(node), text)
+
+    def line_after(self, statement: ast.stmt, text: str) -> Edit:
+        """A line of its own behind a statement, and the comment beside it, indented as it is."""
+        line = self.last(statement)[0]
+        place = line, len(self.lines[line - 1])
+        blanks = self.indentation(statement)
+        return Edit(place, place, "".join(f"\n{blanks}{part}" for part in text.split("\n")))
+
+    def line_before(self, statement: ast.stmt, text: str) -> Edit:
+        """A line of its own before a statement, indented as it is."""
+        start, blanks = self.first(statement), self.indentation(statement)
+        return Edit(start, start, "".join(f"{part}\n{blanks}" for part in text.split("\n")))
+
+    def top_of_holder(self) -> tuple[int, int]:
+        """Where the module's own statement that holds the function begins, with its decorators and comments."""
+        line = self.function.node.lineno
+        body = self.function.module.tree.body
+        holder = next(item for item in body if item.lineno <= line <= (item.end_lineno or item.lineno))
+        top = min([holder.lineno, *(item.lineno for item in getattr(holder, "decorator_list", ()))])
+        while top > 1 and self.lines[top - 2].startswith("#"):
+            top -= 1
+        return top, 0
 
     def indentation(self, statement: ast.stmt) -> str:
         """The blanks, or tabs, that its line begins with."""

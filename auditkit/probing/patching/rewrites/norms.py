@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from auditkit.probing.patching.local_names import names_of
-from auditkit.probing.patching.rewrites.edits import Edit, Rewrite
+from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, is_inside
 from auditkit.probing.patching.rewrites.function_text import FunctionText
+from auditkit.probing.patching.rewrites.sparse import sparse_edits
 from auditkit.probing.source_code.modules import dotted_name, targets_of
 
 _PRECISION = frozenset({
@@ -20,25 +21,44 @@ _NORM_CALLS = frozenset({"norm", "linalg.vector_norm", "linalg.norm", "_foreach_
 _CASTS = frozenset({"float", "double"})
 
 
-def in_float64(function: FunctionText) -> Iterator[Rewrite]:
-    """Every norm, and every sum of squares, of gradients as they are, with float64 inside the reduction."""
-    edits, lines = _Precise(function).edits()
+def in_float64(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
+    """Every norm, and every sum of squares, of gradients as they are, with float64 inside the reduction.
+
+    Norms that take sparse gradients take none with a dtype, so that their stored values are read there.
+    """
+    edits: list[Edit] = []
+    lines: list[int] = []
+    took_sparse = False
+    for function in functions:
+        precise = _Precise(function, has_norms=bool(edits))
+        edits += precise.edits()
+        lines += precise.lines
+        took_sparse |= precise.took_sparse
     if edits:
-        places = ", ".join(str(line) for line in lines)
+        places = ", ".join(str(line) for line in sorted(set(lines)))
         change = f"line{'s' if len(lines) > 1 else ''} {places}: the norm is formed in float64, inside the reduction"
-        yield Rewrite("norms_in_float64", _PRECISION, change, tuple(edits))
+        sparse = [edit for edit in sparse_edits(functions) if not any(is_inside(edit, other) for other in edits)]
+        if took_sparse and sparse:
+            edits += sparse
+            change += ", of a sparse gradient over its stored values"
+        yield Rewrite("norms_in_float64", _PRECISION, change, tuple(dict.fromkeys(edits)))
 
 
 class _Precise:
-    """Walks a function's statements in order, and knows which names are float64 already."""
+    """Walks a function's statements in order, and knows which names are float64 already.
 
-    def __init__(self, function: FunctionText) -> None:
+    `has_norms` says that a function before it forms the norms, so that what it is handed by a key is float64.
+    """
+
+    def __init__(self, function: FunctionText, has_norms: bool) -> None:
+        self.lines: list[int] = []
+        self.took_sparse = False
         self._function = function
+        self._has_norms = has_norms
         self._float64: set[str] = set()
         self._edits: list[Edit] = []
-        self._lines: list[int] = []
 
-    def edits(self) -> tuple[list[Edit], list[int]]:
+    def edits(self) -> list[Edit]:
         for node in self._function.nodes:
             if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value is not None:
                 before = len(self._edits)
@@ -50,21 +70,24 @@ class _Precise:
                 self._float64 |= names_of(node.target).stores
             elif isinstance(node, ast.Return | ast.Expr) and node.value is not None:
                 self._visit(node.value)
-        return self._edits, sorted(set(self._lines))
+        return self._edits
 
     def _visit(self, node: ast.AST) -> None:
         """The innermost reductions first: a norm of norms is float64 where those are."""
         before = len(self._edits)
-        for child in ast.iter_child_nodes(node):
+        rooted = self._squares(node) if isinstance(node, ast.Call) and _rooted(node) else None
+        for child in ast.iter_child_nodes(node) if rooted is None else ():
             self._visit(child)
         if len(self._edits) > before or not isinstance(node, ast.Call):
             return
-        found = self._norm(node) or self._squares(node)
+        found = rooted or self._norm(node) or self._squares(node)
         if found is not None:
             self._edits += found
-            self._lines.append(node.end_lineno or node.lineno)
+            self.lines.append(node.end_lineno or node.lineno)
 
     def _is_float64(self, node: ast.expr) -> bool:
+        if self._has_norms and isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            return True
         return bool(names_of(node).loads & self._float64)
 
     def _norm(self, call: ast.Call) -> list[Edit] | None:
@@ -72,6 +95,7 @@ class _Precise:
         operand = _operand_of_norm(call, self._function.torch)
         if operand is None or self._is_float64(operand) or any(item.arg in ("dtype", None) for item in call.keywords):
             return None
+        self.took_sparse |= not dotted_name(call.func).endswith(("vector_norm", "_foreach_norm", "linalg.norm"))
         given = [*call.args, *(item.value for item in call.keywords)]
         dtype = f"dtype={self._function.torch}.float64"
         if given:
@@ -80,16 +104,19 @@ class _Precise:
         return [Edit(first, last, f"({dtype})")]
 
     def _squares(self, call: ast.Call) -> list[Edit] | None:
-        """`x.pow(2).sum()` and its other spellings as the square of a norm."""
-        squared = _summed_squares(call, self._function.torch)
+        """`x.pow(2).sum()` and its other spellings as the square of a norm; the root of it as the norm."""
+        inner = _rooted(call)
+        squared = _summed_squares(inner or call, self._function.torch)
         if squared is None:
             return None
         operand = _without_cast(squared)
         if self._is_float64(operand):
             return None
-        torch = self._function.torch
-        norm = f"{torch}.linalg.vector_norm({self._function.text(operand)}, dtype={torch}.float64)"
-        return [self._function.replace(call, f"{norm}.square()")]
+        self.took_sparse = True
+        torch, function = self._function.torch, self._function
+        opened = Edit(function.first(call), function.first(operand), f"{torch}.linalg.vector_norm(")
+        closed = f", dtype={torch}.float64)" + ("" if inner else ".square()")
+        return [opened, Edit(function.last(operand), function.last(call), closed)]
 
 
 def _operand_of_norm(call: ast.Call, torch: str) -> ast.expr | None:
@@ -110,6 +137,14 @@ def _is_order(node: ast.expr) -> bool:
         return isinstance(node.value, int | float | str)
     name = dotted_name(node).rpartition(".")[2]
     return bool(name) and (_ORDER.fullmatch(name) is not None or name == "inf")
+
+
+def _rooted(call: ast.Call) -> ast.Call | None:
+    """What `.sqrt()` is called on."""
+    match call:
+        case ast.Call(func=ast.Attribute(value=ast.Call() as inner, attr="sqrt"), args=[], keywords=[]):
+            return inner
+    return None
 
 
 def _summed_squares(call: ast.Call, torch: str) -> ast.expr | None:

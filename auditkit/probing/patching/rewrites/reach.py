@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from auditkit.model.runs.run import ProbeResult
-from auditkit.probing.source_code.modules import Function
+from auditkit.probing.source_code.modules import Function, dotted_name
 
 
 def functions_of(target: Function, findings: Sequence[ProbeResult]) -> list[Function]:
@@ -14,8 +14,7 @@ def functions_of(target: Function, findings: Sequence[ProbeResult]) -> list[Func
     there = _functions(target)
     found = [target]
     for function in found:  # grows while it is walked
-        called = _called(function)
-        found += [one for one in there if one.name in called and one not in found]
+        found += [one for one in there if one not in found and _may_call(function, one)]
     keys = _own_keys(target)
     found += [one for one in there if one not in found and keys & _own_keys(one)]
     return found + [one for one in there if one not in found and _holds_finding(one, findings)]
@@ -28,16 +27,15 @@ def _functions(target: Function) -> list[Function]:
     return [one for one in (*module.functions.values(), *methods) if one is not target]
 
 
-def _called(function: Function) -> frozenset[str]:
-    """The names of the functions and methods that it calls, without knowing whose they are."""
-    return frozenset(_called_name(node) for node in function.nodes if isinstance(node, ast.Call))
-
-
-def _called_name(call: ast.Call) -> str:
-    if isinstance(call.func, ast.Attribute):
-        # `self.method(...)`, and `Class(...).method(...)` behind a name; a module's function is in another file.
-        return call.func.attr
-    return call.func.id if isinstance(call.func, ast.Name) else ""
+def _may_call(function: Function, other: Function) -> bool:
+    """Whether it calls a function of its module by name, a method of its own class, or one of a class that it names."""
+    names = {dotted_name(node.func) for node in function.nodes if isinstance(node, ast.Call)}
+    if other.owner is None:
+        return other.name in names
+    if other.owner is function.owner and any(f"{owner}.{other.name}" in names for owner in ("self", "cls")):
+        return True
+    is_named = other.owner.node.name in names
+    return is_named and any(name.endswith(f".{other.name}") for name in names)
 
 
 def _own_keys(function: Function) -> frozenset[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from auditkit.model.codec import ABSENT
@@ -20,14 +20,14 @@ _SMALLEST, _LARGEST = 1e-12, 1e12
 
 
 def changed_answers(
-    base: Sequence[Measurement], head: Sequence[Measurement], norm: str | None, findings: Collection[str]
+    base: Sequence[Measurement], head: Sequence[Measurement], roles: Mapping[str, str], findings: Collection[str]
 ) -> list[AnswerContrast]:
     """The answers to the same gradients that were right at the base, and are others at the head.
 
-    `norm` is the field that is the norm, None where none is known; `findings` are the probes that the change is to
+    `roles` says which field is the norm and which count something; `findings` are the probes that the change is to
     mend: what they call wrong may change.
     """
-    return [one for one in compare_answers(base, head) if not one.agrees and _was_right(one, norm, findings)]
+    return [one for one in compare_answers(base, head) if not one.agrees and _was_right(one, roles, findings)]
 
 
 def told(change: AnswerContrast) -> str:
@@ -37,7 +37,7 @@ def told(change: AnswerContrast) -> str:
     return f"{change.field or 'the answer'} of {case}: {before} -> {after}"
 
 
-def _was_right(one: AnswerContrast, norm: str | None, findings: Collection[str]) -> bool:
+def _was_right(one: AnswerContrast, roles: Mapping[str, str], findings: Collection[str]) -> bool:
     """Whether the base's answer counts as right although the head's is another one, which is no nearer."""
     if one.field == RAISES:
         return one.agreement is Agreement.ONLY_HEAD
@@ -48,7 +48,7 @@ def _was_right(one: AnswerContrast, norm: str | None, findings: Collection[str])
     if one.nearer == "base":
         return True
     if one.family == _PLANTED:
-        return _was_right_of_planted(one, norm, findings)
+        return _was_right_of_planted(one, roles, findings)
     if one.family == _EMPTY and _OTHER_TYPE in findings:
         return False
     magnitude = float(one.case.get("magnitude", 1.0))
@@ -57,10 +57,12 @@ def _was_right(one: AnswerContrast, norm: str | None, findings: Collection[str])
     return _is_finite(one.base) and not _cancels(one)
 
 
-def _was_right_of_planted(one: AnswerContrast, norm: str | None, findings: Collection[str]) -> bool:
+def _was_right_of_planted(one: AnswerContrast, roles: Mapping[str, str], findings: Collection[str]) -> bool:
     """With NaN or Inf among the gradients: a norm has to show them, a count or a share of them stays as it was."""
-    if isinstance(one.base, bool) or (_is_finite(one.base) and not _is_finite(one.head)):
-        return _HIDES not in findings
+    norm = roles.get("norm")
+    counts = {field for role, field in roles.items() if role != "norm"}
+    if _HIDES in findings and one.field not in counts:
+        return False
     if not _is_finite(one.base):
         return one.field in (norm, LEFT) and _is_finite(one.head)
     return one.field != norm and not _cancels(one)

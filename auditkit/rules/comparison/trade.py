@@ -11,6 +11,7 @@ from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.run import ProbeResult
 from auditkit.model.units import format_value
 
+MEMORY = "peak_memory_grows_with_params"
 NOUNS: Mapping[str, str] = {
     "norm_overflows_on_finite_grads": "overflow",
     "norm_underflows_to_zero": "underflow",
@@ -60,7 +61,7 @@ class _Quantity:
 _QUANTITIES: Mapping[str, _Quantity] = {
     "syncs_grow_with_tensors": _Quantity("sync_count", 1.0, 0.0),
     "launches_grow_with_tensors": _Quantity("launch_count_law", 1.0, 0.0),
-    "peak_memory_grows_with_params": _Quantity("peak_extra_per_gradient_byte", 1.05, 0.05),
+    MEMORY: _Quantity("peak_extra_per_gradient_byte", 1.05, 0.05),
 }
 _ANSWERED = (Outcome.REPRODUCED, Outcome.NOT_REPRODUCED, Outcome.NOT_APPLICABLE)
 
@@ -153,7 +154,8 @@ def _kind(base: ProbeResult, arm: ProbeResult) -> ChangeKind:
     if base.outcome is not Outcome.REPRODUCED and arm.outcome is Outcome.REPRODUCED:
         return ChangeKind.INTRODUCED
     grown = _growth(base, arm)
-    if grown > 0:
+    # A peak that is no finding is one that the probe's policy allows.
+    if grown > 0 and not (base.probe == MEMORY and arm.outcome is not Outcome.REPRODUCED):
         return ChangeKind.WORSE
     if base.outcome is Outcome.REPRODUCED:
         return ChangeKind.STILL
@@ -196,7 +198,7 @@ def _told(base: ProbeResult, arm: ProbeResult) -> str:
     if arm.outcome not in _ANSWERED:
         return arm.message
     values = _largest_case(base, arm)
-    if values is not None and base.probe == "peak_memory_grows_with_params":
+    if values is not None and base.probe == MEMORY:
         before, after = (format_value(round(value, 3), "ratio") for value in values)
         return f"{before}x -> {after}x of the gradients' bytes"
     if base.law and arm.law:

@@ -25,14 +25,20 @@ def answers_probe() -> ProbeInfo:
     return read_probe(bundled_dir("probes") / f"{ANSWERS}.py")
 
 
+def without_answers(run: Run) -> Run:
+    """The run without that question, which is about no defect."""
+    return replace(run, results=tuple(one for one in run.results if one.probe != ANSWERS))
+
+
 @dataclass(frozen=True)
 class Answers:
-    """What was asked of `target` once: each probe's result, its answers, and the field of each role."""
+    """What `target` was asked: each probe's result, its answers, the field of each role, the ids of all questions."""
 
     target: Target
     results: tuple[ProbeResult, ...] = ()
     recorded: tuple[Measurement, ...] = ()
     roles: tuple[tuple[str, str], ...] = ()
+    asked: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, run: Run, target: Target) -> Answers:
@@ -43,13 +49,14 @@ class Answers:
             tuple(one for one in run.results if one.probe != ANSWERS),
             tuple(measured for one in run.results if one.probe == ANSWERS for measured in one.measurements),
             tuple(reading.roles.items()) if reading is not None else (),
+            frozenset(one.probe for one in run.results),
         )
 
     def and_(self, other: Answers) -> Answers:
         """These with what `other` was asked besides."""
-        known = {one.probe for one in self.results}
-        results = (*self.results, *(one for one in other.results if one.probe not in known))
-        return replace(self, results=results, recorded=self.recorded or other.recorded)
+        results = (*self.results, *(one for one in other.results if one.probe not in self.asked))
+        recorded = self.recorded or other.recorded
+        return replace(self, results=results, recorded=recorded, asked=self.asked | other.asked)
 
     @property
     def are_comparable(self) -> bool:
@@ -78,5 +85,4 @@ def _lost(base: Answers, arm: Answers) -> list[str]:
 
 
 def _changed(findings: Sequence[str], base: Answers, arm: Answers) -> list[str]:
-    norm = dict(base.roles).get("norm")
-    return [told(one) for one in changed_answers(base.recorded, arm.recorded, norm, findings)]
+    return [told(one) for one in changed_answers(base.recorded, arm.recorded, dict(base.roles), findings)]

@@ -11,7 +11,7 @@ from auditkit.model.runs.run import Finding, Run
 from auditkit.model.runs.target import Target
 from auditkit.probing.discovery.blocks.blocks import function_or_block
 from auditkit.probing.patching.patches import FunctionFile
-from auditkit.probing.source_code.modules import Function
+from auditkit.probing.source_code.modules import Function, Module
 from auditkit.probing.source_code.python_files import PythonFiles
 
 _LOCALS = ".<locals>"
@@ -71,15 +71,21 @@ def other_targets(files: PythonFiles, run: Run, cause: Cause, place: FunctionFil
     changed = [one for one in place.function.module.defined() if any(_has(one, line) for line in lines)]
     named = re.compile("|".join(rf"\b{re.escape(one.name)}\b" for one in changed)) if changed else None
     own = {target.call for target in cause.targets}
-    found = {}
+    found: dict[str, Target] = {}
     for reading in run.targets:
         target = reading.target
         if target.call in own or target.places or not reading.answer or named is None:
             continue
         function = function_or_block(files, target.call)
-        if function is not None and named.search(function.text):
+        if function is not None and _knows(function.module, place.function.module) and named.search(function.text):
             found.setdefault(target.call, target)
     return list(found.values())
+
+
+def _knows(module: Module, other: Module) -> bool:
+    """Whether names of the other module may be meant in this one: it is the same, or imported."""
+    last = other.name.rpartition(".")[2]
+    return module.file == other.file or any(last in (*one.module.split("."), one.name) for one in module.imports)
 
 
 def _has(function: Function, line: int | None) -> bool:

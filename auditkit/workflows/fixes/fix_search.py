@@ -79,7 +79,7 @@ class Search:
         self._ends = threading.Event()
         self._files = PythonFiles(self.scene.opened.path, self._options("").import_roots(self.scene.opened))
         self._base: dict[tuple[str, str], Answers] = {}
-        self._asked: dict[tuple[str, str, bytes, tuple[str, ...]], Answers] = {}
+        self._asked: dict[tuple[str, str, bytes], Answers] = {}
         self._reasons: Counter[str] = Counter()
 
     def fixes_of(self, groups: Sequence[Sequence[Finding]]) -> tuple[list[Fix], list[str]]:
@@ -118,16 +118,19 @@ class Search:
         cause = Cause.of(group)
         places = [(place, self._rewrites(cause, place)) for place in self._places(cause)]
         if not any(rewrites for _, rewrites in places):
-            return self._none("have no change that might mend them")
+            self._reasons["have no change that might mend them"] += 1
+            return None
         if not cause.targets:
             cause = replace(cause, targets=self._readers(cause, places[0][0]))
         if not cause.targets:
-            return self._none("are about code that no target runs")
+            self._reasons["are about code that no target runs"] += 1
+            return None
         base = {target.call: self._base_of(cause.arm, target) for target in cause.targets}
         if self._ends.is_set():
             return None
         if not all(one.are_comparable for one in base.values()):
-            return self._none("have answers that cannot be compared")
+            self._reasons["have answers that cannot be compared"] += 1
+            return None
         reasons = []
         for place, rewrites in places:
             trial = _Trial(cause, place, base)
@@ -137,10 +140,8 @@ class Search:
                 if fix is not None or self._ends.is_set():
                     return fix
                 reasons.append(reason)
-        return self._none(reasons[0] if reasons else "have no change that mended them")
-
-    def _none(self, reason: str) -> None:
-        self._reasons[reason] += 1
+        self._reasons[reasons[0] if reasons else "have no change that mended them"] += 1
+        return None
 
     def _places(self, cause: Cause) -> list[FunctionFile]:
         """The function with the cause; where that is another one, the target's own function as well."""
@@ -243,8 +244,7 @@ class Search:
         """What the run knows of the target already, and what it did not ask: that alone is measured."""
         if (arm, target.call) not in self._base:
             known = self._known(arm, target)
-            asked = {one.probe for one in known.results}
-            missing = [probe for probe in self._all_probes() if probe.id not in asked]
+            missing = [probe for probe in self._all_probes() if probe.id not in known.asked]
             further = self._measured(self.scene.opened, arm, target, missing)
             if self._ends.is_set():
                 return known
@@ -262,15 +262,16 @@ class Search:
 
     def _ask(self, change: FileChange, arm: str, target: Target, probes: Sequence[ProbeInfo]) -> Answers:
         """What the target answers with the change; nothing is asked twice."""
-        key = (arm, target.call, change.after, tuple(probe.id for probe in probes))
-        if key not in self._asked:
+        key = (arm, target.call, change.after)
+        known = self._asked.get(key, Answers(target))
+        missing = [probe for probe in probes if probe.id not in known.asked]
+        if missing and not self._ends.is_set():
             self.progress.trying(f"a fix in {change.file} on {target.call}")
             with self.bench.holding(change) as opened:
-                found = self._measured(opened, arm, target, probes)
-            if self._ends.is_set():
-                return Answers(target)
-            self._asked[key] = found
-        return self._asked[key]
+                found = self._measured(opened, arm, target, missing)
+            if not self._ends.is_set():
+                self._asked[key] = known = found.and_(known)
+        return known
 
     def _measured(self, opened: OpenCheckout, arm: str, target: Target, probes: Sequence[ProbeInfo]) -> Answers:
         options = self._options(arm)

@@ -13,8 +13,9 @@ from auditkit.model.runs.target import short_target
 from auditkit.model.text import counted
 from auditkit.model.units import format_value
 from auditkit.rendering import markdown
+from auditkit.rendering.deciding import case_text
 from auditkit.rendering.environment import render
-from auditkit.rendering.evidence import case_text, excerpt_text, measured_rows
+from auditkit.rendering.evidence import excerpt_text, measured_rows
 from auditkit.rules.reports.audit import count_labels, uncalled_targets
 from auditkit.rules.reports.audit_parts import Answer, AuditReport, Item
 from auditkit.rules.reports.words import Horizon, in_words

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from auditkit.model.runs.measurement import CodeExcerpt, Measurement
-from auditkit.model.runs.run import Finding, ProbeResult
+from auditkit.model.runs.run import ProbeResult
 from auditkit.model.runs.severity import Breaks
 from auditkit.model.units import format_value
 from auditkit.rendering import markdown
@@ -43,13 +43,12 @@ _LONGEST_CODE = 100
 _MOST_LINES = 5
 
 
-def statement_text(finding: Finding) -> str:
+def statement_text(result: ProbeResult) -> str:
     """`Line 158, ``total += norm.item()``, waits for the device most often.`; "" where no line is known."""
-    result = finding.result
     if result.location is None or not result.location.line:
         return ""
     if result.statement is None:
-        return _of_definition(finding)
+        return _of_definition(result)
     first, last = result.statement.first, result.statement.last
     place = f"Line {first}" if first == last else f"Lines {first}-{last}"
     code = _code(result.excerpt, first, last)
@@ -62,9 +61,9 @@ def _does(result: ProbeResult) -> str:
     return DOES.get(result.probe, "is the first to go wrong")
 
 
-def _of_definition(finding: Finding) -> str:
-    location = finding.result.location
-    if location is None or finding.probe.scope == "source":
+def _of_definition(result: ProbeResult) -> str:
+    location = result.location
+    if location is None or result.is_of_source:
         return ""
     name = markdown.code(f"{location.function}()") if location.function else "the target"
     return f"{name}, from line {location.line} on: no single statement of it is to blame."

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from auditkit.model.enums import Severity
 from auditkit.model.runs.measurement import Location
 from auditkit.model.runs.probe import CATEGORIES, ProbeInfo
 from auditkit.model.runs.run import BUNDLED, Finding
@@ -75,7 +76,7 @@ def render_ticket(
         targets=targets if len(targets) > 1 else (),
         is_of_modules=leader.is_of_module,
         boxes=CATEGORIES,
-        blame=statement_text(leader),
+        blame=statement_text(leader.result),
         costs=line_costs(leader.result),
         why=_why(leader),
         excerpt=excerpt_text(leader.result.excerpt),
@@ -83,7 +84,7 @@ def render_ticket(
         evidence_blocks=_evidence_blocks(findings),
         fixes=list({finding.fix.difference: finding.fix for finding in findings if finding.fix}.values()),
         unmended=_unmended(findings, firsts),
-        advised=[finding for finding in firsts if finding.fix is None and finding.probe.remediation],
+        advised=[one for one in firsts if one.fix is None and one.probe.remediation and _is_graver(one, leader)],
         example=next((one.probe.remediation_code for one in firsts if one.fix is None), ""),
         checks=_checks(findings),
         verifications=[
@@ -103,6 +104,11 @@ def _why(finding: Finding) -> str:
     shown = markdown.code(f"auditkit probe show {finding.probe.id}")
     told = f"{finding.result.why[0].upper()}{finding.result.why[1:]}. " if finding.result.why else ""
     return f"{told}Why it matters and how it was asked: {shown}, or docs/probes.md#{finding.probe.id} of auditkit."
+
+
+def _is_graver(finding: Finding, leader: Finding) -> bool:
+    """Whether it needs advice of its own: a minor one goes with the statement."""
+    return finding is leader or finding.severity is not Severity.P4
 
 
 def _unmended(findings: Sequence[Finding], firsts: Sequence[Finding]) -> str:

@@ -14,6 +14,7 @@ from auditkit.probing.discovery.candidates import Candidate
 from auditkit.probing.discovery.library_methods import METHODS, LibraryMethods
 from auditkit.probing.source_code.modules import Module, dotted_name
 from auditkit.probing.source_code.python_files import PythonFiles
+from auditkit.probing.source_code.walking import children
 
 _MODULE = "torch.nn.utils"
 _NAMED = re.compile(
@@ -112,7 +113,7 @@ def _calls(module: Module) -> list[tuple[ast.Call, str]]:
             found.append((node, inside))
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             inside = f"{inside}.{node.name}".lstrip(".")
-        waiting += [(child, inside) for child in ast.iter_child_nodes(node)]
+        waiting += [(child, inside) for child in children(node)]
     return sorted(found, key=lambda each: each[0].lineno)
 
 

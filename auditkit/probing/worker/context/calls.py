@@ -11,9 +11,9 @@ import torch
 from ..answers import declarations, structures
 from ..answers.answers import flatten, relative_difference, words
 from ..base import lines
-from ..base.frames import Site, SourceRoots
-from ..base.refusals import CannotFeedError, NotApplicable, TargetRaised
-from ..base.torch_internals import raise_if_out_of_memory
+from ..base.frames import Site, SourceRoots, chain
+from ..base.refusals import CannotFeedError, NotApplicable, TargetRaised, Unavailable
+from ..base.torch_internals import misses_cuda, raise_if_out_of_memory
 from ..feeding import effects
 from ..feeding.caller import Caller, generator
 from ..feeding.given import GroupInput
@@ -167,9 +167,12 @@ class Calls:
             raise
         except Exception as error:
             raise_if_out_of_memory(error)
-            ours = _that_we_raised(error)
-            if ours is not None:
-                raise ours from error
+            # What a target raises because we had no value for it is no defect of the target's.
+            for each in chain(error):
+                if isinstance(each, CannotFeedError):
+                    raise each from error
+                if misses_cuda(each):
+                    raise Unavailable("the target asks for CUDA: {}".format(each), "no_device") from error
             raise self._raised(error) from error
 
     def _raised(self, error: Exception) -> Exception:
@@ -217,10 +220,3 @@ class Calls:
         if code is None or relative is None:
             return None
         return Site(relative, code.co_firstlineno, getattr(function, "__qualname__", function.__name__))
-
-
-def _that_we_raised(error: Optional[BaseException]) -> Optional[CannotFeedError]:
-    """What a target raises because we had no value for it is no defect of the target's."""
-    while error is not None and not isinstance(error, CannotFeedError):
-        error = error.__cause__ or error.__context__
-    return error

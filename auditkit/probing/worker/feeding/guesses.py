@@ -46,6 +46,8 @@ CARRIERS = {
 }  # fmt: skip
 """What can bring the gradients of a call, with the word of the command line for it."""
 
+_CALLABLE = (GIVES_GROUP, GIVES_ZERO, GIVES_ONE, SAME_VALUE, CLIPS, LOGGER, MODULE)
+
 
 class Guess(NamedTuple):
     """A value, and another one that is as plausible; None where there is none."""
@@ -65,7 +67,9 @@ _BY_NAME: Dict[str, Guess] = {
     **dict.fromkeys(("prefix", "tag"), Guess("")),
     **dict.fromkeys(("lr", "learning_rate"), Guess(0.1, 0.01)),
     **dict.fromkeys(("total_norm", "global_norm"), Guess(TOTAL_NORM)),
-    **dict.fromkeys(("is_root", "is_main_process", "is_master", "requires_grad", "sync_gradients"), Guess(True)),
+    **dict.fromkeys(
+        ("is_root", "is_main_process", "is_master", "requires_grad", "sync_gradients", "is_active"), Guess(True)
+    ),
     "grad_norm": Guess(1.0, 0.5),  # of a configuration; a required argument is the norm itself
     "found_inf": Guess(NO_INF),
     "device": Guess(DEVICE),
@@ -207,6 +211,11 @@ def of_object(name: str) -> Optional[Guess]:
     if name == "_scale":  # of a GradScaler, as torch's own keeps it
         return Guess(SCALE_OF_ONE)
     return _METHODS.get(name.strip("_")) or known(name) or (Guess(kind) if kind else None)
+
+
+def is_callable(found: Optional[Guess]) -> bool:
+    """Whether what a guess stands for can be called."""
+    return found is not None and found.value in _CALLABLE
 
 
 def is_limit(name: str) -> bool:

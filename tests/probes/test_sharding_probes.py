@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from auditkit.model.enums import Outcome
+from auditkit.model.enums import Outcome, Severity
 from auditkit.model.runs.target import Target
 from auditkit.probing.hosts.catalog import load_catalog, load_module
 from auditkit.probing.worker.gradients import sharded
@@ -323,4 +323,17 @@ def test_code_that_shards_by_itself_meets_plain_tensors_alone(work: str, outcome
     arms = (RunOptions(python=sys.executable),)
     (result,) = audit(AuditRequest(str(tmp_path), arms, (Target("norms:grad_norm"),), (SHARDING,))).results
     assert result.outcome is outcome, result.message
-    assert {one.case["placement"] for one in result.measurements if "rank" in one.case} == {"replicated", "plain_shards"}
+    assert {one.case["placement"] for one in result.measurements if "rank" in one.case} == {
+        "replicated",
+        "plain_shards",
+    }
+
+
+def test_what_torch_refuses_is_not_its_callers_defect(tmp_path: Path) -> None:
+    """torch clips no DTensor by value that is not reduced yet, and says so: whoever calls it raises as well."""
+    text = "import torch\nfrom torch.distributed.tensor import DTensor\n\n\ndef clip(parameters):\n    CALL\n"
+    (tmp_path / "clips.py").write_text(text.replace("CALL", "torch.nn.utils.clip_grad_value_(parameters, 1.0)"))
+    arms = (RunOptions(python=sys.executable),)
+    (result,) = audit(AuditRequest(str(tmp_path), arms, (Target("clips:clip"),), (SHARDING,))).results
+    assert result.owner.endswith(": torch.nn.utils.clip_grad_value_")
+    assert (result.outcome, result.severity) == (Outcome.REPRODUCED, Severity.P4)

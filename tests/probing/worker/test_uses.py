@@ -132,7 +132,7 @@ def test_a_clip_that_is_handed_the_norm_answers_by_what_it_does() -> None:
     plan = plan_of(by_a_norm_of_ours)
     assert (plan.fields, plan.roles, plan.clips, plan.writes) == ({}, {}, True, "it limits them")
     context = Context(plan, Caller(by_a_norm_of_ours, None, "", {}), "cpu", SourceRoots("/"), {})
-    with pytest.raises(NotApplicable, match="total_norm, which is made of the gradients of one call"):
+    with pytest.raises(NotApplicable, match="a later call would get total_norm"):
         context.answers_in_turn([benign, benign])
 
 

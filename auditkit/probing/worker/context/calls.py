@@ -202,17 +202,16 @@ class Calls:
         return self.cases.place([torch.ones(2, 3)]) if self.plan.groups is Groups.TWO_WITH_GRADIENTS else [None]
 
     def repeated(self, make: Callable[[], Sequence[Any]]) -> RepeatedCall:
-        """One instance of the target that is called again and again on gradients like those of `make`."""
+        """One instance of the target that is called again and again on gradients like those of `make`.
+
+        Raises NotApplicable where it reads what is made for one call alone.
+        """
+        stale = [path for path, value in self.plan.filled.items() if value in OF_ONE_CALL]
+        if stale:
+            raise NotApplicable("a later call would get {} of the first one".format(" and ".join(stale)))
         second = self.second_group()
         with on_device(self.device):
-            self._refuse_what_is_made_once()
             return RepeatedCall(self.caller, self.plan.feed, make(), second)
-
-    def _refuse_what_is_made_once(self) -> None:
-        """Raise NotApplicable where other gradients on the same parameters leave a value that was made of the last."""
-        for path, made in self.plan.filled.items():
-            if made in OF_ONE_CALL and ("." in path or self.plan.feed.takes != "gradients"):
-                raise NotApplicable("it reads {}, which is made of the gradients of one call".format(path))
 
     def answers_in_turn(self, makes: Sequence[Make]) -> List[Dict[str, Any]]:
         """The answers of one instance to these gradients one after the other. Raises TargetRaised."""

@@ -40,7 +40,10 @@ MAKERS: Dict[str, Callable[[Any, str], Any]] = {
     guesses.FLAT_GRADIENT: lambda around, path: end_to_end(around.grads).joined,
     guesses.LIMITS: lambda around, path: [1.0 for _ in around.module.parameters()],
     guesses.CLIPS: lambda around, path: functools.partial(_clip, around),
-    guesses.PAIRS: lambda around, path: [(each, each.grad) for each in around.module.parameters()],
+    # Who makes pairs leaves out what has no gradient.
+    guesses.PAIRS: lambda around, path: [
+        (each, each.grad) for each in around.module.parameters() if each.grad is not None
+    ],
     guesses.SCALER: lambda around, path: _scaler(around.device),
     guesses.LOGGER: lambda around, path: Quiet(around.said),
     guesses.LOSS: lambda around, path: placed([torch.ones(())], around.device)[0].requires_grad_(),

@@ -247,7 +247,7 @@ def _of_parameter(surroundings: Surroundings, parameter: Any, name: str) -> None
 def _following(name: str) -> Optional[Tuple[str, Callable[[Any], Any]]]:
     """What the name of an attribute says that follows a parameter's gradient, and how; None for anything else."""
     if name == "grad_sample":
-        return "the gradient as that of one sample", lambda each: None if each.grad is None else each.grad[None]
+        return guesses.OF_ONE_SAMPLE, lambda each: None if each.grad is None else each.grad[None]
     if _NORM_OF_SAMPLE.fullmatch(name):
         return "the norm of the gradient as that of one sample", lambda each: total_norm([each.grad])[None]
     if guesses.carrier(name) == guesses.GRADIENTS and not _SUM.fullmatch(name):  # a buffer, made for all parameters

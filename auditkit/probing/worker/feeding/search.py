@@ -90,6 +90,7 @@ def _try_feeds(caller: Caller, request: Dict[str, Any]) -> Plan:
         way = (feed.setup, feed.paths, feed.by_use is None)
         if way in closed:
             continue
+        process_groups.leave()  # a group that one way was given would be missing from the plan of the next
         for second in _SECOND_GROUP if len(feed.setup_slots or feed.slots) == 2 else _SECOND_GROUP[:1]:
             try:
                 plan = _try_feed(caller, feed, second, request, obstacles)

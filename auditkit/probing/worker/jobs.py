@@ -31,6 +31,7 @@ def run_trial(job: Dict[str, Any], request: Dict[str, Any], results: Writer) -> 
     loaded = load_target(results, trial)
     if loaded is not None:
         _send_plan(results, trial, loaded)
+    results.send({"type": "imported", "modules": loading.dear_imports()})
 
 
 def _send_selfcheck(results: Writer, job: Dict[str, Any], request: Dict[str, Any]) -> None:

@@ -182,6 +182,9 @@ def _run_jobs(results: Writer, request: Dict[str, Any], run: Callable[..., None]
             continue
         if compiles(job):
             preload_compiler()
-        found = Child(functools.partial(run, job, request), results).supervise(float(request["time_limit_s"]))
+        child = Child(functools.partial(run, job, request), results)
+        found = child.supervise(float(request["time_limit_s"]))
+        if loading.import_dear(child.imported):
+            _leave_to_children()
         if job["kind"] == "plan" and request["target"] is not None:
             plan = found

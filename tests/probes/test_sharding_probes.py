@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from auditkit.model.enums import Outcome
+from auditkit.model.enums import Outcome, Severity
 from auditkit.model.runs.target import Target
 from auditkit.probing.hosts.catalog import load_catalog, load_module
 from auditkit.probing.worker.gradients import sharded
@@ -313,16 +313,27 @@ def grad_norm(parameters, group=None):
     ("work", "outcome"),
     [
         ("dist.all_reduce(total_norm, group=group)", Outcome.NOT_REPRODUCED),
-        ("dist.all_reduce(total_norm, group=group); total_norm *= 2", Outcome.REPRODUCED),
+        ("dist.all_reduce(total_norm, group=group); total_norm *= dist.get_rank() + 1", Outcome.REPRODUCED),
     ],
-    ids=["over its ranks", "twice as much"],
+    ids=["over its ranks", "another norm on each rank"],
 )
-def test_code_that_shards_by_itself_is_asked_of_plain_tensors_alone(
-    work: str, outcome: Outcome, tmp_path: Path
-) -> None:
+def test_code_that_shards_by_itself_meets_plain_tensors_alone(work: str, outcome: Outcome, tmp_path: Path) -> None:
     """`dist.all_reduce` of what was made of a DTensor raises; nobody hands it one."""
     (tmp_path / "norms.py").write_text(BY_HAND.replace("WORK", work))
     arms = (RunOptions(python=sys.executable),)
     (result,) = audit(AuditRequest(str(tmp_path), arms, (Target("norms:grad_norm"),), (SHARDING,))).results
     assert result.outcome is outcome, result.message
-    assert {one.case["placement"] for one in result.measurements if one.case} == {"replicated", "plain_shards"}
+    assert {one.case["placement"] for one in result.measurements if "rank" in one.case} == {
+        "replicated",
+        "plain_shards",
+    }
+
+
+def test_what_torch_refuses_is_not_its_callers_defect(tmp_path: Path) -> None:
+    """torch clips no DTensor by value that is not reduced yet, and says so: whoever calls it raises as well."""
+    text = "import torch\nfrom torch.distributed.tensor import DTensor\n\n\ndef clip(parameters):\n    CALL\n"
+    (tmp_path / "clips.py").write_text(text.replace("CALL", "torch.nn.utils.clip_grad_value_(parameters, 1.0)"))
+    arms = (RunOptions(python=sys.executable),)
+    (result,) = audit(AuditRequest(str(tmp_path), arms, (Target("clips:clip"),), (SHARDING,))).results
+    assert result.owner.endswith(": torch.nn.utils.clip_grad_value_")
+    assert (result.outcome, result.severity) == (Outcome.REPRODUCED, Severity.P4)

@@ -114,8 +114,8 @@ def _send_probe(results: Writer, job: Dict[str, Any], request: Dict[str, Any], l
         placeholders.raise_if_touched()  # the target may have caught it
     except NotApplicable as reason:
         results.send({"type": "not_applicable", "message": str(reason)})
-    except Unavailable as reason:
-        results.send({"type": "unavailable", "reason": "no_memory", "message": str(reason)})
+    except Unavailable as error:
+        results.send({"type": "unavailable", "reason": error.reason, "message": str(error)})
     except SelfCheckError as error:
         results.send({"type": "failed", "reason": "self_check", "message": str(error)})
     except RanksFailed as error:

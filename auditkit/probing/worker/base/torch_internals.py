@@ -63,3 +63,11 @@ def new_scaler_states() -> Dict[Any, Any]:
     """What a GradScaler that is enabled keeps by optimizer; without its stages where this torch names none."""
     fresh: Any = getattr(torch.amp.grad_scaler, "_refresh_per_optimizer_state", dict)
     return collections.defaultdict(fresh)
+
+
+_NO_CUDA = ("Torch not compiled with CUDA enabled", "Found no NVIDIA driver", "No CUDA GPUs are available")
+
+
+def misses_cuda(error: BaseException) -> bool:
+    """Whether torch raised because somebody asks for CUDA on a machine without it."""
+    return isinstance(error, (AssertionError, RuntimeError)) and str(error).startswith(_NO_CUDA)

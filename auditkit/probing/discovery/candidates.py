@@ -182,7 +182,7 @@ class Candidates:
             return Contract.GRAD_STATS  # `get_clip_coef`: what comes back is a factor, no norm
         if holds_modules and not fed.groups:
             return Contract.MONITOR
-        if "hook" in function.name and flow.stores and function.is_bound:
+        if "hook" in function.name and flow.stores and function.owner is not None:
             return Contract.MONITOR
         if not flow.returns:
             return Contract.GRAD_NORM if answers.stores_norm(flow) else Contract.GRAD_STATS

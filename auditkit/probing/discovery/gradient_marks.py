@@ -211,6 +211,8 @@ class Expressions:
         if helper.mark == STATISTICS:
             self.flow.helpers.setdefault(written, node.lineno)
             self.flow.flags[written] = helper.tells_flags or names.is_finite_check(names.last_name(node.func))
+        if helper.reports:
+            self.flow.reports.setdefault(written, node.lineno)
         self.flow.differentiates |= helper.differentiates
         return max(helper.mark, mark)
 

@@ -186,6 +186,39 @@ FOUND = {
         "def f(grads, buf):\n    norm, _ = multi_tensor_applier(l2norm_impl, buf, [grads], False)\n    return norm\n",
         "grad_norm",
     ),
+    "a communication hook": (
+        """
+        class Watch:
+            def __init__(self, ddp):
+                ddp.register_comm_hook(self, self.f)
+            @staticmethod
+            def f(self, bucket):
+                self.norms.append(bucket.buffer().norm())
+                return torch.distributed.all_reduce(bucket.buffer(), async_op=True).get_future()
+        """,
+        "grad_norm",
+    ),
+    "a partial of a method is a tensor hook": (
+        """
+        class Watch:
+            def add(self, model):
+                for name, p in model.named_parameters():
+                    p.register_hook(functools.partial(self.f, name))
+            def f(self, name, x):
+                self.norms[name] = x.norm()
+        """,
+        "grad_norm",
+    ),
+    "a helper logs": (
+        """
+        def record(writer, name, x):
+            writer.add_scalar(name, x.std())
+        def f(model, writer):
+            for name, p in model.named_parameters():
+                record(writer, name, p.grad)
+        """,
+        "grad_stats",
+    ),
     "reduced over ranks": (
         """
         def f(params):
@@ -246,6 +279,18 @@ NOT_FOUND = {
     "a layer": "class C:\n    def f(self, grads):\n        return self.k_norm(grads)\n",
     "the finiteness of a loss": "def f(loss):\n    if torch.isnan(loss).any():\n        raise ValueError\n",
     "a hook on activations": "def f(model):\n    model.register_forward_hook(lambda m, x, y: torch.clamp(y, -1, 1))\n",
+    "a communication hook that compresses": (
+        "def f(state, bucket):\n    x = bucket.buffer()\n    return x.div_(x.abs().max())\n"
+        "def add(ddp):\n    ddp.register_comm_hook(None, f)\n"
+    ),
+    "a hook of another kind": (
+        "class C:\n    def f(self, x):\n        self.norm = x.norm()\n"
+        "    def add(self, m):\n        m.register_forward_hook(self.f)\n"
+    ),
+    "a helper that looks at a gradient and hands another back": (
+        "def root(x):\n    if x.isnan().any():\n        print('skipped')\n    return torch.linalg.svd(x)[0]\n"
+        "def f(self, grad):\n    self.base = root(grad)\n"
+    ),
     "a fused update": "def f(grads, buf):\n    multi_tensor_applier(adam_impl, buf, [grads], 0.1)\n",
 }
 

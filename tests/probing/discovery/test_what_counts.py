@@ -209,6 +209,15 @@ FOUND = {
         """,
         "grad_norm",
     ),
+    "squared norms of rows are added up": (
+        """
+        def f(backprops, rows):
+            result = torch.zeros(3)
+            result.scatter_add_(0, rows, torch.sum(backprops**2, dim=1))
+            return {"norm": torch.sqrt(result)}
+        """,
+        "grad_stats",
+    ),
     "a helper logs": (
         """
         def record(writer, name, x):
@@ -282,6 +291,10 @@ NOT_FOUND = {
     "a communication hook that compresses": (
         "def f(state, bucket):\n    x = bucket.buffer()\n    return x.div_(x.abs().max())\n"
         "def add(ddp):\n    ddp.register_comm_hook(None, f)\n"
+    ),
+    "rows are added up": (
+        "def f(backprops, rows):\n    result = torch.zeros(3)\n"
+        "    result.scatter_add_(0, rows, torch.sum(backprops, dim=1))\n    return result\n"
     ),
     "a hook of another kind": (
         "class C:\n    def f(self, x):\n        self.norm = x.norm()\n"
@@ -359,7 +372,10 @@ def test_what_it_takes_is_told_by_its_use(tmp_path: Path, source: str, takes: st
     assert (item.takes_guesses[0], item.obstacles) == (takes, ())
 
 
-@pytest.mark.parametrize(("name", "contract"), [("get_clip_coef", "grad_stats"), ("get_grad_norm", "grad_norm")])
+@pytest.mark.parametrize(
+    ("name", "contract"),
+    [("get_clip_coef", "grad_stats"), ("get_clipped_coeff", "grad_stats"), ("get_grad_norm", "grad_norm")],
+)
 def test_a_factor_that_clips_is_no_norm(name: str, contract: str, tmp_path: Path) -> None:
     source = f"def {name}(params):\n    return torch.stack([p.grad.norm() for p in params]).norm()\n"
     assert found(tmp_path, source)[name].contract_guess == contract

@@ -13,6 +13,7 @@ from auditkit.probing.source_code.statements import first_line, last_line
 _LINES_BEFORE = 4
 _LINES_AFTER = 3
 _LONGEST_STATEMENT = 12
+_LONGEST_OPENING = 20
 _LONGEST_LINE = 240
 
 
@@ -80,12 +81,12 @@ def _extent(tree: ast.Module, line: int, line_count: int) -> tuple[int, int]:
 def _opening(function: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[int, int]:
     """The first statements of a function behind its docstring, all of it where it is short."""
     first, last = first_line(function), last_line(function)
-    if last - first < _LONGEST_STATEMENT:
+    if last - first < _LONGEST_OPENING:
         return first, last
     body = function.body[1:] if ast.get_docstring(function) is not None else function.body
     start = body[0].lineno if body else first
     ends = [last_line(node) for node in ast.walk(function) if isinstance(node, ast.stmt) and not hasattr(node, "body")]
-    return start, max([end for end in ends if start <= end < start + _LONGEST_STATEMENT], default=last)
+    return start, max([end for end in ends if start <= end < start + _LONGEST_OPENING], default=last)
 
 
 def _trimmed(scope: ast.AST, line: int, first: int, last: int) -> tuple[int, int]:

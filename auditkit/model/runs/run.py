@@ -11,6 +11,7 @@ from auditkit.model.codec import Record, decode, read_fields
 from auditkit.model.enums import Evidence, Outcome, Reason, Severity
 from auditkit.model.runs.candidates import FoundCandidate
 from auditkit.model.runs.cause import Siblings, Statement
+from auditkit.model.runs.fix import Fix
 from auditkit.model.runs.measurement import CodeExcerpt, Location, Measurement
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.severity import Breaks, Occurs, in_words
@@ -178,7 +179,7 @@ class Finding:
     `source` is the checkout's directory without a revision, from the top of its repository ("" for that itself):
     where the question can be asked again.
     `asked_as` is what names the probe on the command line where its id does not (a file); `options` are
-    further words of that command, such as `--config FILE`.
+    further words of that command, such as `--config FILE`. `fix` mends it, None where none was run that suffices.
     """
 
     probe: ProbeInfo
@@ -189,6 +190,7 @@ class Finding:
     source: str = ""
     asked_as: str = ""
     options: tuple[str, ...] = ()
+    fix: Fix | None = None
 
     @property
     def severity(self) -> Severity:
@@ -236,12 +238,12 @@ class NoTarget:
 
 
 @dataclass(frozen=True)
-class Run(Record, keys="run! targets candidates? results summary notes matrix?"):
+class Run(Record, keys="run! targets candidates? results fixes? summary notes matrix?"):
     """The whole of one invocation, as `--json` prints it, but for `no_target`, whose message is among the notes.
 
     With several arms, `matrix` holds the run of each one; `results` then has one entry for each target and
     probe over all arms (see docs/design/matrix.md) and `environment` is the first arm's. `candidates` are what reading
-    the source found, where no target was named.
+    the source found, where no target was named; `fixes` those that were run and suffice.
     """
 
     schema_version: ClassVar[int] = 1
@@ -254,6 +256,7 @@ class Run(Record, keys="run! targets candidates? results summary notes matrix?")
     matrix: tuple[Arm, ...] = ()
     no_target: NoTarget | None = None
     candidates: tuple[FoundCandidate, ...] = ()
+    fixes: tuple[Fix, ...] = ()
 
     def environment_of(self, result: ProbeResult) -> Environment:
         """Where the figures of `result` were taken: its own arm's environment, where there are several."""

@@ -7,13 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from auditkit.model.enums import Contract, Outcome, Reason, Takes
 from auditkit.model.runs.cause import Sibling, Siblings, Statement
+from auditkit.model.runs.fix import Fix, FixRow
 from auditkit.model.runs.measurement import Location, Measurement
 from auditkit.model.runs.run import Arm, ArmOutcome, ProbeResult, Run, TargetReading
 from auditkit.model.runs.target import Target
 from tests.filing_helpers import make_finding
+from tests.test_schema import schema
 
 FINDING = make_finding(
     statement=Statement("src/train/norms.py", 10, 12),
@@ -37,6 +40,13 @@ RUN = Run(
 )
 
 
+FIX = Fix(
+    "train.norms:total_norm", "train/norms.py", "total_norm", "--- a/train/norms.py\n+++ b/train/norms.py\n",
+    ("line 10: the squares are summed in float64",), (FINDING.result.fingerprint,),
+    (FixRow("norm_overflows_on_finite_grads", "P1 reproduced", "not reproduced"),), "cpu", "2.13.0",
+)  # fmt: skip
+
+
 def through_json(run: Run) -> Any:
     return json.loads(json.dumps(run.to_json(), allow_nan=False))
 
@@ -50,6 +60,14 @@ def test_a_run_says_the_same_again() -> None:
     assert again.results[0].measurements == FINDING.result.measurements
     assert [result.loaded for result in again.results] == [True, False]
     assert again.targets == RUN.targets
+
+
+def test_a_run_with_fixes_says_them_again_and_one_without_has_no_key() -> None:
+    run = replace(RUN, fixes=(FIX,))
+    document = through_json(run)
+    Draft202012Validator(schema("run")["$defs"]["fix"]).validate(document["fixes"][0])
+    assert Run.from_json(document).fixes == (FIX,)
+    assert "fixes" not in through_json(RUN)
 
 
 def test_a_matrix_says_the_same_again() -> None:

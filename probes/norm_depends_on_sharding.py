@@ -5,7 +5,7 @@ import math
 
 PROBE = {
     "id": "norm_depends_on_sharding",
-    "version": 2,
+    "version": 3,
     "title": "The norm of sharded gradients is not that of one process",
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "Race condition / concurrency"],
@@ -27,7 +27,8 @@ PROBE = {
     "tensors are given once replicated, as after DDP, and once in shards, as ZeRO and FSDP1 keep them: nothing in "
     "them tells the two apart, so a target passes that is right on one. A refusal in the target's own words passes.",
     "limits": "It is asked only where code of the target's package deals with sharded gradients (imports "
-    "torch.distributed.fsdp or .tensor, calls full_tensor or to_local, reduces a norm over ranks), whoever asks. "
+    "torch.distributed.fsdp or .tensor, calls full_tensor or to_local, reduces a norm over ranks), whoever asks; of "
+    "plain tensors alone where it shards them by itself. "
     "Parameters reach the target in a module, or as a list, of their own: a method of an FSDP module is not called. "
     "Meshes of two kinds in one model (FSDP with tensor parallel) are not tried.",
     "remediation": "Reduce DTensors by torch's own operators and read the number with full_tensor(): it knows which "
@@ -76,12 +77,14 @@ def measure(ctx):
         raise ctx.NotApplicable("it reports no norm and clips nothing")
     if not ctx.deals_with_shards:
         raise ctx.NotApplicable("no code of its package deals with sharded gradients")
+    # Code that shards by itself, over groups of its own, never meets a DTensor.
+    placements = _PLACEMENTS if ctx.deals_with_dtensors else _PLAIN
     asked_on = ctx.device
     one = ctx.reported_by_one()
     yield from _numbers(ctx, one, "one_process_", {})
     sites = []
     for ranks in _RANKS:
-        for placement, reports in ctx.reported_by_ranks(ranks, _PLACEMENTS).items():
+        for placement, reports in ctx.reported_by_ranks(ranks, placements).items():
             for rank, report in enumerate(reports):
                 case = {"placement": placement, "ranks": ranks, "rank": rank}
                 yield from _numbers(ctx, report, "", case)

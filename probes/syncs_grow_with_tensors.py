@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """How many times does the host wait for the device, as a law in the number of tensors?"""
 
+import collections
+
 PROBE = {
     "id": "syncs_grow_with_tensors",
     "version": 2,
@@ -35,11 +37,12 @@ def layer_norms(parameters):
     return {"grad_norm": values[0], "max_norm": values[1]}
 """,
     "verification": ["the number of synchronisations is the same at 4, 16, 64 and 256 tensors"],
-    "measurements": {"sync_count": "count", "sync_count_law": "per tensor"},
+    "measurements": {"sync_count": "count", "sync_count_law": "per tensor", "syncs_at_line": "count"},
 }
 
 _TENSOR_COUNTS = (4, 16, 64, 256)
 _ELEMENTS = 128
+_MOST_LINES = 5
 
 
 def measure(ctx):
@@ -51,7 +54,15 @@ def measure(ctx):
         yield ctx.measurement("sync_count", count.total, "count", tensors=tensors)
     yield ctx.law("sync_count_law", counts)
     if count.total:
+        yield from _by_line(ctx, count.sites)
         yield ctx.location(ctx.most_common(count.sites))
+
+
+def _by_line(ctx, sites):
+    """How often each of the lines waits that wait most, at the largest number of tensors."""
+    lines = collections.Counter("{}:{}".format(site.file, site.line) for site in sites if site is not None)
+    for line, times in lines.most_common(_MOST_LINES):
+        yield ctx.measurement("syncs_at_line", times, "count", line=line, tensors=_TENSOR_COUNTS[-1])
 
 
 def judge(measurements, policy):

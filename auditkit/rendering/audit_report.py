@@ -2,43 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
 
-from auditkit.model.enums import Evidence
+from auditkit.model.enums import Evidence, Severity
 from auditkit.model.module_page import Flow, Importer, ImporterKind, ModulePage, NameUse, Way
-from auditkit.model.runs.measurement import Measurement, pivots
+from auditkit.model.runs.measurement import CodeExcerpt
+from auditkit.model.runs.run import ProbeResult
 from auditkit.model.runs.target import short_target
 from auditkit.model.text import counted
-from auditkit.model.units import format_value
 from auditkit.rendering import markdown
+from auditkit.rendering.deciding import in_one_line
 from auditkit.rendering.environment import render
-from auditkit.rendering.evidence import case_text, excerpt_text, measured_rows
+from auditkit.rendering.evidence import excerpt_text
 from auditkit.rules.reports.audit import count_labels, uncalled_targets
 from auditkit.rules.reports.audit_parts import Answer, AuditReport, Item
-from auditkit.rules.reports.words import Horizon, in_words
+from auditkit.rules.reports.words import Horizon, Label, in_words
 
-MOST_ROWS = 8
-"""Rows of one table; how many more the run holds is said."""
+_GRAVE = (Severity.P0, Severity.P1, Severity.P2)
 
-LONGEST_CASE = 40
-"""Characters of one value of a case, such as what was raised."""
+_MOST_LINES, _LINES_BEFORE = 6, 3
+"""Lines of code of one finding, and how many of them stand before the one that is blamed."""
+
+_HEADS = {
+    Label.OK: "OK: asked, and not reproduced",
+    Label.NOTE: "NOTE: does not apply, or could not be asked",
+    Label.ERROR: "ERROR: no answer",
+}
 
 MOST_PLACES = 3
 
 MOST_FLOWS = 20
 """Flows of one module; a library of helpers has hundreds, and `--json` has them all."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """Texts of a table, not yet escaped, and how many rows were left out."""
-
-    caption: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    more: int = 0
 
 
 def render_audit_report(report: AuditReport) -> bytes:
@@ -48,9 +43,14 @@ def render_audit_report(report: AuditReport) -> bytes:
         filters={
             "target": short_target if len(report.modules) == 1 else str,
             "counted": counted,
-            "excerpt": excerpt_text,
+            "code_text": code_text,
+            "numbers_of": _numbers_of,
             "evidence_words": evidence_words,
-            "tables": tables_of,
+            "by_probe": by_probe,
+            "figures": figures,
+            "probes_of": _probes_of,
+            "targets_of": _targets_of,
+            "said": _said,
             "imports": _imports,
             "usage": usage_text,
             "flow_text": flow_text,
@@ -59,6 +59,8 @@ def render_audit_report(report: AuditReport) -> bytes:
         files=", ".join(map(markdown.code, report.files)) or "none",
         targets=", ".join(map(markdown.code, report.targets)),
         key_issues=[issue for issue in report.issues if issue.severity in Horizon.IMMEDIATE.severities],
+        shown=shown_excerpts(report),
+        without_finding=without_finding(report),
         labels=count_labels(report.sections),
         label=in_words,
         next_number=len(report.sections) + 1,
@@ -79,85 +81,73 @@ def evidence_words(answer: Answer) -> str:
     return f"{words}, partly extrapolated" if is_extrapolated else words
 
 
-def tables_of(item: Item) -> list[Table]:
-    """What was measured: of each probe the first target's figures, by the values of their cases that differ."""
-    firsts: dict[str, Answer] = {}
+def by_probe(item: Item) -> list[list[Answer]]:
+    """The answers of an item, those of one probe together: several targets lead to its cause."""
+    groups: dict[str, list[Answer]] = {}
     for answer in item.answers:
-        firsts.setdefault(answer.result.probe, answer)
-    return [table for answer in firsts.values() if not answer.result.is_of_source for table in _tables(answer)]
+        groups.setdefault(answer.result.probe, []).append(answer)
+    return list(groups.values())
 
 
-def _tables(answer: Answer) -> Iterator[Table]:
-    where = f"{markdown.code(answer.result.probe)}, {evidence_words(answer)}"
-    measured = answer.result.measurements
-    found = pivots(measured)
-    units = {measurement.name: measurement.unit for measurement in measured}
-    for pivot in found:
-        head = (f"{pivot.side} \\ {pivot.top}", *pivot.columns)
-        rows = tuple((name, *cells) for name, cells in pivot.rows)
-        caption = f"{markdown.code(pivot.name)} in {markdown.line(units[pivot.name])}, {where}:"
-        yield Table(caption, head, rows[:MOST_ROWS], len(rows[MOST_ROWS:]))
-    taken = {pivot.name for pivot in found}
-    rest = [one for one in measured if one.name not in taken]
-    series, single = _split(rest)
-    yield from (_series(measurements, key, where) for key, measurements in series.items())
-    if single:
-        yield _list(single, where)
+def figures(result: ProbeResult) -> str:
+    """What was measured and decided, in one line; of what was read the message has it."""
+    return "" if result.is_of_source else in_one_line(result)
 
 
-def _split(measurements: Sequence[Measurement]) -> tuple[dict[str, list[Measurement]], list[Measurement]]:
-    """Measurements whose cases differ in one value, by that value's name; and the others."""
-    by_name: dict[str, list[Measurement]] = {}
-    for measurement in measurements:
-        by_name.setdefault(measurement.name, []).append(measurement)
-    series: dict[str, list[Measurement]] = {}
-    single: list[Measurement] = []
-    for taken in by_name.values():
-        keys = [key for key in taken[0].case if len({_value(one, key) for one in taken}) > 1]
-        fits = len(keys) == 1 and len({_value(one, keys[0]) for one in taken}) == len(taken)
-        if fits and all(len(_value(one, keys[0])) <= LONGEST_CASE for one in taken):
-            series.setdefault(keys[0], []).extend(taken)
-        else:
-            single += taken
-    return series, single
+def shown_excerpts(report: AuditReport) -> set[str]:
+    """The items that show their code: the first of each graver cause, where the code is the checkout's."""
+    items = [item for page in report.sections for item in page.items]
+    grave = {item.number for item in items if item.severity in _GRAVE and not _is_owned(item)}
+    return {
+        item.number
+        for page in report.sections
+        for item in page.items
+        if item.number in grave and not any(other in grave and other < item.number for other in item.see)
+    }
 
 
-def _series(measurements: Sequence[Measurement], top: str, where: str) -> Table:
-    """Names down the side, the one value that their cases differ in along the top."""
-    units = {one.name: one.unit for one in measurements}
-    columns = list(dict.fromkeys(_value(one, top) for one in measurements))
-    cells = {(one.name, _value(one, top)): _cell(one) for one in measurements}
-    rows = tuple(
-        (f"{name} ({unit})", *(cells.get((name, column), "-") for column in columns)) for name, unit in units.items()
-    )
-    return Table(f"{where}:", (f"by {top}", *columns), rows[:MOST_ROWS], len(rows[MOST_ROWS:]))
+def _is_owned(item: Item) -> bool:
+    """Whether somebody else's function is shown, which no maintainer of the checkout can mend."""
+    return any(answer.result.owner for answer in item.answers)
 
 
-def _value(measurement: Measurement, key: str) -> str:
-    return case_text({key: measurement.case.get(key)}).partition("=")[2]
+def without_finding(report: AuditReport) -> dict[str, list[list[Item]]]:
+    """What was asked and reproduced nowhere, by the head of its table: items of the same probes are a row."""
+    found: dict[str, dict[str, list[Item]]] = {head: {} for head in _HEADS.values()}
+    for item in (item for page in report.sections for item in page.items if item.severity is None and item.answers):
+        found[_HEADS[item.label]].setdefault(_probes_of([item]), []).append(item)
+    return {head: list(rows.values()) for head, rows in found.items()}
 
 
-def _cell(measurement: Measurement) -> str:
-    value = format_value(measurement.value, measurement.unit)
-    return f"{value} extrapolated" if measurement.evidence is Evidence.EXTRAPOLATED else value
+def _numbers_of(items: Sequence[Item]) -> str:
+    return ", ".join(item.number for item in items)
 
 
-def _list(measurements: Sequence[Measurement], where: str) -> Table:
-    """A row for each measurement, those that read the same once."""
-    shown = (replace(one, case=_short_case(one.case)) for one in measurements)
-    rows = tuple(dict.fromkeys(measured_rows(shown)))
-    head = ("Measurement", "Value", "Unit", "Case", "Evidence")
-    return Table(f"{where}:", head, rows[:MOST_ROWS], len(rows[MOST_ROWS:]))
+def _probes_of(items: Sequence[Item]) -> str:
+    return ", ".join(dict.fromkeys(markdown.code(answer.result.probe) for item in items for answer in item.answers))
 
 
-def _short_case(case: Mapping[str, Any]) -> dict[str, Any]:
-    """A case without its device, which the caption names, and with long texts cut."""
-    return {key: _short(value) for key, value in case.items() if key != "device"}
+def _targets_of(items: Sequence[Item]) -> str:
+    """The one target, or how many there are: the run's document names them."""
+    targets = list(dict.fromkeys(answer.result.target for item in items for answer in item.answers))
+    return markdown.code(short_target(targets[0])) if len(targets) == 1 else str(len(targets))
 
 
-def _short(value: Any) -> Any:
-    is_long = isinstance(value, str) and len(value) > LONGEST_CASE
-    return f"{value[:LONGEST_CASE]}..." if is_long else value
+def _said(items: Sequence[Item]) -> str:
+    """What all answers say; where they differ the first, with its evidence."""
+    first = items[0].answers[0]
+    messages = {answer.result.message for item in items for answer in item.answers}
+    evidence = f" *({evidence_words(first)})*" if first.result.evidence else ""
+    more = "" if len(messages) == 1 else f" (and {len(messages) - 1} other)"
+    return f"{first.result.message}{evidence}{more}"
+
+
+def code_text(excerpt: CodeExcerpt, line: int) -> str:
+    """The lines of an excerpt around the one that is blamed, as few as a report has room for."""
+    first = max(0, min(line - excerpt.first_line - _LINES_BEFORE, len(excerpt.lines) - _MOST_LINES))
+    lines = excerpt.lines[first : first + _MOST_LINES]
+    skipped = next((number for number, text in enumerate(lines) if text.strip()), 0)
+    return excerpt_text(replace(excerpt, first_line=excerpt.first_line + first + skipped, lines=lines[skipped:]))
 
 
 def _imports(importer: Importer) -> str:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from auditkit.model.enums import Evidence, Outcome
 from auditkit.model.runs.cause import Siblings
 from auditkit.model.runs.measurement import CodeExcerpt, Location, Measurement
-from auditkit.model.runs.run import Finding
+from auditkit.model.runs.run import SOURCE_DEVICE, Finding
 from auditkit.model.runs.target import short_target
 from auditkit.model.text import inert, inert_line
 from auditkit.model.tickets.ticket import EvidenceSummary
 from auditkit.model.units import format_value
 from auditkit.rendering import markdown
+from auditkit.rendering.deciding import MOST_DECIDING, case_text, deciding, in_one_line
 from auditkit.rendering.environment import render
 
 _PRETENDED = "CPU values behind a pretended CUDA device"
@@ -38,9 +38,13 @@ def render_evidence(finding: Finding, history: Iterable[str] = (), above: Sequen
         environment=finding.environment,
         caveats=_caveats(finding),
         severity=_severity(finding),
-        evidence=_evidence(finding),
+        evidence=_word(finding, _evidence(finding).value),
         location=_location_text(result.location),
-        rows=() if is_repeated and not finding.is_of_module else measured_rows(result.measurements),
+        rows=() if is_repeated and not finding.is_of_module else _rows(finding, result.measurements),
+        deciding=() if is_repeated else _rows(finding, deciding(result)),
+        in_one_line="" if is_repeated else in_one_line(result),
+        is_whole=len(result.measurements) <= MOST_DECIDING,
+        is_first=not above,
         siblings=() if above or result.siblings is None else sibling_lines(result.siblings),
         is_repeated=is_repeated,
         is_of_module=finding.is_of_module,
@@ -135,11 +139,6 @@ def excerpt_text(excerpt: CodeExcerpt | None) -> str:
     return "\n".join([head, *lines])
 
 
-def case_text(case: Mapping[str, Any]) -> str:
-    """A measurement's case as `dtype=float32, tensors=64`."""
-    return ", ".join(f"{name}={format_value(value)}" for name, value in case.items())
-
-
 def device_of(finding: Finding) -> str:
     """Where the numbers of a finding come from: `cpu`, `simulated`, `cuda` or `source`."""
     return finding.result.device or finding.environment.device
@@ -152,12 +151,19 @@ def _caveats(finding: Finding) -> tuple[str, ...]:
     if _evidence(finding) is Evidence.SIMULATED or result.device == "simulated":
         how = "plain CPU tensors, counted as a GPU would be asked" if result.device == "cpu" else _PRETENDED
         caveats.append(f"**Simulated:** {how}; no GPU ran this.")
-    elif device_of(finding) == "cpu":
-        what = "Reproduced" if result.outcome is Outcome.REPRODUCED else "Measured"
-        caveats.append(f"**{what} on CPU only:** no number here comes from a GPU.")
     if any(measurement.evidence is Evidence.EXTRAPOLATED for measurement in result.measurements):
         caveats.append("**Partly extrapolated:** rows marked so come from a fit, not from a measurement.")
     return tuple(caveats)
+
+
+def _rows(finding: Finding, measurements: Iterable[Measurement]) -> tuple[tuple[str, ...], ...]:
+    rows = measured_rows(measurements)
+    return tuple((*cells, _word(finding, evidence)) for *cells, evidence in rows)
+
+
+def _word(finding: Finding, evidence: str) -> str:
+    """How a number was obtained: what a probe takes from the source was read, and nothing was measured."""
+    return "read" if device_of(finding) == SOURCE_DEVICE else evidence
 
 
 def _severity(finding: Finding) -> str:

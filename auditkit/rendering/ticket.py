@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from auditkit.model.enums import Severity
 from auditkit.model.runs.measurement import Location
 from auditkit.model.runs.probe import CATEGORIES, ProbeInfo
 from auditkit.model.runs.run import BUNDLED, Finding
@@ -16,6 +17,7 @@ from auditkit.model.text import inert_line
 from auditkit.model.tickets.ids import AGENT_NAMES, TicketId
 from auditkit.model.tickets.ticket import Ticket
 from auditkit.rendering import markdown
+from auditkit.rendering.blame import line_costs, statement_text
 from auditkit.rendering.environment import render
 from auditkit.rendering.evidence import device_of, excerpt_text, render_banner, render_evidence
 from auditkit.rendering.hand_ticket import REVIEWERS, Draft, ticket_of_draft
@@ -60,9 +62,9 @@ def render_ticket(
 ) -> bytes:
     """The whole file of a new ticket, in the look of `templates/ticket.md.j2`.
 
-    `findings` have one cause; the first one, which is the worst, gives the title and the code of the
-    recommended fix. `command` is what the user ran, for the appendix; `related` are lines such as
-    `B7-PT-02: same function`; `agents` are agents' names by code.
+    `findings` have one cause; the first one, which is the worst, gives the title. What is recommended was run;
+    where nothing was that suffices, the ticket says so and shows the probe's own example. `command` is what the user
+    ran, for the appendix; `related` are lines such as `B7-PT-02: same function`; `agents` are agents' names by code.
     """
     leader = findings[0]
     firsts = _one_of_each_probe(findings)
@@ -70,16 +72,20 @@ def render_ticket(
     return render(
         "ticket.md.j2",
         ticket=ticket_of(findings, ticket_id, today, domain, agents),
-        probe=leader.probe,
-        result=leader.result,
         others=firsts[1:],
         targets=targets if len(targets) > 1 else (),
         is_of_modules=leader.is_of_module,
         boxes=CATEGORIES,
+        blame=statement_text(leader.result),
+        costs=line_costs(leader.result),
+        why=_why(leader),
         excerpt=excerpt_text(leader.result.excerpt),
         banner=render_banner([device_of(finding) for finding in findings]).decode().rstrip("\n"),
         evidence_blocks=_evidence_blocks(findings),
-        fix_mends_all=len(firsts) > 1 and all(finding.probe.scope == "target" for finding in firsts),
+        fixes=list({finding.fix.difference: finding.fix for finding in findings if finding.fix}.values()),
+        unmended=_unmended(findings, firsts),
+        advised=[one for one in firsts if one.fix is None and one.probe.remediation and _is_graver(one, leader)],
+        example=next((one.probe.remediation_code for one in firsts if one.fix is None), ""),
         checks=_checks(findings),
         verifications=[
             (_subjects(findings, finding.probe), item, finding.probe.id)
@@ -91,6 +97,31 @@ def render_ticket(
         reviewers=REVIEWERS,
         related=tuple(related),
     )
+
+
+def _why(finding: Finding) -> str:
+    """Who is hurt, and where the probe says why, which a reader of one ticket has read for the last."""
+    shown = markdown.code(f"auditkit probe show {finding.probe.id}")
+    told = f"{finding.result.why[0].upper()}{finding.result.why[1:]}. " if finding.result.why else ""
+    return f"{told}Why it matters and how it was asked: {shown}, or docs/probes.md#{finding.probe.id} of auditkit."
+
+
+def _is_graver(finding: Finding, leader: Finding) -> bool:
+    """Whether it needs advice of its own: a minor one goes with the statement."""
+    return finding is leader or finding.severity is not Severity.P4
+
+
+def _unmended(findings: Sequence[Finding], firsts: Sequence[Finding]) -> str:
+    """That no fix was run for some of the probes of a ticket, or for none; "" where each has its fix."""
+    without = [finding for finding in firsts if finding.fix is None]
+    if not without:
+        return ""
+    if len(without) < len(firsts):
+        named = ", ".join(markdown.code(finding.probe.id) for finding in without)
+        return f"For {named} no change of this code was run that mends it and trades nothing."
+    if all(finding.probe.scope == "source" for finding in findings):
+        return "No change was run: this was read from the source."
+    return "No change of this code was run that mends it and trades nothing."
 
 
 def _subjects(findings: Sequence[Finding], probe: ProbeInfo) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 
+from auditkit.model.enums import Outcome, Severity
 from auditkit.model.runs.target import Target
 from auditkit.probing.hosts.catalog import load_catalog, load_module
 from auditkit.probing.worker.gradients import sharded
@@ -274,20 +275,65 @@ def test_code_that_knows_nothing_of_shards_is_not_asked_even_by_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "mentioned"),
+    ("code", "shards"),
     [
-        ("total = norm.full_tensor()\n", True),
-        ("from torch.distributed.tensor import DTensor\n", True),
-        ("model = fully_shard(model)\n", True),
-        ("if isinstance(grad, DTensor):\n", True),
-        ("# compatible with DTensor and FSDP2 (later)\n", False),
-        ("dist.broadcast_object_list(names, src=0)\n", False),
-        ("dist.all_reduce(total_norm, op=dist.ReduceOp.SUM)\n", True),
-        ("dist.all_reduce(loss, op=dist.ReduceOp.SUM)\n", False),
+        ("total = norm.full_tensor()\n", "torch's"),
+        ("from torch.distributed.tensor import DTensor\n", "torch's"),
+        ("model = fully_shard(model)\n", "torch's"),
+        ("if isinstance(grad, DTensor):\n", "torch's"),
+        ("# compatible with DTensor and FSDP2 (later)\n", ""),
+        ("dist.broadcast_object_list(names, src=0)\n", ""),
+        ("dist.all_reduce(total_norm, op=dist.ReduceOp.SUM)\n", "its own"),
+        ("dist.all_reduce(loss, op=dist.ReduceOp.SUM)\n", ""),
     ],
 )
-def test_code_that_deals_with_shards_is_told_from_remarks(code: str, mentioned: bool, tmp_path: Path) -> None:
-    from auditkit.probing.worker.context.rank_calls import _mentions_shards
+def test_code_that_deals_with_shards_is_told_from_remarks(code: str, shards: str, tmp_path: Path) -> None:
+    from auditkit.probing.worker.context.rank_calls import _DTENSORS, _OWN_SHARDS, _mentions
 
     (tmp_path / "norms.py").write_text(code)
-    assert _mentions_shards(str(tmp_path / "norms.py")) is mentioned
+    patterns = {"torch's": _DTENSORS, "its own": _OWN_SHARDS}
+    found = [kind for kind, pattern in patterns.items() if _mentions(str(tmp_path / "norms.py"), pattern)]
+    assert found == [shards] * bool(shards)
+
+
+BY_HAND = """
+import torch
+import torch.distributed as dist
+
+
+def grad_norm(parameters, group=None):
+    grads = [p.grad.double() for p in parameters if p.grad is not None]
+    total_norm = torch.stack([g.square().sum() for g in grads]).sum() if grads else torch.zeros((), dtype=torch.float64)
+    WORK
+    return total_norm.sqrt().item()
+"""
+
+
+@pytest.mark.parametrize(
+    ("work", "outcome"),
+    [
+        ("dist.all_reduce(total_norm, group=group)", Outcome.NOT_REPRODUCED),
+        ("dist.all_reduce(total_norm, group=group); total_norm *= dist.get_rank() + 1", Outcome.REPRODUCED),
+    ],
+    ids=["over its ranks", "another norm on each rank"],
+)
+def test_code_that_shards_by_itself_meets_plain_tensors_alone(work: str, outcome: Outcome, tmp_path: Path) -> None:
+    """`dist.all_reduce` of what was made of a DTensor raises; nobody hands it one."""
+    (tmp_path / "norms.py").write_text(BY_HAND.replace("WORK", work))
+    arms = (RunOptions(python=sys.executable),)
+    (result,) = audit(AuditRequest(str(tmp_path), arms, (Target("norms:grad_norm"),), (SHARDING,))).results
+    assert result.outcome is outcome, result.message
+    assert {one.case["placement"] for one in result.measurements if "rank" in one.case} == {
+        "replicated",
+        "plain_shards",
+    }
+
+
+def test_what_torch_refuses_is_not_its_callers_defect(tmp_path: Path) -> None:
+    """torch clips no DTensor by value that is not reduced yet, and says so: whoever calls it raises as well."""
+    text = "import torch\nfrom torch.distributed.tensor import DTensor\n\n\ndef clip(parameters):\n    CALL\n"
+    (tmp_path / "clips.py").write_text(text.replace("CALL", "torch.nn.utils.clip_grad_value_(parameters, 1.0)"))
+    arms = (RunOptions(python=sys.executable),)
+    (result,) = audit(AuditRequest(str(tmp_path), arms, (Target("clips:clip"),), (SHARDING,))).results
+    assert result.owner.endswith(": torch.nn.utils.clip_grad_value_")
+    assert (result.outcome, result.severity) == (Outcome.REPRODUCED, Severity.P4)

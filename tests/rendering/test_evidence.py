@@ -26,8 +26,9 @@ def test_the_evidence_block_says_how_where_and_what_was_measured() -> None:
     assert evidence(make_finding()) == (
         "<!-- auditkit:evidence -->\n"
         "## Evidence: norm overflows on finite gradients\n\n"
-        "**Reproduced on CPU only:** no number here comes from a GPU.\n\n"
         "**Partly extrapolated:** rows marked so come from a fit, not from a measurement.\n\n"
+        f"Run at `{'a' * 40}` with uncommitted changes on A 64-core CPU (cpu), Python 3.11.7, torch 2.13.0.\n\n"
+        "<details>\n<summary>Fingerprint, environment, 2 measurements</summary>\n\n"
         "| Field | Value |\n|-------|-------|\n"
         "| **Fingerprint** | `norm_overflows_on_finite_grads/1/train.norms:total_norm` |\n"
         "| **Probe** | `norm_overflows_on_finite_grads` (version 3) |\n"
@@ -45,7 +46,8 @@ def test_the_evidence_block_says_how_where_and_what_was_measured() -> None:
         "| Measurement | Value | Unit | Case | Evidence |\n"
         "|-------------|-------|------|------|----------|\n"
         "| `norm` | inf | value | dtype=float32, tensors=64 | measured |\n"
-        "| `peak` | 3 MiB | bytes | | extrapolated |\n"
+        "| `peak` | 3 MiB | bytes | | extrapolated |\n\n"
+        "</details>\n"
         "<!-- /auditkit:evidence -->\n"
     )
 
@@ -55,13 +57,14 @@ def test_the_first_line_says_what_kind_of_device_answered() -> None:
     simulated = make_finding(device="simulated", evidence=Evidence.SIMULATED, measurements=measured)
     assert "**Simulated:** CPU values behind a pretended CUDA device" in evidence(simulated).split("\n")[3]
     on_gpu = evidence(make_finding(device="cuda", measurements=measured))
-    assert on_gpu.split("\n")[3] == "| Field | Value |"
+    assert on_gpu.split("\n")[3].startswith("Run at `")
 
 
 def test_odd_values_of_a_worker_are_shown() -> None:
     values = (None, True, float("nan"), float("-inf"), [1, 2], {"a": 1}, "text | pipe", 1.5)
     finding = make_finding(measurements=tuple(Measurement("m", value, "", {}) for value in values))
-    cells = [row.split(" | ")[1] for row in evidence(finding).split("\n") if row.startswith("| `m`")]
+    folded = evidence(finding).partition("<details>")[2]
+    cells = [row.split(" | ")[1] for row in folded.split("\n") if row.startswith("| `m`")]
     assert cells == ["none", "True", "nan", "-inf", "[1, 2]", "{'a': 1}", "text \\| pipe", "1.5"]
 
 
@@ -198,3 +201,47 @@ def test_notes_and_history_stand_at_the_end() -> None:
     assert text.endswith(
         "\nNote: fp8 was left out\n\n**History**\n\n- 2026-03-04: returned\n<!-- /auditkit:evidence -->\n"
     )
+
+
+def judged(name: str, value: object, unit: str = "ratio", **case: object) -> Measurement:
+    return Measurement(name, value, unit, {**case, "device": "cpu"})
+
+
+SYNCS = tuple(judged("sync_count", n, "count", tensors=n) for n in (4, 16, 64, 256))
+SYNC_LAW = judged("sync_count_law", 1.0, "per tensor", law="n", exact=True)
+ERRORS = tuple(
+    judged(name, value, dtype=dtype, elements=elements)
+    for dtype, elements, error in (("float32", 64, 1e-8), ("bfloat16", 64, -0.2927), ("bfloat16", 4096, 1e-4))
+    for name, value in (("relative_error", error), ("allowed_error", 0.01175))
+)
+
+
+def test_the_rows_that_decide_stand_before_the_fold() -> None:
+    """What the message tells, what it was held against, and the largest case; all rows are behind them."""
+    message = "the norm is off by -29.3 % in bfloat16 (64 elements); 1.2 % is allowed"
+    text = evidence(make_finding(message=message, measurements=ERRORS))
+    shown, _, folded = text.partition("<details>")
+    rows = [row.split(" | ")[:2] for row in shown.split("\n") if row.startswith("| `")]
+    assert rows == [
+        ["| `relative_error`", "-0.2927"],
+        ["| `allowed_error`", "0.01175"],
+        ["| `relative_error`", "0.0001"],
+    ]
+    assert folded.count("| `relative_error` |") == 3
+    (read,) = Document.parse(text.encode(), PATH).evidence
+    assert read.fingerprint == make_finding().result.fingerprint
+
+
+def test_the_block_of_another_probe_is_one_line_and_a_fold() -> None:
+    message = "synchronisations per call: n for n tensors (256 at 256)"
+    finding = make_finding(message=message, measurements=(*SYNCS, SYNC_LAW))
+    shown = render_evidence(finding, above=["other_probe/1/m:f"]).decode().partition("<details>")[0]
+    assert shown.split("\n")[3:] == ["Measured: sync_count 256 (tensors=256); sync_count_law 1 (law=n).", "", ""]
+
+
+def test_what_was_read_is_called_read() -> None:
+    """No figure of a source probe was measured, in no row and no field."""
+    finding = make_finding(device="source", measurements=(judged("host_read", 7, "line"),))
+    text = evidence(replace(finding, probe=replace(finding.probe, scope="source")))
+    assert "measured |" not in text
+    assert ("| **Evidence** | `read` |" in text, text.count("| read |")) == (True, 1)

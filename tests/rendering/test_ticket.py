@@ -13,6 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from auditkit.model.enums import Severity
+from auditkit.model.runs.cause import Statement
+from auditkit.model.runs.fix import Fix, FixRow
+from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.probe import CATEGORIES
 from auditkit.model.runs.run import Finding
 from auditkit.model.tickets.ids import TicketId, format_ticket_id, parse_ticket_id
@@ -44,6 +47,7 @@ def test_the_sections_are_those_of_a_finding_ticket() -> None:
         (3, "What's Wrong"),
         (2, "Evidence: norm overflows on finite gradients"),
         (2, "Recommended Fix"),
+        (3, "Example (not run here)"),
         (2, "Verification"),
         (3, "How to Verify the Fix"),
         (2, "Related Findings"),
@@ -78,7 +82,8 @@ def test_the_metadata_and_location_rows_are_the_seeds() -> None:
 
 def test_twelve_boxes_with_the_probes_own_ticked() -> None:
     boxes = re.findall(r"^- \[(.)\] (.+)$", rendered(make_finding()).split("## Detailed")[0], re.MULTILINE)
-    assert [label for _, label in boxes] == list(CATEGORIES)
+    assert sorted(label for _, label in boxes) == sorted(CATEGORIES)
+    assert [tick for tick, _ in boxes] == ["x", "x", *" " * 10]
     assert [label for tick, label in boxes if tick == "x"] == ["Correctness bug", "Numerical stability"]
 
 
@@ -95,7 +100,7 @@ def test_every_verification_item_is_unticked_and_bound_to_the_probe() -> None:
 
 def test_reviews_and_resolution_are_empty_and_hold_no_placeholder() -> None:
     text = rendered(make_finding())
-    assert text.count("| **Verdict** | |\n| **Reviewer** | |\n\n**Evaluation:**\n") == 3
+    assert text.count("| **Verdict** | |\n| **Reviewer** | |\n") == 3
     assert "| **Fixed By** | |\n| **Fixed Date** | |\n| **Commit** | |\n" in text
     reviews = text.split("## Related Findings")[1].split("## Appendix")[0]
     assert not re.findall(r"pending|filled|TBD|TODO|ENDORSE|REFINE|NEUTRAL|OBJECT|\[|\{", reviews)
@@ -206,8 +211,8 @@ def test_findings_of_one_cause_share_a_ticket() -> None:
         "# Finding Ticket: total_norm: Title of one\n\n<!-- auditkit:evidence -->\n**Reproduced on CPU only:** "
     )
     assert "**One-line summary:** One said so. The same statement makes two (P3) and six (P4) reproduce.\n" in text
-    assert "- **Title of two** (`P3`). Squaring in float32 overflows from 1.84e19 on. What the probe found: two" in text
-    assert "\n- `two`: Mend two.\n- `six`: Mend six.\n\nWith this code none of the probes above reproduces:\n" in text
+    assert "- **`P3` Title of two**: two said so\n- **`P4` Title of six**: six said so\n" in text
+    assert "\n- `one`: Mend one.\n- `two`: Mend two.\n\n### Example (not run here)\n" in text
     assert re.findall(r"no longer reproduces <!-- probe: (\w+) -->", text) == ["one", "two", "six"]
     assert re.findall(r"^## Evidence: (.*)$", text, re.MULTILINE) == ["Title of one", "Title of two", "Title of six"]
 
@@ -239,4 +244,57 @@ def test_modules_of_one_reading_share_a_ticket() -> None:
     assert text.count(told) == 1
     assert "- [ ] `train.a`, `train.b`, `train.c`: gradients of 1e20 give a finite norm <!--" in text
     assert text.count("\n### The same in `train.") == 2
-    assert "With this code none of the probes above" not in text
+    assert "No change was run: this was read from the source.\n" in text
+
+
+FIX = Fix(
+    "train.norms:total_norm", "src/train/norms.py", "total_norm",
+    "--- a/norms.py\n+++ b/norms.py\n@@ -1 +1 @@\n-a\n+b\n",
+    ("line 11: the squares are summed in float64",), ("one/1/train.norms:total_norm",),
+    (FixRow("one", "P0 reproduced (3n+1)", "not reproduced"),), "cpu", "2.13.0",
+)  # fmt: skip
+
+
+def fix_of(text: str) -> str:
+    return text.partition("## Recommended Fix\n\n")[2].partition("\n---\n")[0]
+
+
+def test_a_fix_that_was_run_is_shown_with_its_proof_and_no_other_advice() -> None:
+    assert fix_of(rendered(dataclasses.replace(of_probe("one"), fix=FIX))) == (
+        "- line 11: the squares are summed in float64\n\n"
+        "```diff\n--- a/norms.py\n+++ b/norms.py\n@@ -1 +1 @@\n-a\n+b\n```\n\n"
+        "| Probe | base | patched |\n|-------|------|---------|\n"
+        "| `one` | P0 reproduced (3n+1) | not reproduced |\n\n"
+        "Run through `train.norms:total_norm` on cpu with torch 2.13.0; "
+        "`auditkit ticket fix B7-PT-01 --apply` makes the change.\n\n"
+    )
+
+
+def test_what_no_fix_mends_is_named() -> None:
+    """One of two probes: what was run stands first, and nothing is said to mend the other."""
+    told = fix_of(rendered(dataclasses.replace(of_probe("one"), fix=FIX), of_probe("two")))
+    assert (
+        "\nFor `two` no change of this code was run that mends it and trades nothing.\n\n- `two`: Mend two.\n" in told
+    )
+    assert "- `one`: Mend" not in told
+
+
+def test_without_a_fix_the_first_line_says_so() -> None:
+    first, _, rest = fix_of(rendered(make_finding())).partition("\n")
+    assert first == "No change of this code was run that mends it and trades nothing."
+    assert "none of the probes" not in rest
+
+
+def test_what_is_wrong_names_the_statement_and_what_its_lines_cost() -> None:
+    """The statement's code and what it does, and the message in the summary alone."""
+    costs = tuple(
+        Measurement("live_at_peak", value, "ratio", {"line": f"src/train/norms.py:{line}", "tensors": 10})
+        for line, value in ((11, 2.0), (10, 1.0))
+    )
+    finding = make_finding(statement=Statement("src/train/norms.py", 11, 11), measurements=costs)
+    text = rendered(finding).partition("### What's Wrong\n\n")[2].partition("\n---\n")[0]
+    assert text.startswith(
+        "Line 11, `return 0`, gives the first value that is not finite.\n\n```python\n# Lines 10-11\n"
+    )
+    assert "- line 11, `return 0`: 2x of the gradients' bytes at the peak (tensors=10)\n- line 10, `def " in text
+    assert finding.result.message not in text

@@ -15,13 +15,16 @@ from auditkit.probing.discovery.collector_calls import CollectorCalls, marked_pa
 from auditkit.probing.discovery.finishers import find_finishers, pair
 from auditkit.probing.discovery.gradient_facts import GradientFlow
 from auditkit.probing.discovery.gradient_flow import trace
-from auditkit.probing.discovery.gradient_names import clips, is_about_figures, is_named_for_clipping
+from auditkit.probing.discovery.gradient_names import (
+    PARTS_OF_TRAINING,
+    clips,
+    is_about_figures,
+    is_named_for_clipping,
+)
 from auditkit.probing.discovery.owners import required_by_constructor, setup_method
 from auditkit.probing.discovery.signatures import Feeding, feeding
 from auditkit.probing.source_code.modules import Class, Function, dotted_name
 
-# Parts of training and of autograd, which happen to return something.
-_NOT_COLLECTORS = frozenset(("step", "backward", "forward", "closure", "zero_grad", "training_step", "main"))
 _AUTOGRAD = re.compile(r"(.*_)?(backward|forward)(_.*)?|(.*_)?(fwd|bwd)(_.*)?")
 _NOT_CALLED = frozenset(("property", "cached_property", "setter", "overload", "abstractmethod", "fixture"))
 # What an optimizer does for each parameter: moments, momentum, trust ratios, the update itself.
@@ -276,7 +279,7 @@ def is_in_side_folder(file: str) -> bool:
 def is_excluded(function: Function, flow: GradientFlow) -> bool:
     """Whether a function that tells statistics is a part of training, or is not called by its name."""
     dunder = function.name.startswith("__") and function.name.endswith("__") and function.name != "__call__"
-    is_part = dunder or function.name in _NOT_COLLECTORS or bool(function.decorators & _NOT_CALLED)
+    is_part = dunder or function.name in PARTS_OF_TRAINING or bool(function.decorators & _NOT_CALLED)
     is_autograd = _AUTOGRAD.fullmatch(function.name) is not None and "hook" not in function.name
     updates = is_autograd or _UPDATES.search(function.text) is not None
     return is_part or flow.trains or flow.differentiates or updates

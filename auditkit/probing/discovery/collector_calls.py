@@ -79,14 +79,14 @@ class CollectorCalls:
     def names(self) -> set[str]:
         """What collectors are called, and joiners that are named for it, also where modules import them."""
         joiners = (function.name for function in self.joiners if names.speaks_of_gradients(function.name))
-        return self._imported_as({*joiners, *(function.name for function in self.collectors)})
+        return self._imported_as({*joiners, *(each.name for each in self.collectors)} - names.PARTS_OF_TRAINING)
 
     def _imported_as(self, names: set[str]) -> set[str]:
         return names.union(*(self._aliases.get(name, ()) for name in names))
 
     def _callers_of(self, functions: Iterable[Function]) -> dict[Function, None]:
         """The functions that call something of these names, in an order that is the same every time."""
-        called = sorted(self._imported_as({function.name for function in functions}))
+        called = sorted(self._imported_as({function.name for function in functions} - names.PARTS_OF_TRAINING))
         return dict.fromkeys(caller for name in called for caller in self._callers.get(name, ()))
 
     def _keep(self, functions: Iterable[Function]) -> dict[Function, None]:

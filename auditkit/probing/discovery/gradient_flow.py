@@ -53,13 +53,15 @@ class Tracer(Expressions):
         """Whether what comes back takes the place of the gradients."""
         self.borrowed = {"self", *parameters}
         """Names of what lives on after the call: the parameters, what they hold, what loops over them yield."""
+        self.goes_back = False
+        """Whether something that was followed can run after what stands behind it: loops, functions in the function."""
 
     def follow(self, body: Iterable[ast.stmt]) -> None:
         """Marks only grow, so this ends; loops that carry a mark backwards need a second or third pass."""
         while True:
             before = dict(self.marks)
             self.block(body, NOTHING)
-            if self.marks == before:
+            if self.marks == before or not self.goes_back:
                 return
 
     # Statements. `control` is STATISTICS inside a condition on statistics.
@@ -78,10 +80,12 @@ class Tracer(Expressions):
                 self.scale(target, [value], "*=" if isinstance(node.op, ast.Mult | ast.Div) else "", node.lineno)
                 self.set([target], value, control)
             case ast.For(target=target, iter=source) | ast.AsyncFor(target=target, iter=source):
+                self.goes_back = True
                 self.loop(target, source)
                 self.block(node.body, control)
                 self.block(node.orelse, control)
             case ast.If(test=test) | ast.While(test=test):
+                self.goes_back |= isinstance(node, ast.While)
                 inside = STATISTICS if self.mark(test) == STATISTICS else control
                 self.block(node.body, inside)
                 self.block(node.orelse, inside)
@@ -115,6 +119,7 @@ class Tracer(Expressions):
             case ast.Expr(value=value):
                 self.mark(value)
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                self.goes_back = True
                 self.nested[name] = node
 
     def give_back(self, node: ast.Return, value: ast.expr, control: int) -> None:

@@ -74,6 +74,8 @@ class Expressions:
         match node:
             case ast.Name(id=name):
                 return self.marks.get(name, NOTHING)
+            case ast.Constant() | ast.Lambda():
+                return NOTHING
             case ast.Attribute():
                 return self.attribute(node)
             case ast.Call():
@@ -99,8 +101,6 @@ class Expressions:
                     self.flow.scales = True
                     return GRADIENTS  # `grad * clip_coef` is a gradient
                 return max(marks)
-            case ast.Lambda() | ast.Constant():
-                return NOTHING
             case _:
                 return max((self.mark(part) for part in children(node) if isinstance(part, ast.expr)), default=NOTHING)
 

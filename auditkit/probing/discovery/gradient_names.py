@@ -23,6 +23,9 @@ ABOUT = frozenset({
 })  # fmt: skip
 """Sizes and places of gradients are not gradients."""
 
+PARTS_OF_TRAINING = frozenset(("step", "backward", "forward", "closure", "zero_grad", "training_step", "main"))
+"""Functions that happen to return something: no collectors, and their names say nothing about who calls them."""
+
 _GRADIENT_WORDS = frozenset(("grad", "grads", "gradient", "gradients", "backprops"))
 # `clip_grads`, `requires_grad`, `num_grads`: what is done about gradients, and how many there are.
 _DEEDS = frozenset((

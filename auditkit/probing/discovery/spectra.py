@@ -16,7 +16,7 @@ from auditkit.probing.source_code.modules import Function, dotted_name
 from auditkit.probing.source_code.python_files import PythonFiles
 from auditkit.probing.worker.gradients import slot_names
 
-TOUCHES_SPECTRA = re.compile(rb"\bsvds?\(|_svds?\b|def \w*echo|def \w*(shard|partition|assign|owner)\w*\(")
+TOUCHES_SPECTRA = re.compile(rb"svds?\b|def \w*echo|def \w*(shard|partition|assign|owner)\w*\(")
 _SHARD_NAME = re.compile(r"shard|partition|assign|owner|owned", re.IGNORECASE)
 _SCORE = 5
 

@@ -115,6 +115,8 @@ class Worker:
     def _start(self) -> StartedWorker:
         environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
         environment["KINETO_LOG_LEVEL"] = "99"  # the profiler's own start and stop lines are not the target's output
+        # One thread, as torch has in a worker: numpy's own would be a reason not to fork what has imported it.
+        environment["OPENBLAS_NUM_THREADS"] = "1"
         server = server_for(self.setting.interpreter, environment)
         results_read, results_write = os.pipe()
         try:

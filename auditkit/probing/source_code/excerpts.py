@@ -13,6 +13,7 @@ from auditkit.probing.source_code.statements import first_line, last_line
 _LINES_BEFORE = 4
 _LINES_AFTER = 3
 _LONGEST_STATEMENT = 12
+_LONGEST_OPENING = 20
 _LONGEST_LINE = 240
 
 
@@ -54,16 +55,48 @@ def _parsed(text: str) -> ast.Module:
 
 
 def _extent(tree: ast.Module, line: int, line_count: int) -> tuple[int, int]:
-    """The lines to show: some around `line`, with whole statements where they are short, within its function."""
+    """The lines to show: the statement of `line` whole, with its loop and some lines around, within its function.
+
+    Of a definition they are those that follow its docstring, unless the whole of it is short.
+    """
     nodes = _nodes_around(tree, line)
     functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    statements = [node for node in nodes if not hasattr(node, "body")]
-    first, last = line - _LINES_BEFORE, line + _LINES_AFTER
-    if statements and last_line(statements[-1]) - statements[-1].lineno < _LONGEST_STATEMENT:
-        first, last = min(first, statements[-1].lineno), max(last, last_line(statements[-1]))
+    if functions and nodes[-1] is functions[-1] and line <= functions[-1].body[0].lineno:
+        return _opening(functions[-1])
+    first, last = max(1, line - _LINES_BEFORE), min(line + _LINES_AFTER, line_count)
+    inner = nodes[nodes.index(functions[-1]) + 1 :] if functions else nodes
+    whole = [
+        node for node in inner if not hasattr(node, "body") or isinstance(node, ast.For | ast.AsyncFor | ast.While)
+    ]
+    for node in whole:
+        if last_line(node) - node.lineno < _LONGEST_STATEMENT:
+            first, last = min(first, node.lineno), max(last, last_line(node))
+        elif line - node.lineno < _LONGEST_STATEMENT:
+            first = min(first, node.lineno)
     if functions:
         first, last = max(first, first_line(functions[-1])), min(last, last_line(functions[-1]))
-    return max(1, first), min(last, line_count)
+    return _trimmed(functions[-1] if functions else tree, line, first, last)
+
+
+def _opening(function: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[int, int]:
+    """The first statements of a function behind its docstring, all of it where it is short."""
+    first, last = first_line(function), last_line(function)
+    if last - first < _LONGEST_OPENING:
+        return first, last
+    body = function.body[1:] if ast.get_docstring(function) is not None else function.body
+    start = body[0].lineno if body else first
+    ends = [last_line(node) for node in ast.walk(function) if isinstance(node, ast.stmt) and not hasattr(node, "body")]
+    return start, max([end for end in ends if start <= end < start + _LONGEST_OPENING], default=last)
+
+
+def _trimmed(scope: ast.AST, line: int, first: int, last: int) -> tuple[int, int]:
+    """Whole statements and no blank lines before and behind that of `line`; one that begins just above is shown."""
+    statements = [node for node in ast.walk(scope) if isinstance(node, ast.stmt)]
+    cut = (node for node in statements if not hasattr(node, "body") and node.lineno < first <= last_line(node))
+    first = min((node.lineno for node in cut if first - node.lineno < _LONGEST_STATEMENT), default=first)
+    starts = [start for node in statements if first <= (start := first_line(node)) <= line]
+    ends = [end for node in statements if line <= (end := last_line(node)) <= last]
+    return min(starts, default=first), max(ends, default=last)
 
 
 def _nodes_around(tree: ast.Module, line: int) -> list[ast.stmt]:

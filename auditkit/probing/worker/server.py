@@ -260,6 +260,7 @@ def _run_forked(results: Writer, request: Dict[str, Any]) -> None:
     fork_refusal = _why_not_fork(threads_before)
     results.send({"type": "loaded", "fork_safe": not fork_refusal, "why": fork_refusal, **ladder.described()})
     if not fork_refusal:
+        _leave_to_children()
         _run_jobs(results, request, run)
 
 
@@ -395,8 +396,8 @@ def _send_probe(results: Writer, job: Dict[str, Any], request: Dict[str, Any], l
         placeholders.raise_if_touched()  # the target may have caught it
     except NotApplicable as reason:
         results.send({"type": "not_applicable", "message": str(reason)})
-    except Unavailable as reason:
-        results.send({"type": "unavailable", "reason": "no_memory", "message": str(reason)})
+    except Unavailable as error:
+        results.send({"type": "unavailable", "reason": error.reason, "message": str(error)})
     except SelfCheckError as error:
         results.send({"type": "failed", "reason": "self_check", "message": str(error)})
     except RanksFailed as error:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from auditkit.model.enums import Evidence, Outcome, Severity
 from auditkit.model.module_page import ModulePage
+from auditkit.model.runs.fix import Fix
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import Finding, ProbeResult, Run, count_outcomes
 from auditkit.model.text import counted
@@ -54,13 +55,15 @@ def audit_report(sources: Sources) -> AuditReport:
     groups = group_by_cause(_findings(run, probes))
     causes = [Cause(group, _ticket_of(group, sources.tickets)) for group in groups]
     sections, numbers = _sections(sources, probes, causes)
-    issues = tuple(sorted((_issue(cause, numbers[cause]) for cause in causes), key=lambda issue: issue.severity))
+    issues = tuple(
+        sorted((_issue(cause, numbers[cause], run.fixes) for cause in causes), key=lambda issue: issue.severity)
+    )
     counts = Counter(issue.severity for issue in issues)
     places = [issue.location.file for issue in issues if issue.location]
-    found = _RUN_DATE.match(run.id)
+    date = _RUN_DATE.match(run.id)
     return AuditReport(
         title=_title(sources),
-        date="-".join(found.groups()) if found else sources.today,
+        date="-".join(date.groups()) if date else sources.today,
         run_id=run.id,
         environment=run.environment,
         versions=_versions(run),
@@ -159,8 +162,9 @@ def _with_references(page: SectionPage, numbers: Mapping[Cause, tuple[str, ...]]
     return replace(page, items=tuple(items))
 
 
-def _issue(cause: Cause, numbers: tuple[str, ...]) -> Issue:
+def _issue(cause: Cause, numbers: tuple[str, ...], fixes: Sequence[Fix]) -> Issue:
     leader, ticket = cause.leader, cause.ticket
+    ran = next((fix for fix in fixes if leader.result.fingerprint in fix.mends), None)
     others = [finding.probe.id for finding in cause.findings if finding.probe.id != leader.probe.id]
     return Issue(
         severity=(ticket.severity if ticket else None) or leader.severity,
@@ -169,7 +173,8 @@ def _issue(cause: Cause, numbers: tuple[str, ...]) -> Issue:
         location=leader.result.location,
         ticket=ticket,
         numbers=numbers,
-        first_step=leader.probe.remediation,
+        first_step=f"{'; '.join(ran.changes)} (run: it mends this)" if ran else leader.probe.remediation,
+        advice=leader.probe.remediation,
     )
 
 

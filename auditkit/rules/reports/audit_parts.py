@@ -98,7 +98,10 @@ class SectionPage(Record, keys="number title=section items"):
 
 @dataclass(frozen=True)
 class Issue(Record, keys="severity title also location ticket items=numbers"):
-    """A cause with its worst finding: a row of the summary. `severity` is its ticket's, where it has one."""
+    """A cause with its worst finding: a row of the summary. `severity` is its ticket's, where it has one.
+
+    `first_step` is what the fix changes that was run, else `advice`, the worst finding's.
+    """
 
     severity: Severity
     title: str
@@ -107,6 +110,7 @@ class Issue(Record, keys="severity title also location ticket items=numbers"):
     ticket: TicketState | None
     numbers: tuple[str, ...]
     first_step: str
+    advice: str = ""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,10 @@ class Entry(
     keys="number title kind severity location what_changed=history risk=risks impact=answers "
     "recommendations=advice ticket",
 ):
-    """A numbered entry: a cause with its findings, or what one section asked without finding anything."""
+    """A numbered entry: a cause with its findings, or what one section asked without finding anything.
+
+    `advice` begins with that of the worst finding; `ran` says what the fix changes that was run and mends it.
+    """
 
     number: int
     title: str
@@ -47,6 +50,7 @@ class Entry(
     answers: tuple[Answer, ...] = ()
     advice: tuple[Advice, ...] = ()
     ticket: TicketState | None = None
+    ran: str = ""
 
 
 @dataclass(frozen=True)
@@ -94,8 +98,8 @@ def by_message(entry: Entry) -> tuple[tuple[str, tuple[Answer, ...]], ...]:
 
 
 def fix_of(entry: Entry) -> str:
-    """What is proposed for a finding, as one line."""
-    return entry.advice[0].text if entry.advice else ""
+    """What is proposed for a finding, as one line: that of its worst probe, and whether it was run."""
+    return entry.ran or (entry.advice[0].text if entry.advice else "")
 
 
 def _causes(report: AuditReport, history: History) -> Iterator[Entry]:
@@ -117,7 +121,8 @@ def _cause(issue: Issue, items: Sequence[Item], history: History) -> Entry:
         history=history(issue.location, [answer.result.target for answer in answers]),
         risks=tuple(dict.fromkeys(text for item in items for text in item.impacts)),
         answers=answers,
-        advice=tuple(advice for item in items for advice in item.advice),
+        advice=tuple(sorted((one for item in items for one in item.advice), key=lambda one: one.text != issue.advice)),
+        ran=issue.first_step if issue.first_step != issue.advice else "",
         ticket=issue.ticket,
     )
 

@@ -1,4 +1,4 @@
-"""Whose defect a finding is: torch's, where torch's own function that the target calls has it as badly."""
+"""Whose defect a finding is: a library's, where its own function that the target calls has it as badly."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from auditkit.model.revisions.comparison import Trend
 from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import ProbeResult
+from auditkit.model.runs.severity import Breaks
 from auditkit.model.runs.target import Target
 from auditkit.probing.hosts.protocol import TorchCalls
 from auditkit.probing.hosts.results import TargetRun
@@ -21,6 +22,7 @@ from auditkit.rules.comparison.figure_trends import compare_figures
 _MODULE = "torch.nn.utils"
 _WHOLE, _PARTS = "clip_grad_norm_", ("get_total_norm", "clip_grads_with_norm_")
 _SLOPE = "per tensor"
+_REFUSED = "refused"
 
 
 class TorchItself:
@@ -43,7 +45,7 @@ class TorchItself:
         return [self._attributed(result, theirs) if result.probe in doubted else result for result in found]
 
     def own(self, run: TargetRun) -> TargetRun:
-        """What was asked of torch's function itself, because the checkout calls it: every finding is torch's."""
+        """What was asked of a library's function itself, because the checkout calls it: every finding is its own."""
         version = _version(run)
         owned = [self._owned(result, result, version) if result.severity else result for result in run.results]
         return replace(run, results=owned)
@@ -62,15 +64,17 @@ class TorchItself:
         for theirs, version in answers:
             if theirs.probe == ours.probe and _is_as_bad(theirs, ours):
                 owned = self._owned(ours, theirs, version)
-                return replace(
-                    owned, message=f"{ours.message}; {_function(theirs)} of torch {version} does so by itself"
-                )
+                name = _function(theirs).rpartition(".")[2]
+                return replace(owned, message=f"{ours.message}; {name} of torch {version} does so by itself")
         return ours
 
     def _owned(self, ours: ProbeResult, theirs: ProbeResult, version: str) -> ProbeResult:
-        """A finding as torch's own, as which nobody can mend it here."""
+        """A finding as a library's own, as which nobody can mend it here; of torch the version is known."""
         severity = self._setting.policy.severities.get(ours.probe, Severity.P4)
-        return replace(ours, severity=severity, owner=f"torch {version}: {_MODULE}.{_function(theirs)}")
+        function = _function(theirs)
+        library = function.partition(".")[0]
+        owner = f"{library} {version}" if library == "torch" and version else library
+        return replace(ours, severity=severity, owner=f"{owner}: {function}")
 
 
 def _version(run: TargetRun) -> str:
@@ -94,8 +98,15 @@ def _counterparts(calls: TorchCalls) -> list[Target]:
 
 
 def _is_as_bad(theirs: ProbeResult, ours: ProbeResult) -> bool:
-    """Whether torch's own answer is a finding, too, no less severe, and no figure of ours is worse than its."""
-    if theirs.outcome is not Outcome.REPRODUCED or theirs.device != ours.device:
+    """Whether torch's own answer is a finding, too, no less severe, and no figure of ours is worse than its.
+
+    What raises is torch's as well where torch, asked by itself, refuses in its own words.
+    """
+    if theirs.device != ours.device:
+        return False
+    if ours.breaks is Breaks.STOPS and any(one.name == _REFUSED and one.value for one in theirs.measurements):
+        return True
+    if theirs.outcome is not Outcome.REPRODUCED:
         return False
     if theirs.severity is None or ours.severity is None or not theirs.severity.at_least(ours.severity):
         return False
@@ -110,7 +121,9 @@ def _judged(taken: Sequence[Measurement]) -> list[Measurement]:
 
 
 def _function(theirs: ProbeResult) -> str:
-    """The function of torch that has the defect: the public name of the one where it arises, else the one asked."""
-    place, asked = theirs.location, theirs.target.partition(":")[2]
+    """The function of a library that has the defect: the public name of the one where it arises, else the one asked."""
+    module, _, asked = theirs.target.partition(":")
+    place = theirs.location
     arises = place.function.lstrip("_") if place is not None else ""
-    return arises if arises in (_WHOLE, *_PARTS) else asked
+    is_part = module == _MODULE and arises in (_WHOLE, *_PARTS)
+    return f"{module}.{arises if is_part else asked}"

@@ -119,7 +119,7 @@ def _pairs(request: CompareRequest, sides: tuple[Side, Side], progress: Progress
     named = request.targets or request.options.config.targets
     if named:
         return pair_named(named, *sides), []
-    return pair_found(*sides, request.options.config.import_roots, progress.trying)
+    return pair_found(*sides, request.options.config, progress.trying)
 
 
 def _side(options: RunOptions, opened: OpenCheckout) -> Side:

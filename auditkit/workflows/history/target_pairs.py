@@ -9,9 +9,11 @@ from auditkit.model.revisions.comparison import MatchState, TargetMatch
 from auditkit.model.runs.target import Target
 from auditkit.probing.checkouts.checkout import OpenCheckout
 from auditkit.probing.hosts.sandbox import Setting
+from auditkit.probing.source_code.files import LeftOut
 from auditkit.probing.source_code.history.anchors import AnchoredSource, AnchorState, FoundAgain
 from auditkit.probing.source_code.history.function_history import text_of
-from auditkit.workflows.audit.found_targets import find_targets
+from auditkit.store.config.config import Config
+from auditkit.workflows.audit.found_targets import FoundTargets, find_targets
 
 
 @dataclass(frozen=True)
@@ -38,14 +40,14 @@ def pair_named(targets: Sequence[Target], base: Side, head: Side) -> list[Target
 
 
 def pair_found(
-    base: Side, head: Side, roots: Sequence[str], trying: Callable[[str], None]
+    base: Side, head: Side, config: Config, trying: Callable[[str], None]
 ) -> tuple[list[TargetPair], list[str]]:
     """What discovery finds at each revision, matched; and its notes.
 
     A target of one revision whose function the other one has, although it was not found there, is asked
     there all the same. Raises what discovery raised at the head where neither revision has a target.
     """
-    older, newer = (find_targets(side.opened, side.setting, roots, trying) for side in (base, head))
+    older, newer = (_found(side, config, trying) for side in (base, head))
     ours, theirs, our_notes, their_notes = older.targets, newer.targets, older.notes, newer.notes
     if not ours and newer.failure is not None:
         raise newer.failure
@@ -59,6 +61,11 @@ def pair_found(
     notes = [f"base: {note}" for note in our_notes if note not in their_notes]
     notes += [f"head: {note}" for note in their_notes if note not in our_notes]
     return pairs, notes + [note for note in our_notes if note in their_notes]
+
+
+def _found(side: Side, config: Config, trying: Callable[[str], None]) -> FoundTargets:
+    left_out = LeftOut(side.opened.path, config.exclude)
+    return find_targets(side.opened, side.setting, config.import_roots, trying, left_out=left_out)
 
 
 def _find(call: str, here: Side, there: Side) -> FoundAgain | None:

@@ -142,6 +142,16 @@ def test_a_collector_is_followed_through_imports_in_other_files(tmp_path: Path) 
     ]
 
 
+def test_the_name_of_a_step_leads_to_no_caller(tmp_path: Path) -> None:
+    """Every training loop calls a `step`: files that do no more than that are not parsed."""
+    step = "class O:\n    def step(self):\n        for p in self.params:\n            p.grad.clamp_(-1, 1)\n"
+    write(tmp_path, {"own.py": step, "train.py": "import own\nown.O().step()\n", "norm.py": COLLECTOR})
+    write(tmp_path, {"calls.py": "import norm\ndef tell(model):\n    return norm.norm(model)\n"})
+    found = discover(tmp_path)
+    assert (found.parsed_count, found.file_count) == (3, 4)
+    assert calls(found) == ["calls:tell", "norm:norm", "own.py:O.step#clip_grad"]
+
+
 def test_definitions_under_a_condition_are_found(tmp_path: Path) -> None:
     indented = "".join(f"    {line}\n" for line in COLLECTOR.splitlines())
     write(tmp_path, {"a.py": f"try:\n{indented}except ImportError:\n    pass\n", "b.py": f"if True:\n{indented}"})

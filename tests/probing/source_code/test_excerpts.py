@@ -39,9 +39,9 @@ def third(grads):
     ("line", "first", "last"),
     [
         (11, 8, 15),  # inside a statement of several lines: its end is shown
-        (16, 12, 16),  # the function's last line: nothing of the next one
+        (16, 10, 16),  # the function's last line: nothing of the next one
         (5, 4, 5),  # a short function
-        (1, 1, 4),  # outside any function
+        (1, 1, 1),  # outside any function: no half of what follows
     ],
 )
 def test_the_lines_around_a_location(tmp_path: Path, line: int, first: int, last: int):
@@ -51,6 +51,51 @@ def test_the_lines_around_a_location(tmp_path: Path, line: int, first: int, last
     assert excerpt is not None
     assert (excerpt.first_line, excerpt.last_line) == (first, last)
     assert list(excerpt.lines) == SOURCE.splitlines()[first - 1 : last]
+
+
+LOOP = '''def collect(
+    grads,
+    norm_type=2.0,
+):
+    """Statistics.
+
+    Of all gradients.
+    """
+    if not grads:
+        return {
+            "norm": 0.0,
+        }
+
+    norms = []
+    for grad in grads:
+        if grad.numel():
+
+            norm = grad.norm(norm_type)
+            norms.append(
+                norm.item()
+            )
+    total = sum(norms)
+    largest = max(norms)
+    mean = total / len(norms)
+    return {"norm": total, "largest": largest, "mean": mean}
+'''
+
+
+@pytest.mark.parametrize(
+    ("line", "first", "last"),
+    [
+        (20, 15, 23),  # in a loop: all of it
+        (15, 10, 21),  # its head: all of it, and no half of what stands before
+        (25, 19, 25),  # behind it
+        (1, 9, 18),  # the definition: what follows the docstring, not the signature
+    ],
+)
+def test_statements_are_whole_and_stand_in_their_loop(tmp_path: Path, line: int, first: int, last: int):
+    """No line first that is blank or the end of another statement, and never only a signature."""
+    (tmp_path / "m.py").write_text(LOOP, encoding="utf-8")
+    excerpt = cut_excerpt(tmp_path, Location("m.py", line))
+    assert excerpt is not None
+    assert (excerpt.first_line, excerpt.last_line) == (first, last)
 
 
 @pytest.mark.parametrize(("file", "line"), [("m.py", 99), ("m.py", 0), ("gone.py", 1)])

@@ -20,7 +20,8 @@ from auditkit.probing.worker.instruments import ranks
 
 NAMES = """
     NotApplicable TargetRaised Unavailable alignment_scores answer answer_bytes answers_in_turn as_dtypes ask
-    available_bytes benign changes common_structure compared_roles compilations deals_with_shards declares_sized
+    available_bytes benign changes common_structure compared_roles compilations deals_with_dtensors deals_with_shards
+    declares_sized
     definition device device_pairs differences echoes exact_norm factors fullgraph_failure gathered gradients graphs
     has_finish held_bytes identical interleaved kept_by_answer known_norm laid_out launches law layouts left_by
     live_at_peak located location lost_fields measurement most_common norm note number number_of_changed on_devices

@@ -13,7 +13,7 @@ from auditkit.probing.worker.base.refusals import CannotFeedError
 from auditkit.probing.worker.feeding.caller import Caller
 from auditkit.probing.worker.feeding.devices import find_plan_anywhere
 from auditkit.probing.worker.feeding.plan import Plan
-from tests.probing_helpers import OVERFLOW, SHARDING, SYNCS, TARGETS, by_probe, load_target, run_probes
+from tests.probing_helpers import EMPTY, OVERFLOW, SHARDING, SYNCS, TARGETS, by_probe, load_target, run_probes
 
 DEVICES = TARGETS / "devices"
 CUDA_ALONE = load_target(DEVICES / "cuda_alone.py")
@@ -75,3 +75,12 @@ def test_asked_on_the_cpu_it_says_that_it_runs_with_cuda_alone() -> None:
     result = run_probes(DEVICES, "cuda_alone:builds_on_cuda", [SYNCS], device=DeviceChoice.CPU).results[0]
     assert result.outcome is Outcome.UNAVAILABLE
     assert result.message == "the target runs with CUDA alone: ask with --device auto"
+
+
+@pytest.mark.process
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is CUDA, so it raises nothing")
+def test_a_case_that_asks_for_cuda_is_no_finding_where_there_is_none() -> None:
+    """On a machine with CUDA the same call answers."""
+    (result,) = run_probes(DEVICES, "cuda_alone:zero_on_cuda", [EMPTY]).results
+    assert (result.outcome, result.reason) == (Outcome.UNAVAILABLE, Reason.NO_DEVICE)
+    assert result.message == "the target asks for CUDA: Torch not compiled with CUDA enabled"

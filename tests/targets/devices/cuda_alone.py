@@ -37,3 +37,11 @@ class Collector:
             squares = [p.grad.pow(2).sum() for p in model.parameters() if p.grad is not None]
         torch.cuda.synchronize()
         return {"norm": (self.total + sum(squares)).sqrt().item()}
+
+
+def zero_on_cuda(parameters):
+    """Norm of what there is, on its own device; of nothing a zero on CUDA."""
+    grads = [p.grad for p in parameters if p.grad is not None]
+    if not grads:
+        return torch.zeros((), device="cuda")
+    return torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in grads]))

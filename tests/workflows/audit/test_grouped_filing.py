@@ -165,7 +165,7 @@ def test_a_refresh_keeps_what_people_wrote(audited: Run, folder: Path) -> None:
     old = audited.environment.revision or "not under version control"
     later = replace(audited, environment=replace(audited.environment, revision="b" * 40, dirty=False))
     assert actions(file(later, folder)) == ["refreshed"]
-    row = re.compile(r"\| \*\*Revision\*\* \|.*\n")
+    row = re.compile(r"(\| \*\*Revision\*\* \||Run at `|Read at `).*\n")
     assert old not in "".join(row.findall("".join(contents(folder).values())))
     assert {ticket: row.sub("", text) for ticket, text in contents(folder).items()} == {
         ticket: row.sub("", text) for ticket, text in edited.items()

@@ -11,10 +11,12 @@ from auditkit.model.runs.probe import Policy
 from auditkit.model.runs.run import Environment, Finding, ProbeResult, Run
 from auditkit.model.runs.target import Target
 from auditkit.probing.hosts.catalog import load_catalog, select
+from auditkit.probing.hosts.results import TargetRun
 from auditkit.probing.hosts.sandbox import Setting
 from auditkit.probing.source_code.likeness.causes import with_causes
 from auditkit.rules.tickets.grouping import group_by_cause
 from auditkit.workflows.audit.measurement import Progress, Questions, measure
+from auditkit.workflows.audit.ownership import TorchItself
 from tests.probing_helpers import LAUNCHES, OVERFLOW, SYNCS, TARGETS, UNDERFLOW
 
 pytestmark = pytest.mark.process
@@ -88,6 +90,21 @@ def test_torchs_findings_are_a_group_for_each_probe(run: Run) -> None:
     of_torch = [group for group in groups if group[0].result.owner]
     assert {group[0].result.probe: len(group) for group in of_torch} == {OVERFLOW: 3, UNDERFLOW: 4}
     assert all({one.result.owner for one in group} == {group[0].result.owner} for group in groups)
+
+
+@pytest.mark.parametrize(
+    ("call", "owner"),
+    [
+        ("torch.amp.grad_scaler:GradScaler._unscale_grads_", "torch: torch.amp.grad_scaler.GradScaler._unscale_grads_"),
+        ("fairscale.nn:FullyShardedDataParallel.clip", "fairscale: fairscale.nn.FullyShardedDataParallel.clip"),
+    ],
+)
+def test_a_librarys_finding_names_its_own_function(call: str, owner: str) -> None:
+    """Its module, not the one that torch clips in; and torch's version beside no other library."""
+    found = ProbeResult(OVERFLOW, 1, call, Outcome.REPRODUCED, "inf", "", Severity.P2)
+    setting = Setting(FOLDER, sys.executable, (FOLDER,))
+    (owned,) = TorchItself(setting, PROBES).own(TargetRun(results=[found])).results
+    assert (owned.owner, owned.severity) == (owner, Severity.P4)
 
 
 def test_who_reads_no_severity_asks_for_no_owner() -> None:

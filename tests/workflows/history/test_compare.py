@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.errors import BadInputError, ExitCode
+from auditkit.errors import BadInputError, ExitCode, NothingMeasuredError
 from auditkit.model.codec import ABSENT
 from auditkit.model.enums import Outcome, Reason, Severity
 from auditkit.model.revisions.comparison import Agreement, Change, Comparison, Contrast, MatchState, Trend
@@ -24,8 +24,9 @@ from auditkit.probing.hosts.catalog import load_catalog
 from auditkit.probing.hosts.sandbox import Setting
 from auditkit.probing.source_code.history.anchors import AnchoredSource
 from auditkit.probing.source_code.history.changes import read_changes
+from auditkit.store.config.config import Config
 from auditkit.workflows.history.compare import CompareRequest, compare, exit_code
-from auditkit.workflows.history.target_pairs import Side, names_of, pair_named
+from auditkit.workflows.history.target_pairs import Side, names_of, pair_found, pair_named
 from tests import compared_results as results
 from tests.compared_history import LARGEST, commit, git, make_history, state_of
 from tests.probing_helpers import LAUNCHES, MEMORY, OVERFLOW, SYNCS
@@ -237,6 +238,12 @@ def test_targets_are_found_at_both_revisions(repository: Path) -> None:
     ]
     gone = next(target for target in found.targets if target.match.state is MatchState.REMOVED)
     assert (gone.contrasts, gone.answers) == ((), ())
+
+
+def test_what_is_excluded_is_compared_at_no_revision(repository: Path) -> None:
+    """As in an audit: `exclude` of auditkit.yaml. Named, it is compared all the same."""
+    with sides(repository, "overflowing", "widened") as (base, head), pytest.raises(NothingMeasuredError):
+        pair_found(base, head, Config(exclude=("*",)), lambda _: None)
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from auditkit.probing.discovery.blocks.functions import (
     named_function,
 )
 from auditkit.probing.discovery.blocks.handed_on import handed_on
-from auditkit.probing.discovery.blocks.marks import ScopeMarks, Suite, own_statements, scope_marks
+from auditkit.probing.discovery.blocks.marks import ScopeMarks, Suite, own_statements, scope_marks, suites_of
 from auditkit.probing.discovery.blocks.runs import Run, Runs
 from auditkit.probing.patching.local_names import names_of
 from auditkit.probing.source_code.modules import Class, Function, FunctionNode, Module
@@ -30,7 +30,7 @@ _MOST_NAMED = 3
 _MODULE_NAMES = frozenset({"__file__", "__name__", "__doc__", "__package__"})
 _SETS_NAMES = re.compile(r"\b(exec|globals|setattr)\(")
 _OF_ALL_GRADIENTS = re.compile(r"norm|nan|inf|finite|overflow|clip")
-_MAY_HOLD_BLOCKS = re.compile(r"grad(_norm)?\b")
+_MAY_HOLD_BLOCKS = re.compile(r"grad(?<!no_grad)(?<!requires_grad)(?<!enable_grad)(?<!zero_grad)(_norm)?\b")
 
 
 @dataclass(eq=False)
@@ -94,9 +94,9 @@ class Scope:
 
 def blocks_of(module: Module) -> list[Block]:
     """Every block of a file in its order; a second one of the same name in one function is `name.2`."""
-    found: list[Block] = []
-    for scope in _scopes(module):
-        found += _blocks_in(scope)
+    if not _MAY_HOLD_BLOCKS.search("\n".join(module.lines)):
+        return []
+    found = [block for scope in _scopes(module) for block in _blocks_in(scope)]
     return sorted(found, key=lambda block: block.node.lineno)
 
 
@@ -163,7 +163,7 @@ def _scopes(module: Module) -> Iterator[Scope]:
     yield from _scopes_inside(top, module.tree.body, "", None)
 
 
-def _scopes_inside(outer: Scope, body: Sequence[ast.AST], prefix: str, owner: Class | None) -> Iterator[Scope]:
+def _scopes_inside(outer: Scope, body: Suite, prefix: str, owner: Class | None) -> Iterator[Scope]:
     around = (*outer.outer, outer) if outer.node is not None else ()
     for node in body:
         if isinstance(node, FunctionNode):
@@ -173,8 +173,9 @@ def _scopes_inside(outer: Scope, body: Sequence[ast.AST], prefix: str, owner: Cl
         elif isinstance(node, ast.ClassDef):
             inside = outer.module.classes.get(prefix + node.name)
             yield from _scopes_inside(outer, node.body, f"{prefix}{node.name}.", inside)
-        elif isinstance(node, ast.stmt | ast.excepthandler | ast.match_case):
-            yield from _scopes_inside(outer, list(ast.iter_child_nodes(node)), prefix, owner)
+        else:
+            for suite in suites_of(node):
+                yield from _scopes_inside(outer, suite, prefix, owner)
 
 
 def _functions_of(scope: Scope) -> list[FunctionNode]:
@@ -195,8 +196,7 @@ def _functions_in(scope: Scope, marks: ScopeMarks) -> Iterator[tuple[Run, BlockF
 
 def _blocks_in(scope: Scope) -> Iterator[Block]:
     function = scope.function
-    text = function.text if function is not None else "\n".join(scope.module.lines)
-    if not _MAY_HOLD_BLOCKS.search(text):
+    if function is not None and not _MAY_HOLD_BLOCKS.search(function.text):
         return
     marks = scope_marks(scope.body)
     counts: dict[str, int] = {}

@@ -13,6 +13,7 @@ from auditkit.probing.discovery.gradient_names import gets_gradients, last_name
 from auditkit.probing.patching.local_names import names_of
 from auditkit.probing.source_code.modules import FunctionNode, dotted_name, targets_of
 from auditkit.probing.source_code.statements import head_of
+from auditkit.probing.source_code.walking import children, walk
 
 # torch's own functions are targets of their own kind.
 LIBRARY = frozenset(("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_", "get_total_norm"))
@@ -24,6 +25,7 @@ _TELLS = re.compile(r"print|log|writer|info|debug|warn|add_scalar|report|record|
 _SCALING = frozenset(("mul_", "div_"))
 _PARAMETERS = re.compile(r"param|weights")
 _PARAMETER = re.compile(r"p|par|param\w*|\w+_params?|weight|w")
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 Suite = list[ast.stmt]
 
 
@@ -56,8 +58,8 @@ class ScopeMarks:
 
     def reductions(self, statement: ast.stmt) -> list[ast.Call]:
         """The calls that reduce gradients in the statement itself, not in those inside it."""
-        inside = (node for part in head_of(statement) for node in ast.walk(part))
-        return [node for node in inside if isinstance(node, ast.Call) and node in self.marks.flow.reduced]
+        reduced = self.marks.flow.reduced
+        return [node for node in walk(head_of(statement)) if node in reduced] if reduced else []
 
     def limits(self, statement: ast.stmt) -> bool:
         """Whether the statement itself changes gradients in place as clipping does."""
@@ -124,11 +126,15 @@ def _is_collective(call: ast.Call) -> bool:
 
 
 def own_nodes(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """All nodes of some statements, without those of functions and classes that are defined in them."""
-    for node in nodes:
-        yield node
-        if not isinstance(node, FunctionNode | ast.Lambda | ast.ClassDef):
-            yield from own_nodes(ast.iter_child_nodes(node))
+    """All nodes of some statements in their order, without those of functions and classes that are defined in them."""
+    waiting = [*nodes]
+    waiting.reverse()
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.AST):  # None for a missing key, a text in `global x`
+            yield node
+            if not isinstance(node, _DEFINITIONS):
+                waiting += children(node)[::-1]
 
 
 def own_statements(statement: ast.stmt) -> Iterator[ast.stmt]:

@@ -52,7 +52,7 @@ def _tensors_of(call: ast.expr) -> str:
     if not isinstance(call, ast.Call) or not call.args or not dotted_name(call.func).endswith("_foreach_norm"):
         return ""
     match call.args[0]:
-        case ast.Name(id=name):
+        case ast.Name(id=name) | ast.Call(args=[ast.Name(id=name)]):
             return name
         case ast.ListComp(generators=[ast.comprehension(iter=ast.Name(id=name))]):
             return name

@@ -75,12 +75,12 @@ class _Precise:
     def _visit(self, node: ast.AST) -> None:
         """The innermost reductions first: a norm of norms is float64 where those are."""
         before = len(self._edits)
-        rooted = self._squares(node) if isinstance(node, ast.Call) and _rooted(node) else None
-        for child in ast.iter_child_nodes(node) if rooted is None else ():
+        root = self._squares(node) if isinstance(node, ast.Call) and rooted(node) else None
+        for child in ast.iter_child_nodes(node) if root is None else ():
             self._visit(child)
         if len(self._edits) > before or not isinstance(node, ast.Call):
             return
-        found = rooted or self._norm(node) or self._squares(node)
+        found = root or self._norm(node) or self._squares(node)
         if found is not None:
             self._edits += found
             self.lines.append(node.end_lineno or node.lineno)
@@ -92,7 +92,7 @@ class _Precise:
 
     def _norm(self, call: ast.Call) -> list[Edit] | None:
         """`g.norm(2)` and torch's own norms, with the dtype as one more argument."""
-        operand = _operand_of_norm(call, self._function.torch)
+        operand = operand_of_norm(call, self._function.torch)
         if operand is None or self._is_float64(operand) or any(item.arg in ("dtype", None) for item in call.keywords):
             return None
         self.took_sparse |= not dotted_name(call.func).endswith(("vector_norm", "_foreach_norm", "linalg.norm"))
@@ -105,8 +105,8 @@ class _Precise:
 
     def _squares(self, call: ast.Call) -> list[Edit] | None:
         """`x.pow(2).sum()` and its other spellings as the square of a norm; the root of it as the norm."""
-        inner = _rooted(call)
-        squared = _summed_squares(inner or call, self._function.torch)
+        inner = rooted(call)
+        squared = summed_squares(inner or call, self._function.torch)
         if squared is None:
             return None
         operand = _without_cast(squared)
@@ -119,7 +119,7 @@ class _Precise:
         return [opened, Edit(function.last(operand), function.last(call), closed)]
 
 
-def _operand_of_norm(call: ast.Call, torch: str) -> ast.expr | None:
+def operand_of_norm(call: ast.Call, torch: str) -> ast.expr | None:
     """What a call takes the norm of; None for any other call."""
     name = dotted_name(call.func)
     if name.startswith(f"{torch}.") and name.removeprefix(f"{torch}.") in _NORM_CALLS:
@@ -139,7 +139,7 @@ def _is_order(node: ast.expr) -> bool:
     return bool(name) and (_ORDER.fullmatch(name) is not None or name == "inf")
 
 
-def _rooted(call: ast.Call) -> ast.Call | None:
+def rooted(call: ast.Call) -> ast.Call | None:
     """What `.sqrt()` is called on."""
     match call:
         case ast.Call(func=ast.Attribute(value=ast.Call() as inner, attr="sqrt"), args=[], keywords=[]):
@@ -147,7 +147,7 @@ def _rooted(call: ast.Call) -> ast.Call | None:
     return None
 
 
-def _summed_squares(call: ast.Call, torch: str) -> ast.expr | None:
+def summed_squares(call: ast.Call, torch: str) -> ast.expr | None:
     """`x` of `x.pow(2).sum()`, `(x**2).sum()`, `(x * x).sum()`, `torch.sum(x.square())`."""
     if call.keywords:
         return None

@@ -1,4 +1,4 @@
-"""All gradients copied into one tensor for their counts: counted a million elements at a time instead."""
+"""All gradients copied into one tensor for their counts: counted half a million elements at a time instead."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MENDS = frozenset({
     "fails_on_gradients_of_two_devices", "fails_on_zero_element_grads", "ratio_divides_by_zero",
 })  # fmt: skip
 _FLAT = frozenset({"view", "reshape", "flatten", "ravel"})
-_PACKS = '''def {name}({grads}, elements=1 << 20):
+_PACKS = '''def {name}({grads}, elements=1 << 19):
 {step}"""The tensors as buffers of at most so many elements, each of one device."""
 {step}pieces, room = [], elements
 {step}for {grad} in {grads}:
@@ -46,7 +46,7 @@ def counted_in_packs(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
             edits = _Counts(function, whole).edits() if whole and function.has_own_lines(statement) else []
             if edits:
                 line = statement.lineno
-                change = f"line {line}: no copy of all gradients, they are counted a million elements at a time"
+                change = f"line {line}: no copy of all gradients, they are counted half a million elements at a time"
                 yield Rewrite("counted_in_packs", _MENDS, change, tuple(edits))
 
 

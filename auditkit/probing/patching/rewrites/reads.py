@@ -10,6 +10,7 @@ from typing import TypeGuard
 from auditkit.probing.patching.local_names import names_of
 from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, edited
 from auditkit.probing.patching.rewrites.function_text import FunctionText
+from auditkit.probing.patching.rewrites.operators import exact_count
 
 _SYNCS = frozenset({
     "syncs_grow_with_tensors", "sync_in_loop", "graph_breaks_under_compile", "async_collect_synchronizes",
@@ -144,6 +145,9 @@ class _Parted:
     def _kept(self, behind: Edit) -> list[Edit]:
         """The last statements as one that keeps their tensors, which stay in their place for other changes of them."""
         function, is_one = self._function, len(self._reads) == 1
+        exact = [] if is_one else [
+            edit for read in self._reads for node in ast.walk(read.tensor) for edit in exact_count(function, node)
+        ]  # fmt: skip
         inner = function.indentation(self._later[0])
         opening = f"{self._others}.append({_tuple(self._carried)})\n{inner}" if self._carried else ""
         opening += f"{self._tensors}.append(" + ("" if is_one else f"{function.torch}.stack([")
@@ -154,7 +158,7 @@ class _Parted:
             # float64 holds every count and every narrower number: the others are promoted to it.
             opening = ".double(), " if not number else ", "
             place = function.last(read.tensor)
-        return [*edits, Edit(place, behind.last, (")" if is_one else "]))") + behind.text)]
+        return [*exact, *edits, Edit(place, behind.last, (")" if is_one else "]))") + behind.text)]
 
     def _moved(self) -> list[str]:
         """The last statements with the numbers in place of the reads, one step further in than the loop."""

@@ -15,7 +15,9 @@ from auditkit.probing.patching.rewrites.conditions import chosen_on_device, nan_
 from auditkit.probing.patching.rewrites.devices import on_one_device
 from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, edited
 from auditkit.probing.patching.rewrites.empties import divided_by_at_least_one, without_elements, zeros_of_nothing
+from auditkit.probing.patching.rewrites.foreach import norms_together
 from auditkit.probing.patching.rewrites.function_text import FunctionText
+from auditkit.probing.patching.rewrites.host_copies import without_host_copies
 from auditkit.probing.patching.rewrites.line_length import within_limit
 from auditkit.probing.patching.rewrites.norms import in_float64
 from auditkit.probing.patching.rewrites.operators import exact_counts, reshaped, without_double_copies
@@ -30,6 +32,8 @@ __all__ = ["Edit", "Rewrite", "rewrites_of", "rewritten"]
 _FAMILIES: tuple[Callable[[Sequence[FunctionText]], Iterator[Rewrite]], ...] = (
     in_float64,
     read_once,
+    norms_together,
+    without_host_copies,
     counted_in_packs,
     stored_values,
     reshaped,

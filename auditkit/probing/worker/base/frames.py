@@ -94,3 +94,12 @@ def most_common(sites: List[Optional[Site]]) -> Optional[Site]:
         if site is not None:
             counts[site] = counts.get(site, 0) + 1
     return max(counts, key=lambda site: counts[site]) if counts else None
+
+
+def chain(error: Optional[BaseException]) -> List[BaseException]:
+    """An exception and those that it was raised from, or while handling, the last one first."""
+    found: List[BaseException] = []
+    while error is not None and error not in found:
+        found.append(error)
+        error = error.__cause__ or error.__context__
+    return found

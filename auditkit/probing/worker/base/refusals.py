@@ -25,7 +25,11 @@ class NotApplicable(Exception):
 
 
 class Unavailable(Exception):
-    """The question needs hardware or memory that is not here."""
+    """The question needs hardware or memory that is not here; `reason` is the outcome's."""
+
+    def __init__(self, message: str, reason: str = "no_memory") -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class TargetRaised(Exception):

@@ -1,10 +1,11 @@
 """What we know of torch's inside: what it imports at a first use, and how it says that memory is out."""
 
+import collections
 import contextlib
 import importlib
 import inspect
 import sys
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Dict, Iterator
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -56,3 +57,17 @@ def raise_if_out_of_memory(error: BaseException) -> None:
     """Turn torch's own ways to say so into MemoryError."""
     if isinstance(error, torch.cuda.OutOfMemoryError) or "can't allocate memory" in str(error):
         raise MemoryError(" ".join(str(error).split())[:300]) from error
+
+
+def new_scaler_states() -> Dict[Any, Any]:
+    """What a GradScaler that is enabled keeps by optimizer; without its stages where this torch names none."""
+    fresh: Any = getattr(torch.amp.grad_scaler, "_refresh_per_optimizer_state", dict)
+    return collections.defaultdict(fresh)
+
+
+_NO_CUDA = ("Torch not compiled with CUDA enabled", "Found no NVIDIA driver", "No CUDA GPUs are available")
+
+
+def misses_cuda(error: BaseException) -> bool:
+    """Whether torch raised because somebody asks for CUDA on a machine without it."""
+    return isinstance(error, (AssertionError, RuntimeError)) and str(error).startswith(_NO_CUDA)

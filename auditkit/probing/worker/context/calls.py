@@ -11,12 +11,13 @@ import torch
 from ..answers import declarations, structures
 from ..answers.answers import flatten, relative_difference, words
 from ..base import lines
-from ..base.frames import Site, SourceRoots
-from ..base.refusals import CannotFeedError, NotApplicable, TargetRaised
-from ..base.torch_internals import raise_if_out_of_memory
+from ..base.frames import Site, SourceRoots, chain
+from ..base.refusals import CannotFeedError, NotApplicable, TargetRaised, Unavailable
+from ..base.torch_internals import misses_cuda, raise_if_out_of_memory
 from ..feeding import effects
 from ..feeding.caller import Caller, generator
 from ..feeding.given import GroupInput
+from ..feeding.guesses import OF_ONE_CALL
 from ..feeding.plan import Groups, Plan
 from ..feeding.promises import Promise, sync_promise
 from ..instruments.retention import RepeatedCall
@@ -167,9 +168,12 @@ class Calls:
             raise
         except Exception as error:
             raise_if_out_of_memory(error)
-            ours = _that_we_raised(error)
-            if ours is not None:
-                raise ours from error
+            # What a target raises because we had no value for it is no defect of the target's.
+            for each in chain(error):
+                if isinstance(each, CannotFeedError):
+                    raise each from error
+                if misses_cuda(each):
+                    raise Unavailable("the target asks for CUDA: {}".format(each), "no_device") from error
             raise self._raised(error) from error
 
     def _raised(self, error: Exception) -> Exception:
@@ -198,7 +202,13 @@ class Calls:
         return self.cases.place([torch.ones(2, 3)]) if self.plan.groups is Groups.TWO_WITH_GRADIENTS else [None]
 
     def repeated(self, make: Callable[[], Sequence[Any]]) -> RepeatedCall:
-        """One instance of the target that is called again and again on gradients like those of `make`."""
+        """One instance of the target that is called again and again on gradients like those of `make`.
+
+        Raises NotApplicable where it reads what is made for one call alone.
+        """
+        stale = [path for path, value in self.plan.filled.items() if value in OF_ONE_CALL]
+        if stale:
+            raise NotApplicable("a later call would get {} of the first one".format(" and ".join(stale)))
         second = self.second_group()
         with on_device(self.device):
             return RepeatedCall(self.caller, self.plan.feed, make(), second)
@@ -217,10 +227,3 @@ class Calls:
         if code is None or relative is None:
             return None
         return Site(relative, code.co_firstlineno, getattr(function, "__qualname__", function.__name__))
-
-
-def _that_we_raised(error: Optional[BaseException]) -> Optional[CannotFeedError]:
-    """What a target raises because we had no value for it is no defect of the target's."""
-    while error is not None and not isinstance(error, CannotFeedError):
-        error = error.__cause__ or error.__context__
-    return error

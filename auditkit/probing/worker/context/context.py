@@ -119,8 +119,13 @@ class Context:
         return self._calls.declares_sized
 
     @property
+    def deals_with_dtensors(self) -> bool:
+        """Whether the target's package has code for what torch shards."""
+        return self._ranks.deals_with_dtensors
+
+    @property
     def deals_with_shards(self) -> bool:
-        """Whether the target's package has code for sharded gradients."""
+        """Whether it has code for sharded gradients, torch's or those that it shards itself."""
         return self._ranks.deals_with_shards
 
     @staticmethod

@@ -23,14 +23,13 @@ from .calls import Calls
 
 DEFAULT_LIMIT_S = 50.0
 _MOST_FILES = 4000
-# Code, not remarks: an import, a call, a type that is asked for. Data parallel code reduces losses and gradients over
-# ranks; one that reduces a norm has a part of the gradients on each.
-_SHARDS = re.compile(
+# Code, not remarks: an import, a call, a type that is asked for.
+_DTENSORS = re.compile(
     rb"torch\.distributed\.(fsdp|tensor|_tensor|device_mesh)|\b(fully_shard|init_device_mesh|parallelize_module|"
-    rb"distribute_tensor|FullyShardedDataParallel|reduce_scatter_tensor)\(|\.(full_tensor|to_local)\(|"
-    rb"\ball_reduce\([^\n)]*(norm|total\b|square)|"
-    rb"isinstance\([^\n]*\bDTensor\b"
+    rb"distribute_tensor|FullyShardedDataParallel)\(|\.(full_tensor|to_local)\(|isinstance\([^\n]*\bDTensor\b"
 )
+# Data parallel code reduces losses and gradients over ranks; one that reduces a norm has a part of them on each.
+_OWN_SHARDS = re.compile(rb"\breduce_scatter_tensor\(|\ball_reduce\([^\n)]*(norm|total\b|square)")
 
 
 class Report(NamedTuple):
@@ -70,9 +69,17 @@ class RankCalls:
     # --- norms -----------------------------------------------------------------------------------
 
     @property
+    def deals_with_dtensors(self) -> bool:
+        """Whether the target's package has code for what torch shards: DTensors, FSDP, device meshes."""
+        return self._package_mentions(_DTENSORS)
+
+    @property
     def deals_with_shards(self) -> bool:
-        """Whether the target's package has code for sharded gradients."""
-        return any(map(_mentions_shards, self._package_files()))
+        """Whether it has code for sharded gradients, torch's or those that it shards itself."""
+        return self.deals_with_dtensors or self._package_mentions(_OWN_SHARDS)
+
+    def _package_mentions(self, pattern: Any) -> bool:
+        return any(_mentions(path, pattern) for path in self._package_files())
 
     def _package_files(self) -> Iterator[str]:
         module = __import__(self._calls.caller.function.__module__.partition(".")[0])
@@ -199,10 +206,10 @@ def _number(sent: Any) -> Optional[float]:
     return None if sent is None else float(sent)
 
 
-def _mentions_shards(path: str) -> bool:
+def _mentions(path: str, pattern: Any) -> bool:
     try:
         with open(path, "rb") as file:
-            return bool(_SHARDS.search(file.read(1 << 20)))
+            return bool(pattern.search(file.read(1 << 20)))
     except OSError:
         return False
 

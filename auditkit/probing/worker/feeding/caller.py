@@ -22,6 +22,7 @@ from .plan import SINGLE, Feed
 from .signatures import VARIADIC, guessed, required_parameters, shared
 from .silent_answers import answering
 from .stand_ins import SELF, Surroundings
+from .uses import Uses
 
 CONSTRUCTOR = "__init__"
 """The set-up step of a class that is built with the modules it watches."""
@@ -177,8 +178,14 @@ class Caller:
         """The one object that is asked again and again with new gradients in its arguments; None for a function."""
         if not self.needs_instance():
             return None
-        around = Surroundings(self.given, like, self.device)
+        around = self._surroundings(feed, like)
         return self.made_object(feed, around) if feed.setup == MADE else self.new_instance(None, around, feed.paths)
+
+    def _surroundings(self, feed: Feed, grads: Sequence[Optional[torch.Tensor]]) -> Surroundings:
+        around = Surroundings(self.given, grads, self.device)
+        if feed.by_use is not None:
+            around.uses = Uses(around, feed.by_use, inspect.unwrap(self.function), self.owner)
+        return around
 
     def made_object(self, feed: Feed, around: Surroundings) -> Any:
         """An object of the target's class without its constructor's work, with what the target reads of it."""
@@ -253,7 +260,7 @@ class Caller:
             self._module_state.put_back()
         handed = [] if given is None else given
         single = end_to_end(groups[0]) if feed.container == SINGLE else None
-        around = Surroundings(self.given, groups[0] if single is None else [single.joined], self.device)
+        around = self._surroundings(feed, groups[0] if single is None else [single.joined])
         if self.is_searched:  # a measured call is not kept alive
             self.around = around
             around.is_searched = True

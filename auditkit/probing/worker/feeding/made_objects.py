@@ -19,12 +19,12 @@ from ..base.refusals import CannotFeedError
 from ..process import placeholders
 from . import guesses
 from .guesses import Guess
-from .named_objects import UnknownValueError, is_plain_read
+from .named_objects import UnknownValueError, is_called, is_plain_read
 from .stand_ins import SELF, Surroundings
 
 
-def make(owner: type, around: Surroundings) -> Any:
-    """An object of `owner` whose attributes are those of the surroundings. Raises CannotFeedError."""
+def make(owner: type, around: Surroundings, at: str = SELF) -> Any:
+    """An object of `owner` at a path, whose attributes are those of the surroundings. Raises CannotFeedError."""
     stored = _stored_by_constructor(owner)
     asked: List[str] = []
 
@@ -38,8 +38,10 @@ def make(owner: type, around: Surroundings) -> Any:
         is_read = around.is_preparing or name in stored or is_plain_read(sys._getframe(1))
         if name.startswith("__") or not is_read:
             raise AttributeError("'{}' object has no attribute '{}'".format(owner.__name__, name))
-        path = "{}.{}".format(SELF, name)
+        path = "{}.{}".format(at, name)
         found = _guess(name, stored)
+        if around.uses is not None and is_called(sys._getframe(1)) and not guesses.is_callable(found):
+            found = None
         computed = stored.get(name)
         if found is not None and found.value == guesses.CONFIG and isinstance(computed, Computed):
             around.defaults[path] = computed.field_defaults()
@@ -49,8 +51,7 @@ def make(owner: type, around: Surroundings) -> Any:
                 around.read[path] = Guess("{} of a class that derives from it".format(method.__qualname__))
                 value = types.MethodType(method, self)
             elif found is None and isinstance(computed, Computed) and path not in around.given:
-                found, value = computed.evaluated(self)
-                around.read[path] = found
+                value = _computed(computed, self, path, around)
             else:
                 value = around.filled(path, found)
             self.__dict__[name] = value
@@ -70,6 +71,17 @@ def make(owner: type, around: Surroundings) -> Any:
         raise CannotFeedError("{} cannot be made without its __init__: {}".format(owner.__name__, error)) from error
     _initialise_base(made, around)
     return made
+
+
+def _computed(computed: "Computed", made: Any, path: str, around: Surroundings) -> Any:
+    try:
+        found, value = computed.evaluated(made)
+    except UnknownValueError:
+        if around.uses is None:
+            raise
+        return around.filled(path, None)
+    around.read[path] = found
+    return value
 
 
 def _without_init(made_class: Any) -> Any:

@@ -3,7 +3,7 @@
 import dis
 import sys
 from types import FrameType
-from typing import Any, Callable, Dict, List, Optional, Protocol
+from typing import Any, Callable, Dict, List, Optional, Protocol, Tuple
 
 import torch
 
@@ -79,6 +79,22 @@ class Answering:
 def is_plain_read(frame: FrameType) -> bool:
     """Whether code reads an attribute or an item as it stands there: not by `getattr`, `hasattr` or `get`."""
     return dis.opname[frame.f_code.co_code[frame.f_lasti]] in _PLAIN_READS
+
+
+def is_called(frame: FrameType, place: Optional[int] = None) -> bool:
+    """Whether code reads an attribute to call it, `x.name(...)`: where the frame is now, or at a `place` of it."""
+    code, place = frame.f_code.co_code, frame.f_lasti if place is None else place
+    name = dis.opname[code[place]]
+    return name == "LOAD_METHOD" or (name == "LOAD_ATTR" and sys.version_info >= (3, 12) and bool(code[place + 1] & 1))
+
+
+def raised_at(error: BaseException) -> Tuple[FrameType, int]:
+    """The frame that raised, and the place in its code."""
+    trace = error.__traceback__
+    assert trace is not None
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace.tb_frame, trace.tb_lasti
 
 
 class Quiet:

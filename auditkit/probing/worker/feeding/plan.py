@@ -16,6 +16,7 @@ class Feed(NamedTuple):
 
     `paths` is what the target reads beyond its required arguments, `cfg.max_norm`, made before each call. `refusal` is
     the type of exception that is its answer to gradients which are not finite; `keeps`: its answer is what it stores.
+    `by_use` is what uses tell where names do not, see `uses.py`; None where names do.
     """
 
     takes: str
@@ -27,6 +28,7 @@ class Feed(NamedTuple):
     paths: Tuple[str, ...] = ()
     refusal: str = ""
     keeps: bool = False
+    by_use: Optional[Dict[str, str]] = None
 
 
 class Groups(enum.IntEnum):

@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+import itertools
 import math
 import traceback
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
@@ -21,15 +22,18 @@ from .caller import CONSTRUCTOR, MADE, Caller
 from .effects import Effects, gradients_now, observe, purpose
 from .given import GroupInput
 from .guesses import TOTAL_NORM, TOTAL_NORM_NUMBER
-from .named_objects import no_value
+from .named_objects import UnknownValueError, no_value
 from .obstacles import SAME, Obstacles
 from .plan import Feed, Groups, Plan
 from .promises import names_a_statistic, writes_by_its_own_words
 from .stand_ins import Surroundings
+from .uses import Used
 from .ways import possible_feeds
 
 _HEALTH_WORDS = ("health", "ok", "valid", "is_finite", "finite")
 _MOST_REMEDIES = 24
+_OF_VALUES = (UnknownValueError, AttributeError, TypeError)
+"""What a target raises that reads a value which is missing, or which is not what its name says."""
 _SECOND_GROUP = ([None], [torch.ones(2, 3)])
 
 
@@ -81,8 +85,9 @@ def _find_gradient_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
 def _try_feeds(caller: Caller, request: Dict[str, Any]) -> Plan:
     obstacles = Obstacles()
     closed: Set[Any] = set()
-    for feed in possible_feeds(caller, request, obstacles.add):
-        way = (feed.setup, feed.paths)
+    by_use: List[Feed] = []
+    for feed in itertools.chain(possible_feeds(caller, request, obstacles.add), by_use):
+        way = (feed.setup, feed.paths, feed.by_use is None)
         if way in closed:
             continue
         for second in _SECOND_GROUP if len(feed.setup_slots or feed.slots) == 2 else _SECOND_GROUP[:1]:
@@ -94,6 +99,8 @@ def _try_feeds(caller: Caller, request: Dict[str, Any]) -> Plan:
                 raise_if_out_of_memory(error)
                 placeholders.forget()  # another way may do without
                 obstacles.add(error, _describe(feed))
+                if feed.by_use is None and feed not in by_use and isinstance(error, _OF_VALUES):
+                    by_use.append(feed._replace(by_use={}))
                 if feed.setup is None and caller.needs_instance() and not _was_called(caller, error):
                     closed.add(way)  # its constructor gets the same arguments again
                 continue
@@ -136,9 +143,15 @@ def _first_answer(caller: Caller, feed: Feed, second: Any) -> Tuple[Feed, Any]:
         try:
             answer = _ask(caller, feed, benign(), second)
         except Exception as error:
-            path = caller.around.remedy(error)
+            wrong = [] if feed.by_use is None else caller.around.explained_wrongly(error)
+            path = "" if wrong else caller.around.remedy(error)
             if caller.around.unknown:
                 raise no_value(caller.around.unknown[0]) from error
+            feed = _by_use(caller, feed, wrong)
+            if wrong:
+                continue
+            if isinstance(error, _OF_VALUES):
+                _refuse_unexplained(caller, error)
             if not path or path in feed.paths:
                 raise
             feed = feed._replace(paths=(*feed.paths, *_read_paths(caller, feed), path))
@@ -146,8 +159,24 @@ def _first_answer(caller: Caller, feed: Feed, second: Any) -> Tuple[Feed, Any]:
         placeholders.raise_if_touched()  # the target may have caught it
         if caller.around.unknown:
             raise no_value(caller.around.unknown[0])
-        return feed._replace(paths=(*feed.paths, *_read_paths(caller, feed))), answer
+        if isinstance(answer, Used):
+            raise answer.unexplained()
+        _refuse_unexplained(caller, None)
+        return _by_use(caller, feed._replace(paths=(*feed.paths, *_read_paths(caller, feed)))), answer
     raise CannotFeedError("it reads more than {} things that have to be made up".format(_MOST_REMEDIES))
+
+
+def _by_use(caller: Caller, feed: Feed, wrong: Sequence[str] = ()) -> Feed:
+    """The feed with all that uses told, and with the paths whose names told what is wrong."""
+    uses = caller.around.uses
+    return feed if uses is None else feed._replace(by_use={**uses.told, **dict.fromkeys(wrong, "")})
+
+
+def _refuse_unexplained(caller: Caller, error: Optional[BaseException]) -> None:
+    """Raise UnknownValueError where neither name nor use say what the target reads."""
+    uses = caller.around.uses
+    if uses is not None and uses.waiting:
+        raise no_value(next(iter(uses.waiting))) from error
 
 
 def _read_paths(caller: Caller, feed: Feed) -> Iterator[str]:

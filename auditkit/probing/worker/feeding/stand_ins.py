@@ -4,22 +4,23 @@ Everything that brings gradients is a view of the same module, so that an optimi
 the target reads of it is recorded by its dotted path: the reader is told, and the next call has it made beforehand.
 """
 
-import collections
 import copy
-import functools
 import re
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
 
 import torch
 
+from ..base.frames import chain
 from ..base.torch_internals import without_compiler
-from ..gradients.gradients import GradientHolder, placed, total_norm
-from ..simulated.tensor import to_host
+from ..gradients.gradients import GradientHolder, total_norm
 from . import groups, guesses
 from .guesses import Guess
-from .named_objects import Answering, Quiet, no_value
+from .makers import MAKERS
+from .named_objects import is_called, no_value, raised_at
 
 SELF = "self"
+CALLED = "called"
+"""Said of a path whose name tells a value, and whose use a function of that name."""
 _NO_GROUP = re.compile(
     r"(process group|dist|distributed)\b.* not (yet |been )*initialized|init_process_group|"
     r"(?-i:\b(LOCAL_RANK|RANK|WORLD_SIZE)\b)",
@@ -28,6 +29,7 @@ _NO_GROUP = re.compile(
 _NO_BACKEND = re.compile(
     r"'NoneType' object has no attribute '(all_reduce|all_gather|broadcast|barrier|new_group|get_\w+|is_initialized)'"
 )
+_STEP = re.compile(r"\w+|\[0\]|\[:\]|\(\)")
 DISTRIBUTED = "torch.distributed"
 """The path of what a target needs that asks for its rank or reduces without a group of its own."""
 
@@ -37,6 +39,7 @@ class Surroundings:
 
     While a way to feed the target `is_searched`, an optimizer answers for settings that SGD has not.
     `read` holds what was made up, by path; `unknown` what was asked for in vain; `said` the numbers that loggers got;
+    `uses` tells what no name does, see `uses.py`; None where names alone are asked.
     `written` the tensors that a target is handed to write to; `defaults` those of what configurations are declared as.
     """
 
@@ -51,6 +54,8 @@ class Surroundings:
         self.written: Dict[str, torch.Tensor] = {}
         self.defaults: Dict[str, Dict[str, Any]] = {}
         self.is_preparing = True
+        self.uses: Any = None
+        self._made: Dict[str, Any] = {}
         self._module: Optional[GradientHolder] = None
         self._optimizer: Any = None
         self._wanted: Dict[str, List[str]] = {}
@@ -84,7 +89,7 @@ class Surroundings:
 
     def view(self, kind: str, path: str = "") -> Any:
         """The gradients as one of `guesses.CARRIERS`."""
-        return _MAKERS[kind](self, path)
+        return MAKERS[kind](self, path)
 
     # --- values -----------------------------------------------------------------------------------
 
@@ -92,35 +97,37 @@ class Surroundings:
         """The value at `path`: given, or `found` and from now on among what was read. Raises UnknownValueError."""
         if path in self.given:
             return self.given[path]
+        if self.uses is not None and (found is None or self.uses.told.get(path, CALLED) != CALLED):
+            return self.uses.value(path)
         if found is None:
             raise no_value(path)
         self.read[path] = found
-        made = self.made(found.value, path)
+        made = self._made[path] = self.made(found.value, path)
         if found.value == guesses.NO_INF:
             self.written[path] = made
         return made
 
     def made(self, value: Any, path: str = "") -> Any:
         """A guessed value, or what the words of one stand for."""
-        if isinstance(value, str) and value in _MAKERS:
-            return _MAKERS[value](self, path)
+        if isinstance(value, str) and value in MAKERS:
+            return MAKERS[value](self, path)
         return copy.copy(value)
 
     def prepare(self, paths: Sequence[str], roots: Dict[str, Any]) -> None:
         """Make what an earlier call read, before this one begins; `roots` are the objects that paths begin with."""
         self.is_preparing, self._instance = True, roots.get(SELF)
         for path in paths:
-            first, *names = path.split(".")
-            if first in _ATTRIBUTES and names:
-                self._want(first, names[0])
+            first, *steps = _STEP.findall(path)
+            if first in _ATTRIBUTES and steps:
+                self._want(first, steps[0])
             elif first == "param_group":
-                self.optimizer.param_groups[0][names[0]] = self.filled(path, guesses.known(names[0]))
-            elif names and first in roots:
+                self.optimizer.param_groups[0][steps[0]] = self.filled(path, guesses.known(steps[0]))
+            elif steps and first in roots:
                 found = roots[first]
-                if first == SELF and not hasattr(found, names[0]):
-                    setattr(found, names[0], self.filled(path, guesses.of_object(names[0])))
-                for name in names:
-                    found = found[name] if isinstance(found, dict) else getattr(found, name)
+                if first == SELF and not hasattr(found, steps[0]):
+                    setattr(found, steps[0], self.filled(path, guesses.of_object(steps[0])))
+                for step in steps:
+                    found = _part(found, step)
         self.is_preparing = False
 
     def join_groups(self, paths: Sequence[str]) -> None:
@@ -151,7 +158,7 @@ class Surroundings:
 
         Raises UnknownValueError for an attribute of parameters that no name explains.
         """
-        for each in _chain(error):
+        for each in chain(error):
             if groups.global_without_group(each):
                 return groups.global_without_group(each)
             if _NO_GROUP.search(str(each)) or _NO_BACKEND.match(str(each)):
@@ -163,13 +170,28 @@ class Surroundings:
             path = "{}.{}".format(kind, name)
             if kind and (path in self.given or name.strip("_") in _WRAPPED.get(kind, ()) or _is_explained(kind, name)):
                 return path
-            if kind == "parameter" and re.fullmatch(r"grad_sample|(\w+_)?id", name):
+            if kind == "parameter" and (
+                name == "grad_sample" or _NORM_OF_SAMPLE.fullmatch(name) or re.fullmatch(r"(\w+_)?id", name)
+            ):
                 return path
             if kind == SELF or (kind == "parameter" and not hasattr(torch.nn.Module, name)):
                 if not guesses.carrier(name):
                     raise no_value(path) from error
                 return path
         return ""
+
+    def explained_wrongly(self, error: BaseException) -> List[str]:
+        """The paths whose value, made by its name, lacks what the target asked of it."""
+        if not isinstance(error, AttributeError) or error.obj is None or error.name is None:
+            return []
+        found, asked = guesses.of_object(error.name), error.obj
+        if found is not None and (guesses.is_callable(found) or not is_called(*raised_at(error))):
+            return []
+        return [
+            path
+            for path, made in self._made.items()
+            if made is asked or (isinstance(made, list) and any(each is asked for each in made))
+        ]
 
     def _kind_of(self, made: Any) -> str:
         if made is None:
@@ -185,20 +207,20 @@ class Surroundings:
         return "parameter" if any(made is parameter for parameter in self._module.parameters()) else ""
 
 
+def _part(made: Any, step: str) -> Any:
+    """What stands at one step of a path: an attribute or an item, what is held first or all, what is given."""
+    if step == "()":
+        return made()
+    if step.startswith("["):
+        return made[0] if step == "[0]" else made.values()
+    return made[step] if isinstance(made, dict) else getattr(made, step)
+
+
 def _is_explained(kind: str, name: str) -> bool:
     """Whether an attribute of this kind of object has a value by its name; what clips is a method of a wrapper."""
     if kind == "optimizer" and guesses.carrier(name) == guesses.PARAMETERS:
         return True
     return guesses.known(name) is not None and (kind == "parameter" or not guesses.is_limit(name))
-
-
-def _chain(error: Optional[BaseException]) -> List[BaseException]:
-    """An exception and those that it was raised from, or while handling."""
-    found: List[BaseException] = []
-    while error is not None and error not in found:
-        found.append(error)
-        error = error.__cause__ or error.__context__
-    return found
 
 
 # --- attributes of real objects ---------------------------------------------------------------------
@@ -208,8 +230,11 @@ def _of_parameter(surroundings: Surroundings, parameter: Any, name: str) -> None
     """`main_grad` and the like hold the gradient, `grad_sample` that of one sample; flags are false."""
     path = "parameter." + name
     if path not in surroundings.given and name == "grad_sample" and parameter.grad is not None:
-        surroundings.read[path] = Guess("the gradient as that of one sample")
+        surroundings.read[path] = Guess(guesses.OF_ONE_SAMPLE)
         setattr(parameter, name, parameter.grad[None])
+    elif path not in surroundings.given and _NORM_OF_SAMPLE.fullmatch(name) and parameter.grad is not None:
+        surroundings.read[path] = Guess("the norm of the gradient as that of one sample")
+        setattr(parameter, name, total_norm([parameter.grad])[None])
     elif path not in surroundings.given and _SUM.fullmatch(name):
         surroundings.read[path] = Guess(None)
         setattr(parameter, name, None)
@@ -218,7 +243,7 @@ def _of_parameter(surroundings: Surroundings, parameter: Any, name: str) -> None
         setattr(parameter, name, _place(parameter, surroundings.module.parameters()))
     elif path not in surroundings.given and guesses.carrier(name) == guesses.GRADIENTS:
         surroundings.read[path] = Guess("the gradient")
-        setattr(parameter, name, parameter.grad)
+        setattr(parameter, name, torch.zeros_like(parameter.data) if parameter.grad is None else parameter.grad)
         if name not in surroundings.module.aliases:
             surroundings.module.aliases.append(name)
     else:
@@ -251,6 +276,7 @@ _ATTRIBUTES: Dict[str, Callable[[Surroundings, Any, str], None]] = {
 }
 
 
+_NORM_OF_SAMPLE = re.compile(r"_?(norm_sample|per_sample_(grad(ient)?_)?norms?)")
 # What is added up has nothing in it yet.
 _SUM = re.compile(r"(summed|accumulated|acc)_grad")
 
@@ -269,61 +295,3 @@ class _ParameterGroup(Dict[str, Any]):
     def __missing__(self, key: str) -> Any:
         self[key] = self._surroundings.filled("param_group." + key, guesses.known(key))
         return self[key]
-
-
-_MAKERS: Dict[str, Callable[[Surroundings, str], Any]] = {
-    guesses.TOTAL_NORM: lambda around, path: total_norm(around.grads),
-    guesses.TOTAL_NORM_NUMBER: lambda around, path: float(to_host(total_norm(around.grads))),
-    guesses.DEVICE: lambda around, path: _device(around.grads),
-    guesses.DEVICE_NAME: lambda around, path: str(_device(around.grads)),
-    guesses.GROUP: lambda around, path: groups.world(),
-    guesses.BACKEND: lambda around, path: groups.backend(),
-    guesses.MESH: lambda around, path: groups.mesh(),
-    guesses.GIVES_GROUP: lambda around, path: lambda *_, **__: groups.world(),
-    guesses.GIVES_ZERO: lambda around, path: lambda *_, **__: 0,
-    guesses.GIVES_ONE: lambda around, path: lambda *_, **__: 1,
-    guesses.NO_INF: lambda around, path: placed([torch.zeros(1)], around.device)[0],
-    guesses.SCALE_OF_ONE: lambda around, path: placed([torch.ones(1)], around.device)[0],
-    guesses.SAME_VALUE: lambda around, path: lambda value=None, *_, **__: value,
-    guesses.CONFIG: lambda around, path: Answering(
-        around, path, functools.partial(_in_configuration, around.defaults.get(path, {}))
-    ),
-    guesses.OBJECT: lambda around, path: Answering(around, path, guesses.of_object),
-    guesses.OPTIMIZER: lambda around, path: around.optimizer,
-    guesses.OPTIMIZERS: lambda around, path: [around.optimizer],
-    guesses.PARAM_GROUPS: lambda around, path: around.optimizer.param_groups,
-    guesses.PARAMETER_LISTS: lambda around, path: [list(around.module.parameters())],
-    guesses.CLIPS: lambda around, path: functools.partial(_clip, around),
-    guesses.PAIRS: lambda around, path: [(each, each.grad) for each in around.module.parameters()],
-    guesses.SCALER: lambda around, path: _scaler(around.device),
-    guesses.LOGGER: lambda around, path: Quiet(around.said),
-    guesses.LOSS: lambda around, path: placed([torch.ones(())], around.device)[0].requires_grad_(),
-    guesses.MODULE: lambda around, path: around.module,
-    guesses.MODULES: lambda around, path: [around.module],
-    guesses.PARAMETERS: lambda around, path: list(around.module.parameters()),
-    guesses.NAMED_PARAMETERS: lambda around, path: list(around.module.named_parameters()),
-    guesses.GRADIENTS: lambda around, path: [grad for grad in around.grads if grad is not None],
-}
-
-
-def _in_configuration(defaults: Dict[str, Any], name: str) -> Optional[Guess]:
-    return guesses.in_configuration(name) or (Guess(defaults[name]) if name in defaults else None)
-
-
-def _clip(around: Surroundings, *values: Any, **named: Any) -> torch.Tensor:
-    """What a wrapper's method of that name does, with or without the parameters before the limit."""
-    limit = next(value for value in (*values, *named.values()) if isinstance(value, (int, float)))
-    return torch.nn.utils.clip_grad_norm_(around.module.parameters(), limit)
-
-
-def _scaler(device: str) -> Any:
-    """A scaler that changes nothing, with the records by optimizer and the tensor that one that scales keeps."""
-    made: Any = torch.amp.GradScaler("cpu", enabled=False)
-    made._per_optimizer_states = collections.defaultdict(torch.amp.grad_scaler._refresh_per_optimizer_state)
-    made.inv_scale = placed([torch.ones(1)], device)[0]
-    return made
-
-
-def _device(grads: Sequence[Optional[torch.Tensor]]) -> torch.device:
-    first = next((grad for grad in grads if isinstance(grad, torch.Tensor)), None)
-    return torch.device("cpu") if first is None else first.device

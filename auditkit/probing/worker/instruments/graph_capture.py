@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 import torch
 
 from ..answers.answers import flatten
+from ..base.frames import chain
 from .transfers import parts_of
 
 # torch's own example warms up three times on a side stream: lazy initialisation may not be captured.
@@ -56,7 +57,8 @@ def replay_graph(
         torch.cuda.synchronize()
         return Replay(ordinary, repeated, _read(step, held, grads), None)
     except Exception as error:
-        return Replay(ordinary, repeated, None, _first_cause(error))
+        # Ending a broken capture raises once more, from torch's own line.
+        return Replay(ordinary, repeated, None, chain(error)[-1])
 
 
 def holds_device_tensor(answer: Any) -> bool:
@@ -96,10 +98,3 @@ def _copy_into(grads: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) ->
     with torch.no_grad():
         for grad, value in zip(grads, values, strict=False):
             grad.copy_(value)
-
-
-def _first_cause(error: BaseException) -> BaseException:
-    """What was raised inside the capture: ending a broken capture raises once more, from torch's own line."""
-    while error.__context__ is not None:
-        error = error.__context__
-    return error

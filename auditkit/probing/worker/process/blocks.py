@@ -2,11 +2,13 @@
 
 import ast
 import builtins
+import contextlib
 import os
 from types import CodeType, FunctionType
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
-from .loading import LoadError, namespace
+from . import placeholders
+from .loading import LoadError, namespace, owner_class
 
 WAYS = ("cut_out",)
 """What is around a block may train when it is imported: only what the block needs is run."""
@@ -28,7 +30,17 @@ def load(block: Dict[str, Any], roots: List[str]) -> FunctionType:
     function = FunctionType(_placed(inner, node.name, place), held)
     # Without a text `inspect` looks for one in the class that a dotted name seems to name.
     function.__name__, function.__qualname__, function.__doc__ = node.name, place, ""
+    function.enclosing = _enclosing(block, roots)  # type: ignore[attr-defined]
     return function
+
+
+def _enclosing(block: Dict[str, Any], roots: List[str]) -> Optional[type]:
+    """The class of whose method a block is a part; None where there is none, or where it cannot be had."""
+    method, _, _ = block["name"].partition("#")
+    with contextlib.suppress(Exception), placeholders.loading():
+        found, _ = owner_class("{}:{}".format(block["file"], method), roots)
+        return None if found is None or placeholders.why_failed(found) else found
+    return None
 
 
 def _placed(code: CodeType, name: str, place: str) -> CodeType:

@@ -1,0 +1,97 @@
+"""What a finding says of the code: the statement that it is about, what that does, and what single lines cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from auditkit.model.runs.measurement import CodeExcerpt, Measurement
+from auditkit.model.runs.run import ProbeResult
+from auditkit.model.runs.severity import Breaks
+from auditkit.model.units import format_value
+from auditkit.rendering import markdown
+
+_NOT_FINITE = "gives the first value that is not finite"
+DOES: Mapping[str, str] = {
+    "async_collect_synchronizes": "waits for the device",
+    "clip_destroys_gradients": _NOT_FINITE,
+    "counts_are_rounded": "makes an inexact float of an exact count",
+    "fails_on_generator_input": "reads an iterator that is at its end",
+    "graph_breaks_under_compile": "stops the compiler",
+    "launches_grow_with_tensors": "launches most kernels",
+    "memory_is_retained_after_call": "makes what outlives the call",
+    "mutates_gradients": "changes the gradients",
+    "norm_depends_on_grouping": "gives the first value that is off",
+    "norm_loses_accuracy": "gives the first value that is off",
+    "norm_overflows_on_finite_grads": _NOT_FINITE,
+    "norm_underflows_to_zero": "makes zeros of values that are none",
+    "peak_memory_grows_with_params": "holds most at the peak",
+    "ratio_divides_by_zero": _NOT_FINITE,
+    "singular_values_returned_as_matrices": "makes matrices of the singular values",
+    "sync_in_loop": "waits for the device at every turn of its loop",
+    "syncs_grow_with_tensors": "waits for the device most often",
+}
+"""What the statement does that a probe blames, by the probe; of the others it is where the call first goes wrong."""
+
+COSTS = {
+    "live_at_peak": "{}x of the gradients' bytes at the peak",
+    "launches_at_line": "{} launches",
+    "syncs_at_line": "{} waits for the device",
+}
+"""What a measurement of a single line tells of it."""
+
+_LONGEST_CODE = 100
+_MOST_LINES = 5
+
+
+def statement_text(result: ProbeResult) -> str:
+    """`Line 158, ``total += norm.item()``, waits for the device most often.`; "" where no line is known."""
+    if result.location is None or not result.location.line:
+        return ""
+    if result.statement is None:
+        return _of_definition(result)
+    first, last = result.statement.first, result.statement.last
+    place = f"Line {first}" if first == last else f"Lines {first}-{last}"
+    code = _code(result.excerpt, first, last)
+    return f"{place}{f', {markdown.code(code)},' if code else ''} {_does(result)}."
+
+
+def _does(result: ProbeResult) -> str:
+    if result.breaks is Breaks.STOPS:
+        return "raises"
+    return DOES.get(result.probe, "is the first to go wrong")
+
+
+def _of_definition(result: ProbeResult) -> str:
+    location = result.location
+    if location is None or result.is_of_source:
+        return ""
+    name = markdown.code(f"{location.function}()") if location.function else "the target"
+    return f"{name}, from line {location.line} on: no single statement of it is to blame."
+
+
+def line_costs(result: ProbeResult) -> list[str]:
+    """What each of several lines costs, the dearest first: `line 257, ``zeros.sum()``: 2x of the gradients' bytes`."""
+    costs = [one for one in result.measurements if one.name in COSTS and "line" in one.case]
+    if len(costs) < 2:
+        return []
+    return [_cost(one, result) for one in costs[:_MOST_LINES]]
+
+
+def _cost(one: Measurement, result: ProbeResult) -> str:
+    file, _, number = str(one.case["line"]).rpartition(":")
+    own = result.location is not None and file == result.location.file
+    place = f"line {number}" if own else f"line {number} of {markdown.code(file)}"
+    code = _code(result.excerpt, int(number), int(number)) if own and number.isdigit() else ""
+    at = ", ".join(f"{key}={format_value(one.case[key])}" for key in ("tensors", "dtype") if key in one.case)
+    return (
+        f"{place}{f', {markdown.code(code)}' if code else ''}: {COSTS[one.name].format(format_value(one.value))} ({at})"
+    )
+
+
+def _code(excerpt: CodeExcerpt | None, first: int, last: int) -> str:
+    """The lines of a statement as one, where the excerpt has them and they are short."""
+    if excerpt is None or not excerpt.first_line <= first <= last <= excerpt.last_line:
+        return ""
+    lines = excerpt.lines[first - excerpt.first_line : last - excerpt.first_line + 1]
+    text = " ".join(line.strip() for line in lines)
+    return text if len(text) <= _LONGEST_CODE else ""

@@ -13,7 +13,7 @@ from auditkit.probing.patching.local_names import names_of, parameters
 from auditkit.probing.patching.rewrites.edits import Edit
 from auditkit.probing.source_code.modules import Function
 
-_LONGEST = (79, 88, 100, 120)
+_LONGEST = (88, 100, 120)
 
 
 @dataclass(frozen=True)

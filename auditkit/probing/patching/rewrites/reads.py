@@ -131,7 +131,8 @@ class _Parted:
     def edits(self) -> list[Edit]:
         function, blanks = self._function, self._function.indentation(self._loop)
         opened = f"{self._tensors} = []" + (f"\n{self._others} = []" if self._carried else "")
-        end = function.last(self._later[-1])
+        line = function.last(self._later[-1])[0]
+        end = line, len(function.lines[line - 1])  # with the comment beside it, which goes with the statement
         lines = [*_read(function, self._tensors).split("\n"), self._head(), *self._moved()]
         behind = Edit(end, end, "".join(f"\n{blanks}{line}" for line in lines))
         return [function.line_before(self._loop, opened), *self._kept(behind)]

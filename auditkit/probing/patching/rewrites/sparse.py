@@ -88,8 +88,9 @@ def _named_in_loop(
     function: FunctionText, loop: ast.For, parents: dict[ast.AST, ast.AST], taken: set[ast.AST]
 ) -> Iterator[Edit]:
     """In a loop whose statement reads `p.grad` in its middle: `grad = ...` before it, and `grad` there."""
-    for statement in loop.body:
-        if isinstance(statement, ast.If | ast.For | ast.With | ast.Try) or not function.has_own_lines(statement):
+    simple = [node for node in ast.walk(loop) if isinstance(node, ast.Assign | ast.AugAssign | ast.Expr)]
+    for statement in simple:
+        if not function.has_own_lines(statement):
             continue
         inside = [node for node in ast.walk(statement) if _is_gradient(node) and node not in taken]
         sources = [_widest(node, parents) for node in inside if isinstance(node, ast.Attribute)]

@@ -39,6 +39,8 @@ from auditkit.workflows.fixes.fix_rows import row_of_read, rows_of
 
 _PRICES = {FixVerdict.INSUFFICIENT: "mends them in part", FixVerdict.DOES_NOT_RUN: "does not run"}
 _MOST_READERS = 2
+_CANDIDATE_LIMIT_S = 20.0
+"""A probe of a candidate that takes longer hangs: the slowest takes 3 s on two cores, and the others wait."""
 _MOST_FULL_RUNS = 3
 """Candidates of one ticket that all probes are asked of; what the third trades, a fourth rarely does not."""
 
@@ -288,8 +290,9 @@ class Search:
         return known
 
     def _measured(self, opened: OpenCheckout, arm: str, target: Target, probes: Sequence[ProbeInfo]) -> Answers:
-        options = self._options(arm)
-        setting = replace(options.setting(opened), cancelled=self._ends)
+        setting = replace(self._options(arm).setting(opened), cancelled=self._ends)
+        if opened.path == self.bench.opened.path:
+            setting = replace(setting, time_limit_s=min(setting.time_limit_s, _CANDIDATE_LIMIT_S))
         questions = Questions([target], probes, environment_of(opened.label, opened), attributed=False)
         return Answers.of(measure(questions, setting, Progress()), target)
 

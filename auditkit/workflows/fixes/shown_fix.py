@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import ClassVar
 
 from auditkit.errors import BadInputError
 from auditkit.model.codec import Record
+from auditkit.model.enums import Outcome
 from auditkit.model.revisions.trial import FixBlock, FixTrial
 from auditkit.model.runs.fix import FixRow
 from auditkit.model.tickets.ticket import Ticket
@@ -20,7 +22,9 @@ from auditkit.store.folder.repository import Repository
 from auditkit.store.markdown.pages import page_of
 from auditkit.workflows.audit.measurement import Progress
 from auditkit.workflows.audit.run_options import RunOptions
+from auditkit.workflows.audit.source_audit import SourceQuestions, SourceScope, read_source
 from auditkit.workflows.configuration import catalog_of
+from auditkit.workflows.fixes.bench import Bench
 from auditkit.workflows.fixes.diff_block import DIFF, changes_of
 from auditkit.workflows.fixes.file_change import FileChange
 from auditkit.workflows.fixes.fix_arms import blocks_of
@@ -90,7 +94,7 @@ def run_shown_fix(repository: Repository, request: FixRequest, progress: Progres
     if request.apply:
         _check_work_tree(spec, changes)
     tried = [try_fix(repository, one, progress) for one in _requests(entry.ticket, request, block)]
-    targets = tuple(_of_target(trial) for trial in tried)
+    targets = (*map(_of_target, tried), *_still_read(entry.ticket, request, spec, changes))
     worst = next((one.verdict for one in targets if one.verdict != _SUFFICIENT), _SUFFICIENT)
     is_applied = request.apply and worst == _SUFFICIENT
     for change in changes if is_applied else ():
@@ -116,6 +120,28 @@ def _requests(ticket: Ticket, request: FixRequest, block: FixBlock) -> list[TryR
     targets = {one.target.call: one.target for one in bound if one.probe.scope == "target"}
     asked = TryRequest(request.ticket, request.checkout, request.options, block=block.number, probes=request.probes)
     return [replace(asked, targets=(target,)) for target in targets.values()] or [asked]
+
+
+def _still_read(
+    ticket: Ticket, request: FixRequest, spec: CheckoutSpec, changes: Sequence[FileChange]
+) -> list[TargetFix]:
+    """What reading the source found of the ticket's, and finds with the diff as well."""
+    bound = bound_questions(ticket, request.options.config, catalog_of(request.options.config))
+    read = {one.fingerprint: one for one in bound if one.probe.scope == "source"}
+    if not read:
+        return []
+    probes = list({one.probe.id: one.probe for one in read.values()}.values())
+    targets = [one.target for one in read.values()]
+    questions = SourceQuestions(probes, SourceScope.TARGETS, targets, request.options)
+    with Bench.open(spec, request.options.interpreter) as bench, contextlib.ExitStack() as stack:
+        for change in changes:
+            stack.enter_context(bench.holding(change))
+        results = read_source(questions, bench.opened).results
+    left = [one for one in results if one.fingerprint in read and one.outcome is Outcome.REPRODUCED]
+    return [
+        TargetFix(one.target, "insufficient", f"{one.probe} is still found by reading: {one.message}", ())
+        for one in left
+    ]
 
 
 def _check_work_tree(spec: CheckoutSpec, changes: Sequence[FileChange]) -> None:

@@ -151,7 +151,17 @@ def test_when_the_time_is_over_it_is_said(searched: Searched) -> None:
     assert said.endswith("s; 1 were not tried: time")
 
 
-def test_a_file_that_changed_meanwhile_is_not_tried(searched: Searched, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_ends_the_search_and_keeps_the_audit(searched: Searched) -> None:
+    def interrupted(*_: object) -> list[Rewrite]:
+        raise KeyboardInterrupt
+
+    with OPTIONS.open(searched.spec) as opened, Bench.open(searched.spec, sys.executable) as bench:
+        scene = Scene(searched.spec, opened, {"": OPTIONS}, searched.probes)
+        found = Search(scene, searched.run, bench, 60.0, rewrites=interrupted).fixes_of([searched.findings])
+    assert found == ([], ["fixes: 0 of 1 ticket have one that was run, 0 s; 1 were not tried: interrupted"])
+
+
+def test_a_file_that_changed_meanwhile_is_not_tried(searched: Searched) -> None:
     file = searched.checkout / "stats.py"
     before = file.read_bytes()
     with OPTIONS.open(searched.spec) as opened:

@@ -62,14 +62,13 @@ def _of_function(function: FunctionText) -> Iterator[Edit]:
     for loop in loops:
         yield from _named_in_loop(function, loop, parents, taken)
     for gradient in function.nodes:
-        if _is_gradient(gradient) and gradient not in taken:
-            assert isinstance(gradient, ast.Attribute)
-            source = _widest(gradient, parents)
-            reader = parents.get(source.node)
+        if isinstance(gradient, ast.Attribute) and _is_gradient(gradient) and gradient not in taken:
+            read = _widest(gradient, parents)
+            reader = parents.get(read.node)
             if isinstance(reader, ast.Attribute) and reader.attr not in _READ_OF_ANY and _is_called(reader, parents):
-                yield function.replace(source.node, f"({_stored(function, source)})")
-            elif isinstance(reader, ast.Call) and source.node in reader.args:
-                yield function.replace(source.node, _stored(function, source))
+                yield function.replace(read.node, f"({_stored(function, read)})")
+            elif isinstance(reader, ast.Call) and read.node in reader.args:
+                yield function.replace(read.node, _stored(function, read))
 
 
 def _gathered(function: FunctionText, statement: ast.Assign, name: str) -> tuple[Edit | None, ast.expr | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import keyword
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -66,7 +67,7 @@ class FunctionText:
     def fresh(self, name: str) -> str:
         """The name, or one like it, that neither the function nor its file uses."""
         tried = [name, *(f"{name}_{number}" for number in range(2, 100))]
-        return next(one for one in tried if one not in self._names)
+        return next(one for one in tried if one not in self._names and not keyword.iskeyword(one))
 
     def position(self, line: int, byte_column: int) -> tuple[int, int]:
         """A position of a syntax tree as one of the text: its columns are bytes of UTF-8."""

@@ -61,9 +61,9 @@ def _of_function(function: FunctionText) -> Iterator[Edit]:
     loops = [node for node in function.nodes if isinstance(node, ast.For)]
     for loop in loops:
         yield from _named_in_loop(function, loop, parents, taken)
-    for gradient in function.nodes:
-        if isinstance(gradient, ast.Attribute) and _is_gradient(gradient) and gradient not in taken:
-            read = _widest(gradient, parents)
+    for inner in function.nodes:
+        if isinstance(inner, ast.Attribute) and _is_gradient(inner) and inner not in taken:
+            read = _widest(inner, parents)
             reader = parents.get(read.node)
             if isinstance(reader, ast.Attribute) and reader.attr not in _READ_OF_ANY and _is_called(reader, parents):
                 yield function.replace(read.node, f"({_stored(function, read)})")

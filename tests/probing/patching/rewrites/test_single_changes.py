@@ -47,6 +47,13 @@ CHANGES = [
         "x = [p.grad for p in parameters if p.grad is not None and p.grad.numel()]",
     ),
     ("without_elements", EMPTY, "x = [p for p in parameters if p is not None]", ""),
+    (
+        "present_gradients",
+        "fails_on_missing_grads",
+        "x = [p.grad.detach() for p in parameters]",
+        "x = [p.grad.detach() for p in parameters if p.grad is not None]",
+    ),
+    ("present_gradients", "fails_on_missing_grads", "x = [p.grad for p in parameters if p.requires_grad]", ""),
     ("divided_by_at_least_one", ZERO, "x = 2 / g.numel()", "x = 2 / max(g.numel(), 1)"),
     ("divided_by_at_least_one", ZERO, "x = 2 / len(grads)", "x = 2 / max(len(grads), 1)"),
     ("divided_by_at_least_one", ZERO, "x = 2 / g", ""),
@@ -117,3 +124,16 @@ def test_a_sparse_gradient_is_its_stored_values(tmp_path: Path) -> None:
     assert after(tmp_path, source, "sparse_values", "fails_on_sparse_grads") == "\n".join(lines)
     careful = source.replace("return", "assert not grads[0].is_sparse\n    return")
     assert after(tmp_path, careful, "sparse_values", "fails_on_sparse_grads") == careful
+
+
+def test_a_generator_is_listed_before_it_is_gone_through_twice(tmp_path: Path) -> None:
+    """Behind the docstring; not where it is gone through once, or is made a list already."""
+    source = (
+        'def measure(parameters):\n    """Two."""\n    grads = [p.grad for p in parameters]\n'
+        "    return grads, sum(1 for p in parameters)\n"
+    )
+    wanted = source.replace("    grads", "    parameters = list(parameters)\n    grads", 1)
+    assert after(tmp_path, source, "listed_first", "fails_on_generator_input") == wanted
+    assert after(tmp_path, wanted, "listed_first", "fails_on_generator_input") == wanted
+    once = source.replace("sum(1 for p in parameters)", "1")
+    assert after(tmp_path, once, "listed_first", "fails_on_generator_input") == once

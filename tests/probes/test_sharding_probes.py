@@ -323,4 +323,7 @@ def test_code_that_shards_by_itself_meets_plain_tensors_alone(work: str, outcome
     arms = (RunOptions(python=sys.executable),)
     (result,) = audit(AuditRequest(str(tmp_path), arms, (Target("norms:grad_norm"),), (SHARDING,))).results
     assert result.outcome is outcome, result.message
-    assert {one.case["placement"] for one in result.measurements if "rank" in one.case} == {"replicated", "plain_shards"}
+    assert {one.case["placement"] for one in result.measurements if "rank" in one.case} == {
+        "replicated",
+        "plain_shards",
+    }

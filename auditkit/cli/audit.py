@@ -29,12 +29,26 @@ def audit(
         typer.Option("--tickets", metavar="DIR", help="File tickets there.", show_default="tickets, if it is there"),
     ] = None,
     no_tickets: Annotated[bool, typer.Option("--no-tickets", help="File none.", rich_help_panel=FILED)] = False,
+    fix_time: Annotated[
+        float | None,
+        typer.Option(
+            "--fix-time",
+            metavar="SECONDS",
+            min=0.0,
+            help="How long fixes are tried, also with --no-tickets, for --json; 0: none.",
+            show_default="60 where tickets are filed",
+            rich_help_panel=FILED,
+        ),
+    ] = None,
+    no_fixes: Annotated[bool, typer.Option("--no-fixes", help="Try no fixes.", rich_help_panel=FILED)] = False,
     results: ResultOptions,
 ) -> None:
-    """Find a checkout's collectors, run every probe, file tickets.
+    """Find a checkout's collectors, run every probe, try fixes, file tickets.
 
     Tickets are filed where --tickets or auditkit.yaml says so, or in a folder named tickets that is there. Without
-    CHECKOUT the bundled specimen is audited, into the folder auditkit-demo; with --target this folder.
+    CHECKOUT the bundled specimen is audited, into the folder auditkit-demo; with --target this folder. A new ticket
+    recommends a change of its code only if that was run in a copy: its findings gone, right answers the same, nothing
+    else worse. With --dry-run none is tried, unless --fix-time says how long.
     """
     from auditkit.cli.runs.report import run_and_finish
     from auditkit.errors import BadInputError
@@ -47,8 +61,11 @@ def audit(
     configuration = read_configuration(options.runs.config, specimen_dir() if demo else named or ".")
     if tickets is not None and no_tickets:
         raise BadInputError("--tickets and --no-tickets exclude each other")
+    if fix_time is not None and no_fixes:
+        raise BadInputError("--fix-time and --no-fixes exclude each other")
     folder = None if no_tickets else tickets or configuration.tickets or _usual_folder(demo)
-    request = options.request(named, configuration, probe, folder, label=BUNDLED if demo else None, style=style)
+    label, limit_s = BUNDLED if demo else None, 0.0 if no_fixes else fix_time
+    request = options.request(named, configuration, probe, folder, label=label, style=style, fix_time_s=limit_s)
     run_and_finish(request, results, wants_tickets=not no_tickets)
 
 

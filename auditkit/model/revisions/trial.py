@@ -43,13 +43,14 @@ class ChangeKind(StrEnum):
 
 
 @dataclass(frozen=True)
-class FixBlock(Record):
-    """A Python block of a ticket: its section, its number there (from 1), its line in the file, its text."""
+class FixBlock(Record, keys="section number line code language?"):
+    """A block of a ticket, Python or a diff: its section, its number there (from 1), its line in the file, its text."""
 
     section: str
     number: int
     line: int
     code: str
+    language: str = "python"
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,13 @@ from typing import Any
 from auditkit.model.enums import Contract, Takes
 from auditkit.model.text import counted
 from auditkit.probing.discovery.candidates import Candidate
-from auditkit.probing.discovery.library_methods import METHODS, LibraryMethods
+from auditkit.probing.discovery.library_methods import FUNCTION, METHODS, LibraryMethods
 from auditkit.probing.source_code.modules import Module, dotted_name
 from auditkit.probing.source_code.python_files import PythonFiles
 from auditkit.probing.source_code.walking import children
 
 _MODULE = "torch.nn.utils"
-_NAMED = re.compile(
-    rb"clip_grad_(norm|value)|get_total_norm|clip_grads_with_norm_|\.(" + "|".join(METHODS).encode() + rb")\("
-)
+_NAMED = re.compile(rb"clip_\w*grad|grad_norm\(|get_total_norm|\.(" + "|".join(METHODS).encode() + rb")\(")
 _HOW = ("norm_type", "error_if_nonfinite", "foreach")
 _FUNCTIONS: dict[str, tuple[Takes, tuple[str, ...]]] = {
     "clip_grad_norm_": (Takes.PARAMETERS, ("parameters", "max_norm", *_HOW)),
@@ -99,7 +97,7 @@ def _answer_and_feed(function: str) -> tuple[Contract, tuple[Takes, ...]]:
     package, _, name = function.partition(":")
     if package == _MODULE:
         return Contract.GRAD_NORM, (_FUNCTIONS[name][0],)
-    method = METHODS[name.rpartition(".")[2]]
+    method = METHODS.get(name.rpartition(".")[2], FUNCTION)
     return method.contract, method.takes
 
 

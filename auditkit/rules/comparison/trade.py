@@ -11,6 +11,7 @@ from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.run import ProbeResult
 from auditkit.model.units import format_value
 
+MEMORY = "peak_memory_grows_with_params"
 NOUNS: Mapping[str, str] = {
     "norm_overflows_on_finite_grads": "overflow",
     "norm_underflows_to_zero": "underflow",
@@ -60,31 +61,30 @@ class _Quantity:
 _QUANTITIES: Mapping[str, _Quantity] = {
     "syncs_grow_with_tensors": _Quantity("sync_count", 1.0, 0.0),
     "launches_grow_with_tensors": _Quantity("launch_count_law", 1.0, 0.0),
-    "peak_memory_grows_with_params": _Quantity("peak_extra_per_gradient_byte", 1.05, 0.05),
+    MEMORY: _Quantity("peak_extra_per_gradient_byte", 1.05, 0.05),
 }
 _ANSWERED = (Outcome.REPRODUCED, Outcome.NOT_REPRODUCED, Outcome.NOT_APPLICABLE)
 
 
 ANSWER = "answer"
-"""Stands for a probe's id where the answer itself has lost a field."""
+"""Stands for a probe's id where the answer itself has lost a field, or a right answer is another."""
 
 
 def judge(
-    findings: Collection[str], base: Sequence[ProbeResult], arm: Sequence[ProbeResult], lost: Sequence[str] = ()
+    findings: Collection[str],
+    base: Sequence[ProbeResult],
+    arm: Sequence[ProbeResult],
+    lost: Sequence[str] = (),
+    changed: Sequence[str] = (),
 ) -> Judgement:
     """The verdict on one arm; `findings` are the ids of the probes that the ticket is about.
 
-    `lost` are roles (`nan_count`) that the base's answer has and the arm's has not: a cost as any other.
+    `lost` are roles (`nan_count`) that the base's answer has and the arm's has not, `changed` says which right answers
+    are others: costs as any other.
 
     An error or an absence is never a pass: where a finding's probe has no answer the fix does not run.
     """
-    at_arm = {result.probe: result for result in arm}
-    pairs = [(before, at_arm[before.probe]) for before in base if before.probe in at_arm]
-    changes = tuple(_change(before, after, before.probe in findings) for before, after in sorted(pairs, key=_order))
-    if lost:
-        named = ", ".join(lost)
-        loss, noun = f"it no longer says {named}", f"the answer's {named}"
-        changes += (ProbeChange(ANSWER, Outcome.NOT_REPRODUCED, Outcome.ERROR, ChangeKind.LOST, loss, noun),)
+    changes = _changes(findings, base, arm, lost, changed)
     silent = [change for change in changes if change.is_finding and change.kind is ChangeKind.LOST]
     if silent:
         return does_not_run(silent[0].told, changes)
@@ -100,6 +100,29 @@ def judge(
         gains, prices = (_enumerated([change.noun for change in part]) for part in (gone, costs))
         return Judgement(FixVerdict.TRADES, f"trades {gains} for {prices}", told, changes)
     return Judgement(FixVerdict.SUFFICIENT, "sufficient", told, changes)
+
+
+def costs_of(
+    base: Sequence[ProbeResult], arm: Sequence[ProbeResult], lost: Sequence[str] = (), changed: Sequence[str] = ()
+) -> list[str]:
+    """What got worse for a target that the fix is not about, as `judge` would say it; nothing where nothing did."""
+    return [_cost(change) for change in _changes((), base, arm, lost, changed) if _is_cost(change)]
+
+
+def _changes(
+    findings: Collection[str],
+    base: Sequence[ProbeResult],
+    arm: Sequence[ProbeResult],
+    lost: Sequence[str],
+    changed: Sequence[str],
+) -> tuple[ProbeChange, ...]:
+    at_arm = {result.probe: result for result in arm}
+    pairs = [(before, at_arm[before.probe]) for before in base if before.probe in at_arm]
+    changes = tuple(_change(before, after, before.probe in findings) for before, after in sorted(pairs, key=_order))
+    costs = [(f"it no longer says {', '.join(lost)}", f"the answer's {', '.join(lost)}")] if lost else []
+    costs += [(f"right answers are others, such as {changed[0]}", "right answers")] if changed else []
+    outcomes = Outcome.NOT_REPRODUCED, Outcome.ERROR
+    return changes + tuple(ProbeChange(ANSWER, *outcomes, ChangeKind.LOST, told, noun) for told, noun in costs)
 
 
 def does_not_run(reason: str, changes: tuple[ProbeChange, ...] = ()) -> Judgement:
@@ -131,7 +154,8 @@ def _kind(base: ProbeResult, arm: ProbeResult) -> ChangeKind:
     if base.outcome is not Outcome.REPRODUCED and arm.outcome is Outcome.REPRODUCED:
         return ChangeKind.INTRODUCED
     grown = _growth(base, arm)
-    if grown > 0:
+    # A peak that is no finding is one that the probe's policy allows.
+    if grown > 0 and not (base.probe == MEMORY and arm.outcome is not Outcome.REPRODUCED):
         return ChangeKind.WORSE
     if base.outcome is Outcome.REPRODUCED:
         return ChangeKind.STILL
@@ -174,7 +198,7 @@ def _told(base: ProbeResult, arm: ProbeResult) -> str:
     if arm.outcome not in _ANSWERED:
         return arm.message
     values = _largest_case(base, arm)
-    if values is not None and base.probe == "peak_memory_grows_with_params":
+    if values is not None and base.probe == MEMORY:
         before, after = (format_value(round(value, 3), "ratio") for value in values)
         return f"{before}x -> {after}x of the gradients' bytes"
     if base.law and arm.law:

@@ -49,6 +49,11 @@ def dry_run() -> Iterator[Plan]:
         plan = None
 
 
+def is_dry_run() -> bool:
+    """Whether this process is not to write anything."""
+    return plan is not None
+
+
 def read_planned(path: Path) -> bytes | None:
     """What a dry run would have written to the file, None where it has not touched it."""
     return plan.after.get(os.path.abspath(path)) if plan is not None else None

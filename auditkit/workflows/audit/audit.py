@@ -31,15 +31,20 @@ from auditkit.probing.source_code.modules import source_files
 from auditkit.probing.source_code.python_files import PythonFiles
 from auditkit.store.config.config import Config
 from auditkit.store.config.config_file import config_in
+from auditkit.store.folder.files import is_dry_run
 from auditkit.store.folder.repository import Repository
 from auditkit.store.folder.status_folders import folders_of
-from auditkit.workflows.audit.filing import Paperwork, Root, file_run
+from auditkit.workflows.audit.filing import Paperwork, Root, file_run, without_ticket
 from auditkit.workflows.audit.found_targets import FoundTargets, find_targets, notes_on_imports
 from auditkit.workflows.audit.matrix import combine
 from auditkit.workflows.audit.measurement import Progress, Questions, environment_of, measure, run_id
 from auditkit.workflows.audit.run_options import RunOptions
 from auditkit.workflows.audit.source_audit import SourceQuestions, SourceScope, read_source
 from auditkit.workflows.configuration import catalog_of
+from auditkit.workflows.fixes.fix_search import Scene, with_fixes
+
+FIX_TIME_S = 60.0
+"""How long fixes are searched for where tickets are filed and nothing else is said."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,8 @@ class AuditRequest:
     `arms` are the options of each column of the table, alike but for interpreter and device. `tickets` of None
     files nothing. `command` is what the user typed, for the tickets' appendix. `whole_source` lets source
     probes ask about every module, not only about those that deal with gradients. `style` also asks the probes of
-    style, whose findings get no ticket unless their probe was named.
+    style, whose findings get no ticket unless their probe was named. For `fix_time_s` seconds at most fixes of what
+    gets a ticket are searched for; None is a minute where tickets are filed, and else no time.
     """
 
     checkout: str
@@ -63,6 +69,7 @@ class AuditRequest:
     label: str | None = None
     whole_source: bool = False
     style: bool = False
+    fix_time_s: float | None = None
 
     @property
     def config(self) -> Config:
@@ -126,14 +133,45 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
         passed_over = [] if asked or request.targets else left_out.sentences()
         written = _written(opened, since_ns, bool(asked))
         notes = (*opened.notes, *passed_over, *found.notes, *run.notes, *answers.notes, *written)
-    missing = _no_target(found.failure)
-    run = replace(run, results=results, notes=notes, no_target=missing, candidates=found.candidates)
+        missing = _no_target(found.failure)
+        run = replace(run, results=results, notes=notes, no_target=missing, candidates=found.candidates)
+        mistyped = _not_imported(run) if request.targets else ""
+        paperwork = _paperwork(request, probes)
+        if settings and not mistyped:
+            run = _with_fixes(run, request, repository, opened, paperwork, progress)
     if repository is None:
         return run
-    mistyped = _not_imported(run) if request.targets else ""
     if mistyped:
         return replace(run, notes=(*notes, f"no ticket was filed: {mistyped} cannot be imported"))
-    return file_run(run, repository, _paperwork(request, probes))
+    return file_run(run, repository, paperwork)
+
+
+def _with_fixes(
+    run: Run,
+    request: AuditRequest,
+    repository: Repository | None,
+    opened: OpenCheckout,
+    paperwork: Paperwork,
+    progress: Progress,
+) -> Run:
+    """The run with the fixes that were searched for: of what will have a new ticket, or of all without a folder."""
+    usual_s = FIX_TIME_S if repository is not None and not is_dry_run() else 0.0
+    limit_s = usual_s if request.fix_time_s is None else request.fix_time_s
+    if not (limit_s and run.targets):
+        return run
+    spec = parse_checkout(request.checkout)
+    inside = paperwork.root.path(spec.directory)
+    stable = [probe for probe in select(catalog_of(request.config), ()) if probe.scope == "target"]
+    asked = {probe.id: probe for probe in (*paperwork.probes.values(), *stable) if probe.scope == "target"}
+    labels = [arm.label for arm in run.matrix] or [""]
+    scene = Scene(
+        spec=spec,
+        opened=opened,
+        arms=dict(zip(labels, _distinct(request.arms, opened), strict=True)),
+        probes=tuple(asked.values()),
+        prefix="" if inside == "." or request.label == BUNDLED else f"{inside}/",
+    )
+    return with_fixes(run, without_ticket(run, repository, paperwork), scene, limit_s, progress)
 
 
 def _no_target(failure: AuditkitError | None) -> NoTarget | None:
@@ -189,8 +227,13 @@ def _config_words(config: Config, directory: Path, root: Root) -> tuple[str, ...
 
 def _settings(arms: Sequence[RunOptions], opened: OpenCheckout, kept: KeptWorkers) -> list[Setting]:
     """One for each arm. Raises BadInputError for an interpreter that is not there."""
-    made = [replace(arm.setting(opened), kept=kept) for arm in arms]
-    return list({(setting.interpreter, setting.device): setting for setting in made}.values())
+    return [replace(arm.setting(opened), kept=kept) for arm in _distinct(arms, opened)]
+
+
+def _distinct(arms: Sequence[RunOptions], opened: OpenCheckout) -> list[RunOptions]:
+    """The arms without those that come to the same interpreter and device as one before."""
+    made = [(arm.setting(opened), arm) for arm in arms]
+    return list({(setting.interpreter, setting.device): arm for setting, arm in made}.values())
 
 
 def _targets(

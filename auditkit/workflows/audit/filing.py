@@ -108,8 +108,13 @@ class Paperwork:
             relation=lambda some, others: line(relation(some, others)),
             agent=self.agent,
             folders=self.folders,
-            ticket_from=Severity.P4 if self.asked_by_name else Severity.P3,
+            ticket_from=self.ticket_from,
         )
+
+    @property
+    def ticket_from(self) -> Severity:
+        """The least severity that is worth a new ticket."""
+        return Severity.P4 if self.asked_by_name else Severity.P3
 
     def ticket(self, findings: Sequence[Finding], ticket_id: TicketId) -> bytes:
         """A new ticket for findings of one cause, the worst first."""
@@ -129,13 +134,8 @@ def file_run(run: Run, repository: Repository, paperwork: Paperwork) -> Run:
     """
     today, place = datetime.date.today(), run.environment
     revision = f"{place.revision} with uncommitted changes" if place.dirty else place.revision
-    # Nobody can mend here what torch's own function does, and nobody watches it here.
-    torchs = {reading.target.call for reading in run.targets if reading.target.places}
-    found = [one for one in run.results if one.outcome is Outcome.REPRODUCED and one.target not in torchs]
     absent = [result for result in run.results if result.outcome is Outcome.NOT_REPRODUCED]
-    forms = paperwork.forms(today)
-    groups = group_by_cause(_finding(run, result, paperwork) for result in found)
-    done = file_findings(repository, groups, forms)
+    done = file_findings(repository, findings_by_cause(run, paperwork), paperwork.forms(today))
     gone = note_absence(repository, {result.fingerprint: result.probe_version for result in absent}, revision, today)
     notes = [
         f"no ticket for {fingerprint}: {outcome.message}"
@@ -145,6 +145,28 @@ def file_run(run: Run, repository: Repository, paperwork: Paperwork) -> Run:
     notes += [f"{ticket_id}: {fingerprint} is not reproduced any more" for fingerprint, ticket_id in gone.items()]
     results = tuple(_with_ticket(result, done.get(result.fingerprint)) for result in run.results)
     return replace(run, results=results, notes=(*run.notes, *notes))
+
+
+def findings_by_cause(run: Run, paperwork: Paperwork) -> list[tuple[Finding, ...]]:
+    """The findings that may have tickets, those of one cause together, the worst first."""
+    # Nobody can mend here what torch's own function does, and nobody watches it here.
+    torchs = {reading.target.call for reading in run.targets if reading.target.places}
+    found = [one for one in run.results if one.outcome is Outcome.REPRODUCED and one.target not in torchs]
+    return group_by_cause(_finding(run, result, paperwork) for result in found)
+
+
+def without_ticket(run: Run, repository: Repository | None, paperwork: Paperwork) -> list[tuple[Finding, ...]]:
+    """Of the findings by their causes those that are worth a new ticket: what has one keeps its text."""
+    least = paperwork.ticket_from
+    groups = [
+        group
+        for group in findings_by_cause(run, paperwork)
+        if group[0].severity.at_least(least) and not any(one.result.owner for one in group)
+    ]
+    if repository is None:
+        return groups
+    held = {held for ticket in repository.listing().tickets for held in ticket.fingerprints}
+    return [group for group in groups if not held.intersection(one.result.fingerprint for one in group)]
 
 
 def _with_ticket(result: ProbeResult, outcome: Filed | BadInputError | None) -> ProbeResult:
@@ -163,6 +185,7 @@ def _finding(run: Run, result: ProbeResult, paperwork: Paperwork) -> Finding:
         source=paperwork.source,
         asked_as=paperwork.asked_as.get(result.probe, ""),
         options=(*paperwork.options, *_arm_words(run, result, paperwork.root)),
+        fix=next((fix for fix in run.fixes if result.fingerprint in fix.mends), None),
     )
 
 

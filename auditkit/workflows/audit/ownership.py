@@ -11,6 +11,7 @@ from auditkit.model.revisions.comparison import Trend
 from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import ProbeResult
+from auditkit.model.runs.severity import Breaks
 from auditkit.model.runs.target import Target
 from auditkit.probing.hosts.protocol import TorchCalls
 from auditkit.probing.hosts.results import TargetRun
@@ -21,6 +22,7 @@ from auditkit.rules.comparison.figure_trends import compare_figures
 _MODULE = "torch.nn.utils"
 _WHOLE, _PARTS = "clip_grad_norm_", ("get_total_norm", "clip_grads_with_norm_")
 _SLOPE = "per tensor"
+_REFUSED = "refused"
 
 
 class TorchItself:
@@ -96,8 +98,15 @@ def _counterparts(calls: TorchCalls) -> list[Target]:
 
 
 def _is_as_bad(theirs: ProbeResult, ours: ProbeResult) -> bool:
-    """Whether torch's own answer is a finding, too, no less severe, and no figure of ours is worse than its."""
-    if theirs.outcome is not Outcome.REPRODUCED or theirs.device != ours.device:
+    """Whether torch's own answer is a finding, too, no less severe, and no figure of ours is worse than its.
+
+    What raises is torch's as well where torch, asked by itself, refuses in its own words.
+    """
+    if theirs.device != ours.device:
+        return False
+    if ours.breaks is Breaks.STOPS and any(one.name == _REFUSED and one.value for one in theirs.measurements):
+        return True
+    if theirs.outcome is not Outcome.REPRODUCED:
         return False
     if theirs.severity is None or ours.severity is None or not theirs.severity.at_least(ours.severity):
         return False

@@ -16,14 +16,17 @@ from auditkit.model.tickets.page import Page
 from auditkit.model.tickets.ticket import Ticket
 from auditkit.probing.checkouts import git
 from auditkit.probing.checkouts.checkout import CheckoutSpec, OpenCheckout, open_checkout
-from auditkit.probing.checkouts.copies import open_copy
 from auditkit.probing.discovery.blocks.blocks import Block
 from auditkit.probing.patching.fragments import CannotComplete
 from auditkit.probing.patching.patches import Blame, FunctionFile, Patch, patch
 from auditkit.probing.source_code.history.anchors import Anchor, AnchoredSource
-from auditkit.rules.comparison.trade import does_not_run, judge
+from auditkit.rules.comparison.trade import does_not_run
 from auditkit.workflows.audit.measurement import Progress, ask
 from auditkit.workflows.audit.run_options import RunOptions
+from auditkit.workflows.fixes.answers import Answers, answers_probe, judged, without_answers
+from auditkit.workflows.fixes.bench import Bench
+from auditkit.workflows.fixes.diff_block import DIFF, changes_of
+from auditkit.workflows.fixes.file_change import FileChange
 
 PYTHON = frozenset({"python", "py", "python3"})
 
@@ -32,7 +35,8 @@ PYTHON = frozenset({"python", "py", "python3"})
 class Ground:
     """What every arm shares: the base's files, the function to mend, the target and what is asked of it.
 
-    `findings` are the probes that a fix is judged by, `blame` is what the ticket says is wrong.
+    `findings` are the probes that a fix is judged by, `blame` is what the ticket says is wrong. `answers` are those of
+    the base; `prefix` is the way from the top of the repository to the checkout, with which the paths of diffs begin.
     """
 
     spec: CheckoutSpec
@@ -45,13 +49,22 @@ class Ground:
     base: Run
     blame: Blame
     progress: Progress
+    answers: Answers
+    prefix: str = ""
+
+    def bench(self) -> contextlib.AbstractContextManager[Bench]:
+        """A copy of the base to put a fix into."""
+        return Bench.open(self.spec, self.options.interpreter)
 
 
 def blocks_of(page: Page, sections: Sequence[str]) -> list[FixBlock]:
-    """The Python blocks of the named sections, in the order of the file."""
-    wanted = {section.casefold() for section in sections}
-    found = [block for block in page.code_blocks if block.h2.casefold() in wanted and block.language in PYTHON]
-    return [FixBlock(block.h2, number, block.line, block.text) for number, block in enumerate(found, start=1)]
+    """The blocks of the named sections that are Python or a diff, in the order of the file."""
+    wanted, languages = {section.casefold() for section in sections}, PYTHON | DIFF
+    found = [block for block in page.code_blocks if block.h2.casefold() in wanted and block.language in languages]
+    return [
+        FixBlock(block.h2, number, block.line, block.text, block.language if block.language in DIFF else "python")
+        for number, block in enumerate(found, start=1)
+    ]
 
 
 def try_block(
@@ -60,24 +73,48 @@ def try_block(
     """What came of one block; the whole functions among `blocks` above it may complete it."""
     name = f"{block.section}, block {block.number}"
     earlier = [other.code for other in blocks if other.number < block.number and _is_whole(other.code)]
+    refused = TriedArm(name, kind, does_not_run(""), block=block, target=ground.target.call)
+    patched = None
     try:
-        patched = patch(block.code, ground.place, ground.blame, earlier, _takes(ground))
-    except CannotComplete as refused:
-        return TriedArm(name, kind, does_not_run(f"the block {refused}"), block=block, target=ground.target.call)
-    with _patched(patched, ground) as opened:
-        label = f"{ground.base.environment.checkout} with {name}"
-        run = ask(ground.options, opened, [ground.target], ground.probes, ground.progress, label)
-    return TriedArm(
-        name=name,
-        kind=kind,
+        with ground.bench() as bench:
+            if block.language in DIFF:
+                changes = changes_of(block.code, bench.opened.path, ground.prefix)
+            else:
+                patched = patch(block.code, ground.place, ground.blame, earlier, _takes(ground))
+                changes = [_change(patched, ground, bench)]
+            with _holding(bench, changes, patched, ground) as opened:
+                label = f"{ground.base.environment.checkout} with {name}"
+                asked = (ground.options, opened, [ground.target], [*ground.probes, answers_probe()])
+                run = ask(*asked, ground.progress, label)
+    except CannotComplete as error:
+        return replace(refused, judgement=does_not_run(f"the block {error}"))
+    return replace(
+        refused,
         judgement=_judged(ground, run),
-        run=run,
-        block=block,
-        completion=patched.notes,
-        source=patched.function,
-        difference=patched.difference,
-        target=ground.target.call,
+        run=without_answers(run),
+        completion=patched.notes if patched is not None else (),
+        source=patched.function if patched is not None else "",
+        difference=patched.difference if patched is not None else block.code,
     )
+
+
+def _change(patched: Patch, ground: Ground, bench: Bench) -> FileChange:
+    before = (bench.opened.path / patched.file).read_bytes()
+    return FileChange.of(patched.file, before, patched.text, ground.place.encoding)
+
+
+@contextlib.contextmanager
+def _holding(
+    bench: Bench, changes: Sequence[FileChange], patched: Patch | None, ground: Ground
+) -> Iterator[OpenCheckout]:
+    """The copy with the changes, and the lines that stand for a block now."""
+    function, opened = ground.place.function, bench.opened
+    with contextlib.ExitStack() as stack:
+        for change in changes:
+            opened = stack.enter_context(bench.holding(change))
+        is_block = patched is not None and isinstance(function, Block)
+        lines = {function.call: (patched.lines, function.outputs)} if patched and isinstance(function, Block) else {}
+        yield replace(opened, replaced=lines) if is_block else opened
 
 
 def _takes(ground: Ground) -> Takes | None:
@@ -93,22 +130,7 @@ def _is_whole(code: str) -> bool:
 
 
 def _judged(ground: Ground, run: Run) -> Judgement:
-    before, after = (set(one.targets[0].roles) if one.targets else set() for one in (ground.base, run))
-    # Without a plan there is no answer at all, and the results say why.
-    lost = sorted(before - after) if after else []
-    return judge(ground.findings, ground.base.results, run.results, lost)
-
-
-@contextlib.contextmanager
-def _patched(patched: Patch, ground: Ground) -> Iterator[OpenCheckout]:
-    """A copy of the base with the patch in it; its text is written as the file was read."""
-    with open_copy(ground.spec, ground.options.interpreter) as opened:
-        file = opened.path / patched.file
-        file.unlink()  # never through a link
-        file.write_text(patched.text, encoding=ground.place.encoding)
-        function = ground.place.function
-        lines = {function.call: (patched.lines, function.outputs)} if isinstance(function, Block) else {}
-        yield replace(opened, dirty=True, replaced=lines)
+    return judged(ground.findings, ground.answers, Answers.of(run, ground.target))
 
 
 def actual_fix(page: Page, named: str, ground: Ground) -> tuple[list[TriedArm], list[str]]:
@@ -144,6 +166,5 @@ def _try_revision(revision: str, ground: Ground) -> TriedArm:
             return TriedArm(name, ArmKind.APPLIED, does_not_run(reason), target=ground.target.call)
         call = found.anchor.call if found is not None and found.anchor is not None else ground.target.call
         target = replace(ground.target, call=call)
-        run = ask(ground.options, opened, [target], ground.probes, ground.progress)
-    judgement = _judged(ground, run)
-    return TriedArm(name, ArmKind.APPLIED, judgement, run=run, target=call)
+        run = ask(ground.options, opened, [target], [*ground.probes, answers_probe()], ground.progress)
+    return TriedArm(name, ArmKind.APPLIED, _judged(ground, run), run=without_answers(run), target=call)

@@ -28,6 +28,7 @@ from auditkit.store.markdown.pages import page_of
 from auditkit.workflows.audit.measurement import Progress, ask
 from auditkit.workflows.audit.run_options import RunOptions
 from auditkit.workflows.configuration import catalog_of
+from auditkit.workflows.fixes.answers import Answers, answers_probe, without_answers
 from auditkit.workflows.fixes.fix_arms import PYTHON, Ground, actual_fix, blocks_of, try_block
 from auditkit.workflows.proof.ticket_questions import Question, bound_questions, located_target
 
@@ -76,7 +77,8 @@ def try_fix(repository: Repository, request: TryRequest, progress: Progress | No
     with request.options.open(spec) as opened:
         target = _target(entry.ticket, request, opened, bound)
         progress.targets_known([target], len(probes) * (1 + sum(_is_wanted(block, request) for block in blocks)))
-        base = _loaded(ask(request.options, opened, [target], probes, progress))
+        run = _loaded(ask(request.options, opened, [target], [*probes, answers_probe()], progress))
+        base = without_answers(run)
         of_target = [question.probe.id for question in bound if question.target.call == target.call]
         findings, chosen = _findings(entry.ticket, request, of_target, base, catalog)
         learnt = base.targets[0].target
@@ -92,10 +94,18 @@ def try_fix(repository: Repository, request: TryRequest, progress: Progress | No
             base=base,
             blame=_blame(page, place),
             progress=progress,
+            answers=Answers.of(run, target),
+            prefix=prefix_of(spec),
         )
     arms = [try_block(block, blocks, ground) for block in blocks if _is_wanted(block, request)]
     actual, notes = actual_fix(page, request.fix, ground)
     return FixTrial(str(entry.ticket.id), target.call, findings, chosen, base, (*arms, *actual), tuple(notes))
+
+
+def prefix_of(spec: CheckoutSpec) -> str:
+    """The way from the top of a checkout's repository to the checkout, such as `sub/`; "" at the top or without one."""
+    repository = git.find_repository(spec.directory)
+    return f"{repository.prefix}/" if repository is not None and repository.prefix else ""
 
 
 def write_trial(repository: Repository, trial: FixTrial) -> Change:
@@ -111,7 +121,7 @@ def _chosen(blocks: list[FixBlock], number: int | None, ticket: Ticket) -> list[
     if not blocks:
         raise BadInputError(
             f"{ticket.id}: its {RECOMMENDED} shows no Python code, so there is nothing to run",
-            "show the code in a block that begins with ```python",
+            "show the code in a block that begins with ```python, or a change in one with ```diff",
         )
     if number is not None and not 1 <= number <= len(blocks):
         raise BadInputError(f"{ticket.id}: its {RECOMMENDED} has no block {number}", f"it has 1 to {len(blocks)}")

@@ -6,7 +6,7 @@ import pytest
 
 from auditkit.model.enums import Outcome
 from auditkit.model.runs.target import Target
-from tests.probing_helpers import HEALTH, OFF_DEVICE, SYNCS, TARGETS, by_probe, run_probes
+from tests.probing_helpers import ACCURACY, CACHED, HEALTH, MISSING, OFF_DEVICE, SYNCS, TARGETS, by_probe, run_probes
 
 pytestmark = pytest.mark.process
 FOLDER = TARGETS / "guessed"
@@ -37,3 +37,16 @@ def test_a_device_that_nobody_gave_is_the_gradients_own() -> None:
     assert own[SYNCS].notes == ("called with device=the device of the gradients, a guess",)
     host = Target("guessed:on_its_device", arguments={"device": "cpu"})
     assert by_probe(run_probes(FOLDER, host, [SYNCS]))[SYNCS].outcome is Outcome.REPRODUCED
+
+
+def test_what_is_made_for_one_call_is_asked_about_that_call_alone() -> None:
+    """Pairs of a parameter and its gradient: handed over twice the second answer would be the first one's.
+
+    Nor does it count as a defect that the maker of the pairs, which is us, left gradients that are None in them.
+    """
+    results = by_probe(run_probes(FOLDER, "guessed:Wrapper.norm_of_pairs", [CACHED, MISSING, ACCURACY]))
+    assert (results[CACHED].outcome, results[CACHED].message) == (
+        Outcome.NOT_APPLICABLE,
+        "a later call would get param_gradient_pairs of the first one",
+    )
+    assert [results[probe].outcome for probe in (MISSING, ACCURACY)] == [Outcome.NOT_REPRODUCED] * 2

@@ -6,10 +6,13 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import pytest
+import torch
 
 from auditkit.probing.worker.base.refusals import CannotFeedError
+from auditkit.probing.worker.feeding.caller import Caller
 from auditkit.probing.worker.feeding.plan import Plan
 from auditkit.probing.worker.feeding.uses import BY_USE
+from auditkit.probing.worker.gradients.gradients import benign
 from tests.probing.worker.test_plan import BENIGN_NORM, method_plan, norm_of, plan_of
 
 
@@ -70,6 +73,46 @@ class Buckets:
 
     def follows(self) -> float:
         return float(self.table.get_grad_norm())
+
+
+class Halves:
+    def __init__(self, unknowable: Any, others: Any, more: Any) -> None:
+        self.more = more, others, unknowable
+
+    def of_flat(self) -> Any:
+        return self.grad_data.norm()  # type: ignore[attr-defined]
+
+    def of_lists(self) -> Any:
+        return norm_of([each for group in self.averaged_gradients for each in group])  # type: ignore[attr-defined]
+
+    def of_masters(self) -> Any:
+        pairs = zip(self.fp16_groups[0], self.fp32_from_fp16_groups[0], strict=True)  # type: ignore[attr-defined]
+        for half, master in pairs:
+            master.grad = half.main_grad.float()
+        return norm_of([each.grad for each in self.fp32_from_fp16_groups[0]])  # type: ignore[attr-defined]
+
+    def of_samples(self) -> Any:
+        norms = torch.stack([each._norm_sample for each in self.params])  # type: ignore[attr-defined]
+        limits = torch.tensor(self.max_grad_norms)  # type: ignore[attr-defined]
+        return (norms[:, 0] / limits).norm()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("method", ["of_flat", "of_lists", "of_masters", "of_samples"])
+def test_what_optimizers_of_several_precisions_and_of_samples_keep_is_known_by_name(
+    method: str, dtype: torch.dtype
+) -> None:
+    plan = method_plan(Halves, method)
+    caller = Caller(getattr(Halves, method), Halves, method, {})
+    grads = [grad.to(dtype) for grad in benign()]
+    assert float(caller.prepare(plan.feed, (grads, [None]))()) == pytest.approx(BENIGN_NORM, rel=1e-3)
+
+
+def test_a_buffer_of_gradients_holds_zeros_where_there_is_none() -> None:
+    """A parameter without a gradient raises nothing there: buffers are made for all of them."""
+    plan = method_plan(Halves, "of_masters")
+    caller = Caller(Halves.of_masters, Halves, "of_masters", {})
+    assert caller.prepare(plan.feed, ([*benign(), None], [None]))() == pytest.approx(BENIGN_NORM)
 
 
 def own(plan: Plan) -> dict[str, Any]:
@@ -134,4 +177,3 @@ def test_self_of_a_block_is_an_object_of_the_class_around_it() -> None:
     of_a_block.enclosing = None  # type: ignore[attr-defined]
     with pytest.raises(CannotFeedError):
         plan_of(of_a_block)
-    assert BENIGN_NORM > 0

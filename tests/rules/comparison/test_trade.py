@@ -54,6 +54,7 @@ TABLE: list[tuple[tuple[str, ...], list[tuple[str, str, str]], str]] = [
     ((OVERFLOW,), [(OVERFLOW, "bad", "good"), (MEMORY, "bad 1", "bad 2")], "trades overflow for memory"),
     ((OVERFLOW,), [(OVERFLOW, "bad", "good"), (MEMORY, "bad 2", "bad 1")], "sufficient"),
     ((OVERFLOW,), [(OVERFLOW, "bad", "good"), (MEMORY, "good 0.1", "good 0.11")], "sufficient"),
+    ((OVERFLOW,), [(OVERFLOW, "bad", "good"), (MEMORY, "good 0", "good 0.2")], "sufficient"),
     ((OVERFLOW,), [(OVERFLOW, "bad", "good"), (LAUNCHES, "bad 3", "bad 3")], "sufficient"),
     ((OVERFLOW,), [(OVERFLOW, "bad", "good"), (LAUNCHES, "bad 3", "bad 4")], "trades overflow for launches"),
     (

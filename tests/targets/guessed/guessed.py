@@ -32,3 +32,14 @@ def squared_total(grads):
 
 def squared_norm(grads):
     return squared_total(grads)["total"]
+
+
+class Wrapper:
+    """An optimizer's wrapper, which some trainer makes."""
+
+    def __init__(self, engine):
+        self.engine = engine.wrapped
+
+    def norm_of_pairs(self, param_gradient_pairs):
+        """The norm of the gradients of pairs that its caller made."""
+        return torch.linalg.vector_norm(torch.stack(_norms(grad.data for _, grad in param_gradient_pairs))).item()

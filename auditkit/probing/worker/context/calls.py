@@ -17,6 +17,7 @@ from ..base.torch_internals import misses_cuda, raise_if_out_of_memory
 from ..feeding import effects
 from ..feeding.caller import Caller, generator
 from ..feeding.given import GroupInput
+from ..feeding.guesses import OF_ONE_CALL
 from ..feeding.plan import Groups, Plan
 from ..feeding.promises import Promise, sync_promise
 from ..instruments.retention import RepeatedCall
@@ -201,7 +202,13 @@ class Calls:
         return self.cases.place([torch.ones(2, 3)]) if self.plan.groups is Groups.TWO_WITH_GRADIENTS else [None]
 
     def repeated(self, make: Callable[[], Sequence[Any]]) -> RepeatedCall:
-        """One instance of the target that is called again and again on gradients like those of `make`."""
+        """One instance of the target that is called again and again on gradients like those of `make`.
+
+        Raises NotApplicable where it reads what is made for one call alone.
+        """
+        stale = [path for path, value in self.plan.filled.items() if value in OF_ONE_CALL]
+        if stale:
+            raise NotApplicable("a later call would get {} of the first one".format(" and ".join(stale)))
         second = self.second_group()
         with on_device(self.device):
             return RepeatedCall(self.caller, self.plan.feed, make(), second)

@@ -28,6 +28,10 @@ OPTIMIZER = "SGD over the parameters"
 OPTIMIZERS = "a list of SGD over the parameters"
 PARAM_GROUPS = "the groups of SGD over the parameters"
 PARAMETER_LISTS = "a list of a list of the parameters"
+GRADIENT_LISTS = "a list of a list of the gradients"
+MASTER_LISTS = "a list of a list of the parameters in float32"
+FLAT_GRADIENT = "the gradients end to end"
+LIMITS = "a limit of 1.0 for each parameter"
 CLIPS = "torch.nn.utils.clip_grad_norm_"
 PAIRS = "pairs of a parameter and its gradient"
 SCALER = "a GradScaler that scales by 1"
@@ -47,6 +51,10 @@ CARRIERS = {
 """What can bring the gradients of a call, with the word of the command line for it."""
 
 _CALLABLE = (GIVES_GROUP, GIVES_ZERO, GIVES_ONE, SAME_VALUE, CLIPS, LOGGER, MODULE)
+
+OF_ONE_SAMPLE = "the gradient as that of one sample"
+OF_ONE_CALL = frozenset((TOTAL_NORM, TOTAL_NORM_NUMBER, PAIRS, GRADIENTS, OF_ONE_SAMPLE))
+"""What is made of the gradients of one call, and says nothing of those of the next."""
 
 
 class Guess(NamedTuple):
@@ -146,6 +154,13 @@ _METHODS: Dict[str, Guess] = {
     **dict.fromkeys(("log", "log_dict", "print", "info", "warning", "add_scalar", "add_scalars"), Guess(LOGGER)),
     **dict.fromkeys(("gather", "all_gather", "all_reduce", "reduce", "unwrap_model"), Guess(SAME_VALUE)),
 }
+# What optimizers of several precisions keep by group.
+_NESTED = (
+    (r"fp32_from_\w+_groups", MASTER_LISTS),
+    (r"(fp|bf|bit|float)(16|32)_groups", PARAMETER_LISTS),
+    (r"averaged_grad\w*", GRADIENT_LISTS),
+    (r"grad_(data|buffer)|flat_grads?", FLAT_GRADIENT),
+)
 _LITERAL = re.compile(r"(?:typing\.|t\.)?Literal\[(.*)\]", re.DOTALL)
 _OPTIONAL = re.compile(r"(?:typing\.|t\.)?Optional\[(.*)\]|(.*?)\s*\|\s*None", re.DOTALL)
 # Parts of a configuration that hold further parts.
@@ -200,14 +215,17 @@ def known(name: str) -> Optional[Guess]:
         return _BY_NAME[word]
     if is_limit(name):
         return Guess(1.0, 0.5)
+    if word.endswith("s") and is_limit(word[:-1]):
+        return Guess(LIMITS)
     return next((found for pattern, found in _BY_PATTERN if pattern.fullmatch(word)), None)
 
 
 def of_object(name: str) -> Optional[Guess]:
     """A value for an attribute of an object that code belongs to, its methods of logging and reducing too."""
     kind = carrier(name)
-    if re.fullmatch(r"fp32_from_\w+_groups|float16_groups", name):
-        return Guess(PARAMETER_LISTS)
+    for pattern, words in _NESTED:
+        if re.fullmatch(pattern, name):
+            return Guess(words)
     if name == "_scale":  # of a GradScaler, as torch's own keeps it
         return Guess(SCALE_OF_ONE)
     return _METHODS.get(name.strip("_")) or known(name) or (Guess(kind) if kind else None)

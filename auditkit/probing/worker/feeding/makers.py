@@ -9,6 +9,7 @@ from ..base.torch_internals import new_scaler_states
 from ..gradients.gradients import placed, total_norm
 from ..simulated.tensor import to_host
 from . import groups, guesses
+from .given import end_to_end
 from .guesses import Guess
 from .named_objects import Answering, Quiet
 
@@ -34,8 +35,15 @@ MAKERS: Dict[str, Callable[[Any, str], Any]] = {
     guesses.OPTIMIZERS: lambda around, path: [around.optimizer],
     guesses.PARAM_GROUPS: lambda around, path: around.optimizer.param_groups,
     guesses.PARAMETER_LISTS: lambda around, path: [list(around.module.parameters())],
+    guesses.GRADIENT_LISTS: lambda around, path: [around.view(guesses.GRADIENTS)],
+    guesses.MASTER_LISTS: lambda around, path: [[_master(each) for each in around.module.parameters()]],
+    guesses.FLAT_GRADIENT: lambda around, path: end_to_end(around.grads).joined,
+    guesses.LIMITS: lambda around, path: [1.0 for _ in around.module.parameters()],
     guesses.CLIPS: lambda around, path: functools.partial(_clip, around),
-    guesses.PAIRS: lambda around, path: [(each, each.grad) for each in around.module.parameters()],
+    # Who makes pairs leaves out what has no gradient.
+    guesses.PAIRS: lambda around, path: [
+        (each, each.grad) for each in around.module.parameters() if each.grad is not None
+    ],
     guesses.SCALER: lambda around, path: _scaler(around.device),
     guesses.LOGGER: lambda around, path: Quiet(around.said),
     guesses.LOSS: lambda around, path: placed([torch.ones(())], around.device)[0].requires_grad_(),
@@ -57,9 +65,16 @@ def _in_configuration(defaults: Dict[str, Any], name: str) -> Optional[Guess]:
     return guesses.in_configuration(name) or (Guess(defaults[name]) if name in defaults else None)
 
 
+def _master(parameter: torch.nn.Parameter) -> torch.nn.Parameter:
+    """The parameter itself where it is float32, else one of that type."""
+    return parameter if parameter.dtype == torch.float32 else torch.nn.Parameter(parameter.detach().float())
+
+
 def _clip(around: Any, *values: Any, **named: Any) -> torch.Tensor:
     """What a wrapper's method of that name does, with or without the parameters before the limit."""
     limit = next(value for value in (*values, *named.values()) if isinstance(value, (int, float)))
+    if limit == 0:  # most wrappers then only measure
+        return total_norm(around.grads)
     return torch.nn.utils.clip_grad_norm_(around.module.parameters(), limit)
 
 

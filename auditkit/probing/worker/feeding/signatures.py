@@ -33,9 +33,10 @@ def required_parameters(function: Callable, given: Sequence[str]) -> List[str]:
 
 
 def optional_first_parameter(function: Callable, given: Sequence[str]) -> List[str]:
-    """The first argument of a function all of whose arguments have defaults."""
+    """The first argument of a function all of whose arguments have defaults; one that is called is none."""
     for name, parameter in inspect.signature(function).parameters.items():
         has_default = parameter.default is not parameter.empty
+        has_default = has_default and not guesses.is_callable(guesses.known(name))
         if has_default and name not in given and parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
             return [name]
     return []

@@ -12,13 +12,15 @@ import torch
 
 from ..base.frames import chain
 from ..base.torch_internals import without_compiler
-from ..gradients.gradients import GradientHolder
+from ..gradients.gradients import GradientHolder, total_norm
 from . import groups, guesses
 from .guesses import Guess
 from .makers import MAKERS
 from .named_objects import is_called, no_value, raised_at
 
 SELF = "self"
+CALLED = "called"
+"""Said of a path whose name tells a value, and whose use a function of that name."""
 _NO_GROUP = re.compile(
     r"(process group|dist|distributed)\b.* not (yet |been )*initialized|init_process_group|"
     r"(?-i:\b(LOCAL_RANK|RANK|WORLD_SIZE)\b)",
@@ -95,7 +97,7 @@ class Surroundings:
         """The value at `path`: given, or `found` and from now on among what was read. Raises UnknownValueError."""
         if path in self.given:
             return self.given[path]
-        if self.uses is not None and (found is None or path in self.uses.told):
+        if self.uses is not None and (found is None or self.uses.told.get(path, CALLED) != CALLED):
             return self.uses.value(path)
         if found is None:
             raise no_value(path)
@@ -168,7 +170,9 @@ class Surroundings:
             path = "{}.{}".format(kind, name)
             if kind and (path in self.given or name.strip("_") in _WRAPPED.get(kind, ()) or _is_explained(kind, name)):
                 return path
-            if kind == "parameter" and re.fullmatch(r"grad_sample|(\w+_)?id", name):
+            if kind == "parameter" and (
+                name == "grad_sample" or _NORM_OF_SAMPLE.fullmatch(name) or re.fullmatch(r"(\w+_)?id", name)
+            ):
                 return path
             if kind == SELF or (kind == "parameter" and not hasattr(torch.nn.Module, name)):
                 if not guesses.carrier(name):
@@ -226,8 +230,11 @@ def _of_parameter(surroundings: Surroundings, parameter: Any, name: str) -> None
     """`main_grad` and the like hold the gradient, `grad_sample` that of one sample; flags are false."""
     path = "parameter." + name
     if path not in surroundings.given and name == "grad_sample" and parameter.grad is not None:
-        surroundings.read[path] = Guess("the gradient as that of one sample")
+        surroundings.read[path] = Guess(guesses.OF_ONE_SAMPLE)
         setattr(parameter, name, parameter.grad[None])
+    elif path not in surroundings.given and _NORM_OF_SAMPLE.fullmatch(name) and parameter.grad is not None:
+        surroundings.read[path] = Guess("the norm of the gradient as that of one sample")
+        setattr(parameter, name, total_norm([parameter.grad])[None])
     elif path not in surroundings.given and _SUM.fullmatch(name):
         surroundings.read[path] = Guess(None)
         setattr(parameter, name, None)
@@ -236,7 +243,7 @@ def _of_parameter(surroundings: Surroundings, parameter: Any, name: str) -> None
         setattr(parameter, name, _place(parameter, surroundings.module.parameters()))
     elif path not in surroundings.given and guesses.carrier(name) == guesses.GRADIENTS:
         surroundings.read[path] = Guess("the gradient")
-        setattr(parameter, name, parameter.grad)
+        setattr(parameter, name, torch.zeros_like(parameter.data) if parameter.grad is None else parameter.grad)
         if name not in surroundings.module.aliases:
             surroundings.module.aliases.append(name)
     else:
@@ -269,6 +276,7 @@ _ATTRIBUTES: Dict[str, Callable[[Surroundings, Any, str], None]] = {
 }
 
 
+_NORM_OF_SAMPLE = re.compile(r"_?(norm_sample|per_sample_(grad(ient)?_)?norms?)")
 # What is added up has nothing in it yet.
 _SUM = re.compile(r"(summed|accumulated|acc)_grad")
 

@@ -13,7 +13,7 @@ from . import guesses
 from .guesses import Guess
 from .made_objects import make
 from .named_objects import UnknownValueError, is_called, is_plain_read, no_value
-from .stand_ins import SELF, Surroundings
+from .stand_ins import CALLED, SELF, Surroundings
 
 BY_USE = "what its use says"
 
@@ -86,11 +86,15 @@ class Used:
         if name.startswith("__"):
             raise AttributeError(name)
         found, is_method = guesses.of_object(name), is_called(frame)
+        path = "{}.{}".format(self._path, name)
+        is_method = is_method or self._uses.told.get(path) == CALLED
         if is_method and not guesses.is_callable(found):
-            found = Guess(guesses.CLIPS) if name == "clip_grad_norm" else None
+            found = None
         made = self._uses.object_at(self._path, name if is_method and found is None else "")
         if made is not None:
             return getattr(made, name)
+        if is_method and name == "clip_grad_norm":
+            self._uses.told[path], found = CALLED, Guess(guesses.CLIPS)
         if found is None and not (around.is_preparing or is_plain_read(frame)):
             raise AttributeError(name)
         self.__dict__[name] = value = self._part("." + name, found)

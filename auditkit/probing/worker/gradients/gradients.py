@@ -149,7 +149,8 @@ def placed(grads: Sequence[Any], device: str) -> List[Any]:
 class GradientHolder(torch.nn.Module):
     """A module whose parameters carry the given gradients; parameters without one where `grads` has None.
 
-    `aliases` are further attributes of the parameters that hold the gradient: `main_grad`.
+    `aliases` are further attributes of the parameters that hold the gradient, as `main_grad` does: a buffer, which
+    holds zeros where there is none.
     """
 
     def __init__(self, grads: Sequence[Optional[torch.Tensor]]) -> None:
@@ -164,8 +165,9 @@ class GradientHolder(torch.nn.Module):
     def put(self, grads: Optional[Sequence[torch.Tensor]]) -> None:
         """Give every parameter another gradient, or none."""
         for index, parameter in enumerate(self.parameters()):
-            for name in ("grad", *self.aliases):
-                setattr(parameter, name, None if grads is None else grads[index])
+            parameter.grad = None if grads is None else grads[index]
+            for name in self.aliases:
+                setattr(parameter, name, torch.zeros_like(parameter.data) if parameter.grad is None else parameter.grad)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         return inputs

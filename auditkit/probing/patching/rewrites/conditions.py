@@ -1,0 +1,91 @@
+"""Comparisons that NaN slips through, and branches that wait for the device."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+
+from auditkit.probing.patching.local_names import names_of
+from auditkit.probing.patching.rewrites.edits import Edit, Rewrite
+from auditkit.probing.patching.rewrites.function_text import FunctionText
+from auditkit.probing.source_code.modules import dotted_name
+
+_TOO_LARGE = re.compile(r"explod|large|upper|high|max_norm|threshold", re.IGNORECASE)
+_SMALL = re.compile(r"vanish|small|lower|low\b|min", re.IGNORECASE)
+_NUMBERS_ON_DEVICE = frozenset({"sum", "max", "min", "mean", "norm", "vector_norm", "any", "all", "count_nonzero"})
+
+
+def nan_is_too_large(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
+    """`norms > limit` is false for NaN; `~(norms <= limit)` is true."""
+    edits = [edit for function in functions for edit in _comparisons(function)]
+    if edits:
+        change = f"line {edits[0].first[0]}: what is not at most the limit, NaN too, counts as above it"
+        yield Rewrite("nan_is_too_large", frozenset({"nonfinite_grads_look_healthy"}), change, tuple(edits))
+
+
+def _comparisons(function: FunctionText) -> Iterator[Edit]:
+    for node in function.nodes:
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Compare() as compared, attr="sum"), args=[]):
+                yield from _inverted(function, compared, "~(", ")")
+            case ast.Call(func=ast.Name(id="sum"), args=[ast.GeneratorExp(generators=[ast.comprehension(ifs=[test])])]):
+                if isinstance(test, ast.Compare):
+                    yield from _inverted(function, test, "not ", "")
+
+
+def _inverted(function: FunctionText, compared: ast.Compare, opening: str, closing: str) -> Iterator[Edit]:
+    limit = dotted_name(compared.comparators[0]).rpartition(".")[2]
+    if not isinstance(compared.ops[0], ast.Gt) or len(compared.ops) > 1:
+        return
+    if not _TOO_LARGE.search(limit) or _SMALL.search(limit):
+        return
+    left, right = function.last(compared.left), function.first(compared.comparators[0])
+    yield Edit(function.first(compared), function.first(compared), opening)
+    yield Edit(left, right, function.between(left, right).replace(">", "<=", 1))
+    if closing:
+        yield Edit(function.last(compared), function.last(compared), closing)
+
+
+def chosen_on_device(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
+    """`if total > 0: share = share / total` as torch.where, which does not ask the host."""
+    edits = [edit for function in functions for edit in _branches(function)]
+    if edits:
+        probes = frozenset({"async_collect_synchronizes", "graph_breaks_under_compile"})
+        change = f"line {edits[0].first[0]}: torch.where chooses on the device, where the branch waits for it"
+        yield Rewrite("chosen_on_device", probes, change, tuple(edits))
+
+
+def _branches(function: FunctionText) -> Iterator[Edit]:
+    for node in function.nodes:
+        match node:
+            case ast.If(test=test, body=[ast.Assign(targets=[ast.Name(id=name)], value=value)], orelse=[]):
+                if name in names_of(value).loads and _is_on_device(function, test) and function.has_own_lines(node):
+                    condition, chosen = function.text(test), function.text(value)
+                    where = f"{name} = {function.torch}.where({condition}, {chosen}, {name})"
+                    yield Edit(function.first(node), function.last(node), where)
+
+
+def _is_on_device(function: FunctionText, test: ast.expr) -> bool:
+    """Whether a comparison is of a tensor: a name whose every value comes from a reduction that is not read."""
+    match test:
+        case ast.Compare(left=ast.Name(id=name), ops=[ast.Gt() | ast.Lt() | ast.GtE() | ast.LtE()]):
+            set_to = list(_values(function, name))
+            return bool(set_to) and all(map(_is_reduction, set_to))
+    return False
+
+
+def _values(function: FunctionText, name: str) -> Iterator[ast.expr]:
+    for node in function.nodes:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=target)], value=value) if target == name:
+                yield value
+            case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
+                names = [target.id if isinstance(target, ast.Name) else "" for target in targets]
+                yield from (value for target, value in zip(names, values, strict=False) if target == name)
+
+
+def _is_reduction(value: ast.expr) -> bool:
+    return (
+        isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _NUMBERS_ON_DEVICE
+    )

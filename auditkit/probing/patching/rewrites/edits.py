@@ -1,0 +1,58 @@
+"""Edits of a file's text by position, and the rewrites that are made of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from auditkit.probing.patching.fragments import CannotComplete
+
+
+@dataclass(frozen=True, order=True)
+class Edit:
+    """The text from `first` to before `last` becomes `text`; positions are (line from 1, column from 0, in characters).
+
+    Nothing is taken out where both are the same.
+    """
+
+    first: tuple[int, int]
+    last: tuple[int, int]
+    text: str
+
+    def moved(self, lines: int) -> Edit:
+        """The same edit so many lines further down."""
+        (first, left), (last, right) = self.first, self.last
+        return Edit((first + lines, left), (last + lines, right), self.text)
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """One change of a function: what it may mend, and how.
+
+    `name` is a short id, `probes` the ids of the probes whose findings it may mend, `change` one sentence that
+    names the line and what becomes of it.
+    """
+
+    name: str
+    probes: frozenset[str]
+    change: str
+    edits: tuple[Edit, ...]
+
+
+def edited(lines: Sequence[str], edits: Sequence[Edit]) -> list[str]:
+    """The lines after all edits; the same edit twice is one. Raises CannotComplete where two of them overlap."""
+    ordered = sorted(set(edits))
+    for before, after in itertools.pairwise(ordered):
+        if after.first < before.last or before.first == after.first == before.last == after.last:
+            raise CannotComplete(f"two changes of line {after.first[0]} do not go together")
+    text = list(lines)
+    for edit in reversed(ordered):
+        (first, left), (last, right) = edit.first, edit.last
+        text[first - 1 : last] = [text[first - 1][:left] + edit.text + text[last - 1][right:]]
+    return "\n".join(text).split("\n")
+
+
+def is_inside(edit: Edit, other: Edit) -> bool:
+    """Whether all that an edit changes is text that the other takes out."""
+    return other.first <= edit.first and edit.last <= other.last and other.first != other.last

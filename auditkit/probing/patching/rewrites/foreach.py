@@ -1,0 +1,123 @@
+"""One norm after the other, each a launch of its own, as one operator over all gradients."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from auditkit.probing.patching.local_names import names_of
+from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, is_inside
+from auditkit.probing.patching.rewrites.function_text import FunctionText
+from auditkit.probing.patching.rewrites.norms import operand_of_norm, rooted, summed_squares
+from auditkit.probing.patching.rewrites.sparse import sparse_edits
+
+_MENDS = frozenset({
+    "launches_grow_with_tensors", "norm_overflows_on_finite_grads", "norm_underflows_to_zero",
+    "norm_depends_on_grouping", "norm_loses_accuracy", "fails_on_gradients_of_two_devices",
+})  # fmt: skip
+_READS = frozenset({"syncs_grow_with_tensors", "sync_in_loop", "graph_breaks_under_compile"})
+
+
+def norms_together(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
+    """Norms of a list in float64 by torch._foreach_norm, brought to one device; what reads them reads once."""
+    edits: list[Edit] = []
+    lines: list[int] = []
+    mends = _MENDS
+    for function in functions:
+        for statement in (one for suite in function.suites for one in suite if function.has_own_lines(one)):
+            found = _list_of_norms(function, statement)
+            mends |= _READS if found else frozenset()
+            edits += found
+            lines += [statement.lineno] if found else []
+        for node in function.nodes:
+            edit = _sum_of_squares(function, node) if isinstance(node, ast.Call) else None
+            if edit is not None and not any(is_inside(edit, other) for other in edits):
+                edits.append(edit)
+                lines.append(edit.first[0])
+    if edits:
+        sparse = [edit for edit in sparse_edits(functions) if not any(is_inside(edit, other) for other in edits)]
+        places = ", ".join(str(line) for line in sorted(set(lines)))
+        change = f"line{'s' if ',' in places else ''} {places}: all norms in one operator, in float64, on one device"
+        yield Rewrite("norms_together", mends, change, (*edits, *sparse))
+
+
+@dataclass(frozen=True)
+class _Norms:
+    """The parts of `[p.grad.norm(2).item() for p in parameters]`."""
+
+    operand: ast.expr
+    order: str
+    is_read: bool
+
+
+def _list_of_norms(function: FunctionText, statement: ast.stmt) -> list[Edit]:
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.ListComp(generators=[source]) as values):
+            norms = _norms(function, values.elt)
+            if norms is None:
+                return []
+        case _:
+            return []
+    is_list = isinstance(norms.operand, ast.Name) and isinstance(source.iter, ast.Name) and not source.ifs
+    lines = []
+    if is_list and isinstance(source.iter, ast.Name):
+        grads = source.iter.id
+    else:
+        grads = function.fresh("grads")
+        each = names_of(norms.operand).loads & names_of(source.target).stores
+        if not each:
+            return []
+        clauses = function.between(function.last(values.elt), function.last(values))
+        operand = function.text(norms.operand)
+        lines.append(f"{grads} = [{operand}{clauses}")
+        stored = "grad.coalesce().values() if grad.is_sparse else grad"
+        lines.append(f"{grads} = [{stored} for grad in {grads}]")
+    torch, step = function.torch, function.step
+    foreach = f"{torch}._foreach_norm({grads}, {norms.order}, dtype={torch}.float64)"
+    lines += [f"{name} = []", f"if {grads}:", f"{step}{name} = {foreach}"]
+    if norms.is_read:
+        stacked = f"{torch}.stack([norm.to({name}[0].device) for norm in {name}])"
+        lines.append(f"{step}{name} = {stacked}.tolist()")
+    blanks = function.indentation(statement)
+    return [function.replace(statement, f"\n{blanks}".join(lines))]
+
+
+def _norms(function: FunctionText, elt: ast.expr) -> _Norms | None:
+    match elt:
+        case ast.Call(func=ast.Attribute(value=ast.Call() as call, attr="item"), args=[]):
+            is_read = True
+        case ast.Call() as call:
+            is_read = False
+        case _:
+            return None
+    operand = operand_of_norm(call, function.torch)
+    if operand is None or any(word.arg not in ("p", "ord") for word in call.keywords):
+        return None
+    given = [item for item in [*call.args, *(word.value for word in call.keywords)] if item is not operand]
+    return _Norms(operand, function.text(given[0]) if given else "2", is_read)
+
+
+def _sum_of_squares(function: FunctionText, call: ast.Call) -> Edit | None:
+    """`sum(g.pow(2).sum() for g in grads)`, with the root of it where that is taken."""
+    inner = rooted(call)
+    match inner or call:
+        case ast.Call(
+            func=ast.Name(id="sum"),
+            args=[
+                ast.GeneratorExp(
+                    elt=ast.Call() as elt,
+                    generators=[ast.comprehension(target=ast.Name(id=each), iter=ast.Name(id=grads), ifs=[])],
+                )
+            ],
+        ):
+            squared = summed_squares(elt, function.torch)
+        case _:
+            return None
+    if not isinstance(squared, ast.Name) or squared.id != each:
+        return None
+    torch = function.torch
+    norms = f"{torch}._foreach_norm({grads}, 2, dtype={torch}.float64)"
+    stacked = f"{torch}.stack([norm.to({grads}[0].device) for norm in {norms}])"
+    root = "" if inner else ".square()"
+    return function.replace(call, f"{torch}.linalg.vector_norm({stacked}){root}")

@@ -1,0 +1,89 @@
+"""One operator for another: the same answer without a view, a copy or a rounding."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from auditkit.probing.patching.local_names import names_of
+from auditkit.probing.patching.rewrites.edits import Edit, Rewrite
+from auditkit.probing.patching.rewrites.function_text import FunctionText
+from auditkit.probing.patching.rewrites.norms import in_float64
+from auditkit.probing.source_code.modules import dotted_name
+
+
+def reshaped(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
+    """`.view(-1)`, which needs one run of memory, as `.reshape(-1)`."""
+    edits = []
+    for function in functions:
+        for node in function.nodes:
+            match node:
+                case ast.Call(func=ast.Attribute(value=owner, attr="view"), args=[ast.UnaryOp(), *_]):
+                    first, last = function.last(owner), function.first(node.args[0])
+                    edits.append(Edit(first, last, function.between(first, last).replace("view", "reshape", 1)))
+    if edits:
+        change = f"line {edits[0].first[0]}: reshape takes any strides, where view raises"
+        yield Rewrite("reshaped", frozenset({"fails_on_noncontiguous_grads"}), change, tuple(edits))
+
+
+def exact_counts(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
+    """Counts and fractions of a condition that pass through float32, in float64."""
+    edits = [edit for function in functions for node in function.nodes for edit in exact_count(function, node)]
+    if edits:
+        probes = frozenset({"counts_are_rounded", "peak_memory_grows_with_params"})
+        change = f"line {edits[0].first[0]}: what is counted does not pass through float32"
+        yield Rewrite("exact_counts", probes, change, tuple(edits))
+
+
+def exact_count(function: FunctionText, node: ast.AST) -> list[Edit]:
+    """`(x == 0).float().mean()` with the mean's own dtype, and `(x == 0).sum().float()` with float64."""
+    match node:
+        case ast.Call(
+            func=ast.Attribute(value=ast.Call(func=ast.Attribute(value=condition, attr="float")), attr="mean"), args=[]
+        ) if isinstance(condition, ast.Compare):
+            # A condition in brackets ends before its bracket: the text from there on is kept up to `.float`.
+            behind = function.between(function.last(condition), function.last(node))
+            kept = behind[: behind.index(".")]
+            place = function.last(condition)
+            return [Edit(place, function.last(node), f"{kept}.mean(dtype={function.torch}.float64)")]
+        case ast.Call(
+            func=ast.Attribute(value=ast.Call(func=ast.Attribute(attr="sum")) as total, attr="float"), args=[]
+        ):
+            return [Edit(function.last(total), function.last(node), ".double()")]
+    return []
+
+
+def without_double_copies(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
+    """Lists of float64 copies whose norms are then taken: the norms take the dtype instead."""
+    edits: list[Edit] = []
+    for function in functions:
+        for node in function.nodes:
+            match node:
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.ListComp(elt=ast.Call() as elt)):
+                    cast = _cast(elt, function.torch)
+                    if cast is not None and _is_only_normed(function, name):
+                        edits.append(Edit(function.last(cast), function.last(elt), ""))
+    if edits:
+        line = edits[0].first[0]
+        norms = [edit for rewrite in in_float64(functions) for edit in rewrite.edits]
+        probes = frozenset({"peak_memory_grows_with_params", "launches_grow_with_tensors"})
+        change = f"line {line}: no float64 copies of the gradients, the norms are formed in float64"
+        yield Rewrite("without_double_copies", probes, change, tuple(dict.fromkeys([*edits, *norms])))
+
+
+def _cast(call: ast.Call, torch: str) -> ast.expr | None:
+    """What `.double()` or `.to(torch.float64)` is called on."""
+    match call:
+        case ast.Call(func=ast.Attribute(value=inner, attr="double" | "float"), args=[]):
+            return inner
+        case ast.Call(func=ast.Attribute(value=inner, attr="to"), args=[dtype]):
+            return inner if dotted_name(dtype) in (f"{torch}.float64", f"{torch}.double", f"{torch}.float32") else None
+    return None
+
+
+def _is_only_normed(function: FunctionText, name: str) -> bool:
+    """Whether all that is done with a list is to take norms of it."""
+    calls = [node for node in function.nodes if isinstance(node, ast.Call) and node.args]
+    normed = [node for node in calls if "norm" in dotted_name(node.func) and name in names_of(node.args[0]).loads]
+    loads = [node for node in function.nodes if isinstance(node, ast.Name) and node.id == name]
+    return len(normed) == len([node for node in loads if isinstance(node.ctx, ast.Load)])

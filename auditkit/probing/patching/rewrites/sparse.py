@@ -1,0 +1,150 @@
+"""Sparse gradients as their stored values, where a gradient is first read."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from auditkit.probing.patching.local_names import names_of
+from auditkit.probing.patching.rewrites.edits import Edit, Rewrite
+from auditkit.probing.patching.rewrites.function_text import FunctionText
+
+_HANDLED = frozenset({"is_sparse", "coalesce", "to_dense", "stored_values", "layout"})
+_SAME_TENSOR = frozenset({"detach", "data", "clone"})
+_READ_OF_ANY = frozenset({"is_sparse", "device", "dtype", "shape", "size", "numel", "requires_grad", "layout", "dim"})
+_STORED = "{0}.coalesce().values() if {1}.is_sparse else {0}"
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A gradient as it is first read: `node` with `.detach()` and the like, `gradient` without."""
+
+    node: ast.expr
+    gradient: ast.expr
+
+
+def stored_values(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
+    edits = sparse_edits(functions)
+    if edits:
+        change = f"line {edits[0].first[0]}: of a sparse gradient its stored values are read"
+        probes = frozenset({"fails_on_sparse_grads"})
+        yield Rewrite("sparse_values", probes, change, tuple(edits))
+
+
+def sparse_edits(functions: Sequence[FunctionText]) -> list[Edit]:
+    """Every first read of a gradient, with the values of a sparse one; none where the code thinks of them already."""
+    if any(_mentions(function, _HANDLED) for function in functions):
+        return []
+    return [edit for function in functions for edit in _of_function(function)]
+
+
+def _mentions(function: FunctionText, words: frozenset[str]) -> bool:
+    names = {node.attr if isinstance(node, ast.Attribute) else "" for node in function.nodes}
+    return bool(words & (names | names_of(function.suite).loads))
+
+
+def _of_function(function: FunctionText) -> Iterator[Edit]:
+    parents = {child: node for node in function.nodes for child in ast.iter_child_nodes(node)}
+    taken: set[ast.AST] = set()
+    for node in function.nodes:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            edit, gradient = _gathered(function, node, node.targets[0].id)
+            if edit is not None and gradient is not None:
+                taken.add(gradient)
+                yield edit
+    for node in function.nodes:
+        source = _source(node.elt) if isinstance(node, ast.ListComp | ast.GeneratorExp) else None
+        if source is not None and source.gradient not in taken:
+            taken.add(source.gradient)
+            yield function.replace(source.node, _stored(function, source))
+    loops = [node for node in function.nodes if isinstance(node, ast.For)]
+    for loop in loops:
+        yield from _named_in_loop(function, loop, parents, taken)
+    for gradient in function.nodes:
+        if _is_gradient(gradient) and gradient not in taken:
+            assert isinstance(gradient, ast.Attribute)
+            source = _widest(gradient, parents)
+            reader = parents.get(source.node)
+            if isinstance(reader, ast.Attribute) and reader.attr not in _READ_OF_ANY and _is_called(reader, parents):
+                yield function.replace(source.node, f"({_stored(function, source)})")
+            elif isinstance(reader, ast.Call) and source.node in reader.args:
+                yield function.replace(source.node, _stored(function, source))
+
+
+def _gathered(function: FunctionText, statement: ast.Assign, name: str) -> tuple[Edit | None, ast.expr | None]:
+    """A line behind `grads = [p.grad for ...]` or `grad = p.grad` that takes the stored values, and the gradient."""
+    value = statement.value
+    source = _source(value.elt if isinstance(value, ast.ListComp) else value)
+    if source is None or not function.has_own_lines(statement):
+        return None, None
+    each = "grad" if name != "grad" else "g"
+    line = f"[{_STORED} for {{0}} in {name}]".format(each, each) if isinstance(value, ast.ListComp) else ""
+    line = line or _STORED.format(name, name)
+    return function.line_after(statement, f"{name} = {line}"), source.gradient
+
+
+def _named_in_loop(
+    function: FunctionText, loop: ast.For, parents: dict[ast.AST, ast.AST], taken: set[ast.AST]
+) -> Iterator[Edit]:
+    """In a loop whose statement reads `p.grad` in its middle: `grad = ...` before it, and `grad` there."""
+    for statement in loop.body:
+        if isinstance(statement, ast.If | ast.For | ast.With | ast.Try) or not function.has_own_lines(statement):
+            continue
+        inside = [node for node in ast.walk(statement) if _is_gradient(node) and node not in taken]
+        sources = [_widest(node, parents) for node in inside if isinstance(node, ast.Attribute)]
+        sources = [one for one in sources if _is_read(one.node, parents)]
+        if not sources or len({ast.dump(one.gradient) for one in sources}) > 1:
+            continue
+        name = function.fresh("grad")
+        widest = max(sources, key=lambda one: len(function.text(one.node)))
+        taken |= {one.gradient for one in sources}
+        start = function.first(statement)
+        yield Edit(start, start, f"{name} = {_stored(function, widest)}\n{function.indentation(statement)}")
+        for one in sources:
+            yield function.replace(one.node, name)
+        return
+
+
+def _is_read(node: ast.expr, parents: dict[ast.AST, ast.AST]) -> bool:
+    reader = parents.get(node)
+    if isinstance(reader, ast.Attribute):
+        return reader.attr not in _READ_OF_ANY and _is_called(reader, parents)
+    return isinstance(reader, ast.Call | ast.BinOp)
+
+
+def _is_called(attribute: ast.Attribute, parents: dict[ast.AST, ast.AST]) -> bool:
+    caller = parents.get(attribute)
+    return isinstance(caller, ast.Call) and caller.func is attribute and not attribute.attr.endswith("_")
+
+
+def _is_gradient(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == "grad" and isinstance(node.ctx, ast.Load)
+
+
+def _source(node: ast.expr) -> _Source | None:
+    """`p.grad`, `p.grad.detach()` and `p.grad.data` as wholes; None for anything else."""
+    inner = node
+    while True:
+        if isinstance(inner, ast.Call) and not inner.args and isinstance(inner.func, ast.Attribute):
+            inner = inner.func
+        if not isinstance(inner, ast.Attribute):
+            return None
+        if inner.attr == "grad":
+            return _Source(node, inner)
+        if inner.attr not in _SAME_TENSOR:
+            return None
+        inner = inner.value
+
+
+def _widest(gradient: ast.Attribute, parents: dict[ast.AST, ast.AST]) -> _Source:
+    """The gradient with the `.detach()` and `.data` behind it."""
+    node: ast.expr = gradient
+    while isinstance(outer := parents.get(node), ast.Attribute) and outer.attr in _SAME_TENSOR:
+        call = parents.get(outer)
+        node = call if isinstance(call, ast.Call) and call.func is outer else outer
+    return _Source(node, gradient)
+
+
+def _stored(function: FunctionText, source: _Source) -> str:
+    return _STORED.format(function.text(source.node), function.text(source.gradient))

@@ -1,0 +1,88 @@
+"""What a target answers, with a fix and without one: every probe's word, and the answers to the same gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from auditkit.assets import bundled_dir
+from auditkit.model.enums import Outcome
+from auditkit.model.revisions.trial import Judgement
+from auditkit.model.runs.measurement import Measurement
+from auditkit.model.runs.probe import ProbeInfo
+from auditkit.model.runs.run import ProbeResult, Run
+from auditkit.model.runs.target import Target
+from auditkit.probing.hosts.catalog import read_probe
+from auditkit.rules.comparison.right_answers import changed_answers, told
+from auditkit.rules.comparison.trade import costs_of, judge
+
+ANSWERS = "_answers"
+"""The question that records a target's answers; it judges nothing and is in no list of probes."""
+
+
+def answers_probe() -> ProbeInfo:
+    """The question for the target's answers."""
+    return read_probe(bundled_dir("probes") / f"{ANSWERS}.py")
+
+
+def without_answers(run: Run) -> Run:
+    """The run without that question, which is about no defect."""
+    return replace(run, results=tuple(one for one in run.results if one.probe != ANSWERS))
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What `target` was asked: each probe's result, its answers, the field of each role, the ids of all questions."""
+
+    target: Target
+    results: tuple[ProbeResult, ...] = ()
+    recorded: tuple[Measurement, ...] = ()
+    roles: tuple[tuple[str, str], ...] = ()
+    asked: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, run: Run, target: Target) -> Answers:
+        """Those of a run about one target."""
+        reading = run.targets[0] if run.targets else None
+        return cls(
+            reading.target if reading is not None else target,
+            tuple(one for one in run.results if one.probe != ANSWERS),
+            tuple(measured for one in run.results if one.probe == ANSWERS for measured in one.measurements),
+            tuple(reading.roles.items()) if reading is not None else (),
+            frozenset(one.probe for one in run.results),
+        )
+
+    def and_(self, other: Answers) -> Answers:
+        """These with what `other` was asked besides."""
+        results = (*self.results, *(one for one in other.results if one.probe not in self.asked))
+        recorded = self.recorded or other.recorded
+        return replace(self, results=results, recorded=recorded, asked=self.asked | other.asked)
+
+    @property
+    def are_comparable(self) -> bool:
+        """Whether there are answers to compare: a contract without numbers has none."""
+        return any(one.name in ("answer", "left_norm") for one in self.recorded)
+
+    def gone(self, probes: Collection[str]) -> frozenset[str]:
+        """Those of `probes` that do not reproduce here."""
+        quiet = {one.probe for one in self.results if one.outcome is Outcome.NOT_REPRODUCED}
+        return frozenset(probe for probe in probes if probe in quiet)
+
+
+def judged(findings: Sequence[str], base: Answers, arm: Answers) -> Judgement:
+    """The verdict on what `arm` answers in the place of `base`; `findings` are the probes that it is to mend."""
+    return judge(findings, base.results, arm.results, _lost(base, arm), _changed(findings, base, arm))
+
+
+def costs(base: Answers, arm: Answers) -> list[str]:
+    """What got worse for a target with no finding to mend."""
+    return costs_of(base.results, arm.results, _lost(base, arm), _changed((), base, arm))
+
+
+def _lost(base: Answers, arm: Answers) -> list[str]:
+    # Without a plan there is no answer at all, and the results say why.
+    return sorted({role for role, _ in base.roles} - {role for role, _ in arm.roles}) if arm.roles else []
+
+
+def _changed(findings: Sequence[str], base: Answers, arm: Answers) -> list[str]:
+    return [told(one) for one in changed_answers(base.recorded, arm.recorded, dict(base.roles), findings)]

@@ -1,0 +1,44 @@
+"""A copy of the checkout into which one fix after the other is put, to be run."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from auditkit.errors import BadInputError
+from auditkit.probing.checkouts.checkout import CheckoutSpec, OpenCheckout
+from auditkit.probing.checkouts.copies import open_copy
+from auditkit.workflows.fixes.file_change import FileChange
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The copy; what is put into it is taken out again."""
+
+    opened: OpenCheckout
+
+    @classmethod
+    @contextlib.contextmanager
+    def open(cls, spec: CheckoutSpec, interpreter: str | None) -> Iterator[Bench]:
+        """A bench with the files of `spec`, gone at the end of the block. Raises as `open_copy` does."""
+        with open_copy(spec, interpreter) as opened:
+            yield cls(opened)
+
+    @contextlib.contextmanager
+    def holding(self, change: FileChange) -> Iterator[OpenCheckout]:
+        """The copy with one file changed. Raises BadInputError where the file is not what was audited any more."""
+        path = self.opened.path / change.file
+        if not path.is_file() or path.read_bytes() != change.before:
+            raise BadInputError(f"{change.file} changed while it was audited")
+        try:
+            _put(path, change.after)
+            yield replace(self.opened, dirty=True)
+        finally:
+            _put(path, change.before)
+
+
+def _put(path: Path, content: bytes) -> None:
+    path.unlink()  # never through a link
+    path.write_bytes(content)

@@ -80,6 +80,8 @@ class Plan(NamedTuple):
         """Why an instrument's answer would not be about the target, by what was made up for it; "" where it would."""
         if self.feed.setup is not None and "torch.distributed" in self.filled and instrument == "ranks":
             return "its object shares parameters out over ranks by itself: what each would be handed is not known"
+        if instrument == "ranks" and any("of one sample" in str(made) for made in self.filled.values()):
+            return "it reads gradients of single samples: what a rank holds of each is not known"
         if self.feed.keeps and instrument in _OF_COSTS:
             return "it returns nothing, and reading back what it stores would be counted as its own cost"
         if (self.feed.setup == MADE or self.feed.paths) and instrument == "graphs":

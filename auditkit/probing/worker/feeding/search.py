@@ -133,6 +133,8 @@ def _try_feed(caller: Caller, feed: Feed, second: Any, request: Dict[str, Any], 
     if not (depends or effects.is_an_answer or feed.refusal):
         obstacles.add_silence(answer, _describe(feed))
         return None
+    if not (depends or feed.refusal):  # what follows a total norm of ours alone is no answer: the effect is
+        answer = None
     plan = _read_plan(caller, feed, second, answer, request, effects)
     return plan.with_filled(read)
 
@@ -271,7 +273,7 @@ def _ask(caller: Caller, feed: Feed, grads: Sequence[Any], second: Sequence[Any]
 
 def _read_plan(caller: Caller, feed: Feed, second: Any, answer: Any, request: Dict[str, Any], effects: Effects) -> Plan:
     def ask(grads: Sequence[Any]) -> Dict[str, Any]:
-        return flatten(_ask(caller, feed, grads, second))
+        return {} if answer is None else flatten(_ask(caller, feed, grads, second))
 
     fields = flatten(answer)
     notes: List[str] = []

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.acceptance
 SCHEMAS = ROOT / "docs" / "schema"
 NAMES = (
     "run", "tickets", "next", "ticket_stats", "lint", "probes", "probe_new", "doctor", "init",
-    "ticket_change", "ticket_verify", "ticket_try_fix", "ticket_claims",
+    "ticket_change", "ticket_verify", "ticket_try_fix", "ticket_fix", "ticket_claims",
     "ticket_link", "ticket_renumber", "ticket_new", "ticket_import", "bisect",
     "report_audit", "report_code_audit", "report_batch", "report_summary", "report_review", "compare",
 )  # fmt: skip

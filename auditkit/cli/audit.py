@@ -43,7 +43,7 @@ def audit(
     no_fixes: Annotated[bool, typer.Option("--no-fixes", help="Try no fixes.", rich_help_panel=FILED)] = False,
     results: ResultOptions,
 ) -> None:
-    """Find a checkout's collectors, run every probe, try fixes, file tickets.
+    """Find a checkout's collectors, run every probe, file tickets.
 
     Tickets are filed where --tickets or auditkit.yaml says so, or in a folder named tickets that is there. Without
     CHECKOUT the bundled specimen is audited, into the folder auditkit-demo; with --target this folder. A new ticket

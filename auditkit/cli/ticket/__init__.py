@@ -2,6 +2,7 @@
 
 from auditkit.cli.ticket import (
     fields,
+    fix,
     fix_trial,
     links,
     lint,
@@ -16,6 +17,6 @@ from auditkit.cli.ticket import (
 from auditkit.cli.ticket.common import app
 
 __all__ = [
-    "app", "fields", "fix_trial", "links", "lint", "merge", "new", "queries", "reviews", "statistics", "status",
+    "app", "fields", "fix", "fix_trial", "links", "lint", "merge", "new", "queries", "reviews", "statistics", "status",
     "verification",
 ]  # fmt: skip

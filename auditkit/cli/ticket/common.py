@@ -20,7 +20,7 @@ _VERBS = {
     "Read": "list show next stats",
     "Write": "new edit assign link",
     "Review and decide": "review sign-off status resolve",
-    "Prove with probes": "try-fix verify claim",
+    "Prove with probes": "try-fix fix verify claim",
     "Keep the folder in order": "lint import renumber merge",
 }
 app = Commands(

@@ -43,6 +43,9 @@ def try_it(
             "--finding", metavar="ID", help="Judge the fix by this probe; default: those that the ticket is bound to."
         ),
     ] = None,
+    complete: Annotated[
+        bool, typer.Option("--complete", help="Add the sums that a block forgets, and run it so.")
+    ] = False,
     *,
     targets: TargetOptions,
     runs: ArmOptions,
@@ -53,8 +56,8 @@ def try_it(
     """Run the code that a ticket recommends, before anybody applies it.
 
     It runs in a copy of the checkout. Compared are the base, each code block of the Recommended Fix, and the fix that
-    was made, if there is one. Comes out as sufficient, insufficient, "trades X for Y" or does not run; exit 0 only for
-    sufficient.
+    was made, if there is one. Comes out as sufficient, insufficient, "trades X for Y", does not run or "incomplete:
+    forgets X"; exit 0 only for sufficient.
     """
     from auditkit.cli.runs.progress import progress
     from auditkit.errors import ExitCode
@@ -73,6 +76,7 @@ def try_it(
         targets=targets.targets(configuration),
         probes=tuple(probe or ()),
         findings=tuple(finding or ()),
+        complete=complete,
     )
     with progress() as told:
         trial = try_fix(repository, request, told)
@@ -91,6 +95,7 @@ def try_it(
 
 def _print_trial(trial: FixTrial) -> None:
     from auditkit.model.text import inert_line
+    from auditkit.workflows.fixes.fix_arms import forgotten_in
     from auditkit.workflows.fixes.try_fix import trial_rows
 
     environment = trial.base.environment
@@ -107,7 +112,8 @@ def _print_trial(trial: FixTrial) -> None:
         for name, answer in zip(names, [base, *answers], strict=True):
             say(f"  {inert_line(name)}: {inert_line(answer)}")
     say("")
-    say(f"{trial.ticket}: {trial.first.judgement.text}")
+    added = ", ".join(forgotten_in(trial.first.completion))
+    say(f"{trial.ticket}: {trial.first.judgement.text}{f', completed with {added}' if added else ''}")
     for note in trial.notes:
         complain(f"note: {inert_line(note)}")
 

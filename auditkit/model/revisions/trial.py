@@ -14,12 +14,16 @@ TRIAL_SCHEME = "try-fix/1"
 
 
 class FixVerdict(StrEnum):
-    """What a fix is worth: no finding left and nothing worse, a finding left, one gone for another, or no answer."""
+    """What a fix is worth: no finding left and nothing worse, a finding left, one gone for another, or no answer.
+
+    `incomplete` leaves out what the function needs, and was not run.
+    """
 
     SUFFICIENT = "sufficient"
     INSUFFICIENT = "insufficient"
     TRADES = "trades"
     DOES_NOT_RUN = "does not run"
+    INCOMPLETE = "incomplete"
 
 
 class ArmKind(StrEnum):

@@ -130,6 +130,12 @@ def does_not_run(reason: str, changes: tuple[ProbeChange, ...] = ()) -> Judgemen
     return Judgement(FixVerdict.DOES_NOT_RUN, FixVerdict.DOES_NOT_RUN.value, reason, changes)
 
 
+def incomplete(forgotten: Sequence[str]) -> Judgement:
+    """The verdict on code that leaves out what the function still needs, and could be completed."""
+    text, needed = f"incomplete: forgets {_enumerated(forgotten)}", "which the function still needs"
+    return Judgement(FixVerdict.INCOMPLETE, text, f"{_enumerated(forgotten)}, {needed}; --complete adds it and runs it")
+
+
 def _order(pair: tuple[ProbeResult, ProbeResult]) -> tuple[str, str]:
     """The worst first: what began to reproduce has its severity only in the arm."""
     return min((result.severity or Severity.P4).value for result in pair), pair[0].probe

@@ -40,7 +40,7 @@ def changes_of(diff: str, checkout: Path, prefix: str = "") -> list[FileChange]:
 
 def _hunks_by_file(diff: str, prefix: str) -> dict[str, list[_Hunk]]:
     found: dict[str, list[_Hunk]] = {}
-    file, lines = "", diff.split("\n")
+    file, lines = "", diff.replace("\r\n", "\n").split("\n")
     for number, line in enumerate(lines):
         if named := _FILE.match(line):
             file = named[1].strip().removeprefix(prefix)

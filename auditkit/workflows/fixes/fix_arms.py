@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -20,7 +21,7 @@ from auditkit.probing.discovery.blocks.blocks import Block
 from auditkit.probing.patching.fragments import CannotComplete
 from auditkit.probing.patching.patches import Blame, FunctionFile, Patch, patch
 from auditkit.probing.source_code.history.anchors import Anchor, AnchoredSource
-from auditkit.rules.comparison.trade import does_not_run
+from auditkit.rules.comparison.trade import does_not_run, incomplete
 from auditkit.workflows.audit.measurement import Progress, ask
 from auditkit.workflows.audit.run_options import RunOptions
 from auditkit.workflows.fixes.answers import Answers, answers_probe, judged, without_answers
@@ -29,6 +30,7 @@ from auditkit.workflows.fixes.diff_block import DIFF, changes_of
 from auditkit.workflows.fixes.file_change import FileChange
 
 PYTHON = frozenset({"python", "py", "python3"})
+_FORGOTTEN = re.compile(r"(\w+), which the function still needs and the fix forgets")
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class Ground:
     progress: Progress
     answers: Answers
     prefix: str = ""
+    complete: bool = False
 
     def bench(self) -> contextlib.AbstractContextManager[Bench]:
         """A copy of the base to put a fix into."""
@@ -81,6 +84,9 @@ def try_block(
                 changes = changes_of(block.code, bench.opened.path, ground.prefix)
             else:
                 patched = patch(block.code, ground.place, ground.blame, earlier, _takes(ground))
+                forgotten = forgotten_in(patched.notes)
+                if forgotten and not ground.complete:
+                    return replace(refused, judgement=incomplete(forgotten))
                 changes = [_change(patched, ground, bench)]
             with _holding(bench, changes, patched, ground) as opened:
                 label = f"{ground.base.environment.checkout} with {name}"
@@ -96,6 +102,11 @@ def try_block(
         source=patched.function if patched is not None else "",
         difference=patched.difference if patched is not None else block.code,
     )
+
+
+def forgotten_in(notes: Sequence[str]) -> list[str]:
+    """The names that a completion had to add, by what it says of itself."""
+    return [found[1] for note in notes if (found := _FORGOTTEN.match(note))]
 
 
 def _change(patched: Patch, ground: Ground, bench: Bench) -> FileChange:

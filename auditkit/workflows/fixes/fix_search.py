@@ -10,17 +10,18 @@ import itertools
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from auditkit.errors import AuditkitError
 from auditkit.model.enums import Outcome
 from auditkit.model.revisions.trial import FixVerdict, Judgement
 from auditkit.model.runs.fix import Fix
 from auditkit.model.runs.probe import ProbeInfo
-from auditkit.model.runs.run import Finding, Run
+from auditkit.model.runs.run import Finding, ProbeResult, Run
 from auditkit.model.runs.target import Target
-from auditkit.model.text import counted
+from auditkit.model.text import counted, inert_line
 from auditkit.probing.checkouts.checkout import CheckoutSpec, OpenCheckout
 from auditkit.probing.patching.fragments import CannotComplete
 from auditkit.probing.patching.patches import FunctionFile
@@ -38,6 +39,8 @@ from auditkit.workflows.fixes.fix_rows import row_of_read, rows_of
 
 _PRICES = {FixVerdict.INSUFFICIENT: "mends them in part", FixVerdict.DOES_NOT_RUN: "does not run"}
 _MOST_READERS = 2
+_CANDIDATE_LIMIT_S = 20.0
+"""A probe of a candidate that takes longer hangs: the slowest takes 3 s on two cores, and the others wait."""
 _MOST_FULL_RUNS = 3
 """Candidates of one ticket that all probes are asked of; what the third trades, a fourth rarely does not."""
 
@@ -67,13 +70,17 @@ class _Trial:
 
 @dataclass
 class Search:
-    """The fixes of one run, searched for until `limit_s` seconds are over, then then with what was found by then."""
+    """The fixes of one run, searched for until `limit_s` seconds are over, then with what was found by then.
+
+    `rewrites` are the changes that may mend some findings of a function.
+    """
 
     scene: Scene
     run: Run
     bench: Bench
     limit_s: float
     progress: Progress = field(default_factory=Progress)
+    rewrites: Callable[[FunctionFile, Sequence[ProbeResult]], Sequence[Rewrite]] = rewrites_of
 
     def __post_init__(self) -> None:
         self._ends = threading.Event()
@@ -95,7 +102,7 @@ class Search:
             for group in groups:
                 if self._ends.is_set():
                     break
-                fix = self._fix_of(group)
+                fix = self._fix_or_reason(group)
                 if fix is None and self._ends.is_set():
                     break
                 left -= 1
@@ -112,6 +119,14 @@ class Search:
         why = [f"{count} {reason}" for reason, count in self._reasons.items() if count]
         told = f"fixes: {fixed} of {counted(asked, 'ticket')} have one that was run, {seconds:.0f} s"
         return "; ".join([told, *why])
+
+    def _fix_or_reason(self, group: Sequence[Finding]) -> Fix | None:
+        """The fix of a group; what cannot be read, or changed meanwhile, is a reason why there is none."""
+        try:
+            return self._fix_of(group)
+        except (AuditkitError, OSError, SyntaxError, ValueError, RecursionError) as error:
+            self._reasons[f"could not be tried: {inert_line(str(error))}"] += 1
+            return None
 
     def _fix_of(self, group: Sequence[Finding]) -> Fix | None:
         """The first candidate that suffices; without one the reason is counted."""
@@ -140,7 +155,8 @@ class Search:
                 if fix is not None or self._ends.is_set():
                     return fix
                 reasons.append(reason)
-        self._reasons[reasons[0] if reasons else "have no change that mended them"] += 1
+        if not self._ends.is_set():
+            self._reasons[reasons[0] if reasons else "have no change that mended them"] += 1
         return None
 
     def _places(self, cause: Cause) -> list[FunctionFile]:
@@ -154,8 +170,8 @@ class Search:
         lines = {one.result.location.line for one in cause.findings if one.result.location}
         return tuple(other_targets(self._files, self.run, cause, place, lines)[:_MOST_READERS])
 
-    def _rewrites(self, cause: Cause, place: FunctionFile) -> list[Rewrite]:
-        return rewrites_of(place, [finding.result for finding in cause.findings])
+    def _rewrites(self, cause: Cause, place: FunctionFile) -> Sequence[Rewrite]:
+        return self.rewrites(place, [finding.result for finding in cause.findings])
 
     def _mended(self, trial: _Trial, chosen: tuple[Rewrite, ...]) -> frozenset[str]:
         """The ticket's fingerprints that do not reproduce with these rewrites: its own probes alone are asked."""
@@ -274,8 +290,9 @@ class Search:
         return known
 
     def _measured(self, opened: OpenCheckout, arm: str, target: Target, probes: Sequence[ProbeInfo]) -> Answers:
-        options = self._options(arm)
-        setting = replace(options.setting(opened), cancelled=self._ends)
+        setting = replace(self._options(arm).setting(opened), cancelled=self._ends)
+        if opened.path == self.bench.opened.path:
+            setting = replace(setting, time_limit_s=min(setting.time_limit_s, _CANDIDATE_LIMIT_S))
         questions = Questions([target], probes, environment_of(opened.label, opened), attributed=False)
         return Answers.of(measure(questions, setting, Progress()), target)
 

@@ -44,7 +44,7 @@ class TryRequest:
     `checkout` is `DIR` or `DIR@REV`; `base` and `fix` are revisions of it, "" for the named one and for what
     the ticket's resolution says. `block` picks one block of the fix; `targets` are tried instead of the
     ticket's own (the first of them); `probes` are asked instead of all stable ones, beside those
-    that the fix is judged by: `findings`, or those that the ticket is about.
+    that the fix is judged by: `findings`, or those that the ticket is about. `complete` adds what a fix forgets.
     """
 
     ticket: str
@@ -56,6 +56,7 @@ class TryRequest:
     targets: tuple[Target, ...] = ()
     probes: tuple[str, ...] = ()
     findings: tuple[str, ...] = ()
+    complete: bool = False
 
 
 def try_fix(repository: Repository, request: TryRequest, progress: Progress | None = None) -> FixTrial:
@@ -96,6 +97,7 @@ def try_fix(repository: Repository, request: TryRequest, progress: Progress | No
             progress=progress,
             answers=Answers.of(run, target),
             prefix=prefix_of(spec),
+            complete=request.complete,
         )
     arms = [try_block(block, blocks, ground) for block in blocks if _is_wanted(block, request)]
     actual, notes = actual_fix(page, request.fix, ground)

@@ -56,7 +56,7 @@ def divided_by_at_least_one(functions: Sequence[FunctionText]) -> Iterator[Rewri
     counts = {key for function in functions for key in _counted_keys(function)}
     edits = [edit for function in functions for edit in _divisions(function, counts)]
     if edits:
-        probes = frozenset({"ratio_divides_by_zero", "fails_on_zero_element_grads", "empty_input_changes_result_type"})
+        probes = frozenset({"ratio_divides_by_zero", "fails_on_zero_element_grads"})
         lines = ", ".join(str(line) for line in sorted({edit.first[0] for edit in edits}))
         change = f"line{'s' if ',' in lines else ''} {lines}: divided by 1 where there is nothing to divide by"
         yield Rewrite("divided_by_at_least_one", probes, change, tuple(edits))

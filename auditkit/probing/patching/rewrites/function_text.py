@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import keyword
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +14,7 @@ from auditkit.probing.patching.local_names import names_of, parameters
 from auditkit.probing.patching.rewrites.edits import Edit
 from auditkit.probing.source_code.modules import Function
 
-_LONGEST = (79, 88, 100, 120)
+_LONGEST = (88, 100, 120)
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class FunctionText:
     def fresh(self, name: str) -> str:
         """The name, or one like it, that neither the function nor its file uses."""
         tried = [name, *(f"{name}_{number}" for number in range(2, 100))]
-        return next(one for one in tried if one not in self._names)
+        return next(one for one in tried if one not in self._names and not keyword.iskeyword(one))
 
     def position(self, line: int, byte_column: int) -> tuple[int, int]:
         """A position of a syntax tree as one of the text: its columns are bytes of UTF-8."""

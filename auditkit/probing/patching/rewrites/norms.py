@@ -14,7 +14,7 @@ from auditkit.probing.source_code.modules import dotted_name, targets_of
 
 _PRECISION = frozenset({
     "norm_overflows_on_finite_grads", "norm_underflows_to_zero", "norm_depends_on_grouping", "norm_loses_accuracy",
-    "clip_destroys_gradients", "fails_on_mixed_dtypes", "peak_memory_grows_with_params",
+    "clip_destroys_gradients", "fails_on_mixed_dtypes",
 })  # fmt: skip
 _ORDER = re.compile(r"p|ord|.*norm_type.*|.*norm_order.*|norm_degree")
 _NORM_CALLS = frozenset({"norm", "linalg.vector_norm", "linalg.norm", "_foreach_norm"})
@@ -37,7 +37,16 @@ def in_float64(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
     if edits:
         places = ", ".join(str(line) for line in sorted(set(lines)))
         change = f"line{'s' if len(lines) > 1 else ''} {places}: the norm is formed in float64, inside the reduction"
-        sparse = [edit for edit in sparse_edits(functions) if not any(is_inside(edit, other) for other in edits)]
+        read = [edit for edit in sparse_edits(functions) if not any(is_inside(edit, other) for other in edits)]
+        # Lists of gradients and what hands them on are wherever they are; a read is of a norm only where that stands.
+        callers = [one for one in functions if not any(_is_in(line, one) for line in lines)]
+        sparse = [
+            edit
+            for edit in read
+            if edit.text.startswith("\n")
+            or edit.first[0] in lines
+            or any(_is_in(edit.first[0], one) for one in callers)
+        ]
         if took_sparse and sparse:
             edits += sparse
             change += ", of a sparse gradient over its stored values"
@@ -83,7 +92,7 @@ class _Precise:
         found = root or self._norm(node) or self._squares(node)
         if found is not None:
             self._edits += found
-            self.lines.append(node.end_lineno or node.lineno)
+            self.lines += range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
     def _is_float64(self, node: ast.expr) -> bool:
         if self._has_norms and isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
@@ -117,6 +126,10 @@ class _Precise:
         opened = Edit(function.first(call), function.first(operand), f"{torch}.linalg.vector_norm(")
         closed = f", dtype={torch}.float64)" + ("" if inner else ".square()")
         return [opened, Edit(function.last(operand), function.last(call), closed)]
+
+
+def _is_in(line: int, function: FunctionText) -> bool:
+    return any(node.lineno <= line <= (node.end_lineno or node.lineno) for node in function.suite)
 
 
 def operand_of_norm(call: ast.Call, torch: str) -> ast.expr | None:

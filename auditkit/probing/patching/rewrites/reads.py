@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeGuard
 
 from auditkit.probing.patching.local_names import names_of
 from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, edited
@@ -15,6 +14,7 @@ from auditkit.probing.patching.rewrites.operators import exact_count
 _SYNCS = frozenset({
     "syncs_grow_with_tensors", "sync_in_loop", "graph_breaks_under_compile", "async_collect_synchronizes",
 })  # fmt: skip
+_TRAINS = frozenset({"backward", "step", "zero_grad", "train", "eval"})
 
 
 @dataclass(frozen=True)
@@ -97,10 +97,9 @@ def _can_wait(loop: ast.For, later: Sequence[ast.stmt], reads: Sequence[_Read]) 
     if any(not isinstance(statement, ast.Assign | ast.AugAssign | ast.Expr) for statement in later):
         return False
     inside = [node for statement in loop.body for node in ast.walk(statement)]
-    if any(isinstance(node, ast.Break | ast.Return | ast.Yield | ast.Await) for node in inside):
+    if any(isinstance(node, ast.Break | ast.Return | ast.Yield | ast.Await) or _trains(node) for node in inside):
         return False
-    called = {node.func.attr for part in later for node in ast.walk(part) if _is_method_call(node)}
-    if any(name.endswith("_") for name in called):
+    if any(_changes_its_tensor(node) for part in later for node in ast.walk(part)):
         return False  # `grad.mul_(...)` changes what another turn may read
     moved = {node for part in later for node in ast.walk(part)}
     stays = [node for node in inside if node not in moved and isinstance(node, ast.Name)]
@@ -108,8 +107,13 @@ def _can_wait(loop: ast.For, later: Sequence[ast.stmt], reads: Sequence[_Read]) 
     return not names_of(later).stores & read_before
 
 
-def _is_method_call(node: ast.AST) -> TypeGuard[ast.Call]:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+def _trains(node: ast.AST) -> bool:
+    """Whether it is a step of training: what such a loop keeps would hold the graph of every batch."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _TRAINS
+
+
+def _changes_its_tensor(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_")
 
 
 class _Parted:
@@ -125,13 +129,14 @@ class _Parted:
         self._numbers = self._value_names()
         self._carried = self._carried_names()
         is_one = len(reads) == 1
-        self._tensors = function.fresh(f"{self._numbers[0]}s" if is_one else "rows")
-        self._others = function.fresh(f"{self._carried[0]}s" if len(self._carried) == 1 else "kept")
+        self._tensors = function.fresh(_several(self._numbers[0]) if is_one else "rows")
+        self._others = function.fresh(_several(self._carried[0]) if len(self._carried) == 1 else "kept")
 
     def edits(self) -> list[Edit]:
         function, blanks = self._function, self._function.indentation(self._loop)
         opened = f"{self._tensors} = []" + (f"\n{self._others} = []" if self._carried else "")
-        end = function.last(self._later[-1])
+        line = function.last(self._later[-1])[0]
+        end = line, len(function.lines[line - 1])  # with the comment beside it, which goes with the statement
         lines = [*_read(function, self._tensors).split("\n"), self._head(), *self._moved()]
         behind = Edit(end, end, "".join(f"\n{blanks}{line}" for line in lines))
         return [function.line_before(self._loop, opened), *self._kept(behind)]
@@ -194,6 +199,10 @@ class _Parted:
         if len(set(found)) == len(found):
             return found
         return [self._function.fresh(f"value_{number}") for number in range(len(found))]
+
+
+def _several(name: str) -> str:
+    return f"all_{name}" if name.endswith("s") else f"{name}s"
 
 
 def _tuple(names: Sequence[str]) -> str:

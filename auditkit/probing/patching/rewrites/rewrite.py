@@ -18,6 +18,7 @@ from auditkit.probing.patching.rewrites.empties import divided_by_at_least_one, 
 from auditkit.probing.patching.rewrites.foreach import norms_together
 from auditkit.probing.patching.rewrites.function_text import FunctionText
 from auditkit.probing.patching.rewrites.host_copies import without_host_copies
+from auditkit.probing.patching.rewrites.inputs import listed_first, present_gradients
 from auditkit.probing.patching.rewrites.line_length import within_limit
 from auditkit.probing.patching.rewrites.norms import in_float64
 from auditkit.probing.patching.rewrites.operators import exact_counts, reshaped, without_double_copies
@@ -45,6 +46,8 @@ _FAMILIES: tuple[Callable[[Sequence[FunctionText]], Iterator[Rewrite]], ...] = (
     zeros_of_nothing,
     nan_is_too_large,
     chosen_on_device,
+    listed_first,
+    present_gradients,
 )
 
 

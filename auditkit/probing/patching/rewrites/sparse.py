@@ -61,15 +61,14 @@ def _of_function(function: FunctionText) -> Iterator[Edit]:
     loops = [node for node in function.nodes if isinstance(node, ast.For)]
     for loop in loops:
         yield from _named_in_loop(function, loop, parents, taken)
-    for gradient in function.nodes:
-        if _is_gradient(gradient) and gradient not in taken:
-            assert isinstance(gradient, ast.Attribute)
-            source = _widest(gradient, parents)
-            reader = parents.get(source.node)
+    for inner in function.nodes:
+        if isinstance(inner, ast.Attribute) and _is_gradient(inner) and inner not in taken:
+            read = _widest(inner, parents)
+            reader = parents.get(read.node)
             if isinstance(reader, ast.Attribute) and reader.attr not in _READ_OF_ANY and _is_called(reader, parents):
-                yield function.replace(source.node, f"({_stored(function, source)})")
-            elif isinstance(reader, ast.Call) and source.node in reader.args:
-                yield function.replace(source.node, _stored(function, source))
+                yield function.replace(read.node, f"({_stored(function, read)})")
+            elif isinstance(reader, ast.Call) and read.node in reader.args:
+                yield function.replace(read.node, _stored(function, read))
 
 
 def _gathered(function: FunctionText, statement: ast.Assign, name: str) -> tuple[Edit | None, ast.expr | None]:
@@ -88,8 +87,9 @@ def _named_in_loop(
     function: FunctionText, loop: ast.For, parents: dict[ast.AST, ast.AST], taken: set[ast.AST]
 ) -> Iterator[Edit]:
     """In a loop whose statement reads `p.grad` in its middle: `grad = ...` before it, and `grad` there."""
-    for statement in loop.body:
-        if isinstance(statement, ast.If | ast.For | ast.With | ast.Try) or not function.has_own_lines(statement):
+    simple = [node for node in ast.walk(loop) if isinstance(node, ast.Assign | ast.AugAssign | ast.Expr)]
+    for statement in simple:
+        if not function.has_own_lines(statement):
             continue
         inside = [node for node in ast.walk(statement) if _is_gradient(node) and node not in taken]
         sources = [_widest(node, parents) for node in inside if isinstance(node, ast.Attribute)]

@@ -18,13 +18,13 @@ from ..process import placeholders
 from ..process.placeholders import PlaceholderTouched
 from . import groups as process_groups
 from . import spectral_search
-from .caller import CONSTRUCTOR, MADE, Caller
+from .caller import CONSTRUCTOR, Caller
 from .effects import Effects, gradients_now, observe, purpose
 from .given import GroupInput
 from .guesses import TOTAL_NORM, TOTAL_NORM_NUMBER
 from .named_objects import UnknownValueError, no_value
 from .obstacles import SAME, Obstacles
-from .plan import Feed, Groups, Plan
+from .plan import MADE, Feed, Groups, Plan
 from .promises import names_a_statistic, writes_by_its_own_words
 from .stand_ins import Surroundings
 from .uses import Used

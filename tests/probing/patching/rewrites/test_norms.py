@@ -12,7 +12,7 @@ OVERFLOWS = "norm_overflows_on_finite_grads"
 
 
 def _line(folder: Path, statement: str) -> str:
-    source = f"import torch\n\n\ndef norm(grads, norm_type=2.0):\n    {statement}  # kept\n    return total\n"
+    source = f"import torch\n\n\ndef measure(grads, norm_type=2.0):\n    {statement}  # kept\n    return total\n"
     return after(folder, source, "norms_in_float64", OVERFLOWS).split("\n")[4].strip()
 
 
@@ -60,7 +60,7 @@ def test_what_is_no_norm_of_all_its_elements_stays(tmp_path: Path, statement: st
 def test_what_is_made_of_a_float64_norm_is_left_alone(tmp_path: Path) -> None:
     """The smallest change: squares of norms that are float64 now are summed as before."""
     source = (
-        "import torch\n\n\ndef norm(grads):\n    norms = torch.stack([g.norm(2) for g in grads])\n"
+        "import torch\n\n\ndef measure(grads):\n    norms = torch.stack([g.norm(2) for g in grads])\n"
         "    return (norms**2).sum().sqrt()\n"
     )
     expected = source.replace("g.norm(2)", "g.norm(2, dtype=torch.float64)")
@@ -68,6 +68,6 @@ def test_what_is_made_of_a_float64_norm_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_file_without_torch_gets_the_import(tmp_path: Path) -> None:
-    source = "from __future__ import annotations\n\nimport math\n\n\ndef norm(grads):\n    return grads[0].norm(2)\n"
+    source = "from __future__ import annotations\n\nimport math\n\n\ndef measure(grads):\n    return grads[0].norm(2)\n"
     text = after(tmp_path, source, "norms_in_float64", OVERFLOWS)
     assert text.split("\n")[2:4] == ["import torch", "import math"]

@@ -1,0 +1,118 @@
+"""Reads behind the loop: the exact text, and loops that have to stay whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.probing.patching.rewrites.places import after
+
+SYNCS = "syncs_grow_with_tensors"
+
+LOOP = """import torch
+
+
+def measure(parameters, norm_type=2.0):
+    total = 0.0  # of all
+    for p in parameters:
+        # its own norm
+        param_norm = p.grad.data.norm(norm_type)
+        total += param_norm.item() ** norm_type  # summed
+    return total ** (1.0 / norm_type)
+"""
+
+LOOP_AFTER = """import torch
+
+
+def measure(parameters, norm_type=2.0):
+    total = 0.0  # of all
+    param_norms = []
+    for p in parameters:
+        # its own norm
+        param_norm = p.grad.data.norm(norm_type)
+        param_norms.append(param_norm)
+    if param_norms:
+        param_norms = torch.stack([value.to(param_norms[0].device) for value in param_norms]).tolist()
+    for param_norm in param_norms:
+        total += param_norm ** norm_type  # summed
+    return total ** (1.0 / norm_type)
+"""
+
+
+def _after(folder: Path, source: str) -> str:
+    return after(folder, source, "read_once", SYNCS)
+
+
+def test_a_loop_keeps_its_tensors_and_the_sum_runs_behind_it(tmp_path: Path) -> None:
+    """Comments stay with their statements, and the sum is formed of the same numbers in the same order."""
+    assert _after(tmp_path, LOOP) == LOOP_AFTER
+
+
+def test_a_condition_around_the_last_statements_stays_in_the_loop(tmp_path: Path) -> None:
+    """The commonest loop of all: the norm of each parameter that has a gradient."""
+    source = (
+        LOOP.replace("        # its own norm\n", "        if p.grad is not None:\n")
+        .replace(
+            "        param_norm = p.grad.data.norm(norm_type)\n        total",
+            "            g = p.grad.norm(2)\n            total",
+        )
+        .replace("param_norm.item()", "g.item()")
+        .replace("  # summed", "")
+    )
+    text = _after(tmp_path, source)
+    assert text.split("\n")[5:14] == [
+        "    gs = []",
+        "    for p in parameters:",
+        "        if p.grad is not None:",
+        "            g = p.grad.norm(2)",
+        "            gs.append(g)",
+        "    if gs:",
+        "        gs = torch.stack([value.to(gs[0].device) for value in gs]).tolist()",
+        "    for g in gs:",
+        "        total += g ** norm_type",
+    ]
+
+
+def test_what_the_last_statements_need_of_each_turn_is_kept_with_it(tmp_path: Path) -> None:
+    source = (
+        "import torch\n\n\ndef measure(model):\n\tfound = {}\n\tfor name, p in model.named_parameters():\n"
+        "\t\tfound[name] = (p.grad.min().item(), p.grad.max().item())\n\treturn found\n"
+    )
+    assert _after(tmp_path, source).split("\n")[5:-2] == [
+        "\trows = []",
+        "\tnames = []",
+        "\tfor name, p in model.named_parameters():",
+        "\t\tnames.append(name)",
+        "\t\trows.append(torch.stack([p.grad.min().double(), p.grad.max()]))",
+        "\tif rows:",
+        "\t\trows = torch.stack([value.to(rows[0].device) for value in rows]).tolist()",
+        "\tfor name, (value_0, value_1) in zip(names, rows):",
+        "\t\tfound[name] = (value_0, value_1)",
+    ]
+
+
+def test_a_list_of_numbers_is_read_behind_it(tmp_path: Path) -> None:
+    source = "import torch\n\n\ndef measure(grads):\n    norms = [g.norm().item() for g in grads]  # each\n"
+    assert _after(tmp_path, source).split("\n")[4:7] == [
+        "    norms = [g.norm() for g in grads]  # each",
+        "    if norms:",
+        "        norms = torch.stack([value.to(norms[0].device) for value in norms]).tolist()",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("# summed", "# summed\n        if total > 1e6:\n            break"),
+        ("# its own norm", "p.grad.mul_(total)"),
+        ("  # summed", "\n        p.grad.mul_(2.0)"),
+        ("    return", "    else:\n        total = 1.0\n    return"),
+        (".item()", ""),
+    ],
+)
+def test_a_loop_that_needs_its_numbers_stays(tmp_path: Path, old: str, new: str) -> None:
+    """A break, a use in the next turn, a change of what is read, an `else`, and nothing that is read."""
+    source = LOOP.replace(old, new)
+    assert source != LOOP
+    assert _after(tmp_path, source) == source

@@ -1,0 +1,106 @@
+"""The rewritten file: what is refused, where the function stands in it, and which functions are changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from auditkit.probing.patching.fragments import CannotComplete
+from auditkit.probing.patching.rewrites.rewrite import Edit, Rewrite, rewrites_of, rewritten
+from tests.probing.patching.rewrites.places import finding, place_of, rewrites
+
+SOURCE = '''import torch
+
+
+class Watch:
+    """Watches."""
+
+    def measure(self, grads):
+        return self.total(grads), later(grads)
+
+    def total(self, grads):
+        return grads[0].norm(2)
+
+    def other(self, grads):
+        return grads[0].norm(3)
+
+
+class Other:
+    def total(self, grads):
+        return grads[0].norm(4)
+
+
+def later(grads):
+    def inner(grad):
+        return grad.norm(5)
+
+    return inner(grads[0])
+'''
+
+
+def _edit(text: str, first: int = 0, last: int = 6) -> Rewrite:
+    return Rewrite("a", frozenset(), "a change", (Edit((1, first), (1, last), text),))
+
+
+def test_what_runs_with_the_function_is_changed_and_nothing_else(tmp_path: Path) -> None:
+    """Its own class's methods and the module's functions that it calls; no namesake, and no function inside one."""
+    place = place_of(tmp_path, SOURCE, "watch:Watch.measure")
+    text = rewritten(place, rewrites_of(place, [finding("norm_overflows_on_finite_grads")])).text
+    assert text == place.text.replace("norm(2)", "norm(2, dtype=torch.float64)")
+
+
+def test_the_patch_says_where_the_function_is_now(tmp_path: Path) -> None:
+    place = place_of(
+        tmp_path, "import torch\n\n\ndef measure(g):\n    norms = [x.norm().item() for x in g]\n    return norms\n"
+    )
+    patch = rewritten(place, [one for one in rewrites_of(place, [finding("sync_in_loop")]) if one.name == "read_once"])
+    assert patch.lines == (4, 8)
+    assert patch.function.split("\n")[0] == "def measure(g):"
+    assert patch.difference.startswith("--- a/watch.py\n+++ b/watch.py\n@@ ")
+
+
+def test_only_what_may_mend_a_finding_is_offered(tmp_path: Path) -> None:
+    """Likeliest first: what may mend most of the findings."""
+    source = "import torch\n\n\ndef measure(grads):\n    norms = [g.norm().item() for g in grads]\n    return norms\n"
+    assert rewrites(tmp_path, source, "mutates_gradients", call="watch:measure") == []
+    names = [one.name for one in rewrites(tmp_path, source, "sync_in_loop", "launches_grow_with_tensors")]
+    assert names[0] == "norms_together"
+    assert "read_once" in names
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ([_edit("import ("), _edit("import x")], "two changes of line 1 do not go together"),
+        ([_edit("import (")], "is no Python"),
+        ([_edit("import")], "changes nothing"),
+    ],
+)
+def test_what_cannot_be_written_is_refused(tmp_path: Path, changes: list[Rewrite], said: str) -> None:
+    place = place_of(tmp_path, "import torch\n\n\ndef measure(g):\n    return g\n")
+    with pytest.raises(CannotComplete, match=said):
+        rewritten(place, changes)
+
+
+def test_tabs_form_feeds_and_bytes_beyond_ascii_stay(tmp_path: Path) -> None:
+    """Columns of a syntax tree are bytes; a form feed is no line's end."""
+    source = "import torch\n\x0c\n\n@torch.no_grad()\ndef measure(é):\n\tü = 'äöü', é.norm(2); return ü\n"
+    place = place_of(tmp_path, source)
+    text = rewritten(place, rewrites_of(place, [finding("norm_overflows_on_finite_grads")])).text
+    assert text == place.text.replace("norm(2)", "norm(2, dtype=torch.float64)")
+
+
+def test_a_block_is_changed_among_the_statements_of_its_file(tmp_path: Path) -> None:
+    source = (
+        "import torch\n\n\ndef train(model, loader, optimizer):\n    for batch in loader:\n"
+        "        model(batch).backward()\n"
+        "        total_norm = 0.0\n        for p in model.parameters():\n            if p.grad is not None:\n"
+        "                total_norm += p.grad.norm(2).item() ** 2\n        total_norm = total_norm**0.5\n"
+        "        print(total_norm)\n        optimizer.step()\n"
+    )
+    place = place_of(tmp_path, source, "watch.py:train#total_norm")
+    patch = rewritten(place, rewrites_of(place, [finding("norm_overflows_on_finite_grads")]))
+    wanted = "grad.norm(2, dtype=torch.float64).item() ** 2"
+    assert [line for line in patch.text.split("\n") if "dtype" in line] == [f"                total_norm += {wanted}"]
+    assert "grad = p.grad.coalesce().values() if p.grad.is_sparse else p.grad" in patch.function

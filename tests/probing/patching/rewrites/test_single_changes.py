@@ -1,0 +1,139 @@
+"""Changes of one expression each: the exact text, and the near miss beside it that stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.probing.patching.rewrites.places import after
+
+DEVICES = "fails_on_gradients_of_two_devices"
+EMPTY = "fails_on_zero_element_grads"
+NAN = "nonfinite_grads_look_healthy"
+ZERO = "ratio_divides_by_zero"
+CHANGES = [
+    ("reshaped", "fails_on_noncontiguous_grads", "x = g.view(-1)", "x = g.reshape(-1)"),
+    ("reshaped", "fails_on_noncontiguous_grads", "x = g.view(4, 2)", ""),
+    ("exact_counts", "counts_are_rounded", "x = (g == 0).float().mean()", "x = (g == 0).mean(dtype=torch.float64)"),
+    ("exact_counts", "counts_are_rounded", "x = torch.isnan(g).sum().float()", "x = torch.isnan(g).sum().double()"),
+    ("exact_counts", "counts_are_rounded", "x = g.float().mean()", ""),
+    (
+        "on_one_device",
+        DEVICES,
+        "x = torch.stack(torch._foreach_norm(grads))",
+        "x = torch.stack([norm.to(grads[0].device) for norm in torch._foreach_norm(grads)])",
+    ),
+    (
+        "on_one_device",
+        DEVICES,
+        "x = torch.stack([torch.norm(g) for g in grads])",
+        "x = torch.stack([torch.norm(g).to(grads[0].device) for g in grads])",
+    ),
+    (
+        "on_one_device",
+        DEVICES,
+        "x = sum(g.sum() for g in grads)",
+        "x = sum(g.sum().to(grads[0].device) for g in grads)",
+    ),
+    ("on_one_device", DEVICES, "x = g if x is None else x + g", "x = g if x is None else x + g.to(x.device)"),
+    ("on_one_device", DEVICES, "x = sum(p.grad.sum() for p in parameters)", ""),
+    ("on_one_device", DEVICES, "x = torch.stack([torch.norm(g).to(device) for g in grads])", ""),
+    ("on_one_device", DEVICES, "x = sum(g.numel() for g in grads)", ""),
+    (
+        "without_elements",
+        EMPTY,
+        "x = [p.grad for p in parameters if p.grad is not None]",
+        "x = [p.grad for p in parameters if p.grad is not None and p.grad.numel()]",
+    ),
+    ("without_elements", EMPTY, "x = [p for p in parameters if p is not None]", ""),
+    (
+        "present_gradients",
+        "fails_on_missing_grads",
+        "x = [p.grad.detach() for p in parameters]",
+        "x = [p.grad.detach() for p in parameters if p.grad is not None]",
+    ),
+    ("present_gradients", "fails_on_missing_grads", "x = [p.grad for p in parameters if p.requires_grad]", ""),
+    ("divided_by_at_least_one", ZERO, "x = 2 / g.numel()", "x = 2 / max(g.numel(), 1)"),
+    ("divided_by_at_least_one", ZERO, "x = 2 / len(grads)", "x = 2 / max(len(grads), 1)"),
+    ("divided_by_at_least_one", ZERO, "x = 2 / g", ""),
+    ("nan_is_too_large", NAN, "x = (norms > exploding).sum()", "x = (~(norms <= exploding)).sum()"),
+    ("nan_is_too_large", NAN, "x = sum(1 for n in norms if n > LARGE)", "x = sum(1 for n in norms if not n <= LARGE)"),
+    ("nan_is_too_large", NAN, "x = (norms > small_threshold).sum()", ""),
+    ("nan_is_too_large", NAN, "x = (norms < exploding).sum()", ""),
+]
+
+
+@pytest.mark.parametrize(("name", "probe", "statement", "wanted"), CHANGES)
+def test_the_expression_alone_is_changed(tmp_path: Path, name: str, probe: str, statement: str, wanted: str) -> None:
+    """What has no wanted text is a near miss, and stays."""
+    source = f"import torch\n\n\ndef measure(parameters, grads, g, norms):\n    {statement}  # kept\n    return x\n"
+    expected = source.replace(statement, wanted or statement)
+    assert after(tmp_path, source, name, probe) == expected
+
+
+def test_copies_in_float64_give_way_to_the_dtype(tmp_path: Path) -> None:
+    """Only where norms are all that is taken of them."""
+    source = (
+        "import torch\n\n\ndef measure(grads):\n    copies = [g.double() for g in grads]\n"
+        "    return torch._foreach_norm(copies)\n"
+    )
+    wanted = source.replace("g.double()", "g").replace("(copies)", "(copies, dtype=torch.float64)")
+    probe = "peak_memory_grows_with_params"
+    assert after(tmp_path, source, "without_double_copies", probe) == wanted
+    other = source.replace("return", "copies[0].add_(1)\n    return")
+    assert after(tmp_path, other, "without_double_copies", probe) == other
+
+
+def test_a_branch_on_a_tensor_is_chosen_on_its_device(tmp_path: Path) -> None:
+    """Only where the compared name is a tensor: one that was read is a number already."""
+    source = (
+        "import torch\n\n\ndef measure(norms):\n    count = (norms > 1).sum()\n    if count > 0:\n"
+        "        norms = norms.clamp(max=1)\n    return norms\n"
+    )
+    wanted = source.replace(
+        "    if count > 0:\n        norms = norms.clamp(max=1)\n",
+        "    norms = torch.where(count > 0, norms.clamp(max=1), norms)\n",
+    )
+    probe = "async_collect_synchronizes"
+    assert after(tmp_path, source, "chosen_on_device", probe) == wanted
+    read = source.replace(".sum()", ".sum().item()")
+    assert after(tmp_path, read, "chosen_on_device", probe) == read
+
+
+def test_gradients_stay_where_they_lie(tmp_path: Path) -> None:
+    source = "import torch\n\n\ndef measure(parameters):\n    return [p.grad.cpu() for p in parameters]\n"
+    assert after(tmp_path, source, "without_host_copies", "sync_in_loop") == source.replace(".cpu()", "")
+
+
+def test_no_gradients_have_one_zero_norm(tmp_path: Path) -> None:
+    source = (
+        "import torch\n\n\ndef measure(parameters):\n    grads = [p.grad for p in parameters]\n"
+        "    norms = torch.stack(torch._foreach_norm(grads))\n    return norms.sum() / len(grads)\n"
+    )
+    wanted = source.replace("norm(grads))", "norm(grads)) if grads else torch.zeros(1, dtype=torch.float64)")
+    wanted = wanted.replace("len(grads)", "max(len(grads), 1)")
+    assert after(tmp_path, source, "zeros_of_nothing", "empty_input_changes_result_type") == wanted
+
+
+def test_a_sparse_gradient_is_its_stored_values(tmp_path: Path) -> None:
+    """Behind the list of gradients; nothing where the code thinks of sparse ones already."""
+    source = "def measure(parameters):\n    grads = [p.grad for p in parameters]  # all\n    return grads\n"
+    lines = source.split("\n")
+    lines.insert(2, "    grads = [grad.coalesce().values() if grad.is_sparse else grad for grad in grads]")
+    assert after(tmp_path, source, "sparse_values", "fails_on_sparse_grads") == "\n".join(lines)
+    careful = source.replace("return", "assert not grads[0].is_sparse\n    return")
+    assert after(tmp_path, careful, "sparse_values", "fails_on_sparse_grads") == careful
+
+
+def test_a_generator_is_listed_before_it_is_gone_through_twice(tmp_path: Path) -> None:
+    """Behind the docstring; not where it is gone through once, or is made a list already."""
+    source = (
+        'def measure(parameters):\n    """Two."""\n    grads = [p.grad for p in parameters]\n'
+        "    return grads, sum(1 for p in parameters)\n"
+    )
+    wanted = source.replace("    grads", "    parameters = list(parameters)\n    grads", 1)
+    assert after(tmp_path, source, "listed_first", "fails_on_generator_input") == wanted
+    assert after(tmp_path, wanted, "listed_first", "fails_on_generator_input") == wanted
+    once = source.replace("sum(1 for p in parameters)", "1")
+    assert after(tmp_path, once, "listed_first", "fails_on_generator_input") == once

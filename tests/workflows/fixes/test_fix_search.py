@@ -1,0 +1,176 @@
+"""Fixes of an audit: a rewrite is one only where its findings are gone, right answers stay and nothing is paid."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from auditkit.model.runs.fix import Fix
+from auditkit.model.runs.run import Finding, Run
+from auditkit.model.runs.target import Target
+from auditkit.probing.checkouts.checkout import parse_checkout
+from auditkit.probing.hosts.catalog import load_catalog
+from auditkit.probing.patching.rewrites.rewrite import Edit, Rewrite
+from auditkit.store.config.config import Config
+from auditkit.workflows.audit.measurement import ask
+from auditkit.workflows.audit.run_options import RunOptions
+from auditkit.workflows.fixes.bench import Bench
+from auditkit.workflows.fixes.fix_search import Scene, Search
+from tests.probing_helpers import MEMORY, OVERFLOW
+from tests.workflows.fixes.test_try_fix import git
+
+pytestmark = pytest.mark.process
+
+STATS = '''"""Statistics of gradients."""
+
+import torch
+
+
+def collect(module):
+    """The norm and the number of all gradients."""
+    grads = [p.grad for p in module.parameters() if p.grad is not None]
+    if not grads:
+        return {"norm": 0.0, "count": 0}
+    total = _total(grads)
+    return {"norm": total, "count": len(grads)}
+
+
+def _total(grads):
+    return torch.stack([(g * g).sum() for g in grads]).sum().sqrt().item()
+
+
+def other(module):
+    return {"norm": _total([p.grad for p in module.parameters() if p.grad is not None])}
+'''
+LINE = STATS.splitlines().index("    return torch.stack([(g * g).sum() for g in grads]).sum().sqrt().item()") + 1
+OPTIONS = RunOptions(Config(), sys.executable, time_limit_s=60.0)
+
+
+def rewrite(*lines: tuple[int, str]) -> Rewrite:
+    """Whole lines by others."""
+    edits = tuple(Edit((line, 0), (line, len(STATS.splitlines()[line - 1])), text) for line, text in lines)
+    return Rewrite("test", frozenset({OVERFLOW, MEMORY}), f"line {lines[0][0]}: changed", edits)
+
+
+WIDE = (LINE, "    return torch.stack([g.double().norm() for g in grads]).norm().item()")
+SUFFICES = rewrite(WIDE)
+FLAT = rewrite((LINE, "    return torch.cat([g.reshape(-1).double() for g in grads]).norm().item()"))
+ANOTHER_COUNT = rewrite((11, "    total = torch.stack([g.double().norm() for g in grads]).norm().item()"),
+                        (12, '    return {"norm": total, "count": len(grads) + 1}'))  # fmt: skip
+LOSES = rewrite((11, "    total = torch.stack([g.double().norm() for g in grads]).norm().item()"),
+                (12, '    return {"norm": total}'))  # fmt: skip
+BROKEN = rewrite((LINE, "    return torch.no_such_norm(grads)"))
+NO_PYTHON = rewrite((LINE, "    return ("))
+NOTHING = rewrite((LINE, "    return torch.stack([g.pow(2).sum() for g in grads]).sum().sqrt().item()"))
+
+
+class Searched:
+    """A checkout in a folder of its repository, audited once for all tests of this file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.top, self.checkout = folder / "trainer", folder / "trainer" / "sub"
+        self.checkout.mkdir(parents=True)
+        git(self.top, "init", "--quiet")
+        # Carriage returns, and no newline at the end.
+        (self.checkout / "stats.py").write_bytes(STATS.rstrip("\n").replace("\n", "\r\n").encode())
+        git(self.top, "-c", "core.autocrlf=false", "add", ".")
+        git(self.top, "commit", "--quiet", "-m", "stats")
+        self.spec = parse_checkout(str(self.checkout))
+        catalog = load_catalog()
+        self.probes = [catalog[OVERFLOW], catalog[MEMORY]]
+        targets = [Target("stats:collect"), Target("stats:other")]
+        with OPTIONS.open(self.spec) as opened:
+            self.run: Run = ask(OPTIONS, opened, targets, self.probes)
+        self.findings = [
+            Finding(catalog[one.probe], one, self.run.environment, self.run.id, self.run.targets[0].target)
+            for one in self.run.results
+            if one.target == "stats:collect" and one.probe == OVERFLOW
+        ]
+
+    def search(self, *rewrites: Rewrite, limit_s: float = 60.0) -> tuple[list[Fix], list[str]]:
+        with OPTIONS.open(self.spec) as opened, Bench.open(self.spec, sys.executable) as bench:
+            scene = Scene(self.spec, opened, {"": OPTIONS}, self.probes, "sub/")
+            search = Search(scene, self.run, bench, limit_s, rewrites=lambda *_: list(rewrites))
+            return search.fixes_of([self.findings])
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> Searched:
+    return Searched(tmp_path_factory.mktemp("searched"))
+
+
+def test_a_rewrite_that_suffices_is_a_diff_that_git_applies(searched: Searched) -> None:
+    """Through the other target that calls the changed function, too; the paths begin at the repository's top."""
+    before = (searched.checkout / "stats.py").read_bytes()
+    (fix,), (said,) = searched.search(NOTHING, SUFFICES)
+    assert (searched.checkout / "stats.py").read_bytes() == before
+    assert fix.changes == (f"line {LINE}: changed",)
+    assert (fix.target, fix.file, fix.function) == ("stats:collect", "stats.py", "_total")
+    assert fix.mends == (searched.findings[0].result.fingerprint,)
+    assert [row.probe for row in fix.rows] == [OVERFLOW]
+    assert fix.rows[0].patched == "does not reproduce"
+    assert said.startswith("fixes: 1 of 1 ticket have one that was run, ")
+    for words in (["--check"], []):
+        done = subprocess.run(
+            ["git", "apply", *words, "-"], input=fix.difference.encode(), cwd=searched.top, check=True
+        )
+        assert done.returncode == 0
+    after = (searched.checkout / "stats.py").read_bytes()
+    git(searched.top, "checkout", "--", ".")
+    assert after == before.replace(b"    return torch.stack([(g * g).sum() for g in grads]).sum().sqrt().item()",
+                                   WIDE[1].encode())  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rewrites", "reason"),
+    [
+        ([FLAT], "have a change that trades"),
+        ([ANOTHER_COUNT], "have a change that trades"),
+        ([LOSES], "have a change that trades"),
+        ([BROKEN, NOTHING], "have no change that mended them"),
+        ([NO_PYTHON], "have no change that mended them"),
+        ([], "have no change that might mend them"),
+    ],
+    ids=["memory", "a right answer", "a field", "does not run", "no Python", "none"],
+)
+def test_what_trades_changes_a_right_answer_or_does_not_run_is_none(
+    searched: Searched, rewrites: list[Rewrite], reason: str
+) -> None:
+    fixes, (said,) = searched.search(*rewrites)
+    assert fixes == []
+    assert said.startswith("fixes: 0 of 1 ticket have one that was run, ")
+    assert said.endswith(f"; 1 {reason}")
+
+
+def test_when_the_time_is_over_it_is_said(searched: Searched) -> None:
+    fixes, (said,) = searched.search(rewrite((LINE, "    import time\n    time.sleep(600)")), limit_s=2.0)
+    assert fixes == []
+    assert said.endswith("s; 1 were not tried: time")
+
+
+def test_an_interrupt_ends_the_search_and_keeps_the_audit(searched: Searched) -> None:
+    def interrupted(*_: object) -> list[Rewrite]:
+        raise KeyboardInterrupt
+
+    with OPTIONS.open(searched.spec) as opened, Bench.open(searched.spec, sys.executable) as bench:
+        scene = Scene(searched.spec, opened, {"": OPTIONS}, searched.probes)
+        found = Search(scene, searched.run, bench, 60.0, rewrites=interrupted).fixes_of([searched.findings])
+    assert found == ([], ["fixes: 0 of 1 ticket have one that was run, 0 s; 1 were not tried: interrupted"])
+
+
+def test_a_file_that_changed_meanwhile_is_not_tried(searched: Searched) -> None:
+    file = searched.checkout / "stats.py"
+    before = file.read_bytes()
+    with OPTIONS.open(searched.spec) as opened:
+        file.write_bytes(before + b"\r\n")
+        with Bench.open(searched.spec, sys.executable) as bench:
+            scene = Scene(searched.spec, opened, {"": OPTIONS}, searched.probes)
+            fixes, (said,) = Search(scene, searched.run, bench, 60.0, rewrites=lambda *_: [SUFFICES]).fixes_of(
+                [searched.findings]
+            )
+    file.write_bytes(before)
+    assert fixes == []
+    assert said.endswith("1 could not be tried: stats.py changed while it was audited")

@@ -12,6 +12,7 @@ from auditkit.cli.options import FILED, AuditOptions, ProbesOption, ResultOption
 
 EXAMPLE = "Example: auditkit audit ../trainer@v1.2 --tickets tickets --batch 7"
 DEMO_FOLDER = Path("auditkit-demo")
+_FIX_TIME_S = 60.0
 
 
 @write_or_exit
@@ -53,6 +54,7 @@ def audit(
     from auditkit.cli.runs.report import run_and_finish
     from auditkit.errors import BadInputError
     from auditkit.model.runs.run import BUNDLED
+    from auditkit.store.folder.files import is_dry_run
     from auditkit.workflows.audit.audit import is_about_specimen, specimen_dir
     from auditkit.workflows.configuration import read_configuration
 
@@ -65,6 +67,8 @@ def audit(
         raise BadInputError("--fix-time and --no-fixes exclude each other")
     folder = None if no_tickets else tickets or configuration.tickets or _usual_folder(demo)
     label, limit_s = BUNDLED if demo else None, 0.0 if no_fixes else fix_time
+    if limit_s is None:
+        limit_s = _FIX_TIME_S if folder is not None and not is_dry_run() else 0.0
     request = options.request(named, configuration, probe, folder, label=label, style=style, fix_time_s=limit_s)
     run_and_finish(request, results, wants_tickets=not no_tickets)
 

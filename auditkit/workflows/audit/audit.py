@@ -31,7 +31,6 @@ from auditkit.probing.source_code.modules import source_files
 from auditkit.probing.source_code.python_files import PythonFiles
 from auditkit.store.config.config import Config
 from auditkit.store.config.config_file import config_in
-from auditkit.store.folder.files import is_dry_run
 from auditkit.store.folder.repository import Repository
 from auditkit.store.folder.status_folders import folders_of
 from auditkit.workflows.audit.filing import Paperwork, Root, file_run, without_ticket
@@ -43,9 +42,6 @@ from auditkit.workflows.audit.source_audit import SourceQuestions, SourceScope, 
 from auditkit.workflows.configuration import catalog_of
 from auditkit.workflows.fixes.fix_search import Scene, with_fixes
 
-FIX_TIME_S = 60.0
-"""How long fixes are searched for where tickets are filed and nothing else is said."""
-
 
 @dataclass(frozen=True)
 class AuditRequest:
@@ -54,8 +50,8 @@ class AuditRequest:
     `arms` are the options of each column of the table, alike but for interpreter and device. `tickets` of None
     files nothing. `command` is what the user typed, for the tickets' appendix. `whole_source` lets source
     probes ask about every module, not only about those that deal with gradients. `style` also asks the probes of
-    style, whose findings get no ticket unless their probe was named. For `fix_time_s` seconds at most fixes of what
-    gets a ticket are searched for; None is a minute where tickets are filed, and else no time.
+    style, whose findings get no ticket unless their probe was named. For `fix_time_s` seconds at most fixes are
+    searched for: of what will have a new ticket, or of all that would without a folder.
     """
 
     checkout: str
@@ -69,7 +65,7 @@ class AuditRequest:
     label: str | None = None
     whole_source: bool = False
     style: bool = False
-    fix_time_s: float | None = None
+    fix_time_s: float = 0.0
 
     @property
     def config(self) -> Config:
@@ -155,9 +151,7 @@ def _with_fixes(
     progress: Progress,
 ) -> Run:
     """The run with the fixes that were searched for: of what will have a new ticket, or of all without a folder."""
-    usual_s = FIX_TIME_S if repository is not None and not is_dry_run() else 0.0
-    limit_s = usual_s if request.fix_time_s is None else request.fix_time_s
-    if not (limit_s and run.targets):
+    if not (request.fix_time_s and run.targets):
         return run
     spec = parse_checkout(request.checkout)
     inside = paperwork.root.path(spec.directory)
@@ -171,7 +165,7 @@ def _with_fixes(
         probes=tuple(asked.values()),
         prefix="" if inside == "." or request.label == BUNDLED else f"{inside}/",
     )
-    return with_fixes(run, without_ticket(run, repository, paperwork), scene, limit_s, progress)
+    return with_fixes(run, without_ticket(run, repository, paperwork), scene, request.fix_time_s, progress)
 
 
 def _no_target(failure: AuditkitError | None) -> NoTarget | None:

@@ -75,8 +75,10 @@ def judged(findings: Sequence[str], base: Answers, arm: Answers) -> Judgement:
 
 
 def costs(base: Answers, arm: Answers) -> list[str]:
-    """What got worse for a target with no finding to mend."""
-    return costs_of(base.results, arm.results, _lost(base, arm), _changed((), base, arm))
+    """What got worse for a target that the change was not made for; what it mends there as well was not right."""
+    reproduced = {one.probe for one in base.results if one.outcome is Outcome.REPRODUCED}
+    mended = sorted(arm.gone(reproduced))
+    return costs_of(base.results, arm.results, _lost(base, arm), _changed(mended, base, arm))
 
 
 def _lost(base: Answers, arm: Answers) -> list[str]:

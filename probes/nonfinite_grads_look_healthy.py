@@ -77,6 +77,8 @@ def measure(ctx):
     is_hidden = any(map(_is_hidden, rows))
     if is_hidden and _only_counts(ctx):
         raise ctx.NotApplicable("it counts: no number of its answer follows the size of the gradients")
+    if is_hidden and _is_a_factor(ctx):
+        raise ctx.NotApplicable("its answer is a factor: it falls as the gradients grow")
     if left_out and not is_hidden:
         message = "NaN and Inf are visible where its answer follows the gradients, and it follows nothing of "
         raise ctx.NotApplicable(message + ", ".join(left_out))
@@ -141,6 +143,12 @@ def _only_counts(ctx):
         return False
     other = ctx.answer([grad * grad.abs() for grad in ctx.benign()])
     return all(float(usual[path]).is_integer() for path in ctx.differences(usual, other))
+
+
+def _is_a_factor(ctx):
+    """Whether the answer is one number that falls as gradients grow: what clips by it meets what is not finite."""
+    usual, larger = ctx.answer(ctx.benign()), ctx.answer([grad * 2.0**10 for grad in ctx.benign()])
+    return list(usual) == [""] and isinstance(usual[""], float) and 0 < larger[""] < usual[""]
 
 
 def explicit_signals(ctx, sound, answer):

@@ -34,13 +34,14 @@ DOES: Mapping[str, str] = {
 
 COSTS = {
     "live_at_peak": "{}x of the gradients' bytes at the peak",
-    "launches_at_line": "{} launches",
     "syncs_at_line": "{} waits for the device",
 }
 """What a measurement of a single line tells of it."""
 
 _LONGEST_CODE = 100
 _MOST_LINES = 5
+_LEAST_SHARE = 0.05
+"""Of the dearest line's cost: what is less is noise beside it."""
 
 
 def statement_text(result: ProbeResult) -> str:
@@ -72,6 +73,7 @@ def _of_definition(result: ProbeResult) -> str:
 def line_costs(result: ProbeResult) -> list[str]:
     """What each of several lines costs, the dearest first: `line 257, ``zeros.sum()``: 2x of the gradients' bytes`."""
     costs = [one for one in result.measurements if one.name in COSTS and "line" in one.case]
+    costs = [one for one in costs if one.value >= _LEAST_SHARE * costs[0].value]
     if len(costs) < 2:
         return []
     return [_cost(one, result) for one in costs[:_MOST_LINES]]

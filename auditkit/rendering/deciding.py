@@ -58,7 +58,8 @@ def _score(one: Measurement, message: str, told: Sequence[float]) -> int:
     is_law = one.name.endswith("_law")
     said = [format_value(value) for key, value in one.case.items() if key not in _UNTOLD]
     in_case = sum(len(text) > 1 and text in message for text in said)
-    return _VALUE * (_is_told(one.value, told) and not is_law) + _CASE * in_case + 2 * is_law
+    value = 0 if is_law else _VALUE * _is_told(one.value, told) + _is_told(one.value, told[:1])
+    return value + _CASE * in_case + 2 * is_law
 
 
 def _numbers(message: str) -> list[float]:

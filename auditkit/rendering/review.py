@@ -38,6 +38,7 @@ _LEVELS = (
 _EDGES = ("fails_on_", "empty_input_", "ratio_", "nonfinite_", "mutates_")
 """Probes of inputs that are not ordinary, by the beginning of their ids."""
 _MOST_ANSWERS = 12
+_MISSING = {Agreement.ONLY_BASE: "missing after", Agreement.ONLY_HEAD: "missing before"}
 
 
 def render_review(review: ImplementationReview) -> bytes:
@@ -133,13 +134,14 @@ def _answer_row(answer: AnswerContrast) -> dict[str, str]:
         f"{name}={_value(value)}" for name, value in answer.case.items() if name not in ("device", "family")
     )
     difference = relative_difference(answer.base, answer.head)
+    missing = _MISSING.get(answer.agreement, "")
     return {
         "case": f"{answer.family}: {case}",
         "field": answer.field or "the answer",
         "base": _value(answer.base),
         "head": _value(answer.head),
         "exact": f"{answer.exact:.6g}",
-        "difference": f"{difference:.2g} ({answer.allowed:.2g} allowed)",
+        "difference": missing or f"{difference:.2g} ({answer.allowed:.2g} allowed)",
         "nearer": f"the {answer.nearer}" if answer.nearer else "not known",
     }
 

@@ -90,6 +90,7 @@ def render_ticket(
         verifications=[
             (_subjects(findings, finding.probe), item, finding.probe.id)
             for finding in firsts
+            if _is_graver(finding, leader)
             for item in finding.probe.verification
         ],
         command=inert_line(command),
@@ -107,7 +108,7 @@ def _why(finding: Finding) -> str:
 
 
 def _is_graver(finding: Finding, leader: Finding) -> bool:
-    """Whether it needs advice of its own: a minor one goes with the statement."""
+    """Whether it has advice and conditions of its own: of a minor one the ticket asks that it goes with the rest."""
     return finding is leader or finding.severity is not Severity.P4
 
 

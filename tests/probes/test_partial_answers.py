@@ -79,8 +79,9 @@ def test_a_role_that_does_not_exist_is_refused():
         ("minus_one_when_nonfinite", "not_reproduced"),
         ("whole_minus_one_when_nonfinite", "not_reproduced"),
         ("one_when_nonfinite", "reproduced"),
+        ("clip_factor", "not_applicable"),
     ],
 )
 def test_a_norm_that_cannot_be_says_that_the_gradients_are_not_finite(function: str, outcome: str):
-    """-1 is a code that a reader notices; 1 is a norm like any other."""
+    """-1 is a code that a reader notices; 1 is a norm like any other. A factor by which is clipped tells nothing."""
     assert run_here(PARTIAL, f"norms:{function}", [HEALTH]).results[0].outcome == outcome

@@ -23,6 +23,7 @@ from auditkit.probing.discovery.gradient_names import (
 )
 from auditkit.probing.discovery.owners import required_by_constructor, setup_method
 from auditkit.probing.discovery.signatures import Feeding, feeding
+from auditkit.probing.source_code.files import is_in_side_folder
 from auditkit.probing.source_code.modules import Class, Function, dotted_name
 
 _AUTOGRAD = re.compile(r"(.*_)?(backward|forward)(_.*)?|(.*_)?(fwd|bwd)(_.*)?")
@@ -33,9 +34,6 @@ _UPDATES = re.compile(
     r"\bc?lrs?\b|\bweight_decay\b|\bwd_ratio\b"
 )
 _NAME_WORDS = re.compile(r"grad|norm|stat|health|collect|telemetry")
-_SIDE_FOLDERS = frozenset(
-    ("scripts", "examples", "example", "benchmarks", "benchmark", "docs", "tools", "archive", "_archive", "old")
-)
 
 
 @dataclass(frozen=True)
@@ -182,7 +180,7 @@ class Candidates:
             return Contract.GRAD_STATS  # `get_clip_coef`: what comes back is a factor, no norm
         if holds_modules and not fed.groups:
             return Contract.MONITOR
-        if "hook" in function.name and flow.stores and function.is_bound:
+        if "hook" in function.name and flow.stores and function.owner is not None:
             return Contract.MONITOR
         if not flow.returns:
             return Contract.GRAD_NORM if answers.stores_norm(flow) else Contract.GRAD_STATS
@@ -269,11 +267,6 @@ def collects_by_itself(function: Function) -> bool:
         return False
     flow = trace(function.node, marked_parameters(function), lambda _call, _given: None)
     return flow.returns_statistics and not is_excluded(function, flow)
-
-
-def is_in_side_folder(file: str) -> bool:
-    """Whether a file lies among examples, scripts or archives."""
-    return bool(_SIDE_FOLDERS & set(file.split("/")[:-1]))
 
 
 def is_excluded(function: Function, flow: GradientFlow) -> bool:

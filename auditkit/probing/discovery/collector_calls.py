@@ -6,6 +6,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 
 from auditkit.model.enums import Takes
 from auditkit.probing.discovery import gradient_names as names
@@ -32,6 +33,9 @@ _READS = re.compile(
 )
 _WORDS = ("grad", "backprops", "clip", "global_norm")  # a hundredth of the pattern's cost, and most have none
 _CALLED = re.compile(r"\b(\w+)\s*\(")
+_HOOKS = {"register_hook": 0, "register_comm_hook": 1}
+"""Which argument is the hook, and which of the hook's is a gradient, or a bucket of some."""
+_REGISTERS = re.compile(rf"\.({'|'.join(_HOOKS)})\(")
 _TRAINS = re.compile(r"\.(backward|step|zero_grad)\(")
 
 
@@ -54,6 +58,8 @@ class CollectorCalls:
         self._handed: dict[tuple[Function, frozenset[str]], HelperAnswer] = {}
         self._named_helpers: dict[Function, GradientFlow] = {}
         self._trains: dict[Function, bool] = {}
+        self._hooks: dict[Function, dict[str, int]] = {}
+        """The functions that are registered as hooks of gradients, with the parameter that holds one."""
 
     def find(self) -> None:
         """Fill `collectors` from the files that were parsed since: who reads gradients, then who calls those."""
@@ -68,13 +74,35 @@ class CollectorCalls:
             for name, origin in module.origins.items():
                 self._aliases[origin.rpartition(":")[2]].add(name)
         known = set(self._callers_of((*self.collectors, *self.joiners)))
-        changed = self._keep(each for each in new if each in known or may_read_gradients(each))
+        self._note_hooks(new)
+        may_read = (each for each in new if each in known or each in self._hooks or may_read_gradients(each))
+        changed = self._keep(may_read)
         for _ in range(_MOST_ROUNDS):
             changed = self._keep(self._callers_of(changed))
             if not changed:
                 break
         for helper, flow in self._named_helpers.items():
             self.collectors.setdefault(helper, flow)
+
+    def _note_hooks(self, functions: Iterable[Function]) -> None:
+        """`ddp.register_comm_hook(state, self.on_bucket)`, `p.register_hook(partial(watch, name))`."""
+        for function in functions:
+            nodes = function.nodes if _REGISTERS.search(function.text) else ()
+            for call in (node for node in nodes if isinstance(node, ast.Call)):
+                first = _HOOKS.get(names.last_name(call.func))
+                if first is None or len(call.args) <= first:
+                    continue
+                hook = call.args[first]
+                if isinstance(hook, ast.Call) and names.last_name(hook.func) == "partial" and hook.args:
+                    first += len(hook.args) - 1
+                    hook = hook.args[0]
+                found = self.callee(function, ast.Call(hook, [], []))
+                if found is not None and first < len(found.parameters):
+                    self._hooks[found] = {found.parameters[first].arg: GRADIENTS}
+
+    def _tells_as_hook(self, function: Function, flow: GradientFlow) -> bool:
+        """What a hook gives back goes into the gradients, compressed or scaled: only what it keeps is told."""
+        return bool(flow.stores or flow.reports or (flow.clips and names.is_named_for_clipping(function.name)))
 
     def names(self) -> set[str]:
         """What collectors are called, and joiners that are named for it, also where modules import them."""
@@ -93,8 +121,10 @@ class CollectorCalls:
         """Follow functions, and keep those that matter to others; those that were not kept before."""
         found: dict[Function, None] = {}
         for function in functions:
-            flow = trace(function.node, marked_parameters(function), self._helper_mark(function))
-            if flow.tells and not flow.differentiates:
+            marked = marked_parameters(function) | self._hooks.get(function, {})
+            flow = trace(function.node, marked, self._helper_mark(function))
+            tells = self._tells_as_hook(function, flow) if function in self._hooks else flow.tells
+            if tells and not flow.differentiates:
                 if function not in self.collectors:
                     found[function] = None
                 self.collectors[function] = flow
@@ -118,7 +148,9 @@ class CollectorCalls:
                 handed = self._handed_gradients(callee, call, given)
                 if handed is None:
                     return known
-                return HelperAnswer(max(handed.mark, known.mark), known.clips) if known else handed
+                if known is None:
+                    return handed
+                return HelperAnswer(max(handed.mark, known.mark), known.clips, reports=handed.reports)
             return known
 
         return mark
@@ -148,7 +180,8 @@ class CollectorCalls:
             self._handed[function, handed] = HelperAnswer(NOTHING)  # a helper that calls itself
             marked = marked_parameters(function) | dict.fromkeys(handed, GRADIENTS)
             flow = trace(function.node, marked, self._helper_mark(function))
-            self._handed[function, handed] = _answer(function, flow)
+            logs = flow.reports.keys() - {"raise", "assert"} and not flow.brings(GRADIENTS)
+            self._handed[function, handed] = replace(_answer(function, flow), reports=bool(logs))
             if flow.tells and names.is_helper_of_collectors(function.name):
                 self._named_helpers[function] = flow
         return self._handed[function, handed]

@@ -83,3 +83,5 @@ class HelperAnswer:
     tells_flags: bool = False
     differentiates: bool = False
     """Whether it makes the gradients that it hands out."""
+    reports: bool = False
+    """Whether it logs statistics of what it is handed."""

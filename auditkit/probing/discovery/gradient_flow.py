@@ -25,7 +25,9 @@ from auditkit.probing.source_code.modules import FunctionNode, dotted_name, is_c
 from auditkit.probing.source_code.walking import walk
 
 _CONTAINER_METHODS = frozenset(("append", "extend", "add", "update", "insert", "appendleft", "setdefault"))
-_FILLS = frozenset(("fill_", "logical_or_", "copy_", "add_", "bitwise_or_", "set_"))
+_FILLS = frozenset((
+    "fill_", "logical_or_", "copy_", "add_", "bitwise_or_", "set_", "scatter_add_", "index_add_",
+))  # fmt: skip
 _COLLECTIVES = frozenset(("gather", "all_gather", "all_gather_into_tensor", "reduce_scatter", "all_gather_object"))
 
 

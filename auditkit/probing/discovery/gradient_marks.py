@@ -211,6 +211,8 @@ class Expressions:
         if helper.mark == STATISTICS:
             self.flow.helpers.setdefault(written, node.lineno)
             self.flow.flags[written] = helper.tells_flags or names.is_finite_check(names.last_name(node.func))
+        if helper.reports:
+            self.flow.reports.setdefault(written, node.lineno)
         self.flow.differentiates |= helper.differentiates
         return max(helper.mark, mark)
 
@@ -301,11 +303,20 @@ def _combines(node: ast.Call, name: str, mark: int) -> bool:
     """Whether a reduction only joins gradients into one: `sum(grads)`, `torch.stack(grads).mean(dim=0)`."""
     if mark != GRADIENTS or name not in ("sum", "mean", "nansum", "nanmean", "max", "min", "median", "any", "all"):
         return False
-    along_one_axis = any(item.arg in ("dim", "axis") for item in node.keywords)
-    first = node.args[0] if node.args else None
     if isinstance(node.func, ast.Name):
         return True
+    if "sum" in name and any(map(_is_squared, (*node.args, getattr(node.func, "value", None)))):
+        return False  # the squared norm of each row
+    along_one_axis = any(item.arg in ("dim", "axis") for item in node.keywords)
+    first = node.args[0] if node.args else None
     return along_one_axis or (isinstance(first, ast.Constant) and isinstance(first.value, int))
+
+
+def _is_squared(value: ast.expr | None) -> bool:
+    """`x**2`, `x.pow(2)`, `torch.square(x)`."""
+    if isinstance(value, ast.BinOp):
+        return isinstance(value.op, ast.Pow)
+    return isinstance(value, ast.Call) and names.last_name(value.func) in ("pow", "square")
 
 
 def written_name(node: ast.expr) -> str:

@@ -171,7 +171,7 @@ def logs(function: ast.expr) -> bool:
 
 def is_named_for_clipping(name: str) -> bool:
     """Whether a function says that it limits or rescales gradients."""
-    return not {"clip", "clips", "clipping", "clamp", "rescale", "normalize"}.isdisjoint(_words(name))
+    return not {"clip", "clips", "clipped", "clipping", "clamp", "rescale", "normalize"}.isdisjoint(_words(name))
 
 
 def is_helper_of_collectors(name: str) -> bool:

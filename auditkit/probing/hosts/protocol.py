@@ -1,7 +1,7 @@
 """What travels between the host and a worker: one request, then a message a line until the worker ends.
 
-`worker/server.py` and `worker/children.py` are the other end. Types alone stand here: a message is the mapping
-that JSON makes of its line, told apart by its `type`.
+`worker/server.py`, `worker/jobs.py` and `worker/process/children.py` are the other end. Types alone stand here: a
+message is the mapping that JSON makes of its line, told apart by its `type`.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from auditkit.probing.hosts.kept_workers import KeptWorkers
 from auditkit.probing.hosts.runner import in_parallel
 from auditkit.probing.hosts.sandbox import Setting
 from auditkit.probing.hosts.session import Failure, Job, LoadedBy, Session
+from auditkit.probing.worker.process.rungs import OF_BLOCKS
 
 TRIAL_TIME_LIMIT_S = 30.0
 _WANTED = re.compile(r"--argument (?!NAME=)(\S+)=VALUE")
@@ -63,13 +64,13 @@ def try_candidates(
     """One trial for each candidate, in order; its other guesses are tried where the first one fails.
 
     Nothing here judges: a trial only finds a way to feed the function that gives an answer. Those of one package are
-    tried together, so that it is imported once; two packages at a time.
+    tried together, so that it is imported once, and so are all blocks; two packages at a time.
     """
     packages: dict[str, list[int]] = {}
     for index, candidate in enumerate(candidates):
-        place, _, statement = split_call(candidate.call)
-        is_alone = statement or place.endswith(".py")
-        packages.setdefault(place if is_alone else place.partition(".")[0], []).append(index)
+        module = _module_of(candidate.call)
+        package = module.partition(".")[0] if not module.endswith(".py") else module
+        packages.setdefault(OF_BLOCKS if module.endswith(OF_BLOCKS) else package, []).append(index)
     with KeptWorkers() as kept:
         limit_s = min(setting.time_limit_s, TRIAL_TIME_LIMIT_S)
         trials = _Trials(candidates, replace(setting, time_limit_s=limit_s, kept=setting.kept or kept), progress)
@@ -97,7 +98,7 @@ class _Trials:
             for index, trial in self._try(asked):
                 if trial.works or index not in self.done:
                     self.done[index] = trial
-        cheap = (index for index in indices if split_call(guesses[index][0].call)[0] not in self._imported_for_each)
+        cheap = (index for index in indices if _module_of(guesses[index][0].call) not in self._imported_for_each)
         self._remedy([index for index in cheap if index < _MOST_REMEDIED and _wanted(self.done[index])])
 
     def _remedy(self, indices: Sequence[int]) -> None:
@@ -143,11 +144,11 @@ class _Trials:
     def _settle(self, jobs: Sequence[protocol.Job], started: Callable[[str], None]) -> dict[int, Job]:
         """The trials by the number that is their id; what one way to load does not load is loaded in the next."""
         settled: dict[int, Job] = {}
-        waiting, together = list(jobs), tuple(dict.fromkeys(map(_module_of, jobs)))
+        waiting, together = list(jobs), tuple(dict.fromkeys(map(_module_of_job, jobs)))
         while waiting:
             groups: dict[tuple[str, ...], list[protocol.Job]] = {}
             for job in waiting:
-                module = _module_of(job)
+                module = _module_of_job(job)
                 groups.setdefault(self._loaded_together.get(module, together), []).append(job)
             unloaded = []
             for modules, of_group in groups.items():
@@ -156,20 +157,24 @@ class _Trials:
                 self._imported_for_each.update(modules if is_refused and len(modules) == 1 else ())
                 is_apart = is_refused and len(modules) > 1
                 failed = [job for job in of_group if is_apart or not _is_loaded(found[int(job["id"])])]
-                self._loaded_together |= {_module_of(job): modules for job in of_group if job not in failed}
+                self._loaded_together |= {_module_of_job(job): modules for job in of_group if job not in failed}
                 unloaded += failed if len(modules) > 1 else []
             is_progress = len(unloaded) < len(waiting)
-            together = tuple(dict.fromkeys(map(_module_of, unloaded)))
+            together = tuple(dict.fromkeys(map(_module_of_job, unloaded)))
             if not is_progress:
                 self._loaded_together |= {module: (module,) for module in together}
             waiting = unloaded
         return settled
 
 
-def _module_of(job: protocol.Job) -> str:
-    """The module that a target is in; "" for a block: around it is what an import would run."""
-    place, _, statement = split_call(str(job["target"]["call"]))
-    return "" if statement else place
+def _module_of_job(job: protocol.Job) -> str:
+    return _module_of(str(job["target"]["call"]))
+
+
+def _module_of(call: str) -> str:
+    """The place that a target is in, as a worker is asked to load it."""
+    place, _, statement = split_call(call)
+    return f"{place}{OF_BLOCKS}" if statement else place
 
 
 def _is_loaded(job: Job) -> bool:
@@ -180,12 +185,11 @@ def _run(
     setting: Setting, modules: Sequence[str], jobs: Sequence[protocol.Job], started: Callable[[str], None]
 ) -> tuple[dict[int, Job], bool]:
     """The trials of some modules' targets, and whether importing them left nothing to fork; then one is tried so."""
-    named = [module for module in modules if module]
-    session = Session(setting, jobs, modules=named)
+    session = Session(setting, jobs, modules=modules)
     settled = {int(job.id): job for job in session.jobs(started)}
     is_refused = bool(session.fork_refusal)
-    if is_refused and len(named) == 1:
-        session = Session(setting, jobs, modules=named, fresh_imports=True)
+    if is_refused and len(modules) == 1:
+        session = Session(setting, jobs, modules=modules, fresh_imports=True)
         settled = {int(job.id): job for job in session.jobs(started)}
     return {int(job["id"]): settled.get(int(job["id"])) or Job(failure=session.failure) for job in jobs}, is_refused
 

@@ -54,9 +54,12 @@ class SourceFile:
 
     @cached_property
     def is_side(self) -> bool:
-        parts = PurePosixPath(self.name).parts
-        is_beside = any(part in _SIDE_FOLDERS or _DATED_FOLDER.fullmatch(part) for part in parts[:-1])
-        return is_beside or parts[-1] in _TOOL_FILES
+        return is_in_side_folder(self.name) or PurePosixPath(self.name).name in _TOOL_FILES
+
+
+def is_in_side_folder(file: str) -> bool:
+    """Whether a file lies among examples, scripts, archives or records with a date."""
+    return any(part in _SIDE_FOLDERS or _DATED_FOLDER.fullmatch(part) for part in file.split("/")[:-1])
 
 
 def list_files(root: Path) -> list[SourceFile]:

@@ -42,6 +42,10 @@ class Scale:
     beside: str = ""
 
 
+# More graphs are worse than one, and better than none: the breaks and what runs outside of graphs tell.
+_DESCRIBING = (
+    "allowed_error", "allowed_difference", "largest_error", "live_at_peak", "syncs_at_line", "graph_count",
+)  # fmt: skip
 # A boundary of None is none at all: the best there is.
 SCALES: Mapping[str, Scale] = {
     "breaking_norm": Scale(Better.HIGHER),
@@ -60,7 +64,7 @@ SCALES: Mapping[str, Scale] = {
     **dict.fromkeys(("sound", "visible", "captured", "same_answer"), Scale(Better.TRUE)),
     "raises": Scale(Better.FALSE),
     # What others are judged by, follows from others, or describes a line.
-    **dict.fromkeys(("allowed_error", "allowed_difference", "largest_error", "live_at_peak"), Scale(Better.NEITHER)),
+    **dict.fromkeys(_DESCRIBING, Scale(Better.NEITHER)),
 }
 _LOWER_UNITS = frozenset({"count", "bytes", "ratio", "per tensor", "bytes per call", "fields", *TIME_UNITS})
 

@@ -29,6 +29,7 @@ from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.tickets.claim import ClaimState
 from auditkit.model.units import format_value
 from auditkit.rules.comparison.requirements import in_words
+from auditkit.rules.reports.words import listed
 
 _COSTS = ("syncs", "launches", "memory", "transfers", "graphs")
 """The instruments whose figures are what a change costs or saves."""
@@ -109,8 +110,13 @@ def _new_or_worse(comparison: Comparison) -> Iterator[str]:
 def _unexplained_answers(comparison: Comparison) -> Iterator[str]:
     for target in comparison.targets:
         apart = [one for one in target.answers if _is_unexplained(one)]
-        if apart:
-            yield f"{len(apart)} numbers of {target.match.name} differ, and nothing measured says which is right"
+        differing = [one for one in apart if one.agreement is Agreement.DIFFERS]
+        if differing:
+            yield f"{len(differing)} numbers of {target.match.name} differ, and nothing measured says which is right"
+        for agreement, side in ((Agreement.ONLY_BASE, "head"), (Agreement.ONLY_HEAD, "base")):
+            fields = dict.fromkeys(one.field or "the answer" for one in apart if one.agreement is agreement)
+            if fields:
+                yield f"the answer of {target.match.name} has no {listed(fields)} at the {side}"
 
 
 def _is_unexplained(answer: AnswerContrast) -> bool:

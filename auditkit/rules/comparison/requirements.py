@@ -22,6 +22,8 @@ _FORM = re.compile(r"(?P<probe>[a-z_]\w*)\s*:\s*(?P<word>[a-z_ -]+)")
 FORMS = "PROBE: not_reproduced, PROBE: fixed, PROBE law at fix = O(1), answers: same"
 _STATES = (ClaimState.REFUTED, ClaimState.UNTESTED, ClaimState.CONFIRMED)
 _MOST_TARGETS = 3
+BEFORE = "met already before"
+"""How a requirement is told that the change had nothing to do for."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,10 @@ def _judge(wanted: Wanted, contrast: Contrast) -> tuple[ClaimState, str]:
     if wanted.condition is not None:
         claim = Claim(contrast.probe, wanted.condition, wanted.text, "", 1, 1)
         judged = judge_claim(claim, [_as_block(contrast)])
+        if judged.state is ClaimState.CONFIRMED and wanted.condition.side is Side.FIX:
+            earlier = replace(claim, condition=replace(wanted.condition, side=Side.BASE))
+            if judge_claim(earlier, [_as_block(contrast)]).state is ClaimState.CONFIRMED:
+                return judged.state, f"{BEFORE}: {judged.message}"
         return judged.state, judged.message
     if wanted.word in [trend.value for trend in Trend]:
         is_met = contrast.trend.value == wanted.word or (wanted.word == "better" and contrast.change is Change.FIXED)
@@ -85,6 +91,8 @@ def _judge(wanted: Wanted, contrast: Contrast) -> tuple[ClaimState, str]:
         # A finding of source that is gone has nothing to say at the head.
         outcome = contrast.head.outcome if contrast.head else Outcome.NOT_REPRODUCED
         is_met = outcome.value == wanted.word
+        if is_met and contrast.base is not None and contrast.base.outcome.value == wanted.word:
+            return ClaimState.CONFIRMED, f"{BEFORE}: {in_words(contrast)}"
     else:
         is_met = contrast.change.value == wanted.word
     return (ClaimState.CONFIRMED if is_met else ClaimState.REFUTED), in_words(contrast)

@@ -186,6 +186,48 @@ FOUND = {
         "def f(grads, buf):\n    norm, _ = multi_tensor_applier(l2norm_impl, buf, [grads], False)\n    return norm\n",
         "grad_norm",
     ),
+    "a communication hook": (
+        """
+        class Watch:
+            def __init__(self, ddp):
+                ddp.register_comm_hook(self, self.f)
+            @staticmethod
+            def f(self, bucket):
+                self.norms.append(bucket.buffer().norm())
+                return torch.distributed.all_reduce(bucket.buffer(), async_op=True).get_future()
+        """,
+        "grad_norm",
+    ),
+    "a partial of a method is a tensor hook": (
+        """
+        class Watch:
+            def add(self, model):
+                for name, p in model.named_parameters():
+                    p.register_hook(functools.partial(self.f, name))
+            def f(self, name, x):
+                self.norms[name] = x.norm()
+        """,
+        "grad_norm",
+    ),
+    "squared norms of rows are added up": (
+        """
+        def f(backprops, rows):
+            result = torch.zeros(3)
+            result.scatter_add_(0, rows, torch.sum(backprops**2, dim=1))
+            return {"norm": torch.sqrt(result)}
+        """,
+        "grad_stats",
+    ),
+    "a helper logs": (
+        """
+        def record(writer, name, x):
+            writer.add_scalar(name, x.std())
+        def f(model, writer):
+            for name, p in model.named_parameters():
+                record(writer, name, p.grad)
+        """,
+        "grad_stats",
+    ),
     "reduced over ranks": (
         """
         def f(params):
@@ -246,6 +288,22 @@ NOT_FOUND = {
     "a layer": "class C:\n    def f(self, grads):\n        return self.k_norm(grads)\n",
     "the finiteness of a loss": "def f(loss):\n    if torch.isnan(loss).any():\n        raise ValueError\n",
     "a hook on activations": "def f(model):\n    model.register_forward_hook(lambda m, x, y: torch.clamp(y, -1, 1))\n",
+    "a communication hook that compresses": (
+        "def f(state, bucket):\n    x = bucket.buffer()\n    return x.div_(x.abs().max())\n"
+        "def add(ddp):\n    ddp.register_comm_hook(None, f)\n"
+    ),
+    "rows are added up": (
+        "def f(backprops, rows):\n    result = torch.zeros(3)\n"
+        "    result.scatter_add_(0, rows, torch.sum(backprops, dim=1))\n    return result\n"
+    ),
+    "a hook of another kind": (
+        "class C:\n    def f(self, x):\n        self.norm = x.norm()\n"
+        "    def add(self, m):\n        m.register_forward_hook(self.f)\n"
+    ),
+    "a helper that looks at a gradient and hands another back": (
+        "def root(x):\n    if x.isnan().any():\n        print('skipped')\n    return torch.linalg.svd(x)[0]\n"
+        "def f(self, grad):\n    self.base = root(grad)\n"
+    ),
     "a fused update": "def f(grads, buf):\n    multi_tensor_applier(adam_impl, buf, [grads], 0.1)\n",
 }
 
@@ -314,7 +372,10 @@ def test_what_it_takes_is_told_by_its_use(tmp_path: Path, source: str, takes: st
     assert (item.takes_guesses[0], item.obstacles) == (takes, ())
 
 
-@pytest.mark.parametrize(("name", "contract"), [("get_clip_coef", "grad_stats"), ("get_grad_norm", "grad_norm")])
+@pytest.mark.parametrize(
+    ("name", "contract"),
+    [("get_clip_coef", "grad_stats"), ("get_clipped_coeff", "grad_stats"), ("get_grad_norm", "grad_norm")],
+)
 def test_a_factor_that_clips_is_no_norm(name: str, contract: str, tmp_path: Path) -> None:
     source = f"def {name}(params):\n    return torch.stack([p.grad.norm() for p in params]).norm()\n"
     assert found(tmp_path, source)[name].contract_guess == contract

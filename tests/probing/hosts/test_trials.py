@@ -26,7 +26,7 @@ def {name}(gradients):
 
 
 def tried(folder: Path, *calls: str) -> list[Trial]:
-    candidates = [Candidate(call, "", 1, Contract.GRAD_NORM, (Takes.GRADIENTS,)) for call in calls]
+    candidates = [Candidate(call, "", 1, Contract.GRAD_NORM, (Takes.MODULE, Takes.GRADIENTS)) for call in calls]
     return try_candidates(candidates, Setting(folder, sys.executable, (folder,)))
 
 
@@ -62,3 +62,55 @@ def test_a_collection_in_a_trial_passes_over_what_was_imported(tmp_path: Path) -
     """DeepSpeed collects in each constructor: that took two thirds of the time of all its trials."""
     (tmp_path / "held.py").write_text(HELD)
     assert [trial.message for trial in tried(tmp_path, "held:norm")] == [""]
+
+
+TRAINING = """
+import os
+
+
+def squared(norm):
+    with open("parents.log", "a") as log:
+        log.write(f"{os.getppid()}\\n")
+    return norm**2
+
+
+def train(model, loss):
+    loss.backward()
+    total_norm = 0.0
+    for parameter in model.parameters():
+        total_norm += squared(parameter.grad.norm().item())
+    total_norm = total_norm ** 0.5
+    return total_norm
+"""
+
+
+def test_blocks_of_all_files_are_tried_in_one_process(tmp_path: Path) -> None:
+    """A fork for each: what their files import is imported once."""
+    for name in ("first", "second"):
+        (tmp_path / f"{name}.py").write_text(TRAINING)
+    found = tried(tmp_path, *(f"{name}.py:train#total_norm" for name in ("first", "second")))
+    assert [trial.message for trial in found] == ["", ""]
+    assert len(set((tmp_path / "parents.log").read_text().split())) == 1
+
+
+SLOW_TO_IMPORT = """
+import os
+import sys
+
+
+def {name}(gradients):
+    known = "torch._dynamo" in sys.modules
+    import torch._dynamo
+
+    with open("imports.log", "a") as log:
+        log.write(f"{{os.getpid()}}:{{known}}\\n")
+    return sum(float(each.norm()) ** 2 for each in gradients) ** 0.5
+"""
+
+
+def test_what_takes_long_to_import_is_imported_by_one_trial_alone(tmp_path: Path) -> None:
+    """The first one says so, and it is there before the next is forked."""
+    (tmp_path / "slow.py").write_text("".join(SLOW_TO_IMPORT.format(name=name) for name in "ab"))
+    assert [trial.message for trial in tried(tmp_path, "slow:a", "slow:b")] == ["", ""]
+    first = dict(line.split(":") for line in reversed(imports(tmp_path)))
+    assert sorted(first.values()) == ["False", "True"]

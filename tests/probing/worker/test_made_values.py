@@ -109,6 +109,8 @@ def test_what_is_stored_of_gradients_is_an_answer() -> None:
     assert (checked.feed.keeps, list(checked.fields)) == (True, ["stored.found_inf"])
     assert (summed.feed.keeps, list(summed.fields), summed.contract) == (True, ["stored.kept"], "grad_stats")
     assert summed.filled["parameter.grad_sample"] == "the gradient as that of one sample"
+    refused = [instrument for instrument in ("values", "memory", "graphs", "ranks") if summed.why_not_asked(instrument)]
+    assert refused == ["memory", "graphs"], "reading it back has a cost of its own"
     with pytest.raises(CannotFeedError, match="it returns None"):
         plan_of(keep_nothing)
 

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from auditkit.probing.worker.base.refusals import CannotFeedError
+from auditkit.probing.worker.base.frames import SourceRoots
+from auditkit.probing.worker.base.refusals import CannotFeedError, NotApplicable
+from auditkit.probing.worker.context.context import Context
 from auditkit.probing.worker.feeding.caller import Caller
 from auditkit.probing.worker.feeding.plan import Plan
 from auditkit.probing.worker.feeding.uses import BY_USE
@@ -106,6 +108,32 @@ def test_what_optimizers_of_several_precisions_and_of_samples_keep_is_known_by_n
     caller = Caller(getattr(Halves, method), Halves, method, {})
     grads = [grad.to(dtype) for grad in benign()]
     assert float(caller.prepare(plan.feed, (grads, [None]))()) == pytest.approx(BENIGN_NORM, rel=1e-3)
+
+
+def test_what_follows_the_gradient_of_a_parameter_is_renewed_with_it() -> None:
+    """An object that is asked again with other gradients finds them under the other name, too."""
+    plan, held = method_plan(Halves, "of_samples"), []
+    caller = Caller(Halves.of_samples, Halves, "of_samples", {})
+    ask = caller.prepare(plan.feed, (benign(), [None]), given=held)
+    first = float(ask())
+    held[0].put([4 * grad for grad in benign()])
+    assert float(ask()) == pytest.approx(4 * first)
+
+
+def by_a_norm_of_ours(parameters: Any, total_norm: float, max_norm: float) -> float:
+    factor = min(max_norm / total_norm, 1.0)
+    for parameter in parameters:
+        parameter.grad.mul_(factor)
+    return factor
+
+
+def test_a_clip_that_is_handed_the_norm_answers_by_what_it_does() -> None:
+    """Its own number follows ours alone; and one call's norm is not that of the next."""
+    plan = plan_of(by_a_norm_of_ours)
+    assert (plan.fields, plan.roles, plan.clips, plan.writes) == ({}, {}, True, "it limits them")
+    context = Context(plan, Caller(by_a_norm_of_ours, None, "", {}), "cpu", SourceRoots("/"), {})
+    with pytest.raises(NotApplicable, match="total_norm, which is made of the gradients of one call"):
+        context.answers_in_turn([benign, benign])
 
 
 def test_a_buffer_of_gradients_holds_zeros_where_there_is_none() -> None:

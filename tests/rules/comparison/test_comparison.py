@@ -154,6 +154,12 @@ def test_figures_are_matched_by_their_case_and_not_by_what_was_read_there() -> N
     }
 
 
+def test_a_whole_graph_is_not_worse_than_none() -> None:
+    """Nor is more of them better: how often it breaks says which."""
+    (figure,) = compare_figures([Measurement("graph_count", 0, "count")], [Measurement("graph_count", 1, "count")])
+    assert figure.trend is Trend.MOVED
+
+
 def test_an_extrapolated_figure_is_not_the_measured_one() -> None:
     measured, fitted = figure("peak", 1, "bytes", params=9), figure("peak", 2, "bytes", params=9)
     fitted = replace(fitted, evidence=Evidence.EXTRAPOLATED)

@@ -52,6 +52,21 @@ def test_a_requirement_is_met_refuted_or_untested(text: str, state: ClaimState) 
     assert judge_requirement(parse_requirement(text), comparison()).state is state
 
 
+@pytest.mark.parametrize(
+    ("text", "is_old"),
+    [
+        (f"{OVERFLOW}: reproduced", True),
+        (f"{LAUNCHES}: not_reproduced", False),
+        (f"{LAUNCHES} launch_count <= 5 @ tensors=256", False),
+        (f"{LAUNCHES} launch_count <= 1000 @ tensors=256", True),
+    ],
+)
+def test_what_was_met_already_before_is_told_so(text: str, is_old: bool) -> None:
+    """A change is no reason for what holds without it."""
+    judged = judge_requirement(parse_requirement(text), comparison())
+    assert (judged.state, judged.message.startswith("met already before: ")) == (CONFIRMED, is_old)
+
+
 @pytest.mark.parametrize("text", [f"{SYNCS}: quick", SYNCS, f"{SYNCS} law", "", f"{SYNCS} sync_count = many things"])
 def test_a_requirement_that_cannot_be_read_says_why(text: str) -> None:
     with pytest.raises(ValueError, match=r"neither an outcome|not of the form|not a condition|neither a number"):

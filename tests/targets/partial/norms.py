@@ -64,3 +64,9 @@ def norm_of_biases(parameters):
 def zeros_in_float32(parameters):
     """A count, and nothing else."""
     return float(torch.stack([(grad == 0).sum().float() for grad in _grads(parameters)]).sum())
+
+
+def clip_factor(parameters, max_norm=1.0):
+    """What gradients are multiplied by: 0 where they are infinite."""
+    norm = torch.stack(torch._foreach_norm(_grads(parameters))).norm().item()
+    return min(1.0, max_norm / (norm + 1e-6))

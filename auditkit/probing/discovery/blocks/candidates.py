@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator
 from auditkit.model.enums import Contract
 from auditkit.probing.discovery.answers import returns_several
 from auditkit.probing.discovery.blocks.blocks import Block, blocks_of
-from auditkit.probing.discovery.candidates import Candidate, is_in_side_folder
+from auditkit.probing.discovery.candidates import Candidate
 from auditkit.probing.discovery.gradient_names import is_finite_check
 from auditkit.probing.discovery.signatures import feeding, parameter_kinds
+from auditkit.probing.source_code.files import is_in_side_folder
 from auditkit.probing.source_code.modules import dotted_name
 from auditkit.probing.source_code.python_files import PythonFiles
 

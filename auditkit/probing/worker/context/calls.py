@@ -206,7 +206,9 @@ class Calls:
 
         Raises NotApplicable where it reads what is made for one call alone.
         """
-        stale = [path for path, value in self.plan.filled.items() if value in OF_ONE_CALL]
+        made = [path for path, value in self.plan.filled.items() if value in OF_ONE_CALL]
+        # Arguments beside a list of gradients are made anew for each call, as that list is.
+        stale = [path for path in made if "." in path or self.plan.feed.takes != "gradients"]
         if stale:
             raise NotApplicable("a later call would get {} of the first one".format(" and ".join(stale)))
         second = self.second_group()

@@ -5,7 +5,6 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from ..answers.answers import host_numbers, read_properties
 from ..base.refusals import NotApplicable, TargetRaised
-from ..feeding.caller import MADE
 from ..feeding.given import GroupInput
 from ..instruments import graph_capture, memory, mutation, retention
 from ..instruments.graphs import Stop, Trace, compilations, fullgraph_failure, is_declared_eager, trace
@@ -95,9 +94,6 @@ class Measures:
         if self._calls.device == "simulated":
             hint = ": ask with --device auto or cpu" if self._calls.plan.device == "cpu" else ""
             raise NotApplicable("torch.compile does not trace the simulated device" + hint)
-        feed = self._calls.plan.feed
-        if feed.setup == MADE or feed.paths:
-            raise NotApplicable("parts of what it reads are made up, and torch.compile would trace those")
         if is_declared_eager(self._calls.caller.function):
             raise NotApplicable("it is declared to run outside compiled code (torch.compiler.disable)")
         return self._calls.prepared(grads, whole)

@@ -18,7 +18,7 @@ from . import guesses, made_objects
 from .given import GroupInput, end_to_end
 from .guesses import Guess
 from .module_state import ModuleState
-from .plan import SINGLE, Feed
+from .plan import MADE, SINGLE, Feed
 from .signatures import VARIADIC, guessed, required_parameters, shared
 from .silent_answers import answering
 from .stand_ins import SELF, Surroundings
@@ -26,10 +26,6 @@ from .uses import Uses
 
 CONSTRUCTOR = "__init__"
 """The set-up step of a class that is built with the modules it watches."""
-
-
-MADE = "__new__"
-"""The set-up step of an object that is made without its constructor, see `made_objects.py`."""
 
 Wrap = Callable[[List[Any]], Any]
 

@@ -53,8 +53,10 @@ CARRIERS = {
 _CALLABLE = (GIVES_GROUP, GIVES_ZERO, GIVES_ONE, SAME_VALUE, CLIPS, LOGGER, MODULE)
 
 OF_ONE_SAMPLE = "the gradient as that of one sample"
-OF_ONE_CALL = frozenset((TOTAL_NORM, TOTAL_NORM_NUMBER, PAIRS, GRADIENTS, OF_ONE_SAMPLE))
-"""What is made of the gradients of one call, and says nothing of those of the next."""
+OF_ONE_CALL = (
+    GRADIENTS, GRADIENT_LISTS, MASTER_LISTS, FLAT_GRADIENT, PAIRS, TOTAL_NORM, TOTAL_NORM_NUMBER,
+)  # fmt: skip
+"""What is made of the gradients of a call, and does not follow when others take their place on the parameters."""
 
 
 class Guess(NamedTuple):

@@ -6,6 +6,9 @@ from typing import Any, Dict, List, Literal, NamedTuple, Optional, Tuple
 from ..answers.roles import Role
 from .guesses import Guess
 
+MADE = "__new__"
+"""The set-up step of an object that is made without its constructor, see `made_objects.py`."""
+_OF_COSTS = frozenset(("devices", "graph_capture", "graphs", "launches", "memory", "syncs", "transfers"))
 _PLAIN = (type(None), bool, int, float, str)
 SINGLE = "single"
 """The container of a target that takes one tensor or one parameter: all gradients in it, end to end."""
@@ -72,6 +75,18 @@ class Plan(NamedTuple):
         return self._replace(
             filled=plain, others={path: made.other for path, made in read.items() if made.other is not None}
         )
+
+    def why_not_asked(self, instrument: str) -> str:
+        """Why an instrument's answer would not be about the target, by what was made up for it; "" where it would."""
+        if self.feed.setup is not None and "torch.distributed" in self.filled and instrument == "ranks":
+            return "its object shares parameters out over ranks by itself: what each would be handed is not known"
+        if instrument == "ranks" and any("of one sample" in str(made) for made in self.filled.values()):
+            return "it reads gradients of single samples: what a rank holds of each is not known"
+        if self.feed.keeps and instrument in _OF_COSTS:
+            return "it returns nothing, and reading back what it stores would be counted as its own cost"
+        if (self.feed.setup == MADE or self.feed.paths) and instrument == "graphs":
+            return "parts of what it reads are made up, and torch.compile would trace those"
+        return ""
 
     def to_json(self) -> Dict[str, Any]:
         raw = dict(self._asdict())

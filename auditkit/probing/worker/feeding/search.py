@@ -18,13 +18,13 @@ from ..process import placeholders
 from ..process.placeholders import PlaceholderTouched
 from . import groups as process_groups
 from . import spectral_search
-from .caller import CONSTRUCTOR, MADE, Caller
+from .caller import CONSTRUCTOR, Caller
 from .effects import Effects, gradients_now, observe, purpose
 from .given import GroupInput
 from .guesses import TOTAL_NORM, TOTAL_NORM_NUMBER
 from .named_objects import UnknownValueError, no_value
 from .obstacles import SAME, Obstacles
-from .plan import Feed, Groups, Plan
+from .plan import MADE, Feed, Groups, Plan
 from .promises import names_a_statistic, writes_by_its_own_words
 from .stand_ins import Surroundings
 from .uses import Used
@@ -133,6 +133,8 @@ def _try_feed(caller: Caller, feed: Feed, second: Any, request: Dict[str, Any], 
     if not (depends or effects.is_an_answer or feed.refusal):
         obstacles.add_silence(answer, _describe(feed))
         return None
+    if not (depends or feed.refusal):  # what follows a total norm of ours alone is no answer: the effect is
+        answer = None
     plan = _read_plan(caller, feed, second, answer, request, effects)
     return plan.with_filled(read)
 
@@ -271,7 +273,7 @@ def _ask(caller: Caller, feed: Feed, grads: Sequence[Any], second: Sequence[Any]
 
 def _read_plan(caller: Caller, feed: Feed, second: Any, answer: Any, request: Dict[str, Any], effects: Effects) -> Plan:
     def ask(grads: Sequence[Any]) -> Dict[str, Any]:
-        return flatten(_ask(caller, feed, grads, second))
+        return {} if answer is None else flatten(_ask(caller, feed, grads, second))
 
     fields = flatten(answer)
     notes: List[str] = []

@@ -6,7 +6,7 @@ the target reads of it is recorded by its dotted path: the reader is told, and t
 
 import copy
 import re
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -229,25 +229,30 @@ def _is_explained(kind: str, name: str) -> bool:
 def _of_parameter(surroundings: Surroundings, parameter: Any, name: str) -> None:
     """`main_grad` and the like hold the gradient, `grad_sample` that of one sample; flags are false."""
     path = "parameter." + name
-    if path not in surroundings.given and name == "grad_sample" and parameter.grad is not None:
-        surroundings.read[path] = Guess(guesses.OF_ONE_SAMPLE)
-        setattr(parameter, name, parameter.grad[None])
-    elif path not in surroundings.given and _NORM_OF_SAMPLE.fullmatch(name) and parameter.grad is not None:
-        surroundings.read[path] = Guess("the norm of the gradient as that of one sample")
-        setattr(parameter, name, total_norm([parameter.grad])[None])
+    followed = None if path in surroundings.given else _following(name)
+    if followed is not None:
+        words, surroundings.module.aliases[name] = followed
+        surroundings.read[path] = Guess(words)
+        setattr(parameter, name, followed[1](parameter))
     elif path not in surroundings.given and _SUM.fullmatch(name):
         surroundings.read[path] = Guess(None)
         setattr(parameter, name, None)
     elif path not in surroundings.given and re.fullmatch(r"(\w+_)?id", name):
         surroundings.read[path] = Guess("its place in the list")
         setattr(parameter, name, _place(parameter, surroundings.module.parameters()))
-    elif path not in surroundings.given and guesses.carrier(name) == guesses.GRADIENTS:
-        surroundings.read[path] = Guess("the gradient")
-        setattr(parameter, name, torch.zeros_like(parameter.data) if parameter.grad is None else parameter.grad)
-        if name not in surroundings.module.aliases:
-            surroundings.module.aliases.append(name)
     else:
         setattr(parameter, name, surroundings.filled(path, guesses.known(name)))
+
+
+def _following(name: str) -> Optional[Tuple[str, Callable[[Any], Any]]]:
+    """What the name of an attribute says that follows a parameter's gradient, and how; None for anything else."""
+    if name == "grad_sample":
+        return guesses.OF_ONE_SAMPLE, lambda each: None if each.grad is None else each.grad[None]
+    if _NORM_OF_SAMPLE.fullmatch(name):
+        return "the norm of the gradient as that of one sample", lambda each: total_norm([each.grad])[None]
+    if guesses.carrier(name) == guesses.GRADIENTS and not _SUM.fullmatch(name):  # a buffer, made for all parameters
+        return "the gradient", lambda each: torch.zeros_like(each.data) if each.grad is None else each.grad
+    return None
 
 
 def _of_wrapper(kind: str) -> Callable[[Surroundings, Any, str], None]:

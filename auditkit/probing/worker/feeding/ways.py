@@ -8,9 +8,9 @@ from ..base.refusals import CannotFeedError
 from ..base.torch_internals import raise_if_out_of_memory
 from ..process.placeholders import PlaceholderTouched
 from . import guesses
-from .caller import CONSTRUCTOR, MADE, Caller
+from .caller import CONSTRUCTOR, Caller
 from .named_objects import no_value
-from .plan import SINGLE, Feed
+from .plan import MADE, SINGLE, Feed
 from .signatures import annotation_text, guessed, optional_first_parameter, required_parameters, setup_method
 from .stand_ins import SELF
 

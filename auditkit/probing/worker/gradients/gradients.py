@@ -149,13 +149,12 @@ def placed(grads: Sequence[Any], device: str) -> List[Any]:
 class GradientHolder(torch.nn.Module):
     """A module whose parameters carry the given gradients; parameters without one where `grads` has None.
 
-    `aliases` are further attributes of the parameters that hold the gradient, as `main_grad` does: a buffer, which
-    holds zeros where there is none.
+    `aliases` are further attributes of the parameters that follow the gradient, with what makes them of a parameter.
     """
 
     def __init__(self, grads: Sequence[Optional[torch.Tensor]]) -> None:
         super().__init__()
-        self.aliases: List[str] = []
+        self.aliases: Dict[str, Callable[[Any], Any]] = {}
         for index, grad in enumerate(grads):
             value = torch.zeros(3) if grad is None else _like(grad)
             parameter = torch.nn.Parameter(value)
@@ -166,8 +165,8 @@ class GradientHolder(torch.nn.Module):
         """Give every parameter another gradient, or none."""
         for index, parameter in enumerate(self.parameters()):
             parameter.grad = None if grads is None else grads[index]
-            for name in self.aliases:
-                setattr(parameter, name, torch.zeros_like(parameter.data) if parameter.grad is None else parameter.grad)
+            for name, follow in self.aliases.items():
+                setattr(parameter, name, follow(parameter))
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         return inputs

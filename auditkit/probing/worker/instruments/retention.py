@@ -15,9 +15,9 @@ from ..answers.answers import graph_tensors
 from ..base.frames import Site, SourceRoots
 from ..base.nested import list_leaves
 from ..base.torch_internals import OperatorMode
-from ..feeding.caller import MADE, Caller
+from ..feeding.caller import Caller
 from ..feeding.given import GroupInput
-from ..feeding.plan import SINGLE, Feed
+from ..feeding.plan import MADE, SINGLE, Feed
 from ..simulated.device import on_device
 from .memory import bytes_until_dropped
 

@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 import traceback
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from . import families
 from .jsonlines import Reader, Writer, new_token
@@ -38,6 +38,7 @@ class Child:
         os.close(results_write)
         os.close(output_write)
         self.plan: Optional[Dict[str, Any]] = None
+        self.imported: List[str] = []
         self._results = results
         self._reader = Reader(token)
         self._results_fd = results_read
@@ -83,6 +84,9 @@ class Child:
         for message in self._reader.feed(data):
             if message["type"] == "done":
                 self._finished = True
+                continue
+            if message["type"] == "imported":
+                self.imported = message["modules"]
                 continue
             if message["type"] == "plan":
                 self.plan = message["plan"]

@@ -9,7 +9,7 @@ import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, TypeVar
 
 from . import families, placeholders, rungs
-from .loading import LoadError, with_all_it_lacks
+from .loading import LoadError, dear_imports, import_dear, with_all_it_lacks
 
 _Made = TypeVar("_Made")
 _LOADED = b"loaded"
@@ -61,6 +61,7 @@ def climb(
             _Climbed.refusals = refusals
             return attempt.make(load, roots)
         refusals.append(Refusal(way, attempt.outcome()))
+        import_dear(attempt.imported)
         if refusals[-1].error.is_final:
             break
         if refusals[-1].error.reason == "timeout":
@@ -85,6 +86,7 @@ class _Attempt:
 
     def __init__(self, places: Sequence[str], way: str, limit_s: float, limit_of_all_s: float) -> None:
         self._places, self._way, self._limit_s, self._limit_of_all_s = places, way, limit_s, limit_of_all_s
+        self.imported: List[str] = []
         self._elder = families.children()
         self._read, self._write = os.pipe()
         sys.stdout.flush()
@@ -102,7 +104,8 @@ class _Attempt:
             rungs.prepare(self._way, self._places, roots)
             made = load()
         except LoadError as error:
-            self._say(json.dumps({**vars(error), "message": error.message}).encode("utf-8"))
+            told = {**vars(error), "message": error.message, "imported": dear_imports()}
+            self._say(json.dumps(told).encode("utf-8"))
             os._exit(0)
         self._say(_LOADED)
         return made
@@ -122,6 +125,7 @@ class _Attempt:
         ended = self._end()
         if said:
             told = json.loads(said)
+            self.imported = told["imported"]
             return LoadError(told["reason"], told["message"], told["hint"], tuple(told["missing"]), told["is_final"])
         return LoadError(*self._why_silent(ended))
 

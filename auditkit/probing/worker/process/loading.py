@@ -1,5 +1,6 @@
 """Import torch, then the target's module, once, and find the callable in it."""
 
+import contextlib
 import difflib
 import importlib
 import inspect
@@ -15,6 +16,8 @@ from .cut_out import CutOut, CutOutLoader, Statements, is_definition
 from .missing_modules import distributions, missing_modules
 
 OLDEST_TORCH = (2, 9)
+# What takes 0.5 to 2 s of processor time to import: any optimizer's constructor imports the first.
+_DEAR = ("torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor")
 _ROOTS_HINT = "name the folder to import from: import_roots in auditkit.yaml"
 _MOST_SUGGESTED = 3
 _NOT_SEARCHED = frozenset(("__pycache__", "node_modules", "site-packages", "venv", "env", "build", "dist"))
@@ -56,6 +59,20 @@ def import_torch() -> None:
         oldest = ".".join(map(str, OLDEST_TORCH))
         message = "{} has torch {}; auditkit needs torch {} or later".format(sys.executable, version, oldest)
         raise LoadError("no_torch", message, "{} 'torch>={}'".format(elsewhere, oldest))
+
+
+def dear_imports() -> List[str]:
+    """What takes long to import, and this process has imported."""
+    return [name for name in _DEAR if name in sys.modules]
+
+
+def import_dear(names: Iterable[str]) -> bool:
+    """Import what another process said that it needed, before more are forked that will; whether any was new."""
+    new = [name for name in names if name in _DEAR and name not in sys.modules]
+    for name in new:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    return bool(new)
 
 
 def use_import_roots(roots: List[str]) -> None:

@@ -10,6 +10,8 @@ from typing import Any, List, Optional, Sequence, Set, Tuple
 from . import placeholders
 from .cut_out import CutOutFinder, Statements
 
+OF_BLOCKS = "#"
+"""Ends the name of a place of which only blocks are asked about: around them is what an import would run."""
 RUNGS = ("package", "file", "placeholders", "cut_out")
 _INSTALLED = ("site-packages", "dist-packages")
 

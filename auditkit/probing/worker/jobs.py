@@ -1,0 +1,164 @@
+"""What a child does, which may be lost: one trial, one plan, one probe, or the check of an instrument."""
+
+import os
+import time
+from typing import Any, Dict
+
+from .base.frames import SourceRoots
+from .process import ladder, loading, placeholders, trial_modules
+from .process.jsonlines import Writer
+from .targets import LoadedTarget, load_target, send_load_error
+
+
+def load_and_run(job: Dict[str, Any], request: Dict[str, Any], results: Writer) -> None:
+    loaded = load_target(results, request)
+    if loaded is not None:
+        run_job(job, request, results, loaded)
+
+
+def run_trial(job: Dict[str, Any], request: Dict[str, Any], results: Writer) -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    if job["kind"] == "selfcheck":
+        _send_selfcheck(results, job, request)
+        return
+    trial = dict(request, target=job["target"])
+    unloaded = trial_modules.why_unloaded(job["target"]["call"])
+    if unloaded is not None:
+        send_load_error(results, unloaded)
+        return
+    loaded = load_target(results, trial)
+    if loaded is not None:
+        _send_plan(results, trial, loaded)
+    results.send({"type": "imported", "modules": loading.dear_imports()})
+
+
+def _send_selfcheck(results: Writer, job: Dict[str, Any], request: Dict[str, Any]) -> None:
+    """Whether an instrument reads its known toy on a device: what `auditkit doctor` asks."""
+    from .instruments.selfcheck import SelfCheckError, check
+
+    try:
+        if job["device"] == "cuda":
+            _first_cuda_use(results)
+        check(job["instrument"], job["device"], SourceRoots(request["checkout"]))
+    except SelfCheckError as error:
+        results.send({"type": "failed", "reason": "self_check", "message": str(error)})
+        return
+    results.send({"type": "checked"})
+
+
+def run_job(job: Dict[str, Any], request: Dict[str, Any], results: Writer, loaded: LoadedTarget) -> None:
+    """One job in a process that may be lost: find the plan, or run one probe."""
+    import torch
+
+    # One thread: sums and temporaries do not depend on the machine's cores, and nothing waits for a busy one.
+    torch.set_num_threads(1)
+    started = time.monotonic()
+    if job["kind"] == "plan":
+        _send_plan(results, request, loaded)
+    else:
+        _send_probe(results, job, request, loaded)
+    results.send({"type": "took", "seconds": time.monotonic() - started})
+
+
+def _send_plan(results: Writer, request: Dict[str, Any], loaded: LoadedTarget) -> None:
+    from .base.refusals import CannotFeedError, CannotReadError
+    from .context.torch_calls import torch_calls
+    from .feeding.devices import find_plan_anywhere
+
+    try:
+        plan = find_plan_anywhere(loaded.caller, request["target"], request["auto_device"] and cuda_was_found())
+        found = torch_calls(plan, loaded.caller, loaded.roots)
+    except (CannotFeedError, CannotReadError) as error:
+        reason = "cannot_feed" if isinstance(error, CannotFeedError) else "cannot_read"
+        results.send({"type": "failed", "reason": reason, "message": "{}: {}".format(request["target"]["call"], error)})
+        return
+    except placeholders.PlaceholderTouched as error:
+        _send_touched(results, error.path)
+        return
+    results.send({"type": "plan", "plan": plan._replace(torch_calls=found).to_json(), **ladder.described()})
+
+
+def _send_touched(results: Writer, path: str) -> None:
+    """What the target used of something absent."""
+    results.send({"type": "failed", "reason": "placeholder", **loading.absence(path)})
+
+
+def _send_probe(results: Writer, job: Dict[str, Any], request: Dict[str, Any], loaded: LoadedTarget) -> None:
+    from .base.refusals import CannotFeedError, NotApplicable, TargetRaised, Unavailable
+    from .context.context import Context
+    from .feeding.plan import Plan
+    from .instruments.ranks import RanksFailed
+    from .instruments.selfcheck import SelfCheckError, check
+
+    plan = Plan.from_json(job["plan"])
+    device = _device(job, plan, request["auto_device"])
+    if device == "cpu" and plan.device != "cpu":
+        elsewhere = "ask with --device auto" if "simulated" in job["devices"] else "this probe needs a GPU for it"
+        text = "the target runs with CUDA alone: {}".format(elsewhere)
+        results.send({"type": "unavailable", "reason": "no_device", "message": text})
+        return
+    why_not = plan.why_not_asked(job["instrument"])
+    if why_not:
+        results.send({"type": "not_applicable", "message": why_not})
+        return
+    context = Context(plan, loaded.caller, device, loaded.roots, job["options"])
+    placeholders.forget()
+    try:
+        if device == "cuda" and job["instrument"] != "ranks":  # ranks use CUDA, and are forked before
+            _first_cuda_use(results)
+        check(job["instrument"], device, loaded.roots)
+        for message in _probe_module(job["path"]).measure(context):
+            results.send(message)
+        placeholders.raise_if_touched()  # the target may have caught it
+    except NotApplicable as reason:
+        results.send({"type": "not_applicable", "message": str(reason)})
+    except Unavailable as error:
+        results.send({"type": "unavailable", "reason": error.reason, "message": str(error)})
+    except SelfCheckError as error:
+        results.send({"type": "failed", "reason": "self_check", "message": str(error)})
+    except RanksFailed as error:
+        results.send({"type": "failed", "reason": error.reason, "message": str(error)})
+    except placeholders.PlaceholderTouched as error:
+        _send_touched(results, error.path)
+    except CannotFeedError as error:
+        results.send({"type": "failed", "reason": "cannot_feed", "message": str(error)})
+    except TargetRaised as error:
+        results.send(context.location(error.site))
+        results.send({"type": "failed", "reason": "exception", "message": "the target raises {}".format(error)})
+
+
+def _device(job: Dict[str, Any], plan: Any, is_auto: bool) -> str:
+    """Where a probe is asked: `auto` takes CUDA where there is some, and what does not run on the host elsewhere."""
+    if is_auto and cuda_was_found():
+        return "cuda"
+    needs_device = is_auto and plan.device != "cpu" and job["device"] == "cpu"
+    return "simulated" if needs_device and "simulated" in job["devices"] else str(job["device"])
+
+
+def _first_cuda_use(results: Writer) -> None:
+    """Initialise CUDA in this child and say which device it is: warm-up before any count."""
+    import torch
+
+    torch.ones(1, device="cuda").add_(1).item()
+    results.send({"type": "device", "name": torch.cuda.get_device_name()})
+
+
+def _probe_module(path: str) -> Any:
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("_auditkit_probe", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def cuda_was_found() -> bool:
+    """Whether there is a CUDA device, asked by way of NVML: asking CUDA would initialise it before the fork."""
+    import torch
+
+    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+    return bool(torch.cuda.is_available())

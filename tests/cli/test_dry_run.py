@@ -42,6 +42,7 @@ WRITES = {
     "ticket lint": ("--fix", "move tickets/batch7/B7-PT-02.md to tickets/fixed/B7-PT-02.md"),
     "ticket verify": (f"B7-PT-01 {ASK}", "+**Verified**, red first"),
     "ticket try-fix": (f"B7-PT-01 {ASK}", ""),
+    "ticket fix": (f"B7-PT-01 . --probe {LOOP}", ""),
     "ticket merge": ("--install", "create tickets/.gitattributes"),
     "report audit": (f". --probe {LOOP} --output page.md", "create page.md"),
     "report batch": ("7 --output page.md", "create page.md"),
@@ -49,7 +50,7 @@ WRITES = {
     "report review": ("--from comparison.json --output page.md", ""),
     "report summary": ("--output page.md", "create page.md"),
 }
-MAY_FAIL = {"ticket try-fix", "report review"}
+MAY_FAIL = {"ticket try-fix", "ticket fix", "report review"}
 """These need what is not made here: they are held to have the option."""
 
 

@@ -16,6 +16,8 @@ _FENCED = re.compile(
     r"^ {0,3}(?P<fence>`{3,}|~{3,})(?P<language>[\w+-]*)[ \t]*\n(?P<code>(?:.*\n)*?) {0,3}(?P=fence)[ \t]*$",
     re.MULTILINE,
 )
+_FOLDED = re.compile(r"^<details>\n(<summary>.*?</summary>).*?^</details>", re.DOTALL | re.MULTILINE)
+_UNSEEN = re.compile(r"<!--.*-->|\|[-: |]+\||`{3,}\w*|\s*")
 _BACKTICKS = re.compile(r"`+")
 
 
@@ -66,6 +68,11 @@ def fence(text: str, language: str = "") -> str:
     content = inert(text).strip("\n")
     ticks = "`" * max(3, _longest_run(content) + 1)
     return f"{ticks}{language}\n{content}\n{ticks}"
+
+
+def visible_lines(text: str) -> int:
+    """How many lines of a page are shown before anything is unfolded: no blank ones, comments, rulers or fences."""
+    return sum(not _UNSEEN.fullmatch(part) for part in _FOLDED.sub(r"\1", text).split("\n"))
 
 
 def _prose_line(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,9 @@ from auditkit.rendering.blame import line_costs, statement_text
 from auditkit.rendering.environment import render
 from auditkit.rendering.evidence import device_of, excerpt_text, render_banner, render_evidence
 from auditkit.rendering.hand_ticket import REVIEWERS, Draft, ticket_of_draft
+
+MOST_VISIBLE = 120
+"""Lines that are read to the end; what a fix changes is folded where a ticket would have more."""
 
 _LOCAL_PARTS = re.compile(r"(\.?<locals>\.)?<(listcomp|genexpr|setcomp|dictcomp|lambda)>$")
 
@@ -69,7 +73,8 @@ def render_ticket(
     leader = findings[0]
     firsts = _one_of_each_probe(findings)
     targets = list(dict.fromkeys(finding.result.target for finding in findings))
-    return render(
+    page = functools.partial(
+        render,
         "ticket.md.j2",
         ticket=ticket_of(findings, ticket_id, today, domain, agents),
         others=firsts[1:],
@@ -98,6 +103,8 @@ def render_ticket(
         reviewers=REVIEWERS,
         related=tuple(related),
     )
+    whole = page(is_folded=False)
+    return page(is_folded=True) if markdown.visible_lines(whole.decode()) > MOST_VISIBLE else whole
 
 
 def _why(finding: Finding) -> str:

@@ -18,10 +18,11 @@ from auditkit.model.runs.cause import Statement
 from auditkit.model.runs.fix import Fix, FixRow
 from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.run import Finding
-from auditkit.rendering.ticket import render_ticket
+from auditkit.rendering.markdown import visible_lines
+from auditkit.rendering.ticket import MOST_VISIBLE, render_ticket
 from auditkit.workflows.audit.audit import specimen_dir
 from tests.bundled_audit import bundled_audit
-from tests.evidence.ticket_facts import MOST_VISIBLE, contradictions, visible_lines
+from tests.evidence.ticket_facts import contradictions
 from tests.filing_helpers import TODAY, make_finding
 from tests.rendering.test_ticket import ID
 

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path, PurePath
 
 from auditkit.model.tickets.ticket import EvidenceSummary
+from auditkit.rendering.markdown import visible_lines
+from auditkit.rendering.ticket import MOST_VISIBLE
 from auditkit.store.markdown.document import Document
 from auditkit.store.reading.reader import read_ticket
 
-MOST_VISIBLE = 120
 _FOLDED = re.compile(r"<details>\n(<summary>.*?</summary>).*?</details>", re.DOTALL)
 _FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
-_UNSEEN = re.compile(r"<!--.*-->|\|[-: |]+\||```\w*|\s*")
 _NUMBER = re.compile(r"(?<![\w.:/+-])-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?(?: %|x\b)?(?![\w:]|\.\d)")
 _LINE = re.compile(r"\b[Ll]ines? (\d+)(?:-(\d+))?(?:, (`+)(.+?)\3)?")
 _ERROR = re.compile(r"\b\w+(?:Error|Exception|Warning): .*")
@@ -34,11 +34,6 @@ def contradictions(text: str, folder: Path) -> list[str]:
     found += [f"twice: {sentence}" for sentence in _repeated(text)]
     visible = visible_lines(text)
     return found + ([f"{visible} visible lines"] if visible > MOST_VISIBLE else [])
-
-
-def visible_lines(text: str) -> int:
-    """The lines that are shown before anything is unfolded."""
-    return sum(not _UNSEEN.fullmatch(line) for line in _FOLDED.sub(r"\1", text).split("\n"))
 
 
 def _sections(text: str) -> dict[str, str]:

@@ -266,8 +266,21 @@ def test_a_fix_that_was_run_is_shown_with_its_proof_and_no_other_advice() -> Non
         "| Probe | base | patched |\n|-------|------|---------|\n"
         "| `one` | P0 reproduced (3n+1) | not reproduced |\n\n"
         "Run through `train.norms:total_norm` on cpu with torch 2.13.0; "
-        "`auditkit ticket fix B7-PT-01 --apply` makes the change.\n\n"
+        "`auditkit ticket fix B7-PT-01 --apply` makes the change.\n"
     )
+
+
+def test_a_long_change_is_folded_and_stays_whole() -> None:
+    """Only where the ticket would not be read to its end; what `git apply` takes is all there."""
+    longest = dataclasses.replace(FIX, difference=FIX.difference + "+more\n" * 90)
+    told = fix_of(rendered(dataclasses.replace(of_probe("one"), fix=longest)))
+    shown, _, folded = told.partition(
+        "<details>\n<summary>The change and what its probes answer</summary>\n\n```diff\n"
+    )
+    assert shown == "- line 11: the squares are summed in float64\n\n"
+    assert folded.startswith(longest.difference + "```\n\n| Probe | base | patched |")
+    assert told.endswith("</details>\n\nRun through `train.norms:total_norm` on cpu with torch 2.13.0; "
+                         "`auditkit ticket fix B7-PT-01 --apply` makes the change.\n")  # fmt: skip
 
 
 def test_what_no_fix_mends_is_named() -> None:

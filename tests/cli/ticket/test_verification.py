@@ -74,7 +74,7 @@ def test_the_way_from_red_to_green(story: Story) -> None:
         "B7-PT-01 is open; fixed still lacks:",
         "  - the Resolution does not say what was done",
         "  - the Resolution names no commit",
-        "  - not verified: by hand (line 73)",
+        "  - not verified: by hand (line 85)",
         "  - not verified: two (line 75)",
         "  - no sign-off by pytorch",
     ]

@@ -65,7 +65,7 @@ def normalized(grads: Any) -> bool:
         (clipped_by_replacement, "module", []),
         (clipped_list, "gradients", []),
         (clipped_by_value, "parameters", []),
-        (normalized, "gradients", [""]),
+        (normalized, "gradients", []),
         (nn.utils.clip_grads_with_norm_, "parameters", []),
     ],
 )

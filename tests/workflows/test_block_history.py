@@ -58,7 +58,7 @@ NORM_OF = """\
 def norm_of(grads):
     if not grads:
         return 0.0
-    return torch.cat([g.double().reshape(-1) for g in grads]).norm()
+    return torch.stack([g.double().norm() for g in grads]).norm()
 """
 
 
@@ -134,7 +134,7 @@ def test_a_fix_is_tried_in_the_place_of_the_statements(
     path = ticket.find(only_id(ticket)).file
     text = path.read_text()
     shown = [FIX, "total_norm = sum(p.grad.pow(2).sum() for p in model.parameters()) ** 0.5\n"]
-    shown += [NORM_OF, NORM_OF.replace("reshape", "view")]
+    shown += [NORM_OF, NORM_OF.replace("double()", "double().view(-1)")]
     start = text.index("## Recommended Fix")
     end = text.index("\n## ", start + 1)
     fences = "\n".join(f"```python\n{code}```\n" for code in shown)

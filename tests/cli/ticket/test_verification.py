@@ -75,7 +75,7 @@ def test_the_way_from_red_to_green(story: Story) -> None:
         "  - the Resolution does not say what was done",
         "  - the Resolution names no commit",
         "  - not verified: by hand (line 85)",
-        "  - not verified: two (line 75)",
+        "  - not verified: two (line 87)",
         "  - no sign-off by pytorch",
     ]
     again = run(story, "verify")

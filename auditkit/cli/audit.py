@@ -12,7 +12,7 @@ from auditkit.cli.options import FILED, AuditOptions, ProbesOption, ResultOption
 
 EXAMPLE = "Example: auditkit audit ../trainer@v1.2 --tickets tickets --batch 7"
 DEMO_FOLDER = Path("auditkit-demo")
-_FIX_TIME_S = 60.0
+_FIX_TIME_S = 120.0
 
 
 @write_or_exit
@@ -37,7 +37,7 @@ def audit(
             metavar="SECONDS",
             min=0.0,
             help="How long fixes are tried, also with --no-tickets, for --json; 0: none.",
-            show_default="60 where tickets are filed",
+            show_default="120 where tickets are filed",
             rich_help_panel=FILED,
         ),
     ] = None,

@@ -37,7 +37,7 @@ from auditkit.workflows.fixes.combinations import sufficient_sets
 from auditkit.workflows.fixes.file_change import FileChange
 from auditkit.workflows.fixes.fix_rows import row_of_read, rows_of
 
-_PRICES = {FixVerdict.INSUFFICIENT: "mends them in part", FixVerdict.DOES_NOT_RUN: "does not run"}
+_PRICES = {FixVerdict.INSUFFICIENT: "mends a part", FixVerdict.DOES_NOT_RUN: "does not run"}
 _MOST_READERS = 2
 _CANDIDATE_LIMIT_S = 20.0
 """A probe of a candidate that takes longer hangs: the slowest takes 3 s on two cores, and the others wait."""
@@ -112,12 +112,12 @@ class Search:
         finally:
             timer.cancel()
         seconds = time.monotonic() - began
-        self._reasons["were not tried: interrupted" if interrupted else "were not tried: time"] += left
+        self._reasons["not tried: interrupted" if interrupted else "not tried: time"] += left
         return found, [self._summary(len(found), len(groups), seconds)] if groups else []
 
     def _summary(self, fixed: int, asked: int, seconds: float) -> str:
-        why = [f"{count} {reason}" for reason, count in self._reasons.items() if count]
-        told = f"fixes: {fixed} of {counted(asked, 'ticket')} have one that was run, {seconds:.0f} s"
+        why = [f"{count} without: {reason}" for reason, count in self._reasons.items() if count]
+        told = f"fixes that were run: for {fixed} of {counted(asked, 'new ticket')}, {seconds:.0f} s"
         return "; ".join([told, *why])
 
     def _fix_or_reason(self, group: Sequence[Finding]) -> Fix | None:
@@ -133,18 +133,18 @@ class Search:
         cause = Cause.of(group)
         places = [(place, self._rewrites(cause, place)) for place in self._places(cause)]
         if not any(rewrites for _, rewrites in places):
-            self._reasons["have no change that might mend them"] += 1
+            self._reasons["no change is known that might mend it"] += 1
             return None
         if not cause.targets:
             cause = replace(cause, targets=self._readers(cause, places[0][0]))
         if not cause.targets:
-            self._reasons["are about code that no target runs"] += 1
+            self._reasons["no target runs its code"] += 1
             return None
         base = {target.call: self._base_of(cause.arm, target) for target in cause.targets}
         if self._ends.is_set():
             return None
         if not all(one.are_comparable for one in base.values()):
-            self._reasons["have answers that cannot be compared"] += 1
+            self._reasons["its answers cannot be compared"] += 1
             return None
         reasons = []
         for place, rewrites in places:
@@ -156,7 +156,7 @@ class Search:
                     return fix
                 reasons.append(reason)
         if not self._ends.is_set():
-            self._reasons[reasons[0] if reasons else "have no change that mended them"] += 1
+            self._reasons[reasons[0] if reasons else "no change mended it"] += 1
         return None
 
     def _places(self, cause: Cause) -> list[FunctionFile]:
@@ -219,19 +219,19 @@ class Search:
                 return None, ""
             asked = tuple(cause.asked_of(target))
             if not asked and costs(trial.base[target.call], arm):
-                return None, "have a change that another target pays for"
+                return None, "another target would pay for the change"
             if not asked:
                 continue
             verdict = judged(asked, trial.base[target.call], arm)
             if verdict.verdict is not FixVerdict.SUFFICIENT:
-                return None, f"have a change that {_PRICES.get(verdict.verdict, 'trades')}"
+                return None, f"the change {_PRICES.get(verdict.verdict, 'trades')}"
             rows.append((trial.base[target.call], arm, verdict))
         lines = {line for one in chosen for edit in one.edits for line in range(edit.first[0], edit.last[0] + 1)}
         for target in other_targets(self._files, self.run, cause, trial.place, lines):
             before = self._base_of(cause.arm, target)
             after = self._ask(change, cause.arm, target, self._all_probes())
             if self._ends.is_set() or costs(before, after):
-                return None, "have a change that another target pays for"
+                return None, "another target would pay for the change"
         return self._fix(trial, change, chosen, rows), ""
 
     def _fix(

@@ -112,7 +112,7 @@ def test_a_rewrite_that_suffices_is_a_diff_that_git_applies(searched: Searched) 
     assert fix.mends == (searched.findings[0].result.fingerprint,)
     assert [row.probe for row in fix.rows] == [OVERFLOW]
     assert fix.rows[0].patched == "does not reproduce"
-    assert said.startswith("fixes: 1 of 1 ticket have one that was run, ")
+    assert said.startswith("fixes that were run: for 1 of 1 new ticket, ")
     for words in (["--check"], []):
         done = subprocess.run(
             ["git", "apply", *words, "-"], input=fix.difference.encode(), cwd=searched.top, check=True
@@ -127,12 +127,12 @@ def test_a_rewrite_that_suffices_is_a_diff_that_git_applies(searched: Searched) 
 @pytest.mark.parametrize(
     ("rewrites", "reason"),
     [
-        ([FLAT], "have a change that trades"),
-        ([ANOTHER_COUNT], "have a change that trades"),
-        ([LOSES], "have a change that trades"),
-        ([BROKEN, NOTHING], "have no change that mended them"),
-        ([NO_PYTHON], "have no change that mended them"),
-        ([], "have no change that might mend them"),
+        ([FLAT], "the change trades"),
+        ([ANOTHER_COUNT], "the change trades"),
+        ([LOSES], "the change trades"),
+        ([BROKEN, NOTHING], "no change mended it"),
+        ([NO_PYTHON], "no change mended it"),
+        ([], "no change is known that might mend it"),
     ],
     ids=["memory", "a right answer", "a field", "does not run", "no Python", "none"],
 )
@@ -141,14 +141,14 @@ def test_what_trades_changes_a_right_answer_or_does_not_run_is_none(
 ) -> None:
     fixes, (said,) = searched.search(*rewrites)
     assert fixes == []
-    assert said.startswith("fixes: 0 of 1 ticket have one that was run, ")
-    assert said.endswith(f"; 1 {reason}")
+    assert said.startswith("fixes that were run: for 0 of 1 new ticket, ")
+    assert said.endswith(f"; 1 without: {reason}")
 
 
 def test_when_the_time_is_over_it_is_said(searched: Searched) -> None:
     fixes, (said,) = searched.search(rewrite((LINE, "    import time\n    time.sleep(600)")), limit_s=2.0)
     assert fixes == []
-    assert said.endswith("s; 1 were not tried: time")
+    assert said.endswith("s; 1 without: not tried: time")
 
 
 def test_an_interrupt_ends_the_search_and_keeps_the_audit(searched: Searched) -> None:
@@ -158,7 +158,7 @@ def test_an_interrupt_ends_the_search_and_keeps_the_audit(searched: Searched) ->
     with OPTIONS.open(searched.spec) as opened, Bench.open(searched.spec, sys.executable) as bench:
         scene = Scene(searched.spec, opened, {"": OPTIONS}, searched.probes)
         found = Search(scene, searched.run, bench, 60.0, rewrites=interrupted).fixes_of([searched.findings])
-    assert found == ([], ["fixes: 0 of 1 ticket have one that was run, 0 s; 1 were not tried: interrupted"])
+    assert found == ([], ["fixes that were run: for 0 of 1 new ticket, 0 s; 1 without: not tried: interrupted"])
 
 
 def test_a_file_that_changed_meanwhile_is_not_tried(searched: Searched) -> None:
@@ -173,4 +173,4 @@ def test_a_file_that_changed_meanwhile_is_not_tried(searched: Searched) -> None:
             )
     file.write_bytes(before)
     assert fixes == []
-    assert said.endswith("1 could not be tried: stats.py changed while it was audited")
+    assert said.endswith("1 without: could not be tried: stats.py changed while it was audited")

@@ -42,6 +42,7 @@ class CodeBlock:
     text: str
     h2: str
     h3: str
+    is_evidence: bool = False
 
 
 @dataclass(frozen=True)

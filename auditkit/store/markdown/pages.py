@@ -55,6 +55,7 @@ def _section(document: Document, heading: Heading) -> Section:
 def _code_blocks(document: Document) -> Iterator[CodeBlock]:
     headings = document.scan.headings
     places = [heading.line.start for heading in headings]
+    evidence = [block.span for block in document.evidence]
     for span in document.scan.hidden:
         fence = _FENCE.match(document.data, span.start, span.end)
         if fence is None:
@@ -68,6 +69,7 @@ def _code_blocks(document: Document) -> Iterator[CodeBlock]:
             text=_inside(document, span, fence[1]),
             h2=h2.text if h2 and h2.level == 2 else "",
             h3=h3.text if h3 and h3.level == 3 else "",
+            is_evidence=any(block.start <= span.start < block.end for block in evidence),
         )
 
 

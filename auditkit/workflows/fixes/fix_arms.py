@@ -61,9 +61,10 @@ class Ground:
 
 
 def blocks_of(page: Page, sections: Sequence[str]) -> list[FixBlock]:
-    """The blocks of the named sections that are Python or a diff, in the order of the file."""
+    """The blocks of the named sections that are Python or a diff, in the order of the file; none of an earlier trial."""
     wanted, languages = {section.casefold() for section in sections}, PYTHON | DIFF
-    found = [block for block in page.code_blocks if block.h2.casefold() in wanted and block.language in languages]
+    shown = [block for block in page.code_blocks if block.h2.casefold() in wanted and not block.is_evidence]
+    found = [block for block in shown if block.language in languages]
     return [
         FixBlock(block.h2, number, block.line, block.text, block.language if block.language in DIFF else "python")
         for number, block in enumerate(found, start=1)

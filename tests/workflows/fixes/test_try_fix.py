@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -147,10 +148,10 @@ class Ground:
         self.ticket.write_text(TICKET.format(fix=fix, commit=commit, applied=shown), encoding="utf-8")
 
     def try_it(
-        self, *probes: str, base: str = "HEAD~1", fix: str = "", time_limit_s: float = 60.0, block: int | None = None
+        self, *probes: str, base: str = "HEAD~1", fix: str = "", time_limit_s: float = 60.0, **more: Any
     ) -> FixTrial:
         options = RunOptions(Config(), sys.executable, time_limit_s=time_limit_s)
-        request = TryRequest("B7-PT-01", str(self.checkout), options, base=base, fix=fix, probes=probes, block=block)
+        request = TryRequest("B7-PT-01", str(self.checkout), options, base=base, fix=fix, probes=probes, **more)
         return try_fix(Repository(self.tickets), request)
 
     def state(self) -> dict[str, str]:
@@ -268,7 +269,8 @@ def test_a_fragment_with_an_elision_trades_memory_for_syncs(ground: Ground) -> N
     text = text.replace("total_norm()", "collect()").replace("6-12", "10-10").replace("Norm overflow", "Large memory")
     ground.ticket.write_text(text, encoding="utf-8")
     before = ground.state()
-    trial = ground.try_it(MEMORY, SYNCS, NONCONTIGUOUS, base="")
+    assert verdicts(ground.try_it(MEMORY, SYNCS, NONCONTIGUOUS, base="")) == ["incomplete: forgets zeros"]
+    trial = ground.try_it(MEMORY, SYNCS, NONCONTIGUOUS, base="", complete=True)
     assert ground.state() == before
     assert trial.base.environment.dirty
     assert trial.findings == (MEMORY,)
@@ -282,11 +284,8 @@ def test_a_fragment_with_an_elision_trades_memory_for_syncs(ground: Ground) -> N
 MISBEHAVING = {
     "hangs": ("import time\ndef total_norm(module):\n    time.sleep(600)\n    return 0.0\n", "no answer within 8 s"),
     "exits": ("import os\ndef total_norm(module):\n    os._exit(0)\n", "exit"),
-    "exits on import": (
-        "raise SystemExit(3)\n\ndef total_norm(module):\n    return 0.0\n",
-        "importing norms exits with 3",
-    ),
-    "raises": ("def total_norm(module):\n    return module.no_such_norm()\n", "no_such_norm"),
+    "exits on import": ("raise SystemExit(3)\n\ndef total_norm(module):\n    return 0.0\n", "the same for other"),
+    "raises": ("def total_norm(module):\n    return module.such_norm()\n", "such_norm"),
     "gives nothing": ("def total_norm(module):\n    pass\n", ""),
 }
 
@@ -309,7 +308,8 @@ def test_files_that_the_code_writes_stay_in_the_copy(ground: Ground) -> None:
     code = (
         "from pathlib import Path\n\ndef total_norm(module):\n"
         "    Path(__file__).with_name('made.txt').write_text('x')\n    Path('made.txt').write_text('x')\n"
-        "    return torch.stack([p.grad.double().norm() for p in module.parameters()]).norm().item()\n"
+        "    grads = [p.grad for p in module.parameters() if p.grad is not None]\n"
+        "    return torch.stack([g.double().norm() for g in grads]).norm().item() if grads else 0.0\n"
     )
     (ground.checkout / "norms.py").write_text(SQUARES, encoding="utf-8")
     ground.write(code)
@@ -325,8 +325,10 @@ def test_nothing_red_at_the_base_and_a_base_that_does_not_load_are_said(ground: 
     ground.write(FOREACH)
     with pytest.raises(NothingMeasuredError, match="does not reproduce at"):
         ground.try_it(OVERFLOW, base="HEAD")
-    (ground.checkout / "norms.py").write_text(f"import no_such_package\n{SQUARES}", encoding="utf-8")
-    with pytest.raises(TargetNotLoadedError, match="no_such_package"):
+    (ground.checkout / "norms.py").write_text(
+        SQUARES.replace("def total", "@no_such_decorator\ndef total"), encoding="utf-8"
+    )
+    with pytest.raises(TargetNotLoadedError, match="no_such_decorator"):
         ground.try_it(OVERFLOW, base="")
 
 
@@ -378,8 +380,8 @@ def test_an_interrupted_trial_leaves_nothing(ground: Ground, number: signal.Sign
 
 
 @pytest.mark.slow
-def test_the_pattern_of_an_audit_s_own_ticket_is_sufficient(ground: Ground) -> None:
-    """Its ticket is bound; its code is another function, fed the module's parameters; the finding's block stays."""
+def test_the_diff_of_an_audit_s_own_ticket_is_sufficient(ground: Ground) -> None:
+    """Its ticket is bound; its fix was run before it was filed, and runs again; the finding's block stays."""
     (ground.checkout / "norms.py").write_text(SQUARES, encoding="utf-8")
     where = ["--tickets", ground.tickets, "--probe", OVERFLOW, "--json"]
     run = document_of("run", auditkit("audit", ground.checkout, "--target", "norms:total_norm", *where))
@@ -387,7 +389,7 @@ def test_the_pattern_of_an_audit_s_own_ticket_is_sufficient(ground: Ground) -> N
     words = ["ticket", "try-fix", ticket, "--checkout", ground.checkout, *where]
     document = document_of("ticket_try_fix", auditkit(*words))
     assert (document["verdict"], document["chosen"]) == ("sufficient", "bound")
-    assert document["arms"][0]["source"].endswith("return _recommended_total_norm(module.parameters())")
+    assert "dtype=torch.float64" in document["arms"][0]["difference"]
     held = Repository(ground.tickets).find(ticket)
     assert held.ticket.fingerprints == tuple(result["fingerprint"] for result in run["results"])
     assert [block.fingerprint != "" for block in held.document.evidence] == [False, True, False]

@@ -61,7 +61,7 @@ class Ground:
 
 
 def blocks_of(page: Page, sections: Sequence[str]) -> list[FixBlock]:
-    """The blocks of the named sections that are Python or a diff, in the order of the file; none of an earlier trial."""
+    """The Python and the diffs of the named sections, in the order of the file; none of an earlier trial's block."""
     wanted, languages = {section.casefold() for section in sections}, PYTHON | DIFF
     shown = [block for block in page.code_blocks if block.h2.casefold() in wanted and not block.is_evidence]
     found = [block for block in shown if block.language in languages]

@@ -184,7 +184,7 @@ def test_every_command_in_a_ticket_runs_from_the_top_of_the_repository(repositor
     config.write_text("batch: 3\n", "utf-8")
     # A probe that calls its target takes a worker, and so is asked from one place only.
     probes = ["--probe", LOOP, *(["--probe", OVERFLOW] if place == "absolute" else [])]
-    asked = ["audit", checkout, *probes, "--config", str(config), "--tickets", tickets]
+    asked = ["audit", checkout, *probes, "--no-fixes", "--config", str(config), "--tickets", tickets]
     filed = auditkit(*asked, *TARGETS, cwd=cwd)
     assert filed.code == FINDINGS, filed.stderr
     asked_again = {}

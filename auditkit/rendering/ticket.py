@@ -90,7 +90,7 @@ def render_ticket(
         fixes=list({finding.fix.difference: finding.fix for finding in findings if finding.fix}.values()),
         unmended=_unmended(findings, firsts),
         advised=[one for one in firsts if one.fix is None and one.probe.remediation and _is_graver(one, leader)],
-        example=next((one.probe.remediation_code for one in firsts if one.fix is None), ""),
+        example=next((one.probe.remediation_code for one in firsts if one.fix is None and _is_graver(one, leader)), ""),
         checks=_checks(findings),
         verifications=[
             (_subjects(findings, finding.probe), item, finding.probe.id)
@@ -126,6 +126,8 @@ def _unmended(findings: Sequence[Finding], firsts: Sequence[Finding]) -> str:
         return ""
     if len(without) < len(firsts):
         named = ", ".join(markdown.code(finding.probe.id) for finding in without)
+        if all(finding.severity is Severity.P4 for finding in without):
+            return f"With it these minor ones still reproduce: {named}."
         return f"For {named} no change of this code was run that mends it and trades nothing."
     if all(finding.probe.scope == "source" for finding in findings):
         return "No change was run: this was read from the source."

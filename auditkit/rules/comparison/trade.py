@@ -136,6 +136,11 @@ def incomplete(forgotten: Sequence[str]) -> Judgement:
     return Judgement(FixVerdict.INCOMPLETE, text, f"{_enumerated(forgotten)}, {needed}; --complete adds it and runs it")
 
 
+def to_be_mended(findings: Sequence[ProbeResult]) -> list[ProbeResult]:
+    """The findings that a fix is judged by: those above P4, or all where none is. A minor one may stay."""
+    return [one for one in findings if one.severity is not Severity.P4] or list(findings)
+
+
 def _order(pair: tuple[ProbeResult, ProbeResult]) -> tuple[str, str]:
     """The worst first: what began to reproduce has its severity only in the arm."""
     return min((result.severity or Severity.P4).value for result in pair), pair[0].probe

@@ -27,6 +27,7 @@ from auditkit.probing.patching.fragments import CannotComplete
 from auditkit.probing.patching.patches import FunctionFile
 from auditkit.probing.patching.rewrites.rewrite import Rewrite, rewrites_of, rewritten
 from auditkit.probing.source_code.python_files import PythonFiles
+from auditkit.rules.comparison.trade import to_be_mended
 from auditkit.workflows.audit.measurement import Progress, Questions, environment_of, measure
 from auditkit.workflows.audit.run_options import RunOptions
 from auditkit.workflows.audit.source_audit import SourceQuestions, SourceScope, read_source
@@ -35,7 +36,7 @@ from auditkit.workflows.fixes.bench import Bench
 from auditkit.workflows.fixes.causes import Cause, function_of, other_targets
 from auditkit.workflows.fixes.combinations import sufficient_sets
 from auditkit.workflows.fixes.file_change import FileChange
-from auditkit.workflows.fixes.fix_rows import row_of_read, rows_of
+from auditkit.workflows.fixes.fix_rows import GONE, row_of_read, rows_of
 
 _PRICES = {FixVerdict.INSUFFICIENT: "mends a part", FixVerdict.DOES_NOT_RUN: "does not run"}
 _MOST_READERS = 2
@@ -123,29 +124,36 @@ class Search:
     def _fix_or_reason(self, group: Sequence[Finding]) -> Fix | None:
         """The fix of a group; what cannot be read, or changed meanwhile, is a reason why there is none."""
         try:
-            return self._fix_of(group)
+            fix, reason = self._fix_of(group)
         except (AuditkitError, OSError, SyntaxError, ValueError, RecursionError) as error:
-            self._reasons[f"could not be tried: {inert_line(str(error))}"] += 1
-            return None
+            fix, reason = None, f"could not be tried: {inert_line(str(error))}"
+        if fix is None and not self._ends.is_set():
+            self._reasons[reason] += 1
+        return fix
 
-    def _fix_of(self, group: Sequence[Finding]) -> Fix | None:
-        """The first candidate that suffices; without one the reason is counted."""
-        cause = Cause.of(group)
+    def _fix_of(self, group: Sequence[Finding]) -> tuple[Fix | None, str]:
+        """The fix of all findings; else that of those which it is judged by, as minor ones may stay."""
+        fix, reason = self._fix_for(Cause.of(group))
+        judging = {one.fingerprint for one in to_be_mended([finding.result for finding in group])}
+        if fix is None and len(judging) < len(group) and not self._ends.is_set():
+            fix, reason = self._fix_for(Cause.of([one for one in group if one.result.fingerprint in judging]))
+            fix = _with_gone(fix, group) if fix is not None else None
+        return fix, reason
+
+    def _fix_for(self, cause: Cause) -> tuple[Fix | None, str]:
+        """The first candidate that suffices; without one the reason."""
         places = [(place, self._rewrites(cause, place)) for place in self._places(cause)]
         if not any(rewrites for _, rewrites in places):
-            self._reasons["no change is known that might mend it"] += 1
-            return None
+            return None, "no change is known that might mend it"
         if not cause.targets:
             cause = replace(cause, targets=self._readers(cause, places[0][0]))
         if not cause.targets:
-            self._reasons["no target runs its code"] += 1
-            return None
+            return None, "no target runs its code"
         base = {target.call: self._base_of(cause.arm, target) for target in cause.targets}
         if self._ends.is_set():
-            return None
+            return None, ""
         if not all(one.are_comparable for one in base.values()):
-            self._reasons["its answers cannot be compared"] += 1
-            return None
+            return None, "its answers cannot be compared"
         reasons = []
         for place, rewrites in places:
             trial = _Trial(cause, place, base)
@@ -153,11 +161,9 @@ class Search:
             for chosen in itertools.islice(sets, _MOST_FULL_RUNS):
                 fix, reason = self._tried(trial, chosen)
                 if fix is not None or self._ends.is_set():
-                    return fix
+                    return fix, reason
                 reasons.append(reason)
-        if not self._ends.is_set():
-            self._reasons[reasons[0] if reasons else "no change mended it"] += 1
-        return None
+        return None, reasons[0] if reasons else "no change mended it"
 
     def _places(self, cause: Cause) -> list[FunctionFile]:
         """The function with the cause; where that is another one, the target's own function as well."""
@@ -298,6 +304,14 @@ class Search:
 
     def _options(self, arm: str) -> RunOptions:
         return self.scene.arms.get(arm) or next(iter(self.scene.arms.values()))
+
+
+def _with_gone(fix: Fix, group: Sequence[Finding]) -> Fix:
+    """The fix with the minor findings of its ticket that its table says are gone, too; of several targets none."""
+    gone = {row.probe for row in fix.rows if row.patched.startswith(GONE)}
+    too = [one.result.fingerprint for one in group if one.probe.id in gone]
+    is_one = len({one.result.target for one in group}) == 1
+    return replace(fix, mends=tuple(dict.fromkeys((*fix.mends, *too)))) if is_one else fix
 
 
 def with_fixes(run: Run, groups: Sequence[Sequence[Finding]], scene: Scene, limit_s: float, told: Progress) -> Run:

@@ -21,6 +21,7 @@ from auditkit.probing.hosts.catalog import select
 from auditkit.probing.patching.patches import Blame, FunctionFile, find_function
 from auditkit.probing.source_code.history.anchors import AnchoredSource
 from auditkit.rendering.trial import render_trial, trial_rows
+from auditkit.rules.comparison.trade import to_be_mended
 from auditkit.rules.tickets.subject import subject_of
 from auditkit.store.edits.evidence import with_trial
 from auditkit.store.folder.repository import Change, Repository
@@ -178,7 +179,9 @@ def _findings(
     named = tuple(probe.id for probe in select(dict(catalog), request.findings)) if request.findings else ()
     if named or bound:
         wanted, chosen = named or tuple(bound), "named" if named else "bound"
-        found = tuple(probe for probe in dict.fromkeys(wanted) if probe in reproduced)
+        red = [result for result in base.results if result.probe in wanted and result.outcome is Outcome.REPRODUCED]
+        judging = {result.probe for result in (red if named else to_be_mended(red))}
+        found = tuple(probe for probe in dict.fromkeys(wanted) if probe in judging)
     else:
         found, chosen = subject_of(ticket, reproduced, catalog), "from the ticket's words"
         wanted = found

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from auditkit.model.enums import Severity
 from auditkit.model.runs.fix import Fix
 from auditkit.model.runs.run import Finding, Run
 from auditkit.model.runs.target import Target
@@ -15,11 +16,13 @@ from auditkit.probing.checkouts.checkout import parse_checkout
 from auditkit.probing.hosts.catalog import load_catalog
 from auditkit.probing.patching.rewrites.rewrite import Edit, Rewrite
 from auditkit.store.config.config import Config
+from auditkit.workflows.audit.audit import AuditRequest, audit
 from auditkit.workflows.audit.measurement import ask
 from auditkit.workflows.audit.run_options import RunOptions
 from auditkit.workflows.fixes.bench import Bench
 from auditkit.workflows.fixes.fix_search import Scene, Search
-from tests.probing_helpers import MEMORY, OVERFLOW
+from tests.filing_helpers import put
+from tests.probing_helpers import LAUNCHES, MEMORY, OVERFLOW, SYNCS
 from tests.workflows.fixes.test_try_fix import git
 
 pytestmark = pytest.mark.process
@@ -174,3 +177,32 @@ def test_a_file_that_changed_meanwhile_is_not_tried(searched: Searched) -> None:
     file.write_bytes(before)
     assert fixes == []
     assert said.endswith("1 without: could not be tried: stats.py changed while it was audited")
+
+
+READS = '''import torch
+
+
+def grad_norm(parameters):
+    """Total norm, for the log."""
+    total = 0.0
+    for p in parameters:
+        if p.grad is not None:
+            total += p.grad.norm(2).item() ** 2
+    return total ** 0.5
+'''
+
+
+def test_a_minor_finding_may_stay_and_the_ticket_says_so(tmp_path: Path) -> None:
+    """A launch for each tensor stays, and nobody would keep the waits because of it."""
+    put(tmp_path, "trainer/norms.py", READS)
+    arms, probes = (RunOptions(Config(), sys.executable),), (SYNCS, LAUNCHES)
+    request = AuditRequest(str(tmp_path / "trainer"), arms, (), probes, tickets=tmp_path / "tickets", fix_time_s=120.0)
+    run = audit(request)
+    severity = {one.probe: one.severity for one in run.results}
+    assert (severity[SYNCS], severity[LAUNCHES]) == (Severity.P2, Severity.P4)
+    (fix,) = run.fixes
+    assert fix.mends == (f"{SYNCS}/1/norms:grad_norm",)
+    (ticket,) = (tmp_path / "tickets").rglob("B*.md")
+    text = ticket.read_text("utf-8")
+    assert f"With it these minor ones still reproduce: `{LAUNCHES}`." in text
+    assert "### Example" not in text

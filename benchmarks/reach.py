@@ -46,7 +46,7 @@ def search(clone: Path, revision: str, python: str) -> Document:
     end_servers()  # time is counted of what has ended
     took_s = round(processor_s() - before, 1)
     last_lines = {trial.target.call: trial.candidate.last_line for trial in found.trials}
-    paths = {python: "python", f"{opened.path}/": "", str(opened.path): "the checkout"}
+    paths = {python: "python", f"{opened.path}/": "", str(clone.resolve()): "the checkout"}
     known = [slim(each, paths) for each in found.candidates if not each.excluded]
     return {"processor_s": took_s, "candidates": [{**each, "last_line": last_lines[each["call"]]} for each in known]}
 

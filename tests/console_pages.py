@@ -15,6 +15,7 @@ DAY = "2026-03-04"
 BLOCK = re.compile(r"(?<=^```console\n)(.*?)(?=^```$)", re.DOTALL | re.MULTILINE)
 HASH = re.compile(r"\b(?:[0-9a-f]{40}|[0-9a-f]{12})\b")
 TORCH = re.compile(r"\btorch \d[\w.+]*")
+RUN = re.compile(r"\b\d{8}T\d{6}Z-\w{6}\b")
 
 
 def environment() -> dict[str, str]:
@@ -48,7 +49,7 @@ def run_block(block: str, folder: Path) -> str:
 
 
 def check_page(page: Path, folder: Path, update: bool) -> None:
-    """Run the page's blocks in `folder`, and hold them against it; hashes and torch's version may differ."""
+    """Run the page's blocks in `folder`, and hold them against it; hashes, ids of runs and torch's version may differ."""
     text = page.read_text(encoding="utf-8")
     blocks = BLOCK.findall(text)
     printed = [run_block(block, folder) for block in blocks]
@@ -60,4 +61,4 @@ def check_page(page: Path, folder: Path, update: bool) -> None:
 
 
 def _steady(block: str) -> str:
-    return TORCH.sub("torch VERSION", HASH.sub("HASH", block))
+    return TORCH.sub("torch VERSION", HASH.sub("HASH", RUN.sub("RUN", block)))

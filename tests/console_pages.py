@@ -49,7 +49,7 @@ def run_block(block: str, folder: Path) -> str:
 
 
 def check_page(page: Path, folder: Path, update: bool) -> None:
-    """Run the page's blocks in `folder`, and hold them against it; hashes, ids of runs and torch's version may differ."""
+    """Run the page's blocks in `folder`, and hold them against it; hashes, runs' ids and torch may differ."""
     text = page.read_text(encoding="utf-8")
     blocks = BLOCK.findall(text)
     printed = [run_block(block, folder) for block in blocks]

@@ -68,10 +68,15 @@ class FunctionFile:
 
 def find_function(checkout: Path, roots: Sequence[Path], call: str) -> FunctionFile | None:
     """The function or the block that `call` names, None where the checkout does not define it there."""
-    function = function_or_block(PythonFiles(checkout, roots), call)
+    return function_in(PythonFiles(checkout, roots), call)
+
+
+def function_in(files: PythonFiles, call: str) -> FunctionFile | None:
+    """The same in files that are read already."""
+    function = function_or_block(files, call)
     if function is None:
         return None
-    with tokenize.open(checkout / function.module.file) as source:
+    with tokenize.open(files.path / function.module.file) as source:
         return FunctionFile(function, source.read(), source.encoding)
 
 

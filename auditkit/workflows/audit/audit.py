@@ -40,6 +40,7 @@ from auditkit.workflows.audit.measurement import Progress, Questions, environmen
 from auditkit.workflows.audit.run_options import RunOptions
 from auditkit.workflows.audit.source_audit import SourceQuestions, SourceScope, read_source
 from auditkit.workflows.configuration import catalog_of
+from auditkit.workflows.fixes.file_change import prefix_of
 from auditkit.workflows.fixes.fix_search import Scene, with_fixes
 
 
@@ -154,7 +155,6 @@ def _with_fixes(
     if not (request.fix_time_s and run.targets):
         return run
     spec = parse_checkout(request.checkout)
-    inside = paperwork.root.path(spec.directory)
     stable = [probe for probe in select(catalog_of(request.config), ()) if probe.scope == "target"]
     asked = {probe.id: probe for probe in (*paperwork.probes.values(), *stable) if probe.scope == "target"}
     labels = [arm.label for arm in run.matrix] or [""]
@@ -163,7 +163,7 @@ def _with_fixes(
         opened=opened,
         arms=dict(zip(labels, _distinct(request.arms, opened), strict=True)),
         probes=tuple(asked.values()),
-        prefix="" if inside == "." or request.label == BUNDLED else f"{inside}/",
+        prefix="" if request.label == BUNDLED else prefix_of(spec),
     )
     return with_fixes(run, without_ticket(run, repository, paperwork), scene, request.fix_time_s, progress)
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import tokenize
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from auditkit.model.runs.run import Finding, Run
 from auditkit.model.runs.target import Target
 from auditkit.probing.discovery.blocks.blocks import function_or_block
-from auditkit.probing.patching.patches import FunctionFile
+from auditkit.probing.patching.patches import FunctionFile, function_in
 from auditkit.probing.source_code.modules import Function, Module
 from auditkit.probing.source_code.python_files import PythonFiles
 
@@ -19,17 +18,21 @@ _LOCALS = ".<locals>"
 
 @dataclass(frozen=True)
 class Cause:
-    """The findings of one ticket, the worst first, and the targets that show them in the arm `arm`."""
+    """The findings of one ticket, the worst first, and the targets that show them in the arm `arm`.
+
+    `minor` are others of the ticket, which may stay.
+    """
 
     findings: tuple[Finding, ...]
     targets: tuple[Target, ...]
     arm: str
+    minor: tuple[Finding, ...] = ()
 
     @classmethod
-    def of(cls, group: Sequence[Finding]) -> Cause:
+    def of(cls, group: Sequence[Finding], minor: Sequence[Finding] = ()) -> Cause:
         """That of a group of findings; what only reading showed has no target."""
         targets = {one.target.call: one.target for one in group if one.probe.scope == "target" and one.target}
-        return cls(tuple(group), tuple(targets.values()), group[0].result.arm)
+        return cls(tuple(group), tuple(targets.values()), group[0].result.arm, tuple(minor))
 
     @property
     def fingerprints(self) -> tuple[str, ...]:
@@ -50,20 +53,11 @@ class Cause:
         place = self.findings[0].result.location
         if place is None or place.folder:
             return ""
-        inside = (function_of(files, target.call) for target in self.targets if "#" in target.call)
+        inside = (function_in(files, target.call) for target in self.targets if "#" in target.call)
         for block in inside:
             if block is not None and block.file == place.file and _has(block.function, place.line):
                 return block.function.call
         return files.call_at(place.file, place.function.partition(_LOCALS)[0])
-
-
-def function_of(files: PythonFiles, call: str) -> FunctionFile | None:
-    """The function or the block that `call` names with its file's text; None where the checkout has none."""
-    function = function_or_block(files, call)
-    if function is None:
-        return None
-    with tokenize.open(files.path / function.module.file) as source:
-        return FunctionFile(function, source.read(), source.encoding)
 
 
 def other_targets(files: PythonFiles, run: Run, cause: Cause, place: FunctionFile, lines: set[int]) -> list[Target]:

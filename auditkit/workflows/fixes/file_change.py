@@ -6,6 +6,8 @@ import codecs
 import difflib
 from dataclasses import dataclass
 
+from auditkit.probing.checkouts import git
+from auditkit.probing.checkouts.checkout import CheckoutSpec
 from auditkit.probing.patching.fragments import CannotComplete
 
 _NO_NEWLINE = "\\ No newline at end of file\n"
@@ -49,6 +51,12 @@ class FileChange:
             raise CannotComplete("would change a file that is not UTF-8, which no ticket can show") from None
         lines = difflib.unified_diff(before, after, f"a/{path}", f"b/{path}")
         return "".join(line if line.endswith("\n") else f"{line}\n{_NO_NEWLINE}" for line in lines)
+
+
+def prefix_of(spec: CheckoutSpec) -> str:
+    """The way from the top of a checkout's repository to the checkout, such as `sub/`; "" at the top or without one."""
+    repository = git.find_repository(spec.directory)
+    return f"{repository.prefix}/" if repository is not None and repository.prefix else ""
 
 
 def _merged(ours: list[str], bare: list[str], theirs: list[str], end: str) -> list[str]:

@@ -10,7 +10,6 @@ from auditkit.model.runs.fix import FixRow
 from auditkit.model.runs.run import ProbeResult
 from auditkit.workflows.fixes.answers import Answers
 
-GONE = "does not reproduce"
 _TOLD = (ChangeKind.GONE, ChangeKind.BETTER)
 
 
@@ -42,5 +41,5 @@ def in_short(result: ProbeResult) -> str:
         severity = result.severity.value if result.severity else "reproduces"
         return f"{severity}, {result.law or result.message}"
     law = f" ({result.law})" if result.law else ""
-    quiet = {Outcome.NOT_REPRODUCED: GONE, Outcome.NOT_APPLICABLE: "does not apply"}
+    quiet = {Outcome.NOT_REPRODUCED: "does not reproduce", Outcome.NOT_APPLICABLE: "does not apply"}
     return quiet[result.outcome] + law if result.outcome in quiet else f"no answer: {result.message}"

@@ -24,7 +24,7 @@ from auditkit.model.runs.target import Target
 from auditkit.model.text import counted, inert_line
 from auditkit.probing.checkouts.checkout import CheckoutSpec, OpenCheckout
 from auditkit.probing.patching.fragments import CannotComplete
-from auditkit.probing.patching.patches import FunctionFile
+from auditkit.probing.patching.patches import FunctionFile, function_in
 from auditkit.probing.patching.rewrites.rewrite import Rewrite, rewrites_of, rewritten
 from auditkit.probing.source_code.python_files import PythonFiles
 from auditkit.rules.comparison.trade import to_be_mended
@@ -33,10 +33,10 @@ from auditkit.workflows.audit.run_options import RunOptions
 from auditkit.workflows.audit.source_audit import SourceQuestions, SourceScope, read_source
 from auditkit.workflows.fixes.answers import Answers, answers_probe, costs, judged
 from auditkit.workflows.fixes.bench import Bench
-from auditkit.workflows.fixes.causes import Cause, function_of, other_targets
+from auditkit.workflows.fixes.causes import Cause, other_targets
 from auditkit.workflows.fixes.combinations import sufficient_sets
 from auditkit.workflows.fixes.file_change import FileChange
-from auditkit.workflows.fixes.fix_rows import GONE, row_of_read, rows_of
+from auditkit.workflows.fixes.fix_rows import row_of_read, rows_of
 
 _PRICES = {FixVerdict.INSUFFICIENT: "mends a part", FixVerdict.DOES_NOT_RUN: "does not run"}
 _MOST_READERS = 2
@@ -136,8 +136,9 @@ class Search:
         fix, reason = self._fix_for(Cause.of(group))
         judging = {one.fingerprint for one in to_be_mended([finding.result for finding in group])}
         if fix is None and len(judging) < len(group) and not self._ends.is_set():
-            fix, reason = self._fix_for(Cause.of([one for one in group if one.result.fingerprint in judging]))
-            fix = _with_gone(fix, group) if fix is not None else None
+            minor = [one for one in group if one.result.fingerprint not in judging]
+            rest = [one for one in group if one.result.fingerprint in judging]
+            fix, reason = self._fix_for(Cause.of(rest, minor))
         return fix, reason
 
     def _fix_for(self, cause: Cause) -> tuple[Fix | None, str]:
@@ -168,7 +169,7 @@ class Search:
     def _places(self, cause: Cause) -> list[FunctionFile]:
         """The function with the cause; where that is another one, the target's own function as well."""
         calls = [cause.call_in(self._files), *(target.call for target in cause.targets)]
-        places = [function_of(self._files, call) for call in dict.fromkeys(calls) if call]
+        places = [function_in(self._files, call) for call in dict.fromkeys(calls) if call]
         return [place for place in places if place is not None]
 
     def _readers(self, cause: Cause, place: FunctionFile) -> tuple[Target, ...]:
@@ -248,13 +249,15 @@ class Search:
         rows: Sequence[tuple[Answers, Answers, Judgement]],
     ) -> Fix:
         cause, worst = trial.cause, trial.cause.findings[0].result
+        quiet = {(arm.target.call, probe) for _, arm, _ in rows for probe in arm.gone(arm.asked)}
+        gone = [one.result.fingerprint for one in cause.minor if (one.result.target, one.probe.id) in quiet]
         return Fix(
             target=cause.targets[0].call,
             file=change.file,
             function=trial.place.function.qualified_name.partition("#")[0],
             difference=change.difference(self.scene.prefix),
             changes=tuple(rewrite.change for rewrite in chosen),
-            mends=cause.fingerprints,
+            mends=(*cause.fingerprints, *gone),
             rows=(*rows_of(rows), *(row_of_read(one.result) for one in cause.read)),
             device=worst.device,
             torch=self.run.environment_of(worst).torch,
@@ -304,14 +307,6 @@ class Search:
 
     def _options(self, arm: str) -> RunOptions:
         return self.scene.arms.get(arm) or next(iter(self.scene.arms.values()))
-
-
-def _with_gone(fix: Fix, group: Sequence[Finding]) -> Fix:
-    """The fix with the minor findings of its ticket that its table says are gone, too; of several targets none."""
-    gone = {row.probe for row in fix.rows if row.patched.startswith(GONE)}
-    too = [one.result.fingerprint for one in group if one.probe.id in gone]
-    is_one = len({one.result.target for one in group}) == 1
-    return replace(fix, mends=tuple(dict.fromkeys((*fix.mends, *too)))) if is_one else fix
 
 
 def with_fixes(run: Run, groups: Sequence[Sequence[Finding]], scene: Scene, limit_s: float, told: Progress) -> Run:

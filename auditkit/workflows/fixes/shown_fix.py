@@ -26,9 +26,9 @@ from auditkit.workflows.audit.source_audit import SourceQuestions, SourceScope, 
 from auditkit.workflows.configuration import catalog_of
 from auditkit.workflows.fixes.bench import Bench
 from auditkit.workflows.fixes.diff_block import DIFF, changes_of
-from auditkit.workflows.fixes.file_change import FileChange
+from auditkit.workflows.fixes.file_change import FileChange, prefix_of
 from auditkit.workflows.fixes.fix_arms import blocks_of
-from auditkit.workflows.fixes.try_fix import RECOMMENDED, TryRequest, prefix_of, trial_rows, try_fix
+from auditkit.workflows.fixes.try_fix import RECOMMENDED, TryRequest, trial_rows, try_fix
 from auditkit.workflows.proof.ticket_questions import bound_questions
 
 _SUFFICIENT = "sufficient"

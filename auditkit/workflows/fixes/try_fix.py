@@ -30,6 +30,7 @@ from auditkit.workflows.audit.measurement import Progress, ask
 from auditkit.workflows.audit.run_options import RunOptions
 from auditkit.workflows.configuration import catalog_of
 from auditkit.workflows.fixes.answers import Answers, answers_probe, without_answers
+from auditkit.workflows.fixes.file_change import prefix_of
 from auditkit.workflows.fixes.fix_arms import PYTHON, Ground, actual_fix, blocks_of, try_block
 from auditkit.workflows.proof.ticket_questions import Question, bound_questions, located_target
 
@@ -103,12 +104,6 @@ def try_fix(repository: Repository, request: TryRequest, progress: Progress | No
     arms = [try_block(block, blocks, ground) for block in blocks if _is_wanted(block, request)]
     actual, notes = actual_fix(page, request.fix, ground)
     return FixTrial(str(entry.ticket.id), target.call, findings, chosen, base, (*arms, *actual), tuple(notes))
-
-
-def prefix_of(spec: CheckoutSpec) -> str:
-    """The way from the top of a checkout's repository to the checkout, such as `sub/`; "" at the top or without one."""
-    repository = git.find_repository(spec.directory)
-    return f"{repository.prefix}/" if repository is not None and repository.prefix else ""
 
 
 def write_trial(repository: Repository, trial: FixTrial) -> Change:

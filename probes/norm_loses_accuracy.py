@@ -14,6 +14,7 @@ PROBE = {
     "breaks": "wrong_norm",
     "occurs": "rare",
     "lifecycle": "stable",
+    "statement_does": "gives the first value that is off",
     "instrument": "numerics",
     "motivation": "Adding in 16 bits stops where the sum is 256 (bfloat16) or 2,048 (float16) times the next term: "
     "a thousand equal layers are logged as a norm of half its size, and clipping by it lets through twice the limit. "

@@ -81,7 +81,7 @@ def render_ticket(
         targets=targets if len(targets) > 1 else (),
         is_of_modules=leader.is_of_module,
         boxes=CATEGORIES,
-        blame=statement_text(leader.result),
+        blame=statement_text(leader),
         costs=line_costs(leader.result),
         why=_why(leader),
         excerpt=excerpt_text(leader.result.excerpt),

@@ -311,3 +311,5 @@ def test_what_is_wrong_names_the_statement_and_what_its_lines_cost() -> None:
     )
     assert "- line 11, `return 0`: 2x of the gradients' bytes at the peak (tensors=10)\n- line 10, `def " in text
     assert finding.result.message not in text
+    wordless = dataclasses.replace(finding, probe=dataclasses.replace(finding.probe, statement_does=""))
+    assert "Line 11, `return 0`, is the first to go wrong.\n" in rendered(wordless)

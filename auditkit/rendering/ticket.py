@@ -72,6 +72,7 @@ def render_ticket(
     """
     leader = findings[0]
     firsts = _one_of_each_probe(findings)
+    judging = [one for one in findings if one.severity is not Severity.P4] or findings
     targets = list(dict.fromkeys(finding.result.target for finding in findings))
     page = functools.partial(
         render,
@@ -91,7 +92,8 @@ def render_ticket(
         unmended=_unmended(findings, firsts),
         advised=[one for one in firsts if one.fix is None and one.probe.remediation and _is_graver(one, leader)],
         example=next((one.probe.remediation_code for one in firsts if one.fix is None and _is_graver(one, leader)), ""),
-        checks=_checks(findings),
+        checks=_checks(judging),
+        may_stay=_minor(findings, judging),
         verifications=[
             (_subjects(findings, finding.probe), item, finding.probe.id)
             for finding in firsts
@@ -178,6 +180,19 @@ def _checks(findings: Sequence[Finding]) -> list[tuple[str, str, str]]:
         )
         for (command, probe), subjects in asked.items()
     ]
+
+
+def _minor(findings: Sequence[Finding], judging: Sequence[Finding]) -> list[str]:
+    """What a fix may leave as it is, by its probe; by its target, too, where the probe is graver through another."""
+    graver = {one.probe.id for one in judging}
+    minor = [one for one in findings if one not in judging]
+    return list(
+        dict.fromkeys(
+            f"{markdown.code(one.probe.id)}"
+            + (f" through {markdown.code(short_target(one.result.target))}" if one.probe.id in graver else "")
+            for one in minor
+        )
+    )
 
 
 def check_command(finding: Finding) -> str:

@@ -28,7 +28,7 @@ def statement_text(finding: Finding) -> str:
     if result.statement is None:
         return _of_definition(result)
     first, last = result.statement.first, result.statement.last
-    place = f"Line {first}" if first == last else f"Lines {first}-{last}"
+    place = f"Line {first}" if first == last else f"The statement in lines {first}-{last}"
     code = _code(result.excerpt, first, last)
     return f"{place}{f', {markdown.code(code)},' if code else ''} {_does(finding)}."
 

@@ -106,7 +106,7 @@ def render_ticket(
         related=tuple(related),
     )
     whole = page(is_folded=False)
-    return page(is_folded=True) if markdown.visible_lines(whole.decode()) > MOST_VISIBLE else whole
+    return page(is_folded=True) if len(markdown.visible(whole.decode())) > MOST_VISIBLE else whole
 
 
 def _why(finding: Finding) -> str:
@@ -122,18 +122,20 @@ def _is_graver(finding: Finding, leader: Finding) -> bool:
 
 
 def _unmended(findings: Sequence[Finding], firsts: Sequence[Finding]) -> str:
-    """That no fix was run for some of the probes of a ticket, or for none; "" where each has its fix."""
+    """That no fix was run for some of the probes of a ticket, or for none, and why; "" where each has its fix."""
     without = [finding for finding in firsts if finding.fix is None]
     if not without:
         return ""
+    reasons = "; ".join(dict.fromkeys(finding.no_fix for finding in without if finding.no_fix))
+    why = f": {markdown.line(reasons)}" if reasons else ""
     if len(without) < len(firsts):
         named = ", ".join(markdown.code(finding.probe.id) for finding in without)
         if all(finding.severity is Severity.P4 for finding in without):
             return f"With it these minor ones still reproduce: {named}."
-        return f"For {named} no change of this code was run that mends it and trades nothing."
-    if all(finding.probe.scope == "source" for finding in findings):
+        return f"For {named} no change of this code was run that mends it and trades nothing{why}."
+    if not why and all(finding.probe.scope == "source" for finding in findings):
         return "No change was run: this was read from the source."
-    return "No change of this code was run that mends it and trades nothing."
+    return f"No change of this code was run that mends it and trades nothing{why}."
 
 
 def _subjects(findings: Sequence[Finding], probe: ProbeInfo) -> str:

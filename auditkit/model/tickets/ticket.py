@@ -180,7 +180,7 @@ class EvidenceSummary(Record):
     """What one machine-written block says, in its own words; "" for a row that it does not have.
 
     `outcome` is what the last run said; `was_found` that its rows are of a run that reproduced, at `revision`
-    (`is_dirty`: with uncommitted changes) with that `version` of the probe (0 where it is not said) and that `severity`.
+    (`is_dirty`: with uncommitted changes) with that `version` of the probe (0 where it is not said) and `severity`.
     `checks`, `measurements_at_fix` and `law_at_fix` are of the last verification. `history` are its lines
     about runs in which the finding went or returned; `line` is that of its first.
     """

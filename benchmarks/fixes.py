@@ -18,12 +18,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePath
 from statistics import median
 
-from auditkit.model.tickets.ticket import Ticket
 from auditkit.rendering.markdown import visible
-from auditkit.store.folder.repository import Repository
+from auditkit.store.reading.reader import read_ticket
 from auditkit.workflows.audit.audit import specimen_dir
 from benchmarks.evidence import ROOT, RUN, Document, Place, results_of, rows, store_results, write_blocks
 from benchmarks.precision import plain
@@ -61,20 +60,19 @@ def measure(name: str, clone: Path, place: Place, fix_time_s: int) -> Document:
     words = f"audit {name} --python PYTHON --tickets tickets/{name} --fix-time {fix_time_s}"
     run = place.document(words)
     told = next((found for note in run["notes"] if (found := _SECONDS.search(note))), None)
-    listing = Repository(folder).listing()
-    texts = {ticket: (folder / ticket.path).read_text(encoding="utf-8") for ticket in listing.tickets}
+    files = sorted(folder.rglob("B*.md"))
     return {
         "revision": git(clone, "rev-parse", "--short=12", "HEAD").stdout.strip(),
         **{key: run["run"][key] for key in RUN},
         "fix_time_s": fix_time_s,
         "seconds": int(told[1]) if told else 0,
-        "tickets": [outcome(name, ticket, text, clone, place) for ticket, text in texts.items()],
+        "tickets": [outcome(name, file.relative_to(folder), file.read_bytes(), clone, place) for file in files],
     }
 
 
-def outcome(name: str, ticket: Ticket, text: str, clone: Path, place: Place) -> Document:
+def outcome(name: str, path: PurePath, data: bytes, clone: Path, place: Place) -> Document:
     """One ticket: what it is about, how long it is, and its fix applied and verified, or why there is none."""
-    shown = visible(text)
+    ticket, shown = read_ticket(data, path), visible(data.decode())
     diffs = _DIFF.findall(ticket.recommended_fix)
     first = ticket.recommended_fix.strip().partition("\n")[0]
     found = {
@@ -158,8 +156,7 @@ def blocks(stored: Document) -> dict[str, str]:
     where = "; ".join(f"{name}: torch {each['torch']}, Python {each['python']}" for name, each in found.items())
     device = next(iter(found.values()))["device_name"]
     return {
-        "environment": f"Written by `python -m benchmarks.{NAME}`, auditkit at {stored['auditkit']}: {device}, no GPU.\n"
-        f"{where}.",
+        "environment": f"By `python -m benchmarks.{NAME}`, auditkit at {stored['auditkit']}, {device}:\n{where}.",
         "totals": rows(TOTALS, (total_row(name, each) for name, each in found.items())),
         "tickets": rows(TICKETS, (row for name, each in found.items() for row in ticket_rows(name, each))),
     }

@@ -59,7 +59,7 @@ class Index:
 
     @property
     def listing(self) -> str:
-        """The list of all tickets, as a pipe gets it."""
+        """The list of the tickets that are not finished, as a pipe gets it."""
         listing: str = self._part("listing")
         return listing
 
@@ -90,13 +90,13 @@ class Index:
 def index_of(rows: Sequence[Row], broken: list[Row], others: list[str]) -> Index:
     """The index of these rows, which are in the order of ids."""
     from auditkit.store.listing.queue import blockers, queue
-    from auditkit.store.listing.rows import FIELDS, SHOWN, SUMMARY, TITLE, aligned, oddities_of
+    from auditkit.store.listing.rows import FIELDS, IS_FINISHED, SHOWN, SUMMARY, TITLE, aligned, oddities_of
 
     columns = list(map(list, zip(*rows, strict=True))) or [[] for _ in range(FIELDS)]
     blocked = blockers(rows)
     parts: dict[int | str, Any] = {
         **dict(enumerate(columns)),
-        "listing": aligned(columns[SHOWN]),
+        "listing": aligned([row[SHOWN] for row in rows if not row[IS_FINISHED]]),
         "folded": [f"{row[TITLE]}\0{row[SUMMARY]}".casefold() for row in rows],
         "blocked": blocked,
         "queue": queue(rows, blocked),
@@ -105,13 +105,14 @@ def index_of(rows: Sequence[Row], broken: list[Row], others: list[str]) -> Index
     return Index(len(rows), oddities_of(rows), broken, others, packed)
 
 
-def read_index(folder: str) -> Index:
+def read_index(folder: str, found: Stamps | None = None) -> Index:
     """What lies below `folder` now: from the cache what did not change, from the files all else.
 
-    Raises BadInputError where a folder cannot be listed.
+    `found` is what a walk through the folder has just found, where there was one. Raises BadInputError where a folder
+    cannot be listed.
     """
     stored, index = _load(folder)
-    found = walk(folder)
+    found = walk(folder) if found is None else found
     return index if index is not None and found == stored else _refreshed(folder, found, stored, index)
 
 

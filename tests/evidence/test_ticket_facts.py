@@ -87,7 +87,7 @@ def test_what_was_run_may_be_said(folder: Path) -> None:
     assert contradictions(text, folder) == []
     for old, new, told in (
         ("n for 256 tensors", "n for 300 tensors", "no figure of the evidence: 300"),
-        ("- line 11: read", "- line 12: read", "no such change: src/train/norms.py:12 stays as it is"),
+        ("- line 11: read", "- line 9: read", "no such change: src/train/norms.py:9 stays as it is"),
         ("-    return 0", "-    return 2", "no such change: src/train/norms.py:11 is not return 2"),
     ):
         assert contradictions(text.replace(old, new), folder) == [told]

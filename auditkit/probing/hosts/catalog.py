@@ -19,7 +19,7 @@ from auditkit.model.text import inert_line
 
 INSTRUMENTS = (
     "numerics", "memory", "syncs", "launches", "mutation", "graphs", "devices", "transfers", "graph_capture", "ranks",
-    "syntax",
+    "steps", "syntax",
 )  # fmt: skip
 SOURCE_INSTRUMENT = "syntax"
 """The instrument of the probes that read source; they run in no worker."""

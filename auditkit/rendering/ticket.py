@@ -97,7 +97,7 @@ def render_ticket(
         verifications=[
             (_subjects(findings, finding.probe), item, finding.probe.id)
             for finding in firsts
-            if _is_graver(finding, leader)
+            if finding in judging and _is_graver(finding, leader)
             for item in finding.probe.verification
         ],
         command=inert_line(command),

@@ -212,7 +212,10 @@ def test_findings_of_one_cause_share_a_ticket() -> None:
         "# Finding Ticket: total_norm: Title of one\n\n<!-- auditkit:evidence -->\n**Reproduced on CPU only:** "
     )
     assert "**One-line summary:** One said so. The same statement makes two (P3) and six (P4) reproduce.\n" in text
-    assert "- **`P3` Title of two**: two said so\n- **`P4` Title of six**: six said so\n" in text
+    assert (
+        "- **`P3` Title of two**: two said so\n\n<details>\n<summary>Minor (P4): 1 more</summary>\n\n"
+        "- **`P4` Title of six**: six said so\n\n</details>\n\n"
+    ) in text
     assert "\n- `one`: Mend one.\n- `two`: Mend two.\n\n### Example (not run here)\n" in text
     assert re.findall(r"no longer reproduces <!-- probe: (\w+) -->", text) == ["one", "two"]
     assert re.findall(r"^## Evidence: (.*)$", text, re.MULTILINE) == ["Title of one", "Title of two", "Title of six"]

@@ -93,7 +93,7 @@ def problem(findings: Collection[str], base: Answers, result: ProbeResult) -> st
     if result.probe in findings:
         return "" if result.outcome is Outcome.NOT_REPRODUCED else f"left {result.probe}"
     if result.probe != ANSWERS:
-        return next(iter(costs_of(base.results, [result])), "")
+        return next((f"is a trade: {cost}" for cost in costs_of(base.results, [result])), "")
     # What another target gets wrong may change, although the change was not made for it.
     wrong = findings or [one.probe for one in base.results if one.outcome is Outcome.REPRODUCED]
     changed = changed_answers(base.recorded, result.measurements, dict(base.roles), wrong)

@@ -182,7 +182,8 @@ class Search:
             findings = tuple(cause.asked_of(target))
             arm, wrong = self._trials.with_change(candidate.change, cause, target, findings)
             if wrong:
-                return _failed(wrong, findings)
+                left = wrong.removeprefix("left ")
+                return Failed(LEAVES, wrong, left) if left in findings else Failed(TRADES, wrong)
             if self._ends.is_set():
                 return Failed(LEAVES, "was not run to its end")
             base = self._trials.base(cause.arm, target)
@@ -192,7 +193,7 @@ class Search:
                 continue
             verdict = judged(findings, base, arm)
             if verdict.verdict is not FixVerdict.SUFFICIENT:
-                return Failed(TRADES, f"{verdict.text}: {verdict.reason}")
+                return Failed(TRADES, verdict.text)
             tried.append((base, arm, verdict))
         if left := self._trials.still_read(candidate.change, cause):
             return Failed(LEAVES, f"left {left[0]}", left[0])
@@ -218,13 +219,6 @@ class Search:
             device=worst.device,
             torch=self.run.environment_of(worst).torch,
         )
-
-
-def _failed(wrong: str, findings: Sequence[str]) -> Failed:
-    left = wrong.removeprefix("left ")
-    if left in findings:
-        return Failed(LEAVES, wrong, left)
-    return Failed(TRADES if findings else COSTS_OTHERS, f"is no fix: {wrong}")
 
 
 def _found(groups: Sequence[Sequence[Finding]], outcomes: Sequence[Fix | NoFix], seconds: float) -> Found:

@@ -138,7 +138,7 @@ def test_a_rewrite_that_suffices_is_a_diff_that_git_applies(searched: Searched) 
 @pytest.mark.parametrize(
     ("rewrites", "reason", "told"),
     [
-        ([FLAT], "the change trades", "1 change was tried, and does not suffice: it is no fix: changed a right answer"),
+        ([FLAT], "the change trades", "1 change was tried, and does not suffice: it changed a right answer"),
         ([ANOTHER_COUNT], "the change trades", "changed a right answer: count of dtype float32, seed 0"),
         ([LOSES], "the change trades", "count of dtype float32, seed 0, device cpu: 3 -> nothing"),
         ([BROKEN, NOTHING], "no change mended it", "2 changes were tried: none sufficed; the best one left"),

@@ -72,7 +72,10 @@ def _asking(function: FunctionText, node: ast.AST) -> Iterator[Edit]:
 def _with_condition(function: FunctionText, source: ast.comprehension, condition: str) -> Iterator[Edit]:
     """Before the clause's own condition, which is put into brackets where it has to be."""
     if not source.ifs:
-        yield function.insert_after(source.iter, f" if {condition}")
+        line = function.lines[source.target.lineno - 1]
+        blanks = line[: len(line) - len(line.lstrip())]
+        has_own_line = line.lstrip().startswith("for ")
+        yield function.insert_after(source.iter, (f"\n{blanks}" if has_own_line else " ") + f"if {condition}")
         return
     own = source.ifs[0]
     is_loose = isinstance(own, ast.IfExp) or (isinstance(own, ast.BoolOp) and isinstance(own.op, ast.Or))

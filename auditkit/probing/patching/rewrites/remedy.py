@@ -13,6 +13,7 @@ from auditkit.probing.patching.rewrites.function_text import FunctionText
 from auditkit.probing.patching.whole_functions import FED, NAMED
 
 _STEP = "    "
+_DOES_MORE = (ast.Global, ast.Nonlocal, ast.Yield, ast.YieldFrom, ast.Await, ast.Raise, ast.Assert, ast.With)
 
 
 def as_recommended(function: FunctionText, takes: Takes, code: str, probes: Collection[str]) -> Rewrite | None:
@@ -61,11 +62,20 @@ def _only_parameter(function: FunctionText) -> str:
 
 
 def _own_statements(function: FunctionText) -> list[ast.stmt]:
-    """The body behind the docstring; none where a name outside of the function is set in it."""
+    """The body behind the docstring; none where it does more than to answer, which no trial would miss."""
     body = function.function.node.body
     own = body[1:] if ast.get_docstring(function.function.node, clean=False) is not None else body
-    sets_others = any(isinstance(node, ast.Global | ast.Nonlocal | ast.Yield) for node in function.nodes)
-    return [] if sets_others or names_of(own).stores & {"torch"} else list(own)
+    names = [node for node in function.nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+    local = {node.id for node in names} | {parameter.arg for parameter in function.function.parameters}
+    changed = [node for node in function.nodes if isinstance(node, ast.Expr) or _is_place(node)]
+    spoken = [node for node in changed if names_of(node).loads - local - {"torch"}]
+    does_more = any(isinstance(node, _DOES_MORE) for node in function.nodes) or "torch" in local
+    return [] if does_more or spoken else list(own)
+
+
+def _is_place(node: ast.AST) -> bool:
+    """Whether it is an item or an attribute that is set."""
+    return isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store)
 
 
 def _indented(line: str, blanks: str, step: str) -> str:

@@ -31,10 +31,18 @@ def test_the_body_alone_is_another(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [("measure(model)", "measure(model, norm_type=2.0)"), ("measure(model)", "measure(*model)"),
-     ("norm = 2.0", "global model"), ("import torch", "import torch as th")],
-)  # fmt: skip
-def test_what_would_lose_an_option_or_a_name_stays(tmp_path: Path, old: str, new: str) -> None:
+    [
+        ("measure(model)", "measure(model, norm_type=2.0)"),
+        ("measure(model)", "measure(*model)"),
+        ("import torch", "import torch as th"),
+        ("norm = 2.0", "global model"),
+        ("norm = 2.0", "print(model)"),
+        ("norm = 2.0", "raise ValueError"),
+        ("norm = 2.0", "norm = SEEN[0] = 2.0"),
+        ("norm = 2.0", "norm = len(model)\n\tseen.append(norm)"),
+    ],
+)
+def test_what_would_lose_an_option_a_name_or_an_effect_stays(tmp_path: Path, old: str, new: str) -> None:
     assert body_after(tmp_path, SOURCE.replace(old, new).replace("@torch", "@th" if "as th" in new else "@torch")) == ""
 
 

@@ -80,7 +80,7 @@ def _queue(
     free, held = index.queue
     if not agent and not assignee:
         return free, held
-    from auditkit.cli.views.listing import of_agents
+    from auditkit.cli.views.filters import of_agents
     from auditkit.store.listing.selection import assigned_to, passing
 
     filters = [

@@ -69,10 +69,10 @@ def _check(words: Sequence[str]) -> None:
 
 def _tell(words: Sequence[str], held: int, count: int, shown: int) -> None:
     said = " and ".join(f"'{word}'" for word in words)
-    if not count:
-        complain(
-            f"no ticket holds {said}" if not held else f"{held} tickets hold {said}, and the filters leave them out"
-        )
+    if not held:
+        complain(f"no ticket holds {said}")
+    elif not count:
+        complain(f"{held} {'ticket holds' if held == 1 else 'tickets hold'} {said}, which the filters leave out")
     elif shown < count:
         complain(f"{shown} of {count} tickets that hold {said}: --limit {count} shows all")
 
@@ -140,13 +140,15 @@ def _around(text: str, words: Sequence[str], width: int) -> str:
         return text
     folded = text.casefold()
     place = min((at for word in words if (at := folded.find(word.casefold())) >= 0), default=0)
-    start = max(0, min(place - width // 3, len(text) - width + 2))
+    start = max(0, place - width // 3)
     while 0 < start < place and text[start - 1] != " ":
         start += 1
-    end = start + width - 2 * (start > 0) - 2
-    if end < len(text):
-        end = max(text.rfind(" ", place + 1, end), 0) or end
-    return ("... " if start else "") + text[start:end] + (" ..." if end < len(text) else "")
+    lead, rest = "... " if start else "", " ..."
+    end = start + width - len(lead) - len(rest)
+    if end >= len(text):
+        return lead + text[start:]
+    blank = text.rfind(" ", place + 1, end + 1)
+    return lead + text[start : blank if blank > 0 else end] + rest
 
 
 def _marked(text: str, words: Sequence[str]) -> str:

@@ -14,7 +14,6 @@ import os
 from auditkit.store.folder.walk import stamp_of, walk
 from auditkit.store.listing.index_file import Draft, load
 
-_MANY = 2000
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -157,23 +156,22 @@ def _refreshed(folder: str, found: Stamps, stored: Stamps, old: Index | None) ->
 
 
 def _read_rows(folder: str, paths: list[str]) -> list[tuple[Row | None, Row | None]]:
-    """What `read_row` reads of each path: a millisecond each, so a folder of thousands is read by all cores."""
-    from functools import partial
+    """What `read_row` reads of each path.
+
+    In this process alone: two of them cost a third more processor time, and a start each. Nothing that is read
+    makes a circle, so the search for them, a tenth of the time, waits.
+    """
+    import gc
 
     from auditkit.store.listing.rows import read_row
 
-    read = partial(read_row, folder)
-    if len(paths) < _MANY:
-        return list(map(read, paths))
-    import gc
-    from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
-    from multiprocessing import get_context
-
+    was_on = gc.isenabled()
+    gc.disable()
     try:
-        with ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=gc.disable) as readers:
-            return list(readers.map(read, paths, chunksize=max(1, _MANY // 20)))
-    except (BrokenExecutor, ImportError, NotImplementedError, OSError):
-        return list(map(read, paths))  # there are no semaphores here, or no room for other processes
+        return [read_row(folder, path) for path in paths]
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _order(row: Row) -> tuple[Any, ...]:

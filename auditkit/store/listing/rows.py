@@ -57,11 +57,17 @@ def row_of(ticket: Ticket, document: Document) -> Row:
     REVIEWS are pairs of a reviewer and a verdict ("" where it is not known), BLOCKS pairs of `blocks` or
     `blocked-by` and an id, AGREEMENT and VERDICT the consensus, ANSWER what waits for an answer, "" for nothing.
     """
+    from dataclasses import replace
+
     from auditkit.model.tickets.ids import id_parts
     from auditkit.model.tickets.relation import RelationKind
     from auditkit.rules.tickets.consensus import consensus_of
+    from auditkit.store.reading.resolution import read_resolution
 
     consensus = consensus_of(ticket)
+    if consensus.needs_answer and ticket.resolution is None:
+        # Few tickets have a question; of the others nobody needs to know how they ended.
+        consensus = consensus_of(replace(ticket, resolution=read_resolution(document)))
     severity = ticket.severity.value if ticket.severity else ""
     status = ticket.status.value if ticket.status else ""
     blocking = (RelationKind.BLOCKS, RelationKind.BLOCKED_BY)

@@ -355,7 +355,7 @@ def test_a_stale_review_is_called_so(reviewed: Path) -> None:
 
 @pytest.mark.process
 def test_a_terminal_shows_it_beside_the_review(reviewed: Path) -> None:
-    noted = "| **Verdict** | `OBJECT` |  \x1b[33mstale\x1b[0m"
+    noted = "Verdict   OBJECT  \x1b[33mstale\x1b[0m"
     assert noted in on_a_terminal(reviewed, {"PAGER": "cat"}, "show", "B7-PT-08").split("\n")
     assert "stale" not in on_a_terminal(reviewed, {"PAGER": "cat"}, "show", "B7-PT-07")
 

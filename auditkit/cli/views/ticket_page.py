@@ -43,8 +43,8 @@ def print_page(text: str, notes: Mapping[int, str], head: Sequence[str]) -> None
     numbered = folded(inert(text.removesuffix("\n")).split("\n"))
     # The head begins with the title.
     body = [one for one in numbered if not (head and one[0] == 1 and one[1].startswith("# "))]
-    lines = _styled_lines(body, notes)
-    page("\n".join([*head, *([""] if head else []), *lines]))
+    between = [""] if head and body and body[0][1].strip() else []
+    page("\n".join([*head, *between, *_styled_lines(body, notes)]))
 
 
 def head_of(index: Index, number: int) -> list[str]:

@@ -46,9 +46,8 @@ def search_tickets(
     index = read_index(folder, files)
     state = state_of(unfinished, closed, every=False, is_free=True)
     passing, _ = in_state(index, passing_all(index, named_filters(folder, index, wanted, blocked, stale)), state)
-    meant = set(passing)
     held = holding(folder, index.column(PATH), files, words)
-    found = [number for number in held if number in meant]
+    found = sorted(set(held).intersection(passing)) if len(passing) < index.count else held
     shown = _best_first(index, found, words)[:limit]
     matches = [_lines_with(f"{folder}/{index.column(PATH)[number]}", words) for number in shown]
     if as_json:
@@ -80,12 +79,13 @@ def _tell(words: Sequence[str], held: int, count: int, shown: int) -> None:
 def _best_first(index: Index, numbers: Sequence[int], words: Sequence[str]) -> list[int]:
     from auditkit.store.listing import rows as at
 
-    titles, finished, severities = (index.column(field) for field in (at.TITLE, at.IS_FINISHED, at.SEVERITY))
+    lines, finished = index.column(at.SHOWN), index.column(at.IS_FINISHED)
     needles = [word.casefold() for word in words]
 
     def key(number: int) -> tuple[bool, bool, str]:
-        title = titles[number].casefold()
-        return any(word not in title for word in needles), finished[number], severities[number] or "~"
+        _, severity, *_, title = lines[number]
+        folded = title.casefold()
+        return any(word not in folded for word in needles), finished[number], severity if severity[:1] == "P" else "~"
 
     return sorted(numbers, key=key)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from auditkit.cli.lookups import choose, configured_agents
-from auditkit.store.listing.rows import LIFE, SEVERITY, STATUS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     from auditkit.store.listing.selection import Filter
 
 _TOGETHER = ("reviewer", "verdict")
-_SPELLED = {SEVERITY: frozenset({"P0", "P1", "P2", "P3", "P4"}), STATUS: frozenset(LIFE)}
 
 
 def passing_all(index: Index, passes: Sequence[tuple[str, Filter]]) -> Sequence[int]:
@@ -107,7 +105,10 @@ def _numbers(texts: Sequence[str | int]) -> set[int]:
 
 def _canonical(index: Index, field: int, names: Sequence[str], parse: Callable[[Sequence[str]], set[str]]) -> set[str]:
     """The words as the vocabulary has them; it is loaded for words alone that are spelled otherwise."""
-    present = set(index.column(field)) - {""} | _SPELLED.get(field, frozenset())
+    from auditkit.store.listing.rows import LIFE, SEVERITY, STATUS
+
+    spelled = {SEVERITY: ("P0", "P1", "P2", "P3", "P4"), STATUS: LIFE}.get(field, ())
+    present = set(index.column(field)) - {""} | set(spelled)
     return set(names) if present.issuperset(names) else parse(names)
 
 

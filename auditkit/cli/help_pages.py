@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 import sys
@@ -65,13 +66,22 @@ class _Command(TyperCommand):
 class _Group(TyperGroup):
     headings: ClassVar[Mapping[str, str] | None] = None
 
-    def main(self, args: Sequence[str] | None = None, *more: Any, standalone_mode: bool = True, **named: Any) -> Any:
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
         """As Typer's; with --json wrong usage is told as JSON on stdout, too."""
         words = sys.argv[1:] if args is None else args
+        run = functools.partial(super().main, args, prog_name, complete_var)
         if not standalone_mode or "--json" not in words:
-            return super().main(args, *more, standalone_mode=standalone_mode, **named)
+            return run(standalone_mode, windows_expand_args, **extra)
         try:
-            code = super().main(args, *more, standalone_mode=False, **named)
+            code = run(False, windows_expand_args, **extra)
         except typer.Abort:
             code = 1
         except Exception as error:

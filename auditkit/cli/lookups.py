@@ -25,6 +25,12 @@ def tickets_folder(named: Path | str | None) -> str:
 
         problem = f"{folder} is no folder" if os.path.exists(folder) else f"no tickets folder: {folder}"
         raise BadInputError(problem, "name the folder: --tickets DIR")
+    if os.path.exists(f"{folder}/.auditkit/unfinished-command"):
+        from pathlib import Path
+
+        from auditkit.store.folder.journal import mend_if_killed
+
+        mend_if_killed(Path(folder))
     return folder.rstrip("/") or folder
 
 

@@ -30,6 +30,9 @@ WRITES = {
     "probe new": ("norm_is_cut_off", "create probes/norm_is_cut_off.py"),
     "ticket new": ("--title x --agent pytorch --batch 7", "create tickets/batch7/B7-PT-03.md"),
     "ticket edit": ("B7-PT-01 severity P0", "+| **Severity** | `P0` |"),
+    "ticket set": ("B7-PT-01 due=2026-12-01", "+| **Due** | 2026-12-01 |"),
+    "ticket label": ("B7-PT-01 amp", "+| **Labels** | `amp` |"),
+    "ticket undo": ("", ""),
     "ticket assign": ("B7-PT-01 ada", "+| **Assignee** | ada |"),
     "ticket status": ("B7-PT-01 wont-fix --reason why", "move tickets/batch7/B7-PT-01.md to tickets/closed/"),
     "ticket resolve": ("B7-PT-01 --as wont-fix --text why", "+### Rationale"),
@@ -50,7 +53,7 @@ WRITES = {
     "report review": ("--from comparison.json --output page.md", ""),
     "report summary": ("--output page.md", "create page.md"),
 }
-MAY_FAIL = {"ticket try-fix", "ticket fix", "report review"}
+MAY_FAIL = {"ticket try-fix", "ticket fix", "ticket undo", "report review"}
 """These need what is not made here: they are held to have the option."""
 
 

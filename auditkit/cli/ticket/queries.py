@@ -78,6 +78,10 @@ class ListOptions:
         bool,
         typer.Option("--stale", help="Only with a review that judged other evidence.", rich_help_panel=_MORE),
     ] = False
+    where: Annotated[
+        Words,
+        typer.Option(metavar="FIELD=VALUE", help="Only where this is true: label=x, due<2026-12-01, title~norm."),
+    ] = None
     sort: Annotated[
         str,
         typer.Option(

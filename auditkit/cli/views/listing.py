@@ -25,12 +25,13 @@ def list_tickets(
     sort: str = "id",
     reverse: bool = False,
     limit: int | None = None,
+    where: Sequence[str] | None = None,
     as_json: bool = False,
     **wanted: Sequence[Any],
 ) -> int:
     """Print the tickets that pass every filter; the exit code.
 
-    `wanted` are the words of the filters in `_filters`, by the name of their option, several of one being
+    `wanted` are the words of the filters in `filters`, by the name of their option, several of one being
     alternatives. Raises BadInputError for words nobody knows.
     """
     from auditkit.store.listing.index import read_index
@@ -40,6 +41,11 @@ def list_tickets(
     kept: Sequence[int] = range(index.count)
     if any(wanted.values()) or blocked is not None or stale:
         kept = _kept(folder, index, wanted, blocked, stale)
+    if where:
+        from auditkit.cli.views.where import filters_of
+        from auditkit.store.listing.selection import passing
+
+        kept = passing(kept, filters_of(folder, index, where))
     kept = _in_order(index, kept, sort)
     kept = (kept[::-1] if reverse else kept)[:limit]
     if as_json:
@@ -88,12 +94,12 @@ def _kept(
 ) -> Sequence[int]:
     from auditkit.store.listing import selection as sel
 
-    filters = [*_filters(folder, index, wanted)]
+    passes = [*filters(folder, index, wanted)]
     if blocked is not None:
-        filters.append(sel.is_blocked(index, blocked))
+        passes.append(sel.is_blocked(index, blocked))
     if stale:
-        filters.append(sel.is_stale(index))
-    return sel.passing(range(index.count), filters)
+        passes.append(sel.is_stale(index))
+    return sel.passing(range(index.count), passes)
 
 
 def _in_order(index: Index, numbers: Sequence[int], sort: str) -> Sequence[int]:
@@ -144,7 +150,8 @@ def fields_of(entry: Entry, blocked: dict[str, list[str]]) -> dict[str, Any]:
 # Filters.
 
 
-def _filters(folder: str, index: Index, wanted: dict[str, Sequence[Any]]) -> Iterator[Filter]:
+def filters(folder: str, index: Index, wanted: dict[str, Sequence[Any]]) -> Iterator[Filter]:
+    """What the words of the options let pass, by the name of the option."""
     from auditkit.store.listing import rows as at
     from auditkit.store.listing import selection as sel
 

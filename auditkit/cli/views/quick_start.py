@@ -32,6 +32,7 @@ OPTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "--blocked": ("blocked", YES),
         "--unblocked": ("blocked", NO),
         "--stale": ("stale", YES),
+        "--where": ("where", TEXTS),
         "--sort": ("sort", TEXT),
         "--reverse": ("reverse", YES),
         "--limit": ("limit", WHOLE),

@@ -154,11 +154,14 @@ class Repository:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold the folder's lock over a whole read, change and write; it is not re-entrant.
+        """Hold the folder's lock over a whole read, change and write, and keep what is written there for `undo`; it
+        is not re-entrant.
 
         Raises StoreConflictError when the lock cannot be had.
         """
-        with locked(self.folder, self._lock_timeout_s):
+        from auditkit.store.folder.journal import recorded  # whoever only reads does without it
+
+        with locked(self.folder, self._lock_timeout_s), recorded(self.folder):
             yield
 
     def create(self, ticket_id: TicketId, data: bytes) -> Entry:

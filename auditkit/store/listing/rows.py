@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 # Places in a row. `ORDER` is batch, agent code and number of the id; `SEVERITY` and `STATUS` are "" where the
 # word is not known; `SHOWN` is the ticket's line of the list; `IS_STALE` tells of a review that judged other
-# evidence.
+# evidence; `FURTHER` are pairs of a label in lower case and a text, for the project's own rows of the metadata.
 (
     PATH, ID, ORDER, TITLE, SEVERITY, SEVERITY_WRITTEN, STATUS, STATUS_WRITTEN, IS_FINISHED, BATCH, AGENT, AGENT_CODE,
     DOMAINS, ASSIGNEE, CREATED, UPDATED, FILES, SUMMARY, CATEGORIES, REVIEWS, BLOCKS, AGREEMENT, VERDICT,
-    ANSWER, SHOWN, IS_STALE,
-) = range(26)  # fmt: skip
-FIELDS = IS_STALE + 1
+    ANSWER, SHOWN, IS_STALE, LABELS, DUE, FURTHER,
+) = range(29)  # fmt: skip
+FIELDS = FURTHER + 1
 
 
 def read_row(folder: str, path: str) -> tuple[Row | None, Row | None]:
@@ -96,6 +96,9 @@ def row_of(ticket: Ticket, document: Document) -> Row:
             ticket.title,
         ),
         any(stale_reviews(ticket, document)),
+        ticket.labels,
+        ticket.due,
+        tuple((row.label.casefold(), row.text) for row in ticket.further),
     )
 
 

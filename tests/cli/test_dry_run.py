@@ -19,8 +19,8 @@ from tests.verify_helpers import LOOP, NAIVE, git
 pytestmark = pytest.mark.process
 
 READS = {
-    "ticket list", "ticket show", "ticket next", "ticket stats", "probe list", "probe show", "compare", "bisect",
-    "doctor",
+    "ticket log", "ticket list", "ticket show", "ticket next", "ticket stats", "probe list", "probe show", "compare",
+    "bisect", "doctor",
 }  # fmt: skip
 ASK = f"--checkout . --probe {LOOP}"
 WRITES = {
@@ -33,6 +33,10 @@ WRITES = {
     "ticket set": ("B7-PT-01 due=2026-12-01", "+| **Due** | 2026-12-01 |"),
     "ticket label": ("B7-PT-01 amp", "+| **Labels** | `amp` |"),
     "ticket undo": ("", ""),
+    "ticket comment": ("B7-PT-01 seen --by ada", "+### 20"),
+    "ticket start": ("B7-PT-01 --assignee ada", "+| **Assignee** | ada |"),
+    "ticket done": ("B7-PT-01 --text mended", "+mended"),
+    "ticket from-commits": ("HEAD", "+| **Commit** | `"),
     "ticket assign": ("B7-PT-01 ada", "+| **Assignee** | ada |"),
     "ticket status": ("B7-PT-01 wont-fix --reason why", "move tickets/batch7/B7-PT-01.md to tickets/closed/"),
     "ticket resolve": ("B7-PT-01 --as wont-fix --text why", "+### Rationale"),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from auditkit.store.folder.repository import Change
 
 _VERBS = {
-    "Read": "list show log next stats",
+    "See what there is": "list board next search show log stats",
     "Write": "new edit set assign label comment link undo",
     "Review and decide": "start review sign-off status resolve done from-commits",
     "Prove with probes": "try-fix fix verify claim",

@@ -71,10 +71,10 @@ def set_fields(
     tickets: TicketsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Set fields of tickets: those of edit, such as severity, labels and due, or any row of the metadata.
+    """Set fields of tickets: severity, labels, due, ... or any row.
 
-    labels take all that are meant, with commas; a value that is empty empties the field. Several tickets are shown
-    and asked about first, and all of them are changed or none.
+    They are those of edit. labels take all that are meant, with commas; a value that is empty empties the field.
+    Several tickets are shown and asked about first, and all of them are changed or none.
     """
     from auditkit.errors import BadInputError
     from auditkit.store.edits.fields import set_all

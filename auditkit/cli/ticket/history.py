@@ -12,9 +12,9 @@ _NOT_YET = "not committed"
 @app.command(epilog="Example: auditkit ticket log B7-PT-01")
 @run_or_exit
 def log(ticket_id: IdArgument, tickets: TicketsOption = None, as_json: JsonOption = False) -> None:
-    """Say who changed what in a ticket, and when: one line for each commit.
+    """Say who changed what in a ticket, and when.
 
-    It is read from git, over moves between folders and another id. What is not committed comes last.
+    Each commit is one line, read from git over moves between folders and another id. What is not committed comes last.
     """
     from auditkit.workflows.tickets.history import ticket_log
 

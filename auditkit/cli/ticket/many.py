@@ -78,7 +78,10 @@ def chosen(repository: Repository, named: Sequence[str] | None, options: ManyOpt
             raise BadInputError("name tickets by their ids or by --where, not both")
         from auditkit.cli.views.where import ids_where
 
-        return Chosen(ids_where(str(repository.folder), options.where), is_one=False)
+        ids, left = ids_where(str(repository.folder), options.where)
+        if left:
+            complain(f"{left} finished {'is' if left == 1 else 'are'} left out: --where status=... names them")
+        return Chosen(ids, is_one=False)
     if not words:
         raise BadInputError("which tickets?", "name their ids, - for those on stdin, or --where FIELD=VALUE")
     if words == ["-"]:

@@ -10,9 +10,9 @@ from auditkit.cli.ticket.common import app
 @app.command(epilog="Example: auditkit ticket undo")
 @write_or_exit
 def undo(tickets: TicketsOption = None, as_json: JsonOption = False) -> None:
-    """Take back what the last command of auditkit wrote into the tickets.
+    """Take back what the last command wrote.
 
-    All of its files get the bytes that they had, and their old places. It is refused where one of them has changed
+    All tickets that auditkit wrote then get the bytes that they had, and their old places. It is refused where one of them has changed
     since. A second undo takes the first one back. What a command did elsewhere, as in the checkout, stays.
     """
     from auditkit.store.folder.journal import take_back

@@ -61,9 +61,9 @@ def done(
     tickets: TicketsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say that a ticket is mended, and move it as far as its proof goes: to fixed, else to in-review.
+    """Move a mended ticket as far as its proof goes.
 
-    What fixed still needs is named with its commands, and the exit code is 1. Without options it says what is missing
+    That is to fixed, else to in-review. What fixed still needs is named with its commands, and the exit code is 1. Without options it says what is missing
     now, where the Resolution says already what was done.
     """
     import datetime

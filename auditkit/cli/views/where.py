@@ -39,14 +39,24 @@ def filters_of(folder: str, index: Index, conditions: Iterable[str]) -> list[Fil
     return [_filter(folder, index, condition) for condition in conditions]
 
 
-def ids_where(folder: str, conditions: Iterable[str]) -> list[str]:
-    """The ids of the tickets that pass every condition. Raises BadInputError where a file cannot be read."""
+def ids_where(folder: str, conditions: Sequence[str]) -> tuple[list[str], int]:
+    """The ids of the tickets that pass every condition, and how many finished ones were left out.
+
+    As in `ticket list` these are left out unless a condition speaks of the status. Raises BadInputError.
+    """
+    from auditkit.cli.views.filters import in_state, named_filters, passing_all
     from auditkit.store.listing.index import read_index
-    from auditkit.store.listing.selection import passing
 
     index = read_index(folder)
+    passing = passing_all(index, named_filters(folder, index, {"where": conditions}, None, False))
+    kept, left = in_state(index, passing, None if speaks_of_status(conditions) else False)
     ids = index.column(at.ID)
-    return [ids[number] for number in passing(range(index.count), filters_of(folder, index, conditions))]
+    return [ids[number] for number in kept], left
+
+
+def speaks_of_status(conditions: Iterable[str]) -> bool:
+    """Whether a condition says which statuses are meant, so that finished tickets may be among them."""
+    return any((match := _CONDITION.fullmatch(one)) and match[1].casefold() == "status" for one in conditions)
 
 
 def _filter(folder: str, index: Index, condition: str) -> Filter:
@@ -93,7 +103,7 @@ def _holding(index: Index, name: str, values: Sequence[str]) -> Filter:
 
 def _equal(folder: str, index: Index, name: str, values: Sequence[str]) -> Filter:
     if name in _LISTED and (any(values) or name == "assignee"):
-        from auditkit.cli.views.listing import filters
+        from auditkit.cli.views.filters import filters
 
         words: list[Any] = [_number(value) for value in values] if name == "batch" else list(values)
         (found,) = filters(folder, index, {name: words})

@@ -30,8 +30,9 @@ def from_commits(
     """Resolve the tickets that commits say to fix.
 
     fixes, closes and resolves B7-PT-01 in a message resolve the ticket with that commit, and so does a first line
-    such as "fix(telemetry): B7-PT-01 - ...". Each goes as far as its proof: what fixed still needs is said for each ticket, and it waits in review
-    until then. refs, and any other mention, is only shown. All that is written is written together.
+    such as "fix(telemetry): B7-PT-01 - ...". Each goes as far as its proof: what fixed still needs is said for each
+    ticket, and it waits in review until then. refs, and any other mention, is only shown. All that is written is
+    written together.
     """
     import datetime
 

@@ -12,8 +12,9 @@ from auditkit.cli.ticket.common import app
 def undo(tickets: TicketsOption = None, as_json: JsonOption = False) -> None:
     """Take back what the last command wrote.
 
-    All tickets that auditkit wrote then get the bytes that they had, and their old places. It is refused where one of them has changed
-    since. A second undo takes the first one back. What a command did elsewhere, as in the checkout, stays.
+    All tickets that auditkit wrote then get the bytes that they had, and their old places. It is refused where one
+    of them has changed since. A second undo takes the first one back. What a command did elsewhere, as in the
+    checkout, stays.
     """
     from auditkit.store.folder.journal import take_back
 

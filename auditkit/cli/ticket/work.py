@@ -63,8 +63,8 @@ def done(
 ) -> None:
     """Move a mended ticket as far as its proof goes.
 
-    That is to fixed, else to in-review. What fixed still needs is named with its commands, and the exit code is 1. Without options it says what is missing
-    now, where the Resolution says already what was done.
+    That is to fixed, else to in-review. What fixed still needs is named with its commands, and the exit code is 1.
+    Without options it says what is missing now, where the Resolution says already what was done.
     """
     import datetime
 

@@ -28,9 +28,11 @@ def tickets_folder(named: Path | str | None) -> str:
     if os.path.exists(f"{folder}/.auditkit/unfinished-command"):
         from pathlib import Path
 
+        from auditkit.cli.output import complain
         from auditkit.store.folder.journal import mend_if_killed
 
-        mend_if_killed(Path(folder))
+        if told := mend_if_killed(Path(folder)):
+            complain(f"note: {told}")
     return folder.rstrip("/") or folder
 
 

@@ -54,8 +54,7 @@ def from_commits(
     if count and tried.plan is not None:
         is_asked = not is_sure and sys.stdin.isatty() and sys.stderr.isatty()
         if is_sure or (is_asked and typer.confirm(f"resolve these {count} tickets?", err=True)):
-            with repository.writing():
-                tried.write(repository)
+            tried.write(repository)
         else:
             complain(f"nothing was written: {count} tickets would change; --yes writes without asking")
     if any(one.problem or (one.moved and one.moved.missing) for one in made):
@@ -67,9 +66,9 @@ def from_commits(
 def _say(made: Sequence[Proposal]) -> None:
     for one in made:
         if one.moved is None:
-            by = one.named.fixed_by or one.named.mentioned_by
+            named = one.named.fixed_by or one.named.mentioned_by
             what = one.problem or "mentioned"
-            say(f"{one.named.id}: {what} ({', '.join(commit.told for commit in by)})")
+            say(f"{one.named.id}: {what} ({', '.join(commit.told for commit in named)})")
             continue
         moved, is_there = steps_told(one.moved.change)
         by = ", ".join(commit.told for commit in one.named.fixed_by)

@@ -114,20 +114,17 @@ def change_tickets(
         if as_json:
             _say_many([])
         return []
-    from auditkit.workflows.tickets.many import try_on_all
+    from auditkit.workflows.tickets.many import change_all_at_once, try_on_all
 
     if options.is_sure:
-        with repository.writing():
-            made, tried = try_on_all(tickets.ids, change)
-            tried.write(repository)
+        made = change_all_at_once(repository, tickets.ids, change)
         _show(made, as_json)
         return made
     made, tried = try_on_all(tickets.ids, change)
     count = sum(done.is_change for done in made)
     if count and tried.plan is not None:
         _ask(made, count)
-        with repository.writing():
-            tried.write(repository)
+        tried.write(repository)
         complain(f"{count} tickets changed")
         if as_json:
             _say_many(made)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -42,11 +43,11 @@ def align_comments(base: Document, ours: Document, theirs: Document) -> tuple[Do
         ours = add_comment(ours, comment)
     for comment in added[0]:
         if comment not in added[1]:
-            theirs = _placed(theirs, comment, lambda other, new=comment: _precedes(other, new, theirs_alone))
+            theirs = _placed(theirs, comment, functools.partial(_precedes, comment, theirs_alone))
     return base, ours, theirs
 
 
-def _precedes(other: Comment, new: Comment, theirs: Iterable[Comment]) -> bool:
+def _precedes(new: Comment, theirs: Iterable[Comment], other: Comment) -> bool:
     return other.date < new.date or (other.date == new.date and other not in theirs)
 
 

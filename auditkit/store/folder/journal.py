@@ -26,6 +26,11 @@ UNFINISHED = "unfinished-command"
 # Several locked sections of one process are one command.
 _THIS_PROCESS = os.urandom(8).hex()
 
+
+class ChangedMeanwhileError(StoreConflictError):
+    """A file is not what it was when it was read; nothing was written."""
+
+
 Contents = Mapping[Path, bytes | None]
 """What files hold, None where there is none."""
 
@@ -80,12 +85,14 @@ def last_command(folder: Path) -> Command | None:
 def write_together(folder: Path, before: Contents, after: Contents) -> None:
     """Write all files or none, also where the process is killed meanwhile; only under the lock.
 
-    Raises StoreConflictError where a file is not what `before` says any more, or cannot be written: every file is
-    then as it was.
+    Raises ChangedMeanwhileError where a file is not what `before` says any more, and StoreConflictError where one
+    cannot be written: every file is then as it was.
     """
     for path, data in before.items():
         if _held(path) != data:
-            raise StoreConflictError(f"{path} changed on disk meanwhile; nothing was written", "run the command again")
+            raise ChangedMeanwhileError(
+                f"{path} changed on disk meanwhile; nothing was written", "run the command again"
+            )
     journal = folder / SIDE_FOLDER / UNFINISHED
     lines = [_line(folder, path, before[path], data) for path, data in after.items()]
     try:
@@ -103,31 +110,34 @@ def write_together(folder: Path, before: Contents, after: Contents) -> None:
         files.recorder = kept
 
 
-def mend(folder: Path) -> list[Path]:
+def mend(folder: Path) -> str:
     """Take back what a command wrote that was to write all or nothing and was killed; only under the lock.
 
-    Returns the files that somebody else has changed since, which stay as they are.
+    Returns what was done, in words, "" for nothing. Files that somebody else has changed since stay as they are.
     """
     journal = folder / SIDE_FOLDER / UNFINISHED
     if not journal.exists():
-        return []
-    unfinished = _read(folder, UNFINISHED)
-    foreign = changed_since(unfinished) if unfinished is not None else []
+        return ""
+    unfinished, told = _read(folder, UNFINISHED), ""
     if unfinished is not None:
+        foreign = changed_since(unfinished)
         _put({path: data for path, data in unfinished.before.items() if path not in foreign})
+        told = f"'{unfinished.typed}' was stopped in the middle of its work and is taken back"
+        told += f", but not in {', '.join(map(str, foreign))}, changed since" if foreign else ""
     journal.unlink(missing_ok=True)
-    return foreign
+    return told
 
 
-def mend_if_killed(folder: Path) -> None:
+def mend_if_killed(folder: Path) -> str:
     """For commands that only read: `mend`, where such a command was killed and nobody holds the lock."""
     if not (folder / SIDE_FOLDER / UNFINISHED).exists() or files.is_dry_run():
-        return
+        return ""
     from auditkit.store.folder.locks import locked
 
     # Who holds the lock is at work, and has not been killed; who cannot write, reads what is there.
     with contextlib.suppress(AuditkitError, OSError), locked(folder, 0):
-        mend(folder)
+        return mend(folder)
+    return ""
 
 
 def changed_since(command: Command) -> list[Path]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import ClassVar
 
@@ -83,7 +83,7 @@ def _steps(found: git.Repository, name: str, until: str = "HEAD") -> Iterator[_S
         older = _renamed_from(found, steps[0])
         if older:
             yield from _steps(found, PurePath(older).name, steps[0].parent)
-            steps[0] = _Step(*list(vars(steps[0]).values())[:4], before=older, after=steps[0].after)
+            steps[0] = replace(steps[0], before=older)
     yield from steps
 
 

@@ -12,10 +12,11 @@ from auditkit.errors import AuditkitError, BadInputError
 from auditkit.model.text import inert_line
 from auditkit.model.tickets.ids import is_ticket_id, parse_ticket_id
 from auditkit.store.folder import files
-from auditkit.store.folder.journal import commit
+from auditkit.store.folder.journal import ChangedMeanwhileError, commit
 from auditkit.store.folder.repository import Repository
 
 _T = TypeVar("_T")
+_MOST_RETRIES = 20
 
 
 @dataclass(frozen=True)
@@ -25,9 +26,30 @@ class Tried:
     plan: files.Plan | None
 
     def write(self, repository: Repository) -> None:
-        """Write all files, or none; only under the lock. In a dry run they are planned already."""
+        """Write all files, or none, under one lock, which is held for no longer than that.
+
+        In a dry run they are planned already. Raises ChangedMeanwhileError where a file is not what it was.
+        """
         if self.plan is not None:
-            commit(repository.folder, self.plan)
+            with repository.writing():
+                commit(repository.folder, self.plan)
+
+
+def change_all_at_once(repository: Repository, ids: Sequence[str], change: Callable[[str], _T]) -> list[_T]:
+    """What `change` made of each ticket, written into all of them or none; raises as `try_on_all` does.
+
+    It is tried again where somebody else was faster with one of them.
+    """
+    for is_last in (*[False] * _MOST_RETRIES, True):
+        done, tried = try_on_all(ids, change)
+        try:
+            tried.write(repository)
+        except ChangedMeanwhileError:
+            if is_last:
+                raise
+        else:
+            break
+    return done
 
 
 def try_on_all(ids: Sequence[str], change: Callable[[str], _T]) -> tuple[list[_T], Tried]:

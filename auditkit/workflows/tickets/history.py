@@ -64,7 +64,7 @@ def ticket_log(repository: Repository, ticket_id: str) -> TicketLog:
     found = git.find_repository(repository.folder)
     if found is None or not found.has_work_tree:
         raise BadInputError(f"{repository.folder} is in no git repository, so nobody knows who changed what", "git log")
-    steps = list(_steps(found, entry.file.name))
+    steps = list(_steps(found, entry.file.name, f":(glob)**/{entry.file.name}"))
     texts = _texts(found, steps)
     entries = [_entry(found, step, texts) for step in steps]
     last = texts.get((steps[-1].commit, steps[-1].after)) if steps else None
@@ -75,21 +75,21 @@ def ticket_log(repository: Repository, ticket_id: str) -> TicketLog:
     return TicketLog(entry.ticket.id, entry.file, tuple(one for one in entries if one.changes))
 
 
-def _steps(found: git.Repository, name: str, until: str = "HEAD") -> Iterator[_Step]:
-    """Every commit that touched a file of that name below the folder, the oldest first, before another id too."""
-    where = [":(glob)**/" + name] if not any(mark in name for mark in "*?[") else ["."]
+def _steps(found: git.Repository, name: str, where: str, until: str = "HEAD") -> Iterator[_Step]:
+    """Every commit that touched a file of that name, the oldest first; before it had another name, too."""
     steps = list(_listed(found, until, where, name))
     if steps and not steps[0].before and steps[0].parent:
-        older = _renamed_from(found, steps[0])
-        if older:
-            yield from _steps(found, PurePath(older).name, steps[0].parent)
-            steps[0] = replace(steps[0], before=older)
+        older = PurePath(_renamed_from(found, steps[0]))
+        if older.name:
+            tickets = f"{older.parent.parent}/" if older.parent.parent.name else ""
+            yield from _steps(found, older.name, f":(top,glob){tickets}**/{older.name}", steps[0].parent)
+            steps[0] = replace(steps[0], before=str(older))
     yield from steps
 
 
-def _listed(found: git.Repository, until: str, where: Iterable[str], name: str) -> Iterator[_Step]:
+def _listed(found: git.Repository, until: str, where: str, name: str) -> Iterator[_Step]:
     words = ("log", "--topo-order", "--reverse", "--no-renames", "--diff-merges=combined", "--name-status", "-z")
-    told = git.run_git(found.directory, *words, f"--format={_FORMAT}", until, "--", *where)
+    told = git.run_git(found.directory, *words, f"--format={_FORMAT}", until, "--", where)
     for part in told.stdout.split("\x01")[1:]:
         commit, parents, date, author, *rest = part.split("\x00")
         rest = [word.strip("\n") for word in rest]

@@ -81,6 +81,19 @@ def test_each_commit_is_a_line_with_its_fields_over_a_move_and_another_id(folder
     assert lines[-1].startswith("not committed ")
 
 
+def test_a_folder_with_another_name_is_followed(folder: Path) -> None:
+    run(folder, "edit", "B7-PT-01", "severity", "P0")
+    save(folder.parent, "ada works")
+    new = folder.with_name("issues")
+    folder.rename(new)
+    save(folder.parent, "bob moves")
+    assert changes(new) == [
+        ("found", ["created: P2, open"]),
+        ("ada", ["severity P2 -> P0"]),
+        ("bob", ["moved to batch7/"]),
+    ]
+
+
 def test_what_is_no_field_is_text_and_a_file_that_broke_is_said(folder: Path) -> None:
     file = folder / "batch7/B7-PT-01.md"
     whole = file.read_text()

@@ -76,7 +76,7 @@ def chosen(repository: Repository, named: Sequence[str] | None, options: ManyOpt
     if options.where:
         if words:
             raise BadInputError("name tickets by their ids or by --where, not both")
-        from auditkit.cli.views.where import ids_where
+        from auditkit.cli.views.filters import ids_where
 
         ids, left = ids_where(str(repository.folder), options.where)
         if left:

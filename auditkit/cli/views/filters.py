@@ -64,8 +64,27 @@ def named_filters(
     if conditions:
         from auditkit.cli.views.where import filters_of
 
-        passes += zip((f"--where {one}" for one in conditions), filters_of(folder, index, conditions), strict=True)
+        def by_option(name: str, words: Sequence[str]) -> Filter:
+            return next(filters(folder, index, {name: words}))
+
+        passes += zip((f"--where {one}" for one in conditions), filters_of(index, conditions, by_option), strict=True)
     return passes
+
+
+def ids_where(folder: str, conditions: Sequence[str]) -> tuple[list[str], int]:
+    """The ids of the tickets that pass every condition, and how many finished ones were left out.
+
+    As in `ticket list` these are left out unless a condition speaks of the status. Raises BadInputError.
+    """
+    from auditkit.store.listing.index import read_index
+    from auditkit.store.listing.rows import ID
+
+    wanted = {"where": conditions}
+    index = read_index(folder)
+    passing = passing_all(index, named_filters(folder, index, wanted, None, False))
+    kept, left = in_state(index, passing, None if names_status(wanted) else False)
+    ids = index.column(ID)
+    return [ids[number] for number in kept], left
 
 
 def _typed(wanted: Mapping[str, Sequence[Any]]) -> str:

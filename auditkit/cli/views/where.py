@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from auditkit.store.listing.index import Index
     from auditkit.store.listing.selection import Filter
 
+    ByOption = Callable[[str, Sequence[str]], Filter]
+
 _CONDITION = re.compile(r"\s*([^=<>!~]+?)\s*(!=|<=|>=|=|<|>|~)(.*)", re.DOTALL)
 _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
@@ -31,27 +33,13 @@ _LISTED = (
 _ALONE = ("blocked", "unblocked", "stale")
 
 
-def filters_of(folder: str, index: Index, conditions: Iterable[str]) -> list[Filter]:
+def filters_of(index: Index, conditions: Iterable[str], by_option: ByOption) -> list[Filter]:
     """What each condition lets pass: `severity=P0,P1`, `label!=flaky`, `due<2026-12-01`, `title~norm`, `unblocked`.
 
-    Values with commas are alternatives, and one that is empty is a field that says nothing. Raises BadInputError.
+    Values with commas are alternatives, and one that is empty is a field that says nothing. `by_option` is the filter
+    of an option of `ticket list` with these words. Raises BadInputError.
     """
-    return [_filter(folder, index, condition) for condition in conditions]
-
-
-def ids_where(folder: str, conditions: Sequence[str]) -> tuple[list[str], int]:
-    """The ids of the tickets that pass every condition, and how many finished ones were left out.
-
-    As in `ticket list` these are left out unless a condition speaks of the status. Raises BadInputError.
-    """
-    from auditkit.cli.views.filters import in_state, named_filters, passing_all
-    from auditkit.store.listing.index import read_index
-
-    index = read_index(folder)
-    passing = passing_all(index, named_filters(folder, index, {"where": conditions}, None, False))
-    kept, left = in_state(index, passing, None if speaks_of_status(conditions) else False)
-    ids = index.column(at.ID)
-    return [ids[number] for number in kept], left
+    return [_filter(index, condition, by_option) for condition in conditions]
 
 
 def speaks_of_status(conditions: Iterable[str]) -> bool:
@@ -59,7 +47,7 @@ def speaks_of_status(conditions: Iterable[str]) -> bool:
     return any((match := _CONDITION.fullmatch(one)) and match[1].casefold() == "status" for one in conditions)
 
 
-def _filter(folder: str, index: Index, condition: str) -> Filter:
+def _filter(index: Index, condition: str, by_option: ByOption) -> Filter:
     from auditkit.store.listing import selection as sel
 
     word = condition.strip().casefold()
@@ -72,7 +60,7 @@ def _filter(folder: str, index: Index, condition: str) -> Filter:
     if sign in _ORDERS:
         return _ordered(index, condition, name, sign, value)
     values = [part.strip() for part in value.split(",")]
-    found = _holding(index, name, values) if sign == "~" else _equal(folder, index, name, values)
+    found = _holding(index, name, values) if sign == "~" else _equal(index, name, values, by_option)
     return (found[0], _neither(found[1])) if sign == "!=" else found
 
 
@@ -101,17 +89,17 @@ def _holding(index: Index, name: str, values: Sequence[str]) -> Filter:
     return _texts(index, name), lambda said: any(word in text.casefold() for text in said for word in wanted)
 
 
-def _equal(folder: str, index: Index, name: str, values: Sequence[str]) -> Filter:
+def _equal(index: Index, name: str, values: Sequence[str], by_option: ByOption) -> Filter:
+    if name == "text":
+        return _holding(index, name, values)
     if name in _LISTED and (any(values) or name == "assignee"):
-        from auditkit.cli.views.filters import filters
-
-        words: list[Any] = [_number(value) for value in values] if name == "batch" else list(values)
-        (found,) = filters(folder, index, {name: words})
-        return found
+        return by_option(name, values)
     wanted = {value.casefold() for value in values}
-    return _texts(
-        index, name
-    ), lambda said: any(text.casefold() in wanted for text in said) or ("" in wanted and not any(said))
+
+    def says_one(said: Sequence[str]) -> bool:
+        return any(text.casefold() in wanted for text in said) or ("" in wanted and not any(said))
+
+    return _texts(index, name), says_one
 
 
 def _texts(index: Index, name: str) -> tuple[list[Any], ...]:
@@ -119,6 +107,8 @@ def _texts(index: Index, name: str) -> tuple[list[Any], ...]:
     if name in ("label", "labels"):
         return (index.column(at.LABELS),)
     lists = {"domain": at.DOMAINS, "category": at.CATEGORIES, "file": at.FILES}
+    if name == "text":
+        return ([(text,) for text in index.folded],)
     if name in lists:
         return (index.column(lists[name]),)
     if name in _TEXTS:
@@ -133,12 +123,6 @@ def _texts(index: Index, name: str) -> tuple[list[Any], ...]:
         hint = f"did you mean {', '.join(near)}?" if near else f"one of {', '.join(known)}, {', '.join(_ALONE)}"
         raise BadInputError(f"no ticket has a field '{name}'", hint)
     return ([tuple(text for label, text in rows if label == name) for rows in further],)
-
-
-def _number(value: str) -> int:
-    if not re.fullmatch(r"\d{1,9}", value):
-        raise _no_condition(f"batch={value}", "batch=7")
-    return int(value)
 
 
 def _no_condition(condition: str, hint: str = "status=open, severity<=P1, label!=flaky, title~norm, unblocked") -> Any:

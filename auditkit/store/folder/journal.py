@@ -23,8 +23,6 @@ from auditkit.store.folder.side_folder import SIDE_FOLDER
 
 LAST = "last-command"
 UNFINISHED = "unfinished-command"
-# Several locked sections of one process are one command.
-_THIS_PROCESS = os.urandom(8).hex()
 
 
 class ChangedMeanwhileError(StoreConflictError):
@@ -64,13 +62,16 @@ class Command:
 
 
 @contextlib.contextmanager
-def recorded(folder: Path) -> Iterator[None]:
-    """Keep account of what is written below `folder` meanwhile; only under the lock, outside of a dry run."""
+def recorded(folder: Path, session: str) -> Iterator[None]:
+    """Keep account of what is written below `folder` meanwhile; only under the lock.
+
+    Several locked sections with one name of their `session` are one command.
+    """
     if files.is_dry_run():
         yield
         return
     mend(folder)
-    files.recorder = _recorder(folder)
+    files.recorder = _recorder(folder, session)
     try:
         yield
     finally:
@@ -211,18 +212,18 @@ def _put(contents: Contents) -> None:
         files.remove_file(path)
 
 
-def _recorder(folder: Path) -> Callable[[Path, bytes | None, bytes | None], None]:
+def _recorder(folder: Path, session: str) -> Callable[[Path, bytes | None, bytes | None], None]:
     journal = folder / SIDE_FOLDER / LAST
 
     def record(path: Path, before: bytes | None, after: bytes | None) -> None:
         if not _is_ours(os.path.relpath(path, folder)):
             return
         lines = [_line(folder, path, before, after)]
-        if _process_of(journal) == _THIS_PROCESS:
+        if _session_of(journal) == session:
             with open(os.open(journal, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW), "w", encoding="utf-8") as file:
                 file.writelines(lines)
         else:
-            _write_whole(journal, [_header(), *lines], is_synced=False)
+            _write_whole(journal, [_header(session), *lines], is_synced=False)
 
     return record
 
@@ -240,9 +241,9 @@ def _write_whole(journal: Path, lines: list[str], is_synced: bool = True) -> Non
     os.replace(new, journal)
 
 
-def _header() -> str:
+def _header(session: str = "") -> str:
     now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
-    return json.dumps({"process": _THIS_PROCESS, "words": sys.argv[1:], "time": now}) + "\n"
+    return json.dumps({"session": session, "words": sys.argv[1:], "time": now}) + "\n"
 
 
 def _line(folder: Path, path: Path, before: bytes | None, after: bytes | None) -> str:
@@ -250,10 +251,10 @@ def _line(folder: Path, path: Path, before: bytes | None, after: bytes | None) -
     return json.dumps({"path": os.path.relpath(path, folder), "before": kept, "after": _digest(after)}) + "\n"
 
 
-def _process_of(journal: Path) -> str:
+def _session_of(journal: Path) -> str:
     try:
         with open(journal, encoding="utf-8") as file:
-            return str(json.loads(file.readline())["process"])
+            return str(json.loads(file.readline())["session"])
     except (OSError, ValueError, KeyError):
         return ""
 
@@ -270,7 +271,7 @@ def _read(folder: Path, name: str) -> Command | None:
             before = base64.b64decode(one["before"]) if one["before"] is not None else None
             kept = written.setdefault(folder / one["path"], _Written(before))
             kept.after.append(one["after"])
-        return Command(tuple(header["words"]), header["time"], written)
+        return Command(tuple(map(str, header["words"])), str(header["time"]), written)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -78,6 +78,8 @@ class Repository:
     def __init__(self, folder: Path, lock_timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         self.folder = folder
         self._lock_timeout_s = lock_timeout_s
+        # What one object writes is one command to undo, in however many locked sections.
+        self._session = os.urandom(8).hex()
         self._cache: dict[Path, tuple[Stamp, _Read]] = {}
 
     def ensure_writable(self) -> None:
@@ -161,7 +163,7 @@ class Repository:
         """
         from auditkit.store.folder.journal import recorded  # whoever only reads does without it
 
-        with locked(self.folder, self._lock_timeout_s), recorded(self.folder):
+        with locked(self.folder, self._lock_timeout_s), recorded(self.folder, self._session):
             yield
 
     def create(self, ticket_id: TicketId, data: bytes) -> Entry:

@@ -13,6 +13,7 @@ from auditkit.model.text import inert_line
 from auditkit.model.tickets.ids import TicketId, find_ticket_ids
 from auditkit.model.tickets.ticket import Status
 from auditkit.probing.checkouts import git
+from auditkit.probing.checkouts.checkout import parse_checkout
 from auditkit.rules.tickets.lifecycle import says_what_was_done
 from auditkit.store.folder.repository import Repository
 from auditkit.workflows.configuration import tickets_configuration
@@ -131,6 +132,5 @@ def subject_of(repository: Repository, ticket_id: str, commits: Sequence[str], c
 
 
 def _checkout(repository: Repository, named: str | None) -> Path:
-    """Where the commits are: the folder that is named (its revision says nothing here), configured, or around."""
-    folder = (named or "").rpartition("@")[0] or named or tickets_configuration(repository).checkout
-    return Path(folder or repository.folder)
+    """Where the commits are: the folder that is named, configured, or around the tickets."""
+    return parse_checkout(named or tickets_configuration(repository).checkout or repository.folder).directory

@@ -96,6 +96,7 @@ def test_where_takes_the_words_of_list_and_any_row(folder: Path) -> None:
         (["due<2026-12-01"], []),
         (["severity<=P2", "due="], IDS[8::4]),
         (["title~OVERFLOWS", "severity=P1"], IDS[::4]),
+        (["text=nowhere,Squares", "severity=P1"], IDS[::4]),
         (["unblocked", "label="], [ticket_id for ticket_id in IDS if ticket_id not in IDS[::4]]),
     ]:
         assert ids_of(folder, *conditions) == ids, conditions
@@ -112,7 +113,7 @@ def test_where_takes_the_words_of_list_and_any_row(folder: Path) -> None:
         ("due<soon", "not a condition: 'due<soon'\nhint: due<2026-12-01"),
         ("title<x", "not a condition"),
         ("nonsense", "not a condition"),
-        ("batch=x", "not a condition"),
+        ("batch=x", "no such batch: 'x'"),
     ],
 )
 def test_conditions_nobody_knows(folder: Path, condition: str, told: str) -> None:

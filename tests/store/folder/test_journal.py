@@ -43,8 +43,9 @@ def test_undo_restores_bytes_place_and_mode_and_a_second_one_repeats(folder: Pat
     before = contents(folder)
     old, new = folder / "batch7/B7-PT-01.md", folder / "closed/B7-PT-01.md"
     old.chmod(0o640)
-    assign(folder, "ada")
-    with Repository(folder).writing():
+    repository = Repository(folder)
+    repository.change("B7-PT-01", lambda entry: entry.document.set_field("Assignee", "ada"))
+    with repository.writing():
         move_file(old, new)
     after = contents(folder)
     undo(folder)
@@ -53,6 +54,14 @@ def test_undo_restores_bytes_place_and_mode_and_a_second_one_repeats(folder: Pat
     undo(folder)
     assert contents(folder) == after
     assert new.stat().st_mode & 0o777 == 0o640
+
+
+def test_only_the_last_command_is_taken_back(folder: Path) -> None:
+    assign(folder, "ada", "B7-PT-02")
+    between = contents(folder)
+    assign(folder, "bob", "B7-PT-02")
+    undo(folder)
+    assert contents(folder) == between
 
 
 def test_undo_is_refused_where_a_file_changed_since(folder: Path) -> None:
@@ -102,7 +111,7 @@ def test_a_journal_that_somebody_made_up_reaches_nothing_but_tickets(folder: Pat
     side = folder / ".auditkit"
     side.mkdir()
     (side / ".gitignore").touch()
-    lines = [{"process": "x", "words": [], "time": ""}, {"path": path, "before": "eA==", "after": ""}]
+    lines = [{"session": "x", "words": [], "time": ""}, {"path": path, "before": "eA==", "after": ""}]
     for name in (LAST, UNFINISHED):
         (side / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
     before = {found for found in folder.parent.rglob("*") if UNFINISHED not in str(found)}

@@ -78,6 +78,8 @@ class Repository:
     def __init__(self, folder: Path, lock_timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         self.folder = folder
         self._lock_timeout_s = lock_timeout_s
+        # What one object writes is one command to undo, in however many locked sections.
+        self._session = os.urandom(8).hex()
         self._cache: dict[Path, tuple[Stamp, _Read]] = {}
 
     def ensure_writable(self) -> None:
@@ -154,11 +156,14 @@ class Repository:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold the folder's lock over a whole read, change and write; it is not re-entrant.
+        """Hold the folder's lock over a whole read, change and write, and keep what is written there for `undo`; it
+        is not re-entrant.
 
         Raises StoreConflictError when the lock cannot be had.
         """
-        with locked(self.folder, self._lock_timeout_s):
+        from auditkit.store.folder.journal import recorded  # whoever only reads does without it
+
+        with locked(self.folder, self._lock_timeout_s), recorded(self.folder, self._session):
             yield
 
     def create(self, ticket_id: TicketId, data: bytes) -> Entry:

@@ -11,6 +11,7 @@ from pathlib import Path, PurePath
 
 from auditkit.errors import BadInputError
 from auditkit.probing.checkouts import git
+from auditkit.store.edits.comments import align_comments
 from auditkit.store.edits.merge import Aligned, align_rows
 from auditkit.store.folder import files
 from auditkit.store.folder.files import create_file, replace_file
@@ -54,8 +55,9 @@ def _read(path: Path) -> bytes:
 
 def _aligned(texts: Aligned, name: PurePath) -> Aligned:
     try:
-        return align_rows(*(Document.parse(text, name) for text in (texts.base, texts.ours, texts.theirs)))
-    except BrokenFileError:
+        documents = [Document.parse(text, name) for text in (texts.base, texts.ours, texts.theirs)]
+        return align_rows(*align_comments(*documents))
+    except (BrokenFileError, BadInputError):
         return texts
 
 

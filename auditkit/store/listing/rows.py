@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 # Places in a row. `ORDER` is batch, agent code and number of the id; `SEVERITY` and `STATUS` are "" where the
 # word is not known; `SHOWN` is the ticket's line of the list; `IS_STALE` tells of a review that judged other
-# evidence.
+# evidence; `VOTES` are the verdicts that count, "" for one that is not known.
 (
     PATH, ID, ORDER, TITLE, SEVERITY, SEVERITY_WRITTEN, STATUS, STATUS_WRITTEN, IS_FINISHED, BATCH, AGENT, AGENT_CODE,
     DOMAINS, ASSIGNEE, CREATED, UPDATED, FILES, SUMMARY, CATEGORIES, REVIEWS, BLOCKS, AGREEMENT, VERDICT,
-    ANSWER, SHOWN, IS_STALE,
-) = range(26)  # fmt: skip
-FIELDS = IS_STALE + 1
+    ANSWER, SHOWN, IS_STALE, VOTES, FINGERPRINTS,
+) = range(28)  # fmt: skip
+FIELDS = FINGERPRINTS + 1
 
 
 def read_row(folder: str, path: str) -> tuple[Row | None, Row | None]:
@@ -102,6 +102,8 @@ def row_of(ticket: Ticket, document: Document) -> Row:
             ticket.title,
         ),
         any(stale_reviews(ticket, document)),
+        tuple(vote.verdict.value if vote.verdict else "" for vote in consensus.votes),
+        ticket.fingerprints,
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from auditkit.model.codec import Record
-from auditkit.model.enums import SPECTRAL, Contract, Reason, Takes
+from auditkit.model.enums import ASKED_FOR, Contract, Reason, Takes
 from auditkit.model.runs.target import Target, split_call
 from auditkit.probing.discovery.candidates import Candidate
 from auditkit.probing.hosts import protocol
@@ -127,7 +127,7 @@ class _Trials:
         for position, (index, target) in enumerate(asked):
             order = [takes.value for takes in self._candidates[index].takes_guesses]
             # What a collector of gradients promises shows in its answer; what others promise has to be asked for.
-            contract = target.contract.value if target.contract in SPECTRAL else None
+            contract = target.contract.value if target.contract in ASKED_FOR else None
             request = {**vars(target), "contract": contract, "takes_order": order}
             jobs.append({"id": str(position), "kind": "plan", "target": request})
 

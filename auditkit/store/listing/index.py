@@ -63,7 +63,7 @@ class Index:
 
     @property
     def listing(self) -> str:
-        """The list of all tickets, as a pipe gets it."""
+        """The list of the tickets that are not finished, as a pipe gets it."""
         listing: str = self._part("listing")
         return listing
 
@@ -94,13 +94,13 @@ class Index:
 def index_of(rows: Sequence[Row], broken: list[Row], others: list[str]) -> Index:
     """The index of these rows, which are in the order of ids."""
     from auditkit.store.listing.queue import blockers, queue
-    from auditkit.store.listing.rows import FIELDS, SHOWN, SUMMARY, TITLE, aligned, oddities_of
+    from auditkit.store.listing.rows import FIELDS, IS_FINISHED, SHOWN, SUMMARY, TITLE, aligned, oddities_of
 
     columns = list(map(list, zip(*rows, strict=True))) or [[] for _ in range(FIELDS)]
     blocked = blockers(rows)
     parts: dict[int | str, Any] = {
         **dict(enumerate(columns)),
-        "listing": aligned(columns[SHOWN]),
+        "listing": aligned([row[SHOWN] for row in rows if not row[IS_FINISHED]]),
         "folded": [f"{row[TITLE]}\0{row[SUMMARY]}".casefold() for row in rows],
         "blocked": blocked,
         "queue": queue(rows, blocked),
@@ -109,13 +109,14 @@ def index_of(rows: Sequence[Row], broken: list[Row], others: list[str]) -> Index
     return Index(len(rows), oddities_of(rows), broken, others, packed)
 
 
-def read_index(folder: str) -> Index:
+def read_index(folder: str, found: Stamps | None = None) -> Index:
     """What lies below `folder` now: from the cache what did not change, from the files all else.
 
-    Raises BadInputError where a folder cannot be listed.
+    `found` is what a walk through the folder has just found, where there was one. Raises BadInputError where a folder
+    cannot be listed.
     """
     stored, index = _load(folder)
-    found = _walked(folder)
+    found = _with_own_names(folder, walk(folder) if found is None else found)
     return index if index is not None and found == stored else _refreshed(folder, found, stored, index)
 
 
@@ -125,7 +126,7 @@ def read_columns(folder: str, *fields: int) -> tuple[list[Row], list[Row], Stamp
     As `read_index`, but quicker while few files have changed: only they are read, and no index is built of them.
     """
     stored, index = _load(folder)
-    found = _walked(folder)
+    found = _with_own_names(folder, walk(folder))
     changed = [path for path, stamp in found.items() if stamp is None or stored.get(path) != stamp]
     if index is None or len(changed) > _FEW:
         index = _refreshed(folder, found, stored, index)
@@ -152,12 +153,10 @@ def is_known_ticket(folder: str, path: str) -> bool:
     return is_same and index is not None and path not in index.others and all(path != row[0] for row in index.broken)
 
 
-def _walked(folder: str) -> Stamps:
-    """Every file by the name that is its own."""
-    found = walk(folder)
-    for name in second_names(folder, found):
-        del found[name]
-    return found
+def _with_own_names(folder: str, found: Stamps) -> Stamps:
+    """What was found without the second names of files."""
+    second = second_names(folder, found)
+    return {path: stamp for path, stamp in found.items() if path not in second} if second else found
 
 
 def _load(folder: str) -> tuple[Stamps, Index | None]:

@@ -23,13 +23,20 @@ if TYPE_CHECKING:
 
 # Places in a row. `ORDER` is batch, agent code and number of the id; `SEVERITY` and `STATUS` are "" where the
 # word is not known; `SHOWN` is the ticket's line of the list; `IS_STALE` tells of a review that judged other
-# evidence; `VOTES` are the verdicts that count, "" for one that is not known.
+# evidence; `FOLDER` is that of an unfinished ticket which lies among finished ones, "" for every other; `VOTES` are
+# the verdicts that count, "" for one that is not known.
 (
     PATH, ID, ORDER, TITLE, SEVERITY, SEVERITY_WRITTEN, STATUS, STATUS_WRITTEN, IS_FINISHED, BATCH, AGENT, AGENT_CODE,
     DOMAINS, ASSIGNEE, CREATED, UPDATED, FILES, SUMMARY, CATEGORIES, REVIEWS, BLOCKS, AGREEMENT, VERDICT,
-    ANSWER, SHOWN, IS_STALE, VOTES, FINGERPRINTS,
-) = range(28)  # fmt: skip
+    ANSWER, SHOWN, IS_STALE, FOLDER, VOTES, FINGERPRINTS,
+) = range(29)  # fmt: skip
 FIELDS = FINGERPRINTS + 1
+
+LIFE = (
+    "open", "investigating", "fix-in-progress", "in-review", "deferred", "fixed", "closed", "wont-fix", "already-fixed",
+    "not-a-bug", "duplicate",
+)  # fmt: skip
+"""Every status in the order of a ticket's life, as `model.tickets.ticket.Status` has them, which loads slowly."""
 
 
 def read_row(folder: str, path: str) -> tuple[Row | None, Row | None]:
@@ -102,9 +109,18 @@ def row_of(ticket: Ticket, document: Document) -> Row:
             ticket.title,
         ),
         any(stale_reviews(ticket, document)),
+        "" if ticket.is_finished else _folder_of_finished(ticket.path.parent.as_posix()),
         tuple(vote.verdict.value if vote.verdict else "" for vote in consensus.votes),
         ticket.fingerprints,
     )
+
+
+@cache
+def _folder_of_finished(folder: str) -> str:
+    """The innermost folder of a path in which only finished tickets belong, by its name."""
+    from auditkit.store.folder.folder_names import statuses_of_folder
+
+    return next((name for name in reversed(folder.split("/")) if statuses_of_folder(name)), "")
 
 
 @cache

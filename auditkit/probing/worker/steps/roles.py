@@ -66,14 +66,14 @@ def known(name: str, annotation: str = "", source: str = "") -> Optional[Guess]:
         if re.search(r"\b" + use.format(re.escape(name)), source):
             return Guess(found)
     named = next((found for pattern, found in _BY_PATTERN if pattern.fullmatch(word)), None)
+    if named == BATCHES and re.search(r"(range\(|[/%] ?){}\b".format(re.escape(name)), source):
+        return Guess(ACCUMULATION)
     if named == "one":
         return Guess(1)
     if named is not None:
         return Guess(named)
-    found = guesses.guess(name, annotation)
-    if found is not None and found.value == guesses.LOSS:
-        return Guess(CRITERION)
-    return found
+    guess = guesses.guess(name, annotation)
+    return Guess(CRITERION) if guess is not None and guess.value == guesses.LOSS else guess
 
 
 def is_one_batch(words: str) -> bool:

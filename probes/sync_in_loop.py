@@ -12,6 +12,7 @@ PROBE = {
     "breaks": "cost",
     "occurs": "ordinary",
     "lifecycle": "stable",
+    "statement_does": "waits for the device at every turn of its loop",
     "instrument": "syntax",
     "motivation": "On a GPU .item(), .tolist(), .cpu(), float(), bool() and 'if' of a tensor make the host wait "
     "until all queued work is done. In a loop over parameters or gradients that is one wait for each of them: "

@@ -87,6 +87,27 @@ def orders() -> Offers:
 
 
 @_on_tab
+def columns() -> Offers:
+    from auditkit.cli.views.columns import COLUMNS
+
+    return COLUMNS
+
+
+@_on_tab
+def formats() -> Offers:
+    from auditkit.cli.views.columns import FORMATS
+
+    return FORMATS
+
+
+@_on_tab
+def groupings() -> Offers:
+    from auditkit.cli.views.lint_findings import BY
+
+    return BY
+
+
+@_on_tab
 def relations() -> Offers:
     from auditkit.model.tickets.relation import RelationKind
 

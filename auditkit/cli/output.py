@@ -48,6 +48,15 @@ def say_json(document: object) -> None:
     _put(sys.stdout, json.dumps(document, indent=2, allow_nan=False) + "\n")
 
 
+def say_bytes(data: bytes) -> None:
+    """A file as it is on stdout, which is no terminal."""
+    try:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+    except BrokenPipeError:
+        discard(sys.stdout)
+
+
 def say_styled(text: str) -> None:
     """Text on stdout whose parts are inert already and whose escapes are our own."""
     _put(sys.stdout, _encodable(sys.stdout, text + "\n"))
@@ -83,9 +92,14 @@ def fitted(line: str, width: int | None, hanging: str = "  ") -> str:
     )
 
 
+def is_terminal() -> bool:
+    """Whether somebody reads stdout on a screen."""
+    return sys.stdout.isatty()
+
+
 def wants_colour() -> bool:
     """Whether stdout is a terminal that may be styled."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return is_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def discard(stream: IO[str]) -> None:

@@ -18,7 +18,7 @@ from auditkit.model.runs.cause import Statement
 from auditkit.model.runs.fix import Fix, FixRow
 from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.run import Finding
-from auditkit.rendering.markdown import visible_lines
+from auditkit.rendering.markdown import visible
 from auditkit.rendering.ticket import MOST_VISIBLE, render_ticket
 from auditkit.workflows.audit.audit import specimen_dir
 from tests.bundled_audit import bundled_audit
@@ -85,8 +85,8 @@ def test_what_was_run_may_be_said(folder: Path) -> None:
 
 def test_folded_lines_and_what_markdown_hides_are_not_counted() -> None:
     text = "a\n\n<!-- b -->\n| - | - |\n<details>\n<summary>c</summary>\n\nd\n\n</details>\ne\n"
-    assert visible_lines(text) == 3
-    assert visible_lines(ticket()) < MOST_VISIBLE
+    assert len(visible(text)) == 3
+    assert len(visible(ticket())) < MOST_VISIBLE
 
 
 @pytest.mark.acceptance

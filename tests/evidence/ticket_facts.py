@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePath
 
 from auditkit.model.tickets.ticket import EvidenceSummary
-from auditkit.rendering.markdown import visible_lines
+from auditkit.rendering.markdown import visible
 from auditkit.rendering.ticket import MOST_VISIBLE
 from auditkit.store.markdown.document import Document
 from auditkit.store.reading.reader import read_ticket
@@ -32,8 +32,8 @@ def contradictions(text: str, folder: Path) -> list[str]:
     found += [f"no such line: {what}" for what in _wrong_lines(sections["Detailed Description"], ticket.files, folder)]
     found += [f"nothing was run: {line}" for line in _unproven(sections["Recommended Fix"])]
     found += [f"twice: {sentence}" for sentence in _repeated(text)]
-    visible = visible_lines(text)
-    return found + ([f"{visible} visible lines"] if visible > MOST_VISIBLE else [])
+    count = len(visible(text))
+    return found + ([f"{count} visible lines"] if count > MOST_VISIBLE else [])
 
 
 def _sections(text: str) -> dict[str, str]:

@@ -146,7 +146,8 @@ def test_what_is_rendered_is_read_back(
     assert without_forms(read) == expected
     assert [block.fingerprint for block in read.evidence] == list(expected.fingerprints)
     assert {block.outcome for block in read.evidence} == {"reproduced"}
-    assert {item.probe for item in read.verification} == {finding.probe.id for finding in group}
+    judging = {one.probe.id for one in group if one.result.fingerprint not in read.may_stay}
+    assert {item.probe for item in read.verification} == judging
     assert not any(item.is_done for item in read.verification)
     document = Document.parse(data, expected.path)
     assert document.banner is not None
@@ -296,6 +297,24 @@ def test_without_a_fix_the_first_line_says_so() -> None:
     first, _, rest = fix_of(rendered(make_finding())).partition("\n")
     assert first == "No change of this code was run that mends it and trades nothing."
     assert "none of the probes" not in rest
+    tried = dataclasses.replace(make_finding(), no_fix="the change trades memory for syncs")
+    assert fix_of(rendered(tried)).startswith(
+        "No change of this code was run that mends it and trades nothing: the change trades memory for syncs.\n"
+    )
+
+
+def test_minor_findings_may_stay_and_have_no_box() -> None:
+    """The boxes are those of the graver findings; a ticket of minor ones alone asks that they go."""
+    grave, minor = of_probe("one"), of_probe("two", severity=Severity.P4)
+    other = of_probe("one", "train.norms:layer_norms", Severity.P4)
+    text = rendered(grave, minor, other)
+    assert "\nMinor (P4), and may stay: `two`, `one` through `layer_norms`.\n" in text
+    ticket = read_ticket(text.encode(), PATH)
+    assert {item.probe for item in ticket.verification} == {"one"}
+    assert not any("layer_norms" in item.text for item in ticket.verification)
+    assert ticket.may_stay == {minor.result.fingerprint, other.result.fingerprint}
+    alone = read_ticket(rendered(minor).encode(), PATH)
+    assert ({item.probe for item in alone.verification}, alone.may_stay) == ({"two"}, frozenset())
 
 
 def test_what_is_wrong_names_the_statement_and_what_its_lines_cost() -> None:
@@ -311,3 +330,5 @@ def test_what_is_wrong_names_the_statement_and_what_its_lines_cost() -> None:
     )
     assert "- line 11, `return 0`: 2x of the gradients' bytes at the peak (tensors=10)\n- line 10, `def " in text
     assert finding.result.message not in text
+    wordless = dataclasses.replace(finding, probe=dataclasses.replace(finding.probe, statement_does=""))
+    assert "Line 11, `return 0`, is the first to go wrong.\n" in rendered(wordless)

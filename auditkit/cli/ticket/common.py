@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from auditkit.store.folder.repository import Change
 
 _VERBS = {
-    "Read": "list show next stats",
+    "See what there is": "list board next search show stats",
     "Write": "new edit assign link",
     "Review and decide": "review sign-off status resolve",
     "Prove with probes": "try-fix fix verify claim",

@@ -180,7 +180,7 @@ class EvidenceSummary(Record):
     """What one machine-written block says, in its own words; "" for a row that it does not have.
 
     `outcome` is what the last run said; `was_found` that its rows are of a run that reproduced, at `revision`
-    (`is_dirty`: with uncommitted changes) with that `version` of the probe (0 where it is not said).
+    (`is_dirty`: with uncommitted changes) with that `version` of the probe (0 where it is not said) and `severity`.
     `checks`, `measurements_at_fix` and `law_at_fix` are of the last verification. `history` are its lines
     about runs in which the finding went or returned; `line` is that of its first.
     """
@@ -204,6 +204,7 @@ class EvidenceSummary(Record):
     measurements: tuple[Measured, ...] = ()
     checks: tuple[CheckedRun, ...] = ()
     measurements_at_fix: tuple[Measured, ...] = ()
+    severity: str = ""
 
     @property
     def law_at_fix(self) -> str:
@@ -263,6 +264,12 @@ class Ticket(
         if self.status is Status.CLOSED and self.disposition:
             return read_status(self.disposition) or self.status
         return self.status
+
+    @property
+    def may_stay(self) -> frozenset[str]:
+        """The fingerprints of its minor findings, P4, which a fix of its graver ones may leave as they are."""
+        minor = frozenset(one.fingerprint for one in self.evidence if one.severity == Severity.P4)
+        return minor if len(minor) < len(self.evidence) else frozenset()
 
     @property
     def is_finished(self) -> bool:

@@ -74,7 +74,8 @@ def file_findings(
 
     `groups` are findings of one cause each, the worst first. A ticket that has the fingerprint gets a new
     evidence block, unless that would say the same. One that was finished as mended (fixed, closed,
-    already-fixed) opens again: the block keeps a line saying when and at which revision the finding returned.
+    already-fixed) opens again: the block keeps a line saying when and at which revision the finding returned; but not
+    for a minor finding beside graver ones, which may stay.
     wont-fix, not-a-bug, duplicate and deferred stay.
 
     A new finding joins a ticket that another finding of its group has, unless that one is finished, deferred,
@@ -209,7 +210,7 @@ def _refresh(repository: Repository, entry: Entry, finding: Finding, forms: Form
     blocks = document.evidence
     number = next(n for n, block in enumerate(blocks) if block.fingerprint == finding.result.fingerprint)
     old, above = blocks[number], [block.fingerprint for block in blocks[:number] if block.fingerprint]
-    if reopens(entry.ticket.decision):
+    if reopens(entry.ticket.decision) and finding.result.fingerprint not in entry.ticket.may_stay:
         line = (
             f"{forms.today.isoformat()}: returned at {_at(revision)}; "
             f"the status was {entry.ticket.status_written} and is {Status.OPEN} again"

@@ -14,7 +14,6 @@ import os
 from auditkit.store.folder.walk import stamp_of, walk
 from auditkit.store.listing.index_file import Draft, load
 
-_MANY = 2000
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,7 +59,7 @@ class Index:
 
     @property
     def listing(self) -> str:
-        """The list of all tickets, as a pipe gets it."""
+        """The list of the tickets that are not finished, as a pipe gets it."""
         listing: str = self._part("listing")
         return listing
 
@@ -91,13 +90,13 @@ class Index:
 def index_of(rows: Sequence[Row], broken: list[Row], others: list[str]) -> Index:
     """The index of these rows, which are in the order of ids."""
     from auditkit.store.listing.queue import blockers, queue
-    from auditkit.store.listing.rows import FIELDS, SHOWN, SUMMARY, TITLE, aligned, oddities_of
+    from auditkit.store.listing.rows import FIELDS, IS_FINISHED, SHOWN, SUMMARY, TITLE, aligned, oddities_of
 
     columns = list(map(list, zip(*rows, strict=True))) or [[] for _ in range(FIELDS)]
     blocked = blockers(rows)
     parts: dict[int | str, Any] = {
         **dict(enumerate(columns)),
-        "listing": aligned(columns[SHOWN]),
+        "listing": aligned([row[SHOWN] for row in rows if not row[IS_FINISHED]]),
         "folded": [f"{row[TITLE]}\0{row[SUMMARY]}".casefold() for row in rows],
         "blocked": blocked,
         "queue": queue(rows, blocked),
@@ -106,13 +105,14 @@ def index_of(rows: Sequence[Row], broken: list[Row], others: list[str]) -> Index
     return Index(len(rows), oddities_of(rows), broken, others, packed)
 
 
-def read_index(folder: str) -> Index:
+def read_index(folder: str, found: Stamps | None = None) -> Index:
     """What lies below `folder` now: from the cache what did not change, from the files all else.
 
-    Raises BadInputError where a folder cannot be listed.
+    `found` is what a walk through the folder has just found, where there was one. Raises BadInputError where a folder
+    cannot be listed.
     """
     stored, index = _load(folder)
-    found = walk(folder)
+    found = walk(folder) if found is None else found
     return index if index is not None and found == stored else _refreshed(folder, found, stored, index)
 
 
@@ -156,23 +156,22 @@ def _refreshed(folder: str, found: Stamps, stored: Stamps, old: Index | None) ->
 
 
 def _read_rows(folder: str, paths: list[str]) -> list[tuple[Row | None, Row | None]]:
-    """What `read_row` reads of each path: a millisecond each, so a folder of thousands is read by all cores."""
-    from functools import partial
+    """What `read_row` reads of each path.
+
+    In this process alone: two of them cost a third more processor time, and a start each. Nothing that is read
+    makes a circle, so the search for them, a tenth of the time, waits.
+    """
+    import gc
 
     from auditkit.store.listing.rows import read_row
 
-    read = partial(read_row, folder)
-    if len(paths) < _MANY:
-        return list(map(read, paths))
-    import gc
-    from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
-    from multiprocessing import get_context
-
+    was_on = gc.isenabled()
+    gc.disable()
     try:
-        with ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=gc.disable) as readers:
-            return list(readers.map(read, paths, chunksize=max(1, _MANY // 20)))
-    except (BrokenExecutor, ImportError, NotImplementedError, OSError):
-        return list(map(read, paths))  # there are no semaphores here, or no room for other processes
+        return [read_row(folder, path) for path in paths]
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _order(row: Row) -> tuple[Any, ...]:

@@ -61,7 +61,8 @@ def read_reviews(document: Document) -> tuple[ReviewAt, ...]:
     """Every verdict of the sections whose title starts with Cross-Review, in the order of the file."""
     found: list[ReviewAt] = []
     for heading in document.scan.headings:
-        match = _SECTION.fullmatch(heading.text) if heading.level == 2 else None
+        is_likely = heading.level == 2 and heading.text[:5].casefold() == "cross"
+        match = _SECTION.fullmatch(heading.text) if is_likely else None
         if match is not None:
             drafts = _SectionReader(document, heading, match[1]).read()
             found += [ReviewAt(_finished(document, draft, heading), draft.verdict, heading) for draft in drafts]
@@ -87,8 +88,8 @@ class _SectionReader:
             if isinstance(block, Table):
                 self.note = ""
                 self.drafts += self._of_table(block)
-            elif block.span.start in inner:
-                self._enter(inner[block.span.start])
+            elif block.start in inner:
+                self._enter(inner[block.start])
             else:
                 self._of_line(block)
         self._give_out_notes()

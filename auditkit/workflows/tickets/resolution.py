@@ -183,7 +183,8 @@ def _check_step(entry: Entry, new: Status, reason: str, needs_reason: bool = Tru
 def lacking_for_fixed(ticket: Ticket, history: FixHistory, agents: Mapping[str, str]) -> tuple[Missing, ...]:
     """What the ticket lacks for `fixed`; `agents` are their names by code."""
     commits = ticket.resolution.commits if ticket.resolution else ()
-    reproducing = [block.fingerprint for block in ticket.evidence if block.outcome == Outcome.REPRODUCED]
+    there = [block.fingerprint for block in ticket.evidence if block.outcome == Outcome.REPRODUCED]
+    reproducing = [fingerprint for fingerprint in there if fingerprint not in ticket.may_stay]
     still_to_prove = unproven(ticket, lambda revision: history.holds(commits, revision))
     return missing_for_fixed(ticket, tuple(history.problems(commits)), reproducing, agents, still_to_prove)
 

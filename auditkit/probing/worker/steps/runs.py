@@ -11,7 +11,7 @@ import torch
 from ..base.frames import Site, SourceRoots, chain
 from ..base.lines import is_deliberate
 from ..base.refusals import CannotFeedError, TargetRaised
-from ..base.torch_internals import raise_if_out_of_memory
+from ..base.torch_internals import import_first, raise_if_out_of_memory
 from ..feeding import groups, guesses, made_objects
 from ..feeding.caller import Caller
 from ..feeding.signatures import VARIADIC, annotation_text
@@ -20,6 +20,8 @@ from .host import on_host
 from .seam import Trace
 from .values import Case, EnoughBatches, Values
 
+IMPORTED_BY_STEPS = "torch._dynamo"
+"""What torch imports at an optimizer's first step, in 2 s: here before `host.py` replaces what it looks at."""
 OPTION, ALL, FIXED = "option", "all", "fixed"
 """How a step knows that it has enough micro-batches: it is told, takes all that there are, or a number of its own."""
 
@@ -55,6 +57,7 @@ class StepRuns:
     def __init__(self, caller: Caller, feed: StepFeed, roots: SourceRoots) -> None:
         self.caller, self.feed, self.roots = caller, feed, roots
         self._source = source_of(caller.function)
+        import_first(IMPORTED_BY_STEPS)
 
     def run(self, case: Case) -> Run:
         """One run. What the step raises is returned; raises CannotFeedError where something it wants is not known."""

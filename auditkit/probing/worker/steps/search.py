@@ -85,7 +85,7 @@ def _with_accumulation(caller: Caller, feed: StepFeed, run: Run, roots: SourceRo
         if _hands_over(told) and len(told.trace.steps) < len(run.trace.steps) * 2:
             return feed._replace(accumulates=OPTION)
     count = _BATCHES
-    while not _hands_over(run) and run.raised is None and count < _MOST_BATCHES:
+    while not _hands_over(run) and run.raised is None and run.trace.micros and count < _MOST_BATCHES:
         count *= 2
         run = runs.run(Case(make_batches(count, feed.task)))
     if not _hands_over(run):

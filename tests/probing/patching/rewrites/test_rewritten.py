@@ -129,6 +129,7 @@ def test_a_condition_and_a_line_that_became_too_long_are_laid_out_by_clauses(tmp
 def test_a_block_is_changed_among_the_statements_of_its_file(tmp_path: Path) -> None:
     source = (
         "import torch\n\n\ndef train(model, loader, optimizer):\n    for batch in loader:\n"
+        "        print(batch.norm(3))  # around the block, where no trial runs\n"
         "        model(batch).backward()\n"
         "        total_norm = 0.0\n        for p in model.parameters():\n            if p.grad is not None:\n"
         "                total_norm += p.grad.norm(2).item() ** 2\n        total_norm = total_norm**0.5\n"

@@ -197,3 +197,13 @@ def test_a_number_that_is_returned_without_gradients_becomes_a_tensor(tmp_path: 
     )
     expected = source.replace("return 0.0", "return torch.tensor(0.0)")
     assert after(tmp_path, source, "tensor_of_nothing", NOTHING) == expected
+
+
+def test_gradients_that_are_given_are_read_as_their_stored_values(tmp_path: Path) -> None:
+    source = 'import torch\n\n\ndef measure(grads):\n    """Norm."""\n    return torch.norm(torch.stack(grads))\n'
+    line = "    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]\n"
+    expected = source.replace('"""\n', '"""\n' + line)
+    assert after(tmp_path, source, "given_sparse_values", SPARSE) == expected
+    assert after(tmp_path, expected, "given_sparse_values", SPARSE) == expected
+    others = source.replace("grads", "tensors")
+    assert after(tmp_path, others, "given_sparse_values", SPARSE) == others

@@ -241,7 +241,8 @@ def _targets(
     named = request.targets or request.config.targets
     if named:
         calls = [target.call for target in named]
-        notes = notes_on_imports(opened, request.config.import_roots, calls, progress.noted)
+        files = PythonFiles(opened.path, import_roots(opened.path, request.config.import_roots))
+        notes = notes_on_imports(files, calls, progress.noted)
         return FoundTargets(tuple(named), notes=tuple(notes))
     first, *others = settings
     roots, told = request.config.import_roots, (progress.trying, others, progress.noted)

@@ -81,7 +81,14 @@ CHANGES = [
         "norms = []; x = torch.norm(torch.stack(norms))",
         "norms = []; x = torch.norm(torch.stack(norms) if norms else torch.zeros(1, dtype=torch.float64))",
     ),
-    ("zeros_of_nothing", NOTHING, "x = torch.stack(norms)", ""),
+    (
+        "zeros_of_nothing",
+        NOTHING,
+        "n = torch._foreach_norm(grads); x = torch.stack(n)",
+        "n = torch._foreach_norm(grads) if grads else []; "
+        "x = torch.stack(n) if n else torch.zeros(1, dtype=torch.float64)",
+    ),
+    ("zeros_of_nothing", NOTHING, "x = torch.stack(others)", ""),
     (
         "tensor_of_nothing",
         NOTHING,

@@ -73,6 +73,9 @@ CHANGES = [
     ("present_gradients", MISSING, "x = [p.data for p in parameters]", ""),
     ("norms_in_float64", OVERFLOW, "x = torch.norm(g, dtype=torch.float)", "x = torch.norm(g, dtype=torch.float64)"),
     ("norms_in_float64", OVERFLOW, "x = torch.norm(g, dtype=torch.double)", ""),
+    ("norms_in_float64", OVERFLOW, "x = g.norm(2, dim=1)", "x = g.norm(2, dim=1, dtype=torch.float64)"),
+    ("norms_in_float64", OVERFLOW, "x = g.norm(dtype=torch.float32)", "x = g.norm(dtype=torch.float64)"),
+    ("norms_in_float64", OVERFLOW, "x = g.norm(size=2)", ""),
     ("coalesced_values", SPARSE, "x = g._values()", "x = g.coalesce().values()"),
     ("coalesced_values", SPARSE, "x = g.values() if g.is_sparse else g", ""),
     (

@@ -30,6 +30,7 @@ _FILTERS = _COMMON | {
     "--blocked": ("blocked", YES),
     "--unblocked": ("blocked", NO),
     "--stale": ("stale", YES),
+    "--where": ("where", TEXTS),
 }
 OPTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "list": _FILTERS

@@ -253,7 +253,7 @@ def as_anybody() -> None:
 @pytest.mark.parametrize(
     ("mode", "said"),
     [
-        (0o600, "tickets/closed/B7-PT-02.md:1:1: (TK000 )?cannot be read: Permission denied"),
+        (0o600, "tickets/closed/B7-PT-02.md:1:1: (TK000 error: )?cannot be read: Permission denied"),
         (0o300, "tickets/closed:1:1: (TK000 error: )?a folder that cannot be listed"),
     ],
 )

@@ -26,11 +26,12 @@ def passing_all(index: Index, passes: Sequence[tuple[str, Filter]]) -> Sequence[
 
 def names_status(wanted: Mapping[str, Sequence[Any] | None]) -> bool:
     """Whether a filter speaks of the status, so that finished tickets may be meant."""
-    if wanted.get("status"):
-        return True
+    conditions = wanted.get("where")
+    if wanted.get("status") or not conditions:
+        return bool(wanted.get("status"))
     from auditkit.cli.views.where import speaks_of_status
 
-    return speaks_of_status(wanted.get("where") or ())
+    return speaks_of_status(conditions)
 
 
 def in_state(index: Index, numbers: Sequence[int], is_finished: bool | None) -> tuple[Sequence[int], int]:

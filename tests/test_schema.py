@@ -23,6 +23,7 @@ pytestmark = pytest.mark.acceptance
 
 SCHEMAS = ROOT / "docs" / "schema"
 NAMES = (
+    "error", "board", "search",
     "run", "tickets", "next", "ticket_stats", "lint", "probes", "probe_new", "doctor", "init",
     "ticket_change", "ticket_verify", "ticket_try_fix", "ticket_fix", "ticket_claims",
     "ticket_changes", "ticket_undo", "ticket_log", "ticket_from_commits",
@@ -208,6 +209,17 @@ def test_next_is_valid(tmp_path: Path) -> None:
     put(tmp_path, "B7-PT-01.md", ticket_text("B7-PT-01", severity="`urgent`"))
     chosen = document_of("next", auditkit("ticket", "next", "--tickets", tmp_path, "--json"))
     assert [(ticket["id"], ticket["severity"]) for ticket in chosen["tickets"]] == [("B7-PT-01", None)]
+
+
+def test_boards_searches_and_errors_are_valid(tmp_path: Path) -> None:
+    put(tmp_path, "B7-PT-01.md", ticket_text("B7-PT-01", status="`half-done`", severity="`urgent`"))
+    (column,) = document_of("board", auditkit("ticket", "board", "--tickets", tmp_path, "--json"))["columns"]
+    assert (column["status"], column["tickets"][0]["severity"]) == ("half-done", None)
+    words = ["ticket", "search", "squares", "--json", "--tickets"]
+    assert document_of("search", auditkit(*words, tmp_path))["count"] == 1
+    put(tmp_path, "auditkit.yaml", "tickets: [")
+    told = document_of("error", auditkit("ticket", "list", "--json", cwd=tmp_path))
+    assert (told["location"]["path"], told["exit_code"]) == ("auditkit.yaml", 2)
 
 
 def test_lint_is_valid(tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ from tests.verify_helpers import LOOP, NAIVE, git
 pytestmark = pytest.mark.process
 
 READS = {
-    "ticket log", "ticket list", "ticket show", "ticket next", "ticket stats", "probe list", "probe show", "compare",
-    "bisect", "doctor",
+    "ticket log", "ticket list", "ticket show", "ticket search", "ticket board", "ticket next", "ticket stats",
+    "probe list", "probe show", "compare", "bisect", "doctor",
 }  # fmt: skip
 ASK = f"--checkout . --probe {LOOP}"
 WRITES = {

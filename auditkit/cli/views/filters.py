@@ -137,8 +137,11 @@ def _numbers(texts: Sequence[str | int]) -> set[int]:
 
 
 def _canonical(index: Index, field: int, names: Sequence[str], parse: Callable[[Sequence[str]], set[str]]) -> set[str]:
-    """The words as the vocabulary has them; it is only loaded for words that no ticket has."""
-    present = set(index.column(field)) - {""}
+    """The words as the vocabulary has them; it is loaded for words alone that are spelled otherwise."""
+    from auditkit.store.listing.rows import LIFE, SEVERITY, STATUS
+
+    spelled = {SEVERITY: ("P0", "P1", "P2", "P3", "P4"), STATUS: LIFE}.get(field, ())
+    present = set(index.column(field)) - {""} | set(spelled)
     return set(names) if present.issuperset(names) else parse(names)
 
 

@@ -79,7 +79,7 @@ def run_at_once(words: Sequence[str]) -> int | None:
 
         if not isinstance(error, AuditkitError):
             raise
-        return complain_of(error)
+        return complain_of(error, "as_json" in values or values.get("form") == "json")
 
 
 def parsed(words: Sequence[str]) -> dict[str, Any] | None:

@@ -28,7 +28,7 @@ def names_status(wanted: Mapping[str, Sequence[Any] | None]) -> bool:
     """Whether a filter speaks of the status, so that finished tickets may be meant."""
     if wanted.get("status"):
         return True
-    from auditkit.cli.views.where import speaks_of_status
+    from auditkit.store.listing.conditions import speaks_of_status
 
     return speaks_of_status(wanted.get("where") or ())
 
@@ -62,7 +62,7 @@ def named_filters(
     if stale:
         passes.append(("--stale", sel.is_stale(index)))
     if conditions:
-        from auditkit.cli.views.where import filters_of
+        from auditkit.store.listing.conditions import filters_of
 
         def by_option(name: str, words: Sequence[str]) -> Filter:
             return next(filters(folder, index, {name: words}))

@@ -63,6 +63,9 @@ def write_or_exit(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(filled)
     def run(dry_run: bool, **given: Any) -> None:
+        from auditkit.store.folder import locks
+
+        locks.tell = complain
         if dry_run:
             _run_dry(filled, given)
         else:

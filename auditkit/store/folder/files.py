@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +13,10 @@ from pathlib import Path
 from auditkit.errors import StoreConflictError
 
 _TEMP_SUFFIX = ".auditkit-tmp"
+_OF_WRITER = re.compile(rf"\.(\d+)-[0-9a-f]+{re.escape(_TEMP_SUFFIX)}$")
+# Where temporary files lie while the lock of a tickets folder is held: its side folder, which git ignores. Those
+# of other writers lie beside what they write.
+temporaries: Path | None = None
 # How many files this process has put in place; a command whose output is lost afterwards has not failed.
 written_count = 0
 
@@ -193,12 +198,24 @@ def ensure_writable(folder: Path) -> None:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what writers that were killed left behind; only under the lock, so no writer is at work."""
+    """Remove the temporary files of writers that are gone; one that names none is an older release's."""
     if plan is not None:
         return
     for leftover in folder.glob(f".*{_TEMP_SUFFIX}"):
-        with contextlib.suppress(OSError):
-            leftover.unlink()
+        writer = _OF_WRITER.search(leftover.name)
+        if writer is None or not _is_running(int(writer[1])):
+            with contextlib.suppress(OSError):
+                leftover.unlink()
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _record(path: Path, before: bytes | None, after: bytes | None) -> None:
@@ -208,8 +225,8 @@ def _record(path: Path, before: bytes | None, after: bytes | None) -> None:
 
 @contextlib.contextmanager
 def _temporary(path: Path, data: bytes) -> Iterator[Path]:
-    """A new file with `data`, flushed to disk, in the folder of `path`; gone afterwards unless moved."""
-    temporary = path.parent / f".{path.name}.{os.urandom(6).hex()}{_TEMP_SUFFIX}"
+    """A new file with `data`, flushed to disk, which can be moved to `path`; gone afterwards unless moved."""
+    temporary = _place_of_temporary(path.parent) / f".{path.name}.{os.getpid()}-{os.urandom(6).hex()}{_TEMP_SUFFIX}"
     # Mode 0o666 is cut by the umask here, as for any file that an editor makes.
     handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
     try:
@@ -221,6 +238,13 @@ def _temporary(path: Path, data: bytes) -> Iterator[Path]:
     finally:
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()
+
+
+def _place_of_temporary(folder: Path) -> Path:
+    with contextlib.suppress(OSError):
+        if temporaries is not None and temporaries.stat().st_dev == folder.stat().st_dev:
+            return temporaries
+    return folder
 
 
 def _link_or_move(temporary: Path, path: Path) -> None:

@@ -51,7 +51,6 @@ def ticket_of(document: Document) -> Ticket:
     return replace(
         brief,
         lines=_line_ranges(brief.lines_written),
-        fingerprints=tuple(block.fingerprint for block in document.evidence if block.fingerprint),
         verification=read_verification(document),
         reports=read_reports(document),
         description=_prose(document, "Detailed Description"),
@@ -96,6 +95,7 @@ def brief_of(document: Document) -> Ticket:
         function=function.written if function else "",
         summary=summary[1] if summary else "",
         categories=tuple(_TICKED.findall(told)),
+        fingerprints=tuple(block.fingerprint for block in document.evidence if block.fingerprint),
         disposition=_text(document, "Resolution"),
         path=document.path,
         reviews=tuple(found.review for found in read_reviews(document)),

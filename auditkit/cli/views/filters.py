@@ -29,7 +29,7 @@ def names_status(wanted: Mapping[str, Sequence[Any] | None]) -> bool:
     conditions = wanted.get("where")
     if wanted.get("status") or not conditions:
         return bool(wanted.get("status"))
-    from auditkit.cli.views.where import speaks_of_status
+    from auditkit.store.listing.conditions import speaks_of_status
 
     return speaks_of_status(conditions)
 
@@ -63,7 +63,7 @@ def named_filters(
     if stale:
         passes.append(("--stale", sel.is_stale(index)))
     if conditions:
-        from auditkit.cli.views.where import filters_of
+        from auditkit.store.listing.conditions import filters_of
 
         def by_option(name: str, words: Sequence[str]) -> Filter:
             return next(filters(folder, index, {name: words}))

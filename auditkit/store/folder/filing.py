@@ -20,6 +20,7 @@ from auditkit.store.edits.boxes import unticked
 from auditkit.store.edits.reopening import reopened
 from auditkit.store.folder.repository import Entry, Repository, with_status
 from auditkit.store.folder.status_folders import Folders, place_of, put_in_place
+from auditkit.store.listing.rows import FINGERPRINTS
 from auditkit.store.markdown.document import Document
 from auditkit.store.markdown.evidence import ABSENT, say_the_same, without_finding
 from auditkit.store.reading.reader import read_ticket, ticket_of
@@ -135,7 +136,7 @@ def note_absence(
     that is finished, or cannot be read, is left alone. Raises StoreConflictError as `file_findings` does.
     """
     noted = {}
-    held = {held for ticket in repository.listing().tickets for held in ticket.fingerprints}
+    held = {held for _, those in repository.known(FINGERPRINTS) for held in those}
     known = [fingerprint for fingerprint in fingerprints if fingerprint in held]
     if not known:
         return {}

@@ -11,9 +11,13 @@ from __future__ import annotations
 import marshal
 import os
 
+from auditkit.store.folder.second_names import second_names
 from auditkit.store.folder.walk import stamp_of, walk
 from auditkit.store.listing.index_file import Draft, load
+from auditkit.store.listing.rows import PATH
 
+# As many files are read in half the time that an index of 10,000 takes to build.
+_FEW = 200
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,8 +116,31 @@ def read_index(folder: str, found: Stamps | None = None) -> Index:
     cannot be listed.
     """
     stored, index = _load(folder)
-    found = walk(folder) if found is None else found
+    found = _with_own_names(folder, walk(folder) if found is None else found)
     return index if index is not None and found == stored else _refreshed(folder, found, stored, index)
+
+
+def read_columns(folder: str, *fields: int) -> tuple[list[Row], list[Row], Stamps]:
+    """Of every ticket below `folder` its path and these fields, in no order; the broken rows; and what lies there.
+
+    As `read_index`, but quicker while few files have changed: only they are read, and no index is built of them.
+    """
+    stored, index = _load(folder)
+    found = _with_own_names(folder, walk(folder))
+    changed = [path for path, stamp in found.items() if stamp is None or stored.get(path) != stamp]
+    if index is None or len(changed) > _FEW:
+        index = _refreshed(folder, found, stored, index)
+        changed = []
+    kept = found.keys() - set(changed)
+    known = zip(index.column(PATH), *map(index.column, fields), strict=True)
+    rows = [row for row in known if row[0] in kept]
+    broken = [row for row in index.broken if row[0] in kept]
+    for row, bad in _read_rows(folder, changed):
+        if row is not None:
+            rows.append((row[PATH], *(row[field] for field in fields)))
+        elif bad is not None:
+            broken.append(bad)
+    return rows, broken, found
 
 
 def is_known_ticket(folder: str, path: str) -> bool:
@@ -124,6 +151,12 @@ def is_known_ticket(folder: str, path: str) -> bool:
     except OSError:
         return False
     return is_same and index is not None and path not in index.others and all(path != row[0] for row in index.broken)
+
+
+def _with_own_names(folder: str, found: Stamps) -> Stamps:
+    """What was found without the second names of files."""
+    second = second_names(folder, found)
+    return {path: stamp for path, stamp in found.items() if path not in second} if second else found
 
 
 def _load(folder: str) -> tuple[Stamps, Index | None]:

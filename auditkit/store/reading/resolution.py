@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from auditkit.model.tickets.review import read_reviewer
+from auditkit.model.tickets.review import find_reviewer, read_reviewer
 from auditkit.model.tickets.ticket import (
     ReportReference,
     Resolution,
@@ -201,7 +201,9 @@ def _signer(text: str) -> str:
     """The agent named before the quotation or dash of a sign-off; "" for none."""
     head = re.split(r"—|--|\"", text, maxsplit=1)[0]
     approved = _APPROVED_BY.match(head)
-    return read_reviewer(head.replace("feature-dev:code-reviewer", "code review")) or (approved[1] if approved else "")
+    if approved:
+        return read_reviewer(approved[1]) or approved[1]
+    return find_reviewer(head.replace("feature-dev:code-reviewer", "code review"))
 
 
 def _placeholders(document: Document, lines: list[Line]) -> Iterator[tuple[str, int]]:

@@ -9,13 +9,13 @@ from functools import lru_cache
 
 from auditkit.model.enums import Severity
 from auditkit.model.text import inert_line
-from auditkit.model.tickets.review import Review, ReviewForm, read_reviewer, read_verdict, reviewer_of
+from auditkit.model.tickets.review import Review, ReviewForm, find_reviewer, read_verdict, reviewer_of
 from auditkit.store.markdown.document import Document
 from auditkit.store.markdown.lines import Line, Row, Table, blocks_of
 from auditkit.store.markdown.scan import Heading, Span
 
 _verdict_of = lru_cache(read_verdict)
-_agent_named = lru_cache(read_reviewer)
+_agent_named = lru_cache(find_reviewer)
 _reviewer_of = lru_cache(reviewer_of)
 _SECTION = re.compile(r"cross[ -]?reviews?\b\W*(.*?)\W*", re.IGNORECASE)
 _VERDICT_LINE = re.compile(r"\*\*(?:\w+ )*verdict:?\*\*:?\s*(\S.*)|\*\*verdict:\s*([^*]+)\*\*(.*)", re.IGNORECASE)
@@ -97,7 +97,7 @@ class _SectionReader:
 
     def _enter(self, heading: Heading) -> None:
         self.note = ""
-        if read_reviewer(heading.text):
+        if find_reviewer(heading.text):
             self.title = heading.text
         elif heading.text.casefold() in EVALUATIONS:
             self.note = "evaluation"

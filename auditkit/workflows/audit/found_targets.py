@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from auditkit.errors import AuditkitError, NothingMeasuredError, TargetNotLoadedError, nearest_names
-from auditkit.model.enums import Reason
+from auditkit.model.enums import Contract, Reason
 from auditkit.model.runs.candidates import FoundCandidate
 from auditkit.model.runs.target import Target, split_call
 from auditkit.model.text import counted
@@ -81,15 +81,18 @@ def find_targets(
     everywhere = [try_candidates(candidates, each, progress, imports) for each in interpreters.values()]
     # Of one candidate's trials in several interpreters: the first that works, else the first.
     trials = tuple(next((one for one in tried if one.works), tried[0]) for tried in zip(*everywhere, strict=True))
-    listed = told(trials, [each for each in known if left_out.place_of(each.file)], left_out)
     best: dict[str, Trial] = {}
     for trial in trials:
         # A library's function is asked in each manner in which it is called.
         key = repr((trial.target.call, trial.target.arguments)) if trial.target.places else trial.target.call
+        key += " as a step" if trial.target.contract is Contract.TRAIN_STEP else ""
         if trial.works and _richness(trial) > _richness(best.get(key)):
             best[key] = trial
     # A private helper is audited through its caller.
-    best = {key: trial for key, trial in best.items() if best.keys().isdisjoint(trial.candidate.covered_by)}
+    callers = {key: [call for call in trial.candidate.covered_by if call in best] for key, trial in best.items()}
+    best = {key: trial for key, trial in best.items() if not callers[key]}
+    listed = told(trials, [each for each in known if left_out.place_of(each.file)], left_out)
+    listed = tuple(replace(each, why_not=_through(callers.get(each.call))) if each.fed else each for each in listed)
     notes = [f"{problem.path}:{problem.line}: {problem.message}" for problem in found.problems]
     notes += left_out.sentences([each.file for each in known])
     notes += _needed(trials, setting.interpreter)
@@ -125,6 +128,10 @@ def is_specimen(checkout: Path, file: str) -> bool:
 def _holds_probes(folder: Path) -> bool:
     files = (path for path in folder.glob("*.py") if path.is_file())
     return any(re.search(rb"^PROBE = \{", path.read_bytes(), re.MULTILINE) for path in files)
+
+
+def _through(callers: Sequence[str] | None) -> str:
+    return f"asked through {callers[0]}, which calls it" if callers else ""
 
 
 def _richness(trial: Trial | None) -> tuple[int, int]:

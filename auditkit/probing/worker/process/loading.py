@@ -77,7 +77,7 @@ def import_dear(names: Iterable[str]) -> bool:
     return bool(new)
 
 
-def use_import_roots(roots: List[str], targets: Iterable[Dict[str, Any]]) -> None:
+def use_import_roots(roots: List[str], targets: Iterable[Dict[str, Any]] = ()) -> None:
     """Put the checkout's roots before everything else, so that an installed copy does not win.
 
     Those of `targets` that have places are of libraries: nobody looks for them in the checkout.

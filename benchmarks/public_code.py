@@ -131,18 +131,18 @@ def try_fix(page: Document, place: Place) -> Written:
     blocks, documents, others = {}, {}, []
     (place.folder / "tickets").mkdir()
     for name, case in page["tickets"].items():
-        repository, _, stored = case["ticket"].partition(" ")
-        ticket = place.folder / "tickets" / f"{name}.md"
+        ticket_id, (repository, _, stored) = case.get("id", name), case["ticket"].partition(" ")
+        ticket = place.folder / "tickets" / f"{ticket_id}.md"
         git = ["git", "--no-optional-locks", "-C", str(place.folder / repository), "show", stored]
         ticket.write_bytes(subprocess.run(git, check=True, capture_output=True).stdout)
-        words = f"ticket try-fix {name} --checkout {repository} {case['options']} --python PYTHON"
+        words = f"ticket try-fix {ticket_id} --checkout {repository} {case['options']} --python PYTHON"
         documents[name] = document = slim(place.document(f"{words} --tickets tickets"))
         verdicts = [arm["judgement"]["verdict"] for arm in document["arms"]]
         others += [] if verdicts == case["verdicts"] else [f"{name}: {', '.join(verdicts)}"]
-        console = [f"$ git -C {repository} show {stored} > tickets/{name}.md", f"$ auditkit {words}"]
+        console = [f"$ git -C {repository} show {stored} > tickets/{ticket_id}.md", f"$ auditkit {words}"]
         text = ticket.read_text(encoding="utf-8")
         block = text[text.index("### Evidence: ") : text.index("<!-- /auditkit:evidence -->")].strip()
-        parts = [f"## {name}: {document['verdict']}", "", case["about"], "", "```console", *console, "```", ""]
+        parts = [f"## {ticket_id}: {document['verdict']}", "", case["about"], "", "```console", *console, "```", ""]
         blocks[name] = without_code("\n".join([*parts, "What the command writes into the ticket:", "", block]))
     run = next(iter(documents.values()))["base"]["run"]
     return Written({"environment": environment(page, run), **blocks}, document_without_code(documents), others)

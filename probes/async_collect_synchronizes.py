@@ -11,6 +11,7 @@ PROBE = {
     "breaks": "cost",
     "occurs": "common",
     "lifecycle": "stable",
+    "statement_does": "waits for the device",
     "instrument": "syncs",
     "motivation": "A collector that promises to leave its results on the device is called inside a stream, between "
     "kernels, because of that promise. One hidden read serialises the stream, and nothing in the result shows it.",

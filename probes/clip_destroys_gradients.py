@@ -14,6 +14,7 @@ PROBE = {
     "breaks": "wrong_step",
     "occurs": "rare",
     "lifecycle": "stable",
+    "statement_does": "gives the first value that is not finite",
     "instrument": "numerics",
     "motivation": "Clipping exists for exploding gradients, and there it fails: the norm overflows to inf (above "
     "1.84e19 in float32, above 65,504 in float16), the coefficient limit / inf is 0, and a step that should have been "

@@ -13,6 +13,7 @@ PROBE = {
     "breaks": "wrong_answer",
     "occurs": "extreme",
     "lifecycle": "stable",
+    "statement_does": "makes an inexact float of an exact count",
     "instrument": "numerics",
     "motivation": "float32 holds integers exactly only up to 2**24 = 16,777,216, bfloat16 up to 256. A count that "
     "passes through one of them, or a fraction that is averaged in it, is wrong for a single large embedding.",

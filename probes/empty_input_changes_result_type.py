@@ -43,11 +43,15 @@ def gradient_norms(parameters):
 
 _NO_PARAMETERS, _NO_GRADIENTS = "no tensors", "no gradients yet"
 _SPEAKS_OF_NOTHING = re.compile(r"empty|no\b|none|without|nothing|missing|at least|zero|backward", re.IGNORECASE)
+# What torch says to whoever makes an optimizer, before the target is called.
+_OPTIMIZERS_REFUSAL = "ValueError: optimizer got an empty parameter list"
 _MOST_FIELDS, _MOST_INPUTS = 8, 2
 
 
 def measure(ctx):
     """Yield for every empty input and every step: whether it raises, how many fields it lacks or changes."""
+    if ctx.reads(0) and not ctx.reads(0, first=1):
+        raise ctx.NotApplicable("its answer follows one gradient by its place: it is about that parameter alone")
     # The collecting step first: where that raises, the whole call does.
     steps = ([("pending answer", False)] if ctx.has_finish else []) + [("answer", True)]
     usual = {step: _usual_structure(ctx, whole) for step, whole in steps}
@@ -58,8 +62,9 @@ def measure(ctx):
             try:
                 answer = ctx.ask(first, second, whole)
             except ctx.TargetRaised as error:
-                (refusals if error.deliberate else sites).append(error.site)
-                yield ctx.measurement("raises", True, "truth", error=str(error), deliberate=error.deliberate, **case)
+                is_meant = error.deliberate or str(error) == _OPTIMIZERS_REFUSAL
+                (refusals if is_meant else sites).append(error.site)
+                yield ctx.measurement("raises", True, "truth", error=str(error), deliberate=is_meant, **case)
                 break
             missing, changed = _compare(usual[step], answer)
             for path in sorted(answer.broken.keys() & usual[step].keys()):

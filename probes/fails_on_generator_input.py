@@ -11,6 +11,7 @@ PROBE = {
     "breaks": "wrong_norm",
     "occurs": "ordinary",
     "lifecycle": "stable",
+    "statement_does": "reads an iterator that is at its end",
     "instrument": "numerics",
     "motivation": "module.parameters() is a generator: the second loop over it finds nothing. What that loop counts is "
     "0, what it looks for is never found, and nothing says so; or it raises for an input that its annotation allows.",

@@ -48,6 +48,8 @@ def measure(ctx):
     """Yield for every group: whether missing gradients raise, and the fields that they change."""
     if ctx.plan.feed.takes == "gradients":
         raise ctx.NotApplicable("it takes gradients: parameters without one never reach it")
+    if ctx.reads(0) and not ctx.reads(0, first=1):
+        raise ctx.NotApplicable("its answer follows one gradient by its place: it is about that parameter alone")
     expected = ctx.ask(ctx.benign(), ctx.benign(seed=1))
     judged = _fields_that_depend_on_values(ctx, expected)
     sites = []

@@ -127,8 +127,9 @@ def judge(measurements, policy):
         )
         # A refusal in the checkout's own words was meant: who mixes dtypes is told what to do.
         # Few models have float64 gradients.
-        is_rare = all(m.case["deliberate"] or "float64" in m.case["dtype"] for m in raised)
-        occurs = "rare" if is_rare else "common"
+        unmeant = [m for m in raised if not m.case["deliberate"]]
+        is_rare = all("float64" in m.case["dtype"] for m in unmeant)
+        occurs = "extreme" if not unmeant else "rare" if is_rare else "common"
         return {"outcome": "reproduced", "breaks": "stops", "occurs": occurs, "message": message}
     mixes = ", ".join(dict.fromkeys(m.case["dtype"] for m in measurements))
     fields = sorted({m.case["field"] for m in compared})

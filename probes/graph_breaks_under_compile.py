@@ -11,6 +11,7 @@ PROBE = {
     "breaks": "cost",
     "occurs": "rare",
     "lifecycle": "stable",
+    "statement_does": "stops the compiler",
     "instrument": "graphs",
     "motivation": "A collector that is called inside a compiled training step is traced with it. Where tracing stops, "
     "the graph is cut: what stood before and behind it is no longer fused or scheduled together, every piece has "

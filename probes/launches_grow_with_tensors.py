@@ -11,6 +11,7 @@ PROBE = {
     "breaks": "cost",
     "occurs": "rare",
     "lifecycle": "stable",
+    "statement_does": "launches most kernels",
     "instrument": "launches",
     "motivation": "A launch costs the host some microseconds, whatever the kernel does. A few for each of a model's "
     "hundreds of small tensors take longer than the arithmetic, and the device waits.",

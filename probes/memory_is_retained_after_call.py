@@ -11,6 +11,7 @@ PROBE = {
     "breaks": "stops",
     "occurs": "ordinary",
     "lifecycle": "stable",
+    "statement_does": "makes what outlives the call",
     "instrument": "memory",
     "motivation": "A collector is called at every step. A history of tensors, or a statistic that still hangs on the "
     "autograd graph, keeps the gradients of every step alive: a run that fits in memory ends after some tens of steps, "

@@ -11,6 +11,7 @@ PROBE = {
     "breaks": "wrong_step",
     "occurs": "ordinary",
     "lifecycle": "stable",
+    "statement_does": "changes the gradients",
     "instrument": "mutation",
     "motivation": "A statistic is taken between backward() and step(): whatever it changes is what the optimizer "
     "steps on. nan_to_num_() hides the NaN that it should report, detach_() ends a second-order method, and nothing "

@@ -14,6 +14,7 @@ PROBE = {
     "breaks": "wrong_norm",
     "occurs": "rare",
     "lifecycle": "stable",
+    "statement_does": "gives the first value that is off",
     "instrument": "numerics",
     "motivation": "A norm of norms that are kept in 16 bits is rounded once for each tensor: two runs with the same "
     "gradients, but with layers fused or split over other ranks, log different norms and clip differently "

@@ -91,7 +91,7 @@ def measure(ctx):
                 if report.raised:
                     refused = report.raised.startswith("refuses: ")
                     name = "refused" if refused else "raised"
-                    yield ctx.measurement(name, True, "truth", how=report.raised[:160], **case)
+                    yield ctx.measurement(name, True, "truth", how=report.raised.split(". ")[0][:160], **case)
                     if not refused and placement not in _PLAIN:
                         sites.append(report.site)
     if ctx.device != asked_on:

@@ -14,6 +14,7 @@ PROBE = {
     "breaks": "wrong_norm",
     "occurs": "rare",
     "lifecycle": "stable",
+    "statement_does": "gives the first value that is not finite",
     "instrument": "numerics",
     "motivation": "Squaring overflows long before the norm does: in float16 one element of 256 is enough, in float32 "
     "a norm above 1.84e19 reads inf, although float32 holds norms up to 3.4e38. An exploding gradient is then logged "

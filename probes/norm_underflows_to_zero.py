@@ -14,6 +14,7 @@ PROBE = {
     "breaks": "wrong_answer",
     "occurs": "extreme",
     "lifecycle": "stable",
+    "statement_does": "makes zeros of values that are none",
     "instrument": "numerics",
     "motivation": "The square of a float32 below 1e-23 is zero, and below 1e-19 it is subnormal and loses digits, "
     "while gradients down to 1.2e-38 are normal numbers. Such a norm reports vanishing gradients that did "

@@ -11,6 +11,7 @@ PROBE = {
     "breaks": "cost",
     "occurs": "common",
     "lifecycle": "stable",
+    "statement_does": "holds most at the peak",
     "instrument": "memory",
     "motivation": "Statistics are collected when memory is fullest: after backward, before the step. A temporary "
     "as large as the gradients (torch.cat, .double(), a mask summed as int64) can end a run that fits otherwise.",

@@ -13,6 +13,7 @@ PROBE = {
     "breaks": "wrong_answer",
     "occurs": "common",
     "lifecycle": "stable",
+    "statement_does": "gives the first value that is not finite",
     "instrument": "numerics",
     "motivation": "Zero gradients are finite and common: a dead layer, a zero-initialised branch, a masked batch. The "
     "quotient of two norms or counts that are 0 is NaN or infinite, or raises, and every comparison with the NaN "

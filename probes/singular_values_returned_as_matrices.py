@@ -11,6 +11,7 @@ PROBE = {
     "breaks": "cost",
     "occurs": "common",
     "lifecycle": "stable",
+    "statement_does": "makes matrices of the singular values",
     "instrument": "numerics",
     "devices": ["cuda", "cpu"],
     "motivation": "D numbers in a D x D matrix are D - 1 zeros for every number: at D = 1024 and 64 replicas 268 MB "

@@ -13,6 +13,7 @@ PROBE = {
     "breaks": "cost",
     "occurs": "ordinary",
     "lifecycle": "stable",
+    "statement_does": "waits for the device most often",
     "instrument": "syncs",
     "motivation": "Every .item(), .cpu() or bool() of a device tensor makes the host wait until the device has "
     "finished all that is queued, and leaves the device idle until the next kernel arrives. One for each tensor "

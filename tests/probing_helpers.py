@@ -36,6 +36,11 @@ ALIGNMENT, ECHO = "alignment_worse_than_optimal", "echo_estimate_is_biased"
 BATCH, SHARDS = "svd_batch_is_unbounded", "shards_overlap_or_miss_keys"
 SHARDING, GATHER = "norm_depends_on_sharding", "ranks_disagree_after_gather"
 SPECTRAL = (MATRICES, LOW_PRECISION, ALIGNMENT, ECHO, BATCH, SHARDS, SHARDING, GATHER)
+ACCUMULATION, LIMIT_MISSED = "accumulation_differs_from_full_batch", "clip_misses_the_step"
+SCALED_CLIP, MISSES = "clip_on_scaled_gradients", "optimizer_misses_parameters"
+LOST, NAN_STEP = "gradients_lost_or_stale", "nonfinite_step_is_applied"
+FROZEN, LOW_SUMS, WAITS = "frozen_parameters_move", "accumulates_in_low_precision", "step_waits_for_the_device"
+STEPS = (ACCUMULATION, LIMIT_MISSED, SCALED_CLIP, MISSES, LOST, NAN_STEP, FROZEN, LOW_SUMS, WAITS)
 SMALL_MEMORY = {"memory_sizes": [1_000_000, 10_000_000]}
 
 

@@ -31,6 +31,7 @@ def _block(page: Path, marker: str) -> str:
 def _without_what_differs(text: str) -> str:
     """Torch's version, the date, the run id, and the machine's names replaced: they differ between machines."""
     text = re.sub(r"torch \d[^\s,|]*", "torch X", text)
+    text = re.sub(r" on [^|\n]*, Python \d[^\s,|]*", " on X", text)
     text = re.sub(r"(\*\*torch\*\* \| ).*?( \|)", r"\1X\2", text)
     text = re.sub(r"(\*\*(?:Python|Device|Created|Updated)\*\* \| ).*?( \|)", r"\1X\2", text)
     text = re.sub(r"auditkit audit\b.*`", "auditkit audit`", text)

@@ -91,7 +91,11 @@ def _key(word: str, known: Mapping[str, Field[Any]]) -> _Key:
     name, _, path = word.strip("*?!").partition("=")
     field = known.get(path or name)
     has_default = field is None or field.default is not MISSING or field.default_factory is not MISSING
-    default = field.default if field is not None and field.default is not MISSING else ABSENT
+    default = ABSENT
+    if field is not None and field.default_factory is not MISSING:
+        default = field.default_factory()
+    elif field is not None and field.default is not MISSING:
+        default = field.default
     return _Key(name, path or name, mark, default, mark == "?" or (has_default and mark != "!"))
 
 

@@ -72,10 +72,11 @@ class Contract(StrEnum):
     ALIGNED_SVD = "aligned_svd"
     SPECTRAL_ECHO = "spectral_echo"
     SHARD_PLAN = "shard_plan"
+    TRAIN_STEP = "train_step"
 
 
-SPECTRAL = (Contract.ALIGNED_SVD, Contract.SPECTRAL_ECHO, Contract.SHARD_PLAN)
-"""The contracts of spectra of replica gradients, and of who analyses which of them."""
+ASKED_FOR = (Contract.ALIGNED_SVD, Contract.SPECTRAL_ECHO, Contract.SHARD_PLAN, Contract.TRAIN_STEP)
+"""What no answer shows by itself: a target is tried as one of these where its contract says so."""
 
 
 class Takes(StrEnum):

@@ -2,35 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from auditkit.model.runs.measurement import CodeExcerpt, Measurement
-from auditkit.model.runs.run import ProbeResult
+from auditkit.model.runs.run import Finding, ProbeResult
 from auditkit.model.runs.severity import Breaks
 from auditkit.model.units import format_value
 from auditkit.rendering import markdown
-
-_NOT_FINITE = "gives the first value that is not finite"
-DOES: Mapping[str, str] = {
-    "async_collect_synchronizes": "waits for the device",
-    "clip_destroys_gradients": _NOT_FINITE,
-    "counts_are_rounded": "makes an inexact float of an exact count",
-    "fails_on_generator_input": "reads an iterator that is at its end",
-    "graph_breaks_under_compile": "stops the compiler",
-    "launches_grow_with_tensors": "launches most kernels",
-    "memory_is_retained_after_call": "makes what outlives the call",
-    "mutates_gradients": "changes the gradients",
-    "norm_depends_on_grouping": "gives the first value that is off",
-    "norm_loses_accuracy": "gives the first value that is off",
-    "norm_overflows_on_finite_grads": _NOT_FINITE,
-    "norm_underflows_to_zero": "makes zeros of values that are none",
-    "peak_memory_grows_with_params": "holds most at the peak",
-    "ratio_divides_by_zero": _NOT_FINITE,
-    "singular_values_returned_as_matrices": "makes matrices of the singular values",
-    "sync_in_loop": "waits for the device at every turn of its loop",
-    "syncs_grow_with_tensors": "waits for the device most often",
-}
-"""What the statement does that a probe blames, by the probe; of the others it is where the call first goes wrong."""
 
 COSTS = {
     "live_at_peak": "{}x of the gradients' bytes at the peak",
@@ -44,22 +20,23 @@ _LEAST_SHARE = 0.05
 """Of the dearest line's cost: what is less is noise beside it."""
 
 
-def statement_text(result: ProbeResult) -> str:
+def statement_text(finding: Finding) -> str:
     """`Line 158, ``total += norm.item()``, waits for the device most often.`; "" where no line is known."""
+    result = finding.result
     if result.location is None or not result.location.line:
         return ""
     if result.statement is None:
         return _of_definition(result)
     first, last = result.statement.first, result.statement.last
-    place = f"Line {first}" if first == last else f"Lines {first}-{last}"
+    place = f"Line {first}" if first == last else f"The statement in lines {first}-{last}"
     code = _code(result.excerpt, first, last)
-    return f"{place}{f', {markdown.code(code)},' if code else ''} {_does(result)}."
+    return f"{place}{f', {markdown.code(code)},' if code else ''} {_does(finding)}."
 
 
-def _does(result: ProbeResult) -> str:
-    if result.breaks is Breaks.STOPS:
+def _does(finding: Finding) -> str:
+    if finding.result.breaks is Breaks.STOPS:
         return "raises"
-    return DOES.get(result.probe, "is the first to go wrong")
+    return markdown.line(finding.probe.statement_does) or "is the first to go wrong"
 
 
 def _of_definition(result: ProbeResult) -> str:

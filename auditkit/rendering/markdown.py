@@ -17,7 +17,7 @@ _FENCED = re.compile(
     re.MULTILINE,
 )
 _FOLDED = re.compile(r"^<details>\n(<summary>.*?</summary>).*?^</details>", re.DOTALL | re.MULTILINE)
-_UNSEEN = re.compile(r"<!--.*-->|\|[-: |]+\||`{3,}\w*|\s*")
+_UNSEEN = re.compile(r"<!--.*-->|\|[-: |]+\||-{3,}|`{3,}\w*|\s*")
 _BACKTICKS = re.compile(r"`+")
 
 
@@ -70,9 +70,9 @@ def fence(text: str, language: str = "") -> str:
     return f"{ticks}{language}\n{content}\n{ticks}"
 
 
-def visible_lines(text: str) -> int:
-    """How many lines of a page are shown before anything is unfolded: no blank ones, comments, rulers or fences."""
-    return sum(not _UNSEEN.fullmatch(part) for part in _FOLDED.sub(r"\1", text).split("\n"))
+def visible(text: str) -> list[str]:
+    """The lines of a page that are shown before anything is unfolded: no blank ones, comments, rulers or fences."""
+    return [part for part in _FOLDED.sub(r"\1", text).split("\n") if not _UNSEEN.fullmatch(part)]
 
 
 def _prose_line(text: str) -> str:

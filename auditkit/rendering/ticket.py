@@ -72,16 +72,18 @@ def render_ticket(
     """
     leader = findings[0]
     firsts = _one_of_each_probe(findings)
+    judging = [one for one in findings if one.severity is not Severity.P4] or findings
     targets = list(dict.fromkeys(finding.result.target for finding in findings))
     page = functools.partial(
         render,
         "ticket.md.j2",
         ticket=ticket_of(findings, ticket_id, today, domain, agents),
-        others=firsts[1:],
+        others=[one for one in firsts[1:] if _is_graver(one, leader)],
+        minor=[one for one in firsts[1:] if not _is_graver(one, leader)],
         targets=targets if len(targets) > 1 else (),
         is_of_modules=leader.is_of_module,
         boxes=CATEGORIES,
-        blame=statement_text(leader.result),
+        blame=statement_text(leader),
         costs=line_costs(leader.result),
         why=_why(leader),
         excerpt=excerpt_text(leader.result.excerpt),
@@ -91,11 +93,12 @@ def render_ticket(
         unmended=_unmended(findings, firsts),
         advised=[one for one in firsts if one.fix is None and one.probe.remediation and _is_graver(one, leader)],
         example=next((one.probe.remediation_code for one in firsts if one.fix is None and _is_graver(one, leader)), ""),
-        checks=_checks(findings),
+        checks=_checks(judging),
+        may_stay=_minor(findings, judging),
         verifications=[
             (_subjects(findings, finding.probe), item, finding.probe.id)
             for finding in firsts
-            if _is_graver(finding, leader)
+            if finding in judging and _is_graver(finding, leader)
             for item in finding.probe.verification
         ],
         command=inert_line(command),
@@ -104,7 +107,7 @@ def render_ticket(
         related=tuple(related),
     )
     whole = page(is_folded=False)
-    return page(is_folded=True) if markdown.visible_lines(whole.decode()) > MOST_VISIBLE else whole
+    return page(is_folded=True) if len(markdown.visible(whole.decode())) > MOST_VISIBLE else whole
 
 
 def _why(finding: Finding) -> str:
@@ -120,18 +123,18 @@ def _is_graver(finding: Finding, leader: Finding) -> bool:
 
 
 def _unmended(findings: Sequence[Finding], firsts: Sequence[Finding]) -> str:
-    """That no fix was run for some of the probes of a ticket, or for none; "" where each has its fix."""
+    """That no fix was run for some of the probes of a ticket, or for none, and why; "" where each has its fix."""
     without = [finding for finding in firsts if finding.fix is None]
     if not without:
         return ""
-    if len(without) < len(firsts):
-        named = ", ".join(markdown.code(finding.probe.id) for finding in without)
-        if all(finding.severity is Severity.P4 for finding in without):
-            return f"With it these minor ones still reproduce: {named}."
-        return f"For {named} no change of this code was run that mends it and trades nothing."
-    if all(finding.probe.scope == "source" for finding in findings):
-        return "No change was run: this was read from the source."
-    return "No change of this code was run that mends it and trades nothing."
+    named = ", ".join(markdown.code(finding.probe.id) for finding in without)
+    if len(without) < len(firsts) and all(finding.severity is Severity.P4 for finding in without):
+        return f"With it these minor ones still reproduce: {named}."
+    about = f" for {named}" if len(without) < len(firsts) else ""
+    reasons = "; ".join(dict.fromkeys(finding.no_fix for finding in without if finding.no_fix))
+    if not reasons and all(finding.probe.scope == "source" for finding in findings):
+        reasons = "not tried: this was read from the source"
+    return f"No fix stands here{about}: {markdown.line(reasons or 'not tried')}."
 
 
 def _subjects(findings: Sequence[Finding], probe: ProbeInfo) -> str:
@@ -178,6 +181,19 @@ def _checks(findings: Sequence[Finding]) -> list[tuple[str, str, str]]:
         )
         for (command, probe), subjects in asked.items()
     ]
+
+
+def _minor(findings: Sequence[Finding], judging: Sequence[Finding]) -> list[str]:
+    """What a fix may leave as it is, by its probe; by its target, too, where the probe is graver through another."""
+    graver = {one.probe.id for one in judging}
+    minor = [one for one in findings if one not in judging]
+    return list(
+        dict.fromkeys(
+            f"{markdown.code(one.probe.id)}"
+            + (f" through {markdown.code(short_target(one.result.target))}" if one.probe.id in graver else "")
+            for one in minor
+        )
+    )
 
 
 def check_command(finding: Finding) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from auditkit.model.enums import DeviceChoice
+from auditkit.model.enums import Contract, DeviceChoice
 from auditkit.model.runs.probe import Policy, ProbeInfo
 from auditkit.model.runs.severity import Occurs, meant, severity_of
 from auditkit.model.runs.target import Target
@@ -25,6 +25,7 @@ from auditkit.probing.worker.feeding.caller import Caller
 from auditkit.probing.worker.feeding.search import find_plan
 from auditkit.probing.worker.process.jsonlines import Reader, Writer, new_token
 from auditkit.probing.worker.process.loading import load, owner_class
+from auditkit.probing.worker.steps import search as step_search
 from tests.probing_helpers import SMALL_MEMORY
 
 ROOTS = SourceRoots(str(Path(__file__).parent))
@@ -67,7 +68,8 @@ def ask_caller(probe_id: str, caller: Caller, policy: Mapping[str, Any] = {}, ro
 def ask_all(target: Target, probes: Sequence[str], folder: Path) -> dict[str, Answer]:
     """Each of `probes` on one target of the checkout `folder`, on the device that `auto` means without a GPU."""
     caller = _caller_of(target, folder)
-    plan, roots = find_plan(caller, {}), SourceRoots(str(folder))
+    roots = SourceRoots(str(folder))
+    plan = step_search.find_plan(caller, {}, roots) if _is_step(target) else find_plan(caller, {})
     answers = {}
     for probe in (CATALOG[probe_id] for probe_id in probes):
         if plan.contract not in probe.contracts:
@@ -76,6 +78,10 @@ def ask_all(target: Target, probes: Sequence[str], folder: Path) -> dict[str, An
         device = device_for(probe, DeviceChoice.AUTO)
         answers[probe.id] = _ask(probe, Context(plan, caller, device, roots, SMALL_MEMORY), {})
     return answers
+
+
+def _is_step(target: Target) -> bool:
+    return target.contract is Contract.TRAIN_STEP
 
 
 def run_here(checkout: Path, target: Target | str, probes: Sequence[str]) -> TargetRun:

@@ -37,6 +37,7 @@ from tests.probing_helpers import (
     MEMORY,
     OVERFLOW,
     SPECTRAL,
+    STEPS,
     SYNCS,
     by_probe,
     outcomes,
@@ -47,8 +48,9 @@ pytestmark = pytest.mark.acceptance
 
 GOOD = "not_reproduced"
 # Source probes make the same promises in test_source_probes.py, those of spectra and shards in
-# test_spectral_probes.py and test_sharding_probes.py.
-CATALOG = {name: probe for name, probe in load_catalog().items() if probe.scope == "target" and name not in SPECTRAL}
+# test_spectral_probes.py and test_sharding_probes.py, those of training steps in test_step_probes.py.
+APART = {*SPECTRAL, *STEPS}
+CATALOG = {name: probe for name, probe in load_catalog().items() if probe.scope == "target" and name not in APART}
 # One probe for each distinct code: several recommend the same, which is then run once.
 ADVICE = sorted({CATALOG[probe].remediation_code: probe for probe in PROBES}.values())
 

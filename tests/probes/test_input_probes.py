@@ -36,6 +36,7 @@ def on_specimen(probe: str, kind: str, function: str) -> ProbeResult:
 EMPTIES = "(no tensors, no gradients yet)"
 # Python 3.12 has other words for it.
 MAX_OF_NOTHING = "max() iterable argument is empty" if sys.version_info >= (3, 12) else "max() arg is an empty sequence"
+ONE_PARAMETER = "its answer follows one gradient by its place: it is about that parameter alone"
 # Probe, severity and message of each defective target.
 DEFECTS = {
     "none_when_empty": (EMPTY, "P3", f"the answer is None instead of a mapping {EMPTIES}"),
@@ -147,6 +148,7 @@ def test_a_refusal_in_words_and_a_declared_answer_pass(probe: str, function: str
             "it answers only to an iterator: there is no list's answer to compare with",
         ),
         (MISSING, "takes_gradients", "it takes gradients: parameters without one never reach it"),
+        *((probe, "norm_of_the_first", ONE_PARAMETER) for probe in (MISSING, EMPTY)),
     ],
 )
 def test_a_question_without_sense_is_not_applicable(probe: str, function: str, reason: str) -> None:

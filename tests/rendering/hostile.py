@@ -80,6 +80,7 @@ def findings(draw: st.DrawFn) -> Finding:
         motivation=draw(HOSTILE),
         remediation=draw(HOSTILE),
         remediation_code=draw(HOSTILE),
+        statement_does=draw(HOSTILE),
         verification=tuple(draw(st.lists(HOSTILE, max_size=2))),
         categories=tuple(draw(st.lists(st.sampled_from([*CATEGORIES, "forged"]), max_size=4))),
     )

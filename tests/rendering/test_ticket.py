@@ -146,7 +146,8 @@ def test_what_is_rendered_is_read_back(
     assert without_forms(read) == expected
     assert [block.fingerprint for block in read.evidence] == list(expected.fingerprints)
     assert {block.outcome for block in read.evidence} == {"reproduced"}
-    assert {item.probe for item in read.verification} == {finding.probe.id for finding in group}
+    judging = {one.probe.id for one in group if one.result.fingerprint not in read.may_stay}
+    assert {item.probe for item in read.verification} == judging
     assert not any(item.is_done for item in read.verification)
     document = Document.parse(data, expected.path)
     assert document.banner is not None
@@ -211,9 +212,12 @@ def test_findings_of_one_cause_share_a_ticket() -> None:
         "# Finding Ticket: total_norm: Title of one\n\n<!-- auditkit:evidence -->\n**Reproduced on CPU only:** "
     )
     assert "**One-line summary:** One said so. The same statement makes two (P3) and six (P4) reproduce.\n" in text
-    assert "- **`P3` Title of two**: two said so\n- **`P4` Title of six**: six said so\n" in text
+    assert (
+        "- **`P3` Title of two**: two said so\n\n<details>\n<summary>Minor (P4): 1 more</summary>\n\n"
+        "- **`P4` Title of six**: six said so\n\n</details>\n\n"
+    ) in text
     assert "\n- `one`: Mend one.\n- `two`: Mend two.\n\n### Example (not run here)\n" in text
-    assert re.findall(r"no longer reproduces <!-- probe: (\w+) -->", text) == ["one", "two", "six"]
+    assert re.findall(r"no longer reproduces <!-- probe: (\w+) -->", text) == ["one", "two"]
     assert re.findall(r"^## Evidence: (.*)$", text, re.MULTILINE) == ["Title of one", "Title of two", "Title of six"]
 
 
@@ -244,7 +248,7 @@ def test_modules_of_one_reading_share_a_ticket() -> None:
     assert text.count(told) == 1
     assert "- [ ] `train.a`, `train.b`, `train.c`: gradients of 1e20 give a finite norm <!--" in text
     assert text.count("\n### The same in `train.") == 2
-    assert "No change was run: this was read from the source.\n" in text
+    assert "No fix stands here: not tried: this was read from the source.\n" in text
 
 
 FIX = Fix(
@@ -286,16 +290,30 @@ def test_a_long_change_is_folded_and_stays_whole() -> None:
 def test_what_no_fix_mends_is_named() -> None:
     """One of two probes: what was run stands first, and nothing is said to mend the other."""
     told = fix_of(rendered(dataclasses.replace(of_probe("one"), fix=FIX), of_probe("two")))
-    assert (
-        "\nFor `two` no change of this code was run that mends it and trades nothing.\n\n- `two`: Mend two.\n" in told
-    )
+    assert "\nNo fix stands here for `two`: not tried.\n\n- `two`: Mend two.\n" in told
     assert "- `one`: Mend" not in told
 
 
 def test_without_a_fix_the_first_line_says_so() -> None:
     first, _, rest = fix_of(rendered(make_finding())).partition("\n")
-    assert first == "No change of this code was run that mends it and trades nothing."
+    assert first == "No fix stands here: not tried."
     assert "none of the probes" not in rest
+    tried = dataclasses.replace(make_finding(), no_fix="the change trades memory for syncs")
+    assert fix_of(rendered(tried)).startswith("No fix stands here: the change trades memory for syncs.\n")
+
+
+def test_minor_findings_may_stay_and_have_no_box() -> None:
+    """The boxes are those of the graver findings; a ticket of minor ones alone asks that they go."""
+    grave, minor = of_probe("one"), of_probe("two", severity=Severity.P4)
+    other = of_probe("one", "train.norms:layer_norms", Severity.P4)
+    text = rendered(grave, minor, other)
+    assert "\nMinor (P4), and may stay: `two`, `one` through `layer_norms`.\n" in text
+    ticket = read_ticket(text.encode(), PATH)
+    assert {item.probe for item in ticket.verification} == {"one"}
+    assert not any("layer_norms" in item.text for item in ticket.verification)
+    assert ticket.may_stay == {minor.result.fingerprint, other.result.fingerprint}
+    alone = read_ticket(rendered(minor).encode(), PATH)
+    assert ({item.probe for item in alone.verification}, alone.may_stay) == ({"two"}, frozenset())
 
 
 def test_what_is_wrong_names_the_statement_and_what_its_lines_cost() -> None:
@@ -311,3 +329,5 @@ def test_what_is_wrong_names_the_statement_and_what_its_lines_cost() -> None:
     )
     assert "- line 11, `return 0`: 2x of the gradients' bytes at the peak (tensors=10)\n- line 10, `def " in text
     assert finding.result.message not in text
+    wordless = dataclasses.replace(finding, probe=dataclasses.replace(finding.probe, statement_does=""))
+    assert "Line 11, `return 0`, is the first to go wrong.\n" in rendered(wordless)

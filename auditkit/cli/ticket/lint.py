@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from auditkit.cli.common import JsonOption, TicketsOption, open_repository, write_or_exit
+from auditkit.cli.completion import groupings
 from auditkit.cli.lookups import choose
 from auditkit.cli.options import ConfigOption
-from auditkit.cli.output import complain, say, say_json
+from auditkit.cli.output import say_json
 from auditkit.cli.ticket.common import app
-
-if TYPE_CHECKING:
-    from auditkit.workflows.lint.lint import LintReport
 
 
 @app.command(epilog="Example: auditkit ticket lint --checkout ../trainer@main --ignore TK06")
@@ -40,23 +38,42 @@ def lint(
     fix: Annotated[
         bool, typer.Option("--fix", help="Mend what is mechanical: status spelling, final newline, folder.")
     ] = False,
+    baseline: Annotated[
+        Path | None, typer.Option("--baseline", metavar="FILE", help="Leave out the findings that this file knows.")
+    ] = None,
+    write_baseline: Annotated[
+        bool, typer.Option("--write-baseline", help="Write the file of --baseline: all that is found is known then.")
+    ] = False,
+    by: Annotated[
+        str,
+        typer.Option(
+            "--by",
+            metavar="file|rule|count",
+            help="A line each, a group for each rule, or counts. Default: rule on a terminal, else file.",
+            autocompletion=groupings,
+        ),
+    ] = "",
     as_json: JsonOption = False,
     as_sarif: Annotated[bool, typer.Option("--sarif", help="Print one SARIF 2.1.0 document.")] = False,
 ) -> None:
     """Check what tickets say, against rules and source.
 
-    The rules are in docs/lint.md; a finding is a line `path:line:col: TKnnn message`. Rules that compare with
-    source need --checkout.
+    The rules are in docs/lint.md; a finding is a line `path:line:col: TKnnn level: message`. Rules that compare
+    with source need --checkout.
 
     Exits 0 where nothing has the level of --fail-on (default warn) or a worse one, 1 where something has, and 2
     where a file cannot be read as a ticket.
     """
+    from auditkit.cli.views.lint_findings import BY, print_findings, tell
     from auditkit.errors import BadInputError
     from auditkit.workflows.lint.lint import LEVELS, LintRequest, parse_level, sarif_of
     from auditkit.workflows.lint.lint import lint as lint_tickets
 
     if as_json and as_sarif:
         raise BadInputError("--json and --sarif are two documents", "choose one")
+    if write_baseline and baseline is None:
+        raise BadInputError("--write-baseline does not say where", "--baseline FILE")
+    form = choose(lambda word: BY[BY.index(word)], by, BY, "grouping") if by else ""
     lowest = choose(parse_level, fail_on, LEVELS, "level")
     report = lint_tickets(
         LintRequest(
@@ -67,6 +84,8 @@ def lint(
             select=_names(select),
             ignore=_names(ignore),
             fix=fix,
+            baseline=baseline,
+            accept=write_baseline,
         )
     )
     if as_json:
@@ -74,8 +93,8 @@ def lint(
     elif as_sarif:
         say_json(sarif_of(report))
     else:
-        _print_findings(report)
-    _tell(report)
+        print_findings(report.findings, form)
+    tell(report, baseline, write_baseline)
     if report.broken:
         raise typer.Exit(2)
     if report.reaches(lowest):
@@ -96,24 +115,3 @@ def _folder(tickets: Path | None, are_paths_named: bool) -> Path | None:
 
 def _names(texts: list[str] | None) -> list[str]:
     return [name.strip() for text in texts or () for name in text.split(",") if name.strip()]
-
-
-def _print_findings(report: LintReport) -> None:
-    from auditkit.model.text import inert_line
-
-    for finding in report.findings:
-        place = f"{inert_line(finding.path)}:{finding.line}:{finding.column}"
-        say(f"{place}: {finding.rule} {inert_line(finding.message)}")
-
-
-def _tell(report: LintReport) -> None:
-    """What was changed, and one line that sums up, on stderr."""
-    from auditkit.model.text import inert_line
-
-    for change in report.changes:
-        complain(f"fixed {inert_line(str(change.file))}: {change.rule} {inert_line(change.message)}")
-    counts = report.summary
-    parts = [f"{counts[level]} {level}" for level in ("error", "warn", "info")]
-    unread = f"; {report.broken} cannot be read" if report.broken else ""
-    tickets = "1 ticket" if report.count == 1 else f"{report.count} tickets"
-    complain(f"{tickets} checked: {', '.join(parts)}{unread}")

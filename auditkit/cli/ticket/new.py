@@ -145,21 +145,24 @@ def import_tickets(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the tickets lie.")],
     copy: Annotated[bool, typer.Option("--copy/--in-place", help="Copy them, or only check what is read.")] = False,
     skip_existing: Annotated[bool, typer.Option("--skip-existing", help="Leave out ids that are there.")] = False,
+    skip_broken: Annotated[bool, typer.Option("--skip-broken", help="Leave out files that cannot be read.")] = False,
     tickets: TicketsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check tickets from elsewhere, or copy them into the folder.
 
-    They are copied byte by byte. Nothing is rewritten: aliases and odd layouts are read as they are. Broken files
-    are named with line and column, and exit 2; --copy then copies nothing.
+    They are copied byte by byte. Nothing is rewritten: aliases and odd layouts are read as they are. A copy that was
+    cut off goes on. Broken files are named with line and column, and exit 2; --copy then copies nothing, unless
+    --skip-broken leaves them out.
     """
     from auditkit.errors import BadInputError
     from auditkit.workflows.tickets.new_ticket import repository_of
     from auditkit.workflows.tickets.ticket_import import check_folder, copy_folder
 
-    if skip_existing and not copy:
-        raise BadInputError("--skip-existing goes with --copy")
-    done = copy_folder(folder, repository_of(tickets), skip_existing) if copy else check_folder(folder)
+    if (skip_existing or skip_broken) and not copy:
+        raise BadInputError(f"--skip-{'existing' if skip_existing else 'broken'} goes with --copy")
+    repository = repository_of(tickets)
+    done = copy_folder(folder, repository, skip_existing, skip_broken) if copy else check_folder(folder)
     if as_json:
         say_json({"schema_version": 1, **done.to_json()})
     else:
@@ -169,4 +172,8 @@ def import_tickets(
         if copy:
             counts += [f"{len(done.copied)} copied", f"{len(done.skipped)} there already"]
         say(f"{folder}: {', '.join(counts)}")
+    if skip_broken:
+        for broken in done.broken:
+            complain(f"left out: {broken.describe(folder / broken.path)}")
+        return
     end_if_broken(done.broken, folder)

@@ -1,14 +1,14 @@
-"""Commands that read: list, show and next, as Typer knows them; what they do is in `auditkit.cli.views`."""
+"""Commands that read, from list to next, as Typer knows them; what they do is in `auditkit.cli.views`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from auditkit.cli.common import JsonOption, TicketsOption, run_or_exit
-from auditkit.cli.completion import agreements, orders, severities, statuses, verdicts
+from auditkit.cli.completion import agreements, columns, formats, orders, severities, statuses, verdicts
 from auditkit.cli.options import Words
 from auditkit.cli.ticket.common import IdArgument, app
 
@@ -16,20 +16,22 @@ _MORE = "More filters"
 
 
 @dataclass(frozen=True)
-class ListOptions:
-    """Which tickets are listed, in which order, and how: the parameters of `views.listing.list_tickets`."""
+class FilterOptions:
+    """Which tickets are meant: the filters of `views.filters`."""
 
     tickets: TicketsOption = None
     status: Annotated[
         Words,
         typer.Option(
-            metavar="STATUS", help="Only this status (may be repeated, as all filters).", autocompletion=statuses
+            metavar="STATUS",
+            help="Only these, a,b or repeated as in all filters; finished ones too.",
+            autocompletion=statuses,
         ),
     ] = None
     severity: Annotated[
         Words, typer.Option(metavar="P0..P4", help="Only this severity.", autocompletion=severities)
     ] = None
-    batch: Annotated[list[int] | None, typer.Option(metavar="N", help="Only this batch.", rich_help_panel=_MORE)] = None
+    batch: Annotated[Words, typer.Option(metavar="N", help="Only this batch.", rich_help_panel=_MORE)] = None
     agent: Annotated[
         Words, typer.Option(metavar="NAME", help="Only this agent: PT or pytorch, CR, DRL.", rich_help_panel=_MORE)
     ] = None
@@ -78,6 +80,22 @@ class ListOptions:
         bool,
         typer.Option("--stale", help="Only with a review that judged other evidence.", rich_help_panel=_MORE),
     ] = False
+    where: Annotated[
+        Words,
+        typer.Option(metavar="FIELD=VALUE", help="Only where this is true: label=x, due<2026-12-01, title~norm."),
+    ] = None
+
+
+@dataclass(frozen=True)
+class ListOptions:
+    """Which tickets are listed, in which order, and how: the parameters of `views.listing.list_tickets`."""
+
+    filters: FilterOptions
+    unfinished: Annotated[bool, typer.Option("--open", help="Only what is not finished: the default but in JSON.")] = (
+        False
+    )
+    closed: Annotated[bool, typer.Option("--closed", help="Only what is finished.")] = False
+    every: Annotated[bool, typer.Option("--all", help="Finished or not.")] = False
     sort: Annotated[
         str,
         typer.Option(
@@ -88,29 +106,88 @@ class ListOptions:
     ] = "id"
     reverse: Annotated[bool, typer.Option("--reverse", help="The other way round.")] = False
     limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="At most so many.")] = None
-    as_json: JsonOption = False
+    columns: Annotated[
+        Words, typer.Option(metavar="NAMES", help="Which columns: id,severity,age,title ...", autocompletion=columns)
+    ] = None
+    form: Annotated[
+        str,
+        typer.Option("--format", metavar="text|csv|json|markdown", help="How it is written.", autocompletion=formats),
+    ] = ""
 
 
-@app.command("list", epilog="Example: auditkit ticket list --status open --severity P1 --batch 7 --json")
+@app.command("list", epilog="Example: auditkit ticket list --severity P0,P1 --assignee dana --sort age")
 @run_or_exit
-def list_tickets(options: ListOptions) -> None:
-    """List the tickets of a folder.
+def list_tickets(options: ListOptions, as_json: JsonOption = False) -> None:
+    """List the tickets of a folder that are not finished.
 
-    Files that cannot be read are named on stderr and make it exit 2. A ! stands before the title where a majority
+    --all and --closed list finished ones, too, and so does --status; --json has all tickets unless it is asked for
+    less. Files that cannot be read are named on stderr and make it exit 2. A ! stands before the title where a majority
     of the reviewers waits for an answer.
     """
     from auditkit.cli.views import listing
 
-    raise typer.Exit(listing.list_tickets(**vars(options)))
+    raise typer.Exit(listing.list_tickets(**_flat(options), as_json=as_json))
+
+
+@app.command(epilog='Example: auditkit ticket search overflow "square root" --severity P0,P1')
+@run_or_exit
+def search(
+    words: Annotated[list[str], typer.Argument(metavar="WORDS...", help='All of these; "in quotes" one phrase.')],
+    filters: FilterOptions,
+    unfinished: Annotated[bool, typer.Option("--open", help="Only what is not finished.")] = False,
+    closed: Annotated[bool, typer.Option("--closed", help="Only what is finished.")] = False,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many.")] = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """Find tickets by any words of theirs, and show the lines.
+
+    The whole text is looked through, whatever the case, finished tickets too. Those with all words in the title come
+    first, then what is not finished, then by severity.
+    """
+    from auditkit.cli.views.search import search_tickets
+
+    code = search_tickets(words, unfinished=unfinished, closed=closed, limit=limit, as_json=as_json, **vars(filters))
+    raise typer.Exit(code)
+
+
+@app.command(epilog="Example: auditkit ticket board --assignee dana")
+@run_or_exit
+def board(
+    filters: FilterOptions,
+    every: Annotated[bool, typer.Option("--all", help="Columns for what is finished, too.")] = False,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many in a column.")] = 10,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the tickets in columns by their status.
+
+    The worst and oldest stand first. Through a pipe the columns stand below each other.
+    """
+    from auditkit.cli.views.board import show_board
+
+    raise typer.Exit(show_board(every=every, limit=limit, as_json=as_json, **vars(filters)))
+
+
+def _flat(options: ListOptions) -> dict[str, Any]:
+    """The options of a group and of the filters in it, by name."""
+    return {name: value for name, value in vars(options).items() if name != "filters"} | vars(options.filters)
 
 
 @app.command(epilog="Example: auditkit ticket show B7-PT-01")
 @run_or_exit
-def show(ticket_id: IdArgument, tickets: TicketsOption = None, as_json: JsonOption = False) -> None:
-    """Show one ticket: its file as it is, or its fields as JSON."""
+def show(
+    ticket_id: IdArgument,
+    tickets: TicketsOption = None,
+    raw: Annotated[bool, typer.Option("--raw", help="The file as it is, on a terminal too.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show one ticket.
+
+    A terminal gets what decides first, and neither rows without a word nor boxes that nobody ticked; a pipe gets the
+    file as it is.
+    """
     from auditkit.cli.views import showing
 
-    raise typer.Exit(showing.show_ticket(ticket_id, tickets, as_json))
+    raise typer.Exit(showing.show_ticket(ticket_id, tickets, raw=raw, as_json=as_json))
 
 
 @app.command("next", epilog="Example: auditkit ticket next --agent pytorch --limit 3")

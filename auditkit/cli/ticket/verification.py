@@ -139,7 +139,7 @@ def _print(done: Verification) -> None:
     dirty = " with uncommitted changes" if done.is_dirty else ""
     say(f"{after.id} at {done.revision[:_REVISION_DIGITS] or 'no revision'}{dirty}")
     for check in done.checks:
-        _print_check(check)
+        _print_check(check, may_stay=check.question.fingerprint in after.may_stay)
     if done.items:
         say("")
     for item in done.items:
@@ -160,8 +160,9 @@ def _print(done: Verification) -> None:
         say(f"  - {one.problem}")
 
 
-def _print_check(check: Check) -> None:
-    say(f"{check.question.probe.id}  {check.question.target.call}: {check.proof.state.value}")
+def _print_check(check: Check, may_stay: bool) -> None:
+    minor = " (P4: may stay)" if may_stay else ""
+    say(f"{check.question.probe.id}  {check.question.target.call}: {check.proof.state.value}{minor}")
     base, fix = check.base_sighting, check.fix.result
     revision = check.base.commit[:_REVISION_DIGITS]
     if base is not None:

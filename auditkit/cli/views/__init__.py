@@ -1,1 +1,1 @@
-"""`ticket list`, `show` and `next`: what they do, without Typer, which takes longer to load than they to run."""
+"""What the `ticket` commands that read do, without Typer, which takes longer to load than they to run."""

@@ -2,75 +2,109 @@
 
 from __future__ import annotations
 
-from auditkit.cli.lookups import choose, configured_agents, tickets_folder
-from auditkit.cli.output import complain, say_json, say_styled, wants_colour
+from auditkit.cli.lookups import choose, tickets_folder
+from auditkit.cli.output import complain, is_terminal, say_json, say_styled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
     from typing import Any
 
     from auditkit.store.folder.repository import Entry
     from auditkit.store.listing.index import Index
-    from auditkit.store.listing.rows import Line, Row
+    from auditkit.store.listing.rows import Row
     from auditkit.store.listing.selection import Filter
 
 
 def list_tickets(
     tickets: Path | str | None = None,
     *,
+    unfinished: bool = False,
+    closed: bool = False,
+    every: bool = False,
     blocked: bool | None = None,
     stale: bool = False,
     sort: str = "id",
     reverse: bool = False,
     limit: int | None = None,
+    columns: Sequence[str] | None = None,
+    form: str = "",
     as_json: bool = False,
-    **wanted: Sequence[Any],
+    **wanted: Sequence[Any] | None,
 ) -> int:
     """Print the tickets that pass every filter; the exit code.
 
-    `wanted` are the words of the filters in `_filters`, by the name of their option, several of one being
-    alternatives. Raises BadInputError for words nobody knows.
+    `wanted` are the words of the filters in `filters`, by the name of their option, several of one being
+    alternatives. Without a word about the status those that are not finished are listed; in JSON all are
+    (docs/design/listing.md). Raises BadInputError for words nobody knows.
     """
+    from auditkit.cli.views.filters import in_state, named_filters, names_status, passing_all, words_of
     from auditkit.store.listing.index import read_index
 
+    form = "json" if as_json else _format_of(form, columns)
     folder = tickets_folder(tickets)
     index = read_index(folder)
-    kept: Sequence[int] = range(index.count)
-    if any(wanted.values()) or blocked is not None or stale:
-        kept = _kept(folder, index, wanted, blocked, stale)
+    passes = named_filters(folder, index, wanted, blocked, stale)
+    state = state_of(unfinished, closed, every, is_free=form == "json" or names_status(wanted))
+    kept, left = in_state(index, passing_all(index, passes), state)
+    if not kept:
+        _tell_what_matched(index, passes, state, left)
     kept = _in_order(index, kept, sort)
     kept = (kept[::-1] if reverse else kept)[:limit]
-    if as_json:
-        say_json(_document(folder, index, kept))
-    else:
-        print_tickets(index, kept)
+    is_plain = not passes and state is False and (sort, reverse, limit) == ("id", False, None)
+    _print(folder, index, kept, form, words_of(columns or ()), is_plain)
+    if kept and state is not None and left and not (unfinished or closed):
+        complain(f"{left} finished {'is' if left == 1 else 'are'} not listed: --all")
     _complain_of_odd(index, kept)
     return complain_of_broken(index.broken, folder)
 
 
-def print_tickets(index: Index, numbers: Sequence[int]) -> None:
-    """One line for each ticket, or on a terminal a table; with a mark where reviewers wait for an answer."""
-    if wants_colour():
-        from auditkit.cli.views.terminal import print_table
+def _format_of(form: str, columns: Sequence[str] | None) -> str:
+    from auditkit.cli.views.columns import FORMATS
 
-        print_table(_lines(index, numbers))
-    elif not numbers:
-        return
-    elif numbers == range(index.count):
+    if form and form not in FORMATS:
+        choose(FORMATS.index, form, FORMATS, "format")
+    if form == "json" and columns:
+        from auditkit.errors import BadInputError
+
+        raise BadInputError("--columns chooses what text, csv and markdown show", "JSON has every field of a ticket")
+    return form
+
+
+def state_of(unfinished: bool, closed: bool, every: bool, is_free: bool) -> bool | None:
+    """Whether what is finished is wanted; None for all. Raises BadInputError for two answers."""
+    if unfinished + closed + every > 1:
+        from auditkit.errors import BadInputError
+
+        raise BadInputError("--open, --closed and --all exclude each other", "choose one")
+    if closed:
+        return True
+    return False if unfinished or not (every or is_free) else None
+
+
+def _print(
+    folder: str, index: Index, numbers: Sequence[int], form: str, columns: Sequence[str], is_plain: bool
+) -> None:
+    if form == "json":
+        say_json(_document(folder, index, numbers))
+    elif form in ("csv", "markdown") or columns or is_terminal():
+        from auditkit.cli.views.columns import print_columns
+
+        print_columns(index, numbers, columns, form)
+    elif is_plain and numbers:
         say_styled(index.listing)
     else:
-        from auditkit.store.listing.rows import aligned
-
-        say_styled(aligned(_lines(index, numbers)))
+        print_lines(index, numbers)
 
 
-def _lines(index: Index, numbers: Sequence[int]) -> list[Line]:
-    from auditkit.store.listing.rows import SHOWN
+def print_lines(index: Index, numbers: Sequence[int]) -> None:
+    """One line for each ticket, as a pipe gets it; with a mark where reviewers wait for an answer."""
+    from auditkit.store.listing.rows import SHOWN, aligned
 
     shown = index.column(SHOWN)
-    return [shown[number] for number in numbers]
+    if numbers:
+        say_styled(aligned([shown[number] for number in numbers]))
 
 
 def _complain_of_odd(index: Index, numbers: Sequence[int]) -> None:
@@ -83,17 +117,18 @@ def _complain_of_odd(index: Index, numbers: Sequence[int]) -> None:
             complain(line)
 
 
-def _kept(
-    folder: str, index: Index, wanted: dict[str, Sequence[Any]], blocked: bool | None, stale: bool
-) -> Sequence[int]:
-    from auditkit.store.listing import selection as sel
+def _tell_what_matched(index: Index, passes: Sequence[tuple[str, Filter]], state: bool | None, left: int) -> None:
+    """Say on stderr how many tickets each filter lets through by itself, where together they let through none."""
+    from auditkit.cli.views.filters import passing_all
 
-    filters = [*_filters(folder, index, wanted)]
-    if blocked is not None:
-        filters.append(sel.is_blocked(index, blocked))
-    if stale:
-        filters.append(sel.is_stale(index))
-    return sel.passing(range(index.count), filters)
+    if state is not None and left:
+        other, option = ("unfinished", "--open") if state else ("finished", "--all")
+        complain(f"nothing to list: {left} {other} {'ticket is' if left == 1 else 'tickets are'} left out ({option})")
+    elif passes:
+        alone = [f"{name} ({len(passing_all(index, [(name, filter_)]))} of {index.count})" for name, filter_ in passes]
+        complain(f"no ticket matches all of: {', '.join(alone)}")
+    else:
+        complain("there are no tickets")
 
 
 def _in_order(index: Index, numbers: Sequence[int], sort: str) -> Sequence[int]:
@@ -103,12 +138,7 @@ def _in_order(index: Index, numbers: Sequence[int], sort: str) -> Sequence[int]:
 
     if sort not in ORDERS:
         choose(ORDERS.index, sort, ORDERS, "order")
-    statuses: list[str] = []
-    if sort == "status":
-        from auditkit.model.tickets.ticket import Status
-
-        statuses = [status.value for status in Status]
-    return ordered(index, numbers, sort, statuses)
+    return ordered(index, numbers, sort)
 
 
 def _document(folder: str, index: Index, numbers: Sequence[int]) -> dict[str, Any]:
@@ -139,96 +169,6 @@ def fields_of(entry: Entry, blocked: dict[str, list[str]]) -> dict[str, Any]:
         review["is_stale"] = is_stale
     together = {"consensus": row[AGREEMENT], "needs_answer": row[ANSWER]}
     return {**fields, **together, "blocked_by": blocked.get(entry.ticket.id, [])}
-
-
-# Filters.
-
-
-def _filters(folder: str, index: Index, wanted: dict[str, Sequence[Any]]) -> Iterator[Filter]:
-    from auditkit.store.listing import rows as at
-    from auditkit.store.listing import selection as sel
-
-    def among(field: int, parse: Callable[[Sequence[str]], set[str]]) -> Callable[[Sequence[Any]], Filter]:
-        return lambda names: sel.among(index, field, _canonical(index, field, names, parse))
-
-    makers: dict[str, Callable[[Sequence[Any]], Filter]] = {
-        "status": among(at.STATUS, _statuses),
-        "severity": among(at.SEVERITY, _severities),
-        "batch": lambda numbers: sel.among(index, at.BATCH, set(numbers)),
-        "agent": lambda names: of_agents(folder, index, names),
-        "domain": lambda names: sel.in_domain(index, names),
-        "category": lambda words: sel.in_category(index, words),
-        "assignee": lambda names: sel.assigned_to(index, names),
-        "file": lambda patterns: sel.with_file(index, patterns),
-        "consensus": lambda names: sel.agreed(index, _agreements(names)),
-    }
-    for name, words in wanted.items():
-        if words and name in makers:
-            yield makers[name](words)
-    yield from (sel.with_text(index, text) for text in wanted.get("text") or ())
-    reviewers, verdicts = wanted.get("reviewer") or (), wanted.get("verdict") or ()
-    if reviewers or verdicts:
-        yield sel.reviewed(index, _reviewers(reviewers), _verdicts(verdicts))
-
-
-def _canonical(index: Index, field: int, names: Sequence[str], parse: Callable[[Sequence[str]], set[str]]) -> set[str]:
-    """The words as the vocabulary has them; it is only loaded for words that no ticket has."""
-    present = set(index.column(field)) - {""}
-    return set(names) if present.issuperset(names) else parse(names)
-
-
-def of_agents(folder: str, index: Index, names: Sequence[str]) -> Filter:
-    """Tickets of these agents, by code or name, those of the project among them."""
-    from auditkit.store.listing import rows as at
-    from auditkit.store.listing import selection as sel
-
-    agents = configured_agents(folder)
-    if agents is None:
-        return sel.among(index, at.AGENT_CODE, _canonical(index, at.AGENT_CODE, names, _codes))
-    from auditkit.model.tickets.ids import agent_code
-
-    codes = {agent_code(name, agents) for name in names}
-    return sel.among(
-        index, at.AGENT, {name for name in set(index.column(at.AGENT)) if agent_code(name, agents) in codes}
-    )
-
-
-def _codes(names: Sequence[str]) -> set[str]:
-    from auditkit.model.tickets.ids import agent_code
-
-    return {agent_code(name) for name in names}
-
-
-def _statuses(names: Sequence[str]) -> set[str]:
-    from auditkit.model.tickets.ticket import Status, parse_status
-
-    return {choose(parse_status, name, list(Status)).value for name in names}
-
-
-def _severities(names: Sequence[str]) -> set[str]:
-    from auditkit.model.enums import Severity
-    from auditkit.model.tickets.ticket import parse_severity
-
-    return {choose(parse_severity, name, list(Severity)).value for name in names}
-
-
-def _reviewers(names: Sequence[str]) -> set[str]:
-    from auditkit.model.tickets.review import read_reviewer
-
-    return {read_reviewer(name) or name.strip() for name in names}
-
-
-def _verdicts(names: Sequence[str]) -> set[str]:
-    from auditkit.model.tickets.review import Verdict, parse_verdict
-
-    return {choose(parse_verdict, name, list(Verdict)).value for name in names}
-
-
-def _agreements(names: Sequence[str]) -> set[str]:
-    from auditkit.store.listing.selection import AGREEMENTS
-
-    known = list(AGREEMENTS)
-    return {choose(lambda text: known[known.index(text)], name.casefold(), known, "consensus") for name in names}
 
 
 # What is wrong in the folder.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from auditkit.cli.lookups import tickets_folder
-from auditkit.cli.output import complain, say, say_json
+from auditkit.cli.output import complain, fitted, is_terminal, say, say_json, say_styled, terminal_width
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def next_tickets(
     as_json: bool = False,
 ) -> int:
     """Print what to take, and why; the exit code."""
-    from auditkit.cli.views.listing import complain_of_broken, print_tickets
+    from auditkit.cli.views.listing import complain_of_broken
     from auditkit.store.listing.index import read_index
 
     folder = tickets_folder(tickets)
@@ -36,12 +36,43 @@ def next_tickets(
     elif not shown:
         complain(f"nothing to take: {len(held)} unfinished, {len(held)} of them blocked")
     else:
-        for number in shown:
-            print_tickets(index, [number])
-            say(f"  because: {_reason(index, number)}")
-        blocked = f"; {len(held)} more {'is' if len(held) == 1 else 'are'} blocked" if held else ""
-        say(f"  of {len(free)} that can be taken{blocked}")
+        _print(index, shown)
+        say(fitted(f"  of {_summary(index, free, held)}", terminal_width()))
     return complain_of_broken(index.broken, folder)
+
+
+def _print(index: Index, numbers: Sequence[int]) -> None:
+    """One table, and below each of its tickets why it stands there."""
+    reasons = [f"because: {_reason(index, number)}" for number in numbers]
+    if not is_terminal():
+        from auditkit.store.listing.rows import SHOWN, aligned
+
+        shown = index.column(SHOWN)
+        lines = aligned([shown[number] for number in numbers]).split("\n")
+        say_styled("\n".join(f"{line}\n  {reason}" for line, reason in zip(lines, reasons, strict=True)))
+        return
+    from auditkit.cli.views import terminal
+    from auditkit.cli.views.columns import ON_A_TERMINAL, table_of
+
+    head, *lines = terminal.table_lines(terminal.fitting(table_of(index, numbers, ON_A_TERMINAL)))
+    say_styled(head)
+    for line, reason in zip(lines, reasons, strict=True):
+        told = terminal.styled(terminal.cut(reason, max(terminal.screen_width() - 2, 1)), terminal.DIM)
+        say_styled(f"{line}\n  {told}")
+
+
+def _summary(index: Index, free: Sequence[int], held: Sequence[int]) -> str:
+    """How many can be taken, how many of these may be finished, and how many are blocked."""
+    from auditkit.store.listing.rows import FOLDER
+
+    folders = index.column(FOLDER)
+    doubtful = sum(folders[number] != "" for number in free)
+    parts = [f"{len(free)} that can be taken"]
+    if doubtful:
+        parts.append(f"{doubtful} of them in a folder for finished tickets, which come last")
+    if held:
+        parts.append(f"{len(held)} more {'is' if len(held) == 1 else 'are'} blocked")
+    return "; ".join(parts)
 
 
 def _queue(
@@ -50,7 +81,7 @@ def _queue(
     free, held = index.queue
     if not agent and not assignee:
         return free, held
-    from auditkit.cli.views.listing import of_agents
+    from auditkit.cli.views.filters import of_agents
     from auditkit.store.listing.selection import assigned_to, passing
 
     filters = [
@@ -77,10 +108,11 @@ def _reason(index: Index, number: int) -> str:
     """What the ticket was chosen by, in the order in which it counts."""
     from auditkit.store.listing import rows as at
 
-    fields = (at.SEVERITY, at.AGREEMENT, at.VERDICT, at.ANSWER, at.CREATED)
-    severity, agreement, verdict, answer, created = [index.column(field)[number] for field in fields]
+    fields = (at.SEVERITY, at.AGREEMENT, at.VERDICT, at.ANSWER, at.CREATED, at.FOLDER)
+    severity, agreement, verdict, answer, created, folder = [index.column(field)[number] for field in fields]
     agreement = {"none": "no review", "partial": "one review:" if verdict else "one review"}.get(agreement, agreement)
     parts = [
+        *([f"unfinished in {folder}/, so it comes last: one of the two is wrong"] if folder else []),
         severity or "no known severity",
         f"{agreement} {verdict}" if verdict else agreement,
         *([answer] if answer else []),

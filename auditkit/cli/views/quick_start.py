@@ -1,4 +1,4 @@
-"""Plain `ticket list`, `show` and `next` command lines, read without Typer: loading it takes longer than they do.
+"""Plain command lines of `ticket` commands that read, without Typer: loading it takes longer than they do.
 
 Whatever is not plain (help, an abbreviation, a mistake) is left to Typer, which says what is wrong. A test
 holds the tables below against Typer's own.
@@ -11,35 +11,49 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-TEXT, TEXTS, WHOLE, WHOLES, YES, NO = "text", "texts", "whole", "wholes", "yes", "no"
+TEXT, TEXTS, WHOLE, YES, NO = "text", "texts", "whole", "yes", "no"
 
 _COMMON = {"--tickets": ("tickets", TEXT), "--json": ("as_json", YES)}
+_FILTERS = _COMMON | {
+    "--status": ("status", TEXTS),
+    "--severity": ("severity", TEXTS),
+    "--batch": ("batch", TEXTS),
+    "--agent": ("agent", TEXTS),
+    "--domain": ("domain", TEXTS),
+    "--category": ("category", TEXTS),
+    "--assignee": ("assignee", TEXTS),
+    "--file": ("file", TEXTS),
+    "--text": ("text", TEXTS),
+    "--reviewer": ("reviewer", TEXTS),
+    "--verdict": ("verdict", TEXTS),
+    "--consensus": ("consensus", TEXTS),
+    "--blocked": ("blocked", YES),
+    "--unblocked": ("blocked", NO),
+    "--stale": ("stale", YES),
+    "--where": ("where", TEXTS),
+}
 OPTIONS: dict[str, dict[str, tuple[str, str]]] = {
-    "list": _COMMON
+    "list": _FILTERS
     | {
-        "--status": ("status", TEXTS),
-        "--severity": ("severity", TEXTS),
-        "--batch": ("batch", WHOLES),
-        "--agent": ("agent", TEXTS),
-        "--domain": ("domain", TEXTS),
-        "--category": ("category", TEXTS),
-        "--assignee": ("assignee", TEXTS),
-        "--file": ("file", TEXTS),
-        "--text": ("text", TEXTS),
-        "--reviewer": ("reviewer", TEXTS),
-        "--verdict": ("verdict", TEXTS),
-        "--consensus": ("consensus", TEXTS),
-        "--blocked": ("blocked", YES),
-        "--unblocked": ("blocked", NO),
-        "--stale": ("stale", YES),
+        "--open": ("unfinished", YES),
+        "--closed": ("closed", YES),
+        "--all": ("every", YES),
         "--sort": ("sort", TEXT),
         "--reverse": ("reverse", YES),
         "--limit": ("limit", WHOLE),
+        "--columns": ("columns", TEXTS),
+        "--format": ("form", TEXT),
     },
-    "show": _COMMON,
+    "search": _FILTERS | {"--open": ("unfinished", YES), "--closed": ("closed", YES), "--limit": ("limit", WHOLE)},
+    "board": _FILTERS | {"--all": ("every", YES), "--limit": ("limit", WHOLE)},
+    "show": _COMMON | {"--raw": ("raw", YES)},
     "next": _COMMON | {"--limit": ("limit", WHOLE), "--agent": ("agent", TEXTS), "--assignee": ("assignee", TEXTS)},
 }
 """By command and option: the parameter it fills, and how."""
+
+
+_ARGUMENTS = {"show": "ticket_id", "search": "words"}
+"""By command: the words that it cannot do without."""
 
 
 def run_at_once(words: Sequence[str]) -> int | None:
@@ -65,7 +79,7 @@ def run_at_once(words: Sequence[str]) -> int | None:
 
         if not isinstance(error, AuditkitError):
             raise
-        return complain_of(error)
+        return complain_of(error, "as_json" in values or values.get("form") == "json")
 
 
 def parsed(words: Sequence[str]) -> dict[str, Any] | None:
@@ -75,15 +89,25 @@ def parsed(words: Sequence[str]) -> dict[str, Any] | None:
     options, values = OPTIONS[words[1]], {}
     rest = iter(words[2:])
     for word in rest:
-        if not word.startswith("-") and words[1] == "show" and "ticket_id" not in values:
-            values["ticket_id"] = word
+        if not word.startswith("-") and _is_argument(values, words[1], word):
             continue
         if word not in options:
             return None
         name, kind = options[word]
         if not _take(values, name, kind, rest):
             return None
-    return values if words[1] != "show" or "ticket_id" in values else None
+    return values if _ARGUMENTS.get(words[1]) in (None, *values) else None
+
+
+def _is_argument(values: dict[str, Any], command: str, word: str) -> bool:
+    """Whether the command takes a further word that is no option, which it then has."""
+    if command == "search":
+        values.setdefault("words", []).append(word)
+    elif command == "show" and "ticket_id" not in values:
+        values["ticket_id"] = word
+    else:
+        return False
+    return True
 
 
 def _take(values: dict[str, Any], name: str, kind: str, rest: Any) -> bool:
@@ -93,15 +117,14 @@ def _take(values: dict[str, Any], name: str, kind: str, rest: Any) -> bool:
     word = next(rest, None)
     if word is None or word.startswith("-") or (name == "tickets" and not word):
         return False
-    if kind in (WHOLE, WHOLES) and not (word.isascii() and word.isdigit() and len(word) < 10):
+    if kind == WHOLE and not (word.isascii() and word.isdigit() and len(word) < 10):
         return False
     if name == "limit" and int(word) < 1:
         return False
-    value = int(word) if kind in (WHOLE, WHOLES) else word
-    if kind in (TEXTS, WHOLES):
-        values.setdefault(name, []).append(value)
+    if kind == TEXTS:
+        values.setdefault(name, []).append(word)
     else:
-        values[name] = value
+        values[name] = int(word) if kind == WHOLE else word
     return True
 
 
@@ -110,6 +133,14 @@ def _run(command: str, values: dict[str, Any]) -> int:
         from auditkit.cli.views.listing import list_tickets
 
         return list_tickets(**values)
+    if command == "search":
+        from auditkit.cli.views.search import search_tickets
+
+        return search_tickets(**values)
+    if command == "board":
+        from auditkit.cli.views.board import show_board
+
+        return show_board(**values)
     if command == "show":
         from auditkit.cli.views.showing import show_ticket
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
+import sys
 import unicodedata
+from functools import cache
 
-from auditkit.cli.output import say_styled
+from auditkit.cli.output import say_styled, wants_colour
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from auditkit.store.listing.rows import Line
-
+ELLIPSIS = "…" if "utf" in (sys.stdout.encoding or "").lower() else "..."
 BOLD, DIM, CYAN, OFF = "\x1b[1m", "\x1b[2m", "\x1b[36m", "\x1b[0m"
 WARNING = "\x1b[33m"
 SEVERITIES = {"P0": "\x1b[1;91m", "P1": "\x1b[91m", "P2": WARNING, "P3": CYAN, "P4": DIM}
@@ -25,65 +27,81 @@ STATUSES = {
     "duplicate": DIM,
 }  # fmt: skip
 _WORDS = {**SEVERITIES, **STATUSES}
-_HEAD = ("id", "sev", "status", "agent", "", "title")
+_HEADS = {"severity": "sev", "mark": ""}
+_GIVES_WAY = ("agent", "age", "assignee", "status")
+"""Columns that a narrow terminal does without, the first one first."""
 _GAP = "  "
+_ESCAPE = re.compile("\x1b\\[[0-9;]*m")
 _LEAST_TITLE = 20
+_JOINTS = "_./-"
 
 
-def print_table(lines: Sequence[Line]) -> None:
-    """Print the table, through a pager where it is longer than the screen."""
-    page("\n".join(_table_lines(lines)))
+def print_table(table: Mapping[str, Sequence[str]], *, may_narrow: bool = True) -> None:
+    """Print the columns below their names, a line for each ticket, through a pager where it is longer than the screen.
+
+    Where it `may_narrow`, columns without a word are left out, and some where the terminal is narrow.
+    """
+    page("\n".join(table_lines(fitting(table) if may_narrow else table)))
 
 
-def _table_lines(lines: Sequence[Line]) -> Iterator[str]:
-    columns = list(zip(_HEAD, *lines, strict=True))[:-1]
-    # The mark's column is only there where some ticket has one.
-    widths = [max(map(width_of, column)) for column in columns]
-    taken = sum(width + len(_GAP) for width in widths if width)
-    room = max(shutil.get_terminal_size().columns - taken, _LEAST_TITLE)
-    yield _line(_HEAD, widths, [BOLD] * 5, styled(_HEAD[-1], BOLD))
-    for words in lines:
-        styles = ["", SEVERITIES.get(words[1], ""), STATUSES.get(words[2], ""), "", WARNING]
-        first, *others = wrapped(words[-1], room)
-        yield _line(words, widths, styles, first)
-        yield from (" " * taken + other for other in others)
+def table_lines(shown: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """The lines of a table as wide as the terminal, its names first; the last column ends between words."""
+    *names, last = shown
+    widths = [_width(name, shown[name]) for name in names]
+    room = max(screen_width() - sum(widths) - len(_GAP) * len(widths), 1)
+    yield _line([_head(name) for name in names], widths, [BOLD] * len(names), styled(_head(last), BOLD))
+    for *words, text in zip(*shown.values(), strict=True):
+        styles = [_style_of(name, word) for name, word in zip(names, words, strict=True)]
+        yield _line(words, widths, styles, styled(cut(text, room), _style_of(last, text)))
+
+
+def fitting(full: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+    """Without the columns that say nothing, or would leave too little of the line for the last one."""
+    table = {name: cells for name, cells in full.items() if any(cells)} or dict(full)
+    screen = screen_width()
+    wanted = max(_LEAST_TITLE, screen // 2)
+    for name in (*_GIVES_WAY, ""):
+        *others, last = table
+        taken = sum(_width(other, table[other]) + len(_GAP) for other in others)
+        if taken + min(wanted, _width(last, table[last])) <= screen:
+            break
+        table = {other: cells for other, cells in table.items() if other != name}
+    return table
+
+
+def _head(name: str) -> str:
+    return _HEADS.get(name, name)
+
+
+def _width(name: str, cells: Sequence[str]) -> int:
+    return max(width_of(_head(name)), *map(width_of, cells)) if cells else width_of(_head(name))
+
+
+def _style_of(name: str, word: str) -> str:
+    if name in ("severity", "status"):
+        return _WORDS.get(word, "")
+    return WARNING if name == "mark" else ""
 
 
 def _line(words: Sequence[str], widths: Sequence[int], styles: Sequence[str], title: str) -> str:
     cells = [
         styled(word, style if word else "") + " " * (width - width_of(word))
-        for word, width, style in zip(words[:-1], widths, styles, strict=True)
-        if width
+        for word, width, style in zip(words, widths, styles, strict=True)
     ]
-    return _GAP.join([*cells, title])
+    return _GAP.join([*cells, title]).rstrip()
 
 
-def print_page(text: str, notes: Mapping[int, str]) -> None:
-    """Print a ticket's text, inert, with a note behind some of its lines; through a pager where it is longer
-    than the screen.
-    """
-    from auditkit.model.text import inert
-
-    page("\n".join(_page_lines(inert(text.removesuffix("\n")), notes)))
+def screen_width() -> int:
+    """How many columns the terminal has."""
+    return shutil.get_terminal_size().columns
 
 
-def _page_lines(text: str, notes: Mapping[int, str]) -> Iterator[str]:
-    is_code = False
-    for number, line in enumerate(text.split("\n"), start=1):
-        is_fence = line.lstrip().startswith(("```", "~~~"))
-        is_code ^= is_fence
-        shown = styled(line, _style(line, is_code or is_fence)) if line else line
-        yield f"{shown}  {styled(notes[number], WARNING)}" if number in notes else shown
-
-
-def _style(line: str, is_code: bool) -> str:
-    if is_code:
-        return DIM
-    if line.startswith("#"):
-        return BOLD + CYAN
-    if line.startswith(("| **Severity** |", "| **Status** |")):
-        return _WORDS.get(line.split("|")[2].strip(" `*"), "")
-    return ""
+def cut(text: str, width: int) -> str:
+    """`text` in one line of at most `width` columns: what does not fit is left out between words, with an ellipsis."""
+    if width_of(text) <= width:
+        return text
+    first = wrapped(text, max(width - len(ELLIPSIS), 1))[0]
+    return first + ELLIPSIS
 
 
 def page(text: str) -> None:
@@ -93,7 +111,7 @@ def page(text: str) -> None:
     """
     command = shlex.split(os.environ.get("PAGER", "less"))
     width, height = shutil.get_terminal_size()
-    lines = sum(max(1, -(-len(line) // max(width, 1))) for line in text.split("\n"))
+    lines = sum(max(1, -(-len(_ESCAPE.sub("", line)) // max(width, 1))) for line in text.split("\n"))
     if lines < height or not command or command == ["cat"] or not _show(command, text):
         say_styled(text)
 
@@ -116,8 +134,11 @@ def _show(command: list[str], text: str) -> bool:
 
 
 def styled(text: str, style: str) -> str:
-    """`text` between a style and its end; as it is where there is no style."""
-    return f"{style}{text}{OFF}" if style else text
+    """`text` between a style and its end; as it is where there is no style, or nobody wants colours."""
+    return f"{style}{text}{OFF}" if style and text and _has_colour() else text
+
+
+_has_colour = cache(wants_colour)
 
 
 def width_of(text: str) -> int:
@@ -147,13 +168,15 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def _cut(word: str, width: int) -> list[str]:
-    """A word in pieces of at most `width` columns, but of one character at least."""
+    """A word in pieces of at most `width` columns, but of one character at least; behind a joint where it has one."""
     pieces = []
     start = taken = 0
     for end, char in enumerate(word):
         wide = width_of(char)
         if taken + wide > width and end > start:
-            pieces.append(word[start:end])
-            start, taken = end, 0
+            joint = max(word.rfind(mark, start, end) for mark in _JOINTS) + 1
+            last = joint if joint > start else end
+            pieces.append(word[start:last])
+            start, taken = last, width_of(word[last:end])
         taken += wide
     return [*pieces, word[start:]]

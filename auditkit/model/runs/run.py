@@ -179,7 +179,8 @@ class Finding:
     `source` is the checkout's directory without a revision, from the top of its repository ("" for that itself):
     where the question can be asked again.
     `asked_as` is what names the probe on the command line where its id does not (a file); `options` are
-    further words of that command, such as `--config FILE`. `fix` mends it, None where none was run that suffices.
+    further words of that command, such as `--config FILE`. `fix` mends it, None where none was run that suffices:
+    then `no_fix` says why, "" where nobody looked for one.
     """
 
     probe: ProbeInfo
@@ -191,6 +192,7 @@ class Finding:
     asked_as: str = ""
     options: tuple[str, ...] = ()
     fix: Fix | None = None
+    no_fix: str = ""
 
     @property
     def severity(self) -> Severity:
@@ -238,12 +240,13 @@ class NoTarget:
 
 
 @dataclass(frozen=True)
-class Run(Record, keys="run! targets candidates? results fixes? summary notes matrix?"):
+class Run(Record, keys="run! targets candidates? results fixes? no_fix? summary notes matrix?"):
     """The whole of one invocation, as `--json` prints it, but for `no_target`, whose message is among the notes.
 
     With several arms, `matrix` holds the run of each one; `results` then has one entry for each target and
     probe over all arms (see docs/design/matrix.md) and `environment` is the first arm's. `candidates` are what reading
-    the source found, where no target was named; `fixes` those that were run and suffice.
+    the source found, where no target was named; `fixes` those that were run and suffice, `no_fix` says of the
+    fingerprints without one why.
     """
 
     schema_version: ClassVar[int] = 1
@@ -257,6 +260,7 @@ class Run(Record, keys="run! targets candidates? results fixes? summary notes ma
     no_target: NoTarget | None = None
     candidates: tuple[FoundCandidate, ...] = ()
     fixes: tuple[Fix, ...] = ()
+    no_fix: Mapping[str, str] = field(default_factory=dict)
 
     def environment_of(self, result: ProbeResult) -> Environment:
         """Where the figures of `result` were taken: its own arm's environment, where there are several."""

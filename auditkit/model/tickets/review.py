@@ -46,11 +46,17 @@ _DECORATION = "*_`~ \t"
 
 # Words of a reviewer's name that say which field the review comes from.
 _REVIEWERS = (
-    (re.compile(r"\bpytorch|\btorch\b|^pt$", re.IGNORECASE), "pytorch"),
-    (re.compile(r"\bdrl\b|deep[ -]?rl|reinforcement|^drl", re.IGNORECASE), "drl"),
-    (re.compile(r"code[ -]?(?:review|quality)|^cr$", re.IGNORECASE), "codereview"),
+    (re.compile(r"\bpytorch\b|\btorch\b|^pt\b", re.IGNORECASE), "pytorch"),
+    (re.compile(r"\bdrl\b|\bdeep[ -]?rl\b|\breinforcement\b", re.IGNORECASE), "drl"),
+    (re.compile(r"\bcode[ -]?(?:review(?:er)?|quality)\b|^cr\b", re.IGNORECASE), "codereview"),
 )
-
+# What a name may say beside its field and still be nobody's own: `DRL Specialist`, but not `drl-bob`.
+_OF_A_FIELD = frozenset((
+    "pytorch", "torch", "pt", "drl", "deep", "rl", "deeprl", "reinforcement", "learning", "code", "review", "reviewer",
+    "codereview", "codereviewer", "cr", "quality", "cross", "specialist", "expert", "agent", "subagent", "engineer",
+    "engineering", "lead", "domain", "senior", "team", "bot", "ai", "ml", "auditor", "analyst", "the",
+))  # fmt: skip
+_ASIDE = re.compile(r"\([^)]*\)|\s[-–—/|].*|[,;:].*")
 
 # Names of agents that only a project knows; those of tools that gather several reviews are none.
 _NAME_IN_CODE = re.compile(r"`(?!cross-review)([A-Za-z][\w.-]*)`", re.IGNORECASE)
@@ -111,12 +117,20 @@ def parse_verdict(text: str) -> Verdict:
     return verdict
 
 
-def read_reviewer(text: str) -> str:
+def read_reviewer(name: str) -> str:
     """The agent that a reviewer's name means, "" where it names none: `PyTorch Expert` is `pytorch`.
 
-    `cross-review-specialist` names none: the section's title may.
+    Somebody's own name is none, whatever the field: `drl-bob`. `cross-review-specialist` names none: the section's
+    title may.
     """
-    plain = re.sub(r"[*_`]", "", text).strip().replace("_", "-")
+    said = _ASIDE.sub("", name) if find_reviewer(_ASIDE.sub("", name)) else name
+    words = re.findall(r"[^\W_]+", said.casefold())
+    return find_reviewer(said) if _OF_A_FIELD.issuperset(words) else ""
+
+
+def find_reviewer(text: str) -> str:
+    """The agent that a sentence or a heading names first by its field, "" for none."""
+    plain = re.sub(r"[*`]", "", text).strip("_ \t").replace("_", "-")
     if re.match(r"cross-review\b(?!.*\()", plain, re.IGNORECASE):
         plain = re.sub(r"^cross-review", "", plain, flags=re.IGNORECASE)
     return next((name for pattern, name in _REVIEWERS if pattern.search(plain)), "")

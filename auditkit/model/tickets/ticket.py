@@ -12,6 +12,7 @@ from auditkit.model.codec import Record
 from auditkit.model.enums import Severity
 from auditkit.model.runs.measurement import Measured
 from auditkit.model.text import inert
+from auditkit.model.tickets.comment import Comment
 from auditkit.model.tickets.ids import TicketId
 from auditkit.model.tickets.relation import Relation
 from auditkit.model.tickets.review import Review
@@ -104,6 +105,14 @@ class LineRange(Record):
 
 
 @dataclass(frozen=True)
+class MetadataRow(Record):
+    """A row of the metadata that a project has and other projects need not have."""
+
+    label: str
+    text: str
+
+
+@dataclass(frozen=True)
 class VerificationItem(Record, keys="is_done text probe condition line"):
     """A box of the Verification section; `probe` is the one that it is bound to, "" for none.
 
@@ -180,7 +189,7 @@ class EvidenceSummary(Record):
     """What one machine-written block says, in its own words; "" for a row that it does not have.
 
     `outcome` is what the last run said; `was_found` that its rows are of a run that reproduced, at `revision`
-    (`is_dirty`: with uncommitted changes) with that `version` of the probe (0 where it is not said).
+    (`is_dirty`: with uncommitted changes) with that `version` of the probe (0 where it is not said) and `severity`.
     `checks`, `measurements_at_fix` and `law_at_fix` are of the last verification. `history` are its lines
     about runs in which the finding went or returned; `line` is that of its first.
     """
@@ -204,6 +213,7 @@ class EvidenceSummary(Record):
     measurements: tuple[Measured, ...] = ()
     checks: tuple[CheckedRun, ...] = ()
     measurements_at_fix: tuple[Measured, ...] = ()
+    severity: str = ""
 
     @property
     def law_at_fix(self) -> str:
@@ -215,7 +225,7 @@ class Ticket(
     Record,
     keys="id title severity severity_written status status_written batch agent domains assignee created updated "
     "files lines lines_written function summary categories description recommended_fix evidence fingerprints "
-    "reviews related verification resolution reports path",
+    "reviews related verification resolution reports path labels? due? further? comments?",
 ):
     """What a ticket's file says.
 
@@ -223,7 +233,8 @@ class Ticket(
     and the dates are kept as people wrote them. `path` is relative to the tickets folder.
     `disposition` is the metadata's own Resolution row, where a ticket has one. `description` and
     `recommended_fix` are Markdown, as it stands below their headings. `reopened` is when it was opened again last
-    after it was finished, "" for never: what was reviewed and signed off before stands under other titles.
+    after it was finished, "" for never: what was reviewed and signed off before stands under other titles. `further`
+    are the rows of its metadata that no other field holds.
     """
 
     id: TicketId
@@ -256,6 +267,10 @@ class Ticket(
     recommended_fix: str = ""
     evidence: tuple[EvidenceSummary, ...] = ()
     reopened: str = ""
+    labels: tuple[str, ...] = ()
+    due: str = ""
+    further: tuple[MetadataRow, ...] = ()
+    comments: tuple[Comment, ...] = ()
 
     @property
     def decision(self) -> Status | None:
@@ -263,6 +278,12 @@ class Ticket(
         if self.status is Status.CLOSED and self.disposition:
             return read_status(self.disposition) or self.status
         return self.status
+
+    @property
+    def may_stay(self) -> frozenset[str]:
+        """The fingerprints of its minor findings, P4, which a fix of its graver ones may leave as they are."""
+        minor = frozenset(one.fingerprint for one in self.evidence if one.severity == Severity.P4)
+        return minor if len(minor) < len(self.evidence) else frozenset()
 
     @property
     def is_finished(self) -> bool:

@@ -13,6 +13,7 @@ from auditkit.probing.discovery.candidates import Candidate, Candidates
 from auditkit.probing.discovery.collector_calls import CollectorCalls
 from auditkit.probing.discovery.library_calls import LibraryCall, library_calls
 from auditkit.probing.discovery.spectra import TOUCHES_SPECTRA, spectral_candidates
+from auditkit.probing.discovery.training_steps import TOUCHES_STEPS, step_candidates
 from auditkit.probing.source_code.modules import SourceProblem
 from auditkit.probing.source_code.python_files import PythonFiles, garbage_collection_paused
 
@@ -30,9 +31,10 @@ class Discovery:
 
     Only files that mention gradients, or a collector by name, are parsed; the others' syntax is not
     looked at. `file_count` and `parsed_count` say how many there were of each. `library_calls` are functions of
-    torch's that the checkout calls.
+    torch's that the checkout calls. `files` are those that were read.
     """
 
+    files: PythonFiles
     candidates: tuple[Candidate, ...]
     problems: tuple[SourceProblem, ...]
     file_count: int
@@ -61,9 +63,11 @@ def _discover(files: PythonFiles) -> Discovery:
     _parse(files, TOUCHES_SPECTRA)
     functions = [*Candidates(calls).read(), *spectral_candidates(files)]
     candidates = [*functions, *block_candidates(files, functions)]
+    _parse(files, TOUCHES_STEPS)
+    candidates += step_candidates(files)
     ordered = sorted(candidates, key=lambda item: (-item.score, item.file, item.line, len(item.arguments)))
     calls_of_torch = tuple(library_calls(files))
-    return Discovery(tuple(ordered), tuple(files.problems), files.read_count, len(files.modules), calls_of_torch)
+    return Discovery(files, tuple(ordered), tuple(files.problems), files.read_count, len(files.modules), calls_of_torch)
 
 
 def _parse(files: PythonFiles, pattern: re.Pattern[bytes]) -> bool:

@@ -19,7 +19,7 @@ from auditkit.model.text import inert_line
 
 INSTRUMENTS = (
     "numerics", "memory", "syncs", "launches", "mutation", "graphs", "devices", "transfers", "graph_capture", "ranks",
-    "syntax",
+    "steps", "syntax",
 )  # fmt: skip
 SOURCE_INSTRUMENT = "syntax"
 """The instrument of the probes that read source; they run in no worker."""
@@ -146,6 +146,8 @@ def _to_info(literal: Any, path: Path, line: int) -> ProbeInfo:
         raise refuse(f"reads source with '{SOURCE_INSTRUMENT}' and nothing else: scope source, that instrument")
     if scope == "source" and literal.get("contracts"):
         raise refuse("reads source: only a target has contracts")
+    if not isinstance(literal.get("statement_does", ""), str):
+        raise refuse("says 'statement_does' with something else than text")
     if not isinstance(literal.get("style", False), bool):
         raise refuse("says 'style' with something else than True or False")
     try:
@@ -162,6 +164,7 @@ def _to_info(literal: Any, path: Path, line: int) -> ProbeInfo:
             devices=devices,
             scope=scope,
             style=literal.get("style", False),
+            statement_does=literal.get("statement_does", ""),
             **{key: literal[key] for key in _TEXT_KEYS},
         )
     except (KeyError, ValueError, TypeError, OSError) as error:

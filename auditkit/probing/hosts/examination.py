@@ -13,9 +13,9 @@ from auditkit.probing.hosts.sandbox import Setting
 from auditkit.probing.hosts.session import Failure, Job, Session
 
 DEVICES = ("cuda", "simulated", "cpu")
-_INSTRUMENTS = ("syncs", "launches", "memory", "mutation", "graphs")
-# torch.compile takes tensors of a real device alone.
-_NEVER = {("graphs", "simulated")}
+_INSTRUMENTS = ("syncs", "launches", "memory", "mutation", "graphs", "steps")
+# torch.compile takes tensors of a real device alone; training steps are driven on the host.
+_NEVER = {("graphs", "simulated"), ("steps", "simulated"), ("steps", "cuda")}
 _TIME_LIMIT_S = 60.0
 
 

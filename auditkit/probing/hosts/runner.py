@@ -84,6 +84,8 @@ def device_for(probe: ProbeInfo, choice: DeviceChoice, has_cuda: bool = False) -
     """Without a GPU, traffic is simulated and everything else runs on the CPU; `auto` is `cuda` where there is one."""
     if choice is not DeviceChoice.AUTO:
         return choice.value
+    if probe.devices == ("cpu",):
+        return "cpu"
     if has_cuda:
         return "cuda"
     if probe.instrument in TRAFFIC or "cpu" not in probe.devices:

@@ -66,10 +66,14 @@ def _send_plan(results: Writer, request: Dict[str, Any], loaded: LoadedTarget) -
     from .base.refusals import CannotFeedError, CannotReadError
     from .context.torch_calls import torch_calls
     from .feeding.devices import find_plan_anywhere
+    from .steps import search as step_search
 
     try:
-        plan = find_plan_anywhere(loaded.caller, request["target"], request["auto_device"] and cuda_was_found())
-        found = torch_calls(plan, loaded.caller, loaded.roots)
+        if request["target"].get("contract") == step_search.CONTRACT:
+            plan, found = step_search.find_plan(loaded.caller, request["target"], loaded.roots), {}
+        else:
+            plan = find_plan_anywhere(loaded.caller, request["target"], request["auto_device"] and cuda_was_found())
+            found = torch_calls(plan, loaded.caller, loaded.roots)
     except (CannotFeedError, CannotReadError) as error:
         reason = "cannot_feed" if isinstance(error, CannotFeedError) else "cannot_read"
         results.send({"type": "failed", "reason": reason, "message": "{}: {}".format(request["target"]["call"], error)})
@@ -131,7 +135,7 @@ def _send_probe(results: Writer, job: Dict[str, Any], request: Dict[str, Any], l
 
 def _device(job: Dict[str, Any], plan: Any, is_auto: bool) -> str:
     """Where a probe is asked: `auto` takes CUDA where there is some, and what does not run on the host elsewhere."""
-    if is_auto and cuda_was_found():
+    if is_auto and cuda_was_found() and "cuda" in job["devices"]:
         return "cuda"
     needs_device = is_auto and plan.device != "cpu" and job["device"] == "cpu"
     return "simulated" if needs_device and "simulated" in job["devices"] else str(job["device"])

@@ -77,6 +77,7 @@ def preload(asked: List[Dict[str, Any]]) -> None:
     torch_internals.import_for_modes()
     if any(job.get("device") == "simulated" for job in asked):
         torch_internals.import_first("torch.distributed.tensor")  # by a tensor subclass's first operator
+    loading.import_dear(name for job in asked for name in job.get("imports", ()))
     _leave_to_children()
 
 
@@ -93,6 +94,17 @@ def preload_compiler() -> None:
     with contextlib.suppress(selfcheck.SelfCheckError):
         selfcheck.check("graphs", "cpu", SourceRoots(os.sep))
     _leave_to_children()
+
+
+def _preload_steps(request: Dict[str, Any]) -> None:
+    """What the children of a training step would each import."""
+    from .base import torch_internals
+    from .steps import runs, search
+
+    targets = [request["target"], *(job.get("target") for job in request["jobs"])]
+    if any(target is not None and target.get("contract") == search.CONTRACT for target in targets):
+        torch_internals.import_first(runs.IMPORTED_BY_STEPS)
+        _leave_to_children()
 
 
 def _leave_to_children() -> None:
@@ -170,6 +182,7 @@ def _run_in_fresh_imports(results: Writer, request: Dict[str, Any], run: Callabl
 
 def _run_jobs(results: Writer, request: Dict[str, Any], run: Callable[..., None]) -> None:
     """Each job in a child: `run(job, request, results)`."""
+    _preload_steps(request)
     plan = None
     for job in request["jobs"]:
         job = dict(job, plan=job.get("plan") or plan)

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from auditkit.model.codec import Record
 from auditkit.model.tickets.ids import AGENT_NAMES
 from auditkit.model.tickets.page import Figure
-from auditkit.model.tickets.ticket import Ticket
 from auditkit.rules.counting.measures import Measure, Vocabulary, count_of
-from auditkit.rules.counting.statistics import Facet, percent_of, values_of
+from auditkit.rules.counting.statistics import Counted, Facet, percent_of, values_of
 
 _OTHER_UNITS = frozenset({"mentions", "occurrences", "files", "lines of code"})
 _BATCH_HEADING = re.compile(r"batch\s+(\d{1,4})\b", re.IGNORECASE)
@@ -65,7 +64,7 @@ class _Known:
         return f"says {figure.written}, is {told}: {self.key.describe()}"
 
 
-def check_figures(figures: Iterable[Figure], tickets: Sequence[Ticket], name: str = "") -> PageCheck:
+def check_figures(figures: Iterable[Figure], tickets: Sequence[Counted], name: str = "") -> PageCheck:
     """Compare the figures of the page called `name` with `tickets`.
 
     A page `batch2-drl.md` speaks of that batch and agent only, text below a heading `Batch 2` of that batch.
@@ -84,7 +83,7 @@ def check_figures(figures: Iterable[Figure], tickets: Sequence[Ticket], name: st
     return PageCheck(len(known) - len(wrong), tuple(wrong), tuple(clashes), tuple(unchecked))
 
 
-def _understand(figure: Figure, vocabulary: Vocabulary, tickets: Sequence[Ticket], name: str) -> _Known | str:
+def _understand(figure: Figure, vocabulary: Vocabulary, tickets: Sequence[Counted], name: str) -> _Known | str:
     """The figure with its true count, or why it cannot be checked."""
     if figure.unit.casefold() in _OTHER_UNITS:
         return f"counts {figure.unit.casefold()}, not tickets"

@@ -12,8 +12,8 @@ from auditkit.model.runs.probe import CATEGORIES
 from auditkit.model.text import inert_line
 from auditkit.model.tickets.ids import agent_code, agent_name
 from auditkit.model.tickets.review import Verdict
-from auditkit.model.tickets.ticket import Status, Ticket
-from auditkit.rules.counting.statistics import UNKNOWN, Facet, values_of
+from auditkit.model.tickets.ticket import Status
+from auditkit.rules.counting.statistics import UNKNOWN, Counted, Facet, values_of
 from auditkit.rules.tickets.consensus import Agreement
 
 _FILLERS = frozenset((
@@ -73,7 +73,7 @@ class Vocabulary:
     agents: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, tickets: Iterable[Ticket]) -> Vocabulary:
+    def of(cls, tickets: Iterable[Counted]) -> Vocabulary:
         known = tuple(tickets)
         domains = {value for ticket in known for value in values_of(ticket, Facet.DOMAIN)}
         categories = {value for ticket in known for value in values_of(ticket, Facet.CATEGORY)}
@@ -154,7 +154,7 @@ class Vocabulary:
         return names
 
 
-def count_of(measure: Measure, tickets: Iterable[Ticket]) -> int:
+def count_of(measure: Measure, tickets: Iterable[Counted]) -> int:
     """How many tickets are what `measure` says (votes, where it counts verdicts)."""
     if measure.distinct is not None:
         return len({value for ticket in tickets for value in values_of(ticket, measure.distinct)})

@@ -68,15 +68,19 @@ class Statistics(Record, keys="total votes by severity_by_status"):
         return nested(self.cross)
 
 
-def statistics_of(tickets: Iterable[Ticket], facets: Iterable[Facet] = tuple(Facet)) -> Statistics:
+Counted = Ticket | Mapping[Facet, tuple[str, ...]]
+"""What is counted: a ticket, or the values that it counts as by facet."""
+
+
+def statistics_of(tickets: Iterable[Counted], facets: Iterable[Facet] = tuple(Facet)) -> Statistics:
     """The counts of `tickets` by each of `facets`."""
     known = tuple(tickets)
-    votes = sum(len(votes_of(ticket)) for ticket in known)
+    votes = sum(len(values_of(ticket, Facet.VERDICT)) for ticket in known)
     by = {facet: _counts(known, facet, votes if facet is Facet.VERDICT else len(known)) for facet in facets}
     return Statistics(len(known), votes, by, cross_of(known, Facet.SEVERITY, Facet.STATUS))
 
 
-def cross_of(tickets: Iterable[Ticket], rows: Facet, columns: Facet) -> Mapping[tuple[str, str], int]:
+def cross_of(tickets: Iterable[Counted], rows: Facet, columns: Facet) -> Mapping[tuple[str, str], int]:
     """How many tickets have both values, for every pair that occurs, in the order of both facets."""
     pairs = (pair for ticket in tickets for pair in product(values_of(ticket, rows), values_of(ticket, columns)))
     cross = Counter(pairs)
@@ -93,8 +97,10 @@ def nested(cross: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
     return rows
 
 
-def values_of(ticket: Ticket, facet: Facet) -> tuple[str, ...]:
+def values_of(ticket: Counted, facet: Facet) -> tuple[str, ...]:
     """What `ticket` counts as: one value, several (categories, verdicts), or none."""
+    if not isinstance(ticket, Ticket):
+        return ticket[facet]
     match facet:
         case Facet.SEVERITY:
             return (ticket.severity.value if ticket.severity else UNKNOWN,)
@@ -105,7 +111,7 @@ def values_of(ticket: Ticket, facet: Facet) -> tuple[str, ...]:
         case Facet.BATCH:
             return (str(ticket.batch),)
         case Facet.DOMAIN:
-            return tuple(dict.fromkeys(domain.partition("/")[0] for domain in ticket.domains))
+            return roots_of(ticket.domains)
         case Facet.CATEGORY:
             return tuple(dict.fromkeys(ticket.categories))
         case Facet.VERDICT:
@@ -114,12 +120,17 @@ def values_of(ticket: Ticket, facet: Facet) -> tuple[str, ...]:
             return (consensus_of(ticket).kind.value,)
 
 
+def roots_of(domains: Iterable[str]) -> tuple[str, ...]:
+    """The domains of which these are parts: `simic` for `simic/telemetry`."""
+    return tuple(dict.fromkeys(domain.partition("/")[0] for domain in domains))
+
+
 def percent_of(count: int, base: int) -> float:
     """`count` as a percentage of `base` with one decimal; 0 of nothing."""
     return round(100 * count / base, 1) if base else 0.0
 
 
-def _counts(tickets: tuple[Ticket, ...], facet: Facet, base: int) -> tuple[Count, ...]:
+def _counts(tickets: tuple[Counted, ...], facet: Facet, base: int) -> tuple[Count, ...]:
     counts = Counter(value for ticket in tickets for value in values_of(ticket, facet))
     ordered = sorted(counts, key=lambda label: (_rank(facet, label), -counts[label] if _is_free(facet) else 0, label))
     return tuple(Count(label, counts[label], percent_of(counts[label], base)) for label in ordered)

@@ -65,8 +65,13 @@ class Consensus(Record, keys="kind verdict votes dissent wanted minority_wanted 
         return super().to_json() | {"dissent": [vote.reviewer for vote in self.dissent]}
 
 
+_UNREVIEWED = Consensus(Agreement.NONE, None, (), (), False, (), (), "")
+
+
 def consensus_of(ticket: Ticket, needed: int = NEEDED_REVIEWERS) -> Consensus:
     """What the reviews of `ticket` come to, where agreement takes `needed` reviewers."""
+    if not ticket.reviews:
+        return _UNREVIEWED
     votes = votes_of(ticket)
     verdict = _majority_verdict(votes)
     objecting = sum(vote.verdict is Verdict.OBJECT for vote in votes)

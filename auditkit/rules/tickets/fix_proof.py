@@ -17,12 +17,13 @@ _GONE, _THERE = "not_reproduced", "reproduced"
 def unproven(ticket: Ticket, is_after_fix: Callable[[str], bool]) -> Iterator[Missing]:
     """For every finding that is not said to be there any more, and every bound box without a run, what is missing.
 
+    A minor finding may stay beside graver ones.
     `is_after_fix` says whether a full commit contains the commits of the ticket's resolution.
     """
     verify = f"auditkit ticket verify {ticket.id}"
     commits = ticket.resolution.commits if ticket.resolution else ()
     for block in ticket.evidence:
-        if block.was_found and block.outcome != _THERE:
+        if block.was_found and block.outcome != _THERE and block.fingerprint not in ticket.may_stay:
             problem = _problem(block, is_after_fix)
             if problem:
                 at = commits[-1] if commits else "COMMIT"

@@ -8,7 +8,8 @@ from auditkit.model.enums import Severity
 from auditkit.model.tickets.review import Review
 
 # `P3`, `P3/P4`, `P3 or P4`, `P2-P3`; `P4-6` is a step of some plan, and `P5` no severity.
-_ANY_LEVEL = re.compile("P[0-4]", re.IGNORECASE)
+_ANY_LEVEL = re.compile("[Pp][0-4]")
+_ANY_MARKED_LEVEL = re.compile("[Pp][*_]*[0-4]")
 _ONE = r"P[0-4](?![\w]|-\d)"
 _LEVEL = rf"(?P<level>{_ONE}(?:\s*(?:/|-|–|\bor\b|\bto\b)\s*{_ONE}){{0,3}})"
 _CHANGE = (
@@ -68,16 +69,16 @@ def severity_wanted(review: Review) -> tuple[Severity, ...]:
     """
     if review.severity is not None:
         return (review.severity,)
-    plain = _EMPHASIS.sub("", review.evaluation)
-    if not _ANY_LEVEL.search(plain):
+    if not _ANY_MARKED_LEVEL.search(review.evaluation):
         return ()
+    plain = _EMPHASIS.sub("", review.evaluation)
     plain = _QUOTED.sub(" ", _WRAPPED_LEVEL.sub(r"\1", plain))
     named = {level for clause in _CLAUSE.split(plain) for level in _asked_in(clause)}
     return tuple(sorted(named))
 
 
 def _asked_in(clause: str) -> set[Severity]:
-    if clause.rstrip().endswith("?"):
+    if not _ANY_LEVEL.search(clause) or clause.rstrip().endswith("?"):
         return set()
     text = re.sub(r"\s+", " ", clause)
     levels: set[Severity] = set()

@@ -1,7 +1,7 @@
-"""Two branches' edits of one ticket: the rows that only one of them changed are the same in all three texts.
+"""Two branches' edits of one ticket: what only one of them changed is the same in all three texts.
 
-Rows of a table are adjacent lines, and git takes edits of adjacent lines for a conflict. Where both sides
-already say what the merge has to say, there is none.
+Rows of a table are adjacent lines, and git takes edits of adjacent lines for a conflict, as it does with two
+reviews that were added at one place. Where both sides already say what the merge has to say, there is none.
 """
 
 from __future__ import annotations
@@ -12,8 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from auditkit.store.edits.fields import LOCATION, METADATA
+from auditkit.store.edits.review_places import insert_section
+from auditkit.store.edits.spans import removed
 from auditkit.store.markdown.document import Document
+from auditkit.store.markdown.scan import Heading, Span
 from auditkit.store.markdown.tables import Field
+from auditkit.store.reading.reviews import read_reviews
 
 _LATEST = "updated"
 
@@ -49,6 +53,43 @@ def align_rows(base: Document, ours: Document, theirs: Document) -> Aligned:
                 todo.append((row, merged))
     first, second, third = (_with_rows(document, todo) for document, todo in zip(documents, edits, strict=True))
     return Aligned(first, second, third, tuple(unmerged))
+
+
+def gather_reviews(base: Document, ours: Document, theirs: Document) -> tuple[Document, Document]:
+    """Ours with the reviews that only theirs has added, and theirs without them, where both sides added some."""
+    known, added = _reviewers(base), _reviewers(theirs)
+    is_ours_new = any(who not in known for who in _reviewers(ours))
+    for who in [who for who in added if is_ours_new and who not in known and who not in _reviewers(ours)]:
+        heading = _reviewers(theirs)[who]
+        end = theirs.content_end(heading.section_end)
+        section = theirs.data[heading.line.start : end].decode().replace("\r\n", "\n")
+        ours = insert_section(ours, section, who[0])
+        theirs = _without(theirs, heading, base)
+    return ours, theirs
+
+
+def _reviewers(document: Document) -> dict[tuple[str, ...], Heading]:
+    """The sections of reviews by the names of those who speak in them."""
+    names: dict[Heading, tuple[str, ...]] = {}
+    for found in read_reviews(document):
+        who = found.review.reviewer or found.review.reviewer_written.casefold()
+        names[found.section] = (*names.get(found.section, ()), who)
+    return {who: heading for heading, who in names.items()}
+
+
+def _without(document: Document, heading: Heading, base: Document) -> Document:
+    """The document without a section: with the rule above it or with the one below, as `base` reads without it."""
+    start, end = heading.line.start, heading.section_end
+    spans = (Span(document.content_end(start), document.content_end(end)), Span(start, end))
+    cut = [(removed(document, span), span.start) for span in spans]
+    return next((one for one, place in cut if _around(one, place) in base.data), cut[-1][0])
+
+
+def _around(document: Document, place: int) -> bytes:
+    """From the last line above a place to the next heading below it."""
+    first = document.data.rfind(b"\n", 0, document.content_end(place)) + 1
+    below = (heading.line.end for heading in document.scan.headings if heading.line.start >= place)
+    return document.data[first : next(below, len(document.data))]
 
 
 def _shared_rows(documents: Sequence[Document], section: str) -> list[tuple[Field, ...]]:

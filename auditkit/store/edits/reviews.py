@@ -11,7 +11,8 @@ from auditkit.errors import BadInputError
 from auditkit.model.enums import Severity
 from auditkit.model.tickets.review import ReviewForm, Verdict, is_agent_name, read_reviewer
 from auditkit.store.edits.cells import add_row, check_line, rows_of, set_cell
-from auditkit.store.edits.spans import inserted, replaced, rule_of
+from auditkit.store.edits.review_places import SECTION, insert_section
+from auditkit.store.edits.spans import inserted, replaced
 from auditkit.store.markdown.document import Document
 from auditkit.store.markdown.scan import Heading, Span, line_end
 from auditkit.store.markdown.tables import split_row
@@ -20,9 +21,7 @@ from auditkit.store.reading.reviews import EVALUATIONS, ReviewAt, read_reviews
 TITLES = {"drl": "DRL Specialist", "pytorch": "PyTorch Specialist", "codereview": "Code Review Specialist"}
 """How reviews call the agents."""
 
-_SECTION = re.compile(r"cross[ -]?reviews?\b\W*(.*?)\W*", re.IGNORECASE)
 _EVALUATION = re.compile(rb"^\*\*Evaluation:?\*\*:?", re.MULTILINE | re.IGNORECASE)
-_BEFORE = ("resolution", "appendix")
 
 
 @dataclass(frozen=True)
@@ -54,10 +53,10 @@ class NewReview:
 def set_review(document: Document, review: NewReview, replace: bool = False) -> Document:
     """The document with the review in it.
 
-    A section that waits for this reviewer is filled in; otherwise a new one follows the last
-    cross-review, or stands before Resolution and Appendix. With `replace` it takes the place of the reviewer's
-    last one. Raises BadInputError where there is one and `replace` is not set, where the earlier one cannot be
-    told from what is around it, and for a text that would be read as another review.
+    A section that waits for this reviewer is filled in; otherwise a new one is made (`review_places`). With
+    `replace` it takes the place of the reviewer's last one. Raises BadInputError where there is one and `replace` is
+    not set, where the earlier one cannot be told from what is around it, and for a text that would be read as
+    another review.
     """
     check_line(review.reviewer, "Reviewer")
     before = read_reviews(document)
@@ -166,7 +165,7 @@ def _waiting(document: Document, reviews: tuple[ReviewAt, ...], review: NewRevie
     """The reviewer's section that has a table and no verdict yet."""
     taken = {found.section.line.start for found in reviews}
     for heading in document.scan.headings:
-        match = _SECTION.fullmatch(heading.text) if heading.level == 2 else None
+        match = SECTION.fullmatch(heading.text) if heading.level == 2 else None
         if match is None or heading.line.start in taken:
             continue
         who = read_reviewer(match[1]) or match[1].casefold()
@@ -209,21 +208,14 @@ def _with_evaluation(document: Document, section: Heading, evaluation: str) -> D
 def _appended(document: Document, review: NewReview) -> Document:
     evaluation = f"\n\n**Evaluation:** {review.evaluation}" if review.evaluation else ""
     title = re.sub(r"[()]", "", review.title)
-    text = f"\n\n{rule_of(document)}## Cross-Review ({title})\n\n{_table(review)}{evaluation}"
-    return inserted(document, document.content_end(_end_of_reviews(document)), text)
+    section = f"## Cross-Review ({title})\n\n{_table(review)}{evaluation}"
+    return insert_section(document, section, read_reviewer(review.reviewer) or review.reviewer)
 
 
 def _table(review: NewReview) -> str:
     cells = [(label, value.replace("|", "\\|")) for label, value in review.rows() if value]
     rows = [f"| **{label}** | {cell} |" for label, cell in cells]
     return "\n".join(["| Field | Value |", "|-------|-------|", *rows])
-
-
-def _end_of_reviews(document: Document) -> int:
-    sections = [heading for heading in document.scan.headings if heading.level == 2]
-    reviews = [heading.section_end for heading in sections if _SECTION.fullmatch(heading.text)]
-    following = [heading.line.start for heading in sections if heading.text.casefold() in _BEFORE]
-    return reviews[-1] if reviews else next(iter(following), len(document.data))
 
 
 def _again(document: Document, place: int) -> Heading:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from auditkit.errors import StoreConflictError
 
 _TEMP_SUFFIX = ".auditkit-tmp"
+_OF_WRITER = re.compile(rf"\.(\d+)-[0-9a-f]+{re.escape(_TEMP_SUFFIX)}$")
+# Where temporary files lie while the lock of a tickets folder is held: its side folder, which git ignores. Those
+# of other writers lie beside what they write.
+temporaries: Path | None = None
 # How many files this process has put in place; a command whose output is lost afterwards has not failed.
 written_count = 0
 
@@ -36,6 +41,8 @@ class Plan:
 
 # What this process would have written, where it is not to write anything.
 plan: Plan | None = None
+# Told of each file before it is changed: its path, what it holds and what it is to hold, None where it is not there.
+recorder: Callable[[Path, bytes | None, bytes | None], None] | None = None
 
 
 @contextlib.contextmanager
@@ -94,6 +101,7 @@ def replace_file(path: Path, data: bytes, expected: bytes) -> None:
                 raise StoreConflictError(
                     f"{path} changed on disk meanwhile; nothing was written", "run the command again"
                 )
+            _record(path, expected, data)
             os.replace(temporary, path)
         _note_written(path.parent)
 
@@ -111,6 +119,7 @@ def create_file(path: Path, data: bytes) -> None:
             return
         _make_folder(path.parent)
         with _temporary(path, data) as temporary:
+            _record(path, None, data)
             _link_or_move(temporary, path)
         _note_written(path.parent)
 
@@ -146,6 +155,9 @@ def move_file(path: Path, new: Path) -> None:
             plan.put(path, None)
             return
         _make_folder(new.parent)
+        data = path.read_bytes() if recorder is not None else None
+        _record(path, data, None)
+        _record(new, None, data)
         _link_or_move(path, new)
         path.unlink(missing_ok=True)
         _note_written(new.parent, path.parent)
@@ -157,6 +169,7 @@ def remove_file(path: Path) -> None:
         if plan is not None:
             plan.put(path, None)
             return
+        _record(path, path.read_bytes() if recorder is not None else None, None)
         path.unlink()
         _note_written(path.parent)
 
@@ -179,18 +192,35 @@ def ensure_writable(folder: Path) -> None:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what writers that were killed left behind; only under the lock, so no writer is at work."""
+    """Remove the temporary files of writers that are gone; one that names none is an older release's."""
     if plan is not None:
         return
     for leftover in folder.glob(f".*{_TEMP_SUFFIX}"):
-        with contextlib.suppress(OSError):
-            leftover.unlink()
+        writer = _OF_WRITER.search(leftover.name)
+        if writer is None or not _is_running(int(writer[1])):
+            with contextlib.suppress(OSError):
+                leftover.unlink()
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _record(path: Path, before: bytes | None, after: bytes | None) -> None:
+    if recorder is not None:
+        recorder(path, before, after)
 
 
 @contextlib.contextmanager
 def _temporary(path: Path, data: bytes) -> Iterator[Path]:
-    """A new file with `data`, flushed to disk, in the folder of `path`; gone afterwards unless moved."""
-    temporary = path.parent / f".{path.name}.{os.urandom(6).hex()}{_TEMP_SUFFIX}"
+    """A new file with `data`, flushed to disk, which can be moved to `path`; gone afterwards unless moved."""
+    temporary = _place_of_temporary(path.parent) / f".{path.name}.{os.getpid()}-{os.urandom(6).hex()}{_TEMP_SUFFIX}"
     # Mode 0o666 is cut by the umask here, as for any file that an editor makes.
     handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
     try:
@@ -202,6 +232,13 @@ def _temporary(path: Path, data: bytes) -> Iterator[Path]:
     finally:
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()
+
+
+def _place_of_temporary(folder: Path) -> Path:
+    with contextlib.suppress(OSError):
+        if temporaries is not None and temporaries.stat().st_dev == folder.stat().st_dev:
+            return temporaries
+    return folder
 
 
 def _link_or_move(temporary: Path, path: Path) -> None:

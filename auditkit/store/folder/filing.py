@@ -20,6 +20,7 @@ from auditkit.store.edits.boxes import unticked
 from auditkit.store.edits.reopening import reopened
 from auditkit.store.folder.repository import Entry, Repository, with_status
 from auditkit.store.folder.status_folders import Folders, place_of, put_in_place
+from auditkit.store.listing.rows import FINGERPRINTS
 from auditkit.store.markdown.document import Document
 from auditkit.store.markdown.evidence import ABSENT, say_the_same, without_finding
 from auditkit.store.reading.reader import read_ticket, ticket_of
@@ -74,7 +75,8 @@ def file_findings(
 
     `groups` are findings of one cause each, the worst first. A ticket that has the fingerprint gets a new
     evidence block, unless that would say the same. One that was finished as mended (fixed, closed,
-    already-fixed) opens again: the block keeps a line saying when and at which revision the finding returned.
+    already-fixed) opens again: the block keeps a line saying when and at which revision the finding returned; but not
+    for a minor finding beside graver ones, which may stay.
     wont-fix, not-a-bug, duplicate and deferred stay.
 
     A new finding joins a ticket that another finding of its group has, unless that one is finished, deferred,
@@ -134,7 +136,7 @@ def note_absence(
     that is finished, or cannot be read, is left alone. Raises StoreConflictError as `file_findings` does.
     """
     noted = {}
-    held = {held for ticket in repository.listing().tickets for held in ticket.fingerprints}
+    held = {held for _, those in repository.known(FINGERPRINTS) for held in those}
     known = [fingerprint for fingerprint in fingerprints if fingerprint in held]
     if not known:
         return {}
@@ -209,7 +211,7 @@ def _refresh(repository: Repository, entry: Entry, finding: Finding, forms: Form
     blocks = document.evidence
     number = next(n for n, block in enumerate(blocks) if block.fingerprint == finding.result.fingerprint)
     old, above = blocks[number], [block.fingerprint for block in blocks[:number] if block.fingerprint]
-    if reopens(entry.ticket.decision):
+    if reopens(entry.ticket.decision) and finding.result.fingerprint not in entry.ticket.may_stay:
         line = (
             f"{forms.today.isoformat()}: returned at {_at(revision)}; "
             f"the status was {entry.ticket.status_written} and is {Status.OPEN} again"

@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePath
+from typing import Any
 
 from auditkit.errors import AuditkitError, BadInputError, StoreConflictError, nearest_names
 from auditkit.model.text import inert_line
@@ -20,9 +21,12 @@ from auditkit.model.tickets.ids import TicketId, format_ticket_id, id_parts, is_
 from auditkit.model.tickets.ticket import BrokenTicket, Status, Ticket
 from auditkit.store.folder import files
 from auditkit.store.folder.branches import ids_on_branches
-from auditkit.store.folder.files import create_file, ensure_writable, remove_leftovers, replace_file
+from auditkit.store.folder.files import create_file, ensure_writable, remove_file, remove_leftovers, replace_file
 from auditkit.store.folder.locks import DEFAULT_TIMEOUT_S, locked
-from auditkit.store.folder.walk import markdown_files, stamp_of
+from auditkit.store.folder.second_names import second_names
+from auditkit.store.folder.walk import markdown_files, named_files, stamp_of, walk
+from auditkit.store.listing.index import read_columns
+from auditkit.store.listing.rows import FINGERPRINTS, ID, PATH, broken_of, row_of
 from auditkit.store.markdown.document import BrokenFileError, Document, broken_at
 from auditkit.store.reading.reader import is_other_page, read_file, ticket_of
 
@@ -78,7 +82,11 @@ class Repository:
     def __init__(self, folder: Path, lock_timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         self.folder = folder
         self._lock_timeout_s = lock_timeout_s
+        # What one object writes is one command to undo, in however many locked sections.
+        self._session = os.urandom(8).hex()
         self._cache: dict[Path, tuple[Stamp, _Read]] = {}
+        self.mended: dict[Path, Path] = {}
+        """Second names of files that were taken away, each with the name that stayed."""
 
     def ensure_writable(self) -> None:
         """Check before any measuring that tickets can be written; raises StoreConflictError."""
@@ -103,10 +111,9 @@ class Repository:
         if not is_ticket_id(text):
             raise BadInputError(f"not a ticket id: '{inert_line(text)}'", self._nearest(text))
         ticket_id = parse_ticket_id(text)
-        named = [file for file in self.files() if file.stem.upper() == ticket_id]
-        found = [read for file in named if (read := self.read(file)) is not None]
+        found = self._read_all(self._named(ticket_id))
         if not found:
-            found = [read for read in self._reads() if isinstance(read, Entry) and read.ticket.id == ticket_id]
+            found = self._read_all(file for file, says in self.known(ID) if says == ticket_id)
         if not found:
             raise BadInputError(f"no ticket {ticket_id} in {self.folder}", self._nearest(ticket_id))
         if len(found) > 1:
@@ -123,12 +130,13 @@ class Repository:
         Raises BadInputError when a file that cannot be read mentions it, because filing the finding
         again would make a second ticket of it.
         """
-        reads = self._reads()
-        entries = [read for read in reads if isinstance(read, Entry) and fingerprint in read.ticket.fingerprints]
+        rows, unread, _ = self._overview(FINGERPRINTS)
+        held = self._read_all(self.folder / path for path, fingerprints in rows if fingerprint in fingerprints)
+        entries = [read for read in held if isinstance(read, Entry)]
         if entries:
             return min(entries, key=_finished_last)
-        for broken in reads:
-            if isinstance(broken, BrokenTicket) and self._mentions(broken, fingerprint):
+        for broken in unread:
+            if self._mentions(broken, fingerprint):
                 raise BadInputError(
                     f"the ticket of {fingerprint} cannot be read:\n{broken.describe(self._path_of(broken))}",
                     "mend the file by hand, then run the audit again",
@@ -138,13 +146,17 @@ class Repository:
     def next_id(self, batch: int, agent: str) -> TicketId:
         """The id after the highest one of `batch` and `agent` here and on other local branches.
 
-        Only under the lock (`writing`) does it stay free until it is used. Raises BadInputError where a folder
+        Only under the lock (`writing`) does it stay free until it is used; asked for before, too, it takes the lock
+        for milliseconds only. Raises BadInputError where a folder
         cannot be listed: the id may be taken there.
         """
-        hidden = next((file for file in self.files() if file.suffix.lower() != ".md"), None)
+        rows, _, paths = self._overview(ID)
+        hidden = next((path for path in paths if path[-3:].lower() != ".md"), None)
         if hidden is not None:
-            raise BadInputError(f"cannot read the tickets folder {hidden}", "its tickets have ids that are not free")
-        used = self._used_ids() | self._branch_ids
+            raise BadInputError(
+                f"cannot read the tickets folder {self.folder / hidden}", "its tickets have ids that are not free"
+            )
+        used = _ids(rows, paths) | self._branch_ids
         numbers = [number for b, a, number in map(id_parts, used) if (b, a) == (batch, agent)]
         return format_ticket_id(batch, agent, max(numbers, default=0) + 1)
 
@@ -154,12 +166,23 @@ class Repository:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold the folder's lock over a whole read, change and write; it is not re-entrant.
+        """Hold the folder's lock over a whole read, change and write, and keep what is written there for `undo`; it
+        is not re-entrant.
 
-        Raises StoreConflictError when the lock cannot be had.
+        A move that was killed between its two steps is finished first. Raises StoreConflictError when the lock
+        cannot be had.
         """
+        from auditkit.store.folder.journal import recorded  # whoever only reads does without it
+
+        # Looked for before the lock, so that nobody waits for it.
+        has_second_names = files.plan is None and bool(self._second_names())
         with locked(self.folder, self._lock_timeout_s):
-            yield
+            if has_second_names:
+                for second, own in self._second_names().items():
+                    remove_file(second)
+                    self.mended[second] = own
+            with recorded(self.folder, self._session):
+                yield
 
     def create(self, ticket_id: TicketId, data: bytes) -> Entry:
         """Write a new ticket; only under `writing`.
@@ -203,8 +226,46 @@ class Repository:
             entry = self.find(text)
             return Change(entry, self.save(entry, edit(entry)))
 
+    def known(self, field: int) -> list[tuple[Path, Any]]:
+        """Every ticket's file with one field of its row (`listing.rows`), most of them from the index."""
+        return [(self.folder / row[0], row[1]) for row in self._overview(field)[0]]
+
+    def used_ids(self) -> frozenset[TicketId]:
+        """Ids that a file is named by, whatever it holds, and ids that a ticket says it has."""
+        rows, _, paths = self._overview(ID)
+        return _ids(rows, paths)
+
+    def _overview(self, *fields: int) -> tuple[list[tuple[Any, ...]], list[BrokenTicket], Collection[str]]:
+        """The path and fields of every ticket's row, the broken files, and the paths of all files."""
+        if files.plan is None or not files.plan.after:
+            rows, broken, found = read_columns(str(self.folder), *fields)
+            return rows, list(map(broken_of, broken)), found.keys()
+        # In a dry run the files are not what they would be.
+        reads = self._reads()
+        every = [row_of(read.ticket, read.document) for read in reads if isinstance(read, Entry)]
+        rows = [(row[PATH], *(row[field] for field in fields)) for row in every]
+        unread = [read for read in reads if isinstance(read, BrokenTicket)]
+        return rows, unread, [file.relative_to(self.folder).as_posix() for file in self.files()]
+
+    def _second_names(self) -> dict[Path, Path]:
+        folder = str(self.folder)
+        return {self.folder / name: self.folder / own for name, own in second_names(folder, walk(folder)).items()}
+
+    def _named(self, ticket_id: TicketId) -> list[Path]:
+        """The files that are named by an id, without the second names of any."""
+        found = [self.folder / name for name in named_files(str(self.folder), ticket_id)]
+        if files.plan is not None:
+            found = [file for file in self._as_planned(files.plan, found) if file.stem.upper() == ticket_id]
+        if any(file.exists() and file.stat().st_nlink > 1 for file in found):
+            second = self._second_names()
+            found = [file for file in found if file not in second]
+        return found
+
+    def _read_all(self, found: Iterable[Path]) -> list[Entry | BrokenTicket]:
+        return [read for file in found if (read := self.read(file)) is not None]
+
     def _reads(self) -> list[Entry | BrokenTicket]:
-        return [read for file in self.files() if (read := self.read(file)) is not None]
+        return self._read_all(self.files())
 
     def _mentions(self, broken: BrokenTicket, fingerprint: str) -> bool:
         file = self._path_of(broken)
@@ -248,11 +309,6 @@ class Repository:
             self._cache[file] = (stamp, read)
         return read
 
-    def _used_ids(self) -> frozenset[TicketId]:
-        """Ids that a file is named by, whatever it holds, and ids that a ticket says it has."""
-        named = {parse_ticket_id(file.stem) for file in self.files() if is_ticket_id(file.stem)}
-        return frozenset(named | {read.ticket.id for read in self._reads() if isinstance(read, Entry)})
-
     @cached_property
     def _branch_ids(self) -> frozenset[TicketId]:
         existing = self.folder.absolute()
@@ -261,7 +317,7 @@ class Repository:
         return ids_on_branches(existing)
 
     def _nearest(self, text: str) -> str:
-        near = nearest_names(text.upper(), sorted(self._used_ids()))
+        near = nearest_names(text.upper(), sorted(self.used_ids()))
         return f"did you mean {', '.join(near)}?" if near else "auditkit ticket list shows what there is"
 
     def _path_of(self, read: Entry | BrokenTicket) -> Path:
@@ -309,6 +365,11 @@ def with_status(entry: Entry, new: Status, reason: str, today: datetime.date) ->
     told = inert_line(reason).replace("<!--", "&lt;!--")
     line = f"- {today.isoformat()}: {entry.ticket.status_written or 'none'} to {new.value}: {told}"
     return document.append_to_subsection("Resolution", "Status Changes", line)
+
+
+def _ids(rows: Iterable[tuple[Any, ...]], paths: Iterable[str]) -> frozenset[TicketId]:
+    stems = (path.rpartition("/")[2][:-3] for path in paths)
+    return frozenset({parse_ticket_id(stem) for stem in stems if is_ticket_id(stem)} | {row[1] for row in rows})
 
 
 def _order(ticket_id: TicketId) -> tuple[int, str, int]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
 
 from auditkit.errors import AuditkitError, StoreConflictError
-from auditkit.model.tickets.ticket import FINISHED, Status, Ticket, read_status
+from auditkit.model.tickets.ticket import Ticket
 from auditkit.rules.lint.rule import FOLDERS
 from auditkit.rules.tickets.lifecycle import home_of
 from auditkit.store.config.config import Config
 from auditkit.store.folder.files import is_there, move_file
+from auditkit.store.folder.folder_names import folders_named_by_status
 from auditkit.store.folder.repository import Change, Entry, Repository
 
 Folders = Mapping[str, Sequence[str]]
@@ -24,24 +24,6 @@ def folders_of(config: Config, tickets: Path | None = None) -> Folders:
     if configured is not None:
         return configured
     return {**FOLDERS, **folders_named_by_status(tickets)} if tickets is not None else FOLDERS
-
-
-def folders_named_by_status(tickets: Path) -> Folders:
-    """The folders below a tickets folder whose name is a finished status in any spelling, with what is filed there."""
-    names = sorted({name for _, inner, _ in os.walk(tickets) for name in inner if name not in FOLDERS})
-    return {name: filed for name in names if (filed := statuses_of_folder(name))}
-
-
-def statuses_of_folder(name: str) -> tuple[str, ...]:
-    """The statuses that a folder's name means: `WONT_FIX` and `duplicates` too; none where it means no finished one."""
-    if name in FOLDERS:
-        return FOLDERS[name]
-    status = read_status(name) or read_status(name.rstrip("sS"))
-    if status is None or not status.is_finished:
-        return ()
-    if status is Status.CLOSED:
-        return tuple(sorted(FINISHED))
-    return FOLDERS["fixed"] if status.value in FOLDERS["fixed"] else (status.value, Status.CLOSED.value)
 
 
 def place_of(entry: Entry, ticket: Ticket, folders: Folders) -> Path:
@@ -73,13 +55,13 @@ def put_in_place(repository: Repository, entry: Entry, folders: Folders) -> Entr
 
 
 def placed(repository: Repository, change: Change, folders: Folders) -> Change:
-    """The change with its ticket in place, where it gave the ticket another status.
+    """The change with its ticket in place; one that had the status already was perhaps killed before it was moved.
 
     What is written is done: a file that cannot be moved stays where it is, and `Change.note` says so.
     """
-    if change.before.ticket.status is change.after.ticket.status:
-        return change
     try:
+        if place_of(change.after, change.after.ticket, folders) == change.after.file:
+            return change
         with repository.writing():
             return Change(change.before, put_in_place(repository, repository.find(change.after.ticket.id), folders))
     except AuditkitError as error:

@@ -19,16 +19,22 @@ def cache_file(folder: str) -> str:
 
 
 def read_private(path: str) -> bytes:
-    """What a file of ours holds. Raises OSError where it is a link, none of ours, or cannot be read."""
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    """What a file of ours holds. Raises OSError as `open_private` does."""
+    handle = open_private(path)
     try:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode) or not _is_private(status):
-            raise PermissionError(f"others may have written {path}")
-        data = os.read(handle, status.st_size + 1)
+        return os.read(handle, os.fstat(handle).st_size + 1)
     finally:
         os.close(handle)
-    return data
+
+
+def open_private(path: str) -> int:
+    """A descriptor of a file of ours. Raises OSError where it is a link, none of ours, or cannot be read."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode) or not _is_private(status):
+        os.close(handle)
+        raise PermissionError(f"others may have written {path}")
+    return handle
 
 
 def private_folder(kind: str) -> str:

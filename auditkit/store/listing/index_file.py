@@ -12,7 +12,7 @@ from auditkit.store.listing.cache_folder import cache_file, read_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
     from auditkit.store.folder.walk import Stamp, Stamps
@@ -49,26 +49,34 @@ def load(folder: str) -> tuple[Stamps, tuple[Any, ...] | None]:
 class Draft:
     """A file beside the index that will replace it, and when it was made by the clock that stamps tickets.
 
-    Where it cannot be made it is not there, and nothing will be saved.
+    `kind` ends the name of a file that replaces another one than the index. Where it cannot be made it is not there,
+    and nothing will be saved.
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, kind: str = "") -> None:
         self._folder = folder
+        self._kind = kind
         self._path, self._now, self._tick = _made(folder)
 
     def save(self, found: Stamps, content: tuple[Any, ...]) -> None:
         """Put the index in its place; silently not, where that cannot be done."""
+        if self._path:
+            payload = marshal.dumps((writer(self._folder), self.settled(found), content))
+            self.put([MAGIC, crc32(payload).to_bytes(4), payload])
+
+    def settled(self, found: Stamps) -> Stamps:
+        """The stamps, without those of files that may change again before their stamps can."""
+        now, tick = self._now, self._tick
+        return {path: None if stamp and may_change_unseen(stamp, now, tick) else stamp for path, stamp in found.items()}
+
+    def put(self, parts: Iterable[bytes]) -> None:
+        """Write the parts and put the file in its place; silently not, where that cannot be done."""
         if not self._path:
             return
-        now, tick = self._now, self._tick
-        settled = {
-            path: None if stamp and may_change_unseen(stamp, now, tick) else stamp for path, stamp in found.items()
-        }
-        payload = marshal.dumps((writer(self._folder), settled, content))
         try:
             with open(self._path, "wb") as file:
-                file.write(MAGIC + crc32(payload).to_bytes(4) + payload)
-            os.replace(self._path, cache_file(self._folder))
+                file.writelines(parts)
+            os.replace(self._path, cache_file(self._folder) + self._kind)
         except OSError:
             try:
                 os.unlink(self._path)

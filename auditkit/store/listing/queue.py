@@ -31,7 +31,8 @@ def blockers(rows: Iterable[Row]) -> dict[str, list[str]]:
 def queue(rows: Sequence[Row], blocked: Collection[str]) -> tuple[list[int], list[int]]:
     """Which tickets to take, the first one first, and which to take once nothing blocks them.
 
-    First by severity, then how far the reviewers stand behind it, then age, then id.
+    First by severity, then how far the reviewers stand behind it, then age, then id; last of all what lies in a folder
+    for finished tickets, because it may be finished.
     """
     waiting = [number for number, row in enumerate(rows) if is_waiting(row)]
     free = [number for number in waiting if rows[number][at.ID] not in blocked]
@@ -39,8 +40,8 @@ def queue(rows: Sequence[Row], blocked: Collection[str]) -> tuple[list[int], lis
     return sorted(free, key=lambda number: _worth(rows[number])), held
 
 
-def _worth(row: Row) -> tuple[str, int, str]:
-    return (row[at.SEVERITY] or LAST, _doubt(row), dated(row[at.CREATED]))
+def _worth(row: Row) -> tuple[bool, str, int, str]:
+    return (row[at.FOLDER] != "", row[at.SEVERITY] or LAST, _doubt(row), dated(row[at.CREATED]))
 
 
 def _doubt(row: Row) -> int:

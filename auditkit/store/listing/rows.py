@@ -23,13 +23,21 @@ if TYPE_CHECKING:
 
 # Places in a row. `ORDER` is batch, agent code and number of the id; `SEVERITY` and `STATUS` are "" where the
 # word is not known; `SHOWN` is the ticket's line of the list; `IS_STALE` tells of a review that judged other
-# evidence.
+# evidence; `FOLDER` is that of an unfinished ticket which lies among finished ones, "" for every other; `VOTES` are
+# the verdicts that count, "" for one that is not known; `FURTHER` are pairs of a label in lower case and a text, for
+# the project's own rows of the metadata.
 (
     PATH, ID, ORDER, TITLE, SEVERITY, SEVERITY_WRITTEN, STATUS, STATUS_WRITTEN, IS_FINISHED, BATCH, AGENT, AGENT_CODE,
     DOMAINS, ASSIGNEE, CREATED, UPDATED, FILES, SUMMARY, CATEGORIES, REVIEWS, BLOCKS, AGREEMENT, VERDICT,
-    ANSWER, SHOWN, IS_STALE,
-) = range(26)  # fmt: skip
-FIELDS = IS_STALE + 1
+    ANSWER, SHOWN, IS_STALE, FOLDER, VOTES, FINGERPRINTS, LABELS, DUE, FURTHER,
+) = range(32)  # fmt: skip
+FIELDS = FURTHER + 1
+
+LIFE = (
+    "open", "investigating", "fix-in-progress", "in-review", "deferred", "fixed", "closed", "wont-fix", "already-fixed",
+    "not-a-bug", "duplicate",
+)  # fmt: skip
+"""Every status in the order of a ticket's life, as `model.tickets.ticket.Status` has them, which loads slowly."""
 
 
 def read_row(folder: str, path: str) -> tuple[Row | None, Row | None]:
@@ -51,11 +59,17 @@ def row_of(ticket: Ticket, document: Document) -> Row:
     REVIEWS are pairs of a reviewer and a verdict ("" where it is not known), BLOCKS pairs of `blocks` or
     `blocked-by` and an id, AGREEMENT and VERDICT the consensus, ANSWER what waits for an answer, "" for nothing.
     """
+    from dataclasses import replace
+
     from auditkit.model.tickets.ids import id_parts
     from auditkit.model.tickets.relation import RelationKind
     from auditkit.rules.tickets.consensus import consensus_of
+    from auditkit.store.reading.resolution import read_resolution
 
     consensus = consensus_of(ticket)
+    if consensus.needs_answer and ticket.resolution is None:
+        # Few tickets have a question; of the others nobody needs to know how they ended.
+        consensus = consensus_of(replace(ticket, resolution=read_resolution(document)))
     severity = ticket.severity.value if ticket.severity else ""
     status = ticket.status.value if ticket.status else ""
     blocking = (RelationKind.BLOCKS, RelationKind.BLOCKED_BY)
@@ -96,7 +110,21 @@ def row_of(ticket: Ticket, document: Document) -> Row:
             ticket.title,
         ),
         any(stale_reviews(ticket, document)),
+        "" if ticket.is_finished else _folder_of_finished(ticket.path.parent.as_posix()),
+        tuple(vote.verdict.value if vote.verdict else "" for vote in consensus.votes),
+        ticket.fingerprints,
+        ticket.labels,
+        ticket.due,
+        tuple((row.label.casefold(), row.text) for row in ticket.further),
     )
+
+
+@cache
+def _folder_of_finished(folder: str) -> str:
+    """The innermost folder of a path in which only finished tickets belong, by its name."""
+    from auditkit.store.folder.folder_names import statuses_of_folder
+
+    return next((name for name in reversed(folder.split("/")) if statuses_of_folder(name)), "")
 
 
 @cache

@@ -105,12 +105,12 @@ def is_stale(index: Index) -> Filter:
     return [index.column(at.IS_STALE)], bool
 
 
-def ordered(index: Index, numbers: Sequence[int], order: str, statuses: Sequence[str] = ()) -> Sequence[int]:
-    """The tickets in an order of `ORDERS`; equals stay by id. `age` is the oldest first, as `created` is.
+def ordered(index: Index, numbers: Sequence[int], order: str) -> Sequence[int]:
+    """The tickets in an order of `ORDERS`; equals stay as they are. `age` is the oldest first, as `created` is.
 
-    `statuses` are all of them in the order of a ticket's life. What is not known comes last.
+    A status goes by a ticket's life. What is not known comes last.
     """
-    rank = {status: number for number, status in enumerate(statuses)}
+    rank = {status: number for number, status in enumerate(at.LIFE)}
     keys: dict[str, tuple[int, Callable[[Any], Any]]] = {
         "severity": (at.SEVERITY, lambda severity: severity or LAST),
         "status": (at.STATUS, lambda status: rank.get(status, len(rank))),

@@ -19,6 +19,8 @@ from auditkit.store.markdown.scan import Heading, Marker, Scan, Span, line_end, 
 from auditkit.store.markdown.tables import Field, read_fields
 
 _MOST_BAD_LINES = 10
+# Below it, counting the lines above is quicker than an index of them.
+_SMALL_BYTES = 20_000
 _BOM = b"\xef\xbb\xbf"
 _RULE = re.compile(rb" {0,3}([-*_])(?:[ \t]*\1){2,}[ \t]*\r?")
 _FINGERPRINT = re.compile(rb"^\|[ *]*Fingerprint[ *]*\|", re.MULTILINE)
@@ -93,6 +95,8 @@ class Document:
 
     def line_number(self, offset: int) -> int:
         """The line (1-based) that the byte at `offset` is on."""
+        if len(self.data) < _SMALL_BYTES:
+            return self.data.count(b"\n", 0, offset) + 1
         return bisect.bisect_right(self._line_starts, offset)
 
     def body(self, heading: Heading) -> Span:

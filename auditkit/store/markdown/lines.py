@@ -11,22 +11,32 @@ from auditkit.store.markdown.tables import is_delimiter, split_row, unescape
 
 
 class Line(NamedTuple):
-    """One line: its place and its text, blanks at both ends removed."""
+    """One line: its place from `start` to `end`, and its text, blanks at both ends removed."""
 
-    span: Span
+    start: int
+    end: int
     text: str
+
+    @property
+    def span(self) -> Span:
+        return Span(self.start, self.end)
 
 
 class Row(NamedTuple):
-    """One table row: its line, the cells' places in it, and their texts without the blanks around them."""
+    """One table row: its place, the cells' places in it, and their texts without the blanks around them."""
 
-    span: Span
+    start: int
+    end: int
     cells: tuple[Span, ...]
     texts: tuple[str, ...]
 
+    @property
+    def span(self) -> Span:
+        return Span(self.start, self.end)
+
     def place(self, column: int) -> Span:
         """Where the cell is in the document."""
-        return self.cells[column].moved(self.span.start)
+        return self.cells[column].moved(self.start)
 
 
 class Table(NamedTuple):
@@ -39,7 +49,7 @@ class Table(NamedTuple):
 def lines_of(data: bytes, within: Span, hidden: tuple[Span, ...]) -> Iterator[Line]:
     """Every line of `data[within]` outside the `hidden` stretches."""
     for start, raw in _raw_lines(data, within, hidden):
-        yield Line(Span(start, start + len(raw)), raw.decode("utf-8", "replace").strip())
+        yield Line(start, start + len(raw), raw.decode("utf-8", "replace").strip())
 
 
 def blocks_of(data: bytes, within: Span, hidden: tuple[Span, ...]) -> Iterator[Line | Table]:
@@ -54,7 +64,7 @@ def blocks_of(data: bytes, within: Span, hidden: tuple[Span, ...]) -> Iterator[L
             yield _table(rows)
             rows = []
         if text:
-            yield Line(Span(start, start + len(raw)), text)
+            yield Line(start, start + len(raw), text)
     if rows:
         yield _table(rows)
 
@@ -64,18 +74,20 @@ def _raw_lines(data: bytes, within: Span, hidden: tuple[Span, ...]) -> Iterator[
     position, end = within
     covers = [span for span in hidden if span[1] > position and span[0] < end]
     for cover in (*covers, Span(end, end)):
-        lines = data[position : cover.start].split(b"\n")
+        stretch = data[position : cover.start]
+        lines = stretch.split(b"\n")
         if not lines[-1]:
             lines.pop()
+        has_returns = b"\r" in stretch
         for raw in lines:
-            yield position, raw.removesuffix(b"\r")
+            yield position, raw.removesuffix(b"\r") if has_returns else raw
             position += len(raw) + 1
         position = max(position, cover.end)
 
 
 def _table(lines: list[tuple[int, bytes]]) -> Table:
     read = [(start, raw, *_cells(raw)) for start, raw in lines]
-    rows = tuple(Row(Span(start, start + len(raw)), cells, texts) for start, raw, cells, texts in read if cells)
+    rows = tuple(Row(start, start + len(raw), cells, texts) for start, raw, cells, texts in read if cells)
     has_header = len(read) > 1 and not read[1][2]
     return Table(rows[0], rows[1:]) if has_header and rows else Table(None, rows)
 

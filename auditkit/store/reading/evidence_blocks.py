@@ -47,6 +47,7 @@ def _summary(document: Document, block: EvidenceBlock) -> EvidenceSummary:
         measurements=tuple(_measured(tables.get(_MEASUREMENT))),
         checks=tuple(_checks(tables.get(_RUN))),
         measurements_at_fix=tuple(_measured(tables.get(AT_FIX))),
+        severity=_text(said, "proposed severity").partition(":")[0].strip("`"),
     )
 
 

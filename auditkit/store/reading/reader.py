@@ -13,22 +13,28 @@ from typing import NoReturn
 from auditkit.model.enums import Severity
 from auditkit.model.text import CODE_SPAN
 from auditkit.model.tickets.ids import TicketId, agent_name, id_parts, is_ticket_id, parse_ticket_id
-from auditkit.model.tickets.ticket import BrokenTicket, LineRange, Ticket, read_status
+from auditkit.model.tickets.ticket import BrokenTicket, LineRange, MetadataRow, Ticket, read_status
 from auditkit.store.markdown.document import BrokenFileError, Document, broken_at
 from auditkit.store.markdown.tables import Field
+from auditkit.store.reading.comments import read_comments
 from auditkit.store.reading.evidence_blocks import read_evidence
 from auditkit.store.reading.relations import read_relations
 from auditkit.store.reading.resolution import read_reopened, read_reports, read_resolution, read_verification
 from auditkit.store.reading.reviews import read_reviews
 
 _TITLE_PREFIX = re.compile(r"finding ticket:\s*", re.IGNORECASE)
-_SUMMARY = re.compile(r"^\*\*One-line summary:?\*\*:?[ \t]*(.*?)[ \t]*\r?$", re.MULTILINE | re.IGNORECASE)
-_TICKED = re.compile(r"^[ \t]*[-*+] \[[xX]\][ \t]+(.*?)[ \t]*\r?$", re.MULTILINE)
+# A line end first is found several times as fast as `^`; the text of a section begins with one.
+_SUMMARY = re.compile(r"\n\*\*One-line summary:?\*\*:?[ \t]*(.*?)[ \t]*\r?$", re.MULTILINE | re.IGNORECASE)
+_TICKED = re.compile(r"\n[ \t]*[-*+] \[[xX]\][ \t]+(.*?)[ \t]*\r?$", re.MULTILINE)
 _PATH_LIKE = re.compile(r"[^\s,`]+(?:/[^\s,`]+|\.[A-Za-z]\w*)")
 _LINES = re.compile(
     r"(?P<file>[\w./-]*\.[A-Za-z]\w*)`?\s*:|(?<!\d)(?P<first>\d{1,9})(?!\d)(?:\s*[-–]\s*(?P<last>\d{1,9})(?!\d))?"
 )
 _SEVERITY = re.compile(r"P[0-4]\b")
+_KNOWN_ROWS = (
+    "ticket id", "severity", "status", "batch", "agent", "domain", "assignee", "labels", "due", "created", "updated",
+    "resolution",
+)  # fmt: skip
 
 
 def read_ticket(data: bytes, path: PurePath) -> Ticket:
@@ -45,18 +51,22 @@ def ticket_of(document: Document) -> Ticket:
     return replace(
         brief,
         lines=_line_ranges(brief.lines_written),
-        fingerprints=tuple(block.fingerprint for block in document.evidence if block.fingerprint),
         verification=read_verification(document),
         reports=read_reports(document),
         description=_prose(document, "Detailed Description"),
         recommended_fix=_prose(document, "Recommended Fix"),
         evidence=read_evidence(document),
+        resolution=read_resolution(document),
         reopened=read_reopened(document),
+        comments=tuple(found.comment for found in read_comments(document)),
     )
 
 
 def brief_of(document: Document) -> Ticket:
-    """The ticket as far as lists go by it: without prose, evidence and verification; raises as `ticket_of` does."""
+    """The ticket as far as lists go by it: without prose, evidence, verification and resolution.
+
+    Raises as `ticket_of` does.
+    """
     ticket_id = _ticket_id(document)
     batch, code, _ = id_parts(ticket_id)
     location = {row.label.casefold(): row for row in reversed(document.fields("Location"))}
@@ -85,11 +95,17 @@ def brief_of(document: Document) -> Ticket:
         function=function.written if function else "",
         summary=summary[1] if summary else "",
         categories=tuple(_TICKED.findall(told)),
+        fingerprints=tuple(block.fingerprint for block in document.evidence if block.fingerprint),
         disposition=_text(document, "Resolution"),
         path=document.path,
         reviews=tuple(found.review for found in read_reviews(document)),
         related=tuple(found.relation for found in read_relations(document)),
-        resolution=read_resolution(document),
+        resolution=None,
+        labels=_values(document.field("Labels")),
+        due=_text(document, "Due"),
+        further=tuple(
+            MetadataRow(row.label, row.text) for row in document.metadata if row.label.casefold() not in _KNOWN_ROWS
+        ),
     )
 
 
@@ -111,12 +127,14 @@ def read_file(
 ) -> tuple[Document, Ticket] | BrokenTicket | None:
     """The file as a ticket, as a broken one, or None for another page; `path` is its place in the tickets folder."""
     try:
-        mode = os.stat(file).st_mode
+        mode = os.lstat(file).st_mode
+        if stat.S_ISLNK(mode):
+            mode = os.stat(file).st_mode
+            if stat.S_ISREG(mode) and not _is_inside(file, path):
+                return BrokenTicket(path, 1, 1, "a link to a file outside of the tickets folder, which is not read")
         if not stat.S_ISREG(mode):
             what = "a folder that cannot be listed" if stat.S_ISDIR(mode) else "not a regular file"
             return BrokenTicket(path, 1, 1, what)
-        if os.path.islink(file) and not _is_inside(file, path):
-            return BrokenTicket(path, 1, 1, "a link to a file outside of the tickets folder, which is not read")
         with open(file, "rb", buffering=0) as opened:
             document = Document.parse(opened.readall(), path)
         return None if is_other_page(document) else (document, ticket_of(document))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from auditkit.model.tickets.review import read_reviewer
+from auditkit.model.tickets.review import find_reviewer, read_reviewer
 from auditkit.model.tickets.ticket import (
     ReportReference,
     Resolution,
@@ -77,7 +77,7 @@ def boxes_of(document: Document) -> tuple[BoxAt, ...]:
     for line in _lines(document, heading):
         box = _BOX.match(line.text)
         if box is not None:
-            mark = document.data.index(b"[", line.span.start) + 1
+            mark = document.data.index(b"[", line.start) + 1
             found.append(BoxAt(_item(document, line, box), Span(mark, mark + 1), _binding(document, line)))
     return tuple(found)
 
@@ -86,15 +86,15 @@ def _item(document: Document, line: Line, box: re.Match[str]) -> VerificationIte
     binding = _PROBE.search(box[2])
     text = _CLAIM.sub("", _PROBE.sub("", box[2])).strip()
     probe, _, condition = binding["binding"].strip().partition(" ") if binding else ("", "", "")
-    return VerificationItem(box[1] != " ", text, probe, document.line_number(line.span.start), condition.strip())
+    return VerificationItem(box[1] != " ", text, probe, document.line_number(line.start), condition.strip())
 
 
 def _binding(document: Document, line: Line) -> Span:
-    raw = document.data[line.span.start : line.span.end].decode("utf-8", "replace")
+    raw = document.data[line.start : line.end].decode("utf-8", "replace")
     probe = _PROBE.search(raw)
     start, end = (probe.start(), probe.end()) if probe else (len(raw.rstrip()), len(raw.rstrip()))
     start = len(raw[:start].rstrip())
-    return Span(line.span.start + len(raw[:start].encode()), line.span.start + len(raw[:end].encode()))
+    return Span(line.start + len(raw[:start].encode()), line.start + len(raw[:end].encode()))
 
 
 def read_resolution(document: Document) -> Resolution | None:
@@ -156,7 +156,7 @@ def _without_changes(document: Document, heading: Heading) -> Iterator[Line]:
         if h.level == 3 and h.text.casefold() == "status changes"
     ]
     for line in _lines(document, heading):
-        if not any(span.start <= line.span.start < span.end for span in told):
+        if not any(span.start <= line.start < span.end for span in told):
             yield line
 
 
@@ -194,17 +194,19 @@ def _sign_offs(document: Document, lines: list[Line]) -> Iterator[SignOff]:
         if says_so or (is_below and re.search(r"\w", line.text)):
             date = _DATE.search(line.text)
             agent = _signer(line.text)
-            yield SignOff(agent, line.text, date[0] if date else "", document.line_number(line.span.start))
+            yield SignOff(agent, line.text, date[0] if date else "", document.line_number(line.start))
 
 
 def _signer(text: str) -> str:
     """The agent named before the quotation or dash of a sign-off; "" for none."""
     head = re.split(r"—|--|\"", text, maxsplit=1)[0]
     approved = _APPROVED_BY.match(head)
-    return read_reviewer(head.replace("feature-dev:code-reviewer", "code review")) or (approved[1] if approved else "")
+    if approved:
+        return read_reviewer(approved[1]) or approved[1]
+    return find_reviewer(head.replace("feature-dev:code-reviewer", "code review"))
 
 
 def _placeholders(document: Document, lines: list[Line]) -> Iterator[tuple[str, int]]:
     for line in lines:
         for match in _PLACEHOLDER.finditer(line.text):
-            yield match[0], document.line_number(line.span.start)
+            yield match[0], document.line_number(line.start)

@@ -9,13 +9,13 @@ from functools import lru_cache
 
 from auditkit.model.enums import Severity
 from auditkit.model.text import inert_line
-from auditkit.model.tickets.review import Review, ReviewForm, read_reviewer, read_verdict, reviewer_of
+from auditkit.model.tickets.review import Review, ReviewForm, find_reviewer, read_verdict, reviewer_of
 from auditkit.store.markdown.document import Document
 from auditkit.store.markdown.lines import Line, Row, Table, blocks_of
 from auditkit.store.markdown.scan import Heading, Span
 
 _verdict_of = lru_cache(read_verdict)
-_agent_named = lru_cache(read_reviewer)
+_agent_named = lru_cache(find_reviewer)
 _reviewer_of = lru_cache(reviewer_of)
 _SECTION = re.compile(r"cross[ -]?reviews?\b\W*(.*?)\W*", re.IGNORECASE)
 _VERDICT_LINE = re.compile(r"\*\*(?:\w+ )*verdict:?\*\*:?\s*(\S.*)|\*\*verdict:\s*([^*]+)\*\*(.*)", re.IGNORECASE)
@@ -61,7 +61,8 @@ def read_reviews(document: Document) -> tuple[ReviewAt, ...]:
     """Every verdict of the sections whose title starts with Cross-Review, in the order of the file."""
     found: list[ReviewAt] = []
     for heading in document.scan.headings:
-        match = _SECTION.fullmatch(heading.text) if heading.level == 2 else None
+        is_likely = heading.level == 2 and heading.text[:5].casefold() == "cross"
+        match = _SECTION.fullmatch(heading.text) if is_likely else None
         if match is not None:
             drafts = _SectionReader(document, heading, match[1]).read()
             found += [ReviewAt(_finished(document, draft, heading), draft.verdict, heading) for draft in drafts]
@@ -87,8 +88,8 @@ class _SectionReader:
             if isinstance(block, Table):
                 self.note = ""
                 self.drafts += self._of_table(block)
-            elif block.span.start in inner:
-                self._enter(inner[block.span.start])
+            elif block.start in inner:
+                self._enter(inner[block.start])
             else:
                 self._of_line(block)
         self._give_out_notes()
@@ -96,7 +97,7 @@ class _SectionReader:
 
     def _enter(self, heading: Heading) -> None:
         self.note = ""
-        if read_reviewer(heading.text):
+        if find_reviewer(heading.text):
             self.title = heading.text
         elif heading.text.casefold() in EVALUATIONS:
             self.note = "evaluation"

@@ -186,6 +186,7 @@ def _finding(run: Run, result: ProbeResult, paperwork: Paperwork) -> Finding:
         asked_as=paperwork.asked_as.get(result.probe, ""),
         options=(*paperwork.options, *_arm_words(run, result, paperwork.root)),
         fix=next((fix for fix in run.fixes if result.fingerprint in fix.mends), None),
+        no_fix=run.no_fix.get(result.fingerprint, ""),
     )
 
 

@@ -17,6 +17,7 @@ from auditkit.model.tickets.page import Page
 from auditkit.model.tickets.ticket import BrokenTicket
 from auditkit.probing.checkouts import git
 from auditkit.probing.checkouts.checkout import parse_checkout
+from auditkit.rules.lint.baseline import not_known
 from auditkit.rules.lint.catalog import all_rules, rules_named, select_rules
 from auditkit.rules.lint.check import LintFinding, check_pages
 from auditkit.rules.lint.checks.metadata import UNREADABLE
@@ -29,10 +30,13 @@ from auditkit.store.markdown.document import BrokenFileError, Document
 from auditkit.store.markdown.evidence import ticket_digest
 from auditkit.store.markdown.pages import page_of
 from auditkit.store.reading.reader import read_ticket, ticket_of
+from auditkit.workflows.lint.baseline import read_baseline, write_baseline
 from auditkit.workflows.lint.fixes import LintChange, fix_entries
 from auditkit.workflows.lint.scope import Scope, find_scopes
 from auditkit.workflows.lint.settings import lint_settings
 from auditkit.workflows.lint.source_tree import open_source_tree
+
+__all__ = ["LEVELS", "LintFinding", "LintReport", "LintRequest", "lint", "parse_level", "sarif_of", "title_of"]
 
 LEVELS = tuple(level.value for level in Level)
 
@@ -43,7 +47,7 @@ class LintRequest:
 
     `select` and `ignore` are ids of rules or their beginnings; `select` replaces what the configuration selects
     and ignores, `ignore` adds to it. `checkout` is `DIR` or `DIR@REV`, without one the configuration's. With
-    `fix` files are changed.
+    `fix` files are changed. What the file `baseline` knows is left out; with `accept` it is written anew.
     """
 
     paths: Sequence[str] = ()
@@ -53,11 +57,16 @@ class LintRequest:
     select: Sequence[str] = ()
     ignore: Sequence[str] = ()
     fix: bool = False
+    baseline: Path | None = None
+    accept: bool = False
 
 
 @dataclass(frozen=True)
 class LintReport(Record, keys="findings changes summary"):
-    """What was found, in the order of paths and lines; `count` is of tickets, `broken` of files that are none."""
+    """What was found, in the order of paths and lines; `count` is of tickets, `broken` of files that are none.
+
+    `known` is how many findings the baseline has left out, and `gone` how many of it were not found again.
+    """
 
     schema_version: ClassVar[int] = 1
 
@@ -65,6 +74,8 @@ class LintReport(Record, keys="findings changes summary"):
     changes: tuple[LintChange, ...]
     count: int
     broken: int
+    known: int = 0
+    gone: int = 0
 
     def at_level(self, level: Level) -> int:
         """How many findings have that level."""
@@ -77,7 +88,8 @@ class LintReport(Record, keys="findings changes summary"):
     @property
     def summary(self) -> dict[str, int]:
         levels = {level.value: self.at_level(level) for level in Level}
-        return {"tickets": self.count, "broken": self.broken, **levels}
+        baseline = {"known": self.known, "gone": self.gone} if self.known or self.gone else {}
+        return {"tickets": self.count, "broken": self.broken, **levels, **baseline}
 
 
 @dataclass(frozen=True)
@@ -102,8 +114,9 @@ def lint(request: LintRequest) -> LintReport:
     """Lint what `request` names.
 
     Raises BadInputError for unknown rules, paths that are not there and a wrong configuration, and
-    StoreConflictError where a fix cannot be written.
+    StoreConflictError where a fix or the baseline cannot be written.
     """
+    baseline = read_baseline(request.baseline) if request.baseline and not request.accept else None
     if request.tickets is not None and not request.tickets.is_dir():
         raise BadInputError(f"no tickets folder: {request.tickets}", "name the folder: --tickets DIR")
     config = _read_config(request.config or config_near(request.tickets))
@@ -113,17 +126,28 @@ def lint(request: LintRequest) -> LintReport:
     with open_source_tree(spec.directory, spec.revision) if spec else contextlib.nullcontext() as tree:
         task = _Task(request, config, rules, spec.directory if spec else None, tree)
         reports = [_lint_folder(scope, task) for scope in _scopes(task)]
+    findings = sorted(finding for report in reports for finding in report.findings)
+    if request.accept and request.baseline is not None:
+        baseline = write_baseline(request.baseline, findings)
+    new, gone = not_known(findings, baseline) if baseline is not None else (findings, 0)
     return LintReport(
-        tuple(sorted(finding for report in reports for finding in report.findings)),
+        tuple(new),
         tuple(change for report in reports for change in report.changes),
         sum(report.count for report in reports),
         sum(report.broken for report in reports),
+        len(findings) - len(new),
+        gone,
     )
 
 
 def parse_level(text: str) -> Level:
     """The level that `text` is; raises ValueError."""
     return Level(text.strip().lower())
+
+
+def title_of(rule_id: str) -> str:
+    """What a rule finds, in one sentence."""
+    return all_rules()[rule_id].title
 
 
 def sarif_of(report: LintReport) -> dict[str, Any]:

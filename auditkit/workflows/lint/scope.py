@@ -10,8 +10,8 @@ from pathlib import Path
 from auditkit.errors import BadInputError, nearest_names
 from auditkit.model.tickets.ids import is_ticket_id
 from auditkit.rules.tickets.lifecycle import BATCH_FOLDER
+from auditkit.store.folder.folder_names import statuses_of_folder
 from auditkit.store.folder.repository import Repository
-from auditkit.store.folder.status_folders import statuses_of_folder
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from auditkit.probing.checkouts import git
 from auditkit.rules.lint.checks.origin import read_date
 from auditkit.rules.lint.rule import FOLDERS, LintSettings
 from auditkit.store.config.config import Config
-from auditkit.store.folder.status_folders import folders_named_by_status
+from auditkit.store.folder.folder_names import folders_named_by_status
 from auditkit.store.markdown.document import BrokenFileError, Document
 
 TEMPLATE_NAME = "ticket-template.md"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,13 +36,14 @@ class BoxProof(
 def prove_boxes(ticket: Ticket, checks: Sequence[Check]) -> tuple[BoxProof, ...]:
     """Every box of the ticket: all questions of its probe speak for it, or those that it names.
 
+    What may stay speaks only for a box that names it, or whose probe has nothing else.
     A box that holds a command is about that command: runs that asked something else, or less, prove nothing of it.
     """
-    return tuple(_box_proof(number, item, checks) for number, item in enumerate(ticket.verification, start=1))
+    boxes = enumerate(ticket.verification, start=1)
+    return tuple(_box_proof(number, item, _checks_of(item, checks, ticket.may_stay)) for number, item in boxes)
 
 
-def _box_proof(number: int, item: VerificationItem, checks: Sequence[Check]) -> BoxProof:
-    own = _checks_of(item, checks)
+def _box_proof(number: int, item: VerificationItem, own: Sequence[Check]) -> BoxProof:
     fingerprint = own[0].question.fingerprint if own else ""
     proof = _proof(item, own)
     is_done = (item.is_done or proof.state is ProofState.PROVEN) and proof.state is not ProofState.STILL_REPRODUCED
@@ -69,11 +70,12 @@ def _proof(item: VerificationItem, own: Sequence[Check]) -> Proof:
     return proof
 
 
-def _checks_of(item: VerificationItem, checks: Sequence[Check]) -> list[Check]:
+def _checks_of(item: VerificationItem, checks: Sequence[Check], may_stay: Collection[str]) -> list[Check]:
     own = [check for check in checks if item.probe and check.question.probe.id == item.probe]
     calls = {target.call for command in commands_in(item.text) for target in command.targets}
     names = calls or names_in(item.text)
-    return [check for check in own if names & _names_of(check)] or own
+    named = [check for check in own if names & _names_of(check)]
+    return named or [check for check in own if check.question.fingerprint not in may_stay] or own
 
 
 def _names_of(check: Check) -> set[str]:

@@ -122,10 +122,15 @@ def verify(
 
 
 def exit_code(verification: Verification) -> ExitCode:
-    """0: all that is bound is proven. 1: something reproduces or proves nothing; then 5, then 3: nothing to say."""
+    """0: all that is bound is proven. 1: something reproduces or proves nothing; then 5, then 3: nothing to say.
+
+    What the ticket lets stay says nothing, unless nothing else was asked.
+    """
     asked = {check.question.probe.id for check in verification.checks}
     bound = [one.proof.state for one in verification.items if one.item.probe in asked]
-    states = {*bound, *(check.proof.state for check in verification.checks)}
+    may_stay = verification.change.after.ticket.may_stay
+    judging = [check for check in verification.checks if check.question.fingerprint not in may_stay]
+    states = {*bound, *(check.proof.state for check in judging or verification.checks)}
     if ProofState.STILL_REPRODUCED in states or ProofState.VACUOUS in states:
         return ExitCode.FINDINGS
     if not all(check.fix.result.loaded for check in verification.checks):
@@ -158,7 +163,8 @@ def _judged(document: Document, ticket: Ticket) -> tuple[object, ...]:
 
 def _returned(ticket: Ticket, checks: Sequence[Check]) -> list[str]:
     """That a ticket is finished as mended, although it reproduces: people, or the next audit, open it again."""
-    if not reopens(ticket.decision) or not any(one.proof.state is ProofState.STILL_REPRODUCED for one in checks):
+    graver = [one for one in checks if one.question.fingerprint not in ticket.may_stay]
+    if not reopens(ticket.decision) or not any(one.proof.state is ProofState.STILL_REPRODUCED for one in graver):
         return []
     command = f'auditkit ticket status {ticket.id} open --reason "..."'
     return [f"{ticket.id} is {ticket.status_written}, but it reproduces: {command}"]

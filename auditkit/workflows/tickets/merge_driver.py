@@ -1,7 +1,8 @@
-"""git's merge driver for tickets: rows of the tables are merged one by one, everything else as git does."""
+"""git's merge driver for tickets: rows of the tables and reviews are merged one by one, all else as git does."""
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import subprocess
 import sys
@@ -11,7 +12,8 @@ from pathlib import Path, PurePath
 
 from auditkit.errors import BadInputError
 from auditkit.probing.checkouts import git
-from auditkit.store.edits.merge import Aligned, align_rows
+from auditkit.store.edits.comments import align_comments
+from auditkit.store.edits.merge import Aligned, align_rows, gather_reviews
 from auditkit.store.folder import files
 from auditkit.store.folder.files import create_file, replace_file
 from auditkit.store.markdown.document import BrokenFileError, Document
@@ -54,8 +56,11 @@ def _read(path: Path) -> bytes:
 
 def _aligned(texts: Aligned, name: PurePath) -> Aligned:
     try:
-        return align_rows(*(Document.parse(text, name) for text in (texts.base, texts.ours, texts.theirs)))
-    except BrokenFileError:
+        base, ours, theirs = (Document.parse(text, name) for text in (texts.base, texts.ours, texts.theirs))
+        with contextlib.suppress(BadInputError):  # a review that would hide what is below it in ours
+            ours, theirs = gather_reviews(base, ours, theirs)
+        return align_rows(*align_comments(base, ours, theirs))
+    except (BrokenFileError, BadInputError):
         return texts
 
 

@@ -55,9 +55,15 @@ def new_ticket(repository: Repository, draft: Draft, batch: int | None, agent: s
         raise BadInputError("a ticket needs a title", '--title "..."')
     config = tickets_configuration(repository)
     number, code = _series(batch, agent, config)
+
+    def render(ticket_id: TicketId) -> bytes:
+        return render_draft(draft, ticket_id, datetime.date.today(), config.agents)
+
+    # Once without the lock: what it reads and loads is then at hand, and nobody waits for it.
+    render(repository.next_id(number, code))
     with repository.writing():
         ticket_id = repository.next_id(number, code)
-        return repository.create(ticket_id, render_draft(draft, ticket_id, datetime.date.today(), config.agents))
+        return repository.create(ticket_id, render(ticket_id))
 
 
 def new_ticket_in_editor(repository: Repository, batch: int | None, agent: str | None) -> Entry | None:

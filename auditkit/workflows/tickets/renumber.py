@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from auditkit.errors import AuditkitError, BadInputError
 from auditkit.model.codec import Record
@@ -18,9 +18,14 @@ from auditkit.store.edits.cells import set_cell
 from auditkit.store.folder.branches import ids_on_branches
 from auditkit.store.folder.files import move_file, remove_file, replace_file
 from auditkit.store.folder.repository import Entry, Repository
+from auditkit.store.folder.walk import walk
+from auditkit.store.listing.rows import ID
 from auditkit.store.markdown.document import Document
 from auditkit.store.reading.reader import ticket_of
 from auditkit.workflows.configuration import tickets_configuration
+
+if TYPE_CHECKING:
+    from auditkit.store.folder.walk import Stamps
 
 
 @dataclass(frozen=True)
@@ -55,12 +60,19 @@ def renumber(repository: Repository, old: str, new: str | None = None) -> Renumb
     left half done, the same call finishes. Raises BadInputError where `new` is taken, here or on another local
     branch.
     """
+    mentions = _Mentions(repository.folder)
+    if is_ticket_id(old):
+        # Read before the lock, so that others do not wait for it.
+        mentions.of(parse_ticket_id(old))
+        repository.used_ids()
     with repository.writing():
+        if (done := _ended(repository, old, new)) is not None:
+            return done
         entry = _named(repository, old)
         job = _unfinished(repository, entry, new) or _begun(repository, entry, new)
-        shared = any(other.ticket.id == job.old for other in _others(repository, entry))
+        shared = _is_in_others(repository, entry, job.old)
         target = _new_path(entry.file, job)
-        references = [] if shared else list(_references(repository, entry, job))
+        references = [] if shared else list(_references(mentions, entry, job))
         _write(entry, target, job, references)
     return Renumbered(job.old, job.new, target, tuple(file for file, _, _ in references), shared)
 
@@ -77,16 +89,26 @@ def _unfinished(repository: Repository, entry: Entry, new: str | None) -> _Job |
         return None
     if new is not None and new.strip().upper() != says:
         return None
-    if any(other.ticket.id == says for other in _others(repository, entry)):
+    if _is_in_others(repository, entry, says):
         return None
     return _Job(parse_ticket_id(named), says, entry.document.data)
 
 
-def _others(repository: Repository, entry: Entry) -> Iterator[Entry]:
-    """The tickets in other files; a second name of this file is none."""
-    for file in repository.files():
-        if file != entry.file and isinstance(read := repository.read(file), Entry) and not file.samefile(entry.file):
-            yield read
+def _ended(repository: Repository, old: str, new: str | None) -> Renumbered | None:
+    """What was killed when the ticket's file had both names already, and was ended when the lock was taken."""
+    for second, own in repository.mended.items():
+        if not (is_ticket_id(second.stem) and is_ticket_id(own.stem)):
+            continue
+        before, says = parse_ticket_id(second.stem), parse_ticket_id(own.stem)
+        is_asked = old.strip().upper() == before or Path(old) in (second, second.relative_to(repository.folder))
+        if is_asked and before != says and new in (None, says):
+            return Renumbered(before, says, own, (), is_shared=False)
+    return None
+
+
+def _is_in_others(repository: Repository, entry: Entry, ticket_id: TicketId) -> bool:
+    """Whether a ticket in another file has the id."""
+    return any(says == ticket_id and file != entry.file for file, says in repository.known(ID))
 
 
 def _named(repository: Repository, text: str) -> Entry:
@@ -114,9 +136,13 @@ def _free_id(repository: Repository, old: TicketId, new: str | None) -> TicketId
             f"not a ticket id: '{inert_line(new)}'", f"the next free one: {repository.next_id(batch, agent)}"
         )
     wanted = parse_ticket_id(new)
-    here = {file.stem.upper() for file in repository.files()}
-    here |= {read.ticket.id for file in repository.files() if isinstance(read := repository.read(file), Entry)}
-    where = "here" if wanted in here else "on a local branch" if wanted in ids_on_branches(repository.folder) else ""
+    where = (
+        "here"
+        if wanted in repository.used_ids()
+        else "on a local branch"
+        if wanted in ids_on_branches(repository.folder)
+        else ""
+    )
     if where:
         hint = f"the next free one: {repository.next_id(*id_parts(wanted)[:2])}"
         raise BadInputError(f"{wanted} is taken {where}", hint)
@@ -151,15 +177,39 @@ def _new_path(file: Path, job: _Job) -> Path:
     return file.parent / f"{job.new}.md"
 
 
-def _references(repository: Repository, entry: Entry, job: _Job) -> Iterator[tuple[Path, bytes, bytes]]:
-    """Every other Markdown file that names the old id, reports and broken tickets too: file, before, after."""
+class _Mentions:
+    """Which Markdown files below a folder name an id, reports and broken tickets too.
+
+    Asked again, it reads only what has changed since.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = str(folder)
+        self._stamps: Stamps = {}
+        self._found: dict[str, bytes] = {}
+
+    def of(self, ticket_id: TicketId) -> dict[Path, bytes]:
+        """Each file that names the id, and what it holds."""
+        # Most files do not hold the id at all, which is found out ten times as fast without the pattern.
+        mention, wanted, seen = _mention(ticket_id), ticket_id.encode(), self._stamps
+        self._stamps = walk(self._folder)
+        for path, stamp in self._stamps.items():
+            if stamp is None or seen.get(path) == stamp:
+                continue
+            self._found.pop(path, None)
+            with contextlib.suppress(OSError), open(f"{self._folder}/{path}", "rb", buffering=0) as file:
+                data = file.readall()
+                if wanted in data and mention.search(data):
+                    self._found[path] = data
+        return {Path(self._folder, path): data for path, data in self._found.items() if path in self._stamps}
+
+
+def _references(mentions: _Mentions, entry: Entry, job: _Job) -> Iterator[tuple[Path, bytes, bytes]]:
+    """Every other file that names the old id: file, before, after."""
     mention = _mention(job.old)
-    for file in repository.files():
-        if file != entry.file and file.is_file() and not file.is_symlink():
-            data = file.read_bytes()
-            changed = mention.sub(job.new.encode(), data)
-            if changed != data:
-                yield file, data, changed
+    for file, data in sorted(mentions.of(job.old).items()):
+        if file != entry.file and not file.is_symlink():
+            yield file, data, mention.sub(job.new.encode(), data)
 
 
 def _write(entry: Entry, target: Path, job: _Job, references: Sequence[tuple[Path, bytes, bytes]]) -> None:

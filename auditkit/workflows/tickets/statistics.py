@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from auditkit.errors import BadInputError
+from auditkit.model.tickets.ids import agent_name
 from auditkit.model.tickets.ticket import BrokenTicket
 from auditkit.rendering.summary_report import render_statistics
 from auditkit.rules.counting.figures import PageCheck, check_figures
-from auditkit.rules.counting.statistics import Facet, Statistics, statistics_of
+from auditkit.rules.counting.statistics import UNKNOWN, Counted, Facet, Statistics, roots_of, statistics_of
 from auditkit.store.folder.repository import Repository
+from auditkit.store.listing import rows as at
+from auditkit.store.listing.index import read_index
 from auditkit.store.reading.summary import read_figures
 
 __all__ = [
@@ -29,8 +32,8 @@ class FolderStatistics:
 
 def folder_statistics(repository: Repository, facets: Iterable[Facet] = tuple(Facet)) -> FolderStatistics:
     """Count the tickets of `repository` by each of `facets`."""
-    listing = repository.listing()
-    return FolderStatistics(statistics_of(listing.tickets, facets), listing.broken)
+    tickets, broken = _counted(repository)
+    return FolderStatistics(statistics_of(tickets, facets), broken)
 
 
 def check_page(repository: Repository, file: Path) -> tuple[PageCheck, tuple[BrokenTicket, ...]]:
@@ -42,8 +45,25 @@ def check_page(repository: Repository, file: Path) -> tuple[PageCheck, tuple[Bro
         data = file.read_bytes()
     except OSError as error:
         raise BadInputError(f"cannot read {file}: {error.strerror}", "name a summary page: --against FILE") from error
-    listing = repository.listing()
-    return check_figures(read_figures(data), listing.tickets, file.name), listing.broken
+    tickets, broken = _counted(repository)
+    return check_figures(read_figures(data), tickets, file.name), broken
+
+
+def _counted(repository: Repository) -> tuple[list[Counted], tuple[BrokenTicket, ...]]:
+    """What every ticket counts as, by the index, and the files that are broken."""
+    index = read_index(str(repository.folder))
+    values: dict[Facet, Iterable[tuple[str, ...]]] = {
+        Facet.SEVERITY: [(value or UNKNOWN,) for value in index.column(at.SEVERITY)],
+        Facet.STATUS: [(value or UNKNOWN,) for value in index.column(at.STATUS)],
+        Facet.AGENT: [(agent_name(code),) for code in index.column(at.AGENT_CODE)],
+        Facet.BATCH: [(str(batch),) for batch in index.column(at.BATCH)],
+        Facet.DOMAIN: map(roots_of, index.column(at.DOMAINS)),
+        Facet.CATEGORY: [tuple(dict.fromkeys(boxes)) for boxes in index.column(at.CATEGORIES)],
+        Facet.VERDICT: [tuple(vote or UNKNOWN for vote in votes) for votes in index.column(at.VOTES)],
+        Facet.CONSENSUS: [(kind,) for kind in index.column(at.AGREEMENT)],
+    }
+    rows = zip(*values.values(), strict=True)
+    return [dict(zip(values, row, strict=True)) for row in rows], tuple(map(at.broken_of, index.broken))
 
 
 def parse_facet(text: str) -> Facet:

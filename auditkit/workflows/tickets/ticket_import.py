@@ -10,8 +10,9 @@ from auditkit.errors import BadInputError, StoreConflictError
 from auditkit.model.codec import Record
 from auditkit.model.tickets.ids import TicketId
 from auditkit.model.tickets.ticket import BrokenTicket, Ticket
-from auditkit.store.folder.files import create_files
+from auditkit.store.folder.files import create_files, read_bytes
 from auditkit.store.folder.repository import Entry, Repository
+from auditkit.store.listing.rows import ID
 
 MOST_BYTES = 10 * 1024**2
 
@@ -41,32 +42,47 @@ def check_folder(folder: Path) -> Imported:
     return _read(folder)[0]
 
 
-def copy_folder(folder: Path, repository: Repository, skip_existing: bool = False) -> Imported:
+def copy_folder(
+    folder: Path, repository: Repository, skip_existing: bool = False, skip_broken: bool = False
+) -> Imported:
     """Copy the tickets below `folder` as they are into the tickets folder: all of them, or none.
 
-    Raises BadInputError for broken tickets, links out of the folder, files above ten MiB and ids that two
-    files have; StoreConflictError for ids that exist, unless `skip_existing`.
+    One whose copy is there is skipped, so that what was cut off goes on. Raises BadInputError for broken tickets,
+    links out of the folder and files above ten MiB, unless `skip_broken`, and for ids that two files have;
+    StoreConflictError for ids that other files have, unless `skip_existing`.
     """
     found, entries = _read(folder)
     inside = repository.folder.resolve()
     if inside == folder.resolve() or inside.is_relative_to(folder.resolve()):
         raise BadInputError(f"{folder} holds the tickets folder itself", "--in-place checks it")
-    if found.broken:
+    if found.broken and not skip_broken:
         raise BadInputError(
             f"{len(found.broken)} files are broken; nothing was copied",
-            f"auditkit ticket import {folder} --in-place shows them",
+            f"auditkit ticket import {folder} --in-place shows them, --skip-broken copies the others",
         )
     _refuse_twice(entries)
+    repository.used_ids()  # read before the lock, so that others do not wait for it
     with repository.writing():
-        there = {ticket.id for ticket in repository.listing().tickets}
+        there = {ticket_id: file for file, ticket_id in repository.known(ID)}
         existing = [entry.ticket.id for entry in entries if entry.ticket.id in there]
-        if existing and not skip_existing:
-            named = ", ".join(existing[:5]) + (f" and {len(existing) - 5} more" if len(existing) > 5 else "")
+        others = [
+            entry.ticket.id
+            for entry in entries
+            if (file := there.get(entry.ticket.id)) is not None and not _is_copy(file, entry, folder, repository)
+        ]
+        if others and not skip_existing:
+            named = ", ".join(others[:5]) + (f" and {len(others) - 5} more" if len(others) > 5 else "")
             raise StoreConflictError(f"{named} exist already; nothing was copied", "--skip-existing copies the others")
         wanted = [entry for entry in entries if entry.ticket.id not in there]
         copied = [(entry.file, repository.folder / entry.file.relative_to(folder)) for entry in wanted]
         create_files({to: entry.document.data for entry, (_, to) in zip(wanted, copied, strict=True)})
-    return Imported(found.folder, found.tickets, (), found.pages, tuple(copied), tuple(existing))
+    return Imported(found.folder, found.tickets, found.broken, found.pages, tuple(copied), tuple(existing))
+
+
+def _is_copy(file: Path, entry: Entry, folder: Path, repository: Repository) -> bool:
+    """Whether the file is what copying the entry would make."""
+    is_place = file == repository.folder / entry.file.relative_to(folder)
+    return is_place and read_bytes(file) == entry.document.data
 
 
 def _read(folder: Path) -> tuple[Imported, list[Entry]]:

@@ -78,6 +78,30 @@ def test_all_or_nothing(elsewhere: Path, tmp_path: Path) -> None:
     assert not (folder / "batch7").exists()
 
 
+def test_a_copy_that_was_cut_off_goes_on(elsewhere: Path, tmp_path: Path) -> None:
+    """What it had copied already is no conflict; a file that somebody has changed since is one."""
+    folder = tmp_path / "tickets"
+    assert run(elsewhere, "--copy", "--tickets", folder).exit_code == 0
+    whole = contents(folder)
+    (folder / "fixed/B7-PT-02.md").unlink()
+    result = run(elsewhere, "--copy", "--tickets", folder)
+    assert (result.exit_code, contents(folder)) == (0, whole)
+    assert result.stdout.endswith(": 2 tickets, 0 broken, 1 other pages, 1 copied, 1 there already\n")
+    (folder / "fixed/B7-PT-02.md").write_text(ticket_text("B7-PT-02"))
+    assert run(elsewhere, "--copy", "--tickets", folder).exit_code == 4
+
+
+def test_broken_files_can_be_left_out_and_are_named(elsewhere: Path, tmp_path: Path) -> None:
+    put(elsewhere, "B7-PT-03.md", "no ticket\n")
+    result = run(elsewhere, "--copy", "--skip-broken", "--tickets", tmp_path / "tickets")
+    assert (result.exit_code, sorted(contents(tmp_path / "tickets"))) == (
+        0,
+        ["batch7/B7-PT-01.md", "fixed/B7-PT-02.md"],
+    )
+    assert f"left out: {elsewhere}/B7-PT-03.md:1:1: no '## Ticket Metadata' section" in result.stderr
+    assert run(elsewhere, "--skip-broken").exit_code == 2
+
+
 @pytest.mark.parametrize("kind", ["broken", "link", "big", "twice"])
 def test_what_is_not_copied(elsewhere: Path, tmp_path: Path, kind: str) -> None:
     outside = put(tmp_path, "outside/B7-PT-09.md", ticket_text("B7-PT-09"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -52,8 +53,8 @@ class Clone:
         return self.git("merge", "-q", "--no-edit", "theirs").code == 0
 
 
-def clone(folder: Path, has_driver: bool = True, newline: str = "\n") -> Clone:
-    put(folder, "tickets/batch7/B7-PT-01.md", ticket_text().replace("\n", newline))
+def clone(folder: Path, has_driver: bool = True, newline: str = "\n", ending: str = "") -> Clone:
+    put(folder, "tickets/batch7/B7-PT-01.md", ticket_text(extra=ending).replace("\n", newline))
     made = Clone(folder)
     made.git("init", "-q", "-b", "main")
     made.git("config", "core.autocrlf", "false")
@@ -156,6 +157,55 @@ def test_a_ticket_that_one_branch_moved_merges_where_it_went(tmp_path: Path) -> 
     text = made.ticket.read_text()
     assert "| **Assignee** | Kim |" in text
     assert "| **Status** | `wont-fix` |" in text
+
+
+ENDING = """
+## Related Findings
+
+None.
+
+---
+
+## Appendix
+
+### Original Report Reference
+
+**Report file:** `docs/batch7-pytorch.md`
+"""
+
+
+def reviewed(made: Clone, reviewer: str, *more: str) -> Edit:
+    words = ("review", "B7-PT-01", "--reviewer", reviewer, "--verdict", "endorse", "--note", f"As {reviewer} sees it.")
+    return lambda _: made.run(*words, *more)
+
+
+def reviewers(made: Clone) -> list[str]:
+    """Who reviewed the ticket, as it is read."""
+    told = json.loads(made.run("show", "B7-PT-01", "--json").stdout)
+    return sorted(one["reviewer"] for one in told["tickets"][0]["reviews"])
+
+
+@pytest.mark.parametrize("pair", [("drl", "pytorch"), ("pytorch", "codereview"), ("codereview", "drl")])
+def test_two_reviews_merge_without_the_driver(tmp_path: Path, pair: tuple[str, str]) -> None:
+    made = clone(tmp_path, has_driver=False, ending=ENDING)
+    assert made.merge(*(reviewed(made, reviewer) for reviewer in pair))
+    assert reviewers(made) == sorted(pair)
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["lf", "crlf"])
+def test_two_reviews_at_one_place_merge_with_the_driver_and_conflict_without(tmp_path: Path, newline: str) -> None:
+    """Nothing below the last section tells one place from another; two people of one field are two."""
+    pair = ("drl-bob", "drl-ann")
+    made = clone(tmp_path / "with", newline=newline)
+    assert made.merge(*(reviewed(made, reviewer) for reviewer in pair))
+    assert reviewers(made) == sorted(pair)
+    bare = clone(tmp_path / "without", has_driver=False, newline=newline)
+    assert not bare.merge(*(reviewed(bare, reviewer) for reviewer in pair))
+
+
+def test_two_reviews_by_one_reviewer_are_left_to_people(tmp_path: Path) -> None:
+    made = clone(tmp_path)
+    assert not made.merge(reviewed(made, "drl"), reviewed(made, "drl", "--severity", "P1"))
 
 
 def merge_texts(folder: Path, texts: Sequence[bytes], *more: str) -> tuple[Ended, bytes]:

@@ -67,7 +67,14 @@ def test_a_run_with_fixes_says_them_again_and_one_without_has_no_key() -> None:
     document = through_json(run)
     Draft202012Validator(schema("run")["$defs"]["fix"]).validate(document["fixes"][0])
     assert Run.from_json(document).fixes == (FIX,)
-    assert "fixes" not in through_json(RUN)
+    assert not {"fixes", "no_fix"} & through_json(RUN).keys()
+
+
+def test_a_run_says_again_why_a_finding_has_no_fix() -> None:
+    run = replace(RUN, no_fix={FINDING.result.fingerprint: "no rewrite fits these statements"})
+    document = through_json(run)
+    Draft202012Validator(schema("run")["properties"]["no_fix"]).validate(document["no_fix"])
+    assert Run.from_json(document).no_fix == run.no_fix
 
 
 def test_a_matrix_says_the_same_again() -> None:

@@ -300,29 +300,3 @@ def test_rows_are_those_of_the_repository(tmp_path: Path) -> None:
     wanted = [row_of(entry.ticket, entry.document) for entry in entries]
     assert read_index(str(tmp_path)).rows == wanted
     assert [row[ID] for row in read_index(str(tmp_path)).rows][-1] == "B9-PT-01"
-
-
-def test_where_no_other_process_can_be_had_this_one_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a sandbox without semaphores: a pool of processes cannot be made at all."""
-
-    def refuse(*_: object, **__: object) -> None:
-        raise NotImplementedError("no semaphores here")
-
-    write_tickets(tmp_path, 20)
-    monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor", refuse)
-    monkeypatch.setattr("auditkit.store.listing.index._MANY", 10)
-    assert len(read_index(str(tmp_path)).rows) == 20
-
-
-@pytest.mark.process
-def test_several_readers_find_the_same_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As for a folder of thousands: pages that are no tickets, and broken ones, come back from other processes, too."""
-    write_tickets(tmp_path, 20)
-    put(tmp_path, "README.md", "# A page\n")
-    put(tmp_path, "broken.md", "no ticket\n")
-    alone = read_index(str(tmp_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "others"))
-    monkeypatch.setattr("auditkit.store.listing.index._MANY", 10)
-    together = read_index(str(tmp_path))
-    assert (together.rows, together.broken, together.others) == (alone.rows, alone.broken, alone.others)
-    assert (len(alone.rows), len(alone.broken), alone.others) == (20, 1, ["README.md"])

@@ -173,6 +173,12 @@ def test_a_verdict_and_what_stands_beside_it(text: str, verdict: Verdict | None,
         ("cross-review-agent", ""),
         ("Cross-Review (PyTorch)", "pytorch"),
         ("somebody", ""),
+        ("PyTorch Specialist (second pass)", "pytorch"),
+        ("drl-expert", "drl"),
+        ("drl-bob", ""),
+        ("DRL Bob", ""),
+        ("drlbob", ""),
+        ("pytorch.ann", ""),
     ],
 )
 def test_a_reviewers_name_means_an_agent_or_none(text: str, agent: str) -> None:

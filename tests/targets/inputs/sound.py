@@ -114,6 +114,10 @@ def refuses_frozen(parameters) -> float:
     return math.hypot(*_norms(listed))
 
 
+def norm_of_the_first(parameters) -> float:
+    return next(iter(parameters)).grad.double().norm().item()
+
+
 def takes_gradients(gradients) -> float:
     return math.hypot(*[grad.double().norm().item() for grad in gradients])
 

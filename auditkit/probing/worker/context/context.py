@@ -11,6 +11,8 @@ from ..feeding.plan import Plan
 from ..feeding.promises import Promise
 from ..gradients.forms import WideBatch, work
 from ..instruments.graph_capture import unequal_fields
+from ..steps.measures import StepMeasures
+from ..steps.runs import StepFeed, StepRuns
 from .calls import Calls
 from .measures import Measures
 from .places import Places
@@ -97,6 +99,12 @@ class Context:
         self.reported_by_one, self.reported_by_ranks = ranks.reported_by_one, ranks.reported_by_ranks
 
     # --- what is asked for when it is needed ---------------------------------------------------------------
+
+    @property
+    def steps(self) -> StepMeasures:
+        """A training step on our model: what reaches its optimizer."""
+        calls = self._calls
+        return StepMeasures(StepRuns(calls.caller, StepFeed(**self.plan.step), calls.roots))
 
     @property
     def device(self) -> str:

@@ -52,7 +52,8 @@ class Plan(NamedTuple):
     is what it does to the gradients. `starts_fresh`: its module keeps its first answer, and is put back before each
     call. `filled` is what nobody gave and was made up, by the path that the target reads it by; `others` are second
     guesses for some of it. `device` is where the plan was found: a device where the target does not run on the host.
-    `torch_calls` says which of torch's own functions it calls, where (see `context/torch_calls.py`).
+    `torch_calls` says which of torch's own functions it calls, where (see `context/torch_calls.py`). `step` is how a
+    training step is fed (see `steps/runs.py`).
     """
 
     feed: Feed
@@ -70,6 +71,7 @@ class Plan(NamedTuple):
     device: str = "cpu"
     others: Dict[str, Any] = {}  # noqa: RUF012
     torch_calls: Dict[str, Any] = {}  # noqa: RUF012
+    step: Dict[str, Any] = {}  # noqa: RUF012
 
     def with_filled(self, read: Dict[str, Guess]) -> "Plan":
         """The plan with what was made up for the call that it was found by, as JSON has it."""

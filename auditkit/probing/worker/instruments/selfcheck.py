@@ -9,6 +9,7 @@ from ..base.frames import SourceRoots
 from ..feeding.given import GroupInput
 from ..simulated.device import on_device
 from ..simulated.tensor import to_simulated
+from ..steps.seam import Trace, norm_of
 from .graph_capture import Step, replay_graph
 from .graphs import trace
 from .launches import count_launches
@@ -175,6 +176,28 @@ def _check_graph_capture(device: str, roots: SourceRoots) -> None:
     _expect("replayed graph", int((replay.replayed or {}).get("", 0)), 18, "twice the sum of 2, 3 and 4")
 
 
+def _check_steps(device: str, roots: SourceRoots) -> None:
+    """Backwards of 5 and 10 that make 15, clipped to 3: what the optimizer is handed, and by which line."""
+    weight = torch.nn.Parameter(torch.zeros(2))
+    optimizer = torch.optim.SGD([weight], lr=1.0)
+
+    def one_step() -> None:
+        for scale in (1, 2):
+            (weight * torch.tensor([3.0, 4.0]) * scale).sum().backward()
+        torch.nn.utils.clip_grad_norm_([weight], 3.0)
+        optimizer.step()
+
+    trace = Trace(SourceRoots(__file__, (__file__,)))
+    trace.known[id(weight)] = ("weight", weight)
+    with trace.recording():
+        one_step()
+    step = trace.steps[0]
+    read = [*(norm_of(micro.added) for micro in step.micros), norm_of(step.clips[0].before), norm_of(step.grads)]
+    _expect("seam of the optimizer", [round(each, 3) for each in read], [5.0, 10.0, 15.0, 3.0], "one step")
+    line = one_step.__code__.co_firstlineno + 4
+    _expect("line of a step", step.site.line if step.site is not None else 0, line, "the same step")
+
+
 def _need_device(device: str, devices: Sequence[str], wanted: str) -> None:
     if device not in devices:
         raise SelfCheckError("{} cannot be had on the device '{}'".format(wanted, device))
@@ -195,4 +218,5 @@ _CHECKS: Dict[str, Callable[[str, SourceRoots], None]] = {
     "transfers": _check_transfers,
     "graph_capture": _check_graph_capture,
     "ranks": _check_ranks,
+    "steps": _check_steps,
 }

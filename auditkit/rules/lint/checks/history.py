@@ -84,8 +84,10 @@ def ticked_by_evidence(page: Page, context: LintContext) -> Iterator[Problem]:
 
 
 def _reproduced(page: Page) -> Iterator[tuple[str, int]]:
-    """The probe of each evidence block whose last run reproduced the finding, and the line that says so."""
+    """The probe of each evidence block whose last run reproduced what may not stay, and the line that says so."""
     for block in page.ticket.evidence:
+        if block.fingerprint in page.ticket.may_stay:
+            continue
         for number, line in enumerate(page.lines[block.line - 1 :], start=block.line):
             if _REPRODUCED.fullmatch(line) and block.outcome == "reproduced":
                 yield block.fingerprint.partition("/")[0], number

@@ -1,0 +1,54 @@
+"""A loop written for CUDA on the host: devices that it names are the host's, and a GradScaler scales there."""
+
+import contextlib
+from typing import Any, Iterator
+from unittest import mock
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+_HOST = torch.device("cpu")
+
+
+class _OnHost(TorchFunctionMode):
+    """Every tensor that is asked for on CUDA is made on the host."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if func is torch.Tensor.cuda:
+            return args[0]
+        if "device" in kwargs and _is_cuda(kwargs["device"]):
+            kwargs["device"] = _HOST
+        if func is torch.Tensor.to:
+            args = (args[0], *(_HOST if _is_cuda(each) else each for each in args[1:]))
+        return func(*args, **kwargs)
+
+
+def _is_cuda(device: Any) -> bool:
+    return isinstance(device, (str, torch.device)) and str(device).startswith("cuda")
+
+
+@contextlib.contextmanager
+def on_host() -> Iterator[None]:
+    """Meanwhile CUDA is the host, where this machine has none to ask."""
+    if torch.cuda.is_available():
+        yield
+        return
+    make_scaler = torch.amp.GradScaler.__init__
+
+    def init(self: Any, device: str = "cuda", *args: Any, **kwargs: Any) -> None:
+        make_scaler(self, "cpu", *args, **kwargs)
+
+    def nothing(*_: Any, **__: Any) -> None:
+        return None
+
+    def itself(module: Any, *_: Any, **__: Any) -> Any:
+        return module
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.object(torch.amp.GradScaler, "__init__", init))
+        stack.enter_context(mock.patch.object(torch.nn.Module, "cuda", itself))
+        for name in ("synchronize", "reset_peak_memory_stats", "set_device"):
+            stack.enter_context(mock.patch.object(torch.cuda, name, nothing))
+        stack.enter_context(_OnHost())
+        yield

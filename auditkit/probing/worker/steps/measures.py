@@ -1,0 +1,369 @@
+"""What the probes of training steps ask: each answer is numbers, and the loop's line that they are about."""
+
+import linecache
+import os
+import re
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import torch
+
+from ..base.frames import Site, most_common
+from ..base.refusals import NotApplicable
+from ..instruments.syncs import count_syncs
+from .runs import ALL, FIXED, OPTION, Run, StepRuns, source_of
+from .seam import Grads, Step, added_up, cosine, norm_of
+from .toy_model import FROZEN, Batch, ToyModel, joined, make_batches, true_gradient
+from .values import NO_LIMIT, Case
+
+_SAME_DIRECTION = 0.9999
+_SAME_LOSS = 0.999
+_SAME_SIZE = 0.02
+_GUARDS = re.compile(r"isfinite|isnan|isinf|\bnan\b|found_inf|error_if_nonfinite|overflow|scaler\b", re.IGNORECASE)
+Line = Optional[Site]
+_HAS_TO_WAIT = re.compile(r"isfinite|isnan|isinf|found_inf|scaler|\.step\(", re.IGNORECASE)
+
+
+class Accumulated(NamedTuple):
+    """The gradient of some micro-batches against that of one batch of all: the ratio of norms and the cosine."""
+
+    micro_batches: int
+    is_uneven: bool
+    true_norm: float
+    ratio: float
+    cosine: float
+    site: Line
+
+
+class Limited(NamedTuple):
+    """One step under a limit: the norm (or the largest element) that reached it, unlimited, and its direction."""
+
+    step: int
+    limit: float
+    reached: float
+    unlimited: float
+    cosine: float
+    usual_cosine: float
+    clip_count: int
+    site: Line
+
+
+class Scaled(NamedTuple):
+    """By how much gradients were multiplied when they were clipped (None: they were not), and when they were used."""
+
+    scale: float
+    at_clip: Optional[float]
+    at_step: float
+    site: Line
+
+
+class Owned(NamedTuple):
+    """Parameters by name: with a gradient and no optimizer, with an optimizer and in no model, held twice."""
+
+    missing: List[str]
+    stale: List[str]
+    twice: List[str]
+    site: Line
+
+
+class Shares(NamedTuple):
+    """What a step's gradient has of each micro-batch and of the gradients before them, the largest share being 1."""
+
+    step: int
+    micro: List[float]
+    leftover: float
+    zeroed_at: Line
+    site: Line
+
+
+class AfterNan(NamedTuple):
+    """What one NaN among the losses came to; `is_guarded`: the loop has something that looks for one."""
+
+    is_guarded: bool
+    stops: bool
+    steps_applied: int
+    parameters: int
+    nan_parameters: int
+    recovers: bool
+    site: Line
+
+
+class Moved(NamedTuple):
+    """A parameter that no gradient trains and that an optimizer moved, by how much at most."""
+
+    name: str
+    largest_change: float
+    site: Line
+
+
+class StepMeasures:
+    """One training step, asked with batches whose gradients are known."""
+
+    def __init__(self, runs: StepRuns) -> None:
+        self._runs = runs
+        self.feed = runs.feed
+        self.definition = runs.definition
+
+    def windows(self, count: int, micro_batches: int = 4, **case: Any) -> Run:
+        """A run of `count` steps of so many micro-batches each, as many as the step takes by itself where it does."""
+        ways = self.feed.accumulates
+        per_step = micro_batches if ways in (OPTION, ALL) else self.feed.fixed_count
+        batches = make_batches(per_step if ways == ALL else per_step * count, self.feed.task)
+        calls = count if ways == ALL else 1
+        return self._checked(self._runs.run(Case(batches, accumulate=per_step, calls=calls, **case)))
+
+    def _checked(self, run: Run) -> Run:
+        if run.raised is not None:
+            raise run.raised
+        if any(step.has_closure for step in run.trace.steps):
+            raise NotApplicable("its optimizer goes backward itself, in a closure that step() is handed")
+        return run
+
+    # --- accumulation --------------------------------------------------------------------------------
+
+    def accumulated(self, count: int, is_uneven: bool = False) -> Accumulated:
+        """The step's gradient after `count` micro-batches. Raises NotApplicable where it takes one batch a step."""
+        ways = self.feed.accumulates
+        if not ways:
+            raise NotApplicable("it makes a step after every batch: it accumulates nothing")
+        count = self.feed.fixed_count if ways == FIXED else count
+        batches = make_batches(count, self.feed.task, _uneven_counts(count) if is_uneven else None)
+        whole = joined(batches)
+        step = self._first_step(batches, count)
+        found = effective(step)
+        reference = self._reference(whole, found, is_uneven)
+        size = norm_of(reference)
+        site = most_common([micro.site for micro in step.micros]) or step.site
+        return Accumulated(count, is_uneven, size, norm_of(found) / size, cosine(found, reference), site)
+
+    def _first_step(self, batches: Sequence[Batch], count: int) -> Step:
+        run = self._checked(self._runs.run(Case(list(batches), accumulate=count)))
+        if not run.trace.steps:
+            raise NotApplicable("no step is made of {} micro-batches".format(count))
+        return run.trace.steps[0]
+
+    def _reference(self, whole: Batch, found: Grads, is_uneven: bool) -> Grads:
+        """The true gradient where the loss is one that we know; else what the step itself makes of one batch."""
+        true = true_gradient(ToyModel(self.feed.returns), whole)
+        if self.feed.accumulates == FIXED:
+            ratio = norm_of(found) / norm_of(true)
+            is_known = any(
+                abs(ratio * each - 1) < _SAME_SIZE for each in (1.0, self.feed.fixed_count, 1 / self.feed.fixed_count)
+            )
+            if not is_uneven and (cosine(found, true) < _SAME_LOSS or not is_known):
+                raise NotApplicable(
+                    "its loss is none whose gradient is known, and its number of micro-batches is fixed"
+                )
+            return true
+        own = effective(self._first_step([whole], 1))
+        is_true = cosine(own, true) > _SAME_LOSS and abs(norm_of(own) / norm_of(true) - 1) < _SAME_SIZE
+        return true if is_true else own
+
+    def copies_error(self, counts: Sequence[int]) -> Tuple[Dict[int, float], Line]:
+        """How far the gradient of N equal micro-batches is from that of one, relative, and the accumulating line."""
+        if self.feed.accumulates not in (OPTION, ALL):
+            raise NotApplicable("the number of its micro-batches cannot be chosen")
+        batch = make_batches(1, self.feed.task)
+        one = effective(self._first_step(batch, 1))
+        found, site = {}, None
+        for count in counts:
+            step = self._first_step(batch * count, count)
+            many = step.grads if cosine(step.grads, one) > 0 else effective(step)
+            found[count] = min(_distance(many, one, factor) for factor in (1.0, count, 1.0 / count))
+            site = most_common([micro.site for micro in step.micros]) or step.site
+        return found, site
+
+    # --- clipping ------------------------------------------------------------------------------------
+
+    def limited(self) -> List[Limited]:
+        """Steps whose gradients are above the limit. Raises NotApplicable where none is set."""
+        usual = self.windows(2)
+        clips = usual.trace.clips
+        limit, gain = 0.1 * norm_of(effective(usual.trace.steps[0])), 1.0
+        if not self.feed.sets_limit:
+            if not clips:
+                raise NotApplicable("it sets no limit to gradients")
+            limit, gain = clips[0].limit, self._gain_above(4 * clips[0].limit)
+            usual = self.windows(2, gain=0.01)
+        run = self.windows(2, limit=limit if self.feed.sets_limit else NO_LIMIT, gain=gain)
+        clipped_at = most_common([clip.site for clip in run.trace.clips])
+        pairs = zip(run.trace.steps, usual.trace.steps, strict=False)
+        return [_limited(number, *pair, limit, clipped_at) for number, pair in enumerate(pairs)]
+
+    def _gain_above(self, norm: float) -> float:
+        gain = 1.0
+        while gain < 1e6 and norm_of(effective(self.windows(1, gain=gain).trace.steps[0])) < norm:
+            gain *= 10
+        return gain
+
+    def scaled(self) -> Scaled:
+        """What the factor of a GradScaler does to clipping and to the step. Raises NotApplicable without one."""
+        run = self.windows(1, scales=True)
+        if not run.trace.steps or run.trace.steps[0].scale == 1.0:
+            raise NotApplicable("it scales no loss")
+        step = run.trace.steps[0]
+        true = norm_of(added_up(step.micros)) / step.scale
+        clips = [clip for clip in step.clips if clip.before]
+        at_clip = norm_of(clips[-1].before) / true if clips and true else None
+        site = clips[-1].site if clips else step.site
+        return Scaled(step.scale, at_clip, norm_of(step.grads) / true if true else 0.0, site)
+
+    # --- parameters ----------------------------------------------------------------------------------
+
+    def owned(self) -> Owned:
+        """Which parameters the optimizers hold, and which the models that answered have."""
+        trace = self.windows(2).trace
+        held = [each for one in trace.optimizers for group in one.param_groups for each in group["params"]]
+        ids = [id(each) for each in held]
+        named = {place: name for place, (name, _) in trace.known.items()}
+        missing = [named[place] for place in trace.reached if place not in ids and trace.known[place][1].requires_grad]
+        stale = [named[id(each)] for each in held if each.requires_grad and trace.ran and id(each) not in trace.ran]
+        twice = [named[place] for place in dict.fromkeys(ids) if ids.count(place) > 1]
+        made = [trace.made_at.get(id(one)) for one in trace.optimizers]
+        site = most_common(made) or trace.steps[0].site
+        return Owned(sorted(missing), sorted(set(stale)), sorted(twice), site)
+
+    def moved(self) -> List[Moved]:
+        """Parameters that were frozen, or whose gradient was taken away, and that changed all the same."""
+        run = self.windows(3, decays=True)
+        found: Dict[str, Moved] = {}
+        for step in run.trace.steps:
+            added = added_up(step.micros)
+            for name, before in step.parameters_before.items():
+                after = step.parameters_after.get(name, before)
+                is_masked = name in added and name in step.grads and not bool(step.grads[name].any())
+                if (name == FROZEN or is_masked) and not torch.equal(before, after):
+                    change = float((after - before).abs().max())
+                    if name not in found or change > found[name].largest_change:
+                        found[name] = Moved(name, change, step.site)
+        return list(found.values())
+
+    # --- windows -------------------------------------------------------------------------------------
+
+    def shares(self) -> List[Shares]:
+        """What each of three steps is made of. Raises NotApplicable where no gradient stays where torch puts it."""
+        run = self.windows(3)
+        found = []
+        first = 0
+        for number, step in enumerate(run.trace.steps):
+            last = first + len(step.micros)
+            zeroed = [site for site, place in run.trace.zeros if first < place < last]
+            if step.micros and step.grads:
+                found.append(_shares(number, step, zeroed[0] if zeroed else None))
+            first = last
+        if not found:
+            raise NotApplicable("what its backwards add is not in the gradients that its optimizer is handed")
+        return found
+
+    def after_nan(self) -> AfterNan:
+        """A NaN among the losses of the second of four steps."""
+        usual = self.windows(4, decays=True)
+        per_step = max(1, len(usual.trace.steps[0].micros))
+        run = self._poisoned(per_step)
+        source = "\n".join(source_of(code) for code in run.trace.executed)
+        stops = run.raised is not None or run.is_ended
+        nan = [name for name, each in run.trace.known.values() if not bool(each.isfinite().all())]
+        applied = [
+            step for step in run.trace.steps if any(not bool(each.isfinite().all()) for each in step.grads.values())
+        ]
+        moved = [step for step in applied if _moves(step)]
+        sites = [step.site for step in moved] or [step.site for step in run.trace.steps] or run.trace.skips
+        taken = run.values.loader.drawn == usual.values.loader.drawn
+        finite_count = len(run.trace.steps) - len(applied)
+        recovers = finite_count >= len(usual.trace.steps) - 1 or not taken or stops
+        return AfterNan(
+            bool(_GUARDS.search(source)),
+            stops,
+            len(moved),
+            len(run.trace.known),
+            len(nan),
+            recovers,
+            most_common(sites),
+        )
+
+    def _poisoned(self, per_step: int) -> Run:
+        ways = self.feed.accumulates
+        size = 4 if ways in (OPTION, ALL) else self.feed.fixed_count
+        batches = make_batches(size if ways == ALL else size * 4, self.feed.task)
+        case = Case(batches, accumulate=size, calls=4 if ways == ALL else 1, poisoned=[per_step], decays=True)
+        return self._runs.run(case)
+
+    # --- costs ---------------------------------------------------------------------------------------
+
+    def syncs(self, micro_batches: int) -> List[Line]:
+        """The lines of the loop that read a device while it takes so many batches, in one step where it can.
+
+        Lines that look for NaN, and steps themselves, have to: they are left out.
+        """
+        batches = make_batches(micro_batches, self.feed.task)
+        call = self._runs.ready(self._runs.values(Case(batches, accumulate=micro_batches)))
+        counted = count_syncs(call, "cpu", self._runs.roots)
+        return [site for site in counted.sites if site is not None and not _HAS_TO_WAIT.search(self._text(site))]
+
+    def _text(self, site: Site) -> str:
+        return linecache.getline(os.path.join(self._runs.roots.root, site.file), site.line)
+
+
+def effective(step: Step) -> Grads:
+    """The gradient that the step means: without what clipping and a scaler's factor did to it.
+
+    Where the optimizer is handed another direction than its backwards added, what they added.
+    """
+    added, handed = added_up(step.micros), step.grads
+    if not added or not handed:
+        return handed or added
+    if cosine(added, handed) < _SAME_DIRECTION:
+        return {name: each / step.scale for name, each in added.items()}
+    factor = 1.0
+    for clip in step.clips:
+        before = norm_of(clip.before)
+        if before > 0 and cosine(clip.before, clip.after) > _SAME_DIRECTION:
+            factor *= norm_of(clip.after) / before
+    found = {name: each / factor for name, each in handed.items()}
+    is_scaled = step.scale > 1 and abs(norm_of(found) / norm_of(added) - 1) < _SAME_SIZE
+    return {name: each / step.scale for name, each in found.items()} if is_scaled else found
+
+
+def _limited(number: int, step: Step, usual: Step, limit: float, clipped_at: Line) -> Limited:
+    by_value = any(clip.is_by_value for clip in step.clips)
+    size = _largest if by_value else norm_of
+    straight, before = (cosine(each.grads, added_up(each.micros)) for each in (step, usual))
+    reached, unlimited = size(step.grads), size(effective(step))
+    cosines = (1.0, 1.0) if by_value else (straight, before)
+    return Limited(number, limit, reached, unlimited, *cosines, len(step.clips), clipped_at or step.site)
+
+
+def _shares(number: int, step: Step, zeroed: Line) -> Shares:
+    """By least squares over the parameters that have a gradient."""
+    names = [name for name, each in step.grads.items() if bool(each.any())]
+    before = step.micros[0].before
+
+    def column(grads: Grads) -> torch.Tensor:
+        return torch.cat([grads.get(name, torch.zeros_like(step.grads[name])).reshape(-1) for name in names])
+
+    columns = [column(before), *(column(micro.added) for micro in step.micros)]
+    matrix = torch.stack(columns, dim=1)
+    solved = torch.linalg.lstsq(matrix, column(step.grads)[:, None], driver="gelsd").solution[:, 0].abs()
+    largest = float(solved[1:].max())
+    shares = [float(each) / largest if largest > 0 else 0.0 for each in solved]
+    return Shares(number, shares[1:], shares[0] if norm_of(before) > 0 else 0.0, zeroed, step.site)
+
+
+def _moves(step: Step) -> bool:
+    pairs = ((before, step.parameters_after.get(name, before)) for name, before in step.parameters_before.items())
+    return not step.state_is_finite or any(not torch.equal(before, after) for before, after in pairs)
+
+
+def _largest(grads: Grads) -> float:
+    return max((float(each.abs().max()) for each in grads.values()), default=0.0)
+
+
+def _distance(many: Grads, one: Grads, factor: float) -> float:
+    zero = torch.zeros(()).double()
+    names = {*many, *one}
+    off = sum(float((many.get(name, zero) - factor * one.get(name, zero)).square().sum()) for name in names)
+    return float(off**0.5) / (factor * norm_of(one))
+
+
+def _uneven_counts(count: int) -> List[int]:
+    """From 2 to 20 of the 21 tokens of each micro-batch have a target."""
+    return [2 + 18 * index // max(1, count - 1) for index in range(count)]

@@ -1,0 +1,93 @@
+"""What the names that a training step reads stand for: the model, the batches, how many of them, the limit.
+
+This file imports no torch: reading a checkout's source needs the same table.
+"""
+
+import re
+from typing import Any, Optional, Tuple
+
+from ..feeding import guesses
+from ..feeding.guesses import Guess
+
+BATCHES = "batches of three samples"
+BATCH, INPUTS, TARGETS = "a batch of three samples", "its inputs", "its targets"
+CRITERION, SCHEDULER = "cross entropy", "a schedule that changes nothing"
+ACCUMULATION, LIMIT = "as many micro-batches as are handed over", "the limit that the probe asks about"
+STEPS, RARELY, NOTHING = "as many steps as there are batches for", "so seldom that it does not happen", "nothing"
+NO_CONTEXT = "a context that does nothing"
+
+_WORD = r"(?:.*_)?"
+_BY_PATTERN: Tuple[Tuple[Any, str], ...] = tuple(
+    (re.compile(pattern), found)
+    for pattern, found in (
+        (
+            r"(.*_)?(grad(ient)?s?_)?accum(ulat\w+)?(_grad)?(_(steps?|iters?|iterations?|batches|every|freq|count|num))?|"
+            r"iters_to_accumulate|update_freq|(num|n)_?micro_?batches|accumulate_grad_batches|"
+            r"(.*_)?accumulation_steps",
+            ACCUMULATION,
+        ),
+        (_WORD + r"(data_?loaders?|loaders?|batches|data_?iter|iterator|dl|dataset|data|train_iter)", BATCHES),
+        (r"(micro_?)?batch(_data)?|data_batch|samples_and_targets", BATCH),
+        (r"x|xs|inputs?|images?|samples?|input_ids|features|tokens|(.*_)?(inputs?|images?)", INPUTS),
+        (r"y|ys|targets?|labels?|(.*_)?(targets?|labels?)", TARGETS),
+        (_WORD + r"(criterion|loss_fn|loss_func(tion)?|objective|loss_f|loss_module|criterions?)", CRITERION),
+        (_WORD + r"(scheduler|sched|lr_schedule|lr_scheduler)", SCHEDULER),
+        (
+            _WORD + r"(log|print|save|eval|checkpoint|ckpt|test|val|valid|report|sample|summary)_?\w*"
+            r"(interval|freq\w*|every\w*|steps?|iters?)",
+            RARELY,
+        ),
+        (r"(max|num|total|n)_?(train\w*_)?(steps|iters|iterations|updates|batches)|steps|iters|iterations", STEPS),
+        (_WORD + r"(epochs)", "one"),
+        (_WORD + r"(mixup\w*|(model_)?ema(_model)?|callbacks?|hooks?|swa\w*|teacher\w*|prof(iler)?|wandb\w*)", NOTHING),
+        (_WORD + r"(autocast\w*|amp_context|amp_autocast|ctx|context)", NO_CONTEXT),
+        (_WORD + r"(optimizer|optim|opt)", guesses.OPTIMIZER),
+        (_WORD + r"scaler", guesses.SCALER),
+    )
+)  # fmt: skip
+_BY_USE = (
+    (r"{0}\.(zero_grad\([^\n]*\n(?:.*\n)*?.*\b{0}\.step\(|param_groups)", guesses.OPTIMIZER),
+    (r"{0}\.(train\(|parameters\(|named_parameters\(|no_sync\()", guesses.MODULE),
+    (r"{0}\.(scale|unscale_)\(", guesses.SCALER),
+    (r"(in|enumerate\(|next\(|iter\(|zip\(|tqdm\() ?{0}\b(?!\.)", BATCHES),
+)
+_OF_ONE_BATCH = frozenset((BATCH, INPUTS, TARGETS))
+
+
+def known(name: str, annotation: str = "", source: str = "") -> Optional[Guess]:
+    """What an argument or an attribute stands for; None where neither its name nor its use in `source` says it."""
+    word = name.strip("_").lower()
+    if guesses.is_limit(name) and "dict" not in annotation.lower():
+        return Guess(LIMIT)
+    carried = guesses.carrier(name, annotation)
+    if carried in (guesses.MODULE, guesses.MODULES, guesses.PARAMETERS, guesses.NAMED_PARAMETERS):
+        return Guess(carried)
+    for use, found in _BY_USE if source else ():
+        if re.search(r"\b" + use.format(re.escape(name)), source):
+            return Guess(found)
+    named = next((found for pattern, found in _BY_PATTERN if pattern.fullmatch(word)), None)
+    if named == BATCHES and re.search(r"(range\(|[/%] ?){}\b".format(re.escape(name)), source):
+        return Guess(ACCUMULATION)
+    if named == "one":
+        return Guess(1)
+    if named is not None:
+        return Guess(named)
+    guess = guesses.guess(name, annotation)
+    return Guess(CRITERION) if guess is not None and guess.value == guesses.LOSS else guess
+
+
+def is_one_batch(words: str) -> bool:
+    """Whether it is a part of one batch, so that the step is called once for each."""
+    return words in _OF_ONE_BATCH
+
+
+def drives_a_step(names: Tuple[str, ...], annotations: Tuple[str, ...], source: str) -> bool:
+    """Whether a function that goes backward and steps is handed what it trains and what it trains with."""
+    found = {
+        guess.value
+        for name, annotation in zip(names, annotations, strict=True)
+        for guess in [known(name, annotation, source)]
+        if guess is not None and isinstance(guess.value, str)
+    }
+    holds_batches = {guesses.CONFIG, guesses.OPTIMIZER} <= found
+    return guesses.MODULE in found and (holds_batches or bool(found & {BATCHES, BATCH, INPUTS}))

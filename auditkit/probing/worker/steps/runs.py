@@ -1,0 +1,197 @@
+"""Runs of a training step on our model and batches, each recorded as a trace of what reached the optimizer."""
+
+import contextlib
+import inspect
+import textwrap
+import warnings
+from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
+
+import torch
+
+from ..base.frames import Site, SourceRoots, chain
+from ..base.lines import is_deliberate
+from ..base.refusals import CannotFeedError, TargetRaised
+from ..base.torch_internals import import_first, raise_if_out_of_memory
+from ..feeding import groups, guesses, made_objects
+from ..feeding.caller import Caller
+from ..feeding.signatures import VARIADIC, annotation_text
+from . import roles
+from .host import on_host
+from .seam import Trace
+from .values import Case, EnoughBatches, Values
+
+IMPORTED_BY_STEPS = "torch._dynamo"
+"""What torch imports at an optimizer's first step, in 2 s: here before `host.py` replaces what it looks at."""
+OPTION, ALL, FIXED = "option", "all", "fixed"
+"""How a step knows that it has enough micro-batches: it is told, takes all that there are, or a number of its own."""
+
+
+class StepFeed(NamedTuple):
+    """How a training step is fed: what the model returns, the form of a batch, what the targets are.
+
+    `accumulates` is one of the words above, "" for a step after every batch; `fixed_count` is a number of its own.
+    `is_made` is an object without its constructor, `sets_limit` that it reads a limit of gradients.
+    """
+
+    returns: str
+    form: str
+    task: str
+    accumulates: str = ""
+    fixed_count: int = 1
+    is_made: bool = False
+    sets_limit: bool = False
+
+
+class Run(NamedTuple):
+    """What one run did: its trace, the values that it was handed, and what it raised."""
+
+    trace: Trace
+    values: Values
+    raised: Optional[TargetRaised] = None
+    is_ended: bool = False
+
+
+class StepRuns:
+    """One training step, which is run again and again, each time on a new model."""
+
+    def __init__(self, caller: Caller, feed: StepFeed, roots: SourceRoots) -> None:
+        self.caller, self.feed, self.roots = caller, feed, roots
+        self._source = source_of(caller.function)
+        import_first(IMPORTED_BY_STEPS)
+
+    def run(self, case: Case) -> Run:
+        """One run. What the step raises is returned; raises CannotFeedError where something it wants is not known."""
+        values, trace = self.values(case), Trace(self.roots)
+        trace.watch(values.model)
+        call = self.ready(values)
+        with trace.recording():
+            raised, is_ended = call()
+        return Run(trace, values, raised, is_ended)
+
+    def values(self, case: Case) -> Values:
+        """What is handed over in one run."""
+        return Values(self.caller.given, case, self.feed.returns, self.feed.form, self._source)
+
+    def ready(self, values: Values) -> Callable[[], Tuple[Optional[TargetRaised], bool]]:
+        """The whole run as a call, in silence and on the host: what the step raised, and whether it ended itself."""
+        with _quiet_on_host():
+            bound = self.bound(values)
+
+        def call() -> Tuple[Optional[TargetRaised], bool]:
+            with _quiet_on_host():
+                try:
+                    for _ in range(values.case.calls):
+                        values.loader.passes = 0
+                        bound()
+                except EnoughBatches:
+                    pass
+                except SystemExit:
+                    return None, True
+                except Exception as error:
+                    return self._raised(error), False
+            return None, False
+
+        return call
+
+    def bound(self, values: Values) -> Callable[[], None]:
+        """The whole run as a call without arguments: the step once, or once for every batch."""
+        function = self._bound_function(values)
+        slots = self._slots(function, values)
+        by_batch = [name for name, guess in slots.items() if isinstance(guess, str) and roles.is_one_batch(guess)]
+        if not by_batch:
+            arguments = self._arguments(slots, values)
+            return lambda: _exhaust(function(**arguments))
+        fixed = self._arguments({name: guess for name, guess in slots.items() if name not in by_batch}, values)
+
+        def for_each_batch() -> None:
+            for item in values.loader:
+                values.batch = item
+                own = self._arguments({name: slots[name] for name in by_batch}, values)
+                _exhaust(function(**fixed, **own))
+
+        return for_each_batch
+
+    def _bound_function(self, values: Values) -> Callable[..., Any]:
+        if not self.caller.needs_instance():
+            return self.caller.function
+        owner: Any = self.caller.owner
+        if self.feed.is_made:
+            made = made_objects.make(owner, values)  # type: ignore[arg-type]
+        else:
+            made = owner(**self._arguments(self._slots(owner, values), values))
+        return getattr(made, self.caller.method)
+
+    def _slots(self, called: Callable[..., Any], values: Values) -> Dict[str, Any]:
+        """What each argument that is handed over stands for: the required ones, and those that the case sets."""
+        asked = {roles.ACCUMULATION, roles.LIMIT, *([guesses.SCALER] if values.case.scales else [])}
+        found: Dict[str, Any] = {}
+        for name, parameter in inspect.signature(called).parameters.items():
+            if parameter.kind in VARIADIC:
+                continue
+            guess = roles.known(name, annotation_text(parameter.annotation), self._source)
+            is_open = parameter.default is parameter.empty
+            if not (is_open or name in self.caller.given or (guess is not None and guess.value in asked)):
+                continue
+            found[name] = None if guess is None else guess.value
+            if guess is None and name not in self.caller.given:
+                raise CannotFeedError(
+                    "nothing is known to fit its argument {0}: give --argument {0}=VALUE".format(name)
+                )
+            if name not in self.caller.given and guess is not None:
+                values.read[name] = guess
+        return found
+
+    def _arguments(self, slots: Dict[str, Any], values: Values) -> Dict[str, Any]:
+        given = self.caller.given
+        return {
+            name: given[name] if name in given else values.made(guesses.Guess(words), name)
+            for name, words in slots.items()
+        }
+
+    def _raised(self, error: Exception) -> TargetRaised:
+        raise_if_out_of_memory(error)
+        for each in chain(error):
+            if isinstance(each, CannotFeedError):
+                raise each from error
+        return TargetRaised(error, self.roots.of_traceback(error.__traceback__), is_deliberate(error, self.roots))
+
+    def definition(self) -> Optional[Site]:
+        """The line where the step is defined."""
+        function = inspect.unwrap(self.caller.function)
+        relative = self.roots.relative(function.__code__.co_filename)
+        if relative is None:
+            return None
+        return Site(relative, function.__code__.co_firstlineno, getattr(function, "__qualname__", function.__name__))
+
+
+def source_of(function: Any) -> str:
+    """The text of a function; "" where it has none."""
+    try:
+        return textwrap.dedent(inspect.getsource(inspect.unwrap(function)))
+    except (OSError, TypeError):
+        return ""
+
+
+def _exhaust(answer: Any) -> None:
+    """A step that yields what it does has done nothing before it is asked for."""
+    if inspect.isgenerator(answer):
+        for _ in answer:
+            pass
+
+
+@contextlib.contextmanager
+def _quiet_on_host() -> Iterator[None]:
+    with on_host(), warnings.catch_warnings(), contextlib.redirect_stdout(None):
+        warnings.simplefilter("ignore")
+        yield
+
+
+@contextlib.contextmanager
+def left_alone() -> Iterator[None]:
+    """Process groups and random numbers are as before afterwards."""
+    state = torch.get_rng_state()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(state)
+        groups.leave()

@@ -1,0 +1,260 @@
+"""What reaches the optimizer: each step with its gradients, and what every backward and every clip did before it.
+
+The step is seen by torch's own hooks of all optimizers; `backward`, the functions that clip and the methods of
+GradScaler by Python's profiler, whatever name a loop calls them by. Gradients are kept as float64 copies by name.
+"""
+
+import contextlib
+import inspect
+import sys
+from types import CodeType, FrameType
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+
+import torch
+from torch.nn.modules import module as modules
+from torch.optim import optimizer as optimizers
+
+from ..base.frames import Site, SourceRoots
+from ..base.lines import profiled
+
+Grads = Dict[str, torch.Tensor]
+
+
+class Micro(NamedTuple):
+    """One backward: what was in the gradients before it, and what it added."""
+
+    site: Optional[Site]
+    before: Grads
+    added: Grads
+
+
+class Clip(NamedTuple):
+    """One call of a function of torch's that limits gradients, after so many backwards of the run."""
+
+    site: Optional[Site]
+    after_micros: int
+    limit: float
+    is_by_value: bool
+    before: Grads
+    after: Grads
+
+
+class Step(NamedTuple):
+    """What one call of an optimizer's step was handed, what led to it, and what it did to the parameters."""
+
+    site: Optional[Site]
+    grads: Grads
+    dtypes: Set[torch.dtype]
+    owned: List[str]
+    micros: List[Micro]
+    clips: List[Clip]
+    has_closure: bool
+    trains: Set[str]
+    parameters_before: Grads
+    parameters_after: Grads
+    state_is_finite: bool
+    scale: float
+
+
+class Trace:
+    """The record of one run: its steps, and all else in the order in which it happened.
+
+    `ran` are the parameters of models that answered, `reached` those that had a gradient after some backward, by
+    identity; `zeros` says after how many backwards gradients were zeroed; `skips` are steps that a scaler left out.
+    """
+
+    def __init__(self, roots: SourceRoots) -> None:
+        self.roots = roots
+        self.steps: List[Step] = []
+        self.micros: List[Micro] = []
+        self.clips: List[Clip] = []
+        self.zeros: List[Tuple[Optional[Site], int]] = []
+        self.skips: List[Optional[Site]] = []
+        self.executed: Set[CodeType] = set()
+        self.known: Dict[int, Tuple[str, torch.nn.Parameter]] = {}
+        self.ran: Set[int] = set()
+        self.reached: Set[int] = set()
+        self.optimizers: List[torch.optim.Optimizer] = []
+        self.made_at: Dict[int, Optional[Site]] = {}
+        self.scale = 1.0
+        self._steps_started = 0
+        self._window: Tuple[int, int] = (0, 0)
+        self._depth = 0
+        self._open: List[Any] = []
+
+    def watch(self, model: torch.nn.Module) -> None:
+        """Follow the parameters of a model by their names, whatever wraps it."""
+        for name, parameter in model.named_parameters():
+            plain = name.replace("_orig_mod.", "").replace("module.", "")
+            self.known.setdefault(id(parameter), (plain, parameter))
+
+    @property
+    def gradients(self) -> Grads:
+        """The gradients that there are now, of parameters that stand for each other the one that has one."""
+        return {
+            name: each.grad.detach().double().clone() for name, each in self.known.values() if each.grad is not None
+        }
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[None]:
+        """Meanwhile everything that the loop does is written down."""
+        handles = [
+            modules.register_module_forward_pre_hook(self._enter_module),
+            modules.register_module_forward_hook(self._leave_module, always_call=True),
+            optimizers.register_optimizer_step_pre_hook(self._before_step),
+            optimizers.register_optimizer_step_post_hook(self._after_step),
+        ]
+        try:
+            with profiled(self._see):
+                yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    # --- hooks ---------------------------------------------------------------------------------------
+
+    def _enter_module(self, module: torch.nn.Module, _: Any) -> None:
+        self._depth += 1
+        if self._depth == 1 and torch.is_grad_enabled():
+            self.watch(module)
+            self.ran.update(map(id, module.parameters()))
+
+    def _leave_module(self, *_: Any) -> None:
+        self._depth -= 1
+
+    def _before_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        if not any(each is optimizer for each in self.optimizers):
+            self.optimizers.append(optimizer)
+        owned = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        for number, parameter in enumerate(owned):
+            self.known.setdefault(id(parameter), ("optimizer.{}".format(number), parameter))
+        given = {self.known[id(each)][0]: each for each in owned if each.grad is not None}
+        first_micro, first_clip = self._window
+        step = Step(
+            site=self.roots.innermost(sys._getframe(1)),
+            grads={name: each.grad.detach().double().clone() for name, each in given.items()},
+            dtypes={each.grad.dtype for each in given.values()},
+            owned=[self.known[id(each)][0] for each in owned],
+            micros=self.micros[first_micro:],
+            clips=[clip for clip in self.clips[first_clip:] if clip.after_micros > first_micro],
+            has_closure=(args[1] if len(args) > 1 else kwargs.get("closure")) is not None,
+            trains={self.known[id(each)][0] for each in owned if each.requires_grad},
+            parameters_before=self._parameters(),
+            parameters_after={},
+            state_is_finite=True,
+            scale=self.scale,
+        )
+        self.steps.append(step)
+        self._steps_started += 1
+
+    def _after_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        held = [value for state in optimizer.state.values() for value in state.values()]
+        tensors = [each for each in held if isinstance(each, torch.Tensor) and each.is_floating_point()]
+        self.steps[-1] = self.steps[-1]._replace(
+            parameters_after=self._parameters(), state_is_finite=all(bool(each.isfinite().all()) for each in tensors)
+        )
+        self._window = (len(self.micros), len(self.clips))
+
+    def _parameters(self) -> Grads:
+        return {name: each.detach().double().clone() for name, each in self.known.values()}
+
+    # --- the profiler --------------------------------------------------------------------------------
+
+    def _see(self, frame: FrameType, event: str, _: Any) -> None:
+        if event not in ("call", "return"):
+            return
+        code = frame.f_code
+        handler = _WATCHED.get(code)
+        if handler is not None:
+            handler(self, frame, event)
+        elif event == "call" and code not in self.executed and self.roots.relative(code.co_filename) is not None:
+            self.executed.add(code)
+
+    def _see_backward(self, frame: FrameType, event: str) -> None:
+        if event == "call":
+            self._open.append((self.roots.innermost(frame), self.gradients))
+        elif self._open:
+            site, before = self._open.pop()
+            now = self.gradients
+            added = {name: each - before[name] if name in before else each for name, each in now.items()}
+            self.reached.update(place for place, (_, each) in self.known.items() if each.grad is not None)
+            self.micros.append(Micro(site, before, {name: each for name, each in added.items() if bool(each.any())}))
+
+    def _see_clip(self, frame: FrameType, event: str) -> None:
+        if event == "call":
+            limit = frame.f_locals.get("max_norm", frame.f_locals.get("clip_value", 0.0))
+            self._open.append((self.roots.innermost(frame), float(limit), self.gradients))
+        elif self._open:
+            site, limit, before = self._open.pop()
+            by_value = "clip_value" in frame.f_locals
+            self.clips.append(Clip(site, len(self.micros), limit, by_value, before, self.gradients))
+
+    def _see_scale(self, frame: FrameType, event: str) -> None:
+        scaler = frame.f_locals.get("self")
+        if event == "return" and scaler is not None and scaler.is_enabled():
+            self.scale = float(scaler.get_scale())
+
+    def _see_zero(self, frame: FrameType, event: str) -> None:
+        if event == "call":
+            self.zeros.append((self.roots.innermost(frame), len(self.micros)))
+
+    def _see_optimizer(self, frame: FrameType, event: str) -> None:
+        if event == "call":
+            self.made_at[id(frame.f_locals["self"])] = self.roots.innermost(frame)
+
+    def _see_scaler_step(self, frame: FrameType, event: str) -> None:
+        """A step that a scaler leaves out ends what led to it, as one that is taken does."""
+        if event == "call":
+            self._open.append(self._steps_started)
+        elif self._open and self._open.pop() == self._steps_started:
+            self.skips.append(self.roots.innermost(frame))
+            self._window = (len(self.micros), len(self.clips))
+
+
+Handler = Callable[[Trace, FrameType, str], None]
+
+
+def _code(function: Any) -> CodeType:
+    return inspect.unwrap(function).__code__
+
+
+def _watched() -> Dict[CodeType, Handler]:
+    found: Dict[CodeType, Handler] = {
+        _code(torch.autograd.backward): Trace._see_backward,
+        _code(torch.amp.GradScaler.scale): Trace._see_scale,
+        _code(torch.amp.GradScaler.step): Trace._see_scaler_step,
+        _code(torch.optim.Optimizer.__init__): Trace._see_optimizer,
+        _code(torch.optim.Optimizer.zero_grad): Trace._see_zero,
+        _code(torch.nn.Module.zero_grad): Trace._see_zero,
+    }
+    for name in ("clip_grad_norm_", "clip_grad_value_"):
+        found[_code(getattr(torch.nn.utils, name))] = Trace._see_clip
+    return found
+
+
+_WATCHED = _watched()
+
+
+def added_up(micros: List[Micro]) -> Grads:
+    """What several backwards added, in float64."""
+    found: Grads = {}
+    for micro in micros:
+        for name, each in micro.added.items():
+            found[name] = found[name] + each if name in found else each
+    return found
+
+
+def norm_of(grads: Grads) -> float:
+    """The 2-norm of all."""
+    return float(sum(float(each.square().sum()) for each in grads.values()) ** 0.5)
+
+
+def dot(left: Grads, right: Grads) -> float:
+    """The inner product over the parameters of both."""
+    return float(sum(float((each * right[name]).sum()) for name, each in left.items() if name in right))
+
+
+def cosine(left: Grads, right: Grads) -> float:
+    """1 for gradients of one direction; 0 where either is nothing."""
+    size = norm_of(left) * norm_of(right)
+    return dot(left, right) / size if size > 0 else 0.0

@@ -1,0 +1,112 @@
+"""Find out by trying how a training step is fed: until a run hands an optimizer a gradient."""
+
+import itertools
+import re
+from typing import Any, Dict, Iterator, List, Optional
+
+from ..base.frames import SourceRoots
+from ..base.refusals import CannotFeedError
+from ..feeding.caller import Caller
+from ..feeding.plan import Feed, Groups, Plan
+from . import roles
+from .runs import ALL, FIXED, OPTION, Run, StepFeed, StepRuns, left_alone, source_of
+from .seam import added_up, norm_of
+from .toy_model import FORMS, RETURNS, make_batches
+from .values import Case
+
+CONTRACT = "train_step"
+_BATCHES, _MOST_BATCHES = 4, 128
+_NAMES_TOKENS = re.compile(
+    r"ignore_index|input_ids|attention_mask|view\(-1|reshape\(-1|flatten\(0, ?1|token", re.IGNORECASE
+)
+
+
+def find_plan(caller: Caller, request: Dict[str, Any], roots: SourceRoots) -> Plan:
+    """The plan of the first way in which the step hands an optimizer a gradient of our model.
+
+    Raises CannotFeedError with what each attempt said.
+    """
+    caller.refuse_unknown_arguments()
+    said: List[str] = []
+    with left_alone():
+        for feed in _feeds(caller):
+            try:
+                run = StepRuns(caller, feed, roots).run(Case(make_batches(_BATCHES, feed.task), accumulate=1))
+            except CannotFeedError as error:
+                said.append(str(error))
+                continue
+            except Exception as error:  # an object's constructor may raise anything
+                said.append("{}: {}".format(type(error).__name__, " ".join(str(error).split())[:160]))
+                continue
+            found = _with_accumulation(caller, feed, run, roots)
+            if found is not None:
+                return _plan(found, run)
+            said.append(_why_not(run))
+    raise CannotFeedError(
+        "no way to feed it hands an optimizer a gradient: " + "; ".join(list(dict.fromkeys(said))[:6])
+    )
+
+
+def _feeds(caller: Caller) -> Iterator[StepFeed]:
+    """Every combination; what its source speaks of comes first."""
+    source = source_of(caller.function)
+    tasks = ("tokens", "samples", "values") if _NAMES_TOKENS.search(source) else ("samples", "tokens", "values")
+    forms = sorted(
+        FORMS,
+        key=lambda form: form == "mapping",
+        reverse=bool(re.search(r"\*\*\w|\[[\"']\w+[\"']\]|\.items\(", source)),
+    )
+    ways = (False, True) if caller.needs_instance() else (False,)
+    for is_made, task, form, returns in itertools.product(ways, tasks, forms, RETURNS):
+        yield StepFeed(returns, form, task, is_made=is_made)
+
+
+def _why_not(run: Run) -> str:
+    if run.raised is not None:
+        return str(run.raised)
+    if not run.trace.steps:
+        taken = run.values.loader.drawn
+        return "no optimizer of torch's makes a step ({} batches were taken)".format(taken)
+    return "the optimizer is handed no gradient of the model"
+
+
+def _hands_over(run: Run) -> bool:
+    """Whether a step was made of some gradient, or beside one that its optimizer does not know."""
+    return run.raised is None and any(norm_of(step.grads) > 0 or added_up(step.micros) for step in run.trace.steps)
+
+
+def _with_accumulation(caller: Caller, feed: StepFeed, run: Run, roots: SourceRoots) -> Optional[StepFeed]:
+    """The feed with the way in which the step accumulates; None where no number of batches makes it step."""
+    read = [guess.value for guess in run.values.read.values()]
+    feed = feed._replace(sets_limit=roles.LIMIT in read)
+    runs = StepRuns(caller, feed, roots)
+    if roles.ACCUMULATION in read and _hands_over(run):
+        told = runs.run(Case(make_batches(2 * _BATCHES, feed.task), accumulate=_BATCHES))
+        if _hands_over(told) and len(told.trace.steps) < len(run.trace.steps) * 2:
+            return feed._replace(accumulates=OPTION)
+    count = _BATCHES
+    while not _hands_over(run) and run.raised is None and run.trace.micros and count < _MOST_BATCHES:
+        count *= 2
+        run = runs.run(Case(make_batches(count, feed.task)))
+    if not _hands_over(run):
+        return None
+    first = len(run.trace.steps[0].micros)
+    if len(run.trace.steps) == 1 and first == count:
+        longer = runs.run(Case(make_batches(count + 2, feed.task)))
+        if len(longer.trace.steps) == 1 and len(longer.trace.steps[0].micros) == count + 2:
+            return feed._replace(accumulates=ALL)
+    return feed._replace(accumulates=FIXED if first > 1 else "", fixed_count=max(1, first))
+
+
+def _plan(feed: StepFeed, run: Run) -> Plan:
+    return Plan(
+        feed=Feed("module", "list", [], None, []),
+        groups=Groups.ONE,
+        contract=CONTRACT,
+        answer_kind="nothing",
+        fields={},
+        roles={},
+        health=[],
+        notes=[],
+        step=dict(feed._asdict()),
+    ).with_filled(run.values.read)

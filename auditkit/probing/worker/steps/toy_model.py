@@ -1,0 +1,175 @@
+"""The small model that a training step is driven with, its batches, and its true gradient in float64."""
+
+import contextlib
+import copy
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+CLASSES, WIDTH, TOKENS = 11, 6, 7
+IGNORED = -100
+UNUSED, FROZEN = "unused", "frozen.weight"
+"""Parameters by name: one that trains and that no output depends on, and one that does not train."""
+_TARGET_WORDS = ("label", "target", "y", "answer")
+
+
+class Batch(NamedTuple):
+    """`inputs` are token numbers (B, T) or features (B, C); `targets` a class or IGNORED for each, or values (B, C)."""
+
+    inputs: torch.Tensor
+    targets: torch.Tensor
+
+
+class NamedBatch(Dict[str, Any]):
+    """A batch as a mapping, which knows its two tensors under any name."""
+
+    def __init__(self, batch: Batch) -> None:
+        super().__init__(input_ids=batch.inputs, labels=batch.targets)
+
+    def __missing__(self, name: str) -> torch.Tensor:
+        is_target = any(word in str(name).lower() for word in _TARGET_WORDS)
+        return self["labels" if is_target else "input_ids"]
+
+    def to(self, *_: Any, **__: Any) -> "NamedBatch":
+        return self
+
+
+class ModelAnswer(Dict[str, Any]):
+    """What models of transformers return: `answer.loss`, `answer["loss"]`, `answer[0]`."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self:
+            raise AttributeError(name)
+        return self[name]
+
+    def __getitem__(self, name: Any) -> Any:
+        return list(self.values())[name] if isinstance(name, int) else super().__getitem__(name)
+
+
+class ToyModel(nn.Module):
+    """Embedding, tied output layer, a trained, a frozen and an unused parameter; `returns` is a shape of its answer.
+
+    `gain` multiplies what reaches the output layer, and so the gradients; the calls `poisoned` answer with NaN.
+    """
+
+    def __init__(self, returns: str, gain: float = 1.0, poisoned: Sequence[int] = ()) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(3)
+        self.embedding = nn.Embedding(CLASSES, WIDTH)
+        self.linear = nn.Linear(WIDTH, WIDTH)
+        self.frozen = nn.Linear(WIDTH, WIDTH, bias=False)
+        self.head = nn.Linear(WIDTH, CLASSES, bias=False)
+        self.unused = nn.Parameter(torch.zeros(3))
+        with torch.no_grad():
+            for parameter in self.parameters():
+                parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.5)
+        self.head.weight = self.embedding.weight
+        self.frozen.weight.requires_grad_(False)
+        self.returns, self.gain, self.poisoned, self.calls = returns, gain, tuple(poisoned), 0
+
+    @property
+    def module(self) -> "ToyModel":
+        """What a wrapper wraps."""
+        return self
+
+    def no_sync(self) -> Any:
+        """As DistributedDataParallel has it."""
+        return contextlib.nullcontext()
+
+    def forward(self, *values: Any, **named: Any) -> Any:
+        """The answer in the shape `returns`, of the first tensor and of targets: one called so, or the second."""
+        tensors = [each for each in (*values, *named.values()) if isinstance(each, torch.Tensor)]
+        targets = next((named[name] for name in named if any(word in name for word in _TARGET_WORDS)), None)
+        if targets is None and len(tensors) > 1:
+            targets = tensors[1]
+        scores = self.scores(tensors[0])
+        if self.training and torch.is_grad_enabled():
+            self.calls += 1
+            if self.calls - 1 in self.poisoned:
+                scores = scores * float("nan")
+        if self.returns == "scores":
+            return scores
+        if targets is None:
+            targets = torch.zeros(scores.shape[:-1], dtype=torch.long)
+        loss = loss_of(scores, targets)
+        return {
+            "loss": loss,
+            "scores, loss": (scores, loss),
+            "loss, scores": (loss, scores),
+            "loss, scores, scores": (loss, scores, scores),
+            "answer": ModelAnswer(loss=loss, logits=scores),
+        }[self.returns]
+
+    def scores(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Scores of the classes (..., C), of token numbers or of features."""
+        weight = self.embedding.weight
+        is_dense = inputs.is_floating_point()
+        found = inputs.to(weight.dtype).flatten(1) @ weight if is_dense else self.embedding(inputs % CLASSES)
+        return self.head(self.gain * torch.tanh(self.frozen(self.linear(found))))
+
+
+RETURNS = ("scores", "answer", "scores, loss", "loss, scores", "loss", "loss, scores, scores")
+
+
+def loss_of(scores: torch.Tensor, targets: torch.Tensor, reduction: str = "mean") -> torch.Tensor:
+    """Cross entropy over all that is not IGNORED; of values the mean squared difference."""
+    if targets.is_floating_point():
+        return functional.mse_loss(scores, targets, reduction=reduction)
+    return functional.cross_entropy(
+        scores.reshape(-1, scores.shape[-1]), targets.reshape(-1), ignore_index=IGNORED, reduction=reduction
+    )
+
+
+class Criterion(nn.Module):
+    """The loss that a step is handed where it asks for one."""
+
+    def forward(self, scores: Any, targets: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+        return loss_of(scores, targets)
+
+
+def make_batches(count: int, task: str, valid: Optional[Sequence[int]] = None, seed: int = 0) -> List[Batch]:
+    """`count` batches of three samples each; of tokens, so many of the 21 have a target as `valid` says."""
+    generator = torch.Generator().manual_seed(seed)
+    found = []
+    for index in range(count):
+        if task == "tokens":
+            inputs = torch.randint(0, CLASSES, (3, TOKENS), generator=generator)
+            targets = torch.randint(0, CLASSES, (3, TOKENS), generator=generator)
+            if valid is not None:
+                targets.view(-1)[valid[index] :] = IGNORED
+        else:
+            inputs = torch.randn(3, CLASSES, generator=generator)
+            targets = torch.randint(0, CLASSES, (3,), generator=generator)
+            if task == "values":
+                targets = torch.randn(3, CLASSES, generator=generator)
+        found.append(Batch(inputs, targets))
+    return found
+
+
+def joined(batches: Sequence[Batch]) -> Batch:
+    """One batch of all samples."""
+    return Batch(torch.cat([each.inputs for each in batches]), torch.cat([each.targets for each in batches]))
+
+
+def true_gradient(model: ToyModel, batch: Batch) -> Dict[str, torch.Tensor]:
+    """The gradient of the mean loss of one batch, by parameter, computed in float64."""
+    exact = copy.deepcopy(model).double()
+    targets = batch.targets.double() if batch.targets.is_floating_point() else batch.targets
+    loss_of(exact.scores(batch.inputs), targets).backward()
+    return {name: each.grad for name, each in exact.named_parameters() if each.grad is not None}
+
+
+def batches_as(form: str, batches: Sequence[Batch]) -> Iterator[Any]:
+    """The batches as a loop unpacks them: a tuple, a list, a mapping, or the inputs alone."""
+    for each in batches:
+        if form == "mapping":
+            yield NamedBatch(each)
+        elif form == "inputs":
+            yield each.inputs
+        else:
+            yield list(each) if form == "list" else (each.inputs, each.targets)
+
+
+FORMS = ("tuple", "mapping", "inputs")

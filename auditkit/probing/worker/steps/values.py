@@ -1,0 +1,162 @@
+"""What a training step is handed for one run: made by the words of `roles.py`, each told to the reader."""
+
+import contextlib
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional
+
+import torch
+
+from ..feeding import groups, guesses
+from ..feeding.guesses import Guess
+from ..feeding.named_objects import Answering, Quiet, no_value
+from . import roles
+from .toy_model import Batch, Criterion, ToyModel, batches_as
+
+NO_LIMIT = 1e9
+LEARNING_RATE = 1e-3
+INITIAL_SCALE = 1024.0
+_RARELY = 1_000_000
+
+
+class EnoughBatches(BaseException):
+    """The loop asks for more than it was handed, again and again: what it did until then is the answer."""
+
+
+class Case(NamedTuple):
+    """One run's question: the batches, and what the model, the optimizer and the options are.
+
+    `accumulate` of 0 is all batches; `decays` is momentum and weight decay, `scales` a GradScaler also where it is
+    optional; `calls` is how often the step is called with these batches.
+    """
+
+    batches: List[Batch]
+    accumulate: int = 0
+    limit: float = NO_LIMIT
+    gain: float = 1.0
+    poisoned: List[int] = []  # noqa: RUF012
+    decays: bool = False
+    scales: bool = False
+    calls: int = 1
+
+
+class Loader:
+    """Batches as a loader, an iterator or a list has them; `drawn` counts those that were taken."""
+
+    def __init__(self, form: str, batches: List[Batch]) -> None:
+        self.items = list(batches_as(form, batches))
+        self.drawn = 0
+        self._rest: Iterator[Any] = iter(self.items)
+        self.passes = 0
+        self.dataset, self.batch_size, self.sampler = self.items, 3, Quiet({})
+        self.batch_sampler = self.sampler
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.items[index]
+
+    def __iter__(self) -> Iterator[Any]:
+        self.passes += 1
+        if self.passes > 3:
+            raise EnoughBatches
+        self._rest = iter(self.items)
+        return self
+
+    def __next__(self) -> Any:
+        item = next(self._rest)
+        self.drawn += 1
+        return item
+
+
+class Values:
+    """What is handed over in one run. `read` is all that was made up, by the path that the step reads it by."""
+
+    is_preparing, uses = False, None
+
+    def __init__(self, given: Dict[str, Any], case: Case, returns: str, form: str, source: str = "") -> None:
+        self.given, self.case, self.source = given, case, source
+        self.model = ToyModel(returns, case.gain, case.poisoned)
+        # A frozen parameter is handed to the optimizer too: most programs hand it all that there is.
+        momentum, weight_decay = (0.9, 0.1) if case.decays else (0.0, 0.0)
+        parameters = self.model.parameters()
+        self.optimizer: Any = torch.optim.SGD(parameters, LEARNING_RATE, momentum, weight_decay=weight_decay)
+        self.loader = Loader(form, case.batches)
+        self.scaler = torch.amp.GradScaler("cpu", init_scale=INITIAL_SCALE)
+        self.read: Dict[str, Guess] = {}
+        self.unknown: List[str] = []
+        self.defaults: Dict[str, Any] = {}
+        self.batch: Any = None
+
+    @property
+    def module(self) -> ToyModel:
+        """What a module of a class that is made without its constructor trains."""
+        return self.model
+
+    def filled(self, path: str, found: Optional[Guess]) -> Any:
+        """The value that a step reads at a path; a name that says what of a step it is outweighs `found`."""
+        if path in self.given:
+            return self.given[path]
+        found = roles.known(path.rpartition(".")[2]) or found
+        if found is None:
+            raise no_value(path)
+        self.read[path] = found
+        return self.made(found, path)
+
+    def made(self, found: Guess, path: str) -> Any:
+        """What the words of a guess stand for in this run; a plain value as it is."""
+        if not isinstance(found.value, str) or found.value not in _MAKERS:
+            return found.value
+        return _MAKERS[found.value](self, path)
+
+
+def _scheduler(values: Values, _: str) -> Any:
+    return torch.optim.lr_scheduler.LambdaLR(values.optimizer, lambda _: 1.0)
+
+
+def _object(values: Values, path: str) -> Any:
+    return Answering(values, path, roles.known)
+
+
+def _per_step(values: Values) -> int:
+    return values.case.accumulate or len(values.case.batches)
+
+
+def _scaler(values: Values, _: str) -> Any:
+    return values.scaler
+
+
+_MAKERS: Dict[str, Callable[[Values, str], Any]] = {
+    guesses.MODULE: lambda values, _: values.model,
+    guesses.MODULES: lambda values, _: [values.model],
+    guesses.PARAMETERS: lambda values, _: list(values.model.parameters()),
+    guesses.NAMED_PARAMETERS: lambda values, _: list(values.model.named_parameters()),
+    guesses.OPTIMIZER: lambda values, _: values.optimizer,
+    guesses.OPTIMIZERS: lambda values, _: [values.optimizer],
+    guesses.PARAM_GROUPS: lambda values, _: values.optimizer.param_groups,
+    guesses.SCALER: _scaler,
+    guesses.DEVICE: lambda values, _: torch.device("cpu"),
+    guesses.DEVICE_NAME: lambda values, _: "cpu",
+    guesses.LOGGER: lambda values, _: Quiet({}),
+    guesses.CONFIG: _object,
+    guesses.OBJECT: _object,
+    guesses.GROUP: lambda values, _: groups.world(),
+    guesses.BACKEND: lambda values, _: groups.backend(),
+    guesses.MESH: lambda values, _: groups.mesh(),
+    guesses.GIVES_GROUP: lambda values, _: lambda *_, **__: groups.world(),
+    guesses.GIVES_ZERO: lambda values, _: lambda *_, **__: 0,
+    guesses.GIVES_ONE: lambda values, _: lambda *_, **__: 1,
+    guesses.SAME_VALUE: lambda values, _: lambda value=None, *_, **__: value,
+    guesses.CLIPS: lambda values, _: torch.nn.utils.clip_grad_norm_,
+    roles.BATCHES: lambda values, _: values.loader,
+    roles.BATCH: lambda values, _: values.batch,
+    roles.INPUTS: lambda values, _: values.case.batches[values.loader.drawn - 1].inputs,
+    roles.TARGETS: lambda values, _: values.case.batches[values.loader.drawn - 1].targets,
+    roles.CRITERION: lambda values, _: Criterion(),
+    roles.SCHEDULER: _scheduler,
+    roles.ACCUMULATION: lambda values, _: _per_step(values),
+    roles.LIMIT: lambda values, _: values.case.limit,
+    roles.STEPS: lambda values, _: max(1, len(values.case.batches) // _per_step(values)),
+    roles.RARELY: lambda values, _: _RARELY,
+    roles.NOTHING: lambda values, _: None,
+    roles.NO_CONTEXT: lambda values, _: contextlib.nullcontext(),
+}  # fmt: skip

@@ -1,0 +1,1 @@
+"""Training steps: defective ones and their sound counterparts."""

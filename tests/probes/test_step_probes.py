@@ -1,0 +1,118 @@
+"""Probes of training steps: each is red on its own specimen and on no other, with values, lines and laws."""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+
+import pytest
+
+from auditkit.model.enums import Contract
+from auditkit.model.runs.target import Target
+from auditkit.probing.hosts.catalog import load_catalog
+from tests.probes.in_process import Answer, ask_all
+from tests.probing_helpers import (
+    ACCUMULATION,
+    FROZEN,
+    LIMIT_MISSED,
+    LOST,
+    LOW_SUMS,
+    MISSES,
+    NAN_STEP,
+    SCALED_CLIP,
+    STEPS,
+    WAITS,
+)
+
+CATALOG = load_catalog()
+SPECIMEN = Path(__file__).parents[2] / "probes" / "specimens" / "training_steps"
+REPRODUCED = {
+    "train_on_sums": {ACCUMULATION},
+    "train_on_means": {ACCUMULATION},
+    "train_and_clip": {LIMIT_MISSED},
+    "train_and_clip_each": {LIMIT_MISSED},
+    "train_in_half": {SCALED_CLIP},
+    "train_weights": {MISSES},
+    "train_last_micro_batch": {LOST},
+    "train_without_zeroing": {LOST},
+    "train_past_nan": {NAN_STEP},
+    "train_unfrozen": {FROZEN},
+    "train_in_bfloat16": {LOW_SUMS},
+    "train_and_log": {WAITS},
+}
+SOUND = (
+    "train_accumulating",
+    "train_by_token",
+    "train_and_clip",
+    "train_in_half",
+    "train_all",
+    "train_past_nan",
+    "train_frozen",
+    "train_and_log",
+    "Trainer.train_step",
+)
+TARGETS = [("defective", name) for name in REPRODUCED] + [("sound", name) for name in SOUND]
+
+
+@pytest.fixture(autouse=True)
+def _specimen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(SPECIMEN))
+
+
+@functools.cache
+def asked(kind: str, function: str) -> dict[str, Answer]:
+    return ask_all(Target(f"trainsteps.{kind}:{function}", contract=Contract.TRAIN_STEP), STEPS, SPECIMEN)
+
+
+@pytest.mark.parametrize(("kind", "function"), TARGETS)
+def test_a_specimen_reproduces_its_defect_and_no_other(kind: str, function: str) -> None:
+    answers = asked(kind, function)
+    expected = REPRODUCED[function] if kind == "defective" else set()
+    assert {probe for probe, answer in answers.items() if answer.outcome == "reproduced"} == expected
+    assert {answer.outcome for answer in answers.values()} <= {"reproduced", "not_reproduced", "not_applicable"}
+    assert all(answers[probe].line for probe in expected)
+
+
+def test_every_probe_passes_some_sound_step() -> None:
+    answers = [asked("sound", name).items() for name in SOUND]
+    assert {probe for answer in answers for probe, said in answer if said.outcome == "not_reproduced"} == set(STEPS)
+
+
+def test_measurements_have_their_units_in_the_definition() -> None:
+    for kind, function in TARGETS:
+        for probe, answer in asked(kind, function).items():
+            assert {row.name: row.unit for row in answer.rows}.items() <= CATALOG[probe].units.items()
+
+
+@pytest.mark.parametrize("probe_id", STEPS)
+def test_the_recommended_code_passes_every_probe(
+    probe_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = CATALOG[probe_id].remediation_code
+    (tmp_path / f"fix_of_{probe_id}.py").write_text(code, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    function = re.findall(r"^def (\w+)", code, re.MULTILINE)[-1]
+    target = Target(f"fix_of_{probe_id}:{function}", contract=Contract.TRAIN_STEP)
+    answers = ask_all(target, STEPS, tmp_path)
+    assert answers[probe_id].outcome == "not_reproduced"
+    assert {answer.outcome for answer in answers.values()} <= {"not_reproduced", "not_applicable"}
+
+
+@pytest.mark.parametrize(
+    ("function", "probe", "line"),
+    [
+        ("train_on_sums", ACCUMULATION, "loss.backward()"),
+        ("train_and_clip", LIMIT_MISSED, "clip_grad_norm_(model.parameters(), max_norm)"),
+        ("train_in_half", SCALED_CLIP, "clip_grad_norm_(model.parameters(), max_norm)"),
+        ("train_weights", MISSES, "optimizer = torch.optim.SGD("),
+        ("train_last_micro_batch", LOST, "optimizer.zero_grad()"),
+        ("train_without_zeroing", LOST, "optimizer.step()"),
+        ("train_past_nan", NAN_STEP, "optimizer.step()"),
+        ("train_and_log", WAITS, "loss.item()"),
+    ],
+)
+def test_the_line_of_the_loop_that_does_it_is_named(function: str, probe: str, line: str) -> None:
+    place = asked("defective", function)[probe].line
+    assert place is not None
+    assert line in (SPECIMEN / "trainsteps" / "defective.py").read_text().splitlines()[place - 1]

@@ -33,6 +33,7 @@ PARAM_GROUPS = "the groups of SGD over the parameters"
 PARAMETER_LISTS = "a list of a list of the parameters"
 GRADIENT_LISTS = "a list of a list of the gradients"
 MASTER_LISTS = "a list of a list of the parameters in float32"
+BUFFER_LISTS = "a list of a list of the gradients, zeros where there is none"
 FLAG_LISTS = "a list of a list of True for each parameter"
 FLAT_GRADIENT = "the gradients end to end"
 LIMITS = "a limit of 1.0 for each parameter"
@@ -59,8 +60,8 @@ _CALLABLE = (GIVES_GROUP, GIVES_ZERO, GIVES_ONE, SAME_VALUE, CLIPS, LOGGER, MODU
 
 OF_ONE_SAMPLE = "the gradient as that of one sample"
 OF_ONE_CALL = (
-    GRADIENTS, GRADIENT_LISTS, MASTER_LISTS, FLAT_GRADIENT, PAIRS, TOTAL_NORM, TOTAL_NORM_NUMBER, GROUP_NORMS,
-    OF_ONE_SAMPLE,
+    GRADIENTS, GRADIENT_LISTS, BUFFER_LISTS, MASTER_LISTS, FLAT_GRADIENT, PAIRS, TOTAL_NORM,
+    TOTAL_NORM_NUMBER, GROUP_NORMS, OF_ONE_SAMPLE,
 )  # fmt: skip
 """What is made of the gradients of a call, and does not follow when others take their place on the parameters."""
 
@@ -172,7 +173,8 @@ _METHODS: Dict[str, Guess] = {
 _NESTED = (
     (r"fp32_from_\w+_groups", MASTER_LISTS),
     (r"(fp|bf|bit|float)(16|32)_groups", PARAMETER_LISTS),
-    (r"averaged_grad\w*|\w+_groups_grad(ient)?s", GRADIENT_LISTS),
+    (r"averaged_grad\w*", GRADIENT_LISTS),
+    (r"\w+_groups_grad(ient)?s", BUFFER_LISTS),
     (r"\w+_groups_has_grad\w*", FLAG_LISTS),
     (r"param(eter)?s_in_\w+", PARAMETER_LISTS),
     (r"grad_(data|buffer)|flat_grads?|grad\w*_flat(_buffer)?", FLAT_GRADIENT),

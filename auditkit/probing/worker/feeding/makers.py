@@ -39,6 +39,7 @@ MAKERS: Dict[str, Callable[[Any, str], Any]] = {
     guesses.PARAM_GROUPS: lambda around, path: around.optimizer.param_groups,
     guesses.PARAMETER_LISTS: lambda around, path: [list(around.module.parameters())],
     guesses.GRADIENT_LISTS: lambda around, path: [around.view(guesses.GRADIENTS)],
+    guesses.BUFFER_LISTS: lambda around, path: [_in_buffers(around)],
     guesses.MASTER_LISTS: lambda around, path: [[_master(each) for each in around.module.parameters()]],
     guesses.FLAG_LISTS: lambda around, path: [[True for _ in around.module.parameters()]],
     guesses.OF_ONE_SAMPLE: lambda around, path: _one_sample(around.grads),

@@ -49,6 +49,9 @@ _AFTERWARDS = "the gradients' norm afterwards"
 def measure(ctx):
     """Yield for every layout whether the answer is the contiguous one, and what happened where it is not."""
     refused, judged = [], False
+    # What we made of a gradient for the target to read has the gradient's layout by our doing, not by backward's.
+    filled = [name for name, value in ctx.plan.filled.items() if "gradient" in str(value)]
+    made = {"read_from": ", ".join(filled)} if filled else {}
     for layout in ctx.layouts:
         if layout in _NOT_WRITABLE and ctx.writes_gradients:
             continue
@@ -63,7 +66,7 @@ def measure(ctx):
             yield ctx.note("{} was not judged: the answer does not follow such a gradient".format(layout))
             continue
         how, error = _difference(ctx, layout, expected, ignored)
-        yield ctx.measurement("sound", not how, "truth", layout=layout, how=how or "as contiguous")
+        yield ctx.measurement("sound", not how, "truth", layout=layout, how=how or "as contiguous", **made)
         if how and not ctx.located:
             grads = ctx.laid_out(layout), ctx.laid_out(layout, contiguous=True)
             yield ctx.location(ctx.where_different(*grads) if error is None else error.site)
@@ -142,7 +145,7 @@ def judge(measurements, policy):
     for m in broken:
         grouped.setdefault(m.case["how"], []).append(m.case["layout"])
     message = "; ".join("{}: {}".format(", ".join(layouts), how) for how, layouts in list(grouped.items())[:4])
-    unmeant = [m for m in broken if not m.case["how"].startswith("refuses")]
+    unmeant = [m for m in broken if not m.case["how"].startswith("refuses") and "read_from" not in m.case]
     verdict = {"outcome": "reproduced", "message": message}
     verdict["breaks"] = "stops" if all(m.case["how"].startswith(_LOUD) for m in broken) else "wrong_norm"
     verdict["occurs"] = "common" if any(m.case["layout"] in _FROM_BACKWARD for m in unmeant) else "extreme"

@@ -92,7 +92,17 @@ def test_the_catalog_needs_nothing_that_is_slow_to_load(words: list[str]) -> Non
 
 @pytest.mark.parametrize(
     "words",
-    ["list", "list --json", "show B7-PT-01", "status B7-PT-01", "status B7-PT-01 investigating"],
+    [
+        "list",
+        "list --json",
+        "show B7-PT-01",
+        "status B7-PT-01",
+        "status B7-PT-01 investigating",
+        "set B7-PT-01 due=2026-12-01",
+        "label --where severity=P2 amp --yes",
+        "comment B7-PT-01 seen --by ada",
+        "start B7-PT-01 --assignee ada",
+    ],
 )
 def test_tickets_need_nothing_that_is_slow_to_load(words: str, tickets: Path) -> None:
     """Plain reading and moving of tickets, through a pipe, starts at once."""

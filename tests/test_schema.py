@@ -17,13 +17,16 @@ from auditkit.model.tickets.ticket import Status
 from auditkit.probing.hosts.catalog import INSTRUMENTS
 from tests.filing_helpers import put, ticket_text
 from tests.project_files import ROOT, Ended, auditkit
+from tests.verify_helpers import git
 
 pytestmark = pytest.mark.acceptance
 
 SCHEMAS = ROOT / "docs" / "schema"
 NAMES = (
+    "error", "board", "search",
     "run", "tickets", "next", "ticket_stats", "lint", "probes", "probe_new", "doctor", "init",
     "ticket_change", "ticket_verify", "ticket_try_fix", "ticket_fix", "ticket_claims",
+    "ticket_changes", "ticket_undo", "ticket_log", "ticket_from_commits",
     "ticket_link", "ticket_renumber", "ticket_new", "ticket_import", "bisect",
     "report_audit", "report_code_audit", "report_batch", "report_summary", "report_review", "compare",
 )  # fmt: skip
@@ -208,6 +211,17 @@ def test_next_is_valid(tmp_path: Path) -> None:
     assert [(ticket["id"], ticket["severity"]) for ticket in chosen["tickets"]] == [("B7-PT-01", None)]
 
 
+def test_boards_searches_and_errors_are_valid(tmp_path: Path) -> None:
+    put(tmp_path, "B7-PT-01.md", ticket_text("B7-PT-01", status="`half-done`", severity="`urgent`"))
+    (column,) = document_of("board", auditkit("ticket", "board", "--tickets", tmp_path, "--json"))["columns"]
+    assert (column["status"], column["tickets"][0]["severity"]) == ("half-done", None)
+    words = ["ticket", "search", "squares", "--json", "--tickets"]
+    assert document_of("search", auditkit(*words, tmp_path))["count"] == 1
+    put(tmp_path, "auditkit.yaml", "tickets: [")
+    told = document_of("error", auditkit("ticket", "list", "--json", cwd=tmp_path))
+    assert (told["location"]["path"], told["exit_code"]) == ("auditkit.yaml", 2)
+
+
 def test_lint_is_valid(tmp_path: Path) -> None:
     """Findings of a page and of a file that is none, and what --fix changed."""
     put(tmp_path, "batch7/B7-PT-01.md", ticket_text("B7-PT-01", status="`Wont fix`"))
@@ -283,6 +297,32 @@ def test_links_and_numbers_are_valid(tmp_path: Path) -> None:
     assert [ticket["related"][0]["kind"] for ticket in linked["tickets"]] == ["blocks", "blocked-by"]
     moved = document_of("ticket_renumber", auditkit("ticket", "renumber", "B7-PT-01", "--json", cwd=tmp_path))
     assert (moved["old"], moved["id"], moved["references"]) == ("B7-PT-01", "B7-PT-03", ["tickets/B7-PT-02.md"])
+
+
+def test_documents_of_a_days_work_are_valid(tmp_path: Path) -> None:
+    for number in (1, 2):
+        put(tmp_path, f"tickets/B7-PT-0{number}.md", ticket_text(f"B7-PT-0{number}"))
+    git(tmp_path, "init", "-q", "--template=")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "fixes B7-PT-02, refs B7-PT-01")
+
+    def run(*words: str) -> Ended:
+        return auditkit("ticket", *words, "--json", cwd=tmp_path)
+
+    both = ("B7-PT-01", "B7-PT-02")
+    fields = ("labels=a,b", "due=2026-12-01", "Team=x", "--new-row")
+    made = document_of("ticket_changes", run("set", *both, *fields, "--yes"))
+    assert (made["changed"], made["tickets"][0]["ticket"]["labels"]) == (2, ["a", "b"])
+    assert len(document_of("ticket_undo", run("undo"))["files"]) == 2
+    said = document_of("ticket_change", run("comment", "B7-PT-01", "seen", "--by", "ada"))
+    assert [comment["text"] for comment in said["ticket"]["comments"]] == ["seen"]
+    log = document_of("ticket_log", run("log", "B7-PT-01"))
+    assert [entry["changes"] for entry in log["entries"]] == [["created: P2, open"], ["comment by ada"]]
+    named = document_of("ticket_from_commits", run("from-commits", "HEAD"))
+    assert [(one["id"], one["to"], one["changed"]) for one in named["tickets"]] == [
+        ("B7-PT-02", "in-review", False),
+        ("B7-PT-01", None, False),
+    ]
 
 
 def test_new_and_imported_tickets_are_valid(checkout: Path, tmp_path: Path) -> None:

@@ -33,7 +33,8 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON documen
 
 
 def run_or_exit(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with its groups of options, whose AuditkitErrors become `error:` and `hint:` and their exit code.
+    """A command with its groups of options, whose AuditkitErrors become `error:` and `hint:` and their exit code, with
+    --json one object, too.
 
     Ctrl-C ends it with 130, after all that the command started is gone.
     """
@@ -50,7 +51,7 @@ def run_or_exit(command: Callable[..., None]) -> Callable[..., None]:
             complain("interrupted")
             raise typer.Exit(INTERRUPTED) from None
         except AuditkitError as error:
-            raise typer.Exit(complain_of(error)) from None
+            raise typer.Exit(complain_of(error, bool(given.get("as_json")) or given.get("form") == "json")) from None
 
     return run
 

@@ -51,32 +51,38 @@ def ticket_ids(context: typer.Context) -> Offers:
     return list(zip(index.column(ID), index.column(TITLE), strict=True))
 
 
+def _listed(words: Iterable[str], incomplete: str) -> Offers:
+    """The words behind those that are typed already: `open,` is followed by each of them."""
+    before = incomplete[: incomplete.rfind(",") + 1]
+    return [before + word for word in words]
+
+
 @_on_tab
-def severities() -> Offers:
+def severities(incomplete: str) -> Offers:
     from auditkit.model.enums import Severity
 
-    return list(Severity)
+    return _listed(Severity, incomplete)
 
 
 @_on_tab
-def statuses() -> Offers:
+def statuses(incomplete: str) -> Offers:
     from auditkit.model.tickets.ticket import Status
 
-    return list(Status)
+    return _listed(Status, incomplete)
 
 
 @_on_tab
-def verdicts() -> Offers:
+def verdicts(incomplete: str) -> Offers:
     from auditkit.model.tickets.review import Verdict
 
-    return [verdict.value.lower() for verdict in Verdict]
+    return _listed((verdict.value.lower() for verdict in Verdict), incomplete)
 
 
 @_on_tab
-def agreements() -> Offers:
+def agreements(incomplete: str) -> Offers:
     from auditkit.store.listing.selection import AGREEMENTS
 
-    return AGREEMENTS
+    return _listed(AGREEMENTS, incomplete)
 
 
 @_on_tab
@@ -87,10 +93,10 @@ def orders() -> Offers:
 
 
 @_on_tab
-def columns() -> Offers:
+def columns(incomplete: str) -> Offers:
     from auditkit.cli.views.columns import COLUMNS
 
-    return COLUMNS
+    return _listed(COLUMNS, incomplete)
 
 
 @_on_tab

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
+import sys
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from auditkit.cli.output import fitted
+from auditkit.cli.output import fitted, say_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -64,8 +66,40 @@ class _Command(TyperCommand):
 class _Group(TyperGroup):
     headings: ClassVar[Mapping[str, str] | None] = None
 
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """As Typer's; with --json wrong usage is told as JSON on stdout, too."""
+        words = sys.argv[1:] if args is None else args
+        run = functools.partial(super().main, args, prog_name, complete_var)
+        if not standalone_mode or "--json" not in words:
+            return run(standalone_mode, windows_expand_args, **extra)
+        try:
+            code = run(False, windows_expand_args, **extra)
+        except typer.Abort:
+            code = 1
+        except Exception as error:
+            # Typer's own base of these has another name, and another module, in each of its versions.
+            if not hasattr(error, "format_message"):
+                raise
+            code = _tell_usage(error)
+        sys.exit(code if isinstance(code, int) else 0)
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         _write_page(self, ctx, formatter)
+
+
+def _tell_usage(error: Any) -> int:
+    context = getattr(error, "ctx", None)
+    error.show()
+    say_error(error.format_message(), f"{context.command_path} --help" if context else None, error.exit_code)
+    return int(error.exit_code)
 
 
 def _write_page(command: Any, ctx: Any, formatter: Any) -> None:

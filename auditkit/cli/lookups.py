@@ -25,6 +25,14 @@ def tickets_folder(named: Path | str | None) -> str:
 
         problem = f"{folder} is no folder" if os.path.exists(folder) else f"no tickets folder: {folder}"
         raise BadInputError(problem, "name the folder: --tickets DIR")
+    if os.path.exists(f"{folder}/.auditkit/unfinished-command"):
+        from pathlib import Path
+
+        from auditkit.cli.output import complain
+        from auditkit.store.folder.journal import mend_if_killed
+
+        if told := mend_if_killed(Path(folder)):
+            complain(f"note: {told}")
     return folder.rstrip("/") or folder
 
 

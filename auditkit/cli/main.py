@@ -37,10 +37,10 @@ def _exit_code() -> int | str | None:
         code = INTERRUPTED
     except OSError as error:
         if error.filename is not None:  # a file that no part of ours expected to fail
-            complain(f"error: {error.filename}: {error.strerror}")
-            from auditkit.errors import ExitCode
+            from auditkit.cli.output import complain_of
+            from auditkit.errors import BadInputError
 
-            code = int(ExitCode.BAD_INPUT)
+            code = complain_of(BadInputError(f"{error.filename}: {error.strerror}"), "--json" in sys.argv)
         else:
             lost = str(error.strerror)
             discard(sys.stdout)

@@ -33,12 +33,23 @@ def complain_fitted(text: str) -> None:
     complain("\n".join(fitted(line, width) for line in text.split("\n")))
 
 
-def complain_of(error: AuditkitError) -> int:
-    """`error:` and `hint:` on stderr; the exit code that the error has."""
+def complain_of(error: AuditkitError, as_json: bool = False) -> int:
+    """`error:` and `hint:` on stderr, and where JSON was asked for one object on stdout; the error's exit code."""
+    if as_json:
+        say_error(error.message, error.hint, int(error.exit_code))
     complain_fitted(f"error: {error.message}")
     if error.hint:
         complain_fitted(f"hint: {error.hint}")
     return int(error.exit_code)
+
+
+def say_error(message: str, hint: str | None, exit_code: int) -> None:
+    """What went wrong as the one JSON document on stdout, with the place that the message begins with, if any."""
+    import re
+
+    match = re.search(r"^(?P<path>[^\s:][^:\n]*):(?P<line>\d+):(?:(?P<column>\d+):)? ", message, re.MULTILINE)
+    place = match and {"path": match["path"], "line": int(match["line"]), "column": int(match["column"] or 1)}
+    say_json({"schema_version": 1, "error": message, "location": place, "hint": hint, "exit_code": exit_code})
 
 
 def say_json(document: object) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from auditkit.model.enums import Evidence, Outcome
+from auditkit.model.enums import Evidence, Outcome, Severity
 from auditkit.model.runs.cause import Siblings
 from auditkit.model.runs.measurement import CodeExcerpt, Location, Measurement
 from auditkit.model.runs.run import SOURCE_DEVICE, Finding
@@ -42,7 +42,7 @@ def render_evidence(finding: Finding, history: Iterable[str] = (), above: Sequen
         location=_location_text(result.location),
         rows=() if is_repeated and not finding.is_of_module else _rows(finding, result.measurements),
         deciding=() if is_repeated else _rows(finding, deciding(result)),
-        in_one_line="" if is_repeated else in_one_line(result),
+        in_one_line="" if is_repeated or finding.severity is Severity.P4 else in_one_line(result),
         is_whole=len(result.measurements) <= MOST_DECIDING,
         is_first=not above,
         siblings=() if above or result.siblings is None else sibling_lines(result.siblings),

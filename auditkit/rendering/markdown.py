@@ -17,7 +17,7 @@ _FENCED = re.compile(
     re.MULTILINE,
 )
 _FOLDED = re.compile(r"^<details>\n(<summary>.*?</summary>).*?^</details>", re.DOTALL | re.MULTILINE)
-_UNSEEN = re.compile(r"<!--.*-->|\|[-: |]+\||`{3,}\w*|\s*")
+_UNSEEN = re.compile(r"<!--.*-->|\|[-: |]+\||-{3,}|`{3,}\w*|\s*")
 _BACKTICKS = re.compile(r"`+")
 
 

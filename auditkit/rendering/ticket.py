@@ -78,7 +78,8 @@ def render_ticket(
         render,
         "ticket.md.j2",
         ticket=ticket_of(findings, ticket_id, today, domain, agents),
-        others=firsts[1:],
+        others=[one for one in firsts[1:] if _is_graver(one, leader)],
+        minor=[one for one in firsts[1:] if not _is_graver(one, leader)],
         targets=targets if len(targets) > 1 else (),
         is_of_modules=leader.is_of_module,
         boxes=CATEGORIES,
@@ -97,7 +98,7 @@ def render_ticket(
         verifications=[
             (_subjects(findings, finding.probe), item, finding.probe.id)
             for finding in firsts
-            if _is_graver(finding, leader)
+            if finding in judging and _is_graver(finding, leader)
             for item in finding.probe.verification
         ],
         command=inert_line(command),
@@ -126,16 +127,14 @@ def _unmended(findings: Sequence[Finding], firsts: Sequence[Finding]) -> str:
     without = [finding for finding in firsts if finding.fix is None]
     if not without:
         return ""
+    named = ", ".join(markdown.code(finding.probe.id) for finding in without)
+    if len(without) < len(firsts) and all(finding.severity is Severity.P4 for finding in without):
+        return f"With it these minor ones still reproduce: {named}."
+    about = f" for {named}" if len(without) < len(firsts) else ""
     reasons = "; ".join(dict.fromkeys(finding.no_fix for finding in without if finding.no_fix))
-    why = f": {markdown.line(reasons)}" if reasons else ""
-    if len(without) < len(firsts):
-        named = ", ".join(markdown.code(finding.probe.id) for finding in without)
-        if all(finding.severity is Severity.P4 for finding in without):
-            return f"With it these minor ones still reproduce: {named}."
-        return f"For {named} no change of this code was run that mends it and trades nothing{why}."
-    if not why and all(finding.probe.scope == "source" for finding in findings):
-        return "No change was run: this was read from the source."
-    return f"No change of this code was run that mends it and trades nothing{why}."
+    if not reasons and all(finding.probe.scope == "source" for finding in findings):
+        reasons = "not tried: this was read from the source"
+    return f"No fix stands here{about}: {markdown.line(reasons or 'not tried')}."
 
 
 def _subjects(findings: Sequence[Finding], probe: ProbeInfo) -> str:

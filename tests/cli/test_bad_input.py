@@ -154,12 +154,14 @@ REFUSED = {
 @pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
 @pytest.mark.parametrize("case", REFUSED.values(), ids=list(REFUSED))
 def test_it_is_refused_before_anything_is_measured(workspace: Path, case: tuple[str, ...], as_json: bool) -> None:
-    """With and without --json: nothing on stdout, one error on stderr, the same exit code."""
+    """One error on stderr and the same exit code; on stdout nothing, or with --json the error as one document."""
     line, code, *sentences = case
     ended = run_in(workspace, f"{line} --json" if as_json else line)
-    assert (ended.code, ended.stdout) == (code, ""), ended.stderr
+    assert ended.code == code, ended.stderr
     assert ended.stderr.startswith("error: ")
     assert ended.stderr.count("error: ") == 1
+    told = json.loads(ended.stdout)["error"].split("\n")[0] if as_json else ended.stdout
+    assert told == (ended.stderr.split("\n")[0].removeprefix("error: ") if as_json else "")
     for sentence in sentences:
         assert sentence in ended.stderr
 

@@ -36,12 +36,16 @@ def offered(line: str, cwd: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("auditkit ticket s", ["show", "stats", "sign-off", "status"]),
+        ("auditkit ticket s", ["show", "search", "stats", "sign-off", "status"]),
         ("auditkit ticket show ", ["B7-PT-01"]),
         ("auditkit ticket verify --tickets old B", ["B1-DRL-02"]),
         ("auditkit ticket show --tickets nowhere ", []),
         ("auditkit ticket list --status in", ["investigating", "in-review"]),
         ("auditkit ticket list --severity P", ["P0", "P1", "P2", "P3", "P4"]),
+        ("auditkit ticket board --severity P0,P", ["P0,P0", "P0,P1", "P0,P2", "P0,P3", "P0,P4"]),
+        ("auditkit ticket list --columns id,ti", ["id,title"]),
+        ("auditkit ticket list --format c", ["csv"]),
+        ("auditkit ticket lint --by ", ["file", "rule", "count"]),
         ("auditkit probe show norm_u", ["norm_underflows_to_zero"]),
     ],
 )

@@ -19,8 +19,8 @@ from tests.verify_helpers import LOOP, NAIVE, git
 pytestmark = pytest.mark.process
 
 READS = {
-    "ticket list", "ticket show", "ticket next", "ticket stats", "probe list", "probe show", "compare", "bisect",
-    "doctor",
+    "ticket log", "ticket list", "ticket show", "ticket search", "ticket board", "ticket next", "ticket stats",
+    "probe list", "probe show", "compare", "bisect", "doctor",
 }  # fmt: skip
 ASK = f"--checkout . --probe {LOOP}"
 WRITES = {
@@ -30,6 +30,13 @@ WRITES = {
     "probe new": ("norm_is_cut_off", "create probes/norm_is_cut_off.py"),
     "ticket new": ("--title x --agent pytorch --batch 7", "create tickets/batch7/B7-PT-03.md"),
     "ticket edit": ("B7-PT-01 severity P0", "+| **Severity** | `P0` |"),
+    "ticket set": ("B7-PT-01 due=2026-12-01", "+| **Due** | 2026-12-01 |"),
+    "ticket label": ("B7-PT-01 amp", "+| **Labels** | `amp` |"),
+    "ticket undo": ("", ""),
+    "ticket comment": ("B7-PT-01 seen --by ada", "+### 20"),
+    "ticket start": ("B7-PT-01 --assignee ada", "+| **Assignee** | ada |"),
+    "ticket done": ("B7-PT-01 --text mended", "+mended"),
+    "ticket from-commits": ("HEAD", "+| **Commit** | `"),
     "ticket assign": ("B7-PT-01 ada", "+| **Assignee** | ada |"),
     "ticket status": ("B7-PT-01 wont-fix --reason why", "move tickets/batch7/B7-PT-01.md to tickets/closed/"),
     "ticket resolve": ("B7-PT-01 --as wont-fix --text why", "+### Rationale"),
@@ -50,7 +57,7 @@ WRITES = {
     "report review": ("--from comparison.json --output page.md", ""),
     "report summary": ("--output page.md", "create page.md"),
 }
-MAY_FAIL = {"ticket try-fix", "ticket fix", "report review"}
+MAY_FAIL = {"ticket try-fix", "ticket fix", "ticket undo", "report review"}
 """These need what is not made here: they are held to have the option."""
 
 

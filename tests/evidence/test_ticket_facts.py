@@ -78,9 +78,19 @@ def test_a_false_sentence_is_found(old: str, new: str, told: list[str], folder: 
 
 
 def test_what_was_run_may_be_said(folder: Path) -> None:
-    rows = (FixRow("syncs_grow_with_tensors", "P2 reproduced (n)", "not reproduced"),)
-    fix = Fix("m:f", "m.py", "f", "--- a\n+++ b\n", ("line 11: read once",), (), rows, "cpu", "2.13.0")
-    assert contradictions(ticket(replace(finding(), fix=fix)), folder) == []
+    """And what was not is found: another law at the base, a line that the change leaves, one that is not there."""
+    rows = (FixRow("norm_overflows_on_finite_grads", "P2, n for 256 tensors", "not reproduced"),)
+    difference = "--- a/src/train/norms.py\n+++ b/src/train/norms.py\n@@ -10,2 +10,2 @@\n def total_norm(grads):\n"
+    difference += "-    return 0\n+    return 1\n"
+    fix = Fix("m:f", "src/train/norms.py", "f", difference, ("line 11: read once",), (), rows, "cpu", "2.13.0")
+    text = ticket(replace(finding(), fix=fix))
+    assert contradictions(text, folder) == []
+    for old, new, told in (
+        ("n for 256 tensors", "n for 300 tensors", "no figure of the evidence: 300"),
+        ("- line 11: read", "- line 9: read", "no such change: src/train/norms.py:9 stays as it is"),
+        ("-    return 0", "-    return 2", "no such change: src/train/norms.py:11 is not return 2"),
+    ):
+        assert contradictions(text.replace(old, new), folder) == [told]
 
 
 def test_folded_lines_and_what_markdown_hides_are_not_counted() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePath
 
 from auditkit.model.tickets.ticket import EvidenceSummary
+from auditkit.probing.hosts.catalog import load_catalog
 from auditkit.rendering.markdown import visible
 from auditkit.rendering.ticket import MOST_VISIBLE
 from auditkit.store.markdown.document import Document
@@ -19,6 +20,8 @@ _FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 _NUMBER = re.compile(r"(?<![\w.:/+-])-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?(?: %|x\b)?(?![\w:]|\.\d)")
 _LINE = re.compile(r"\b[Ll]ines? (\d+)(?:-(\d+))?(?:, (`+)(.+?)\3)?")
 _ERROR = re.compile(r"\b\w+(?:Error|Exception|Warning): .*")
+_DIFF = re.compile(r"^```diff\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_HUNK = re.compile(r"@@ -(\d+)")
 _PROMISES = ("does not reproduce", "not reproduced", "no longer reproduces", "none of the probes")
 
 
@@ -30,7 +33,12 @@ def contradictions(text: str, folder: Path) -> list[str]:
     known = [number for block in ticket.evidence for number in _known(block)]
     found = [f"no figure of the evidence: {number}" for number in _numbers(said) if not _is_known(number, known)]
     found += [f"no such line: {what}" for what in _wrong_lines(sections["Detailed Description"], ticket.files, folder)]
-    found += [f"nothing was run: {line}" for line in _unproven(sections["Recommended Fix"])]
+    fix = sections["Recommended Fix"]
+    found += [f"nothing was run: {line}" for line in _unproven(fix)]
+    own_rows = tuple(f"| `{block.fingerprint.partition('/')[0]}` |" for block in ticket.evidence)
+    figures = _figures_of_fix(fix, own_rows)
+    found += [f"no figure of the evidence: {number}" for number in figures if not _is_known(number, known)]
+    found += [f"no such change: {what}" for what in _wrong_changes(fix, folder)]
     found += [f"twice: {sentence}" for sentence in _repeated(text)]
     count = len(visible(text))
     return found + ([f"{count} visible lines"] if count > MOST_VISIBLE else [])
@@ -87,9 +95,45 @@ def _wrong_lines(section: str, files: tuple[str, ...], folder: Path) -> Iterator
         if not 1 <= int(first) <= int(last or first) <= len(lines):
             yield f"{files[0] if files else 'no file'}:{last or first}"
         elif code:
-            there = " ".join(line.strip() for line in lines[int(first) - 1 : int(last or first)])
+            there = " ".join(" ".join(lines[int(first) - 1 : int(last or first)]).split())
             if code.strip().replace("\\|", "|") not in there and not code.startswith("."):
                 yield f"{files[0]}:{first} is not {code}"
+
+
+def _figures_of_fix(section: str, own_rows: tuple[str, ...]) -> Iterator[str]:
+    """What its table says of the ticket's probes at the base, and sentences that are no probe's own advice."""
+    advice = {probe.remediation for probe in load_catalog().values()}
+    for line in _FENCED.sub("", section).split("\n"):
+        cells = line.split(" | ")
+        if line.startswith(own_rows):
+            yield from _numbers(_prose(cells[1]))
+        elif line.startswith("- `") and line.partition("`: ")[2] not in advice:
+            yield from _numbers(_prose(line))
+
+
+def _wrong_changes(section: str, folder: Path) -> Iterator[str]:
+    """Lines that a diff takes away or leaves, and that do not stand there; and sentences on lines that it leaves."""
+    for diff in _DIFF.findall(section):
+        file, touched = "", set()
+        for text in diff.split("\n"):
+            if text.startswith("--- a/"):
+                file, lines = text[6:], (folder / text[6:]).read_text(encoding="utf-8").split("\n")
+            elif hunk := _HUNK.match(text):
+                number = int(hunk[1])
+            elif text[:1] in ("-", " ") and file:
+                if lines[number - 1 : number] != [text[1:]]:
+                    yield f"{file}:{number} is not {text[1:].strip()}"
+                touched |= {number} if text[0] == "-" else set()
+                number += 1
+            elif text.startswith("+") and not text.startswith("+++"):
+                touched |= {number - 1, number}
+        said = {int(one) for line in section.split("\n") if line.startswith("- line") for one in _said_lines(line)}
+        if len(_DIFF.findall(section)) == 1:
+            yield from (f"{file}:{one} stays as it is" for one in sorted(said - touched))
+
+
+def _said_lines(sentence: str) -> list[str]:
+    return re.findall(r"\d+", sentence.partition(":")[0])
 
 
 def _unproven(section: str) -> Iterator[str]:

@@ -12,8 +12,12 @@ from auditkit.rules.lint.rule import Rule
 _HEAD = """\
 # Lint rules
 
-`auditkit ticket lint` reports what these find, as `path:line:column: rule message`. `--select TK06` takes the
-rules whose ids start so, `--ignore` leaves some out, and `lint:` in auditkit.yaml says both for a project.
+`auditkit ticket lint` reports what these find, as `path:line:column: rule level: message`, on a terminal in groups by
+rule (`--by file|rule|count`). `--select TK06` takes the rules whose ids start so, `--ignore` leaves some out, and
+`lint:` in auditkit.yaml says both for a project.
+
+An audit that was imported has hundreds of findings that nobody will mend. `--baseline FILE --write-baseline` writes
+them down once; with `--baseline FILE` only new ones are reported, wherever lines and files have moved since.
 
 error and warn make it exit 1, info does not: `--fail-on error|warn|info` moves the line (default warn). Exit 2
 means that a file could not be read as a ticket (TK000), whatever else was found.

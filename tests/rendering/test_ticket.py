@@ -212,9 +212,12 @@ def test_findings_of_one_cause_share_a_ticket() -> None:
         "# Finding Ticket: total_norm: Title of one\n\n<!-- auditkit:evidence -->\n**Reproduced on CPU only:** "
     )
     assert "**One-line summary:** One said so. The same statement makes two (P3) and six (P4) reproduce.\n" in text
-    assert "- **`P3` Title of two**: two said so\n- **`P4` Title of six**: six said so\n" in text
+    assert (
+        "- **`P3` Title of two**: two said so\n\n<details>\n<summary>Minor (P4): 1 more</summary>\n\n"
+        "- **`P4` Title of six**: six said so\n\n</details>\n\n"
+    ) in text
     assert "\n- `one`: Mend one.\n- `two`: Mend two.\n\n### Example (not run here)\n" in text
-    assert re.findall(r"no longer reproduces <!-- probe: (\w+) -->", text) == ["one", "two", "six"]
+    assert re.findall(r"no longer reproduces <!-- probe: (\w+) -->", text) == ["one", "two"]
     assert re.findall(r"^## Evidence: (.*)$", text, re.MULTILINE) == ["Title of one", "Title of two", "Title of six"]
 
 
@@ -245,7 +248,7 @@ def test_modules_of_one_reading_share_a_ticket() -> None:
     assert text.count(told) == 1
     assert "- [ ] `train.a`, `train.b`, `train.c`: gradients of 1e20 give a finite norm <!--" in text
     assert text.count("\n### The same in `train.") == 2
-    assert "No change was run: this was read from the source.\n" in text
+    assert "No fix stands here: not tried: this was read from the source.\n" in text
 
 
 FIX = Fix(
@@ -287,20 +290,16 @@ def test_a_long_change_is_folded_and_stays_whole() -> None:
 def test_what_no_fix_mends_is_named() -> None:
     """One of two probes: what was run stands first, and nothing is said to mend the other."""
     told = fix_of(rendered(dataclasses.replace(of_probe("one"), fix=FIX), of_probe("two")))
-    assert (
-        "\nFor `two` no change of this code was run that mends it and trades nothing.\n\n- `two`: Mend two.\n" in told
-    )
+    assert "\nNo fix stands here for `two`: not tried.\n\n- `two`: Mend two.\n" in told
     assert "- `one`: Mend" not in told
 
 
 def test_without_a_fix_the_first_line_says_so() -> None:
     first, _, rest = fix_of(rendered(make_finding())).partition("\n")
-    assert first == "No change of this code was run that mends it and trades nothing."
+    assert first == "No fix stands here: not tried."
     assert "none of the probes" not in rest
     tried = dataclasses.replace(make_finding(), no_fix="the change trades memory for syncs")
-    assert fix_of(rendered(tried)).startswith(
-        "No change of this code was run that mends it and trades nothing: the change trades memory for syncs.\n"
-    )
+    assert fix_of(rendered(tried)).startswith("No fix stands here: the change trades memory for syncs.\n")
 
 
 def test_minor_findings_may_stay_and_have_no_box() -> None:

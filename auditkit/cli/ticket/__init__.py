@@ -1,9 +1,12 @@
 """`auditkit ticket`: the tickets of a folder on the terminal. Importing the files of the commands registers them."""
 
 from auditkit.cli.ticket import (
+    comments,
     fields,
     fix,
     fix_trial,
+    from_commits,
+    history,
     links,
     lint,
     merge,
@@ -12,11 +15,13 @@ from auditkit.cli.ticket import (
     reviews,
     statistics,
     status,
+    undo,
     verification,
+    work,
 )  # fmt: skip
 from auditkit.cli.ticket.common import app
 
 __all__ = [
-    "app", "fields", "fix", "fix_trial", "links", "lint", "merge", "new", "queries", "reviews", "statistics", "status",
-    "verification",
+    "app", "comments", "fields", "fix", "fix_trial", "from_commits", "history", "links", "lint", "merge", "new",
+    "queries", "reviews", "statistics", "status", "undo", "verification", "work",
 ]  # fmt: skip

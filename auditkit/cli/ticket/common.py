@@ -13,13 +13,14 @@ from auditkit.cli.output import complain, say, say_json
 
 if TYPE_CHECKING:
     import datetime
+    from collections.abc import Mapping
 
     from auditkit.store.folder.repository import Change
 
 _VERBS = {
-    "See what there is": "list board next search show stats",
-    "Write": "new edit assign link",
-    "Review and decide": "review sign-off status resolve",
+    "See what there is": "list board next search show log stats",
+    "Write": "new edit set assign label comment link undo",
+    "Review and decide": "start review sign-off status resolve done from-commits",
     "Prove with probes": "try-fix fix verify claim",
     "Keep the folder in order": "lint import renumber merge",
 }
@@ -59,14 +60,27 @@ def date_of(text: str | None) -> datetime.date | None:
         raise BadInputError(f"not a date: '{text}'", "dates look like 2026-03-04") from None
 
 
-def say_change(change: Change, as_json: bool, told: str, **more: Any) -> None:
-    """Say what was done in one line, or give the ticket as it is then as JSON."""
-    ticket = change.after.ticket
+_SAME = "nothing to change"
+
+
+def say_change(change: Change, as_json: bool, told: str, same: str = _SAME, **more: Any) -> None:
+    """Say what was done in one line (`same` where nothing was), or give the ticket as it is then as JSON."""
     if change.note:
         complain(f"note: {change.note}")
     if as_json:
-        document = {"schema_version": 1, "id": ticket.id, "path": str(change.after.file), "changed": change.is_edit}
-        say_json({**document, **more, "ticket": ticket.to_json()})
+        say_json({"schema_version": 1, **change_document(change, more)})
         return
+    say(told_line(change, told, same))
+
+
+def change_document(change: Change, more: Mapping[str, Any]) -> dict[str, Any]:
+    """One changed ticket as JSON has it."""
+    ticket = change.after.ticket
+    document = {"id": ticket.id, "path": str(change.after.file), "changed": change.is_edit}
+    return {**document, **more, "ticket": ticket.to_json()}
+
+
+def told_line(change: Change, told: str, same: str = _SAME) -> str:
+    """What was done to one ticket, in one line; `same` where nothing was."""
     moved = f", now {change.after.file}" if change.after.file != change.before.file else ""
-    say(f"{ticket.id}: {told if change.is_edit else 'nothing to change'}{moved}")
+    return f"{change.after.ticket.id}: {told if change.is_edit else same}{moved}"

@@ -1,4 +1,4 @@
-"""Commands that write a ticket's text: edit, assign."""
+"""Commands that write fields of tickets: edit, set, assign, label."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import typer
 
 from auditkit.cli.common import JsonOption, TicketsOption, open_repository, write_or_exit
 from auditkit.cli.ticket.common import IdArgument, app, say_change, text_of
+from auditkit.cli.ticket.many import Done, IdsArgument, ManyOptions, change_tickets, chosen
 
 
 @app.command(epilog="Example: auditkit ticket edit B7-PT-01 severity P1")
@@ -56,20 +57,107 @@ def edit(
     say_change(change, as_json, f"{field}: {before or 'empty'} -> {after or 'empty'}", before=before, after=after)
 
 
+@app.command("set", epilog="Example: auditkit ticket set B7-PT-01 labels=overflow,amp due=2026-12-01")
+@write_or_exit
+def set_fields(
+    many: ManyOptions,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ID... FIELD=VALUE...", help="Ticket ids (- reads them from stdin), then fields."),
+    ] = None,
+    is_new: Annotated[
+        bool, typer.Option("--new-row", help="Add a row of the metadata that a ticket does not have.")
+    ] = False,
+    tickets: TicketsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Set fields of tickets: severity, labels, due, ... or any row.
+
+    They are those of edit. labels take all that are meant, with commas; a value that is empty empties the field.
+    Several tickets are shown and asked about first, and all of them are changed or none.
+    """
+    from auditkit.errors import BadInputError
+    from auditkit.store.edits.fields import set_all
+    from auditkit.workflows.configuration import tickets_configuration
+
+    fields = [word for word in words or () if "=" in word]
+    if not fields:
+        raise BadInputError("set what?", "auditkit ticket set B7-PT-01 due=2026-12-01")
+    repository = open_repository(tickets)
+    found = chosen(repository, [word for word in words or () if "=" not in word], many)
+    values = {name.strip(): value.strip() for name, _, value in (field.partition("=") for field in fields)}
+    agents = tickets_configuration(repository).agents
+
+    def change(ticket_id: str) -> Done:
+        made = repository.change(ticket_id, lambda entry: set_all(entry.document, values, agents, is_new))
+        return Done(made, ", ".join(f"{name}: {value or 'empty'}" for name, value in values.items()))
+
+    change_tickets(repository, found, many, as_json, change)
+
+
 @app.command(epilog="Example: auditkit ticket assign B7-PT-01 ada")
 @write_or_exit
 def assign(
-    ticket_id: IdArgument,
+    many: ManyOptions,
+    ticket_ids: IdsArgument = None,
     who: Annotated[str | None, typer.Argument(metavar="[WHO]", help="A person or an agent.")] = None,
     nobody: Annotated[bool, typer.Option("--none", help="Take the assignee out.")] = False,
     tickets: TicketsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Give a ticket to somebody, or take it from them."""
+    """Give tickets to somebody, or take them from them.
+
+    Several tickets are shown and asked about first, and all of them are changed or none.
+    """
     from auditkit.errors import BadInputError
     from auditkit.store.edits.fields import edit_field
 
+    ids = list(ticket_ids or ())
+    is_last_id = who is not None and (_is_id(who) if nobody else not (ids or many.where))
+    if who is not None and is_last_id:
+        ids, who = [*ids, who], None
     if (who is None) != nobody:
-        raise BadInputError("assign to whom?", f"auditkit ticket assign {ticket_id} WHO, or --none")
-    change = open_repository(tickets).change(ticket_id, lambda entry: edit_field(entry.document, "assignee", who or ""))
-    say_change(change, as_json, f"assigned to {who}" if who else "assigned to nobody")
+        raise BadInputError("assign to whom?", f"auditkit ticket assign {' '.join(ids) or 'ID'} WHO, or --none")
+    repository = open_repository(tickets)
+
+    def change(ticket_id: str) -> Done:
+        made = repository.change(ticket_id, lambda entry: edit_field(entry.document, "assignee", who or ""))
+        return Done(made, f"assigned to {who}" if who else "assigned to nobody")
+
+    change_tickets(repository, chosen(repository, ids, many), many, as_json, change)
+
+
+@app.command(epilog="Example: auditkit ticket label B7-PT-01 overflow,amp")
+@write_or_exit
+def label(
+    many: ManyOptions,
+    ticket_ids: IdsArgument = None,
+    labels: Annotated[
+        str | None, typer.Argument(metavar="LABEL[,LABEL...]", help="What to add, or with --remove to take away.")
+    ] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Take the labels away.")] = False,
+    tickets: TicketsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Put labels on tickets, or take them away.
+
+    Several tickets are shown and asked about first, and all of them are changed or none.
+    """
+    from auditkit.errors import BadInputError
+    from auditkit.store.edits.fields import with_labels
+
+    if labels is None or not (ticket_ids or many.where):
+        raise BadInputError("which label?", f"auditkit ticket label {labels or 'ID'} LABEL")
+    repository = open_repository(tickets)
+
+    def change(ticket_id: str) -> Done:
+        made = repository.change(ticket_id, lambda entry: with_labels(entry.document, labels, remove))
+        return Done(made, f"labels: {', '.join(made.after.ticket.labels) or 'none'}")
+
+    change_tickets(repository, chosen(repository, ticket_ids, many), many, as_json, change)
+
+
+def _is_id(word: str) -> bool:
+    from auditkit.model.tickets.ids import is_ticket_id
+
+    return word == "-" or is_ticket_id(word)

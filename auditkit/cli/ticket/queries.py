@@ -80,6 +80,10 @@ class FilterOptions:
         bool,
         typer.Option("--stale", help="Only with a review that judged other evidence.", rich_help_panel=_MORE),
     ] = False
+    where: Annotated[
+        Words,
+        typer.Option(metavar="FIELD=VALUE", help="Only where this is true: label=x, due<2026-12-01, title~norm."),
+    ] = None
 
 
 @dataclass(frozen=True)

@@ -12,15 +12,17 @@ from auditkit.cli.completion import severities, verdicts
 from auditkit.cli.lookups import choose
 from auditkit.cli.output import complain
 from auditkit.cli.ticket.common import IdArgument, app, date_of, say_change, text_of
+from auditkit.cli.ticket.many import Done, IdsArgument, ManyOptions, change_tickets, chosen
 
 
 @app.command(epilog="Example: auditkit ticket review B7-PT-01 --verdict refine --reviewer drl --severity P3 --note -")
 @write_or_exit
 def review(
-    ticket_id: IdArgument,
+    many: ManyOptions,
     verdict: Annotated[
         str, typer.Option(metavar="VERDICT", help="endorse, refine, neutral or object.", autocompletion=verdicts)
     ],
+    ticket_ids: IdsArgument = None,
     reviewer: Annotated[
         str | None, typer.Option(metavar="AGENT", help="drl, pytorch, codereview or a name.", show_default="configured")
     ] = None,
@@ -37,9 +39,10 @@ def review(
     tickets: TicketsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a reviewer's verdict into a ticket.
+    """Write a reviewer's verdict into tickets.
 
-    It records a digest of the evidence that it judged, and is stale when that changes.
+    It records a digest of the evidence that it judged, and is stale when that changes. Several tickets are shown and
+    asked about first, and the verdict is written into all of them or none.
     """
     from auditkit.model.enums import Severity
     from auditkit.model.tickets.review import Verdict, parse_verdict
@@ -55,8 +58,12 @@ def review(
         checkout=checkout,
         replace=replace,
     )
-    change = review_ticket(open_repository(tickets), ticket_id, request)
-    say_change(change, as_json, f"{request.verdict.value} written")
+    repository = open_repository(tickets)
+
+    def change(ticket_id: str) -> Done:
+        return Done(review_ticket(repository, ticket_id, request), f"{request.verdict.value} written")
+
+    change_tickets(repository, chosen(repository, ticket_ids, many), many, as_json, change)
 
 
 @app.command("sign-off", epilog='Example: auditkit ticket sign-off B7-PT-01 --note "the probe no longer reproduces"')

@@ -11,9 +11,11 @@ from auditkit.cli.completion import statuses
 from auditkit.cli.lookups import choose
 from auditkit.cli.output import complain, say
 from auditkit.cli.ticket.common import IdArgument, app, say_change, text_of
+from auditkit.cli.ticket.many import Done, IdsArgument, ManyOptions, change_tickets, chosen
 
 if TYPE_CHECKING:
     from auditkit.model.tickets.ticket import Status
+    from auditkit.store.folder.repository import Change
     from auditkit.workflows.tickets.resolution import Moved
 
 CommitOption = Annotated[
@@ -28,9 +30,10 @@ CommitsInOption = Annotated[
 @app.command(epilog='Example: auditkit ticket status B7-PT-01 wont-fix --reason "only in a demo"')
 @write_or_exit
 def status(
-    ticket_id: IdArgument,
+    many: ManyOptions,
+    ticket_ids: IdsArgument = None,
     new: Annotated[
-        str | None, typer.Argument(metavar="[NEW_STATUS]", help="Where to move it.", autocompletion=statuses)
+        str | None, typer.Argument(metavar="[NEW_STATUS]", help="Where to move them.", autocompletion=statuses)
     ] = None,
     reason: Annotated[str, typer.Option(help="Why: kept in the ticket.", show_default=False)] = "",
     commit: CommitOption = None,
@@ -39,35 +42,61 @@ def status(
     tickets: TicketsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print a ticket's status, or move the ticket to another one.
+    """Print a ticket's status, or move tickets to another one.
 
     open, investigating, fix-in-progress, in-review, fixed: one step at a time, and back. With a reason, at
     any time: deferred, wont-fix, not-a-bug, duplicate, already-fixed; and finished back to open.
 
     fixed needs a Resolution without placeholders, a commit that git knows, ticked verification, a sign-off by
     the reporting agent, and of each finding a run at that commit, or after it, in which it is gone: ticket verify.
+
+    Several tickets are shown and asked about first, and all of them are moved or none.
     """
     import datetime
 
     from auditkit.model.tickets.ticket import Status, parse_status
 
     repository = open_repository(tickets)
+    ids, new = _ids_and_status(ticket_ids, new, many)
+    found = chosen(repository, ids, many)
     if new is None:
-        say(repository.find(ticket_id).ticket.status_written)
+        for ticket_id in found.ids:
+            written = repository.find(ticket_id).ticket.status_written
+            say(written if found.is_one else f"{ticket_id}  {written}")
         return
     from auditkit.workflows.tickets.resolution import Move, move
 
     wanted = choose(parse_status, new, list(Status))
     request = Move(wanted, reason, commit or (), checkout, force)
-    outcome = move(repository, ticket_id, request, datetime.date.today())
-    before, after = outcome.change.before.ticket, outcome.change.after.ticket
-    told = f"{before.status_written} -> {after.status_written}"
-    if before.status is wanted and not as_json:
-        say(f"{after.id}: is {after.status_written} already")
-        return
-    say_change(outcome.change, as_json, told, missing=[item.problem for item in outcome.missing])
-    for item in outcome.missing:
-        complain(f"warning: forced: {item.problem}")
+
+    def change(ticket_id: str) -> Done:
+        outcome = move(repository, ticket_id, request, datetime.date.today())
+        missing = [item.problem for item in outcome.missing]
+        return Done(
+            outcome.change,
+            *steps_told(outcome.change),
+            {"missing": missing},
+            [f"warning: forced: {problem}" for problem in missing],
+        )
+
+    change_tickets(repository, found, many, as_json, change)
+
+
+def _ids_and_status(ids: list[str] | None, new: str | None, many: ManyOptions) -> tuple[list[str], str | None]:
+    """The last word is the new status unless it is an id, whose status is asked for."""
+    from auditkit.model.tickets.ids import is_ticket_id
+
+    words = list(ids or ())
+    if new is not None and (new == "-" or is_ticket_id(new) or not (words or many.where)):
+        return [*words, new], None
+    return words, new
+
+
+def steps_told(change: Change) -> tuple[str, str]:
+    """From where to where a ticket went, and what is said where it is there already."""
+    before, after = change.before.ticket, change.after.ticket
+    is_there = f"is {after.status_written} already"
+    return is_there if before.status is after.status else f"{before.status_written} -> {after.status_written}", is_there
 
 
 @app.command(epilog='Example: auditkit ticket resolve B7-PT-01 --as fixed --text "scaled the sum" --commit 3f2a9c1')
@@ -94,7 +123,7 @@ def resolve(
     """
     import datetime
 
-    from auditkit.errors import BadInputError, ExitCode
+    from auditkit.errors import BadInputError
     from auditkit.model.tickets.ticket import Status, parse_status
     from auditkit.workflows.tickets.resolution import ResolveRequest
     from auditkit.workflows.tickets.resolution import resolve as resolve_ticket
@@ -105,7 +134,13 @@ def resolve(
             f"{wanted} resolves nothing", "fixed, already-fixed, wont-fix, not-a-bug, duplicate, deferred"
         )
     request = ResolveRequest(wanted, text_of(text), commit or (), test or (), checkout)
-    outcome = resolve_ticket(open_repository(tickets), ticket_id, request, datetime.date.today())
+    end_resolved(resolve_ticket(open_repository(tickets), ticket_id, request, datetime.date.today()), wanted, as_json)
+
+
+def end_resolved(outcome: Moved, wanted: Status, as_json: bool) -> None:
+    """Say how far a ticket came; where something is missing for its end, the next step, and exit with 1."""
+    from auditkit.errors import ExitCode
+
     before, after = outcome.change.before.ticket, outcome.change.after.ticket
     told = f"{before.status_written} -> {after.status_written}"
     if before.status is after.status:

@@ -33,7 +33,7 @@ def show_board(
 
     What is finished is counted, and shown in columns of its own with `every`. Raises BadInputError.
     """
-    from auditkit.cli.views.filters import in_state, named_filters, passing_all
+    from auditkit.cli.views.filters import in_state, named_filters, names_status, passing_all
     from auditkit.cli.views.listing import complain_of_broken
     from auditkit.store.listing.index import read_index
     from auditkit.store.listing.selection import ordered
@@ -42,7 +42,7 @@ def show_board(
     index = read_index(folder)
     passing = passing_all(index, named_filters(folder, index, wanted, blocked, stale))
     numbers = ordered(index, ordered(index, passing, "age"), "severity")
-    shown, _ = in_state(index, numbers, None if every or wanted.get("status") else False)
+    shown, _ = in_state(index, numbers, None if every or names_status(wanted) else False)
     columns = _by_status(index, shown)
     if as_json:
         say_json(_document(index, columns))

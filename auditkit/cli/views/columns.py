@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     "id", "severity", "status", "agent", "assignee", "age", "created", "updated", "batch", "domain", "category", "file",
-    "consensus", "waits", "blocked-by", "path", "title",
+    "consensus", "waits", "blocked-by", "labels", "due", "path", "title",
 )  # fmt: skip
 FORMATS = ("text", "csv", "json", "markdown")
 ON_A_TERMINAL = ("id", "severity", "status", "agent", "assignee", "age", "mark", "title")
@@ -67,7 +67,8 @@ def _cells(index: Index, numbers: Sequence[int], name: str) -> list[str]:
     field = {
         "id": at.ID, "agent": at.AGENT, "assignee": at.ASSIGNEE, "created": at.CREATED, "updated": at.UPDATED,
         "batch": at.BATCH, "domain": at.DOMAINS, "category": at.CATEGORIES, "file": at.FILES,
-        "consensus": at.AGREEMENT, "waits": at.ANSWER, "path": at.PATH, "title": at.TITLE,
+        "consensus": at.AGREEMENT, "waits": at.ANSWER, "labels": at.LABELS, "due": at.DUE, "path": at.PATH,
+        "title": at.TITLE,
     }[name]  # fmt: skip
     values = _column(index, numbers, field)
     return [", ".join(value) if isinstance(value, tuple) else str(value) for value in values]

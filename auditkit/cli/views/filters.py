@@ -24,6 +24,15 @@ def passing_all(index: Index, passes: Sequence[tuple[str, Filter]]) -> Sequence[
     return passing(range(index.count), [filter_ for _, filter_ in passes])
 
 
+def names_status(wanted: Mapping[str, Sequence[Any] | None]) -> bool:
+    """Whether a filter speaks of the status, so that finished tickets may be meant."""
+    if wanted.get("status"):
+        return True
+    from auditkit.cli.views.where import speaks_of_status
+
+    return speaks_of_status(wanted.get("where") or ())
+
+
 def in_state(index: Index, numbers: Sequence[int], is_finished: bool | None) -> tuple[Sequence[int], int]:
     """Those that are finished, or those that are not, and how many others there are; all of them for None."""
     if is_finished is None:
@@ -42,6 +51,7 @@ def named_filters(
     from auditkit.store.listing import selection as sel
 
     given = {name: words for name, words in wanted.items() if words}
+    conditions = given.pop("where", ())
     # A verdict is asked for of the reviewer, where one is named; each text has to be there.
     asked = [{name: words} for name, words in given.items() if name not in (*_TOGETHER, "text")]
     asked += [{"text": [text]} for text in given.get("text", ())]
@@ -51,7 +61,30 @@ def named_filters(
         passes.append(("--blocked" if blocked else "--unblocked", sel.is_blocked(index, blocked)))
     if stale:
         passes.append(("--stale", sel.is_stale(index)))
+    if conditions:
+        from auditkit.cli.views.where import filters_of
+
+        def by_option(name: str, words: Sequence[str]) -> Filter:
+            return next(filters(folder, index, {name: words}))
+
+        passes += zip((f"--where {one}" for one in conditions), filters_of(index, conditions, by_option), strict=True)
     return passes
+
+
+def ids_where(folder: str, conditions: Sequence[str]) -> tuple[list[str], int]:
+    """The ids of the tickets that pass every condition, and how many finished ones were left out.
+
+    As in `ticket list` these are left out unless a condition speaks of the status. Raises BadInputError.
+    """
+    from auditkit.store.listing.index import read_index
+    from auditkit.store.listing.rows import ID
+
+    wanted = {"where": conditions}
+    index = read_index(folder)
+    passing = passing_all(index, named_filters(folder, index, wanted, None, False))
+    kept, left = in_state(index, passing, None if names_status(wanted) else False)
+    ids = index.column(ID)
+    return [ids[number] for number in kept], left
 
 
 def _typed(wanted: Mapping[str, Sequence[Any]]) -> str:
@@ -104,8 +137,11 @@ def _numbers(texts: Sequence[str | int]) -> set[int]:
 
 
 def _canonical(index: Index, field: int, names: Sequence[str], parse: Callable[[Sequence[str]], set[str]]) -> set[str]:
-    """The words as the vocabulary has them; it is only loaded for words that no ticket has."""
-    present = set(index.column(field)) - {""}
+    """The words as the vocabulary has them; it is loaded for words alone that are spelled otherwise."""
+    from auditkit.store.listing.rows import LIFE, SEVERITY, STATUS
+
+    spelled = {SEVERITY: ("P0", "P1", "P2", "P3", "P4"), STATUS: LIFE}.get(field, ())
+    present = set(index.column(field)) - {""} | set(spelled)
     return set(names) if present.issuperset(names) else parse(names)
 
 

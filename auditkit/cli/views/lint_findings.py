@@ -95,6 +95,9 @@ def _groups(groups: Sequence[list[LintFinding]], on_screen: bool) -> Iterator[st
         messages = {inert_line(finding.message) for finding in group}
         is_one = len(messages) == 1
         told = messages.pop() if is_one else _title(group)
+        if on_screen:
+            taken = len(f"{group[0].rule} {group[0].level.value}:  ({len(group)})")
+            told = cut(told, max(screen_width() - taken, 1))
         yield f"{styled(group[0].rule, BOLD)} {_level(group[0])}: {told} ({len(group)})"
         most = _MOST_OF_A_RULE if on_screen and len(groups) > 1 else len(group)
         for finding in group[:most]:

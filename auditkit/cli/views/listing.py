@@ -39,14 +39,14 @@ def list_tickets(
     alternatives. Without a word about the status those that are not finished are listed; in JSON all are
     (docs/design/listing.md). Raises BadInputError for words nobody knows.
     """
-    from auditkit.cli.views.filters import in_state, named_filters, passing_all, words_of
+    from auditkit.cli.views.filters import in_state, named_filters, names_status, passing_all, words_of
     from auditkit.store.listing.index import read_index
 
     form = "json" if as_json else _format_of(form, columns)
     folder = tickets_folder(tickets)
     index = read_index(folder)
     passes = named_filters(folder, index, wanted, blocked, stale)
-    state = state_of(unfinished, closed, every, is_free=form == "json" or bool(wanted.get("status")))
+    state = state_of(unfinished, closed, every, is_free=form == "json" or names_status(wanted))
     kept, left = in_state(index, passing_all(index, passes), state)
     if not kept:
         _tell_what_matched(index, passes, state, left)

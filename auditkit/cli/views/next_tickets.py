@@ -57,7 +57,8 @@ def _print(index: Index, numbers: Sequence[int]) -> None:
     head, *lines = terminal.table_lines(terminal.fitting(table_of(index, numbers, ON_A_TERMINAL)))
     say_styled(head)
     for line, reason in zip(lines, reasons, strict=True):
-        say_styled(f"{line}\n{terminal.styled(terminal.cut(f'  {reason}', terminal.screen_width()), terminal.DIM)}")
+        told = terminal.styled(terminal.cut(reason, max(terminal.screen_width() - 2, 1)), terminal.DIM)
+        say_styled(f"{line}\n  {told}")
 
 
 def _summary(index: Index, free: Sequence[int], held: Sequence[int]) -> str:
@@ -80,7 +81,7 @@ def _queue(
     free, held = index.queue
     if not agent and not assignee:
         return free, held
-    from auditkit.cli.views.listing import of_agents
+    from auditkit.cli.views.filters import of_agents
     from auditkit.store.listing.selection import assigned_to, passing
 
     filters = [

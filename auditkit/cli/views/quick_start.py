@@ -30,6 +30,7 @@ _FILTERS = _COMMON | {
     "--blocked": ("blocked", YES),
     "--unblocked": ("blocked", NO),
     "--stale": ("stale", YES),
+    "--where": ("where", TEXTS),
 }
 OPTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "list": _FILTERS
@@ -78,7 +79,7 @@ def run_at_once(words: Sequence[str]) -> int | None:
 
         if not isinstance(error, AuditkitError):
             raise
-        return complain_of(error)
+        return complain_of(error, "as_json" in values or values.get("form") == "json")
 
 
 def parsed(words: Sequence[str]) -> dict[str, Any] | None:

@@ -46,9 +46,8 @@ def search_tickets(
     index = read_index(folder, files)
     state = state_of(unfinished, closed, every=False, is_free=True)
     passing, _ = in_state(index, passing_all(index, named_filters(folder, index, wanted, blocked, stale)), state)
-    meant = set(passing)
     held = holding(folder, index.column(PATH), files, words)
-    found = [number for number in held if number in meant]
+    found = sorted(set(held).intersection(passing)) if len(passing) < index.count else held
     shown = _best_first(index, found, words)[:limit]
     matches = [_lines_with(f"{folder}/{index.column(PATH)[number]}", words) for number in shown]
     if as_json:
@@ -69,10 +68,10 @@ def _check(words: Sequence[str]) -> None:
 
 def _tell(words: Sequence[str], held: int, count: int, shown: int) -> None:
     said = " and ".join(f"'{word}'" for word in words)
-    if not count:
-        complain(
-            f"no ticket holds {said}" if not held else f"{held} tickets hold {said}, and the filters leave them out"
-        )
+    if not held:
+        complain(f"no ticket holds {said}")
+    elif not count:
+        complain(f"{held} {'ticket holds' if held == 1 else 'tickets hold'} {said}, which the filters leave out")
     elif shown < count:
         complain(f"{shown} of {count} tickets that hold {said}: --limit {count} shows all")
 
@@ -80,12 +79,13 @@ def _tell(words: Sequence[str], held: int, count: int, shown: int) -> None:
 def _best_first(index: Index, numbers: Sequence[int], words: Sequence[str]) -> list[int]:
     from auditkit.store.listing import rows as at
 
-    titles, finished, severities = (index.column(field) for field in (at.TITLE, at.IS_FINISHED, at.SEVERITY))
+    lines, finished = index.column(at.SHOWN), index.column(at.IS_FINISHED)
     needles = [word.casefold() for word in words]
 
     def key(number: int) -> tuple[bool, bool, str]:
-        title = titles[number].casefold()
-        return any(word not in title for word in needles), finished[number], severities[number] or "~"
+        _, severity, *_, title = lines[number]
+        folded = title.casefold()
+        return any(word not in folded for word in needles), finished[number], severity if severity[:1] == "P" else "~"
 
     return sorted(numbers, key=key)
 
@@ -140,13 +140,15 @@ def _around(text: str, words: Sequence[str], width: int) -> str:
         return text
     folded = text.casefold()
     place = min((at for word in words if (at := folded.find(word.casefold())) >= 0), default=0)
-    start = max(0, min(place - width // 3, len(text) - width + 2))
+    start = max(0, place - width // 3)
     while 0 < start < place and text[start - 1] != " ":
         start += 1
-    end = start + width - 2 * (start > 0) - 2
-    if end < len(text):
-        end = max(text.rfind(" ", place + 1, end), 0) or end
-    return ("... " if start else "") + text[start:end] + (" ..." if end < len(text) else "")
+    lead, rest = "... " if start else "", " ..."
+    end = start + width - len(lead) - len(rest)
+    if end >= len(text):
+        return lead + text[start:]
+    blank = text.rfind(" ", place + 1, end + 1)
+    return lead + text[start : blank if blank > 0 else end] + rest
 
 
 def _marked(text: str, words: Sequence[str]) -> str:

@@ -14,12 +14,13 @@ from auditkit.cli.views.terminal import (
     page,
     screen_width,
     styled,
+    width_of,
     wrapped,
 )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from auditkit.store.listing.index import Index
 
@@ -29,6 +30,8 @@ _WORDS = {**SEVERITIES, **STATUSES}
 _FENCE = ("```", "~~~")
 _OPEN_BOX = re.compile(r"\s*[-*+] \[ \]")
 _ENTRY = re.compile(r"\s*(?:[-*+|>]|\d+[.)]) ")
+_RULE = re.compile(r"\s*-{3,}\s*")
+_MARKED = re.compile(r"(\*\*|`)([^*`]*)\1")
 _NOTHING = frozenset({"", "-", "–", "—"})
 _GAP = "  "
 
@@ -37,8 +40,11 @@ def print_page(text: str, notes: Mapping[int, str], head: Sequence[str]) -> None
     """Print a ticket's text, inert, below its head, with a note behind some lines; long ones through a pager."""
     from auditkit.model.text import inert
 
-    lines = _styled_lines(folded(inert(text.removesuffix("\n")).split("\n")), notes)
-    page("\n".join([*head, *([""] if head else []), *lines]))
+    numbered = folded(inert(text.removesuffix("\n")).split("\n"))
+    # The head begins with the title.
+    body = [one for one in numbered if not (head and one[0] == 1 and one[1].startswith("# "))]
+    between = [""] if head and body and body[0][1].strip() else []
+    page("\n".join([*head, *between, *_styled_lines(body, notes)]))
 
 
 def head_of(index: Index, number: int) -> list[str]:
@@ -88,8 +94,8 @@ def head_of(index: Index, number: int) -> list[str]:
 
 
 def folded(lines: Sequence[str]) -> Iterator[Numbered]:
-    """The lines with their numbers, without rows of tables that say nothing, categories that nobody ticked, and second
-    blank lines.
+    """The lines with their numbers, without rows of tables that say nothing, categories that nobody ticked, rules, and
+    second blank lines.
     """
     left_out, empty = 0, _empty_rows(lines)
     is_summary = was_blank = False
@@ -102,7 +108,8 @@ def folded(lines: Sequence[str]) -> Iterator[Numbered]:
         if left_out and not (is_summary and line.lstrip().startswith(("- [", "* [", "+ ["))):
             yield 0, f"({left_out} not ticked)"
             left_out, was_blank = 0, False
-        if not is_code and (number in empty or (was_blank and not line.strip())):
+        is_rule = was_blank and bool(_RULE.fullmatch(line))
+        if not is_code and (number in empty or is_rule or (was_blank and not line.strip())):
             continue
         was_blank = not is_code and not line.strip()
         yield number, line
@@ -144,9 +151,15 @@ def hanging(text: str, width: int) -> list[str]:
     return [first, *(f"{_GAP}{line}" for line in wrapped(" ".join(others), max(width - len(_GAP), 1)) if others)]
 
 
-def _styled_lines(lines: Iterator[Numbered], notes: Mapping[int, str]) -> Iterator[str]:
+def _styled_lines(lines: Iterable[Numbered], notes: Mapping[int, str]) -> Iterator[str]:
     width, is_code = screen_width(), False
-    for number, line in lines:
+    table: list[Numbered] = []
+    for number, line in [*lines, (0, "")]:
+        if line.startswith("|") and not is_code:
+            table.append((number, line))
+            continue
+        yield from _table_lines(table, notes, width)
+        table = []
         is_fence = line.lstrip().startswith(_FENCE)
         is_code ^= is_fence
         parts = [line]
@@ -155,17 +168,44 @@ def _styled_lines(lines: Iterator[Numbered], notes: Mapping[int, str]) -> Iterat
             broken = hanging if _ENTRY.match(line) else wrapped
             parts = [f"{indent}{part}" for part in broken(line.strip(), max(width - len(indent), 1))]
         style = _style(line, is_code or is_fence) if number else DIM
-        parts = [styled(part, style) for part in parts]
-        if number in notes:
-            parts[-1] += f"{_GAP}{styled(notes[number], WARNING)}"
-        yield from parts
+        yield from _noted([styled(part, style) for part in parts], notes.get(number, ""))
+
+
+def _table_lines(table: Sequence[Numbered], notes: Mapping[int, str], width: int) -> Iterator[str]:
+    """The rows of a table below each other without its bars; the last column is broken where the terminal ends."""
+    rows = [(number, _cells(line)) for number, line in table if set(line) - set("|:- ")]
+    count = max((len(cells) for _, cells in rows), default=0)
+    widths = [max(width_of(cells[column]) for _, cells in rows if column < len(cells)) for column in range(count - 1)]
+    taken = sum(widths) + len(_GAP) * len(widths)
+    for row, (number, cells) in enumerate(rows):
+        if row == 0 and [cell.casefold() for cell in cells] == ["field", "value"]:
+            continue
+        style = BOLD if row == 0 else _WORDS.get(cells[-1], "") if cells[0] in ("Severity", "Status") else ""
+        padded = [cell + " " * (wide - width_of(cell)) for cell, wide in zip(cells[: count - 1], widths, strict=False)]
+        head = _GAP.join([*padded, ""])
+        if len(cells) < count or taken > width // 2:
+            parts = hanging(head.rstrip() if len(cells) < count else f"{head}{cells[-1]}", width)
+        else:
+            first, *others = wrapped(cells[-1], width - taken)
+            parts = [head + first, *(" " * taken + other for other in others)]
+        yield from _noted([styled(part, style) for part in parts], notes.get(number, ""))
+
+
+def _cells(row: str) -> list[str]:
+    """What the cells say, without the marks of bold text and code."""
+    from auditkit.store.markdown.scan import Span
+    from auditkit.store.markdown.tables import split_row, unescape
+
+    data = row.encode("utf-8", "backslashreplace")
+    spans = split_row(data, Span(0, len(data))) or (Span(0, len(data)),)
+    return [_MARKED.sub(r"\2", unescape(data[span.start : span.end]).strip()) for span in spans]
+
+
+def _noted(parts: list[str], note: str) -> list[str]:
+    return [*parts[:-1], f"{parts[-1]}{_GAP}{styled(note, WARNING)}"] if note else parts
 
 
 def _style(line: str, is_code: bool) -> str:
-    if is_code or line.startswith(("<!--", "---")):
+    if is_code or line.startswith("<!--"):
         return DIM
-    if line.startswith("#"):
-        return BOLD + CYAN
-    if line.startswith(("| **Severity** |", "| **Status** |")):
-        return _WORDS.get(line.split("|")[2].strip(" `*"), "")
-    return ""
+    return BOLD + CYAN if line.startswith("#") else ""

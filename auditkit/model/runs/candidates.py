@@ -21,8 +21,9 @@ class FoundCandidate(
     """One collector, or function of a library that the checkout calls, that reading the source found.
 
     `rung` is how its module was loaded, `placeholders` the absent modules that something stands in for, `filled` what
-    was made up to call it. `why_not` says why it could not be fed, with its `reason`; `try_it` are options that make it
-    answer, which were tried. `places` call a library's function; `excluded` is what it is left out for.
+    was made up to call it. `why_not` says why it could not be fed, with its `reason`, or through whom it is asked;
+    `try_it` are options that make it answer, which were tried. `places` call a library's function; `excluded` is what
+    it is left out for.
     """
 
     call: str

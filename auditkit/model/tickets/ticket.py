@@ -12,6 +12,7 @@ from auditkit.model.codec import Record
 from auditkit.model.enums import Severity
 from auditkit.model.runs.measurement import Measured
 from auditkit.model.text import inert
+from auditkit.model.tickets.comment import Comment
 from auditkit.model.tickets.ids import TicketId
 from auditkit.model.tickets.relation import Relation
 from auditkit.model.tickets.review import Review
@@ -101,6 +102,14 @@ class LineRange(Record):
 
     def __str__(self) -> str:
         return f"{self.first}-{self.last}" if self.last > self.first else str(self.first)
+
+
+@dataclass(frozen=True)
+class MetadataRow(Record):
+    """A row of the metadata that a project has and other projects need not have."""
+
+    label: str
+    text: str
 
 
 @dataclass(frozen=True)
@@ -216,7 +225,7 @@ class Ticket(
     Record,
     keys="id title severity severity_written status status_written batch agent domains assignee created updated "
     "files lines lines_written function summary categories description recommended_fix evidence fingerprints "
-    "reviews related verification resolution reports path",
+    "reviews related verification resolution reports path labels? due? further? comments?",
 ):
     """What a ticket's file says.
 
@@ -224,7 +233,8 @@ class Ticket(
     and the dates are kept as people wrote them. `path` is relative to the tickets folder.
     `disposition` is the metadata's own Resolution row, where a ticket has one. `description` and
     `recommended_fix` are Markdown, as it stands below their headings. `reopened` is when it was opened again last
-    after it was finished, "" for never: what was reviewed and signed off before stands under other titles.
+    after it was finished, "" for never: what was reviewed and signed off before stands under other titles. `further`
+    are the rows of its metadata that no other field holds.
     """
 
     id: TicketId
@@ -257,6 +267,10 @@ class Ticket(
     recommended_fix: str = ""
     evidence: tuple[EvidenceSummary, ...] = ()
     reopened: str = ""
+    labels: tuple[str, ...] = ()
+    due: str = ""
+    further: tuple[MetadataRow, ...] = ()
+    comments: tuple[Comment, ...] = ()
 
     @property
     def decision(self) -> Status | None:

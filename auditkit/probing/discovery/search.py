@@ -30,9 +30,10 @@ class Discovery:
 
     Only files that mention gradients, or a collector by name, are parsed; the others' syntax is not
     looked at. `file_count` and `parsed_count` say how many there were of each. `library_calls` are functions of
-    torch's that the checkout calls.
+    torch's that the checkout calls. `files` are those that were read.
     """
 
+    files: PythonFiles
     candidates: tuple[Candidate, ...]
     problems: tuple[SourceProblem, ...]
     file_count: int
@@ -63,7 +64,7 @@ def _discover(files: PythonFiles) -> Discovery:
     candidates = [*functions, *block_candidates(files, functions)]
     ordered = sorted(candidates, key=lambda item: (-item.score, item.file, item.line, len(item.arguments)))
     calls_of_torch = tuple(library_calls(files))
-    return Discovery(tuple(ordered), tuple(files.problems), files.read_count, len(files.modules), calls_of_torch)
+    return Discovery(files, tuple(ordered), tuple(files.problems), files.read_count, len(files.modules), calls_of_torch)
 
 
 def _parse(files: PythonFiles, pattern: re.Pattern[bytes]) -> bool:

@@ -27,6 +27,7 @@ ENTRY = Path(__file__).parents[1] / "worker" / "entry.py"
 # Importing torch from a cold disk takes long.
 START_LIMIT_S = 120.0
 _LOOK_S = 0.25
+_SAY_NEEDS = ("instrument", "device", "imports")
 
 
 class Process:
@@ -109,10 +110,8 @@ class ForkServer:
 
     def _fork(self, jobs: Sequence[Mapping[str, Any]], results_fd: int, cancelled: threading.Event) -> Process | None:
         channel = self._channel = self._channel or self._start()
-        needs = [
-            dict(need)
-            for need in {(("instrument", job.get("instrument")), ("device", job.get("device"))) for job in jobs}
-        ]
+        needs = [{name: job[name] for name in _SAY_NEEDS if name in job} for job in jobs]
+        needs = [need for number, need in enumerate(needs) if need not in needs[:number]]
         (input_read, input_write), (output_read, output_write), (end_read, end_write) = os.pipe(), os.pipe(), os.pipe()
         given = [input_read, output_write, results_fd, end_write]
         kept = [input_write, output_read, end_read]

@@ -51,7 +51,8 @@ class Plan(TypedDict):
 class Job(TypedDict):
     """A question for one child process; `kind` is `plan`, `probe` or `selfcheck`, which need what they need.
 
-    `target` is that of a plan in a request without a target; `plan` one that is known already.
+    `target` is that of a plan in a request without a target; `plan` one that is known already. `imports` are parts of
+    torch that are imported before the process is forked.
     """
 
     id: str
@@ -64,6 +65,7 @@ class Job(TypedDict):
     options: NotRequired[Mapping[str, Any]]
     target: NotRequired[Mapping[str, Any]]
     plan: NotRequired[Plan]
+    imports: NotRequired[list[str]]
 
 
 class BlockRequest(TypedDict):

@@ -59,12 +59,16 @@ class Trial(
 
 
 def try_candidates(
-    candidates: Sequence[Candidate], setting: Setting, progress: Callable[[str], None] | None = None
+    candidates: Sequence[Candidate],
+    setting: Setting,
+    progress: Callable[[str], None] | None = None,
+    imports: Sequence[str] = (),
 ) -> list[Trial]:
     """One trial for each candidate, in order; its other guesses are tried where the first one fails.
 
     Nothing here judges: a trial only finds a way to feed the function that gives an answer. Those of one package are
-    tried together, so that it is imported once, and so are all blocks; two packages at a time.
+    tried together, so that it is imported once, and so are all blocks; two packages at a time. `imports` are parts of
+    torch that several of their files need.
     """
     packages: dict[str, list[int]] = {}
     for index, candidate in enumerate(candidates):
@@ -73,7 +77,9 @@ def try_candidates(
         packages.setdefault(OF_BLOCKS if module.endswith(OF_BLOCKS) else package, []).append(index)
     with KeptWorkers() as kept:
         limit_s = min(setting.time_limit_s, TRIAL_TIME_LIMIT_S)
-        trials = _Trials(candidates, replace(setting, time_limit_s=limit_s, kept=setting.kept or kept), progress)
+        trials = _Trials(
+            candidates, replace(setting, time_limit_s=limit_s, kept=setting.kept or kept), progress, imports
+        )
         in_parallel(trials.settle, packages.values(), _PARALLEL_WORKERS, setting.cancelled)
     return [trials.done[index] for index in range(len(candidates))]
 
@@ -82,9 +88,13 @@ class _Trials:
     """The candidates of a checkout and what trying them showed; each call of `settle` is about one package."""
 
     def __init__(
-        self, candidates: Sequence[Candidate], setting: Setting, progress: Callable[[str], None] | None
+        self,
+        candidates: Sequence[Candidate],
+        setting: Setting,
+        progress: Callable[[str], None] | None,
+        imports: Sequence[str],
     ) -> None:
-        self._candidates, self._setting, self._progress = candidates, setting, progress
+        self._candidates, self._setting, self._progress, self._imports = candidates, setting, progress, list(imports)
         self._loaded_together: dict[str, tuple[str, ...]] = {}
         self._imported_for_each: set[str] = set()
         self.done: dict[int, Trial] = {}
@@ -129,7 +139,7 @@ class _Trials:
             # What a collector of gradients promises shows in its answer; what others promise has to be asked for.
             contract = target.contract.value if target.contract in ASKED_FOR else None
             request = {**vars(target), "contract": contract, "takes_order": order}
-            jobs.append({"id": str(position), "kind": "plan", "target": request})
+            jobs.append({"id": str(position), "kind": "plan", "target": request, "imports": self._imports})
 
         def started(position: str) -> None:
             if self._progress is not None:

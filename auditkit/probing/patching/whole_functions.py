@@ -23,7 +23,7 @@ OBVIOUS_IMPORTS: Mapping[str, str] = {
 """What a block may use without importing it, where its module does not either."""
 
 
-_NAMED = {
+NAMED = {
     "parameters": Takes.PARAMETERS,
     "params": Takes.PARAMETERS,
     "named_parameters": Takes.NAMED_PARAMETERS,
@@ -33,7 +33,7 @@ _NAMED = {
     "model": Takes.MODULE,
 }
 _GRADIENTS = "[p.grad for p in {} if p.grad is not None]"
-_FED = {
+FED = {
     (Takes.MODULE, Takes.PARAMETERS): "{}.parameters()",
     (Takes.MODULE, Takes.NAMED_PARAMETERS): "{}.named_parameters()",
     (Takes.MODULE, Takes.GRADIENTS): _GRADIENTS.format("{}.parameters()"),
@@ -111,7 +111,7 @@ def _stand_in(tree: ast.Module, original: _FunctionNode, is_method: bool, takes:
     if not defined or isinstance(original, ast.AsyncFunctionDef):
         return None
     wanted = required_parameters(defined[-1].args)
-    fed = _FED.get((takes, _NAMED[next(iter(wanted))])) if len(wanted) == 1 and wanted <= _NAMED.keys() else None
+    fed = FED.get((takes, NAMED[next(iter(wanted))])) if len(wanted) == 1 and wanted <= NAMED.keys() else None
     given = [*original.args.posonlyargs, *original.args.args][1 if is_method else 0 :]
     if fed is None or not given:
         return None

@@ -77,6 +77,7 @@ def preload(asked: List[Dict[str, Any]]) -> None:
     torch_internals.import_for_modes()
     if any(job.get("device") == "simulated" for job in asked):
         torch_internals.import_first("torch.distributed.tensor")  # by a tensor subclass's first operator
+    loading.import_dear(name for job in asked for name in job.get("imports", ()))
     _leave_to_children()
 
 

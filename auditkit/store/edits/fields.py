@@ -25,7 +25,7 @@ from auditkit.store.edits.boxes import (
     unbind,
 )
 from auditkit.store.edits.categories import categories_text, set_categories
-from auditkit.store.edits.cells import add_row, check_line, decorated, rows_of, set_cell
+from auditkit.store.edits.cells import add_row, check_line, decorated, rows_of, set_cell, split_list
 from auditkit.store.edits.resolution import set_tests, tests_text, with_section
 from auditkit.store.edits.spans import inserted, replaced
 from auditkit.store.markdown.document import Document
@@ -58,6 +58,10 @@ def _date(text: str, _: TicketId, __: Mapping[str, str]) -> str:
         return datetime.date.fromisoformat(text).isoformat()
     except ValueError:
         raise BadInputError(f"not a date: '{inert_line(text)}'", "dates look like 2026-03-04") from None
+
+
+def _due(text: str, ticket_id: TicketId, agents: Mapping[str, str]) -> str:
+    return _date(text, ticket_id, agents) if text else ""
 
 
 def _batch(text: str, ticket_id: TicketId, _: Mapping[str, str]) -> str:
@@ -97,6 +101,8 @@ ROWS = (
     Row(METADATA, "Agent", ("agent",), is_code=True, check=_agent),
     Row(METADATA, "Domain", ("domain", "domains"), is_code=True, is_list=True),
     Row(METADATA, "Assignee", ("assignee",)),
+    Row(METADATA, "Labels", ("labels", "label"), is_code=True, is_list=True),
+    Row(METADATA, "Due", ("due",), check=_due),
     Row(METADATA, "Created", ("created",), check=_date),
     Row(METADATA, "Updated", ("updated",), check=_date),
     Row(LOCATION, "File(s)", ("files", "file"), is_code=True, is_list=True),
@@ -106,6 +112,11 @@ ROWS = (
     Row(RESOLUTION, "Fixed Date", ("fixed-date",), check=_date),
 )
 """In the order of the tables; the first two may have further rows, which are set by their labels."""
+
+
+class UnknownFieldError(BadInputError):
+    """A ticket has no field of that name."""
+
 
 TITLE, SUMMARY, CATEGORY, TESTS = "title", "summary", "category", "tests"
 _ELSEWHERE = {
@@ -131,7 +142,7 @@ def find_row(document: Document, name: str) -> Row:
     names += [field.label for _, field in present if not any(field.label == row.label for row in ROWS)]
     near = nearest_names(name.casefold(), names)
     hint = f"did you mean {', '.join(near)}?" if near else f"one of {', '.join(names)}"
-    raise BadInputError(f"a ticket has no field '{inert_line(name)}'", hint)
+    raise UnknownFieldError(f"a ticket has no field '{inert_line(name)}'", hint)
 
 
 def edit_field(document: Document, name: str, value: str, agents: Mapping[str, str] = AGENT_NAMES) -> Document:
@@ -150,6 +161,45 @@ def edit_field(document: Document, name: str, value: str, agents: Mapping[str, s
         raise BadInputError(f"'{row.label}' is not edited", _ELSEWHERE[row.label].format(id=ticket_id))
     checked = row.check(value, ticket_id, agents) if value or row.check is not _any else value
     return set_row(document, row, checked)
+
+
+def set_all(
+    document: Document, values: Mapping[str, str], agents: Mapping[str, str] = AGENT_NAMES, adds_rows: bool = False
+) -> Document:
+    """The document with several fields set; with `adds_rows` one that nobody knows becomes a row of the metadata.
+
+    Raises what `edit_field` raises.
+    """
+    for name, value in values.items():
+        try:
+            document = edit_field(document, name, value, agents)
+        except UnknownFieldError as error:
+            if not adds_rows:
+                raise BadInputError(error.message, f"{error.hint}; --new-row adds a row of that name") from None
+            document = _with_own_row(document, name, value)
+    return document
+
+
+def with_labels(document: Document, labels: str, remove: bool = False) -> Document:
+    """The document with these labels (commas between them) beside those that it has, or without them."""
+    named = split_list(labels)
+    if not named:
+        raise BadInputError("which label?")
+    ours = ticket_of(document).labels
+    folded = {label.casefold() for label in named}
+    kept = [label for label in ours if not remove or label.casefold() not in folded]
+    known = {label.casefold() for label in ours}
+    new = [] if remove else [label for label in dict.fromkeys(named) if label.casefold() not in known]
+    wanted = [*kept, *new]
+    return document if wanted == list(ours) else edit_field(document, "labels", ", ".join(wanted))
+
+
+def _with_own_row(document: Document, label: str, value: str) -> Document:
+    """The document with a further row below those of its metadata."""
+    section, rows = document.section(METADATA), document.fields(METADATA)
+    if section is None or not rows:
+        raise BadInputError(f"the ticket has no table below '## {METADATA}'", "add it by hand")
+    return add_row(document, section, rows[-1], True, label, value)
 
 
 def set_row(document: Document, row: Row, value: str) -> Document:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,6 +41,8 @@ class Plan:
 
 # What this process would have written, where it is not to write anything.
 plan: Plan | None = None
+# Told of each file before it is changed: its path, what it holds and what it is to hold, None where it is not there.
+recorder: Callable[[Path, bytes | None, bytes | None], None] | None = None
 
 
 @contextlib.contextmanager
@@ -99,6 +101,7 @@ def replace_file(path: Path, data: bytes, expected: bytes) -> None:
                 raise StoreConflictError(
                     f"{path} changed on disk meanwhile; nothing was written", "run the command again"
                 )
+            _record(path, expected, data)
             os.replace(temporary, path)
         _note_written(path.parent)
 
@@ -116,6 +119,7 @@ def create_file(path: Path, data: bytes) -> None:
             return
         _make_folder(path.parent)
         with _temporary(path, data) as temporary:
+            _record(path, None, data)
             _link_or_move(temporary, path)
         _note_written(path.parent)
 
@@ -151,6 +155,9 @@ def move_file(path: Path, new: Path) -> None:
             plan.put(path, None)
             return
         _make_folder(new.parent)
+        data = path.read_bytes() if recorder is not None else None
+        _record(path, data, None)
+        _record(new, None, data)
         _link_or_move(path, new)
         path.unlink(missing_ok=True)
         _note_written(new.parent, path.parent)
@@ -162,6 +169,7 @@ def remove_file(path: Path) -> None:
         if plan is not None:
             plan.put(path, None)
             return
+        _record(path, path.read_bytes() if recorder is not None else None, None)
         path.unlink()
         _note_written(path.parent)
 
@@ -202,6 +210,11 @@ def _is_running(process: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def _record(path: Path, before: bytes | None, after: bytes | None) -> None:
+    if recorder is not None:
+        recorder(path, before, after)
 
 
 @contextlib.contextmanager

@@ -82,6 +82,8 @@ class Repository:
     def __init__(self, folder: Path, lock_timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         self.folder = folder
         self._lock_timeout_s = lock_timeout_s
+        # What one object writes is one command to undo, in however many locked sections.
+        self._session = os.urandom(8).hex()
         self._cache: dict[Path, tuple[Stamp, _Read]] = {}
         self.mended: dict[Path, Path] = {}
         """Second names of files that were taken away, each with the name that stayed."""
@@ -164,11 +166,13 @@ class Repository:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold the folder's lock over a whole read, change and write; it is not re-entrant.
+        """Hold the folder's lock over a whole read, change and write, and keep what is written there for `undo`; it
+        is not re-entrant.
 
         A move that was killed between its two steps is finished first. Raises StoreConflictError when the lock
         cannot be had.
         """
+<<<<<<< HEAD
         # Looked for before the lock, so that nobody waits for it.
         has_second_names = files.plan is None and bool(self._second_names())
         with locked(self.folder, self._lock_timeout_s):
@@ -176,6 +180,11 @@ class Repository:
                 for second, own in self._second_names().items():
                     remove_file(second)
                     self.mended[second] = own
+=======
+        from auditkit.store.folder.journal import recorded  # whoever only reads does without it
+
+        with locked(self.folder, self._lock_timeout_s), recorded(self.folder, self._session):
+>>>>>>> main
             yield
 
     def create(self, ticket_id: TicketId, data: bytes) -> Entry:

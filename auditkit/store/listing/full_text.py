@@ -6,6 +6,8 @@ becomes much, it is written anew.
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import marshal
 import mmap
 import os
@@ -16,10 +18,9 @@ from auditkit.store.listing.index_file import Draft
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import Any
+    from collections.abc import Sequence
 
-    from auditkit.store.folder.walk import Stamp, Stamps
+    from auditkit.store.folder.walk import Stamps
 
 _MAGIC = b"auditkit text 1\n"
 _SIZE_BYTES = 8
@@ -34,14 +35,16 @@ def holding(folder: str, paths: Sequence[str], found: Stamps, words: Sequence[st
     A word with blanks in it is a phrase, which may go over the end of a line. `found` are the files as they are now.
     """
     needles = [folded(word) for word in sorted(words, key=len, reverse=True)]
-    places, data = _load(folder)
-    fresh = {path: place[1:] for path, place in places.items() if place[0] is not None and found.get(path) == place[0]}
-    changed = [path for path in paths if path not in fresh]
+    stamps, stored, ends, data = _load(folder)
+    fresh = stored if stamps == found else [path for path in stored if stamps[path] and found.get(path) == stamps[path]]
+    known = set(fresh)
+    changed = [path for path in paths if path not in known]
     texts = {path: _text_of(folder, path) for path in changed}
-    matching = {path for path, text in texts.items() if all(needle in text for needle in needles)}
-    matching |= _matching(data, [(path, *fresh[path]) for path in paths if path in fresh], needles)
-    if len(changed) > _MANY or not places:
-        _save(folder, found, {path: texts[path] if path in texts else data[slice(*fresh[path])] for path in paths})
+    matching = {stored[number] for number in _matching(data, ends, needles)} & known
+    matching |= {path for path, text in texts.items() if all(needle in text for needle in needles)}
+    if len(changed) > _MANY or not stored:
+        spans = {path: slice(start, end) for path, start, end in zip(stored, _starts(ends), ends, strict=True)}
+        _save(folder, found, {path: texts[path] if path in texts else data[spans[path]] for path in paths})
     return [number for number, path in enumerate(paths) if path in matching]
 
 
@@ -50,30 +53,21 @@ def folded(text: str) -> bytes:
     return " ".join(text.casefold().replace("\0", " ").split()).encode("utf-8", "surrogatepass")
 
 
-def _matching(data: bytes | mmap.mmap, spans: list[tuple[str, int, int]], needles: Sequence[bytes]) -> set[str]:
-    """The paths of the spans of `data` that hold every needle; for the first one all data are looked through."""
-    spans = sorted(spans, key=lambda span: span[1])
-    for number, needle in enumerate(needles):
-        search = re.compile(re.escape(needle)).search
-        if number:
-            spans = [span for span in spans if search(data, span[1], span[2])]
-        else:
-            spans = list(_spans_with(data, spans, search))
-    return {path for path, _, _ in spans}
+def _matching(data: bytes | mmap.mmap, ends: list[int], needles: Sequence[bytes]) -> list[int]:
+    """Which of the texts in `data`, by their ends, hold every needle; for the first one all data are looked through."""
+    first, *others = (re.compile(re.escape(needle)).search for needle in needles)
+    numbers: list[int] = []
+    place, size = 0, ends[-1] if ends else 0
+    while match := first(data, place, size):
+        numbers.append(bisect.bisect_right(ends, match.start()))
+        place = ends[numbers[-1]]
+    starts = _starts(ends) if others else []
+    return [number for number in numbers if all(search(data, starts[number], ends[number]) for search in others)]
 
 
-def _spans_with(data: Any, spans: list[tuple[str, int, int]], search: Any) -> Iterator[tuple[str, int, int]]:
-    """The spans with a match, found from match to match; `spans` lie in rising order."""
-    place = -1
-    for span in spans:
-        _, start, end = span
-        if place < start:
-            match = search(data, start)
-            if match is None:
-                return
-            place = match.start()
-        if place < end:
-            yield span
+def _starts(ends: list[int]) -> list[int]:
+    """Where the texts begin: behind the NUL that ends the one before."""
+    return [0, *(end + 1 for end in ends)][: len(ends)]
 
 
 def _text_of(folder: str, path: str) -> bytes:
@@ -84,34 +78,31 @@ def _text_of(folder: str, path: str) -> bytes:
         return b""
 
 
-def _load(folder: str) -> tuple[dict[str, tuple[Stamp | None, int, int]], bytes | mmap.mmap]:
-    """By path the stamp of a text, and where it begins and ends in the data; nothing where there is no such file."""
+def _load(folder: str) -> tuple[Stamps, list[str], list[int], bytes | mmap.mmap]:
+    """Stamps, and by rising place in the data the paths of the texts and their ends; nothing without such a file."""
     try:
         handle = open_private(cache_file(folder) + _KIND)
     except OSError:
-        return {}, b""
+        return {}, [], [], b""
     try:
         data = mmap.mmap(handle, 0, prot=mmap.PROT_READ)
-        if data[-len(_MAGIC) :] != _MAGIC:
-            return {}, b""
         end = len(data) - len(_MAGIC) - _SIZE_BYTES
-        size = int.from_bytes(data[end : end + _SIZE_BYTES])
-        written_of, places = marshal.loads(data[end - size : end])
-        return (places, data) if written_of == os.path.realpath(folder) else ({}, b"")
+        if data[-len(_MAGIC) :] == _MAGIC:
+            size = int.from_bytes(data[end : end + _SIZE_BYTES])
+            written_of, stamps, paths, ends = marshal.loads(data[end - size : end])
+            if written_of == os.path.realpath(folder):
+                return stamps, paths, ends, data
     except (OSError, ValueError, TypeError, EOFError):
-        return {}, b""
+        pass
     finally:
         os.close(handle)
+    return {}, [], [], b""
 
 
 def _save(folder: str, found: Stamps, texts: dict[str, bytes]) -> None:
     """Write the file anew, the places behind the texts; silently not, where there is no room for it."""
     draft = Draft(folder, _KIND)
-    stamps = draft.settled(found)
-    start, places = 0, {}
-    for path, text in texts.items():
-        places[path] = (stamps.get(path), start, start + len(text))
-        start += len(text) + 1
-    table = marshal.dumps((os.path.realpath(folder), places))
+    ends = [end - 1 for end in itertools.accumulate(len(text) + 1 for text in texts.values())]
+    table = marshal.dumps((os.path.realpath(folder), draft.settled(found), list(texts), ends))
     # A NUL, which no text holds, ends each of them: nothing is found over the end of one.
     draft.put([*(text + b"\0" for text in texts.values()), table, len(table).to_bytes(_SIZE_BYTES), _MAGIC])

@@ -13,9 +13,10 @@ from typing import NoReturn
 from auditkit.model.enums import Severity
 from auditkit.model.text import CODE_SPAN
 from auditkit.model.tickets.ids import TicketId, agent_name, id_parts, is_ticket_id, parse_ticket_id
-from auditkit.model.tickets.ticket import BrokenTicket, LineRange, Ticket, read_status
+from auditkit.model.tickets.ticket import BrokenTicket, LineRange, MetadataRow, Ticket, read_status
 from auditkit.store.markdown.document import BrokenFileError, Document, broken_at
 from auditkit.store.markdown.tables import Field
+from auditkit.store.reading.comments import read_comments
 from auditkit.store.reading.evidence_blocks import read_evidence
 from auditkit.store.reading.relations import read_relations
 from auditkit.store.reading.resolution import read_reopened, read_reports, read_resolution, read_verification
@@ -30,6 +31,10 @@ _LINES = re.compile(
     r"(?P<file>[\w./-]*\.[A-Za-z]\w*)`?\s*:|(?<!\d)(?P<first>\d{1,9})(?!\d)(?:\s*[-–]\s*(?P<last>\d{1,9})(?!\d))?"
 )
 _SEVERITY = re.compile(r"P[0-4]\b")
+_KNOWN_ROWS = (
+    "ticket id", "severity", "status", "batch", "agent", "domain", "assignee", "labels", "due", "created", "updated",
+    "resolution",
+)  # fmt: skip
 
 
 def read_ticket(data: bytes, path: PurePath) -> Ticket:
@@ -53,6 +58,7 @@ def ticket_of(document: Document) -> Ticket:
         evidence=read_evidence(document),
         resolution=read_resolution(document),
         reopened=read_reopened(document),
+        comments=tuple(found.comment for found in read_comments(document)),
     )
 
 
@@ -95,6 +101,11 @@ def brief_of(document: Document) -> Ticket:
         reviews=tuple(found.review for found in read_reviews(document)),
         related=tuple(found.relation for found in read_relations(document)),
         resolution=None,
+        labels=_values(document.field("Labels")),
+        due=_text(document, "Due"),
+        further=tuple(
+            MetadataRow(row.label, row.text) for row in document.metadata if row.label.casefold() not in _KNOWN_ROWS
+        ),
     )
 
 

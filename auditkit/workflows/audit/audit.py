@@ -41,7 +41,9 @@ from auditkit.workflows.audit.run_options import RunOptions
 from auditkit.workflows.audit.source_audit import SourceQuestions, SourceScope, read_source
 from auditkit.workflows.configuration import catalog_of
 from auditkit.workflows.fixes.file_change import prefix_of
-from auditkit.workflows.fixes.fix_search import Scene, with_fixes
+from auditkit.workflows.fixes.fix_search import with_fixes
+from auditkit.workflows.fixes.fix_trials import Scene
+from auditkit.workflows.fixes.no_fix import NO_TARGET, NOT_ASKED
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,9 @@ def _with_fixes(
 ) -> Run:
     """The run with the fixes that were searched for: of what will have a new ticket, or of all without a folder."""
     if not (request.fix_time_s and run.targets):
-        return run
+        why = NO_TARGET if request.fix_time_s else NOT_ASKED
+        untried = without_ticket(run, repository, paperwork) if repository is not None else ()
+        return replace(run, no_fix={one.result.fingerprint: why.told for group in untried for one in group})
     spec = parse_checkout(request.checkout)
     stable = [probe for probe in select(catalog_of(request.config), ()) if probe.scope == "target"]
     asked = {probe.id: probe for probe in (*paperwork.probes.values(), *stable) if probe.scope == "target"}
@@ -237,7 +241,8 @@ def _targets(
     named = request.targets or request.config.targets
     if named:
         calls = [target.call for target in named]
-        notes = notes_on_imports(opened, request.config.import_roots, calls, progress.noted)
+        files = PythonFiles(opened.path, import_roots(opened.path, request.config.import_roots))
+        notes = notes_on_imports(files, calls, progress.noted)
         return FoundTargets(tuple(named), notes=tuple(notes))
     first, *others = settings
     roots, told = request.config.import_roots, (progress.trying, others, progress.noted)

@@ -13,14 +13,14 @@ from auditkit.model.enums import Reason
 from auditkit.model.runs.candidates import FoundCandidate
 from auditkit.model.runs.target import Target, split_call
 from auditkit.model.text import counted
-from auditkit.probing.checkouts.checkout import OpenCheckout, import_roots, parse_checkout
+from auditkit.probing.checkouts.checkout import OpenCheckout, parse_checkout
 from auditkit.probing.checkouts.git import find_repository
 from auditkit.probing.discovery.library_calls import library_candidates
 from auditkit.probing.discovery.search import Discovery, discover
 from auditkit.probing.hosts.sandbox import Setting
 from auditkit.probing.hosts.trials import Trial, try_candidates
 from auditkit.probing.source_code.files import LeftOut
-from auditkit.probing.source_code.import_effects import import_effects
+from auditkit.probing.source_code.import_effects import dear_imports, import_effects
 from auditkit.probing.source_code.python_files import PythonFiles, garbage_collection_paused
 from auditkit.probing.worker.process.missing_modules import distributions
 from auditkit.workflows.audit.found_candidates import not_asked_lines, told
@@ -75,12 +75,12 @@ def find_targets(
     known = [*found.candidates, *(called if libraries else ())]
     known = [each for each in known if not is_specimen(opened.path, each.file)]
     candidates = [each for each in known if not left_out.place_of(each.file)]
-    effects = notes_on_imports(opened, configured_roots, [each.call for each in candidates], noted)
+    calls = [each.call for each in candidates]
+    effects, imports = notes_on_imports(found.files, calls, noted), dear_imports(found.files, calls)
     interpreters = {each.interpreter: each for each in (setting, *others)}
-    everywhere = [try_candidates(candidates, each, progress) for each in interpreters.values()]
+    everywhere = [try_candidates(candidates, each, progress, imports) for each in interpreters.values()]
     # Of one candidate's trials in several interpreters: the first that works, else the first.
     trials = tuple(next((one for one in tried if one.works), tried[0]) for tried in zip(*everywhere, strict=True))
-    listed = told(trials, [each for each in known if left_out.place_of(each.file)], left_out)
     best: dict[str, Trial] = {}
     for trial in trials:
         # A library's function is asked in each manner in which it is called.
@@ -88,7 +88,10 @@ def find_targets(
         if trial.works and _richness(trial) > _richness(best.get(key)):
             best[key] = trial
     # A private helper is audited through its caller.
-    best = {key: trial for key, trial in best.items() if best.keys().isdisjoint(trial.candidate.covered_by)}
+    callers = {key: [call for call in trial.candidate.covered_by if call in best] for key, trial in best.items()}
+    best = {key: trial for key, trial in best.items() if not callers[key]}
+    listed = told(trials, [each for each in known if left_out.place_of(each.file)], left_out)
+    listed = tuple(replace(each, why_not=_through(callers.get(each.call))) if each.fed else each for each in listed)
     notes = [f"{problem.path}:{problem.line}: {problem.message}" for problem in found.problems]
     notes += left_out.sentences([each.file for each in known])
     notes += _needed(trials, setting.interpreter)
@@ -96,17 +99,15 @@ def find_targets(
         failure = _failure(opened, found, trials, [*notes, *map(str.strip, not_asked_lines(listed))])
         likeliest = tuple(candidate.as_target() for candidate in candidates[:1])
         return FoundTargets((), trials, tuple(effects), failure, likeliest, found=True, candidates=listed)
-    calls = list(dict.fromkeys(trial.target.call for trial in best.values()))
-    targets = tuple(name_target(trial.target, calls) for trial in best.values())
+    asked = list(dict.fromkeys(trial.target.call for trial in best.values()))
+    targets = tuple(name_target(trial.target, asked) for trial in best.values())
     return FoundTargets(targets, trials, (*effects, *notes), found=True, candidates=listed)
 
 
-def notes_on_imports(
-    opened: OpenCheckout, configured_roots: Sequence[str], calls: Sequence[str], noted: Callable[[str], None]
-) -> list[str]:
+def notes_on_imports(files: PythonFiles, calls: Sequence[str], noted: Callable[[str], None]) -> list[str]:
     """What the files of `calls` do when they are imported, beyond defining things; `noted` hears it at once."""
     with garbage_collection_paused():
-        found = import_effects(PythonFiles(opened.path, import_roots(opened.path, configured_roots)), calls)
+        found = import_effects(files, calls)
     notes = [effect.describe() for effect in found]
     for note in notes:
         noted(note)
@@ -126,6 +127,10 @@ def is_specimen(checkout: Path, file: str) -> bool:
 def _holds_probes(folder: Path) -> bool:
     files = (path for path in folder.glob("*.py") if path.is_file())
     return any(re.search(rb"^PROBE = \{", path.read_bytes(), re.MULTILINE) for path in files)
+
+
+def _through(callers: Sequence[str] | None) -> str:
+    return f"asked through {callers[0]}, which calls it" if callers else ""
 
 
 def _richness(trial: Trial | None) -> tuple[int, int]:

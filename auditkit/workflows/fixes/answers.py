@@ -10,7 +10,7 @@ from auditkit.model.enums import Outcome
 from auditkit.model.revisions.trial import Judgement
 from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.probe import ProbeInfo
-from auditkit.model.runs.run import ProbeResult, Run
+from auditkit.model.runs.run import ProbeResult, Run, TargetReading
 from auditkit.model.runs.target import Target
 from auditkit.probing.hosts.catalog import read_probe
 from auditkit.rules.comparison.right_answers import changed_answers, told
@@ -43,13 +43,17 @@ class Answers:
     @classmethod
     def of(cls, run: Run, target: Target) -> Answers:
         """Those of a run about one target."""
-        reading = run.targets[0] if run.targets else None
+        return cls.given(run.results, target, run.targets[0] if run.targets else None)
+
+    @classmethod
+    def given(cls, results: Sequence[ProbeResult], target: Target, reading: TargetReading | None = None) -> Answers:
+        """Those of one target; without a `reading` the roles of its fields are not known."""
         return cls(
             reading.target if reading is not None else target,
-            tuple(one for one in run.results if one.probe != ANSWERS),
-            tuple(measured for one in run.results if one.probe == ANSWERS for measured in one.measurements),
+            tuple(one for one in results if one.probe != ANSWERS),
+            tuple(measured for one in results if one.probe == ANSWERS for measured in one.measurements),
             tuple(reading.roles.items()) if reading is not None else (),
-            frozenset(one.probe for one in run.results),
+            frozenset(one.probe for one in results),
         )
 
     def and_(self, other: Answers) -> Answers:
@@ -79,6 +83,21 @@ def costs(base: Answers, arm: Answers) -> list[str]:
     reproduced = {one.probe for one in base.results if one.outcome is Outcome.REPRODUCED}
     mended = sorted(arm.gone(reproduced))
     return costs_of(base.results, arm.results, _lost(base, arm), _changed(mended, base, arm))
+
+
+def problem(findings: Collection[str], base: Answers, result: ProbeResult) -> str:
+    """What is wrong with one answer in the place of the base's, "" where nothing is: then the others decide.
+
+    `findings` are the probes that the change is to mend.
+    """
+    if result.probe in findings:
+        return "" if result.outcome is Outcome.NOT_REPRODUCED else f"left {result.probe}"
+    if result.probe != ANSWERS:
+        return next((f"is a trade: {cost}" for cost in costs_of(base.results, [result])), "")
+    # What another target gets wrong may change, although the change was not made for it.
+    wrong = findings or [one.probe for one in base.results if one.outcome is Outcome.REPRODUCED]
+    changed = changed_answers(base.recorded, result.measurements, dict(base.roles), wrong)
+    return f"changed a right answer: {told(changed[0])}" if changed else ""
 
 
 def _lost(base: Answers, arm: Answers) -> list[str]:

@@ -39,6 +39,10 @@ class Cause:
         return tuple(one.result.fingerprint for one in self.findings)
 
     @property
+    def probes(self) -> frozenset[str]:
+        return frozenset(one.probe.id for one in self.findings)
+
+    @property
     def read(self) -> tuple[Finding, ...]:
         """What reading the source found."""
         return tuple(one for one in self.findings if one.probe.scope == "source")

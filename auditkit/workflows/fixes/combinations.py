@@ -1,38 +1,50 @@
-"""Which rewrites together mend all findings of a ticket: each alone first, then the smallest sets."""
+"""Which rewrites are tried together for a ticket: the smallest sets first that may mend all of its findings."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Collection, Iterator, Sequence
+
+from auditkit.probing.patching.rewrites.rewrite import Rewrite
 
 _MOST_SETS = 8
-"""Sets of several rewrites that are asked for one ticket: about a second each."""
+"""Sets that are tried for one ticket: a second or two each."""
+_MOST_LOOKED_AT = 10_000
 
-_Rewrite = TypeVar("_Rewrite")
 
+class RewriteSets:
+    """Sets of rewrites that may mend all of `wanted`, by what each says it may mend; the fewest rewrites first.
 
-def sufficient_sets(
-    rewrites: Sequence[_Rewrite], wanted: frozenset[str], mended: Callable[[tuple[_Rewrite, ...]], frozenset[str]]
-) -> Iterator[tuple[_Rewrite, ...]]:
-    """The sets with which all of `wanted` is `mended`, each rewrite alone first, in their order; asked one by one.
-
-    Of sets of one size those come first whose rewrites mend all of it one by one. The last one tried is all of them.
+    What none of them says it may mend is perhaps gone with the rest.
     """
-    alone = {}
-    for rewrite in rewrites:
-        alone[rewrite] = mended((rewrite,))
-        if wanted <= alone[rewrite]:
-            yield (rewrite,)
-    sizes = range(2, len(rewrites) + 1)
-    sets = itertools.islice(
-        (chosen for size in sizes for chosen in itertools.combinations(rewrites, size)), _MOST_SETS * _MOST_SETS
-    )
 
-    def misses(chosen: tuple[_Rewrite, ...]) -> bool:
-        return not wanted <= frozenset().union(*(alone[one] for one in chosen))
+    def __init__(self, rewrites: Sequence[Rewrite], wanted: Collection[str]) -> None:
+        self._rewrites = rewrites
+        self._wanted = _claims(rewrites) & frozenset(wanted)
+        self._vain: list[tuple[str, frozenset[Rewrite]]] = []
 
-    promising = sorted(sets, key=lambda chosen: (misses(chosen), len(chosen)))[: _MOST_SETS - 1]
-    for chosen in dict.fromkeys([*promising, *([tuple(rewrites)] if len(rewrites) > 1 else [])]):
-        if wanted <= mended(chosen):
-            yield chosen
+    def __iter__(self) -> Iterator[tuple[Rewrite, ...]]:
+        """One after the other; what is said of one by `left` decides on those that follow."""
+        sizes = range(1, len(self._rewrites) + 1)
+        sets = (chosen for size in sizes for chosen in itertools.combinations(self._rewrites, size))
+        found = (
+            chosen
+            for chosen in itertools.islice(sets, _MOST_LOOKED_AT)
+            if self._wanted <= _claims(chosen) and not self._is_vain(chosen)
+        )
+        return itertools.islice(found, _MOST_SETS)
+
+    def left(self, probe: str, chosen: Sequence[Rewrite]) -> None:
+        """With `chosen` the probe still reproduces: no set is tried that has no other rewrite for it."""
+        self._vain.append((probe, _rewrites_for(probe, chosen)))
+
+    def _is_vain(self, chosen: Sequence[Rewrite]) -> bool:
+        return any(_rewrites_for(probe, chosen) <= others for probe, others in self._vain)
+
+
+def _claims(rewrites: Sequence[Rewrite]) -> frozenset[str]:
+    return frozenset[str]().union(*(one.probes for one in rewrites))
+
+
+def _rewrites_for(probe: str, chosen: Sequence[Rewrite]) -> frozenset[Rewrite]:
+    return frozenset(one for one in chosen if probe in one.probes)

@@ -17,7 +17,7 @@ from auditkit.model.tickets.page import Page
 from auditkit.model.tickets.ticket import BrokenTicket
 from auditkit.probing.checkouts import git
 from auditkit.probing.checkouts.checkout import parse_checkout
-from auditkit.rules.lint.baseline import baseline_of, not_known
+from auditkit.rules.lint.baseline import not_known
 from auditkit.rules.lint.catalog import all_rules, rules_named, select_rules
 from auditkit.rules.lint.check import LintFinding, check_pages
 from auditkit.rules.lint.checks.metadata import UNREADABLE
@@ -25,16 +25,18 @@ from auditkit.rules.lint.rule import Level, LintContext, LintSettings, Rule, Sou
 from auditkit.store.config.config import Config, read_config
 from auditkit.store.config.config_file import config_near
 from auditkit.store.folder.branches import BranchFile, added_on_branches, read_on_branch
-from auditkit.store.folder.files import create_file, is_there, replace_file
 from auditkit.store.folder.repository import Entry, Repository
 from auditkit.store.markdown.document import BrokenFileError, Document
 from auditkit.store.markdown.evidence import ticket_digest
 from auditkit.store.markdown.pages import page_of
 from auditkit.store.reading.reader import read_ticket, ticket_of
+from auditkit.workflows.lint.baseline import read_baseline, write_baseline
 from auditkit.workflows.lint.fixes import LintChange, fix_entries
 from auditkit.workflows.lint.scope import Scope, find_scopes
 from auditkit.workflows.lint.settings import lint_settings
 from auditkit.workflows.lint.source_tree import open_source_tree
+
+__all__ = ["LEVELS", "LintFinding", "LintReport", "LintRequest", "lint", "parse_level", "sarif_of", "title_of"]
 
 LEVELS = tuple(level.value for level in Level)
 
@@ -114,7 +116,7 @@ def lint(request: LintRequest) -> LintReport:
     Raises BadInputError for unknown rules, paths that are not there and a wrong configuration, and
     StoreConflictError where a fix or the baseline cannot be written.
     """
-    baseline = None if request.accept else _baseline(request)
+    baseline = read_baseline(request.baseline) if request.baseline and not request.accept else None
     if request.tickets is not None and not request.tickets.is_dir():
         raise BadInputError(f"no tickets folder: {request.tickets}", "name the folder: --tickets DIR")
     config = _read_config(request.config or config_near(request.tickets))
@@ -126,8 +128,7 @@ def lint(request: LintRequest) -> LintReport:
         reports = [_lint_folder(scope, task) for scope in _scopes(task)]
     findings = sorted(finding for report in reports for finding in report.findings)
     if request.accept and request.baseline is not None:
-        baseline = baseline_of(findings)
-        _write(request.baseline, baseline)
+        baseline = write_baseline(request.baseline, findings)
     new, gone = not_known(findings, baseline) if baseline is not None else (findings, 0)
     return LintReport(
         tuple(new),
@@ -152,25 +153,6 @@ def title_of(rule_id: str) -> str:
 def sarif_of(report: LintReport) -> dict[str, Any]:
     """The report as one SARIF log, with every rule in it."""
     return lint_sarif(report.findings, list(all_rules().values()), __version__)
-
-
-def _baseline(request: LintRequest) -> str | None:
-    """What the file of known findings says. Raises BadInputError where it cannot be read."""
-    if request.baseline is None:
-        return None
-    try:
-        return request.baseline.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise BadInputError(f"no such file: {request.baseline}", "--write-baseline makes it") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInputError(f"{request.baseline} cannot be read: {error}", "name a file of known findings") from None
-
-
-def _write(path: Path, text: str) -> None:
-    if is_there(path):
-        replace_file(path, text.encode(), path.read_bytes())
-    else:
-        create_file(path, text.encode())
 
 
 def _read_config(path: Path | None) -> Config:

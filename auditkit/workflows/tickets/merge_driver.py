@@ -12,6 +12,7 @@ from pathlib import Path, PurePath
 
 from auditkit.errors import BadInputError
 from auditkit.probing.checkouts import git
+from auditkit.store.edits.comments import align_comments
 from auditkit.store.edits.merge import Aligned, align_rows, gather_reviews
 from auditkit.store.folder import files
 from auditkit.store.folder.files import create_file, replace_file
@@ -58,8 +59,8 @@ def _aligned(texts: Aligned, name: PurePath) -> Aligned:
         base, ours, theirs = (Document.parse(text, name) for text in (texts.base, texts.ours, texts.theirs))
         with contextlib.suppress(BadInputError):  # a review that would hide what is below it in ours
             ours, theirs = gather_reviews(base, ours, theirs)
-        return align_rows(base, ours, theirs)
-    except BrokenFileError:
+        return align_rows(*align_comments(base, ours, theirs))
+    except (BrokenFileError, BadInputError):
         return texts
 
 

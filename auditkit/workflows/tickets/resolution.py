@@ -11,9 +11,18 @@ from auditkit.model.enums import Outcome
 from auditkit.model.tickets.ticket import Status, Ticket
 from auditkit.rendering.markdown import code, line, prose
 from auditkit.rules.tickets.fix_proof import unproven
-from auditkit.rules.tickets.lifecycle import Missing, check_transition, missing_for_fixed, next_first, steps_to
+from auditkit.rules.tickets.lifecycle import (
+    CHAIN,
+    Missing,
+    check_transition,
+    missing_for_fixed,
+    next_first,
+    says_what_was_done,
+    steps_to,
+)
 from auditkit.store.config.config import Config
 from auditkit.store.edits import resolution
+from auditkit.store.edits.fields import edit_field
 from auditkit.store.edits.reopening import reopened
 from auditkit.store.folder.repository import Change, Entry, Repository, with_status
 from auditkit.store.folder.status_folders import folders_of, place_of, placed
@@ -86,13 +95,17 @@ def move(repository: Repository, ticket_id: str, wanted: Move, today: datetime.d
 
 @dataclass(frozen=True)
 class ResolveRequest:
-    """How a ticket ends: the status, why or by what, the commits and tests of the fix."""
+    """How a ticket ends: the status, why or by what, the commits and tests of the fix.
+
+    With `may_say_so_already` no text is needed where the ticket's Resolution says what was done.
+    """
 
     status: Status
     text: str
     commits: Sequence[str] = ()
     tests: Sequence[str] = ()
     checkout: str | None = None
+    may_say_so_already: bool = False
 
 
 def resolve(repository: Repository, ticket_id: str, request: ResolveRequest, today: datetime.date) -> Moved:
@@ -102,8 +115,8 @@ def resolve(repository: Repository, ticket_id: str, request: ResolveRequest, tod
     follow the resolution), the ticket goes as far as in-review, and the outcome says what is missing.
     Raises BadInputError for a ticket that is finished or deferred, and for a text that says nothing.
     """
-    if not request.text.strip():
-        raise BadInputError("a resolution says something", '--text "..."')
+    if not request.text.strip() and not request.may_say_so_already:
+        raise _says_nothing()
     config = tickets_configuration(repository)
     lacking: tuple[Missing, ...] = ()
     code_of_tests = TestedCode.around(request.checkout or config.checkout or repository.folder, request.commits)
@@ -111,9 +124,11 @@ def resolve(repository: Repository, ticket_id: str, request: ResolveRequest, tod
 
     def edit(entry: Entry) -> Document:
         nonlocal lacking
-        old = entry.ticket.status
+        old, told = entry.ticket.status, entry.ticket.resolution
+        if not request.text.strip() and (told is None or not says_what_was_done(told)):
+            raise _says_nothing(f"{entry.ticket.id}: ")
         if old is not None and old is not request.status and not steps_to(old, request.status):
-            _check_step(entry, request.status, request.text)
+            _check_step(entry, request.status, request.text or "said in the Resolution")
         changed = _entry(entry, _resolved(entry.document, request, today))
         target = request.status
         if target is Status.FIXED:
@@ -122,16 +137,57 @@ def resolve(repository: Repository, ticket_id: str, request: ResolveRequest, tod
             target = Status.IN_REVIEW if lacking else target
         if old is target or (old is Status.FIXED and target is Status.IN_REVIEW):
             return changed.document
-        steps = steps_to(old, target) if old is not None else ()
-        if len(steps) > 1:
-            # The steps before the last one need no reason, so only the last one is written down.
-            changed = _entry(changed, changed.document.set_field("Status", steps[-2].value))
-        document = with_status(changed, target, line(request.text) if target is request.status else "", today)
+        reason = line(request.text) or _commits_as_reason(changed)
+        changed = _before_last_step(changed, target)
+        document = with_status(changed, target, reason if target is request.status else "", today)
         place_of(entry, ticket_of(document), folders_of(config, repository.folder))
         return document
 
     change = repository.change(ticket_id, edit)
     return Moved(placed(repository, change, folders_of(config, repository.folder)), lacking)
+
+
+@dataclass(frozen=True)
+class Start:
+    """Who takes a ticket, and whether to look into it or to mend it; `takes_over` from whoever has it."""
+
+    who: str
+    is_fix: bool = False
+    takes_over: bool = False
+
+
+def start(repository: Repository, ticket_id: str, wanted: Start, today: datetime.date) -> Change:
+    """Give the ticket to somebody, and move it to investigating or fix-in-progress unless it is further already.
+
+    Raises BadInputError where somebody else has it, or where it is in review, put off or finished.
+    """
+    target = Status.FIX_IN_PROGRESS if wanted.is_fix else Status.INVESTIGATING
+
+    def edit(entry: Entry) -> Document:
+        ticket = entry.ticket
+        if ticket.status in (Status.IN_REVIEW, Status.FIXED):
+            back = f"auditkit ticket status {ticket.id} {'open --reason ...' if ticket.is_finished else target}"
+            raise BadInputError(f"{ticket.id} is {ticket.status} already", f"back again: {back}")
+        if ticket.assignee.casefold() not in ("", wanted.who.casefold()) and not wanted.takes_over:
+            raise BadInputError(f"{ticket.id} is assigned to {ticket.assignee}", f"--take gives it to {wanted.who}")
+        changed = _entry(entry, edit_field(entry.document, "assignee", wanted.who))
+        if ticket.status is not None and ticket.status in CHAIN[CHAIN.index(target) :]:
+            return changed.document
+        if ticket.status is not None and not steps_to(ticket.status, target):
+            _check_step(entry, target, "")
+        return with_status(_before_last_step(changed, target), target, "", today)
+
+    return repository.change(ticket_id, edit)
+
+
+def _before_last_step(entry: Entry, target: Status) -> Entry:
+    """The ticket one step before `target`: the steps before the last one need no reason, and are not written down."""
+    steps = steps_to(entry.ticket.status, target) if entry.ticket.status is not None else ()
+    return _entry(entry, entry.document.set_field("Status", steps[-2].value)) if len(steps) > 1 else entry
+
+
+def _says_nothing(whose: str = "") -> BadInputError:
+    return BadInputError(f"{whose}a resolution says something", '--text "..."')
 
 
 def signer(repository: Repository, ticket: Ticket, agent: str | None) -> str:
@@ -154,7 +210,9 @@ def sign_off(repository: Repository, ticket_id: str, agent: str | None, note: st
 
 def _resolved(document: Document, request: ResolveRequest, today: datetime.date) -> Document:
     is_fix = request.status in (Status.FIXED, Status.ALREADY_FIXED)
-    document = resolution.tell(document, resolution.FIX if is_fix else resolution.RATIONALE, prose(request.text))
+    if request.text.strip():
+        titles = resolution.FIX if is_fix else resolution.RATIONALE
+        document = resolution.tell(document, titles, prose(request.text))
     document = resolution.name_commits(document, _checked_hashes(request.commits))
     if request.tests:
         names = [code(test).strip("`") for test in request.tests]

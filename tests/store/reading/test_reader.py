@@ -56,6 +56,7 @@ def test_every_field_is_read() -> None:
                 **dict.fromkeys(("probe", "target", "outcome", "evidence", "revision", "device", "torch"), ""),
                 "version": 0,
                 "is_dirty": False,
+                "severity": "",
                 "was_found": False,
                 "python": "",
                 "law": "",

@@ -98,3 +98,15 @@ def test_what_is_advised_was_tried(arguments: str, use: str, try_it: str, tmp_pa
         (one,) = find_targets(opened, Setting(tmp_path, sys.executable, (tmp_path,))).candidates
     assert (one.fed, one.try_it) == (False, try_it)
     assert "VALUE" not in one.why_not
+
+
+def test_a_helper_says_through_whom_it_is_asked(tmp_path: Path) -> None:
+    """It is no target of its own, and is not dropped in silence."""
+    helper = "def _total(grads):\n    return torch.stack([g.norm() for g in grads]).norm().item()\n"
+    caller = "def norm(parameters):\n    return _total([p.grad for p in parameters if p.grad is not None])\n"
+    put(tmp_path, "stats.py", f"import torch\n\n\n{helper}\n\n{caller}")
+    with open_checkout(tmp_path, sys.executable) as opened:
+        found = find_targets(opened, Setting(tmp_path, sys.executable, (tmp_path,)))
+    assert [target.call for target in found.targets] == ["stats:norm"]
+    told = {each.call: each.why_not for each in found.candidates}
+    assert told == {"stats:norm": "", "stats:_total": "asked through stats:norm, which calls it"}

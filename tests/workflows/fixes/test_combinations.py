@@ -1,45 +1,47 @@
-"""Which rewrites are asked together: each alone first, then the smallest sets that may mend all."""
+"""Which rewrites are tried together: the smallest sets that may mend all, and none that was seen to be in vain."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 
 import pytest
 
-from auditkit.workflows.fixes.combinations import sufficient_sets
+from auditkit.probing.patching.rewrites.rewrite import Rewrite
+from auditkit.workflows.fixes.combinations import RewriteSets
 
 
-def asked_until_first(mends: Mapping[str, set[str]], wanted: set[str]) -> tuple[list[str], str]:
-    """The sets that were asked until the first that mends all of `wanted`, and that one; a set mends what its do."""
-    asked: list[str] = []
-
-    def mended(chosen: tuple[str, ...]) -> frozenset[str]:
-        asked.append("".join(chosen))
-        return frozenset().union(*(mends[one] for one in chosen))
-
-    found = next(iter(sufficient_sets(list(mends), frozenset(wanted), mended)), ())
-    return asked, "".join(found)
+def tried(claims: Mapping[str, str], wanted: str, left: Mapping[str, str] | None = None) -> list[str]:
+    """The sets that are tried, of rewrites that claim to mend probes; `left` are the probes that a set leaves."""
+    sets = RewriteSets([Rewrite(name, frozenset(probes), "", ()) for name, probes in claims.items()], wanted)
+    found = []
+    for chosen in sets:
+        found.append("".join(one.name for one in chosen))
+        for probe in (left or {}).get(found[-1], ""):
+            sets.left(probe, chosen)
+    return found
 
 
 @pytest.mark.parametrize(
-    ("mends", "asked", "found"),
+    ("claims", "expected"),
     [
-        ({"a": {"x", "y"}, "b": {"x"}}, ["a"], "a"),
-        ({"a": {"x"}, "b": {"x", "y"}}, ["a", "b"], "b"),
-        ({"a": {"x"}, "b": {"x"}, "c": {"y"}}, ["a", "b", "c", "ac"], "ac"),
-        ({"a": {"x"}, "b": set()}, ["a", "b", "ab"], ""),
-        ({"a": {"x"}}, ["a"], ""),
-        ({}, [], ""),
+        ({"a": "xy", "b": "x"}, ["a", "ab"]),
+        ({"a": "x", "b": "xy"}, ["b", "ab"]),
+        ({"a": "x", "b": "x", "c": "y"}, ["ac", "bc", "abc"]),
+        ({"a": "x"}, ["a"]),
+        ({}, []),
     ],
 )
-def test_the_smallest_set_is_found_first(mends: dict[str, set[str]], asked: list[str], found: str) -> None:
-    assert asked_until_first(mends, {"x", "y"}) == (asked, found)
+def test_the_smallest_sets_that_may_mend_all_come_first(claims: Mapping[str, str], expected: list[str]) -> None:
+    assert tried(claims, "xy") == expected
 
 
-def test_what_none_mends_is_given_up_with_all_of_them_together() -> None:
-    asked, found = asked_until_first({name: set() for name in "abcdefgh"}, {"x"})
-    assert found == ""
-    assert asked[:8] == list("abcdefgh")
-    assert asked[8:15] == ["".join(pair) for pair in itertools.islice(itertools.combinations("abcdefgh", 2), 7)]
-    assert asked[15:] == ["abcdefgh"]
+def test_what_left_a_finding_is_not_tried_again_without_another_rewrite_for_it() -> None:
+    claims = {"a": "x", "b": "x", "c": "y", "d": "y"}
+    assert tried(claims, "xy") == ["ac", "ad", "bc", "bd", "abc", "abd", "acd", "bcd"]
+    assert tried(claims, "xy", {"ac": "x"}) == ["ac", "bc", "bd", "abc", "abd", "bcd", "abcd"]
+    assert tried(claims, "xy", {"ac": "xy", "bd": "x"}) == ["ac", "bd", "abd", "abcd"]
+
+
+def test_no_more_than_eight_are_tried() -> None:
+    assert len(tried(dict.fromkeys("abcdefgh", "x"), "x")) == 8
+    assert len(tried(dict.fromkeys("abcdefghijkl", "x"), "x")) == 8

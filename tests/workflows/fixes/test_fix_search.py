@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from auditkit.model.enums import Severity
-from auditkit.model.runs.fix import Fix
+from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import Finding, Run
 from auditkit.model.runs.target import Target
 from auditkit.probing.checkouts.checkout import parse_checkout
@@ -20,7 +21,8 @@ from auditkit.workflows.audit.audit import AuditRequest, audit
 from auditkit.workflows.audit.measurement import ask
 from auditkit.workflows.audit.run_options import RunOptions
 from auditkit.workflows.fixes.bench import Bench
-from auditkit.workflows.fixes.fix_search import Scene, Search
+from auditkit.workflows.fixes.fix_search import Found, Search
+from auditkit.workflows.fixes.fix_trials import Scene
 from tests.filing_helpers import put
 from tests.probing_helpers import LAUNCHES, MEMORY, OVERFLOW, SYNCS
 from tests.workflows.fixes.test_try_fix import git
@@ -87,16 +89,20 @@ class Searched:
         targets = [Target("stats:collect"), Target("stats:other")]
         with OPTIONS.open(self.spec) as opened:
             self.run: Run = ask(OPTIONS, opened, targets, self.probes)
+
+        def info(probe: str) -> ProbeInfo:
+            return replace(catalog[probe], remediation_code="")  # what is tried are the test's own changes
+
         self.findings = [
-            Finding(catalog[one.probe], one, self.run.environment, self.run.id, self.run.targets[0].target)
+            Finding(info(one.probe), one, self.run.environment, self.run.id, self.run.targets[0].target)
             for one in self.run.results
             if one.target == "stats:collect" and one.probe == OVERFLOW
         ]
 
-    def search(self, *rewrites: Rewrite, limit_s: float = 60.0) -> tuple[list[Fix], list[str]]:
+    def search(self, *rewrites: Rewrite, limit_s: float = 60.0) -> Found:
         with OPTIONS.open(self.spec) as opened, Bench.open(self.spec, sys.executable) as bench:
             scene = Scene(self.spec, opened, {"": OPTIONS}, self.probes, "sub/")
-            search = Search(scene, self.run, bench, limit_s, rewrites=lambda *_: list(rewrites))
+            search = Search(scene, self.run, [bench], limit_s, rewrites=lambda *_: list(rewrites))
             return search.fixes_of([self.findings])
 
 
@@ -108,7 +114,9 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> Searched:
 def test_a_rewrite_that_suffices_is_a_diff_that_git_applies(searched: Searched) -> None:
     """Through the other target that calls the changed function, too; the paths begin at the repository's top."""
     before = (searched.checkout / "stats.py").read_bytes()
-    (fix,), (said,) = searched.search(NOTHING, SUFFICES)
+    found = searched.search(NOTHING, SUFFICES)
+    (fix,), said = found.fixes, found.note
+    assert found.no_fix == {}
     assert (searched.checkout / "stats.py").read_bytes() == before
     assert fix.changes == (f"line {LINE}: changed",)
     assert (fix.target, fix.file, fix.function) == ("stats:collect", "stats.py", "_total")
@@ -128,30 +136,33 @@ def test_a_rewrite_that_suffices_is_a_diff_that_git_applies(searched: Searched) 
 
 
 @pytest.mark.parametrize(
-    ("rewrites", "reason"),
+    ("rewrites", "reason", "told"),
     [
-        ([FLAT], "the change trades"),
-        ([ANOTHER_COUNT], "the change trades"),
-        ([LOSES], "the change trades"),
-        ([BROKEN, NOTHING], "no change mended it"),
-        ([NO_PYTHON], "no change mended it"),
-        ([], "no change is known that might mend it"),
+        ([FLAT], "the change trades", "1 change was tried, and does not suffice: it changed a right answer"),
+        ([ANOTHER_COUNT], "the change trades", "changed a right answer: count of dtype float32, seed 0"),
+        ([LOSES], "the change trades", "count of dtype float32, seed 0, device cpu: 3 -> nothing"),
+        ([BROKEN, NOTHING], "no change mended it", "2 changes were tried: none sufficed; the best one left"),
+        ([NO_PYTHON], "no change is known that might mend it", "not tried: the change is no Python: "),
+        ([], "no change is known that might mend it", "no rewrite fits these statements"),
     ],
     ids=["memory", "a right answer", "a field", "does not run", "no Python", "none"],
 )
 def test_what_trades_changes_a_right_answer_or_does_not_run_is_none(
-    searched: Searched, rewrites: list[Rewrite], reason: str
+    searched: Searched, rewrites: list[Rewrite], reason: str, told: str
 ) -> None:
-    fixes, (said,) = searched.search(*rewrites)
-    assert fixes == []
-    assert said.startswith("fixes that were run: for 0 of 1 new ticket, ")
-    assert said.endswith(f"; 1 without: {reason}")
+    found = searched.search(*rewrites)
+    assert found.fixes == ()
+    assert found.note.startswith("fixes that were run: for 0 of 1 new ticket, ")
+    assert found.note.endswith(f"; 1 without: {reason}")
+    assert found.no_fix.keys() == {searched.findings[0].result.fingerprint}
+    assert told in found.no_fix[searched.findings[0].result.fingerprint]
 
 
-def test_when_the_time_is_over_it_is_said(searched: Searched) -> None:
-    fixes, (said,) = searched.search(rewrite((LINE, "    import time\n    time.sleep(600)")), limit_s=2.0)
-    assert fixes == []
-    assert said.endswith("s; 1 without: not tried: time")
+def test_a_fix_that_hangs_ends_with_the_time_and_it_is_said(searched: Searched) -> None:
+    found = searched.search(rewrite((LINE, "    import time\n    time.sleep(600)")), limit_s=2.0)
+    assert found.fixes == ()
+    assert found.note.endswith("s; 1 without: not tried: time")
+    assert list(found.no_fix.values()) == ["not tried: the time for fixes (2 s) was over"]
 
 
 def test_an_interrupt_ends_the_search_and_keeps_the_audit(searched: Searched) -> None:
@@ -160,8 +171,9 @@ def test_an_interrupt_ends_the_search_and_keeps_the_audit(searched: Searched) ->
 
     with OPTIONS.open(searched.spec) as opened, Bench.open(searched.spec, sys.executable) as bench:
         scene = Scene(searched.spec, opened, {"": OPTIONS}, searched.probes)
-        found = Search(scene, searched.run, bench, 60.0, rewrites=interrupted).fixes_of([searched.findings])
-    assert found == ([], ["fixes that were run: for 0 of 1 new ticket, 0 s; 1 without: not tried: interrupted"])
+        found = Search(scene, searched.run, [bench], 60.0, rewrites=interrupted).fixes_of([searched.findings])
+    assert found.fixes == ()
+    assert found.note.endswith("; 1 without: not tried: interrupted")
 
 
 def test_a_file_that_changed_meanwhile_is_not_tried(searched: Searched) -> None:
@@ -171,12 +183,11 @@ def test_a_file_that_changed_meanwhile_is_not_tried(searched: Searched) -> None:
         file.write_bytes(before + b"\r\n")
         with Bench.open(searched.spec, sys.executable) as bench:
             scene = Scene(searched.spec, opened, {"": OPTIONS}, searched.probes)
-            fixes, (said,) = Search(scene, searched.run, bench, 60.0, rewrites=lambda *_: [SUFFICES]).fixes_of(
-                [searched.findings]
-            )
+            search = Search(scene, searched.run, [bench], 60.0, rewrites=lambda *_: [SUFFICES])
+            found = search.fixes_of([searched.findings])
     file.write_bytes(before)
-    assert fixes == []
-    assert said.endswith("1 without: could not be tried: stats.py changed while it was audited")
+    assert found.fixes == ()
+    assert found.note.endswith("1 without: could not be tried: stats.py changed while it was audited")
 
 
 READS = '''import torch

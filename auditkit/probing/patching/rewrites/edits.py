@@ -41,16 +41,24 @@ class Rewrite:
 
 
 def edited(lines: Sequence[str], edits: Sequence[Edit]) -> list[str]:
-    """The lines after all edits; the same edit twice is one. Raises CannotComplete where two of them overlap."""
-    ordered = sorted(set(edits))
+    """The lines after all edits; the same edit twice is one. Raises CannotComplete where two of them overlap.
+
+    A further argument stands behind what is added to the one before it.
+    """
+    ordered = sorted(set(edits), key=lambda edit: (edit.first, edit.last, _is_argument(edit), edit.text))
     for before, after in itertools.pairwise(ordered):
-        if after.first < before.last or before.first == after.first == before.last == after.last:
+        is_same_place = before.first == after.first == before.last == after.last
+        if after.first < before.last or (is_same_place and _is_argument(before) == _is_argument(after)):
             raise CannotComplete(f"two changes of line {after.first[0]} do not go together")
     text = list(lines)
     for edit in reversed(ordered):
         (first, left), (last, right) = edit.first, edit.last
         text[first - 1 : last] = [text[first - 1][:left] + edit.text + text[last - 1][right:]]
     return "\n".join(text).split("\n")
+
+
+def _is_argument(edit: Edit) -> bool:
+    return edit.text.startswith(", ")
 
 
 def is_inside(edit: Edit, other: Edit) -> bool:

@@ -10,6 +10,7 @@ from auditkit.probing.patching.rewrites.edits import Edit, Rewrite
 from auditkit.probing.patching.rewrites.function_text import FunctionText
 from auditkit.probing.source_code.modules import dotted_name
 
+_EMPTY = frozenset({"empty_input_changes_result_type"})
 _NEEDS_ELEMENTS = frozenset({"max", "min", "amax", "amin", "mean", "std", "var", "aminmax"})
 
 
@@ -95,24 +96,26 @@ def _divisions(function: FunctionText, counts: set[str]) -> Iterator[Edit]:
 
 def zeros_of_nothing(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
     """A stack of no norms, which raises, as one zero of the norms' kind, and quotients by their number guarded."""
-    edits: list[Edit] = []
-    for function in functions:
-        for node in function.nodes:
-            match node:
-                case ast.Assign(value=ast.Call(func=called, args=[part]) as stack) if dotted_name(
-                    called
-                ) == f"{function.torch}.stack" and not isinstance(part, ast.List):
-                    gathered = next(iter(sorted(names_of(part).loads & _gathered(function))), "")
-                    if gathered:
-                        zero = f" if {gathered} else {function.torch}.zeros(1, dtype={function.torch}.float64)"
-                        edits.append(function.insert_after(stack, zero))
+    edits = [edit for function in functions for node in function.nodes for edit in _of_nothing(function, node)]
     if edits:
         line = edits[0].first[0]
         counts = {key for function in functions for key in _counted_keys(function)}
         edits += [edit for function in functions for edit in _divisions(function, counts)]
-        probes = frozenset({"empty_input_changes_result_type"})
         change = f"line {line}: without gradients the norms are one zero, and nothing is divided by their number"
-        yield Rewrite("zeros_of_nothing", probes, change, tuple(edits))
+        yield Rewrite("zeros_of_nothing", _EMPTY, change, tuple(edits))
+    edits = [edit for function in functions for node in function.nodes for edit in _number(function, node)]
+    if edits:
+        change = f"line {edits[0].first[0]}: without gradients the answer is a tensor, as it is with some"
+        yield Rewrite("tensor_of_nothing", _EMPTY, change, tuple(edits))
+
+
+def _of_nothing(function: FunctionText, node: ast.AST) -> Iterator[Edit]:
+    match node:
+        case ast.Call(func=called, args=[part, *_]) if dotted_name(called) == f"{function.torch}.stack":
+            gathered = next(iter(sorted(names_of(part).loads & _gathered(function))), "")
+            if gathered and not isinstance(part, ast.List):
+                zero = f" if {gathered} else {function.torch}.zeros(1, dtype={function.torch}.float64)"
+                yield function.insert_after(node, zero)
 
 
 def _gathered(function: FunctionText) -> set[str]:
@@ -120,6 +123,20 @@ def _gathered(function: FunctionText) -> set[str]:
     found = set()
     for node in function.nodes:
         match node:
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.ListComp()):
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.ListComp() | ast.List(elts=[])):
                 found.add(name)
     return found
+
+
+def _number(function: FunctionText, node: ast.AST) -> Iterator[Edit]:
+    """`return 0.0` and `norm if grads else 0.0`, the zero as a tensor; whether the rest is one, a run says."""
+    match node:
+        case ast.If(test=ast.UnaryOp() | ast.Compare(), body=[*_, ast.Return(value=ast.Constant(value=0) as zero)]):
+            yield function.replace(zero, f"{function.torch}.tensor(0.0)")
+        case ast.IfExp(orelse=ast.Constant(value=0) as zero, body=ast.Call() as usual) if not _is_read(usual):
+            yield function.replace(zero, f"{function.torch}.tensor(0.0)")
+
+
+def _is_read(call: ast.Call) -> bool:
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else dotted_name(call.func)
+    return name in ("item", "tolist", "float")

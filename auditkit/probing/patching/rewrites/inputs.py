@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from auditkit.probing.discovery.blocks.blocks import Block
+from auditkit.probing.patching.local_names import names_of
 from auditkit.probing.patching.rewrites.edits import Edit, Rewrite
 from auditkit.probing.patching.rewrites.function_text import FunctionText
 
@@ -44,17 +45,56 @@ def _is_set(function: FunctionText, name: str) -> bool:
 
 
 def present_gradients(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
-    """`[p.grad for p in parameters]` with the question whether there is one."""
-    edits = []
-    for function in functions:
-        for node in function.nodes:
-            match node:
-                case ast.ListComp(generators=[ast.comprehension(target=ast.Name(id=name), ifs=[]) as source]):
-                    inside = [
-                        one for one in ast.walk(node.elt) if isinstance(one, ast.Attribute) and one.attr == "grad"
-                    ]
-                    if any(isinstance(one.value, ast.Name) and one.value.id == name for one in inside):
-                        edits.append(function.insert_after(source.iter, f" if {name}.grad is not None"))
+    """Comprehensions and loops that read `p.grad`, with the question whether there is one."""
+    edits = [edit for function in functions for node in function.nodes for edit in _asking(function, node)]
     if edits:
-        change = f"line {edits[0].first[0]}: parameters without a gradient are left out"
+        lines = ", ".join(str(line) for line in sorted({edit.first[0] for edit in edits}))
+        change = f"line{'s' if ',' in lines else ''} {lines}: parameters without a gradient are left out"
         yield Rewrite("present_gradients", frozenset({"fails_on_missing_grads"}), change, tuple(edits))
+
+
+def _asking(function: FunctionText, node: ast.AST) -> Iterator[Edit]:
+    match node:
+        case (
+            ast.ListComp(elt=elt, generators=[source])
+            | ast.SetComp(elt=elt, generators=[source])
+            | ast.GeneratorExp(elt=elt, generators=[source])
+        ):
+            read = _read_gradient(source.target, [elt])
+            if read and not _is_asked(read, source.ifs):
+                yield from _with_condition(function, source, f"{read} is not None")
+        case ast.For(body=[first, *_]) if function.has_own_lines(first):
+            read = _read_gradient(node.target, node.body)
+            if read and not _is_asked(read, node.body):
+                yield function.line_before(first, f"if {read} is None:\n{function.step}continue")
+
+
+def _with_condition(function: FunctionText, source: ast.comprehension, condition: str) -> Iterator[Edit]:
+    """Before the clause's own condition, which is put into brackets where it has to be."""
+    if not source.ifs:
+        line = function.lines[source.target.lineno - 1]
+        blanks = line[: len(line) - len(line.lstrip())]
+        has_own_line = line.lstrip().startswith("for ")
+        yield function.insert_after(source.iter, (f"\n{blanks}" if has_own_line else " ") + f"if {condition}")
+        return
+    own = source.ifs[0]
+    is_loose = isinstance(own, ast.IfExp) or (isinstance(own, ast.BoolOp) and isinstance(own.op, ast.Or))
+    yield Edit(function.first(own), function.first(own), f"{condition} and " + "(" * is_loose)
+    if is_loose:
+        yield function.insert_after(own, ")")
+
+
+def _read_gradient(target: ast.expr, nodes: Sequence[ast.AST]) -> str:
+    """`p.grad` of a loop's own name, where something of it is read; "" where nothing is."""
+    own = names_of(target).stores
+    for node in (inner for outer in nodes for inner in ast.walk(outer)):
+        match node:
+            case ast.Attribute(value=ast.Name(id=name), attr="grad", ctx=ast.Load()) if name in own:
+                return f"{name}.grad"
+    return ""
+
+
+def _is_asked(read: str, nodes: Sequence[ast.AST]) -> bool:
+    """Whether a gradient is compared with None already, or taken for a truth value."""
+    tests = [node for outer in nodes for node in ast.walk(outer) if isinstance(node, ast.Compare)]
+    return any(ast.unparse(test.left) == read and ast.unparse(test.comparators[0]) == "None" for test in tests)

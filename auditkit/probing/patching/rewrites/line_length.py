@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 
@@ -23,6 +24,9 @@ def within_limit(before: Sequence[str], after: Sequence[str], limit: int) -> lis
 def _broken(line: str, limit: int) -> list[str]:
     if len(line) <= limit:
         return [line]
+    clauses = _clauses(line)
+    if len(clauses) > 1:
+        return [piece for clause in clauses for piece in _broken(clause, limit)]
     pairs = [pair for pair in _pairs(line) if pair[1] - pair[0] > 1]
     if not pairs or "#" in line:
         return [line]
@@ -35,6 +39,18 @@ def _broken(line: str, limit: int) -> list[str]:
     else:
         parts = [piece for part in _parts(content) for piece in _broken(inside + part, limit)]
     return [line[: first + 1], *parts, indent + line[last:]]
+
+
+def _clauses(line: str) -> list[str]:
+    """A line inside brackets, such as `grad for p in parameters if grad`, one clause a line; else the line alone."""
+    depth, cuts = 0, [0]
+    for place, character in _code(line):
+        depth += (character in _OPENING) - (character in _CLOSING)
+        begins = ("for ",) if len(cuts) == 1 else ("for ", "if ")
+        if not depth and character == " " and line[:place].strip() and line[place + 1 :].startswith(begins):
+            cuts.append(place)
+    blanks = line[: len(line) - len(line.lstrip())]
+    return [blanks + line[first:last].strip() for first, last in itertools.pairwise([*cuts, len(line)])]
 
 
 def _pairs(line: str) -> Iterator[tuple[int, int]]:

@@ -87,10 +87,12 @@ class _Precise:
         root = self._squares(node) if isinstance(node, ast.Call) and rooted(node) else None
         for child in ast.iter_child_nodes(node) if root is None else ():
             self._visit(child)
-        if len(self._edits) > before or not isinstance(node, ast.Call):
+        if not isinstance(node, ast.Call):
             return
-        found = root or self._norm(node) or self._squares(node)
-        if found is not None:
+        found: list[Edit] | None = self._wider(node)
+        if len(self._edits) == before:
+            found = found or root or self._norm(node) or self._squares(node)
+        if found:
             self._edits += found
             self.lines += range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
@@ -111,6 +113,15 @@ class _Precise:
             return [self._function.insert_after(given[-1], f", {dtype}")]
         first, last = self._function.last(call.func), self._function.last(call)
         return [Edit(first, last, f"({dtype})")]
+
+    def _wider(self, call: ast.Call) -> list[Edit]:
+        """`dtype=torch.float` of a norm as float64."""
+        torch = self._function.torch
+        if operand_of_norm(call, torch) is None:
+            return []
+        given = [item.value for item in call.keywords if item.arg == "dtype"]
+        narrow = [value for value in given if dotted_name(value) in (f"{torch}.float", f"{torch}.float32")]
+        return [self._function.replace(value, f"{torch}.float64") for value in narrow]
 
     def _squares(self, call: ast.Call) -> list[Edit] | None:
         """`x.pow(2).sum()` and its other spellings as the square of a norm; the root of it as the norm."""

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from auditkit.probing.patching.local_names import names_of
 from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, edited
 from auditkit.probing.patching.rewrites.function_text import FunctionText
-from auditkit.probing.patching.rewrites.operators import exact_count
 
 _SYNCS = frozenset({
     "syncs_grow_with_tensors", "sync_in_loop", "graph_breaks_under_compile", "async_collect_synchronizes",
 })  # fmt: skip
+_TRUTHS = {"isnan": "has_nan", "isinf": "has_inf", "isfinite": "is_finite"}
+"""What a tensor is asked for, and what the answer is called."""
 _TRAINS = frozenset({"backward", "step", "zero_grad", "train", "eval"})
 
 
 @dataclass(frozen=True)
 class _Read:
-    """`x.item()`: the call and the tensor that it reads."""
+    """`x.item()`: the call and the tensor that it reads; of a truth value both are the same."""
 
     call: ast.Call
     tensor: ast.expr
@@ -31,7 +33,8 @@ def read_once(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
     lines: list[int] = []
     for function in functions:
         for statement in (one for suite in function.suites for one in suite if function.has_own_lines(one)):
-            found = _of_list(function, statement) or _of_loop(function, statement)
+            found = _of_list(function, statement) or _of_helper(function, statement, functions)
+            found = found or _of_loop(function, statement)
             if found:
                 edits += found
                 lines.append(statement.lineno)
@@ -42,13 +45,25 @@ def read_once(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
 
 
 def _reads(node: ast.AST) -> list[_Read]:
-    """`x.item()`, in the order of the text."""
+    """`x.item()` and `if torch.isnan(x).any():`, in the order of the text."""
     found = []
     for inner in ast.walk(node):
         match inner:
             case ast.Call(func=ast.Attribute(value=tensor, attr="item"), args=[], keywords=[]):
                 found.append(_Read(inner, tensor))
+            case ast.If(test=ast.UnaryOp(op=ast.Not(), operand=ast.Call() as test)) | ast.If(test=ast.Call() as test):
+                found += [_Read(test, test)] if _asked_of(test) else []
     return sorted(found, key=lambda read: (read.call.lineno, read.call.col_offset))
+
+
+def _asked_of(test: ast.Call) -> str:
+    """`isnan` of `torch.isnan(x).any()` and `torch.any(x.isnan())`; "" of what is no truth value of a tensor."""
+    match test:
+        case ast.Call(func=ast.Attribute(value=inner, attr="any" | "all"), args=arguments):
+            asked = arguments[0] if arguments else inner
+            if isinstance(asked, ast.Call) and isinstance(asked.func, ast.Attribute):
+                return asked.func.attr if asked.func.attr in _TRUTHS else ""
+    return ""
 
 
 def _of_list(function: FunctionText, statement: ast.stmt) -> list[Edit]:
@@ -58,43 +73,92 @@ def _of_list(function: FunctionText, statement: ast.stmt) -> list[Edit]:
             reads = _reads(elt)
             if len(reads) == 1 and reads[0].call is elt:
                 kept = Edit(function.last(reads[0].tensor), function.last(elt), "")
-                return [kept, function.line_after(statement, _read(function, name))]
+                return [kept, function.line_after(statement, "\n".join(_read(function, name)))]
     return []
 
 
-def _read(function: FunctionText, name: str) -> str:
+def _of_helper(function: FunctionText, statement: ast.stmt, functions: Sequence[FunctionText]) -> list[Edit]:
+    """`norms = [norm_of(g) for g in grads]`, where `norm_of` reads what it returns, and nothing else calls it."""
+    match statement:
+        case ast.Assign(
+            targets=[ast.Name(id=name)], value=ast.ListComp(elt=ast.Call(func=ast.Name(id=called)), generators=[_])
+        ):
+            helper = next((one for one in functions if one.function.name == called and one is not function), None)
+            uses = [node for node in ast.walk(function.function.module.tree) if isinstance(node, ast.Name)]
+            is_private = called.startswith("_") and sum(node.id == called for node in uses) == 1
+            if helper is not None and is_private:
+                returned = _without_read(helper)
+                return [*returned, function.line_after(statement, "\n".join(_read(function, name)))] if returned else []
+    return []
+
+
+def _without_read(helper: FunctionText) -> list[Edit]:
+    """A function whose last statement returns `x.item()`, its only way out, with the tensor returned; else nothing."""
+    node = helper.function.node
+    ways_out = [inner for inner in helper.nodes if isinstance(inner, ast.Return | ast.Yield)]
+    match helper.suite[-1]:
+        case ast.Return(value=ast.Call(func=ast.Attribute(value=tensor, attr="item"), args=[]) as call) as last:
+            if ways_out != [last] or isinstance(node, ast.AsyncFunctionDef):
+                return []
+            edits = [Edit(helper.last(tensor), helper.last(call), "")]
+            return edits + ([helper.replace(node.returns, f"{helper.torch}.Tensor")] if node.returns else [])
+    return []
+
+
+def _read(function: FunctionText, name: str) -> list[str]:
     """All tensors of a list as numbers, in one copy from the first one's device; an empty list stays one."""
+    return [f"if {name}:", f"{function.step}{name} = {_numbers(function, name)}"]
+
+
+def _numbers(function: FunctionText, name: str) -> str:
     each = function.fresh("value")
-    stacked = f"{function.torch}.stack([{each}.to({name}[0].device) for {each} in {name}])"
-    return f"if {name}:\n{function.step}{name} = {stacked}.tolist()"
+    return f"{function.torch}.stack([{each}.to({name}[0].device) for {each} in {name}]).tolist()"
 
 
 def _of_loop(function: FunctionText, loop: ast.stmt) -> list[Edit]:
     """A loop whose last statements use numbers that are read there, parted in two.
 
-    The first keeps the tensors, and what else the second needs of each turn.
+    The first keeps the tensors, and what else the second needs of each turn. Statements under a condition of their
+    own are parted apart.
     """
     if not isinstance(loop, ast.For) or loop.orelse:
         return []
-    later = _from_first_read(loop.body)
-    reads = [read for statement in later for read in _reads(statement)]
-    if not reads or not all(map(function.has_own_lines, later)) or not _can_wait(loop, later, reads):
+    parts = _parts(loop.body)
+    moved = [statement for part in parts for statement in part]
+    if not parts or not all(map(function.has_own_lines, moved)) or not _can_wait(function, loop, parts):
         return []
-    return _Parted(function, loop, later, reads).edits()
+    parted = [_Parted(function, loop, part, number) for number, part in enumerate(parts)]
+    opened = function.line_before(loop, "\n".join(part.opened for part in parted))
+    end = function.last(loop)[0], len(function.lines[function.last(loop)[0] - 1])
+    behind = f"\n{function.indentation(loop)}".join(["", *(line for part in parted for line in part.behind())])
+    return [opened, *(edit for part in parted for edit in part.kept()), Edit(end, end, behind)]
 
 
-def _from_first_read(suite: Sequence[ast.stmt]) -> Sequence[ast.stmt]:
-    """The statements from the first that reads on; of an `if` around the last ones those inside it."""
+def _parts(suite: Sequence[ast.stmt]) -> list[Sequence[ast.stmt]]:
+    """The statements from the first that reads on, without what does not read; those inside an `if` by themselves."""
     place = next((place for place, statement in enumerate(suite) if _reads(statement)), len(suite))
-    match suite[place:]:
-        case [ast.If(test=test, body=body, orelse=[])] if not _reads(test):
-            return _from_first_read(body)
-    return suite[place:]
+    parts: list[list[ast.stmt]] = [[]]
+    inner: list[Sequence[ast.stmt]] = []
+    for statement in suite[place:]:
+        match statement:
+            case ast.If(test=test, body=body, orelse=[]) if not _reads_in_test(statement) and _reads(statement):
+                inner += [] if _reads(test) else _parts(body)
+                parts.append([])
+            case _:
+                parts[-1].append(statement)
+    own = [part for part in parts if any(map(_reads, part))]
+    return [*own, *inner]
 
 
-def _can_wait(loop: ast.For, later: Sequence[ast.stmt], reads: Sequence[_Read]) -> bool:
-    """Whether the last statements may run behind the loop: nothing of what they do is seen in it."""
-    if any(not isinstance(statement, ast.Assign | ast.AugAssign | ast.Expr) for statement in later):
+def _reads_in_test(statement: ast.stmt) -> bool:
+    inside = set(ast.walk(statement.test)) if isinstance(statement, ast.If) else set()
+    return any(read.call in inside for read in _reads(statement))
+
+
+def _can_wait(function: FunctionText, loop: ast.For, parts: Sequence[Sequence[ast.stmt]]) -> bool:
+    """Whether these statements may run behind the loop, part by part: nothing of what they do is seen in it."""
+    later = [statement for part in parts for statement in part]
+    if not all(map(_is_simple, later)):
         return False
     inside = [node for statement in loop.body for node in ast.walk(statement)]
     if any(isinstance(node, ast.Break | ast.Return | ast.Yield | ast.Await) or _trains(node) for node in inside):
@@ -103,8 +167,24 @@ def _can_wait(loop: ast.For, later: Sequence[ast.stmt], reads: Sequence[_Read]) 
         return False  # `grad.mul_(...)` changes what another turn may read
     moved = {node for part in later for node in ast.walk(part)}
     stays = [node for node in inside if node not in moved and isinstance(node, ast.Name)]
-    read_before = names_of([*stays, loop.iter]).loads | names_of([read.tensor for read in reads]).loads
-    return not names_of(later).stores & read_before
+    tensors = [read.tensor for part in later for read in _reads(part)]
+    read_before = names_of([*stays, loop.iter]).loads | names_of(tensors).loads
+    of_turn = names_of([loop.target, *stays]).stores
+    own = [_local_names(function, part) - of_turn for part in parts]
+    is_apart = all(one.isdisjoint(other) for one, other in itertools.combinations(own, 2))
+    return is_apart and not names_of(later).stores & read_before
+
+
+def _is_simple(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.If):
+        return _reads_in_test(statement) and all(map(_is_simple, [*statement.body, *statement.orelse]))
+    return isinstance(statement, ast.Assign | ast.AugAssign | ast.Expr)
+
+
+def _local_names(function: FunctionText, part: Sequence[ast.stmt]) -> frozenset[str]:
+    """The function's own names in some statements, which one may change and another read."""
+    names = names_of(part)
+    return (names.loads | names.stores) & names_of(function.suite).stores
 
 
 def _trains(node: ast.AST) -> bool:
@@ -117,53 +197,55 @@ def _changes_its_tensor(node: ast.AST) -> bool:
 
 
 class _Parted:
-    """A loop in two: what is kept of each turn, and the lines behind it."""
+    """The last statements of a loop as two: what is kept of each turn, and the lines behind it.
 
-    def __init__(
-        self, function: FunctionText, loop: ast.For, later: Sequence[ast.stmt], reads: Sequence[_Read]
-    ) -> None:
+    `number` counts the parts of one loop.
+    """
+
+    def __init__(self, function: FunctionText, loop: ast.For, later: Sequence[ast.stmt], number: int) -> None:
         self._function = function
         self._loop = loop
         self._later = later
-        self._reads = reads
+        self._reads = [read for statement in later for read in _reads(statement)]
         self._numbers = self._value_names()
         self._carried = self._carried_names()
-        is_one = len(reads) == 1
-        self._tensors = function.fresh(_several(self._numbers[0]) if is_one else "rows")
-        self._others = function.fresh(_several(self._carried[0]) if len(self._carried) == 1 else "kept")
+        nth = f"_{number + 1}" if number else ""
+        self._is_one = len(self._reads) == 1
+        self._tensors = function.fresh((_several(self._numbers[0]) if self._is_one else "rows") + nth)
+        self._others = function.fresh((_several(self._carried[0]) if len(self._carried) == 1 else "kept") + nth)
 
-    def edits(self) -> list[Edit]:
-        function, blanks = self._function, self._function.indentation(self._loop)
-        opened = f"{self._tensors} = []" + (f"\n{self._others} = []" if self._carried else "")
-        line = function.last(self._later[-1])[0]
-        end = line, len(function.lines[line - 1])  # with the comment beside it, which goes with the statement
-        lines = [*_read(function, self._tensors).split("\n"), self._head(), *self._moved()]
-        behind = Edit(end, end, "".join(f"\n{blanks}{line}" for line in lines))
-        return [function.line_before(self._loop, opened), *self._kept(behind)]
+    @property
+    def opened(self) -> str:
+        """The empty lists before the loop."""
+        return f"{self._tensors} = []" + (f"\n{self._others} = []" if self._carried else "")
 
-    def _head(self) -> str:
-        numbers = _tuple(self._numbers)
+    def behind(self) -> list[str]:
+        """The lines behind the loop: the read, and a loop over what was read."""
+        function, numbers = self._function, _tuple(self._numbers)
+        read, rows = _read(function, self._tensors), self._tensors
+        if not self._is_one:
+            # Each column by itself: no tensor is cast at its turn, which would be one launch more.
+            column, columns = function.fresh("column"), function.fresh("columns")
+            rows = f"zip(*{columns})"
+            read = [f"{columns} = [{_numbers(function, column)} for {column} in zip(*{self._tensors})]"]
         if not self._carried:
-            return f"for {numbers} in {self._tensors}:"
-        return f"for {_tuple(self._carried)}, {numbers} in zip({self._others}, {self._tensors}):"
+            return [*read, f"for {numbers} in {rows}:", *self._moved()]
+        return [*read, f"for {_tuple(self._carried)}, {numbers} in zip({self._others}, {rows}):", *self._moved()]
 
-    def _kept(self, behind: Edit) -> list[Edit]:
+    def kept(self) -> list[Edit]:
         """The last statements as one that keeps their tensors, which stay in their place for other changes of them."""
-        function, is_one = self._function, len(self._reads) == 1
-        exact = [] if is_one else [
-            edit for read in self._reads for node in ast.walk(read.tensor) for edit in exact_count(function, node)
-        ]  # fmt: skip
+        function, brackets = self._function, ("", "") if self._is_one else ("(", ")")
         inner = function.indentation(self._later[0])
         opening = f"{self._others}.append({_tuple(self._carried)})\n{inner}" if self._carried else ""
-        opening += f"{self._tensors}.append(" + ("" if is_one else f"{function.torch}.stack([")
+        opening += f"{self._tensors}.append({brackets[0]}"
         place = function.first(self._later[0])
         edits = []
-        for number, read in enumerate(self._reads):
+        for read in self._reads:
             edits.append(Edit(place, function.first(read.tensor), opening))
-            # float64 holds every count and every narrower number: the others are promoted to it.
-            opening = ".double(), " if not number else ", "
-            place = function.last(read.tensor)
-        return [*exact, *edits, Edit(place, behind.last, (")" if is_one else "]))") + behind.text)]
+            opening, place = ", ", function.last(read.tensor)
+        line = function.last(self._later[-1])[0]
+        end = line, len(function.lines[line - 1])  # with the comment beside it, which goes with the statement
+        return [*edits, Edit(place, end, f"{brackets[1]})")]
 
     def _moved(self) -> list[str]:
         """The last statements with the numbers in place of the reads, one step further in than the loop."""
@@ -192,8 +274,11 @@ class _Parted:
         given = {node: word.arg for word in keywords if word.arg for node in ast.walk(word.value)}
         found = []
         for read in self._reads:
+            truth = _TRUTHS.get(_asked_of(read.call))
             if isinstance(read.tensor, ast.Name):
                 found.append(read.tensor.id)
+            elif truth is not None:
+                found.append(self._function.fresh(truth))
             else:
                 found.append(self._function.fresh(given.get(read.call) or "value"))
         if len(set(found)) == len(found):

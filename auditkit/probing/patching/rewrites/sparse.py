@@ -10,6 +10,7 @@ from auditkit.probing.patching.local_names import names_of
 from auditkit.probing.patching.rewrites.edits import Edit, Rewrite
 from auditkit.probing.patching.rewrites.function_text import FunctionText
 
+_MENDS = frozenset({"fails_on_sparse_grads"})
 _HANDLED = frozenset({"is_sparse", "coalesce", "to_dense", "stored_values", "layout"})
 _SAME_TENSOR = frozenset({"detach", "data", "clone"})
 _READ_OF_ANY = frozenset({"is_sparse", "device", "dtype", "shape", "size", "numel", "requires_grad", "layout", "dim"})
@@ -28,8 +29,18 @@ def stored_values(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
     edits = sparse_edits(functions)
     if edits:
         change = f"line {edits[0].first[0]}: of a sparse gradient its stored values are read"
-        probes = frozenset({"fails_on_sparse_grads"})
-        yield Rewrite("sparse_values", probes, change, tuple(edits))
+        yield Rewrite("sparse_values", _MENDS, change, tuple(edits))
+    edits = [edit for function in functions for node in function.nodes for edit in _summed_first(function, node)]
+    if edits:
+        change = f"line {edits[0].first[0]}: the values of one element that are stored twice are added first"
+        yield Rewrite("coalesced_values", _MENDS, change, tuple(edits))
+
+
+def _summed_first(function: FunctionText, node: ast.AST) -> Iterator[Edit]:
+    """`grad._values()`, which is private and has some elements twice, as `grad.coalesce().values()`."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=owner, attr="_values"), args=[], keywords=[]):
+            yield Edit(function.last(owner), function.last(node), ".coalesce().values()")
 
 
 def sparse_edits(functions: Sequence[FunctionText]) -> list[Edit]:

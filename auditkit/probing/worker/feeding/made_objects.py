@@ -7,6 +7,7 @@ import ast
 import contextlib
 import copy
 import dataclasses
+import functools
 import inspect
 import sys
 import textwrap
@@ -160,16 +161,23 @@ def _stored_by_constructor(owner: type) -> Dict[str, Any]:
 
 
 def _stored_by(constructor: Any) -> Dict[str, Any]:
+    stored, defaults = _read(constructor)
+    return {name: _literal(value, constructor, defaults) for name, value in stored.items()}
+
+
+@functools.lru_cache(maxsize=None)
+def _read(constructor: Any) -> Tuple[Dict[str, ast.expr], Dict[str, Any]]:
+    """The expressions that it stores on `self`, and its parameters' defaults: a search asks a hundred times."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(constructor)))
     except (OSError, TypeError, SyntaxError):
-        return {}
-    defaults = {name: each.default for name, each in inspect.signature(constructor).parameters.items()}
-    return {
-        target.attr: _literal(value, constructor, defaults)
+        return {}, {}
+    stored = {
+        target.attr: value
         for target, value in _assignments(tree)
         if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == SELF
     }
+    return stored, {name: each.default for name, each in inspect.signature(constructor).parameters.items()}
 
 
 def _assignments(tree: ast.AST) -> Iterator[Tuple[Any, Any]]:

@@ -17,7 +17,7 @@ from .missing_modules import distributions, missing_modules
 
 OLDEST_TORCH = (2, 9)
 # What takes 0.5 to 2 s of processor time to import: any optimizer's constructor imports the first.
-_DEAR = ("torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor")
+_DEAR = ("torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor", "torch._inductor.compile_fx")
 _ROOTS_HINT = "name the folder to import from: import_roots in auditkit.yaml"
 _MOST_SUGGESTED = 3
 _NOT_SEARCHED = frozenset(("__pycache__", "node_modules", "site-packages", "venv", "env", "build", "dist"))

@@ -41,8 +41,9 @@ def prepare(rung: str, places: Sequence[str], roots: List[str]) -> None:
         parts = name.split(".")
         parents.update(".".join(parts[:end]) for end in range(1, len(parts)))
     is_cut_out = rung == "cut_out"
+    tops = [os.path.realpath(root) + os.sep for root in roots]
     CutOutFinder(
-        lambda path: _is_own(path, roots),
+        lambda path: _is_own(os.path.realpath(path), tops),
         lambda found: not is_cut_out and found not in parents,
         _failed if is_cut_out else None,
     ).install()
@@ -109,9 +110,7 @@ def _script_folder(file: str) -> str:
     return folder
 
 
-def _is_own(path: str, roots: List[str]) -> bool:
-    path = os.path.realpath(path)
-    tops = [os.path.realpath(root) + os.sep for root in roots]
+def _is_own(path: str, tops: List[str]) -> bool:
     return any(path.startswith(top) and not any(part in path[len(top) :] for part in _INSTALLED) for top in tops)
 
 

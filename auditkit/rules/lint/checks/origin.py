@@ -59,14 +59,14 @@ def domain_path(page: Page, context: LintContext) -> Iterator[Problem]:
 
 @rule("TK017", Level.ERROR, "A date is not an ISO date")
 def iso_dates(page: Page, context: LintContext) -> Iterator[Problem]:
-    """Created and Updated are days of the calendar as YYYY-MM-DD.
+    """Created, Updated and Due are days of the calendar as YYYY-MM-DD.
 
     Why: Age and order of tickets are computed from them.
     Bad: | **Created** | 4 March 2026 |
     Good: | **Created** | 2026-03-04 |
     Mend: Write the date as YYYY-MM-DD.
     """
-    for label in _DATE_ROWS:
+    for label in (*_DATE_ROWS, "Due"):
         cell = page.cell(label)
         if cell is not None and cell.text and read_date(cell.text) is None:
             yield at_cell(cell, f"{label} '{cell.text}' is not a date as YYYY-MM-DD")

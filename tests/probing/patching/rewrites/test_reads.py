@@ -84,10 +84,9 @@ def test_what_the_last_statements_need_of_each_turn_is_kept_with_it(tmp_path: Pa
         "\tnames = []",
         "\tfor name, p in model.named_parameters():",
         "\t\tnames.append(name)",
-        "\t\trows.append(torch.stack([p.grad.min().double(), p.grad.max()]))",
-        "\tif rows:",
-        "\t\trows = torch.stack([value.to(rows[0].device) for value in rows]).tolist()",
-        "\tfor name, (value_0, value_1) in zip(names, rows):",
+        "\t\trows.append((p.grad.min(), p.grad.max()))",
+        "\tcolumns = [torch.stack([value.to(column[0].device) for value in column]).tolist() for column in zip(*rows)]",
+        "\tfor name, (value_0, value_1) in zip(names, zip(*columns)):",
         "\t\tfound[name] = (value_0, value_1)",
     ]
 
@@ -115,4 +114,96 @@ def test_a_loop_that_needs_its_numbers_stays(tmp_path: Path, old: str, new: str)
     """A break, a use in the next turn, a change of what is read, an `else`, and nothing that is read."""
     source = LOOP.replace(old, new)
     assert source != LOOP
+    assert _after(tmp_path, source) == source
+
+
+HELPER = """import torch
+
+
+def _norm(grad: torch.Tensor) -> float:
+    return torch.norm(grad).item()
+
+
+def measure(grads):
+    norms = [_norm(grad) for grad in grads]
+    return max(norms)
+"""
+
+
+def test_a_function_that_reads_for_one_list_alone_returns_its_tensor(tmp_path: Path) -> None:
+    expected = (
+        HELPER.replace("-> float", "-> torch.Tensor")
+        .replace(".item()", "")
+        .replace(
+            " in grads]\n",
+            " in grads]\n    if norms:\n"
+            "        norms = torch.stack([value.to(norms[0].device) for value in norms]).tolist()\n",
+        )
+    )
+    assert _after(tmp_path, HELPER) == expected
+    others = HELPER + "\n\ndef other(grad):\n    return _norm(grad)\n"
+    assert _after(tmp_path, others) == others
+
+
+CHECKS = """import torch
+
+
+def measure(named):
+    bad, found, largest = [], [], 0.0
+    for name, p in named:
+        if torch.isnan(p.data).any():
+            bad.append(name)
+        if p.grad is not None:
+            if not p.grad.isfinite().all():
+                found.append(name)
+            largest = max(largest, p.grad.abs().max().item())
+    return bad, found, largest
+"""
+
+CHECKS_AFTER = """import torch
+
+
+def measure(named):
+    bad, found, largest = [], [], 0.0
+    has_nans = []
+    names = []
+    rows_2 = []
+    names_2 = []
+    for name, p in named:
+        names.append(name)
+        has_nans.append(torch.isnan(p.data).any())
+        if p.grad is not None:
+            names_2.append(name)
+            rows_2.append((p.grad.isfinite().all(), p.grad.abs().max()))
+    if has_nans:
+        has_nans = torch.stack([value.to(has_nans[0].device) for value in has_nans]).tolist()
+    for name, has_nan in zip(names, has_nans):
+        if has_nan:
+            bad.append(name)
+    columns = [torch.stack([value.to(column[0].device) for value in column]).tolist() for column in zip(*rows_2)]
+    for name, (is_finite, value) in zip(names_2, zip(*columns)):
+        if not is_finite:
+            found.append(name)
+        largest = max(largest, value)
+    return bad, found, largest
+"""
+
+
+def test_questions_about_each_tensor_are_answered_behind_the_loop(tmp_path: Path) -> None:
+    """What is asked under a condition is kept apart, so that each list is as long as its turns."""
+    assert _after(tmp_path, CHECKS) == CHECKS_AFTER
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("found.append(name)", "bad.append(name)"),
+        ("bad.append(name)", "return name"),
+        ("bad.append(name)", "raise ValueError(name)"),
+        ("bad.append(name)", "p.data.zero_()"),
+    ],
+)
+def test_questions_whose_order_or_end_is_seen_stay(tmp_path: Path, old: str, new: str) -> None:
+    """One list filled by both, a way out, an error at its own turn, and a change of what is asked."""
+    source = CHECKS.replace(old, new, 1)
     assert _after(tmp_path, source) == source

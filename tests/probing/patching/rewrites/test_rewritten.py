@@ -91,6 +91,41 @@ def test_tabs_form_feeds_and_bytes_beyond_ascii_stay(tmp_path: Path) -> None:
     assert text == place.text.replace("norm(2)", "norm(2, dtype=torch.float64)")
 
 
+def test_a_further_argument_stands_behind_what_is_added_to_the_one_before(tmp_path: Path) -> None:
+    place = place_of(tmp_path, "import torch\n\n\ndef measure(g):\n    return torch.norm(g)\n")
+    added = [Rewrite("a", frozenset(), "", (Edit((5, 23), (5, 23), text),)) for text in (", dtype=int", ".to(cpu)")]
+    assert "    return torch.norm(g.to(cpu), dtype=int)\n" in rewritten(place, added).text
+
+
+def test_continuation_lines_stay_as_they_are(tmp_path: Path) -> None:
+    statement = "    total = grads[0] \\\n        .norm(\n            2,\n        ) \\\n        + 1\n"
+    source = f"import torch\n\n\ndef measure(grads):\n{statement}    return total\n"
+    place = place_of(tmp_path, source)
+    text = rewritten(place, rewrites_of(place, [finding("norm_overflows_on_finite_grads")])).text
+    assert text == place.text.replace("            2,", "            2, dtype=torch.float64,")
+
+
+def test_a_condition_and_a_line_that_became_too_long_are_laid_out_by_clauses(tmp_path: Path) -> None:
+    kept = "not p.is_tied or world_rank == p.get_tied_info().global_ranks[0]"
+    lines = [
+        f"        p.grad for p in named if {kept}",
+        "    ]",
+        "    devices = {",
+        "        p.grad.device",
+        "        for p in named",
+    ]
+    source = "def measure(named):\n    grads = [\n" + "\n".join(lines) + "\n    }\n    return grads, devices\n"
+    place = place_of(tmp_path, source)
+    text = rewritten(place, rewrites_of(place, [finding("fails_on_missing_grads")])).text
+    assert text.split("\n")[2:10] == [
+        "        p.grad",
+        "        for p in named",
+        f"        if p.grad is not None and ({kept})",
+        *lines[1:],
+        "        if p.grad is not None",
+    ]
+
+
 def test_a_block_is_changed_among_the_statements_of_its_file(tmp_path: Path) -> None:
     source = (
         "import torch\n\n\ndef train(model, loader, optimizer):\n    for batch in loader:\n"

@@ -10,6 +10,10 @@ from tests.probing.patching.rewrites.places import after
 
 DEVICES = "fails_on_gradients_of_two_devices"
 EMPTY = "fails_on_zero_element_grads"
+MISSING = "fails_on_missing_grads"
+NOTHING = "empty_input_changes_result_type"
+OVERFLOW = "norm_overflows_on_finite_grads"
+SPARSE = "fails_on_sparse_grads"
 NAN = "nonfinite_grads_look_healthy"
 ZERO = "ratio_divides_by_zero"
 CHANGES = [
@@ -49,11 +53,42 @@ CHANGES = [
     ("without_elements", EMPTY, "x = [p for p in parameters if p is not None]", ""),
     (
         "present_gradients",
-        "fails_on_missing_grads",
+        MISSING,
         "x = [p.grad.detach() for p in parameters]",
         "x = [p.grad.detach() for p in parameters if p.grad is not None]",
     ),
-    ("present_gradients", "fails_on_missing_grads", "x = [p.grad for p in parameters if p.requires_grad]", ""),
+    (
+        "present_gradients",
+        MISSING,
+        "x = [p.grad for p in parameters if p.requires_grad or p.is_tied]",
+        "x = [p.grad for p in parameters if p.grad is not None and (p.requires_grad or p.is_tied)]",
+    ),
+    (
+        "present_gradients",
+        MISSING,
+        "x = {p.grad.device for p in parameters if p.requires_grad}",
+        "x = {p.grad.device for p in parameters if p.grad is not None and p.requires_grad}",
+    ),
+    ("present_gradients", MISSING, "x = [p.grad for p in parameters if g and p.grad is not None]", ""),
+    ("present_gradients", MISSING, "x = [p.data for p in parameters]", ""),
+    ("norms_in_float64", OVERFLOW, "x = torch.norm(g, dtype=torch.float)", "x = torch.norm(g, dtype=torch.float64)"),
+    ("norms_in_float64", OVERFLOW, "x = torch.norm(g, dtype=torch.double)", ""),
+    ("coalesced_values", SPARSE, "x = g._values()", "x = g.coalesce().values()"),
+    ("coalesced_values", SPARSE, "x = g.values() if g.is_sparse else g", ""),
+    (
+        "zeros_of_nothing",
+        NOTHING,
+        "norms = []; x = torch.norm(torch.stack(norms))",
+        "norms = []; x = torch.norm(torch.stack(norms) if norms else torch.zeros(1, dtype=torch.float64))",
+    ),
+    ("zeros_of_nothing", NOTHING, "x = torch.stack(norms)", ""),
+    (
+        "tensor_of_nothing",
+        NOTHING,
+        "x = torch.norm(g) if grads else 0.0",
+        "x = torch.norm(g) if grads else torch.tensor(0.0)",
+    ),
+    ("tensor_of_nothing", NOTHING, "x = torch.norm(g).item() if grads else 0.0", ""),
     ("divided_by_at_least_one", ZERO, "x = 2 / g.numel()", "x = 2 / max(g.numel(), 1)"),
     ("divided_by_at_least_one", ZERO, "x = 2 / len(grads)", "x = 2 / max(len(grads), 1)"),
     ("divided_by_at_least_one", ZERO, "x = 2 / g", ""),
@@ -137,3 +172,18 @@ def test_a_generator_is_listed_before_it_is_gone_through_twice(tmp_path: Path) -
     assert after(tmp_path, wanted, "listed_first", "fails_on_generator_input") == wanted
     once = source.replace("sum(1 for p in parameters)", "1")
     assert after(tmp_path, once, "listed_first", "fails_on_generator_input") == once
+
+
+def test_a_loop_that_reads_gradients_passes_over_what_has_none(tmp_path: Path) -> None:
+    source = "def measure(named, factor):\n    for _, p in named:\n        p.grad.mul_(factor)\n"
+    asked = source.replace("        p.grad", "        if p.grad is None:\n            continue\n        p.grad")
+    assert after(tmp_path, source, "present_gradients", MISSING) == asked
+    assert after(tmp_path, asked, "present_gradients", MISSING) == asked
+
+
+def test_a_number_that_is_returned_without_gradients_becomes_a_tensor(tmp_path: Path) -> None:
+    source = (
+        "import torch\n\n\ndef measure(grads):\n    if not grads:\n        return 0.0\n    return grads[0].norm()\n"
+    )
+    expected = source.replace("return 0.0", "return torch.tensor(0.0)")
+    assert after(tmp_path, source, "tensor_of_nothing", NOTHING) == expected

@@ -1,0 +1,65 @@
+"""Why a ticket has no fix that was run, in one phrase: what was tried and how near it came, or why nothing was."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from auditkit.model.text import counted
+
+LEAVES, TRADES, COSTS_OTHERS = range(3)
+"""How near a change comes: a finding is left, or none and something got worse, for its own target or another."""
+_IN_SHORT = ("no change mended it", "the change trades", "another target would pay for the change")
+
+
+@dataclass(frozen=True)
+class NoFix:
+    """The reason in short, as a summary counts it, and as the ticket says it."""
+
+    short: str
+    told: str
+
+
+NOT_ASKED = NoFix("not tried: --no-fixes", "not tried: --no-fixes")
+NO_REWRITE = NoFix("no change is known that might mend it", "no rewrite fits these statements")
+NO_TARGET = NoFix("no target runs its code", "not tried: nothing that was called runs these statements")
+NO_ANSWERS = NoFix("its answers cannot be compared", "not tried: it gives no answers to compare")
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A change that was tried and is no fix: how near it came, what is wrong with it, and the finding that it left."""
+
+    near: int
+    told: str
+    left: str = ""
+
+
+@dataclass
+class Failures:
+    """What was tried for one ticket in vain: `files` are those changes' files, `refused` why one cannot be made."""
+
+    tried: list[Failed] = field(default_factory=list)
+    files: set[bytes] = field(default_factory=set)
+    refused: str = ""
+
+    def add(self, failed: Failed, file: bytes) -> None:
+        """One more; `file` is what the change makes of its file."""
+        self.tried.append(failed)
+        self.files.add(file)
+
+    @property
+    def traded(self) -> int:
+        """How many mended the ticket, and cost something."""
+        return sum(one.near > LEAVES for one in self.tried)
+
+    @property
+    def reason(self) -> NoFix:
+        """The one that came nearest, named."""
+        if not self.tried:
+            told = f"not tried: the change {self.refused}" if self.refused else NO_REWRITE.told
+            return NoFix(NO_REWRITE.short, told)
+        best = max(self.tried, key=lambda one: one.near)
+        if len(self.tried) == 1:
+            return NoFix(_IN_SHORT[best.near], f"1 change was tried, and does not suffice: it {best.told}")
+        told = f"{counted(len(self.tried), 'change')} were tried: none sufficed; the best one {best.told}"
+        return NoFix(_IN_SHORT[best.near], told)

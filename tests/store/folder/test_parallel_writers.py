@@ -163,7 +163,7 @@ def test_a_change_of_status_that_was_killed_is_finished_by_the_same_command(tmp_
     assert run(folder, *WONT_FIX).code == ExitCode.OK
     assert files(folder) == ["closed/B7-PT-01.md"]
     assert (folder / "closed/B7-PT-01.md").read_text().count("only in a demo") == 1
-    assert sorted(os.listdir(folder / ".auditkit")) == [".gitignore", "line", "lock"]
+    assert [name for name in os.listdir(folder / ".auditkit") if "tmp" in name] == []
 
 
 @pytest.mark.parametrize(

@@ -55,9 +55,9 @@ def measure(ctx):
     """Yield norm ratio and cosine for every number of micro-batches, even and uneven."""
     steps, worst = ctx.steps, None
     for uneven in (False, True) if steps.feed.task == "tokens" else (False,):
-        for count in _COUNTS if steps.feed.accumulates != "fixed" else (steps.feed.count,):
+        for count in _COUNTS if steps.feed.accumulates != "fixed" else (steps.feed.fixed_count,):
             found = steps.accumulated(count, uneven)
-            case = {"micro_batches": found.count, "targets": "uneven" if uneven else "even"}
+            case = {"micro_batches": found.micro_batches, "targets": "uneven" if uneven else "even"}
             yield ctx.measurement("norm_ratio", found.ratio, "ratio", **case)
             yield ctx.measurement("cosine", found.cosine, "ratio", **case)
             yield ctx.measurement("true_norm", found.true_norm, "norm", **case)

@@ -13,6 +13,7 @@ from auditkit.probing.discovery.candidates import Candidate, Candidates
 from auditkit.probing.discovery.collector_calls import CollectorCalls
 from auditkit.probing.discovery.library_calls import LibraryCall, library_calls
 from auditkit.probing.discovery.spectra import TOUCHES_SPECTRA, spectral_candidates
+from auditkit.probing.discovery.training_steps import TOUCHES_STEPS, step_candidates
 from auditkit.probing.source_code.modules import SourceProblem
 from auditkit.probing.source_code.python_files import PythonFiles, garbage_collection_paused
 
@@ -62,6 +63,8 @@ def _discover(files: PythonFiles) -> Discovery:
     _parse(files, TOUCHES_SPECTRA)
     functions = [*Candidates(calls).read(), *spectral_candidates(files)]
     candidates = [*functions, *block_candidates(files, functions)]
+    _parse(files, TOUCHES_STEPS)
+    candidates += step_candidates(files)
     ordered = sorted(candidates, key=lambda item: (-item.score, item.file, item.line, len(item.arguments)))
     calls_of_torch = tuple(library_calls(files))
     return Discovery(files, tuple(ordered), tuple(files.problems), files.read_count, len(files.modules), calls_of_torch)

@@ -96,6 +96,17 @@ def preload_compiler() -> None:
     _leave_to_children()
 
 
+def _preload_steps(request: Dict[str, Any]) -> None:
+    """What the children of a training step would each import."""
+    from .base import torch_internals
+    from .steps import runs, search
+
+    targets = [request["target"], *(job.get("target") for job in request["jobs"])]
+    if any(target is not None and target.get("contract") == search.CONTRACT for target in targets):
+        torch_internals.import_first(runs.IMPORTED_BY_STEPS)
+        _leave_to_children()
+
+
 def _leave_to_children() -> None:
     """A collection in a child would write to every object that it shares with this process, and so copy it."""
     gc.collect()
@@ -171,6 +182,7 @@ def _run_in_fresh_imports(results: Writer, request: Dict[str, Any], run: Callabl
 
 def _run_jobs(results: Writer, request: Dict[str, Any], run: Callable[..., None]) -> None:
     """Each job in a child: `run(job, request, results)`."""
+    _preload_steps(request)
     plan = None
     for job in request["jobs"]:
         job = dict(job, plan=job.get("plan") or plan)

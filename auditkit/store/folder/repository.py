@@ -176,10 +176,13 @@ class Repository:
 
         # Looked for before the lock, so that nobody waits for it.
         has_second_names = files.plan is None and bool(self._second_names())
-        with locked(self.folder, self._lock_timeout_s), recorded(self.folder, self._session):
+        with locked(self.folder, self._lock_timeout_s):
             if has_second_names:
-                self._end_moves()
-            yield
+                for second, own in self._second_names().items():
+                    remove_file(second)
+                    self.mended[second] = own
+            with recorded(self.folder, self._session):
+                yield
 
     def create(self, ticket_id: TicketId, data: bytes) -> Entry:
         """Write a new ticket; only under `writing`.
@@ -243,16 +246,6 @@ class Repository:
         rows = [(row[PATH], *(row[field] for field in fields)) for row in every]
         unread = [read for read in reads if isinstance(read, BrokenTicket)]
         return rows, unread, [file.relative_to(self.folder).as_posix() for file in self.files()]
-
-    def _end_moves(self) -> None:
-        """Take second names away; what another command has begun is no part of this one's record."""
-        kept, files.recorder = files.recorder, None
-        try:
-            for second, own in self._second_names().items():
-                remove_file(second)
-                self.mended[second] = own
-        finally:
-            files.recorder = kept
 
     def _second_names(self) -> dict[Path, Path]:
         folder = str(self.folder)

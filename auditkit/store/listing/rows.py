@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 # Places in a row. `ORDER` is batch, agent code and number of the id; `SEVERITY` and `STATUS` are "" where the
 # word is not known; `SHOWN` is the ticket's line of the list; `IS_STALE` tells of a review that judged other
-# evidence; `FOLDER` is that of an unfinished ticket which lies among finished ones, "" for every other; `FURTHER` are
-# pairs of a label in lower case and a text, for the project's own rows of the metadata; `VOTES` are the verdicts that
-# count, "" for one that is not known.
+# evidence; `FOLDER` is that of an unfinished ticket which lies among finished ones, "" for every other; `VOTES` are
+# the verdicts that count, "" for one that is not known; `FURTHER` are pairs of a label in lower case and a text, for
+# the project's own rows of the metadata.
 (
     PATH, ID, ORDER, TITLE, SEVERITY, SEVERITY_WRITTEN, STATUS, STATUS_WRITTEN, IS_FINISHED, BATCH, AGENT, AGENT_CODE,
     DOMAINS, ASSIGNEE, CREATED, UPDATED, FILES, SUMMARY, CATEGORIES, REVIEWS, BLOCKS, AGREEMENT, VERDICT,
-    ANSWER, SHOWN, IS_STALE, FOLDER, LABELS, DUE, FURTHER, VOTES, FINGERPRINTS,
+    ANSWER, SHOWN, IS_STALE, FOLDER, VOTES, FINGERPRINTS, LABELS, DUE, FURTHER,
 ) = range(32)  # fmt: skip
-FIELDS = FINGERPRINTS + 1
+FIELDS = FURTHER + 1
 
 LIFE = (
     "open", "investigating", "fix-in-progress", "in-review", "deferred", "fixed", "closed", "wont-fix", "already-fixed",
@@ -111,11 +111,11 @@ def row_of(ticket: Ticket, document: Document) -> Row:
         ),
         any(stale_reviews(ticket, document)),
         "" if ticket.is_finished else _folder_of_finished(ticket.path.parent.as_posix()),
+        tuple(vote.verdict.value if vote.verdict else "" for vote in consensus.votes),
+        ticket.fingerprints,
         ticket.labels,
         ticket.due,
         tuple((row.label.casefold(), row.text) for row in ticket.further),
-        tuple(vote.verdict.value if vote.verdict else "" for vote in consensus.votes),
-        ticket.fingerprints,
     )
 
 

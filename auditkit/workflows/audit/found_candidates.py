@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from auditkit.model.codec import encode
+from auditkit.model.enums import Contract
 from auditkit.model.runs.candidates import FoundCandidate, by_reason, options_of
 from auditkit.model.text import counted
 from auditkit.probing.discovery.candidates import Candidate
@@ -25,7 +26,8 @@ def told(trials: Sequence[Trial], excluded: Sequence[Candidate], left_out: LeftO
     """Each candidate once, whichever of its ways to be called works; then those of files that are left out."""
     best: dict[str, Trial] = {}
     for trial in trials:
-        key = repr((trial.target.call, trial.target.arguments if trial.target.places else ()))
+        is_step = trial.target.contract is Contract.TRAIN_STEP
+        key = repr((trial.target.call, trial.target.arguments if trial.target.places else (), is_step))
         if key not in best or (trial.works and not best[key].works):
             best[key] = trial
     out = (FoundCandidate(each.call, each.file, each.line, each.contract_guess) for each in excluded)

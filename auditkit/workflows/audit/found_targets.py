@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from auditkit.errors import AuditkitError, NothingMeasuredError, TargetNotLoadedError, nearest_names
-from auditkit.model.enums import Reason
+from auditkit.model.enums import Contract, Reason
 from auditkit.model.runs.candidates import FoundCandidate
 from auditkit.model.runs.target import Target, split_call
 from auditkit.model.text import counted
@@ -85,6 +85,7 @@ def find_targets(
     for trial in trials:
         # A library's function is asked in each manner in which it is called.
         key = repr((trial.target.call, trial.target.arguments)) if trial.target.places else trial.target.call
+        key += " as a step" if trial.target.contract is Contract.TRAIN_STEP else ""
         if trial.works and _richness(trial) > _richness(best.get(key)):
             best[key] = trial
     # A private helper is audited through its caller.

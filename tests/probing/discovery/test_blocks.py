@@ -342,11 +342,12 @@ def found(folder: Path, source: str) -> dict[str, Candidate]:
 
 
 def test_discovery_lists_blocks_beside_functions_and_none_inside_one(tmp_path: Path) -> None:
-    """A function that returns its norm is asked whole; one that trains is not asked, but its block."""
+    """A function that returns its norm is asked whole; one that trains is asked for its step and its block."""
     body = textwrap.indent(textwrap.dedent(LOOP).strip("\n"), "    ")
     whole = "def grad_norm(model):\n    return sum(p.grad.norm() for p in model.parameters())\n"
     candidates = found(tmp_path, f"import torch\n{whole}def main(args, model, optimizer):\n{body}\n")
-    assert sorted(candidates) == ["train.py:main#total_norm", "train:grad_norm"]
+    assert sorted(candidates) == ["train.py:main#total_norm", "train:grad_norm", "train:main"]
+    assert candidates["train:main"].contract_guess is Contract.TRAIN_STEP
     block = candidates["train.py:main#total_norm"]
     assert (block.file, block.line, block.contract_guess) == ("train.py", 8, Contract.GRAD_NORM)
     assert block.takes_guesses[0] is Takes.MODULE

@@ -128,3 +128,100 @@ def test_a_check_and_a_clip_factor_are_no_norm() -> None:
     ):
         plan = plan_of(function)
         assert (plan.contract, "norm" in plan.roles) == ("grad_stats", False)
+
+
+def unmarked(function: Any) -> Any:
+    def wrapped(*args: Any, **keywords: Any) -> Any:
+        return function(*args, **keywords)
+
+    return wrapped
+
+
+class LossScaler:
+    def __init__(self, scale: float, window: int) -> None:
+        self.scale, self.window = scale, window
+
+    def unscaled(self, norm: float) -> float:
+        return norm / self.scale / self.window
+
+
+class Sharded:
+    def __init__(self, cfg: Any, unknowable: Any, lone: bool) -> None:
+        window = cfg.scale_window
+        self.scaler = LossScaler(cfg.init_scale, window)
+        self.offload_optimizer = False
+        if lone:
+            self.offload_optimizer = True
+        self.local_overflow = False
+        self.norm_for_param_grads: Any = {}
+        self.history = unknowable.records
+
+    @unmarked
+    def norm(self, gradients: Any) -> float:
+        return self.scaler.unscaled(norm_of(gradients))
+
+    @unmarked
+    def on_device(self, gradients: Any) -> float:
+        return norm_of(gradients[:1] if self.offload_optimizer else gradients)
+
+    def note(self, gradients: Any) -> None:
+        if not all(bool(torch.isfinite(gradient).all()) for gradient in gradients):
+            self.local_overflow = True
+
+    def keep(self, gradients: Any) -> None:
+        for place, gradient in enumerate(gradients):
+            self.norm_for_param_grads[place] = {"norm": gradient.norm()}
+
+    def seen(self, gradients: Any) -> float:
+        return norm_of(gradients) * len(self.history)
+
+    @property
+    def optimizer(self) -> Any:
+        if not hasattr(self, "_optimizer"):
+            raise NotImplementedError
+        return self._optimizer
+
+    def of_optimizer(self) -> float:
+        return norm_of([each.grad for each in self.optimizer.param_groups[0]["params"]])
+
+
+def test_what_a_constructor_makes_of_its_arguments_is_made_and_flags_are_as_set_first() -> None:
+    """The control reads what the constructor got of an argument that no name explains."""
+    scaled, on_device = made("norm", Sharded), made("on_device", Sharded)
+    assert scaled.filled["self.scaler"] == "LossScaler(cfg.init_scale, window), as __init__ stores it"
+    assert (scaled.filled["cfg.init_scale"], scaled.filled["cfg.scale_window"]) == (2.0, 1)
+    assert (on_device.filled["self.offload_optimizer"], on_device.contract) == (False, "grad_norm")
+    assert made("of_optimizer", Sharded).filled["self._optimizer"] == "SGD over the parameters"
+    with pytest.raises(CannotFeedError, match=r"self\.history"):
+        made("seen", Sharded)
+
+
+def test_a_flag_that_is_set_for_bad_gradients_alone_and_a_mapping_of_mappings_are_answers() -> None:
+    flag, kept = made("note", Sharded), made("keep", Sharded)
+    assert (flag.fields, flag.contract) == ({"stored.local_overflow": "bool"}, "grad_stats")
+    assert list(kept.fields) == ["stored.norm_for_param_grads"]
+
+
+def of_groups(norm_groups: Any) -> float:
+    return float(torch.stack(norm_groups).norm())
+
+
+def of_group_lists(param_groups: Any) -> float:
+    return norm_of([parameter.grad for group in param_groups for parameter in group])
+
+
+def hooked(parameters: Any, clip_value: float) -> None:
+    for parameter in parameters:
+        parameter.register_hook(lambda grad: grad.clamp(-clip_value, clip_value))
+
+
+def by_wrapper(model: Any, max_norm: float) -> float:
+    return float(model.clip_grad_norm_(max_norm))
+
+
+def test_groups_hooks_and_wrappers_are_fed() -> None:
+    """One group holds everything; what goes through hooks is the effect of who put them there."""
+    assert (plan_of(of_groups).feed.container, plan_of(of_groups).contract) == ("norms", "grad_norm")
+    assert plan_of(of_group_lists).feed.container == "lists"
+    assert plan_of(hooked).clips
+    assert plan_of(by_wrapper).filled["module.clip_grad_norm_"] == "torch.nn.utils.clip_grad_norm_"

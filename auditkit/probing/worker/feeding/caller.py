@@ -18,8 +18,8 @@ from . import guesses, made_objects
 from .given import GroupInput, end_to_end
 from .guesses import Guess
 from .module_state import ModuleState
-from .plan import MADE, SINGLE, Feed
-from .signatures import VARIADIC, guessed, required_parameters, shared
+from .plan import LISTS, MADE, NORMS, SINGLE, Feed
+from .signatures import VARIADIC, guessed, required_parameters, shared, with_own_signature
 from .silent_answers import answering
 from .stand_ins import SELF, Surroundings
 from .uses import Uses
@@ -46,7 +46,7 @@ class Caller:
         finish: Optional[Callable] = None,
         finish_method: str = "",
     ) -> None:
-        self.function = function
+        self.function = with_own_signature(function)
         self.owner = owner
         self.method = method
         self.given = dict(arguments)
@@ -278,7 +278,8 @@ class Caller:
         around.prepare(feed.paths, keywords if instance is None else {**keywords, SELF: instance})
         positional = [keywords.pop(name) for name in _positional_only(function) if name in keywords]
         finish = getattr(instance, self.finish_method) if instance is not None and self.finish_method else self.finish
-        return answering(feed, lambda: function(*positional, **keywords), around, handed, instance), finish
+        call = answering(feed, function, lambda: function(*positional, **keywords), around, handed, instance)
+        return call, finish
 
 
 def _positional_only(function: Callable) -> List[str]:
@@ -295,9 +296,12 @@ def _input(feed: Feed, given: List[GroupInput], wrap: Optional[Wrap], own: Surro
         return handed
     if feed.container == SINGLE:
         return listed[0]
-    if wrap is not None:
-        return wrap(listed)
-    return generator(listed) if feed.container == "iterator" else listed
+    if feed.container == NORMS:
+        return own.made(guesses.GROUP_NORMS)
+    held = listed if wrap is None else wrap(listed)
+    if feed.container == LISTS:
+        return [held]
+    return generator(held) if feed.container == "iterator" and wrap is None else held
 
 
 _KINDS = {word: kind for kind, word in guesses.CARRIERS.items()}

@@ -7,7 +7,7 @@ import os
 import sys
 from traceback import walk_tb
 from types import FrameType, FunctionType, ModuleType
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterator, List, Optional
 
 from .guesses import GROUP, known
 
@@ -55,6 +55,14 @@ def asks_for(error: BaseException, attribute: str) -> bool:
     """Whether the function that raised names an attribute as text, as `hasattr` does."""
     frame = _raising_frame(error)
     return frame is not None and attribute in frame.f_code.co_consts
+
+
+def looked_for(error: BaseException, owner: Any) -> Iterator[str]:
+    """The attributes that a method of `owner` asks `hasattr` for and raises where there is none."""
+    frame = _raising_frame(error)
+    if frame is not None and "hasattr" in frame.f_code.co_names and frame.f_locals.get("self") is owner:
+        names = (each for each in frame.f_code.co_consts if isinstance(each, str) and each.isidentifier())
+        yield from (name for name in names if name not in vars(owner))
 
 
 def backend_missing(error: BaseException) -> str:

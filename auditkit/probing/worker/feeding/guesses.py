@@ -15,6 +15,8 @@ TOTAL_NORM = "the total norm of the gradients"
 """Stands for a value that depends on the gradients of the call: their exact norm, as float32."""
 TOTAL_NORM_NUMBER = "the total norm of the gradients as a number"
 """The same for an argument that is declared as a float."""
+GROUP_NORMS = "a list of the total norm of the gradients"
+"""The norms of all groups of parameters, of which there is one."""
 DEVICE = "the device of the gradients"
 """Stands for the device of the call's first gradient."""
 DEVICE_NAME = "the name of the gradients' device"
@@ -30,11 +32,13 @@ PARAM_GROUPS = "the groups of SGD over the parameters"
 PARAMETER_LISTS = "a list of a list of the parameters"
 GRADIENT_LISTS = "a list of a list of the gradients"
 MASTER_LISTS = "a list of a list of the parameters in float32"
+FLAG_LISTS = "a list of a list of True for each parameter"
 FLAT_GRADIENT = "the gradients end to end"
 LIMITS = "a limit of 1.0 for each parameter"
 CLIPS = "torch.nn.utils.clip_grad_norm_"
 PAIRS = "pairs of a parameter and its gradient"
 SCALER = "a GradScaler that scales by 1"
+SCALER_STATES = "the records by optimizer of a GradScaler"
 LOGGER = "a logger that prints nothing"
 LOSS = "a loss that no parameter reaches"
 GIVES_GROUP = "a function giving a process group of world size 1"
@@ -54,7 +58,8 @@ _CALLABLE = (GIVES_GROUP, GIVES_ZERO, GIVES_ONE, SAME_VALUE, CLIPS, LOGGER, MODU
 
 OF_ONE_SAMPLE = "the gradient as that of one sample"
 OF_ONE_CALL = (
-    GRADIENTS, GRADIENT_LISTS, MASTER_LISTS, FLAT_GRADIENT, PAIRS, TOTAL_NORM, TOTAL_NORM_NUMBER,
+    GRADIENTS, GRADIENT_LISTS, MASTER_LISTS, FLAT_GRADIENT, PAIRS, TOTAL_NORM, TOTAL_NORM_NUMBER, GROUP_NORMS,
+    OF_ONE_SAMPLE,
 )  # fmt: skip
 """What is made of the gradients of a call, and does not follow when others take their place on the parameters."""
 
@@ -82,18 +87,21 @@ _BY_NAME: Dict[str, Guess] = {
     ),
     "grad_norm": Guess(1.0, 0.5),  # of a configuration; a required argument is the norm itself
     "found_inf": Guess(NO_INF),
+    "grad_sample": Guess(OF_ONE_SAMPLE),
     "device": Guess(DEVICE),
     "self": Guess(OBJECT),
 }
-_LIMIT_WORDS = re.compile(r"clip|clipping|max|threshold|limit")
+_LIMIT_WORDS = re.compile(r"clip|clipping|clamp|max|threshold|limit")
 _WORDS_OF_A_LIMIT = frozenset(
-    "max clip clipping threshold limit grad gradient gradients grads global norm val value abs by".split()  # noqa: SIM905
+    "max clip clipping clamp threshold limit grad gradient gradients grads global norm val value abs by".split()  # noqa: SIM905
 )
 _WORD = r"(?:.*_)?"
 _BY_PATTERN: Tuple[Tuple[Any, Guess], ...] = tuple(
     (re.compile(pattern), found)
     for pattern, found in (
         (_WORD + r"(step|iteration|iter|epoch)(_num|_idx)?", Guess(0, 100)),
+        (r"check_(for_)?(nan|inf|finite|overflow)\w*", Guess(True)),
+        (r"(num|n)_\w+", Guess(1)),
         (r"get_\w*rank", Guess(GIVES_ZERO)),
         (r"get_\w*size", Guess(GIVES_ONE)),
         (_WORD + r"rank", Guess(0)),
@@ -101,7 +109,7 @@ _BY_PATTERN: Tuple[Tuple[Any, Guess], ...] = tuple(
         (_WORD + r"backend", Guess("gloo")),
         (r"\w*clip\w*_(kwargs|args|cfg|config)", Guess({"max_norm": 1.0}, {"max_norm": 0.5})),
         (
-            _WORD + r"(size|interval|every|freq|frequency|accumulation_steps|grad_accum|update_freq|ngpus?)",
+            _WORD + r"(size|len|interval|every|freq|frequency|accumulation_steps|grad_accum|update_freq|ngpus?)",
             Guess(1),
         ),
         (
@@ -131,7 +139,7 @@ _BY_PATTERN: Tuple[Tuple[Any, Guess], ...] = tuple(
             Guess(LOGGER),
         ),
         (_WORD + r"scale", Guess(2.0, 4.0)),
-        (_WORD + r"(window|patience|steps)|(num|n)_\w+", Guess(1)),
+        (_WORD + r"(window|patience|steps)", Guess(1)),
         (_WORD + r"tolerance|weight_decay", Guess(0.0)),
         (_WORD + r"loss", Guess(LOSS)),
         (
@@ -160,9 +168,14 @@ _METHODS: Dict[str, Guess] = {
 _NESTED = (
     (r"fp32_from_\w+_groups", MASTER_LISTS),
     (r"(fp|bf|bit|float)(16|32)_groups", PARAMETER_LISTS),
-    (r"averaged_grad\w*", GRADIENT_LISTS),
-    (r"grad_(data|buffer)|flat_grads?", FLAT_GRADIENT),
+    (r"averaged_grad\w*|\w+_groups_grad(ient)?s", GRADIENT_LISTS),
+    (r"\w+_groups_has_grad\w*", FLAG_LISTS),
+    (r"param(eter)?s_in_\w+", PARAMETER_LISTS),
+    (r"grad_(data|buffer)|flat_grads?|grad\w*_flat(_buffer)?", FLAT_GRADIENT),
 )
+_GROUP_NORMS = re.compile(r"(\w+_)?(norm_groups|norms?_list|group_norms)")
+# Of a GradScaler, as torch's own keeps them.
+_OF_SCALERS = {"_scale": SCALE_OF_ONE, "_per_optimizer_states": SCALER_STATES}
 _LITERAL = re.compile(r"(?:typing\.|t\.)?Literal\[(.*)\]", re.DOTALL)
 _OPTIONAL = re.compile(r"(?:typing\.|t\.)?Optional\[(.*)\]|(.*?)\s*\|\s*None", re.DOTALL)
 # Parts of a configuration that hold further parts.
@@ -178,7 +191,8 @@ _CARRIERS_BY_NAME: Tuple[Tuple[Any, str], ...] = tuple(
         (_WORD + r"(models|modules|model_chunks|model_parts|model_list|chunks|networks|nets|layers)", MODULES),
         (_WORD + r"(params?|parameters?|weights)(_list|_flat\w*|_for_\w+)?|(param|parameter)_list", PARAMETERS),
         (
-            _WORD + r"(grads?|gradients?)(_list|_for_\w+|_flat\w*|_groups?_flat\w*|s)?|\w*fp\d\d_groups|tensors",
+            _WORD + r"(grads?|gradients?)(_list|_(for|by)_\w+|_flat\w*|_groups?_flat\w*|s)?|\w*fp\d\d_groups|tensors|"
+            r"grad_(in|out)puts?",
             GRADIENTS,
         ),
         (
@@ -195,6 +209,8 @@ def guess(name: str, annotation: str) -> Optional[Guess]:
         return Guess(DEVICE_NAME)
     if name in ("total_norm", "global_norm", "grad_norm") and _OPTIONAL.fullmatch(annotation) is None:
         return Guess(TOTAL_NORM_NUMBER if annotation == "float" else TOTAL_NORM)
+    if holds_group_norms(name):
+        return Guess(GROUP_NORMS)
     if name in ("inv_scale", "inverse_scale") and annotation.endswith("Tensor"):
         return Guess(SCALE_OF_ONE)
     if is_limit(name) and re.search(r"\b[dD]ict\b", annotation):
@@ -228,14 +244,19 @@ def of_object(name: str) -> Optional[Guess]:
     for pattern, words in _NESTED:
         if re.fullmatch(pattern, name):
             return Guess(words)
-    if name == "_scale":  # of a GradScaler, as torch's own keeps it
-        return Guess(SCALE_OF_ONE)
+    if name in _OF_SCALERS:
+        return Guess(_OF_SCALERS[name])
     return _METHODS.get(name.strip("_")) or known(name) or (Guess(kind) if kind else None)
 
 
 def is_callable(found: Optional[Guess]) -> bool:
     """Whether what a guess stands for can be called."""
     return found is not None and found.value in _CALLABLE
+
+
+def holds_group_norms(name: str) -> bool:
+    """Whether an argument of this name is a list of one norm for each group of parameters."""
+    return _GROUP_NORMS.fullmatch(name) is not None
 
 
 def is_limit(name: str) -> bool:
@@ -248,8 +269,8 @@ def carrier(name: str, annotation: str = "") -> str:
     """Which view of the gradients an argument or an attribute of this name is (`PARAMETERS`, ...); "" for none."""
     word = name.strip("_").lower()
     found = next((kind for pattern, kind in _CARRIERS_BY_NAME if pattern.fullmatch(word)), "")
-    if word.startswith(("get_", "set_", "compute_", "zero_", "clip_", "reduce_")):
-        found = ""  # a method
+    if word.startswith(("get_", "set_", "compute_", "zero_", "clip_", "reduce_", "norm_", "num_")) or "_has_" in word:
+        found = ""  # a method, what is kept of each, or whether there is one
     if found or "Callable" in annotation:
         return found
     several = "[" in annotation

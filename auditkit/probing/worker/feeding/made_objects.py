@@ -12,7 +12,7 @@ import inspect
 import sys
 import textwrap
 import types
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
 
@@ -21,6 +21,7 @@ from ..process import placeholders
 from . import guesses
 from .guesses import Guess
 from .named_objects import UnknownValueError, is_called, is_plain_read
+from .signatures import guessed
 from .stand_ins import SELF, Surroundings
 
 
@@ -51,8 +52,8 @@ def make(owner: type, around: Surroundings, at: str = SELF) -> Any:
             if method is not None and path not in around.given:
                 around.read[path] = Guess("{} of a class that derives from it".format(method.__qualname__))
                 value = types.MethodType(method, self)
-            elif found is None and isinstance(computed, Computed) and path not in around.given:
-                value = _computed(computed, self, path, around)
+            elif isinstance(computed, Computed) and computed.tells_more_than(found) and path not in around.given:
+                value = _computed(computed, self, path, around, found)
             else:
                 value = around.filled(path, found)
             self.__dict__[name] = value
@@ -63,25 +64,27 @@ def make(owner: type, around: Surroundings, at: str = SELF) -> Any:
 
     try:
         # What the class tears down was never set up.
-        members = {"__getattr__": read, "__del__": lambda self: None}
+        members = {"__getattr__": read, "__del__": lambda self: None, **_left_open(owner)}
         made_class: Any = types.new_class(owner.__name__, (owner,), {}, lambda names: names.update(members))
         made_class.__abstractmethods__ = frozenset()
         made_class.__module__, made_class.__qualname__ = owner.__module__, owner.__qualname__
         made = _without_init(made_class)
     except Exception as error:
         raise CannotFeedError("{} cannot be made without its __init__: {}".format(owner.__name__, error)) from error
+    for name, method in _left_open(owner).items():
+        around.read["{}.{}".format(at, name)] = Guess("{} of a class that derives from it".format(method.__qualname__))
     _initialise_base(made, around)
     return made
 
 
-def _computed(computed: "Computed", made: Any, path: str, around: Surroundings) -> Any:
+def _computed(computed: "Computed", made: Any, path: str, around: Surroundings, found: Optional[Guess]) -> Any:
     try:
-        found, value = computed.evaluated(made)
+        told, value = computed.evaluated(made, around)
     except UnknownValueError:
-        if around.uses is None:
+        if around.uses is None and found is None:
             raise
-        return around.filled(path, None)
-    around.read[path] = found
+        return around.filled(path, found)
+    around.read[path] = told
     return value
 
 
@@ -105,9 +108,11 @@ def _initialise_base(made: Any, around: Surroundings) -> None:
 def _guess(name: str, stored: Dict[str, Any]) -> Optional[Guess]:
     found, literal = guesses.of_object(name), stored.get(name, Computed)
     is_computed = literal is Computed or isinstance(literal, Computed)
-    is_made = found is not None and (isinstance(found.value, str) or guesses.is_limit(name))
+    is_object = found is not None and isinstance(found.value, str)
+    is_made = found is not None and ((is_object and not isinstance(literal, bool)) or guesses.is_limit(name))
     # What is off by default is asked about as if it were on.
-    is_off = not literal and isinstance(literal, (bool, float)) and found is not None and bool(found.value)
+    is_off = not (literal or is_object) and isinstance(literal, (bool, float)) and found is not None
+    is_off = is_off and found is not None and bool(found.value)
     if literal is not None and not is_computed and not (is_made or is_off):
         return Guess(copy.copy(literal))
     return found or (Guess(None) if literal is None else None)
@@ -123,61 +128,124 @@ def _method_of_subclass(owner: type, name: str) -> Any:
     return None
 
 
-class Computed:
-    """What a constructor stores that is no literal: an expression over what its module has and its defaults."""
+@functools.lru_cache(maxsize=None)
+def _left_open(owner: type) -> Dict[str, Any]:
+    """The methods of which a class only says that those which derive from it have one, as one of them has it."""
+    own = {name: each for base in reversed(owner.__mro__) for name, each in vars(base).items()}
+    names = (name for name, each in own.items() if inspect.isfunction(each) and _only_refuses(each))
+    found = {name: _method_of_subclass(owner, name) for name in names}
+    return {name: method for name, method in found.items() if method is not None}
 
-    def __init__(self, node: ast.expr, constructor: Any, defaults: Dict[str, Any]) -> None:
-        self._node, self._globals = node, constructor.__globals__
-        self._annotations = constructor.__annotations__
-        self._defaults = {name: value for name, value in defaults.items() if value is not inspect.Parameter.empty}
+
+def _only_refuses(method: Any) -> bool:
+    return bool(method.__code__.co_names == ("NotImplementedError",)) and not method.__module__.startswith("torch.")
+
+
+class Computed:
+    """What a constructor stores that is no literal: an expression over its module's names, its arguments and locals."""
+
+    def __init__(self, node: ast.expr, constructor: Any, local: Dict[str, ast.expr]) -> None:
+        self._node, self._globals, self._local = node, constructor.__globals__, local
+        self._arguments = inspect.signature(constructor).parameters
 
     def field_defaults(self) -> Dict[str, Any]:
         """The plain defaults of the dataclass that a stored parameter is declared as."""
-        declared = self._annotations.get(self._node.id, "") if isinstance(self._node, ast.Name) else ""
+        argument = self._arguments.get(self._node.id) if isinstance(self._node, ast.Name) else None
+        declared: Any = None if argument is None else argument.annotation
         with contextlib.suppress(Exception):  # an annotation may name what only a type checker imports
             declared = eval(declared, self._globals) if isinstance(declared, str) else declared
         fields: Any = dataclasses.fields(declared) if dataclasses.is_dataclass(declared) else ()
-        return {each.name: each.default for each in fields if type(each.default) in (bool, int, float, str, type(None))}
+        return {each.name: each.default for each in fields if type(each.default) in _PLAIN}
 
-    def evaluated(self, made: Any) -> Tuple[Guess, Any]:
+    def tells_more_than(self, found: Optional[Guess]) -> bool:
+        """Whether the expression is a better witness than a name: a tensor, or an object of a class of the checkout."""
+        if found is None or not isinstance(self._node, ast.Call):
+            return found is None
+        if found.value == guesses.LOGGER:
+            return ast.unparse(self._node.func) in _TENSORS
+        made = self._globals.get(ast.unparse(self._node.func))
+        return found.value == guesses.SCALER and isinstance(made, type) and not made.__module__.startswith("torch.")
+
+    def evaluated(self, made: Any, around: Surroundings) -> Tuple[Guess, Any]:
         """The value as `__init__` would store it, and what the reader is told. Raises UnknownValueError."""
         text = ast.unparse(self._node)
+        find = functools.partial(self._named, around, dict(self._local))
         try:
-            code = compile(ast.Expression(self._node), text, "eval")
-            value = eval(code, self._globals, {**self._defaults, SELF: made})
+            value = self._value(self._node, _Names({SELF: made}, find))
         except Exception as error:
             raise UnknownValueError("{} = {}: {}".format(SELF, text, error)) from error
         return Guess("{}, as __init__ stores it".format(text)), value
 
+    def _value(self, node: ast.expr, names: "_Names") -> Any:
+        return eval(compile(ast.Expression(node), "__init__", "eval"), self._globals, names)
 
+    def _named(self, around: Surroundings, local: Dict[str, ast.expr], name: str, names: "_Names") -> Any:
+        """What the constructor assigns to a local name, or an argument of it. Raises KeyError."""
+        if name in local:
+            return self._value(local.pop(name), names)
+        argument = self._arguments[name]
+        if argument.default is not argument.empty and name not in around.given:
+            return argument.default
+        found = guessed(name, argument, of_class=True)
+        if found is None and name not in around.given:
+            raise KeyError(name)
+        return around.filled(name, found)
+
+
+class _Names(Dict[str, Any]):
+    """The names that an expression of a constructor reads, each found when it is read."""
+
+    def __init__(self, known: Dict[str, Any], find: Callable[[str, "_Names"], Any]) -> None:
+        super().__init__(known)
+        self._find = find
+
+    def __missing__(self, name: str) -> Any:
+        self[name] = self._find(name, self)
+        return self[name]
+
+
+_PLAIN = (bool, int, float, str, type(None))
+_TENSORS = frozenset("torch." + name for name in ("tensor", "zeros", "ones", "full", "empty"))
+
+
+@functools.lru_cache(maxsize=None)
 def _stored_by_constructor(owner: type) -> Dict[str, Any]:
-    """The attributes that the constructors of a class store, with the literals among them."""
+    """The attributes that the constructors of a class store, with the literals among them; of a mixin its users'."""
     found: Dict[str, Any] = {}
-    for each in reversed(owner.__mro__):
-        constructor = vars(each).get("__init__")
-        if inspect.isfunction(constructor) and not each.__module__.startswith("torch."):
+    constructors = [vars(each).get("__init__") for each in reversed(owner.__mro__)]
+    if not any(map(inspect.isfunction, constructors)):
+        constructors = [vars(each).get("__init__") for each in owner.__subclasses__()[:1]]
+    for constructor in filter(inspect.isfunction, constructors):
+        if not constructor.__module__.startswith("torch."):
             found.update(_stored_by(constructor))
     return found
 
 
 def _stored_by(constructor: Any) -> Dict[str, Any]:
-    stored, defaults = _read(constructor)
-    return {name: _literal(value, constructor, defaults) for name, value in stored.items()}
-
-
-@functools.lru_cache(maxsize=None)
-def _read(constructor: Any) -> Tuple[Dict[str, ast.expr], Dict[str, Any]]:
-    """The expressions that it stores on `self`, and its parameters' defaults: a search asks a hundred times."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(constructor)))
     except (OSError, TypeError, SyntaxError):
-        return {}, {}
-    stored = {
-        target.attr: value
-        for target, value in _assignments(tree)
-        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == SELF
-    }
-    return stored, {name: each.default for name, each in inspect.signature(constructor).parameters.items()}
+        return {}
+    assigned = list(_assignments(tree))
+    names = [target.id for target, _ in assigned if isinstance(target, ast.Name)]
+    local = {target.id: value for target, value in assigned if isinstance(target, ast.Name)}
+    local = {name: value for name, value in local.items() if names.count(name) == 1}
+    own = [(target.attr, value) for target, value in assigned if _is_own(target)]
+    first = {id(value) for target, value in _assignments(ast.Module(_plain_statements(tree), []))}
+    found = {name: _literal(value, constructor, local) for name, value in own}
+    # A flag is as it is set at first, not as a condition changes it.
+    set_first = {name: value.value for name, value in own if id(value) in first and isinstance(value, ast.Constant)}
+    return {**found, **{name: value for name, value in set_first.items() if isinstance(value, bool)}}
+
+
+def _is_own(target: Any) -> bool:
+    return isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == SELF
+
+
+def _plain_statements(tree: ast.Module) -> List[ast.stmt]:
+    """The assignments of the constructor that are under no condition."""
+    constructor: Any = tree.body[0]
+    return [each for each in constructor.body if isinstance(each, (ast.Assign, ast.AnnAssign))]
 
 
 def _assignments(tree: ast.AST) -> Iterator[Tuple[Any, Any]]:
@@ -193,11 +261,12 @@ def _assignments(tree: ast.AST) -> Iterator[Tuple[Any, Any]]:
                     yield target, value
 
 
-def _literal(node: Any, constructor: Any, defaults: Dict[str, Any]) -> Any:
-    if isinstance(node, ast.Name):
-        value = defaults.get(node.id, inspect.Parameter.empty)
-        return value if type(value) in (bool, int, float, str) else Computed(node, constructor, defaults)
+def _literal(node: Any, constructor: Any, local: Dict[str, ast.expr]) -> Any:
+    if isinstance(node, ast.Name) and node.id not in local:
+        argument = inspect.signature(constructor).parameters.get(node.id)
+        value = None if argument is None else argument.default
+        return value if type(value) in (bool, int, float, str) else Computed(node, constructor, local)
     try:
         return ast.literal_eval(node)
     except (ValueError, TypeError):
-        return Computed(node, constructor, defaults)
+        return Computed(node, constructor, local)

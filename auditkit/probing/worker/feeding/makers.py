@@ -16,6 +16,7 @@ from .named_objects import Answering, Quiet
 MAKERS: Dict[str, Callable[[Any, str], Any]] = {
     guesses.TOTAL_NORM: lambda around, path: total_norm(around.grads),
     guesses.TOTAL_NORM_NUMBER: lambda around, path: float(to_host(total_norm(around.grads))),
+    guesses.GROUP_NORMS: lambda around, path: [total_norm(around.grads)],
     guesses.DEVICE: lambda around, path: _device(around.grads),
     guesses.DEVICE_NAME: lambda around, path: str(_device(around.grads)),
     guesses.GROUP: lambda around, path: groups.world(),
@@ -26,6 +27,7 @@ MAKERS: Dict[str, Callable[[Any, str], Any]] = {
     guesses.GIVES_ONE: lambda around, path: lambda *_, **__: 1,
     guesses.NO_INF: lambda around, path: placed([torch.zeros(1)], around.device)[0],
     guesses.SCALE_OF_ONE: lambda around, path: placed([torch.ones(1)], around.device)[0],
+    guesses.SCALER_STATES: lambda around, path: new_scaler_states(),
     guesses.SAME_VALUE: lambda around, path: lambda value=None, *_, **__: value,
     guesses.CONFIG: lambda around, path: Answering(
         around, path, functools.partial(_in_configuration, around.defaults.get(path, {}))
@@ -37,6 +39,8 @@ MAKERS: Dict[str, Callable[[Any, str], Any]] = {
     guesses.PARAMETER_LISTS: lambda around, path: [list(around.module.parameters())],
     guesses.GRADIENT_LISTS: lambda around, path: [around.view(guesses.GRADIENTS)],
     guesses.MASTER_LISTS: lambda around, path: [[_master(each) for each in around.module.parameters()]],
+    guesses.FLAG_LISTS: lambda around, path: [[True for _ in around.module.parameters()]],
+    guesses.OF_ONE_SAMPLE: lambda around, path: _one_sample(around.grads),
     guesses.FLAT_GRADIENT: lambda around, path: end_to_end(around.grads).joined,
     guesses.LIMITS: lambda around, path: [1.0 for _ in around.module.parameters()],
     guesses.CLIPS: lambda around, path: functools.partial(_clip, around),
@@ -76,6 +80,11 @@ def _clip(around: Any, *values: Any, **named: Any) -> torch.Tensor:
     if limit == 0:  # most wrappers then only measure
         return total_norm(around.grads)
     return torch.nn.utils.clip_grad_norm_(around.module.parameters(), limit)
+
+
+def _one_sample(grads: Sequence[Optional[torch.Tensor]]) -> Optional[torch.Tensor]:
+    joined = end_to_end(grads).joined
+    return None if joined is None else joined[None]
 
 
 def _device(grads: Sequence[Optional[torch.Tensor]]) -> torch.device:

@@ -12,6 +12,8 @@ _OF_COSTS = frozenset(("devices", "graph_capture", "graphs", "launches", "memory
 _PLAIN = (type(None), bool, int, float, str)
 SINGLE = "single"
 """The container of a target that takes one tensor or one parameter: all gradients in it, end to end."""
+LISTS, NORMS = "lists", "norms"
+"""Those of a target that takes groups: the one list of all in a list, and a list of its total norm."""
 
 
 class Feed(NamedTuple):
@@ -23,7 +25,7 @@ class Feed(NamedTuple):
     """
 
     takes: str
-    container: Literal["list", "iterator", "single"]
+    container: Literal["list", "iterator", "single", "lists", "norms"]
     slots: List[str]
     setup: Optional[str]
     setup_slots: List[str]

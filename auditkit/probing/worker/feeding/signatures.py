@@ -1,6 +1,7 @@
 """What a function or a class demands, and what is known for each of its arguments."""
 
 import inspect
+from types import FunctionType
 from typing import Any, Callable, List, Optional, Sequence
 
 import torch
@@ -21,6 +22,18 @@ SETUP_NAMES = (
 )
 
 VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def with_own_signature(function: Callable) -> Callable:
+    """The function; where a decorator without functools.wraps hides what it wraps behind `*args`, it says so now."""
+    if isinstance(function, FunctionType) and not hasattr(function, "__wrapped__"):
+        code = function.__code__
+        takes_anything = code.co_flags & inspect.CO_VARARGS and not code.co_argcount + code.co_kwonlyargcount
+        wrapped = [cell.cell_contents for cell in function.__closure__ or () if takes_anything]
+        wrapped = [each for each in wrapped if isinstance(each, FunctionType)]
+        if len(wrapped) == 1:
+            function.__wrapped__ = wrapped[0]  # type: ignore[attr-defined]
+    return function
 
 
 def required_parameters(function: Callable, given: Sequence[str]) -> List[str]:

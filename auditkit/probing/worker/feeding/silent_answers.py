@@ -12,18 +12,35 @@ from .stand_ins import Surroundings
 
 
 def answering(
-    feed: Feed, call: Callable[[], Any], around: Surroundings, handed: Sequence[GroupInput], instance: Any
+    feed: Feed,
+    function: Callable,
+    call: Callable[[], Any],
+    around: Surroundings,
+    handed: Sequence[GroupInput],
+    instance: Any,
 ) -> Callable[[], Any]:
     """The call with an answer where it returns none: whether it refused, what it stored, logged or left."""
     if feed.keeps:
-        return lambda: keeping(call, around, instance)
+        return lambda: keeping(function, call, around, instance)
     if feed.refusal:
         return lambda: {"is_finite": not _refuses(call, feed.refusal)}
     if feed.container == SINGLE:
         return lambda: _put_in_place(call(), handed[0])
+    if feed.takes == "gradients" and feed.container == "list" and not feed.forms:
+        return lambda: _put_all_in_place(call(), handed[0])
     if any(made.value == guesses.LOGGER for made in around.read.values()):
         return lambda: _or_logged(call(), around)
-    return call
+    return lambda: _through_hooks(call(), handed)
+
+
+def _through_hooks(answer: Any, handed: Sequence[GroupInput]) -> Any:
+    """Where a target put hooks on parameters, their gradients go through these, as they do when autograd made them."""
+    modules = [each.module for each in handed if each.module is not None and answer is None]
+    for parameter in (each for module in modules for each in module.parameters() if each.grad is not None):
+        for hook in list((parameter._backward_hooks or {}).values()):
+            left = hook(parameter.grad)
+            parameter.grad = parameter.grad if left is None else left
+    return answer
 
 
 def _refuses(call: Callable[[], Any], refusal: str) -> bool:
@@ -44,6 +61,19 @@ def _put_in_place(answer: Any, handed: GroupInput) -> Any:
         return answer
     pieces = answer.reshape(-1).split([part.numel() for part in parts])
     parts[:] = [piece.view(part.shape) for piece, part in zip(pieces, parts, strict=True)]
+    return None
+
+
+def _put_all_in_place(answer: Any, handed: GroupInput) -> Any:
+    """As many tensors of the same shapes as were handed over take their place, as a module's backward hook has it."""
+    parts = handed.listed or []
+    if not isinstance(answer, (list, tuple)) or [getattr(each, "shape", None) for each in answer] != [
+        each.shape for each in parts
+    ]:
+        return answer
+    if not any(each.dim() for each in parts):
+        return answer
+    parts[:] = answer
     return None
 
 

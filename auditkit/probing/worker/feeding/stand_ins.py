@@ -165,6 +165,9 @@ class Surroundings:
                 return groups.backend_missing(each) or DISTRIBUTED
             if groups.asks_for(each, "grad_sample"):
                 return "parameter.grad_sample"
+            found = next(filter(guesses.of_object, groups.looked_for(each, self._instance)), "")
+            if found:
+                return "{}.{}".format(SELF, found)
             kind = self._kind_of(getattr(each, "obj", None)) if isinstance(each, AttributeError) else ""
             name = each.name if kind else ""  # type: ignore[attr-defined]
             path = "{}.{}".format(kind, name)
@@ -250,7 +253,8 @@ def _following(name: str) -> Optional[Tuple[str, Callable[[Any], Any]]]:
         return guesses.OF_ONE_SAMPLE, lambda each: None if each.grad is None else each.grad[None]
     if _NORM_OF_SAMPLE.fullmatch(name):
         return "the norm of the gradient as that of one sample", lambda each: total_norm([each.grad])[None]
-    if guesses.carrier(name) == guesses.GRADIENTS and not _SUM.fullmatch(name):  # a buffer, made for all parameters
+    is_buffer = guesses.carrier(name) == guesses.GRADIENTS or name == "grad_accum"
+    if is_buffer and not _SUM.fullmatch(name):  # made for all parameters
         return "the gradient", lambda each: torch.zeros_like(each.data) if each.grad is None else each.grad
     return None
 
@@ -259,7 +263,7 @@ def _of_wrapper(kind: str) -> Callable[[Surroundings, Any, str], None]:
     def put(surroundings: Surroundings, made: Any, name: str) -> None:
         """What a wrapper of this kind wraps is the object itself."""
         path = "{}.{}".format(kind, name)
-        if name == "clip_grad_norm":
+        if name.rstrip("_") == "clip_grad_norm":
             made.__dict__[name] = surroundings.filled(path, Guess(guesses.CLIPS))
         elif name.strip("_") in _WRAPPED[kind]:
             surroundings.read[path] = Guess("the {} itself".format(kind))

@@ -90,7 +90,8 @@ class Used:
         is_method = is_method or self._uses.told.get(path) == CALLED
         if is_method and not guesses.is_callable(found):
             found = None
-        made = self._uses.object_at(self._path, name if is_method and found is None else "")
+        gives_gradients = is_method and guesses.carrier(_last_name(name)) == guesses.GRADIENTS
+        made = self._uses.object_at(self._path, name if is_method and found is None and not gives_gradients else "")
         if made is not None:
             return getattr(made, name)
         if is_method and name == "clip_grad_norm":

@@ -10,7 +10,7 @@ from ..process.placeholders import PlaceholderTouched
 from . import guesses
 from .caller import CONSTRUCTOR, Caller
 from .named_objects import no_value
-from .plan import MADE, SINGLE, Feed
+from .plan import LISTS, MADE, NORMS, SINGLE, Feed
 from .signatures import annotation_text, guessed, optional_first_parameter, required_parameters, setup_method
 from .stand_ins import SELF
 
@@ -56,8 +56,14 @@ def _feeds_of(caller: Caller, request: Dict[str, Any], way: Way) -> Iterator[Fee
         return
     annotation = annotation_text(caller.annotation(way.setup, slot) or inspect.Parameter.empty)
     order = [*request.get("takes_order", ()), *_by_use(caller, slot), *guess_takes(slot, annotation)]
+    if guesses.holds_group_norms(slot):
+        order = ["gradients"]
     for kind in [request["takes"]] if request.get("takes") else dict.fromkeys(order):
         containers = ["list", "iterator"] if kind in ("parameters", "named_parameters", "gradients") else ["list"]
+        if guesses.holds_group_norms(slot):
+            containers = [NORMS]
+        elif slot.endswith("groups") and kind in ("parameters", "gradients"):
+            containers.insert(0, LISTS)
         if kind in ("parameters", "gradients") and (
             _ONE_TENSOR.fullmatch(slot) or annotation.split(".")[-1] in ("Tensor", "Parameter")
         ):

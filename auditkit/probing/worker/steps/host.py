@@ -7,6 +7,8 @@ from unittest import mock
 import torch
 from torch.overrides import TorchFunctionMode
 
+_HOST = torch.device("cpu")
+
 
 class _OnHost(TorchFunctionMode):
     """Every tensor that is asked for on CUDA is made on the host."""
@@ -16,9 +18,9 @@ class _OnHost(TorchFunctionMode):
         if func is torch.Tensor.cuda:
             return args[0]
         if "device" in kwargs and _is_cuda(kwargs["device"]):
-            kwargs["device"] = "cpu"
+            kwargs["device"] = _HOST
         if func is torch.Tensor.to:
-            args = (args[0], *("cpu" if _is_cuda(each) else each for each in args[1:]))
+            args = (args[0], *(_HOST if _is_cuda(each) else each for each in args[1:]))
         return func(*args, **kwargs)
 
 

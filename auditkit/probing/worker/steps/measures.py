@@ -10,11 +10,10 @@ import torch
 from ..base.frames import Site, most_common
 from ..base.refusals import NotApplicable
 from ..instruments.syncs import count_syncs
-from .host import on_host
 from .runs import ALL, FIXED, OPTION, Run, StepRuns, source_of
 from .seam import Grads, Step, added_up, cosine, norm_of
 from .toy_model import FROZEN, Batch, ToyModel, joined, make_batches, true_gradient
-from .values import NO_LIMIT, Case, Values
+from .values import NO_LIMIT, Case
 
 _SAME_DIRECTION = 0.9999
 _SAME_LOSS = 0.999
@@ -25,9 +24,9 @@ _HAS_TO_WAIT = re.compile(r"isfinite|isnan|isinf|found_inf|scaler|\.step\(", re.
 
 
 class Accumulated(NamedTuple):
-    """The gradient of `count` micro-batches against that of one batch of all: the ratio of norms and the cosine."""
+    """The gradient of some micro-batches against that of one batch of all: the ratio of norms and the cosine."""
 
-    count: int
+    micro_batches: int
     is_uneven: bool
     true_norm: float
     ratio: float
@@ -107,7 +106,7 @@ class StepMeasures:
     def windows(self, count: int, micro_batches: int = 4, **case: Any) -> Run:
         """A run of `count` steps of so many micro-batches each, as many as the step takes by itself where it does."""
         ways = self.feed.accumulates
-        per_step = micro_batches if ways in (OPTION, ALL) else self.feed.count
+        per_step = micro_batches if ways in (OPTION, ALL) else self.feed.fixed_count
         batches = make_batches(per_step if ways == ALL else per_step * count, self.feed.task)
         calls = count if ways == ALL else 1
         return self._checked(self._runs.run(Case(batches, accumulate=per_step, calls=calls, **case)))
@@ -126,7 +125,7 @@ class StepMeasures:
         ways = self.feed.accumulates
         if not ways:
             raise NotApplicable("it makes a step after every batch: it accumulates nothing")
-        count = self.feed.count if ways == FIXED else count
+        count = self.feed.fixed_count if ways == FIXED else count
         batches = make_batches(count, self.feed.task, _uneven_counts(count) if is_uneven else None)
         whole = joined(batches)
         step = self._first_step(batches, count)
@@ -147,7 +146,9 @@ class StepMeasures:
         true = true_gradient(ToyModel(self.feed.returns), whole)
         if self.feed.accumulates == FIXED:
             ratio = norm_of(found) / norm_of(true)
-            is_known = any(abs(ratio * each - 1) < _SAME_SIZE for each in (1.0, self.feed.count, 1 / self.feed.count))
+            is_known = any(
+                abs(ratio * each - 1) < _SAME_SIZE for each in (1.0, self.feed.fixed_count, 1 / self.feed.fixed_count)
+            )
             if not is_uneven and (cosine(found, true) < _SAME_LOSS or not is_known):
                 raise NotApplicable(
                     "its loss is none whose gradient is known, and its number of micro-batches is fixed"
@@ -281,7 +282,7 @@ class StepMeasures:
 
     def _poisoned(self, per_step: int) -> Run:
         ways = self.feed.accumulates
-        size = 4 if ways in (OPTION, ALL) else self.feed.count
+        size = 4 if ways in (OPTION, ALL) else self.feed.fixed_count
         batches = make_batches(size if ways == ALL else size * 4, self.feed.task)
         case = Case(batches, accumulate=size, calls=4 if ways == ALL else 1, poisoned=[per_step], decays=True)
         return self._runs.run(case)
@@ -294,11 +295,8 @@ class StepMeasures:
         Lines that look for NaN, and steps themselves, have to: they are left out.
         """
         batches = make_batches(micro_batches, self.feed.task)
-        values = Values(
-            self._runs.caller.given, Case(batches, accumulate=micro_batches), self.feed.returns, self.feed.form
-        )
-        with on_host():
-            counted = count_syncs(self._runs.bound(values), "cpu", self._runs.roots)
+        call = self._runs.ready(self._runs.values(Case(batches, accumulate=micro_batches)))
+        counted = count_syncs(call, "cpu", self._runs.roots)
         return [site for site in counted.sites if site is not None and not _HAS_TO_WAIT.search(self._text(site))]
 
     def _text(self, site: Site) -> str:

@@ -49,7 +49,7 @@ _BY_USE = (
     (r"{0}\.(zero_grad\([^\n]*\n(?:.*\n)*?.*\b{0}\.step\(|param_groups)", guesses.OPTIMIZER),
     (r"{0}\.(train\(|parameters\(|named_parameters\(|no_sync\()", guesses.MODULE),
     (r"{0}\.(scale|unscale_)\(", guesses.SCALER),
-    (r"(in|enumerate\(|next\(|iter\(|zip\(|tqdm\() ?{0}\b", BATCHES),
+    (r"(in|enumerate\(|next\(|iter\(|zip\(|tqdm\() ?{0}\b(?!\.)", BATCHES),
 )
 _OF_ONE_BATCH = frozenset((BATCH, INPUTS, TARGETS))
 
@@ -66,14 +66,14 @@ def known(name: str, annotation: str = "", source: str = "") -> Optional[Guess]:
         if re.search(r"\b" + use.format(re.escape(name)), source):
             return Guess(found)
     named = next((found for pattern, found in _BY_PATTERN if pattern.fullmatch(word)), None)
+    if named == BATCHES and re.search(r"(range\(|[/%] ?){}\b".format(re.escape(name)), source):
+        return Guess(ACCUMULATION)
     if named == "one":
         return Guess(1)
     if named is not None:
         return Guess(named)
-    found = guesses.guess(name, annotation)
-    if found is not None and found.value == guesses.LOSS:
-        return Guess(CRITERION)
-    return found
+    guess = guesses.guess(name, annotation)
+    return Guess(CRITERION) if guess is not None and guess.value == guesses.LOSS else guess
 
 
 def is_one_batch(words: str) -> bool:
@@ -89,4 +89,5 @@ def drives_a_step(names: Tuple[str, ...], annotations: Tuple[str, ...], source: 
         for guess in [known(name, annotation, source)]
         if guess is not None and isinstance(guess.value, str)
     }
-    return guesses.MODULE in found and bool(found & {BATCHES, BATCH, INPUTS})
+    holds_batches = {guesses.CONFIG, guesses.OPTIMIZER} <= found
+    return guesses.MODULE in found and (holds_batches or bool(found & {BATCHES, BATCH, INPUTS}))

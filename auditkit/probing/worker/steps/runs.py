@@ -4,14 +4,14 @@ import contextlib
 import inspect
 import textwrap
 import warnings
-from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional
+from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
 
 import torch
 
 from ..base.frames import Site, SourceRoots, chain
 from ..base.lines import is_deliberate
 from ..base.refusals import CannotFeedError, TargetRaised
-from ..base.torch_internals import raise_if_out_of_memory
+from ..base.torch_internals import import_first, raise_if_out_of_memory
 from ..feeding import groups, guesses, made_objects
 from ..feeding.caller import Caller
 from ..feeding.signatures import VARIADIC, annotation_text
@@ -20,6 +20,8 @@ from .host import on_host
 from .seam import Trace
 from .values import Case, EnoughBatches, Values
 
+IMPORTED_BY_STEPS = "torch._dynamo"
+"""What torch imports at an optimizer's first step, in 2 s: here before `host.py` replaces what it looks at."""
 OPTION, ALL, FIXED = "option", "all", "fixed"
 """How a step knows that it has enough micro-batches: it is told, takes all that there are, or a number of its own."""
 
@@ -27,7 +29,7 @@ OPTION, ALL, FIXED = "option", "all", "fixed"
 class StepFeed(NamedTuple):
     """How a training step is fed: what the model returns, the form of a batch, what the targets are.
 
-    `accumulates` is one of the words above, "" for a step after every batch; `count` is a number of its own.
+    `accumulates` is one of the words above, "" for a step after every batch; `fixed_count` is a number of its own.
     `is_made` is an object without its constructor, `sets_limit` that it reads a limit of gradients.
     """
 
@@ -35,7 +37,7 @@ class StepFeed(NamedTuple):
     form: str
     task: str
     accumulates: str = ""
-    count: int = 1
+    fixed_count: int = 1
     is_made: bool = False
     sets_limit: bool = False
 
@@ -55,28 +57,41 @@ class StepRuns:
     def __init__(self, caller: Caller, feed: StepFeed, roots: SourceRoots) -> None:
         self.caller, self.feed, self.roots = caller, feed, roots
         self._source = source_of(caller.function)
+        import_first(IMPORTED_BY_STEPS)
 
     def run(self, case: Case) -> Run:
         """One run. What the step raises is returned; raises CannotFeedError where something it wants is not known."""
-        values = Values(self.caller.given, case, self.feed.returns, self.feed.form, self._source)
-        trace = Trace(self.roots)
+        values, trace = self.values(case), Trace(self.roots)
         trace.watch(values.model)
-        raised, is_ended = None, False
-        with on_host(), warnings.catch_warnings(), contextlib.redirect_stdout(None):
-            warnings.simplefilter("ignore")
-            call = self.bound(values)
-            try:
-                with trace.recording():
-                    for _ in range(case.calls):
-                        values.loader.passes = 0
-                        call()
-            except EnoughBatches:
-                pass
-            except SystemExit:
-                is_ended = True
-            except Exception as error:
-                raised = self._raised(error)
+        call = self.ready(values)
+        with trace.recording():
+            raised, is_ended = call()
         return Run(trace, values, raised, is_ended)
+
+    def values(self, case: Case) -> Values:
+        """What is handed over in one run."""
+        return Values(self.caller.given, case, self.feed.returns, self.feed.form, self._source)
+
+    def ready(self, values: Values) -> Callable[[], Tuple[Optional[TargetRaised], bool]]:
+        """The whole run as a call, in silence and on the host: what the step raised, and whether it ended itself."""
+        with _quiet_on_host():
+            bound = self.bound(values)
+
+        def call() -> Tuple[Optional[TargetRaised], bool]:
+            with _quiet_on_host():
+                try:
+                    for _ in range(values.case.calls):
+                        values.loader.passes = 0
+                        bound()
+                except EnoughBatches:
+                    pass
+                except SystemExit:
+                    return None, True
+                except Exception as error:
+                    return self._raised(error), False
+            return None, False
+
+        return call
 
     def bound(self, values: Values) -> Callable[[], None]:
         """The whole run as a call without arguments: the step once, or once for every batch."""
@@ -104,7 +119,7 @@ class StepRuns:
             made = made_objects.make(owner, values)  # type: ignore[arg-type]
         else:
             made = owner(**self._arguments(self._slots(owner, values), values))
-        return getattr(made, self.caller.method)  # type: ignore[no-any-return]
+        return getattr(made, self.caller.method)
 
     def _slots(self, called: Callable[..., Any], values: Values) -> Dict[str, Any]:
         """What each argument that is handed over stands for: the required ones, and those that the case sets."""
@@ -162,6 +177,13 @@ def _exhaust(answer: Any) -> None:
     if inspect.isgenerator(answer):
         for _ in answer:
             pass
+
+
+@contextlib.contextmanager
+def _quiet_on_host() -> Iterator[None]:
+    with on_host(), warnings.catch_warnings(), contextlib.redirect_stdout(None):
+        warnings.simplefilter("ignore")
+        yield
 
 
 @contextlib.contextmanager

@@ -132,8 +132,8 @@ class Trace:
         first_micro, first_clip = self._window
         step = Step(
             site=self.roots.innermost(sys._getframe(1)),
-            grads={name: each.grad.detach().double().clone() for name, each in given.items()},  # type: ignore[union-attr]
-            dtypes={each.grad.dtype for each in given.values()},  # type: ignore[union-attr]
+            grads={name: each.grad.detach().double().clone() for name, each in given.items()},
+            dtypes={each.grad.dtype for each in given.values()},
             owned=[self.known[id(each)][0] for each in owned],
             micros=self.micros[first_micro:],
             clips=[clip for clip in self.clips[first_clip:] if clip.after_micros > first_micro],
@@ -215,7 +215,7 @@ Handler = Callable[[Trace, FrameType, str], None]
 
 
 def _code(function: Any) -> CodeType:
-    return inspect.unwrap(function).__code__  # type: ignore[no-any-return]
+    return inspect.unwrap(function).__code__
 
 
 def _watched() -> Dict[CodeType, Handler]:

@@ -10,7 +10,7 @@ from ..feeding.caller import Caller
 from ..feeding.plan import Feed, Groups, Plan
 from . import roles
 from .runs import ALL, FIXED, OPTION, Run, StepFeed, StepRuns, left_alone, source_of
-from .seam import norm_of
+from .seam import added_up, norm_of
 from .toy_model import FORMS, RETURNS, make_batches
 from .values import Case
 
@@ -71,7 +71,8 @@ def _why_not(run: Run) -> str:
 
 
 def _hands_over(run: Run) -> bool:
-    return run.raised is None and any(norm_of(step.grads) > 0 for step in run.trace.steps)
+    """Whether a step was made of some gradient, or beside one that its optimizer does not know."""
+    return run.raised is None and any(norm_of(step.grads) > 0 or added_up(step.micros) for step in run.trace.steps)
 
 
 def _with_accumulation(caller: Caller, feed: StepFeed, run: Run, roots: SourceRoots) -> Optional[StepFeed]:
@@ -84,7 +85,7 @@ def _with_accumulation(caller: Caller, feed: StepFeed, run: Run, roots: SourceRo
         if _hands_over(told) and len(told.trace.steps) < len(run.trace.steps) * 2:
             return feed._replace(accumulates=OPTION)
     count = _BATCHES
-    while not _hands_over(run) and run.raised is None and count < _MOST_BATCHES:
+    while not _hands_over(run) and run.raised is None and run.trace.micros and count < _MOST_BATCHES:
         count *= 2
         run = runs.run(Case(make_batches(count, feed.task)))
     if not _hands_over(run):
@@ -94,7 +95,7 @@ def _with_accumulation(caller: Caller, feed: StepFeed, run: Run, roots: SourceRo
         longer = runs.run(Case(make_batches(count + 2, feed.task)))
         if len(longer.trace.steps) == 1 and len(longer.trace.steps[0].micros) == count + 2:
             return feed._replace(accumulates=ALL)
-    return feed._replace(accumulates=FIXED if first > 1 else "", count=max(1, first))
+    return feed._replace(accumulates=FIXED if first > 1 else "", fixed_count=max(1, first))
 
 
 def _plan(feed: StepFeed, run: Run) -> Plan:

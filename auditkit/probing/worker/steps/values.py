@@ -77,8 +77,9 @@ class Values:
         self.given, self.case, self.source = given, case, source
         self.model = ToyModel(returns, case.gain, case.poisoned)
         # A frozen parameter is handed to the optimizer too: most programs hand it all that there is.
-        decay = {"momentum": 0.9, "weight_decay": 0.1} if case.decays else {}
-        self.optimizer: Any = torch.optim.SGD(self.model.parameters(), lr=LEARNING_RATE, **decay)
+        momentum, weight_decay = (0.9, 0.1) if case.decays else (0.0, 0.0)
+        parameters = self.model.parameters()
+        self.optimizer: Any = torch.optim.SGD(parameters, LEARNING_RATE, momentum, weight_decay=weight_decay)
         self.loader = Loader(form, case.batches)
         self.scaler = torch.amp.GradScaler("cpu", init_scale=INITIAL_SCALE)
         self.read: Dict[str, Guess] = {}

@@ -1,0 +1,232 @@
+"""Training steps in the shapes that strangers write them: what each is handed has to be found out."""
+
+import copy
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+def train_for_cuda(model, train_loader, optimizer, device, epoch, args):
+    """Written for a GPU, with a scaler of its own and a configuration."""
+    scaler = torch.cuda.amp.GradScaler(enabled=True)
+    model.train()
+    for step, (images, target) in enumerate(train_loader):
+        images = images.cuda(non_blocking=True)
+        target = target.to("cuda:0")
+        with torch.cuda.amp.autocast(enabled=args.use_amp):
+            loss = nn.CrossEntropyLoss()(model(images), target) / args.gradient_accumulation_steps
+        scaler.scale(loss).backward()
+        if (step + 1) % args.gradient_accumulation_steps == 0:
+            scaler.unscale_(optimizer)
+            torch.nn.utils.clip_grad_norm_(model.parameters(), args.max_grad_norm)
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+        torch.cuda.synchronize()
+        if step % args.log_interval == 0:
+            print(f"epoch {epoch} loss {loss.item()}")
+
+
+def train_one_batch(model, batch, optimizer, scheduler):
+    """One mapping at a time, the loss from the model."""
+    outputs = model(**batch)
+    outputs.loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    scheduler.step()
+    optimizer.zero_grad()
+    return outputs.loss.detach()
+
+
+def train_by_iterator(model, optimizer, data_iterator, num_steps, micro_batches):
+    """The step asks for its micro-batches; the model returns scores and loss."""
+    for _ in range(num_steps):
+        optimizer.zero_grad(set_to_none=True)
+        for _ in range(micro_batches):
+            inputs, targets = next(data_iterator)
+            _, loss = model(inputs, targets)
+            (loss / micro_batches).backward()
+        optimizer.step()
+
+
+def train_on_values(net, opt, x, y, loss_fn):
+    """Regression of one batch."""
+    opt.zero_grad()
+    loss = loss_fn(net(x), y)
+    loss.backward()
+    opt.step()
+    return loss
+
+
+def train_every_fourth(model, optimizer, loader):
+    """Four micro-batches a step, as the code has it."""
+    for index, (x, y) in enumerate(loader):
+        (functional.cross_entropy(model(x), y) / 4).backward()
+        if index % 4 == 3:
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def train_every_fourth_undivided(model, optimizer, loader):
+    """The same without the division."""
+    for index, (x, y) in enumerate(loader):
+        functional.cross_entropy(model(x), y).backward()
+        if index % 4 == 3:
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def train_yielding(model, optimizer, loader):
+    """A generator: nothing happens before it is asked."""
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        yield loss.detach()
+
+
+def train_without_end(model, optimizer, loader):
+    """Epoch after epoch."""
+    while True:
+        for x, y in loader:
+            optimizer.zero_grad()
+            functional.cross_entropy(model(x), y).backward()
+            optimizer.step()
+
+
+def train_by_closure(model, loader):
+    """LBFGS goes backward itself."""
+    optimizer = torch.optim.LBFGS([p for p in model.parameters() if p.requires_grad], max_iter=2)
+    for x, y in loader:
+
+        def closure():
+            optimizer.zero_grad()
+            loss = functional.cross_entropy(model(x), y)
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+
+
+def train_a_copy(model, optimizer, loader):
+    """The optimizer has the parameters of another model than the one that is trained."""
+    model = copy.deepcopy(model)
+    for x, y in loader:
+        optimizer.zero_grad()
+        functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+
+def train_twice_held(model, loader):
+    """One weight in two groups, each of which has an optimizer."""
+    trained = [p for p in model.parameters() if p.requires_grad]
+    optimizers = [torch.optim.SGD(trained, lr=1e-3), torch.optim.SGD(trained[:1], lr=1e-2)]
+    for x, y in loader:
+        functional.cross_entropy(model(x), y).backward()
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def train_unscaled_twice(model, optimizer, loader, scaler):
+    """The factor is divided out by hand, and by the scaler again."""
+    for x, y in loader:
+        optimizer.zero_grad()
+        scaler.scale(functional.cross_entropy(model(x), y)).backward()
+        for parameter in model.parameters():
+            if parameter.grad is not None:
+                parameter.grad /= scaler.get_scale()
+        scaler.step(optimizer)
+        scaler.update()
+
+
+def train_keeping_nan(model, optimizer, loader):
+    """A step that is left out leaves its gradients to the next one."""
+    for x, y in loader:
+        functional.cross_entropy(model(x), y).backward()
+        if all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None):
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def train_until_nan(model, optimizer, loader):
+    """It stops at the first NaN."""
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(model(x), y)
+        if torch.isnan(loss):
+            raise ValueError("loss is NaN")
+        loss.backward()
+        optimizer.step()
+
+
+def clip_before_backward(model, optimizer, loader, grad_clip):
+    """There is nothing yet to clip."""
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(model(x), y)
+        nn.utils.clip_grad_norm_(model.parameters(), grad_clip)
+        loss.backward()
+        optimizer.step()
+
+
+def clip_by_value(model, optimizer, loader, clip_value):
+    """Every element by itself."""
+    for x, y in loader:
+        optimizer.zero_grad()
+        functional.cross_entropy(model(x), y).backward()
+        nn.utils.clip_grad_value_(model.parameters(), clip_value)
+        optimizer.step()
+
+
+def clip_the_head(model, optimizer, loader, max_norm):
+    """Other parameters than those that are trained."""
+    for x, y in loader:
+        optimizer.zero_grad()
+        functional.cross_entropy(model(x), y).backward()
+        nn.utils.clip_grad_norm_(model.linear.parameters(), max_norm)
+        optimizer.step()
+
+
+def unfreeze(model, optimizer, loader):
+    """Whatever was frozen trains again."""
+    for parameter in model.parameters():
+        parameter.requires_grad = True
+    for x, y in loader:
+        optimizer.zero_grad()
+        functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+
+def swallow(model, optimizer, loader):
+    """Its errors are nobody's business, and no step is ever made."""
+    for x, y in loader:
+        try:
+            model(x).no_such_loss(y).backward()
+            optimizer.step()
+        except Exception:
+            continue
+
+
+class LateTrainer:
+    """A loop whose object is set up from files: its attributes alone say what they are."""
+
+    def __init__(self, path):
+        raise FileNotFoundError(path)
+
+    def train_epoch(self):
+        self.model.train()
+        for inputs, targets in self.train_loader:
+            loss = self.compute_loss(inputs, targets)
+            self.optimizer.zero_grad()
+            loss.backward()
+            if self.args.clip_grad_norm > 0:
+                nn.utils.clip_grad_norm_(self.model.parameters(), self.args.clip_grad_norm)
+            self.optimizer.step()
+            self.lr_scheduler.step()
+
+    def compute_loss(self, inputs, targets):
+        return self.criterion(self.model(inputs), targets)

@@ -1,6 +1,7 @@
-"""What `ticket list`, `show` and `next` cost on 1,000 and 10,000 tickets: processor time, and against what floor.
+"""What commands cost on 1,000 and 10,000 tickets, generated ones and people's: processor time, and against what floor.
 
     python -m benchmarks.tickets
+    python -m benchmarks.tickets --human      # only people's tickets (AUDITKIT_CORPUS, or shared/corpus beside this)
     python -m benchmarks.tickets --page       # only rewrite the page from the results
 
 Writes benchmarks/results/tickets.json and docs/evidence/tickets-speed.md. Every figure is the processor time
@@ -24,7 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.evidence import ROOT, results_of, rows, store_results, write_blocks
-from tests.written_tickets import ticket_id, write_tickets
+from tests.filing_helpers import corpus_folder
+from tests.written_tickets import multiply_tickets, ticket_id, write_tickets
 
 RUNS = 5
 COUNTS = (1_000, 10_000)
@@ -99,6 +101,38 @@ def measured(count: int, folder: Path) -> dict[str, Any]:
     }
 
 
+HUMAN_COUNTS = (152, 10_000)
+HUMAN_RUNS = 3
+
+
+def measured_human(corpus: Path, count: int, folder: Path) -> dict[str, Any]:
+    """Every figure for people's tickets, copied with new ids until there are `count`; what writes comes last."""
+    ids = multiply_tickets(corpus / "tickets", folder, count)
+    time.sleep(SETTLED_S)
+    caches = folder.parent / "caches"
+    figures: dict[str, list[float]] = {}
+    for turn in range(HUMAN_RUNS):
+        shutil.rmtree(caches, ignore_errors=True)
+        new = ("new", "--title", "overflow", "--severity", "P2", "--agent", "pytorch", "--batch", "7")
+        one, another, third = ids[3 * turn : 3 * turn + 3]
+        commands = {
+            "list, first": ("list",), "list": ("list",), "next": ("next",), "show ID": ("show", ids[count // 2]),
+            "stats": ("stats",), "new": new, "renumber ID": ("renumber", one), "assign ID": ("assign", another, "Kim"),
+            "review ID": ("review", third, "--reviewer", "kim", "--verdict", "endorse"),
+            "list, four files changed": ("list",),
+        }  # fmt: skip
+        taken, _ = cpu_ms(["-c", "pass"], caches)
+        figures.setdefault("python -c pass", []).append(taken)
+        for name, words in commands.items():
+            taken, _ = cpu_ms(["-m", "auditkit", "ticket", *words, "--tickets", str(folder)], caches)
+            figures.setdefault(name, []).append(taken)
+    return {
+        "tickets": count,
+        "bytes": sum(path.stat().st_size for path in folder.rglob("*.md")),
+        "cpu_ms": {name: _summary(taken, figures["python -c pass"]) for name, taken in figures.items()},
+    }
+
+
 def _summary(taken: list[float], floor: list[float]) -> dict[str, float]:
     ratios = [one / base for one, base in zip(taken, floor, strict=True)]
     return {
@@ -129,6 +163,7 @@ def blocks(document: dict[str, Any]) -> dict[str, str]:
         "environment": f"{machine['cpus']} cores, Python {machine['python']}, load average {machine['load_before']} "
         f"before and {machine['load_after']} after.",
         **{f"tickets-{result['tickets']}": _folder_block(result) for result in document["results"]},
+        **{f"human-{result['tickets']}": _human_block(result) for result in document.get("human", ())},
         "imports": rows(("imported", "ms"), document["imports_ms"].items()),
     }
 
@@ -139,6 +174,12 @@ def _folder_block(result: dict[str, Any]) -> str:
     cells = [_command_row(name, figure, limits) for name, figure in result["cpu_ms"].items()]
     sizes = f"The tickets have {result['bytes'] / 1e6:.1f} MB, their index {result['index_bytes'] / 1e6:.2f} MB."
     return f"{rows(columns, cells)}\n\n{sizes}"
+
+
+def _human_block(result: dict[str, Any]) -> str:
+    cells = [(name, one["least"], one["median"], one["to_python"]) for name, one in result["cpu_ms"].items()]
+    table = rows(("what", "least ms", "median ms", "to `python -c pass`"), cells)
+    return f"{table}\n\nThe tickets have {result['bytes'] / 1e6:.1f} MB."
 
 
 def _command_row(name: str, figure: dict[str, float], limits: dict[str, int]) -> tuple[object, ...]:
@@ -170,10 +211,21 @@ def measure() -> dict[str, Any]:
     return {"machine": machine, "runs": RUNS, "results": results, "imports_ms": imports_ms()}
 
 
+def measure_human() -> list[dict[str, Any]]:
+    """Every figure for people's tickets; none where they are not on this machine."""
+    corpus = corpus_folder()
+    results = []
+    for count in HUMAN_COUNTS if corpus is not None else ():
+        with tempfile.TemporaryDirectory() as folder:
+            results.append(measured_human(corpus, count, Path(folder) / "tickets"))
+    return results
+
+
 def main() -> None:
     """Measure, unless only the page is asked for, and write it."""
     if "--page" not in sys.argv:
-        store_results("tickets", measure())
+        known = results_of("tickets") if "--human" in sys.argv else measure()
+        store_results("tickets", {**known, "human": measure_human()})
     print(write_blocks("tickets-speed", blocks(results_of("tickets"))))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 
 AGENTS = (("DRL", "drl"), ("PT", "pytorch"), ("CR", "codereview"))
@@ -178,3 +179,27 @@ def write_tickets(folder: Path, count: int) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         total += path.write_bytes(ticket_text(number, count).encode())
     return total
+
+
+_ID = re.compile(rb"(?<![\w-])B(\d{1,2})(?=-(?:DRL|PT|CR)-\d\d(?!\d))")
+_NAME = re.compile(r"B\d{1,2}-(?:DRL|PT|CR)-\d\d")
+_BATCHES = 20
+
+
+def multiply_tickets(source: Path, folder: Path, count: int) -> list[str]:
+    """Write `count` copies of the tickets below `source`, every id in a copy with other batches; the ids, by copy."""
+    files = [file for file in sorted(source.rglob("*.md")) if _NAME.fullmatch(file.stem)]
+    ids: list[str] = []
+    while len(ids) < count:
+        shift = _BATCHES * (len(ids) // len(files))
+        for file in files[: count - len(ids)]:
+            ids.append(_shifted(file.stem.encode(), shift).decode())
+            batch = re.fullmatch(r"batch(\d+)", file.parent.name)
+            path = folder / (f"batch{int(batch[1]) + shift}" if batch else file.parent.name) / f"{ids[-1]}.md"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(_shifted(file.read_bytes(), shift))
+    return ids
+
+
+def _shifted(data: bytes, by: int) -> bytes:
+    return _ID.sub(lambda found: b"B%d" % (int(found[1]) + by), data)

@@ -11,6 +11,9 @@ from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
 from auditkit.cli.ticket import app
+from auditkit.rules.counting.statistics import statistics_of
+from auditkit.store.folder.repository import Repository
+from auditkit.workflows.tickets.statistics import folder_statistics
 from tests.filing_helpers import ROOT, corpus_folder, put, ticket_text
 
 CORPUS = corpus_folder()
@@ -189,3 +192,10 @@ def test_real_batch_reports() -> None:
         "batch6-codereview.md:23:23: says 4, is 5: batch 6, codereview, P3 tickets"
     ]
     assert run("--tickets", tickets, "--against", tickets / "batch2-drl.md").exit_code == 0
+
+
+@pytest.mark.skipif(CORPUS is None, reason="the corpus of real tickets is not on this machine")
+def test_figures_by_the_index_are_those_of_the_tickets() -> None:
+    assert CORPUS is not None
+    repository = Repository(CORPUS / "tickets")
+    assert folder_statistics(repository).statistics == statistics_of(repository.listing().tickets)

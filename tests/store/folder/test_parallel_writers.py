@@ -157,13 +157,13 @@ def test_a_change_of_status_that_was_killed_is_finished_by_the_same_command(tmp_
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     killed(folder, step, *WONT_FIX)
     assert [row[ID] for row in read_index(str(folder)).rows] == ["B7-PT-01"]
-    assert run(folder, "list").stdout.count("B7-PT-01") == 1
+    assert run(folder, "list", "--all").stdout.count("B7-PT-01") == 1
     status = ["git", "-C", str(tmp_path), "status", "--porcelain", "-uall"]
     assert "tmp" not in subprocess.run(status, capture_output=True, text=True, check=True).stdout
     assert run(folder, *WONT_FIX).code == ExitCode.OK
     assert files(folder) == ["closed/B7-PT-01.md"]
     assert (folder / "closed/B7-PT-01.md").read_text().count("only in a demo") == 1
-    assert sorted(os.listdir(folder / ".auditkit")) == [".gitignore", "line", "lock"]
+    assert [name for name in os.listdir(folder / ".auditkit") if "tmp" in name] == []
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_a_ticket_under_two_names_stays_one(tmp_path: Path, words: tuple[str, ..
     old = put(tmp_path, "batch7/B7-PT-01.md", ticket_text(status="`wont-fix`"))
     (tmp_path / "closed").mkdir()
     os.link(old, tmp_path / "closed/B7-PT-01.md")
-    assert run(tmp_path, "list").stdout.count("B7-PT-01") == 1
+    assert run(tmp_path, "list", "--all").stdout.count("B7-PT-01") == 1
     assert run(tmp_path, "show", "B7-PT-01").code == ExitCode.OK
     ended = run(tmp_path, *words)
     assert ended.code in (ExitCode.OK, ExitCode.BAD_INPUT), ended

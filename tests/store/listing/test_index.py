@@ -16,7 +16,7 @@ from auditkit.store.folder.walk import named_files, stamp_of
 from auditkit.store.listing import index as index_module
 from auditkit.store.listing import index_file
 from auditkit.store.listing.cache_folder import cache_file
-from auditkit.store.listing.index import is_known_ticket, read_index
+from auditkit.store.listing.index import is_known_ticket, read_columns, read_index
 from auditkit.store.listing.rows import ID, PATH, TITLE, row_of
 from tests.filing_helpers import ROOT, corpus_folder, put, ticket_text
 from tests.written_tickets import write_tickets
@@ -300,3 +300,36 @@ def test_rows_are_those_of_the_repository(tmp_path: Path) -> None:
     wanted = [row_of(entry.ticket, entry.document) for entry in entries]
     assert read_index(str(tmp_path)).rows == wanted
     assert [row[ID] for row in read_index(str(tmp_path)).rows][-1] == "B9-PT-01"
+
+
+def test_columns_are_those_of_the_rows_and_few_changed_files_make_no_index(settled: Path) -> None:
+    put(settled, "batch7/B7-PT-02.md", ticket_text("B7-PT-02", title="new"))
+    (settled / "batch7/B7-PT-01.md").rename(settled / "batch7/B7-PT-03.md")
+    put(settled, "broken.md", "no ticket\n")
+    cached = Path(cache_file(str(settled))).read_bytes()
+    rows, broken, found = read_columns(str(settled), ID, TITLE)
+    assert sorted(rows) == [("batch7/B7-PT-02.md", "B7-PT-02", "new"), ("batch7/B7-PT-03.md", "B7-PT-01", "one")]
+    assert ([row[0] for row in broken], len(found)) == (["broken.md"], 4)
+    assert Path(cache_file(str(settled))).read_bytes() == cached
+    index = read_index(str(settled))
+    assert sorted(zip(index.column(PATH), index.column(ID), index.column(TITLE), strict=True)) == sorted(rows)
+
+
+@pytest.mark.parametrize(
+    ("names", "status", "own"),
+    [
+        (("batch7/B7-PT-01.md", "fixed/B7-PT-01.md"), "`fixed`", "fixed/B7-PT-01.md"),
+        (("batch7/B7-PT-01.md", "fixed/B7-PT-01.md"), "`open`", "batch7/B7-PT-01.md"),
+        (("batch7/B7-PT-01.md", "batch7/B7-PT-05.md"), "`open`", "batch7/B7-PT-01.md"),
+        (("batch7/a.md", "batch7/b.md"), "`open`", "batch7/a.md"),
+    ],
+)
+def test_a_file_under_two_names_is_one_ticket(tmp_path: Path, names: tuple[str, ...], status: str, own: str) -> None:
+    """By the name that says its id and lies where its status belongs; a link to it is no second name."""
+    put(tmp_path, names[0], ticket_text(status=status))
+    (tmp_path / names[1]).parent.mkdir(exist_ok=True)
+    os.link(tmp_path / names[0], tmp_path / names[1])
+    assert [row[PATH] for row in read_index(str(tmp_path)).rows] == [own]
+    os.unlink(tmp_path / names[1])
+    os.symlink(tmp_path / names[0], tmp_path / names[1])
+    assert len(read_index(str(tmp_path)).rows) == 2

@@ -111,8 +111,17 @@ class Values:
         return _MAKERS[found.value](self, path)
 
 
+class _Schedule(torch.optim.lr_scheduler.LambdaLR):
+    """A constant rate; what other libraries' schedules have beside torch's does nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *_, **__: None
+
+
 def _scheduler(values: Values, _: str) -> Any:
-    return torch.optim.lr_scheduler.LambdaLR(values.optimizer, lambda _: 1.0)
+    return _Schedule(values.optimizer, lambda _: 1.0)
 
 
 class _Settings(Answering):

@@ -36,7 +36,7 @@ WRITES = {
     "ticket comment": ("B7-PT-01 seen --by ada", "+### 20"),
     "ticket start": ("B7-PT-01 --assignee ada", "+| **Assignee** | ada |"),
     "ticket done": ("B7-PT-01 --text mended", "+mended"),
-    "ticket from-commits": ("HEAD", "+| **Commit** | `"),
+    "ticket from-commits": ("HEAD", "+### Commits"),
     "ticket assign": ("B7-PT-01 ada", "+| **Assignee** | ada |"),
     "ticket status": ("B7-PT-01 wont-fix --reason why", "move tickets/batch7/B7-PT-01.md to tickets/closed/"),
     "ticket resolve": ("B7-PT-01 --as wont-fix --text why", "+### Rationale"),
@@ -87,7 +87,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     put(tmp_path, "old/B9-PT-01.md", ticket_text("B9-PT-01"))
     git(tmp_path, "init", "-q", "--template=")
     git(tmp_path, "add", ".")
-    git(tmp_path, "commit", "-qm", "work")
+    git(tmp_path, "commit", "-qm", "work that fixes B7-PT-01")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path.with_name("cache")))
     return tmp_path

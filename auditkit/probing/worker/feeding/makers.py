@@ -31,7 +31,7 @@ MAKERS: Dict[str, Callable[[Any, str], Any]] = {
     guesses.SCALER_STATES: lambda around, path: new_scaler_states(),
     guesses.SAME_VALUE: lambda around, path: lambda value=None, *_, **__: value,
     guesses.CONFIG: lambda around, path: Answering(
-        around, path, functools.partial(_in_configuration, around.defaults.get(path, {}))
+        around, path, functools.partial(in_configuration, around.defaults.get(path, {}))
     ),
     guesses.OBJECT: lambda around, path: _object(around, path),
     guesses.OPTIMIZER: lambda around, path: around.optimizer,
@@ -73,7 +73,7 @@ def _object(around: Any, path: str) -> Any:
     return Answering(around, path, guesses.of_object) if made is None else made
 
 
-def _in_configuration(defaults: Dict[str, Any], name: str) -> Optional[Guess]:
+def in_configuration(defaults: Dict[str, Any], name: str) -> Optional[Guess]:
     """A value for an attribute of a configuration, where `optimizer` and `model` are parts of it."""
     word, found = name.strip("_").lower(), guesses.known(name)
     is_value = found is not None and not isinstance(found.value, str) and word != "clip_gradients"

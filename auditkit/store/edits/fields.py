@@ -267,6 +267,7 @@ def set_summary(document: Document, value: str) -> Document:
 def _with_new_row(document: Document, section: Heading, present: tuple[Field, ...], row: Row, value: str) -> Document:
     order = [known.label.casefold() for known in ROWS if known.section == row.section]
     place = order.index(row.label.casefold())
+    check_line(value, row.label)
     written = decorated(value, row.is_code, row.is_list)
     above = [field for field in present if field.label.casefold() in order[:place]]
     if above:

@@ -82,6 +82,7 @@ def test_what_is_advised_was_tried(arguments: str, use: str, try_it: str, tmp_pa
     assert "VALUE" not in one.why_not
 
 
+@pytest.mark.process
 def test_a_helper_says_through_whom_it_is_asked(tmp_path: Path) -> None:
     """It is no target of its own, and is not dropped in silence."""
     helper = "def _total(grads):\n    return torch.stack([g.norm() for g in grads]).norm().item()\n"

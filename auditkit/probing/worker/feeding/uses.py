@@ -194,7 +194,8 @@ def _class_with(method: str, module: str, owner: Optional[type]) -> Optional[typ
 def _classes(modules: Iterable[ModuleType]) -> List[type]:
     """The classes that modules hold, with those that derive from them."""
     found: Dict[type, None] = {}
-    waiting = [each for module in modules for each in list(vars(module).values()) if inspect.isclass(type(each))]
+    spaces = [list(vars(module).values()) for module in modules if isinstance(module, ModuleType)]
+    waiting = [each for space in spaces for each in space if inspect.isclass(type(each))]
     waiting = [each for each in waiting if issubclass(type(each), type)]
     while waiting:
         each = waiting.pop(0)

@@ -42,7 +42,7 @@ MAKERS: Dict[str, Callable[[Any, str], Any]] = {
     guesses.BUFFER_LISTS: lambda around, path: [_in_buffers(around)],
     guesses.MASTER_LISTS: lambda around, path: [[_master(each) for each in around.module.parameters()]],
     guesses.FLAG_LISTS: lambda around, path: [[True for _ in around.module.parameters()]],
-    guesses.OF_ONE_SAMPLE: lambda around, path: _one_sample(around.grads),
+    guesses.OF_ONE_SAMPLE: lambda around, path: _one_sample(around),
     guesses.FLAT_GRADIENT: lambda around, path: end_to_end(_in_buffers(around)).joined,
     guesses.LIMITS: lambda around, path: [1.0 for _ in around.module.parameters()],
     guesses.CLIPS: lambda around, path: functools.partial(_clip, around),
@@ -101,8 +101,8 @@ def _in_buffers(around: Any) -> List[torch.Tensor]:
     return [torch.zeros_like(each.data) if grad is None else grad for each, grad in pairs]
 
 
-def _one_sample(grads: Sequence[Optional[torch.Tensor]]) -> Optional[torch.Tensor]:
-    joined = end_to_end(grads).joined
+def _one_sample(around: Any) -> Optional[torch.Tensor]:
+    joined = end_to_end(_in_buffers(around)).joined
     return None if joined is None else joined[None]
 
 

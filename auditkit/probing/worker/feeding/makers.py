@@ -1,7 +1,6 @@
 """What the words of a guess stand for: each is made for one call, of the gradients of its surroundings."""
 
 import functools
-import re
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import torch
@@ -60,12 +59,6 @@ MAKERS: Dict[str, Callable[[Any, str], Any]] = {
     guesses.GRADIENTS: lambda around, path: [grad for grad in around.grads if grad is not None],
 }
 """By its words: the value, made of the surroundings and the path that it is read by."""
-# Parts of a configuration that hold further parts.
-_SECTIONS = re.compile(
-    r"(\w+_)?(optim|optimizer|optimization|train|training|trainer|model|solver|common|distributed|distributed_training|"
-    r"dist|log|logging|parallel|parallelism|checkpoint|data|clip_gradients|fsdp|trainer|dataset|lr_scheduler|"
-    r"hyperparameters|general|system|runtime|cfg|config|args|hparams)"
-)
 
 
 def _object(around: Any, path: str) -> Any:
@@ -74,12 +67,7 @@ def _object(around: Any, path: str) -> Any:
 
 
 def _in_configuration(defaults: Dict[str, Any], name: str) -> Optional[Guess]:
-    """A value for an attribute of a configuration, where `optimizer` and `model` are parts of it."""
-    word, found = name.strip("_").lower(), guesses.known(name)
-    is_value = found is not None and not isinstance(found.value, str) and word != "clip_gradients"
-    if not is_value and _SECTIONS.fullmatch(word):
-        return Guess(guesses.CONFIG)
-    return found or (Guess(defaults[name]) if name in defaults else None)
+    return guesses.in_configuration(name) or (Guess(defaults[name]) if name in defaults else None)
 
 
 def _master(parameter: torch.nn.Parameter) -> torch.nn.Parameter:

@@ -184,6 +184,12 @@ _GROUP_NORMS = re.compile(r"(\w+_)?(norm_groups|norms?_list|group_norms)")
 _OF_SCALERS = {"_scale": SCALE_OF_ONE, "_per_optimizer_states": SCALER_STATES}
 _LITERAL = re.compile(r"(?:typing\.|t\.)?Literal\[(.*)\]", re.DOTALL)
 _OPTIONAL = re.compile(r"(?:typing\.|t\.)?Optional\[(.*)\]|(.*?)\s*\|\s*None", re.DOTALL)
+# Parts of a configuration that hold further parts.
+_SECTIONS = re.compile(
+    r"(\w+_)?(optim|optimizer|optimization|train|training|trainer|model|solver|common|distributed|distributed_training|"
+    r"dist|log|logging|parallel|parallelism|checkpoint|data|clip_gradients|fsdp|trainer|dataset|lr_scheduler|"
+    r"hyperparameters|general|system|runtime|cfg|config|args|hparams)"
+)
 _CARRIERS_BY_NAME: Tuple[Tuple[Any, str], ...] = tuple(
     (re.compile(pattern), kind)
     for pattern, kind in (
@@ -277,6 +283,13 @@ def carrier(name: str, annotation: str = "") -> str:
     if re.search(r"\bModule\b", annotation):
         return MODULES if several else MODULE
     return PARAMETERS if re.search(r"\bParameter\b", annotation) else ""
+
+
+def in_configuration(name: str) -> Optional[Guess]:
+    """A value for an attribute of a configuration, where `optimizer` and `model` are parts of it."""
+    word, found = name.strip("_").lower(), known(name)
+    is_value = found is not None and not isinstance(found.value, str) and word != "clip_gradients"
+    return Guess(CONFIG) if not is_value and _SECTIONS.fullmatch(word) else found
 
 
 def _of_literal(annotation: str) -> Optional[Guess]:

@@ -1,7 +1,6 @@
 """What the words of a guess stand for: each is made for one call, of the gradients of its surroundings."""
 
 import functools
-import re
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import torch
@@ -31,7 +30,7 @@ MAKERS: Dict[str, Callable[[Any, str], Any]] = {
     guesses.SCALER_STATES: lambda around, path: new_scaler_states(),
     guesses.SAME_VALUE: lambda around, path: lambda value=None, *_, **__: value,
     guesses.CONFIG: lambda around, path: Answering(
-        around, path, functools.partial(in_configuration, around.defaults.get(path, {}))
+        around, path, functools.partial(_in_configuration, around.defaults.get(path, {}))
     ),
     guesses.OBJECT: lambda around, path: _object(around, path),
     guesses.OPTIMIZER: lambda around, path: around.optimizer,
@@ -42,7 +41,7 @@ MAKERS: Dict[str, Callable[[Any, str], Any]] = {
     guesses.BUFFER_LISTS: lambda around, path: [_in_buffers(around)],
     guesses.MASTER_LISTS: lambda around, path: [[_master(each) for each in around.module.parameters()]],
     guesses.FLAG_LISTS: lambda around, path: [[True for _ in around.module.parameters()]],
-    guesses.OF_ONE_SAMPLE: lambda around, path: _one_sample(around.grads),
+    guesses.OF_ONE_SAMPLE: lambda around, path: _one_sample(around),
     guesses.FLAT_GRADIENT: lambda around, path: end_to_end(_in_buffers(around)).joined,
     guesses.LIMITS: lambda around, path: [1.0 for _ in around.module.parameters()],
     guesses.CLIPS: lambda around, path: functools.partial(_clip, around),
@@ -60,12 +59,6 @@ MAKERS: Dict[str, Callable[[Any, str], Any]] = {
     guesses.GRADIENTS: lambda around, path: [grad for grad in around.grads if grad is not None],
 }
 """By its words: the value, made of the surroundings and the path that it is read by."""
-# Parts of a configuration that hold further parts.
-_SECTIONS = re.compile(
-    r"(\w+_)?(optim|optimizer|optimization|train|training|trainer|model|solver|common|distributed|distributed_training|"
-    r"dist|log|logging|parallel|parallelism|checkpoint|data|clip_gradients|fsdp|trainer|dataset|lr_scheduler|"
-    r"hyperparameters|general|system|runtime|cfg|config|args|hparams)"
-)
 
 
 def _object(around: Any, path: str) -> Any:
@@ -73,13 +66,8 @@ def _object(around: Any, path: str) -> Any:
     return Answering(around, path, guesses.of_object) if made is None else made
 
 
-def in_configuration(defaults: Dict[str, Any], name: str) -> Optional[Guess]:
-    """A value for an attribute of a configuration, where `optimizer` and `model` are parts of it."""
-    word, found = name.strip("_").lower(), guesses.known(name)
-    is_value = found is not None and not isinstance(found.value, str) and word != "clip_gradients"
-    if not is_value and _SECTIONS.fullmatch(word):
-        return Guess(guesses.CONFIG)
-    return found or (Guess(defaults[name]) if name in defaults else None)
+def _in_configuration(defaults: Dict[str, Any], name: str) -> Optional[Guess]:
+    return guesses.in_configuration(name) or (Guess(defaults[name]) if name in defaults else None)
 
 
 def _master(parameter: torch.nn.Parameter) -> torch.nn.Parameter:
@@ -101,8 +89,8 @@ def _in_buffers(around: Any) -> List[torch.Tensor]:
     return [torch.zeros_like(each.data) if grad is None else grad for each, grad in pairs]
 
 
-def _one_sample(grads: Sequence[Optional[torch.Tensor]]) -> Optional[torch.Tensor]:
-    joined = end_to_end(grads).joined
+def _one_sample(around: Any) -> Optional[torch.Tensor]:
+    joined = end_to_end(_in_buffers(around)).joined
     return None if joined is None else joined[None]
 
 

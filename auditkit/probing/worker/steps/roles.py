@@ -8,7 +8,6 @@ from typing import Any, Optional, Tuple
 
 from ..feeding import guesses
 from ..feeding.guesses import Guess
-from ..feeding.makers import in_configuration
 
 BATCHES = "batches of three samples"
 BATCH, INPUTS, TARGETS = "a batch of three samples", "its inputs", "its targets"
@@ -79,7 +78,7 @@ def known(name: str, annotation: str = "", source: str = "") -> Optional[Guess]:
 
 def of_settings(name: str) -> Optional[Guess]:
     """What an attribute of a configuration stands for, in which `TRAIN` and `data` are parts of it."""
-    section = in_configuration({}, name)
+    section = guesses.in_configuration(name)
     return section if section is not None and section.value == guesses.CONFIG else known(name)
 
 

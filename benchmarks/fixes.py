@@ -75,7 +75,7 @@ def outcome(name: str, path: PurePath, data: bytes, clone: Path, place: Place) -
     ticket, shown = read_ticket(data, path), visible(data.decode())
     diffs = _DIFF.findall(ticket.recommended_fix)
     first = ticket.recommended_fix.strip().partition("\n")[0]
-    found = {
+    found: Document = {
         "id": str(ticket.id),
         "severity": ticket.severity_written,
         "probes": [*dict.fromkeys(each.partition("/")[0] for each in ticket.fingerprints)],

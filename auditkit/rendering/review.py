@@ -26,7 +26,7 @@ from auditkit.model.text import counted
 from auditkit.model.tickets.claim import ClaimState
 from auditkit.model.units import format_value
 from auditkit.rendering.environment import render
-from auditkit.rules.comparison.answer_changes import families, largest_difference
+from auditkit.rules.comparison.answer_changes import RAISES, families, largest_difference
 
 _MARKS = {ClaimState.CONFIRMED: "✅", ClaimState.REFUTED: "❌", ClaimState.UNTESTED: "⚠️", ClaimState.MALFORMED: "⚠️"}
 _WORDS = {ClaimState.CONFIRMED: "met", ClaimState.REFUTED: "not met", ClaimState.UNTESTED: "untested"}
@@ -173,7 +173,8 @@ def _interface(target: TargetComparison) -> tuple[str, ...]:
 
 
 def _fields(answers: Iterable[AnswerContrast], without: Agreement) -> set[str]:
-    return {one.field or "the answer" for one in answers if one.agreement is not without}
+    there = (one.field for one in answers if one.agreement is not without)
+    return {field or "the answer" for field in there if field != RAISES}
 
 
 def _files(files: Sequence[FileChange]) -> list[tuple[str, list[FileChange]]]:

@@ -36,7 +36,7 @@ def offered(line: str, cwd: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("auditkit ticket s", ["show", "search", "stats", "sign-off", "status"]),
+        ("auditkit ticket s", ["show", "search", "stats", "sign-off", "status", "set", "start"]),
         ("auditkit ticket show ", ["B7-PT-01"]),
         ("auditkit ticket verify --tickets old B", ["B1-DRL-02"]),
         ("auditkit ticket show --tickets nowhere ", []),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.model.enums import Contract
+from auditkit.model.enums import Contract, Evidence, Outcome, Severity
 from auditkit.model.runs.target import Target
 from auditkit.probing.hosts.catalog import load_catalog
 from tests.probes.in_process import Answer, ask_all
@@ -23,6 +23,7 @@ from tests.probing_helpers import (
     SCALED_CLIP,
     STEPS,
     WAITS,
+    run_probes,
 )
 
 CATALOG = load_catalog()
@@ -97,6 +98,19 @@ def test_the_recommended_code_passes_every_probe(
     answers = ask_all(target, STEPS, tmp_path)
     assert answers[probe_id].outcome == "not_reproduced"
     assert {answer.outcome for answer in answers.values()} <= {"not_reproduced", "not_applicable"}
+
+
+@pytest.mark.process
+def test_a_real_worker_finds_the_step_and_tells_what_was_made_up() -> None:
+    """With the location, the severity and the evidence that a ticket needs."""
+    target = Target("trainsteps.defective:train_on_sums", contract=Contract.TRAIN_STEP)
+    result, other = run_probes(SPECIMEN, target, [ACCUMULATION, WAITS]).results
+    assert (result.outcome, result.severity, result.evidence) == (Outcome.REPRODUCED, Severity.P0, Evidence.MEASURED)
+    assert result.law == "norm ratio N"
+    assert result.location is not None
+    assert result.location.file == "trainsteps/defective.py"
+    assert "batches=batches of three samples" in result.notes[0]
+    assert (other.outcome, other.evidence) == (Outcome.NOT_REPRODUCED, Evidence.SIMULATED)
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from auditkit.cli.common import JsonOption, TicketsOption, open_repository, write_or_exit
 from auditkit.cli.ticket.common import IdArgument, app, say_change, text_of
 from auditkit.cli.ticket.many import Done, IdsArgument, ManyOptions, change_tickets, chosen
+
+if TYPE_CHECKING:
+    from auditkit.store.folder.repository import Repository
 
 
 @app.command(epilog="Example: auditkit ticket edit B7-PT-01 severity P1")
@@ -44,14 +47,7 @@ def edit(
         raise BadInputError(f"edit {field}: to what?", f'auditkit ticket edit {ticket_id} {field} VALUE; "" empties it')
     text = text_of(value)
     agents = tickets_configuration(repository).agents
-    if field.casefold() == "bound":
-        from auditkit.workflows.tickets.ticket_edits import check_binding
-
-        check_binding(repository, text)
-    if field.casefold() in ("tests", "test"):
-        from auditkit.workflows.tickets.ticket_edits import check_tests
-
-        check_tests(repository, ticket_id, text)
+    _check(repository, ticket_id, field, text)
     change = repository.change(ticket_id, lambda entry: edit_field(entry.document, field, text, agents))
     before, after = (field_text(entry.document, field) for entry in (change.before, change.after))
     say_change(change, as_json, f"{field}: {before or 'empty'} -> {after or 'empty'}", before=before, after=after)
@@ -89,6 +85,8 @@ def set_fields(
     agents = tickets_configuration(repository).agents
 
     def change(ticket_id: str) -> Done:
+        for name, value in values.items():
+            _check(repository, ticket_id, name, value)
         made = repository.change(ticket_id, lambda entry: set_all(entry.document, values, agents, is_new))
         return Done(made, ", ".join(f"{name}: {value or 'empty'}" for name, value in values.items()))
 
@@ -155,6 +153,18 @@ def label(
         return Done(made, f"labels: {', '.join(made.after.ticket.labels) or 'none'}")
 
     change_tickets(repository, chosen(repository, ticket_ids, many), many, as_json, change)
+
+
+def _check(repository: Repository, ticket_id: str, field: str, text: str) -> None:
+    """Refuse probes and tests that nobody knows. Raises BadInputError."""
+    if field.casefold() == "bound":
+        from auditkit.workflows.tickets.ticket_edits import check_binding
+
+        check_binding(repository, text)
+    if field.casefold() in ("tests", "test"):
+        from auditkit.workflows.tickets.ticket_edits import check_tests
+
+        check_tests(repository, ticket_id, text)
 
 
 def _is_id(word: str) -> bool:

@@ -53,7 +53,7 @@ def try_it(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing into the ticket.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run the code that a ticket recommends before anybody applies it.
+    """Run a ticket's recommended code before anybody applies it.
 
     It runs in a copy of the checkout. Compared are the base, each code block of the Recommended Fix, and the fix that
     was made, if there is one. Comes out as sufficient, insufficient, "trades X for Y", does not run or "incomplete:

@@ -57,7 +57,7 @@ def from_commits(
             tried.write(repository)
         else:
             complain(f"nothing was written: {count} tickets would change; --yes writes without asking")
-    if any(one.problem or (one.moved and one.moved.missing) for one in made):
+    if any((one.named.fixed_by and one.problem) or (one.moved and one.moved.missing) for one in made):
         from auditkit.errors import ExitCode
 
         raise typer.Exit(int(ExitCode.FINDINGS))

@@ -100,7 +100,7 @@ class ListOptions:
         str,
         typer.Option(
             metavar="ORDER",
-            help="id, severity, status, created, updated, or age (oldest first).",
+            help="id, severity, status, created, updated, due, or age (oldest first).",
             autocompletion=orders,
         ),
     ] = "id"

@@ -26,11 +26,12 @@ def passing_all(index: Index, passes: Sequence[tuple[str, Filter]]) -> Sequence[
 
 def names_status(wanted: Mapping[str, Sequence[Any] | None]) -> bool:
     """Whether a filter speaks of the status, so that finished tickets may be meant."""
-    if wanted.get("status"):
-        return True
-    from auditkit.cli.views.where import speaks_of_status
+    conditions = wanted.get("where")
+    if wanted.get("status") or not conditions:
+        return bool(wanted.get("status"))
+    from auditkit.store.listing.conditions import speaks_of_status
 
-    return speaks_of_status(wanted.get("where") or ())
+    return speaks_of_status(conditions)
 
 
 def in_state(index: Index, numbers: Sequence[int], is_finished: bool | None) -> tuple[Sequence[int], int]:
@@ -62,7 +63,7 @@ def named_filters(
     if stale:
         passes.append(("--stale", sel.is_stale(index)))
     if conditions:
-        from auditkit.cli.views.where import filters_of
+        from auditkit.store.listing.conditions import filters_of
 
         def by_option(name: str, words: Sequence[str]) -> Filter:
             return next(filters(folder, index, {name: words}))

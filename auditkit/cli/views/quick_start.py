@@ -86,7 +86,8 @@ def parsed(words: Sequence[str]) -> dict[str, Any] | None:
     """The parameters that a plain command line gives, None where it is not one."""
     if len(words) < 2 or words[0] != "ticket" or words[1] not in OPTIONS:
         return None
-    options, values = OPTIONS[words[1]], {}
+    options = OPTIONS[words[1]]
+    values: dict[str, Any] = {}
     rest = iter(words[2:])
     for word in rest:
         if not word.startswith("-") and _is_argument(values, words[1], word):

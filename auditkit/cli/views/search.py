@@ -131,7 +131,7 @@ def _print(
         say_styled(head)
         for number, text in lines:
             place = f"  {number}: "
-            say_styled(place + _marked(_around(*shown(text), words, width - len(place)), words))
+            say_styled(place + _marked(_around(shown(text)[0], words, width - len(place)), words))
 
 
 def _around(text: str, words: Sequence[str], width: int) -> str:

@@ -62,6 +62,8 @@ def head_of(index: Index, number: int) -> list[str]:
         "consensus",
         "waits",
         "blocked-by",
+        "labels",
+        "due",
         "path",
         "title",
     )
@@ -74,6 +76,8 @@ def head_of(index: Index, number: int) -> list[str]:
     told = {
         "": _GAP.join([*state, *([f"{cell['age']} old"] if cell["age"] else []), cell["agent"]]),
         "assignee": cell["assignee"],
+        "due": cell["due"],
+        "labels": cell["labels"],
         "reviews": f"{cell['consensus']}: {', '.join(reviews)}" if reviews else "none",
         "waits for an answer": cell["waits"],
         "blocked by": cell["blocked-by"],

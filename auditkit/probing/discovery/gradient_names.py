@@ -179,7 +179,8 @@ def is_helper_of_collectors(name: str) -> bool:
     words = set(_words(name))
     if _words(name)[:1] in (("materialize",), ("materialise",), ("finalize",), ("finalise",), ("finish",)):
         return False
-    of_all = bool(words & {"norm", "norms"}) and bool(words & {"total", "global"})
+    is_asked_for = _words(name)[:1] in (("get",), ("compute",), ("calc",), ("calculate",))
+    of_all = bool(words & {"norm", "norms"}) and (bool(words & {"total", "global"}) or is_asked_for)
     return of_all or bool(words & (_GRADIENT_WORDS | _FINITE_WORDS | {"zeros"})) or name.startswith("clip_")
 
 

@@ -54,7 +54,7 @@ def _bind(call: str, request: Dict[str, Any]) -> Tuple[Any, Optional[type], str]
 def _climb(request: Dict[str, Any], calls: List[str], load: Callable[[], Any]) -> Any:
     """What `load` makes of `calls`, which are all in one place, by the first rung that can."""
     place, roots = calls[0].partition(":")[0], request["import_roots"]
-    loading.use_import_roots(roots)
+    loading.use_import_roots(roots, [request["target"]])
     ways = blocks.WAYS if calls[0] in request["blocks"] else request.get("rungs") or rungs.ways(calls, roots)
     return ladder.climb(load, [place], roots, ways, float(request["time_limit_s"]))
 

@@ -26,8 +26,10 @@ from auditkit.model.revisions.implementation_review import (
     Requirement,
 )
 from auditkit.model.runs.probe import ProbeInfo
+from auditkit.model.text import counted
 from auditkit.model.tickets.claim import ClaimState
 from auditkit.model.units import format_value
+from auditkit.rules.comparison.answer_changes import RAISES
 from auditkit.rules.comparison.requirements import in_words
 from auditkit.rules.reports.words import listed
 
@@ -113,10 +115,16 @@ def _unexplained_answers(comparison: Comparison) -> Iterator[str]:
         differing = [one for one in apart if one.agreement is Agreement.DIFFERS]
         if differing:
             yield f"{len(differing)} numbers of {target.match.name} differ, and nothing measured says which is right"
-        for agreement, side in ((Agreement.ONLY_BASE, "head"), (Agreement.ONLY_HEAD, "base")):
-            fields = dict.fromkeys(one.field or "the answer" for one in apart if one.agreement is agreement)
+        # A call that raises has no field at all: that is told once.
+        raising = {repr(one.case): one.agreement for one in apart if one.field == RAISES}
+        lost = [one for one in apart if repr(one.case) not in raising]
+        for only, side, other in ((Agreement.ONLY_BASE, "base", "head"), (Agreement.ONLY_HEAD, "head", "base")):
+            count = sum(agreement is only for agreement in raising.values())
+            if count:
+                yield f"{target.match.name} raises at the {side} alone, in {counted(count, 'case')}"
+            fields = dict.fromkeys(one.field or "number" for one in lost if one.agreement is only)
             if fields:
-                yield f"the answer of {target.match.name} has no {listed(fields)} at the {side}"
+                yield f"the answer of {target.match.name} has no {listed(fields)} at the {other}"
 
 
 def _is_unexplained(answer: AnswerContrast) -> bool:

@@ -203,14 +203,16 @@ def _with_own_row(document: Document, label: str, value: str) -> Document:
 
 
 def set_row(document: Document, row: Row, value: str) -> Document:
-    """The document with `value` in the row, which is added where it is missing."""
+    """The document with `value` in the row, which is added where it is missing, but not to be empty."""
+    present = document.fields(row.section)
+    field = next((field for field in present if field.label.casefold() == row.label.casefold()), None)
+    if field is None and not value:
+        return document
     if row.section == RESOLUTION:
         document, _ = with_section(document)
     section = document.section(row.section)
     if section is None:
         raise BadInputError(f"the ticket has no section '## {row.section}'", "add it with a Field and Value table")
-    present = document.fields(row.section)
-    field = next((field for field in present if field.label.casefold() == row.label.casefold()), None)
     if field is not None:
         return set_cell(document, section, field, value, row.is_code, row.is_list)
     return _with_new_row(document, section, present, row, value)

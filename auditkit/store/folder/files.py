@@ -21,6 +21,14 @@ temporaries: Path | None = None
 written_count = 0
 
 
+class ChangedMeanwhileError(StoreConflictError):
+    """A file is not what it was when it was read; nothing was written."""
+
+
+def changed_meanwhile(path: Path) -> ChangedMeanwhileError:
+    return ChangedMeanwhileError(f"{path} changed on disk meanwhile; nothing was written", "run the command again")
+
+
 @dataclass
 class Plan:
     """What a dry run would have written, by absolute path: what a file held and would hold, None where it is not there.
@@ -88,7 +96,7 @@ def replace_file(path: Path, data: bytes, expected: bytes) -> None:
     with _write_errors(path):
         if plan is not None:
             if read_bytes(path) != expected:
-                raise StoreConflictError(f"{path} changed on disk meanwhile", "run the command again")
+                raise changed_meanwhile(path)
             plan.put(path, data)
             return
         status = path.lstat()
@@ -98,9 +106,7 @@ def replace_file(path: Path, data: bytes, expected: bytes) -> None:
             os.chmod(temporary, stat.S_IMODE(status.st_mode))
             _keep_owner(temporary, status)
             if path.read_bytes() != expected:
-                raise StoreConflictError(
-                    f"{path} changed on disk meanwhile; nothing was written", "run the command again"
-                )
+                raise changed_meanwhile(path)
             _record(path, expected, data)
             os.replace(temporary, path)
         _note_written(path.parent)

@@ -25,10 +25,6 @@ LAST = "last-command"
 UNFINISHED = "unfinished-command"
 
 
-class ChangedMeanwhileError(StoreConflictError):
-    """A file is not what it was when it was read; nothing was written."""
-
-
 Contents = Mapping[Path, bytes | None]
 """What files hold, None where there is none."""
 
@@ -91,9 +87,7 @@ def write_together(folder: Path, before: Contents, after: Contents) -> None:
     """
     for path, data in before.items():
         if _held(path) != data:
-            raise ChangedMeanwhileError(
-                f"{path} changed on disk meanwhile; nothing was written", "run the command again"
-            )
+            raise files.changed_meanwhile(path)
     journal = folder / SIDE_FOLDER / UNFINISHED
     lines = [_line(folder, path, before[path], data) for path, data in after.items()]
     try:

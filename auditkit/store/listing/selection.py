@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     # Columns, and what the values of one ticket in them have to pass.
     Filter = tuple[Sequence[list[Any]], Callable[..., Any]]
 
-ORDERS = ("id", "severity", "status", "created", "updated", "age")
+ORDERS = ("id", "severity", "status", "created", "updated", "age", "due")
 UNANSWERED = "needs-answer"
 AGREEMENTS = ("unanimous", "majority", "split", "partial", "none", UNANSWERED)
 """What `agreed` takes: the kinds of consensus, and what a majority says that nobody has answered."""
@@ -117,6 +117,7 @@ def ordered(index: Index, numbers: Sequence[int], order: str) -> Sequence[int]:
         "created": (at.CREATED, dated),
         "age": (at.CREATED, dated),
         "updated": (at.UPDATED, dated),
+        "due": (at.DUE, dated),
     }
     if order not in keys:
         return numbers

@@ -18,7 +18,6 @@ from auditkit.probing.source_code.files import LeftOut
 
 _UNTRIED = re.compile(r"[:;] give [^:;]*--argument \S+=VALUE")
 _MOST_NAMED, _MOST_PLACES, _MOST_HINTS = 3, 2, 3
-_NOT_INSTALLED = re.compile(r"^no module named '([\w.]+)' under [^\n]*")
 _RUNGS = {"file": "by their file alone", "placeholders": "with placeholders for {}", "cut_out": "cut out of their file"}
 
 
@@ -39,8 +38,6 @@ def candidate_of(trial: Trial) -> FoundCandidate:
     found, target = trial.candidate, trial.target
     plan: Mapping[str, Any] = {} if trial.plan is None else dict(trial.plan)
     why_not = "" if trial.works else _UNTRIED.sub("", trial.message.removeprefix(f"{target.call}: "))
-    if target.places:  # a library's, which nobody looks for in the checkout
-        why_not = _NOT_INSTALLED.sub(r"the interpreter has no module '\1'", why_not)
     return FoundCandidate(
         call=target.call,
         file=found.file,

@@ -92,11 +92,21 @@ def problem(findings: Collection[str], base: Answers, result: ProbeResult) -> st
     """
     if result.probe in findings:
         return "" if result.outcome is Outcome.NOT_REPRODUCED else f"left {result.probe}"
-    if result.probe != ANSWERS:
-        return next((f"is a trade: {cost}" for cost in costs_of(base.results, [result])), "")
+    if result.probe == ANSWERS:
+        return _changed_for(findings, base, result.measurements)
+    return next((f"is a trade: {cost}" for cost in costs_of(base.results, [result])), "")
+
+
+def first_problem(findings: Collection[str], base: Answers, arm: Answers) -> str:
+    """The first that is wrong with what was asked in the place of the base, "" where nothing is."""
+    found = filter(None, (problem(findings, base, result) for result in arm.results))
+    return next(found, _changed_for(findings, base, arm.recorded) if ANSWERS in arm.asked else "")
+
+
+def _changed_for(findings: Collection[str], base: Answers, recorded: Sequence[Measurement]) -> str:
     # What another target gets wrong may change, although the change was not made for it.
     wrong = findings or [one.probe for one in base.results if one.outcome is Outcome.REPRODUCED]
-    changed = changed_answers(base.recorded, result.measurements, dict(base.roles), wrong)
+    changed = changed_answers(base.recorded, recorded, dict(base.roles), wrong)
     return f"changed a right answer: {told(changed[0])}" if changed else ""
 
 

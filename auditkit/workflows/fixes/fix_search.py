@@ -182,8 +182,8 @@ class Search:
             findings = tuple(cause.asked_of(target))
             arm, wrong = self._trials.with_change(candidate.change, cause, target, findings)
             if wrong:
-                left = wrong.removeprefix("left ")
-                return Failed(LEAVES, wrong, left) if left in findings else Failed(TRADES, wrong)
+                left = next((probe for probe in findings if wrong == f"left {probe}"), "")
+                return Failed(LEAVES if left else TRADES, wrong, left)
             if self._ends.is_set():
                 return Failed(LEAVES, "was not run to its end")
             base = self._trials.base(cause.arm, target)
@@ -195,8 +195,8 @@ class Search:
             if verdict.verdict is not FixVerdict.SUFFICIENT:
                 return Failed(TRADES, verdict.text)
             tried.append((base, arm, verdict))
-        if left := self._trials.still_read(candidate.change, cause):
-            return Failed(LEAVES, f"left {left[0]}", left[0])
+        if still := self._trials.still_read(candidate.change, cause):
+            return Failed(LEAVES, f"left {still[0]}", still[0])
         for target in other_targets(self._files, self.run, cause, candidate.place, candidate.lines):
             arm, wrong = self._trials.with_change(candidate.change, cause, target, ())
             lost = [wrong] if wrong else costs(self._trials.base(cause.arm, target), arm)

@@ -20,7 +20,7 @@ from auditkit.probing.hosts.sandbox import Setting
 from auditkit.workflows.audit.measurement import Progress
 from auditkit.workflows.audit.run_options import RunOptions
 from auditkit.workflows.audit.source_audit import SourceQuestions, SourceScope, read_source
-from auditkit.workflows.fixes.answers import ANSWERS, Answers, answers_probe, problem
+from auditkit.workflows.fixes.answers import ANSWERS, Answers, answers_probe, first_problem, problem
 from auditkit.workflows.fixes.bench import Bench
 from auditkit.workflows.fixes.causes import Cause
 from auditkit.workflows.fixes.file_change import FileChange
@@ -118,27 +118,17 @@ class Trials:
         base, key = self.base(cause.arm, target), (cause.arm, target.call, change.after)
         with self._locks[key]:
             known = self._asked.get(key, Answers(target))
-            for result in known.results:
-                if wrong := problem(findings, base, result):
-                    return known, wrong
             minor = {one.probe.id for one in cause.minor}
             missing = [one for one in self._in_turn(base, findings, minor) if one.id not in known.asked]
-            if missing and not self.ends.is_set():
+            if missing and not first_problem(findings, base, known) and not self.ends.is_set():
                 self.progress.trying(f"a fix in {change.file} on {target.call}")
-                wrongs: list[str] = []
-
-                def is_wrong(result: ProbeResult) -> bool:
-                    wrongs.extend(filter(None, [problem(findings, base, result)]))
-                    return bool(wrongs)
-
                 with self._holding(change) as opened:
                     setting = self.scene.options(cause.arm).setting(opened)
-                    limit_s = min(setting.time_limit_s, _CANDIDATE_LIMIT_S)
-                    found = self._ask(replace(setting, time_limit_s=limit_s), target, missing, is_wrong)
+                    setting = replace(setting, time_limit_s=min(setting.time_limit_s, _CANDIDATE_LIMIT_S))
+                    found = self._ask(setting, target, missing, lambda one: bool(problem(findings, base, one)))
                 if not self.ends.is_set():
                     self._asked[key] = known = found.and_(known)
-                return known, wrongs[0] if wrongs else ""
-            return known, ""
+            return known, first_problem(findings, base, known)
 
     def _in_turn(self, base: Answers, findings: Collection[str], minor: Collection[str]) -> list[ProbeInfo]:
         """The probes whose answer may matter, in the order in which they are asked.

@@ -122,13 +122,18 @@ def propose(repository: Repository, named: Named, checkout: str | None, today: d
 
 
 def subject_of(repository: Repository, ticket_id: str, commits: Sequence[str], checkout: str | None) -> str:
-    """The first lines of the commits' messages, "" where the ticket's Resolution says already what was done."""
+    """The first lines of the commits' messages, "" where the ticket's Resolution says already what was done.
+
+    Raises BadInputError for a commit that git does not know.
+    """
     told = repository.find(ticket_id).ticket.resolution
     if not commits or (told is not None and says_what_was_done(told)):
         return ""
-    folder = _checkout(repository, checkout)
-    found = [git.run_git(folder, "log", "-1", "--format=%s", f"{commit}^{{commit}}", "--") for commit in commits]
-    return "\n".join(one.stdout.strip() for one in found if one.returncode == 0)
+    found = git.find_repository(_checkout(repository, checkout))
+    if found is None:
+        return ""
+    hashes = [git.resolve_revision(found, commit) for commit in commits]
+    return "\n".join(git.run_git(found.directory, "log", "-1", "--format=%s", one).stdout.strip() for one in hashes)
 
 
 def _checkout(repository: Repository, named: str | None) -> Path:

@@ -12,7 +12,7 @@ from auditkit.errors import AuditkitError, BadInputError
 from auditkit.model.text import inert_line
 from auditkit.model.tickets.ids import is_ticket_id, parse_ticket_id
 from auditkit.store.folder import files
-from auditkit.store.folder.journal import ChangedMeanwhileError, commit
+from auditkit.store.folder.journal import commit
 from auditkit.store.folder.repository import Repository
 
 _T = TypeVar("_T")
@@ -41,10 +41,10 @@ def change_all_at_once(repository: Repository, ids: Sequence[str], change: Calla
     It is tried again where somebody else was faster with one of them.
     """
     for is_last in (*[False] * _MOST_RETRIES, True):
-        done, tried = try_on_all(ids, change)
         try:
+            done, tried = try_on_all(ids, change)
             tried.write(repository)
-        except ChangedMeanwhileError:
+        except files.ChangedMeanwhileError:
             if is_last:
                 raise
         else:
@@ -64,6 +64,8 @@ def try_on_all(ids: Sequence[str], change: Callable[[str], _T]) -> tuple[list[_T
         for ticket_id in ids:
             try:
                 done.append(change(ticket_id))
+            except files.ChangedMeanwhileError:
+                raise
             except AuditkitError as error:
                 refused.append((ticket_id, error))
     if refused:

@@ -129,7 +129,7 @@ def test_comments_of_two_branches_merge_with_the_driver(tmp_path: Path, has_driv
     )
     assert is_merged is has_driver
     if has_driver:
-        told = json.loads(made.run("show", "B7-PT-01", "--json").out)["tickets"][0]["comments"]
+        told = json.loads(made.run("show", "B7-PT-01", "--json").stdout)["tickets"][0]["comments"]
         assert sorted((one["author"], one["text"]) for one in told) == [("ada", "ours"), ("bob", "theirs")]
 
 

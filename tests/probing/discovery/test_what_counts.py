@@ -324,6 +324,9 @@ def test_a_helper_that_is_handed_gradients_counts_where_it_is_named_for_it(tmp_p
     }
     assert (named["_has_inf_or_nan"].covered_by, named["f"].covered_by) == (("m:f",), ())
     assert set(found(tmp_path / "unnamed", checks.format("_worst"))) == {"f"}
+    norms = "def {0}(x):\n    return x.norm()\ndef f(params):\n    return max({0}(p.grad) for p in params)\n"
+    assert set(found(tmp_path / "norm", norms.format("get_weight_norm"))) == {"get_weight_norm", "f"}
+    assert set(found(tmp_path / "layer", norms.format("layer_norm"))) == {"f"}
 
 
 def test_a_helper_of_that_name_that_sees_no_gradients_is_none(tmp_path: Path) -> None:

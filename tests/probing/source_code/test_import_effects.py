@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.probing.source_code.import_effects import import_effects
+from auditkit.probing.source_code.import_effects import dear_imports, import_effects
 from auditkit.probing.source_code.python_files import PythonFiles
 from tests.filing_helpers import put
 
@@ -69,3 +69,23 @@ def test_what_a_target_imports_is_followed_and_what_a_function_imports_is_not(tm
 def test_a_file_that_only_defines_things_is_not_named(tmp_path: Path, code: str) -> None:
     put(tmp_path, "train.py", code)
     assert effects(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "parts"),
+    [
+        ("from torch.distributed._tensor import DTensor\n", ["torch.distributed.fsdp"]),
+        ("@torch.compile(dynamic=False)\ndef norm(grads): ...\n", ["torch._inductor.compile_fx"]),
+        ("jit = torch.compile\n", ["torch._inductor.compile_fx"]),
+        ("def main(model):\n    model = torch.compile(model)\n", []),
+    ],
+)
+def test_what_takes_long_to_import_is_seen_before(code: str, parts: list[str], tmp_path: Path) -> None:
+    """In what a target's module imports; of a script that is asked about only parts run."""
+    put(tmp_path, "package/helper.py", code)
+    for name in ("norms.py", "my-trainer/train.py"):
+        put(tmp_path, name, f"from package import helper\n{code if '-' in name else ''}")
+    files = PythonFiles(tmp_path, (tmp_path,))
+    assert dear_imports(files, ["norms:norm"]) == parts
+    put(tmp_path, "package/helper.py", "")
+    assert dear_imports(PythonFiles(tmp_path, (tmp_path,)), ["my-trainer/train.py:#norm"]) == []

@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from auditkit.probing.worker.base.refusals import CannotFeedError
+from auditkit.probing.worker.base.refusals import CannotFeedError, CannotReadError
 from auditkit.probing.worker.feeding.caller import Caller
 from auditkit.probing.worker.feeding.plan import Plan
 from auditkit.probing.worker.feeding.search import find_plan
@@ -210,18 +210,55 @@ def of_group_lists(param_groups: Any) -> float:
     return norm_of([parameter.grad for group in param_groups for parameter in group])
 
 
-def hooked(parameters: Any, clip_value: float) -> None:
-    for parameter in parameters:
-        parameter.register_hook(lambda grad: grad.clamp(-clip_value, clip_value))
-
-
 def by_wrapper(model: Any, max_norm: float) -> float:
     return float(model.clip_grad_norm_(max_norm))
 
 
-def test_groups_hooks_and_wrappers_are_fed() -> None:
-    """One group holds everything; what goes through hooks is the effect of who put them there."""
+def test_groups_and_wrappers_are_fed() -> None:
+    """One group holds everything."""
     assert (plan_of(of_groups).feed.container, plan_of(of_groups).contract) == ("norms", "grad_norm")
     assert plan_of(of_group_lists).feed.container == "lists"
-    assert plan_of(hooked).clips
     assert plan_of(by_wrapper).filled["module.clip_grad_norm_"] == "torch.nn.utils.clip_grad_norm_"
+
+
+class Reporter:
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def report(self, gradients: Any) -> None:
+        self.log_metrics({"norm": norm_of(gradients)})
+
+    def log_metrics(self, metrics: Any) -> None:
+        raise NotImplementedError
+
+    def scaled(self, gradients: Any) -> float:
+        return norm_of(gradients) * self.factor()
+
+    def factor(self) -> float:
+        raise NotImplementedError
+
+
+class HalfReporter(Reporter):
+    def factor(self) -> float:
+        return 0.5
+
+
+def test_what_a_class_leaves_to_those_that_derive_from_it_is_theirs_or_a_logger() -> None:
+    assert list(made("report", Reporter).fields) == ["norm"]
+    told = made("scaled", Reporter).filled["self.factor"]
+    assert told == "HalfReporter.factor of a class that derives from it"
+
+
+def of_backward(module: Any, grad_input: Any, grad_output: Any, clamp_value: float) -> Any:
+    return tuple(gradient.clamp(-clamp_value, clamp_value) for gradient in grad_input)
+
+
+def limited(grads: Any, max_norm: float) -> Any:
+    return [grad * min(1.0, max_norm / norm_of(grads)) for grad in grads]
+
+
+def test_new_gradients_that_are_handed_back_take_the_place_of_the_old() -> None:
+    """The control hands back what has other shapes."""
+    assert [plan_of(each).clips for each in (of_backward, limited)] == [True, True]
+    with pytest.raises(CannotReadError, match="holds no single number"):
+        plan_of(lambda grads: [grad.reshape(-1) * 2 for grad in grads])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from auditkit.probing.worker.process.loading import LoadError, load
+from auditkit.probing.worker.process.loading import LoadError, load, use_import_roots
 from auditkit.probing.worker.process.missing_modules import distributions, missing_modules
 from tests.source_helpers import write
 
@@ -62,3 +63,19 @@ def test_the_module_that_defines_the_function_is_named(call: str, hint: str, tmp
     with pytest.raises(LoadError) as refused:
         load(call, [str(tmp_path)])
     assert refused.value.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("call", "places", "said"),
+    [
+        ("a_library:watch", ["train.py:9 in main"], f"the library 'a_library' is not installed in {sys.executable}"),
+        ("a_module:watch", [], "no module named 'a_module' under /checkout"),
+    ],
+)
+def test_a_library_is_not_looked_for_in_the_checkout(call: str, places: list[str], said: str) -> None:
+    """What the checkout calls elsewhere is missing from the interpreter; a target of its own from the checkout."""
+    use_import_roots([], [{"call": call, "places": places}])
+    with pytest.raises(LoadError) as refused:
+        load(call, ["/checkout"])
+    assert (refused.value.message, refused.value.is_final) == (said, True)
+    assert refused.value.missing == (("a_library",) if places else ())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -152,6 +153,15 @@ def test_the_assessment_is_computed_and_says_why(change: dict[str, object], asse
     found, reasons = assess(comparison(**change), ())  # type: ignore[arg-type]
     assert found is assessment
     assert reason in reasons
+
+
+def test_a_call_that_raises_on_one_side_is_told_once() -> None:
+    """As a call that raises, not as an answer without its fields."""
+    error = "RuntimeError: stack expects a non-empty TensorList"
+    raises = [replace(one, name="raises", value=error, unit="text") if one.name == "answer" else one
+              for one in answers(10.0)]  # fmt: skip
+    _, reasons = assess(comparison(head=before(), source=(), values=(answers(10.0), raises)), ())
+    assert reasons == ["trainer.stats:total_norm raises at the head alone, in 1 case"]
 
 
 @pytest.mark.parametrize(

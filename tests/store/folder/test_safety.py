@@ -253,8 +253,8 @@ def as_anybody() -> None:
 @pytest.mark.parametrize(
     ("mode", "said"),
     [
-        (0o600, "tickets/closed/B7-PT-02.md:1:1: (TK000 )?cannot be read: Permission denied"),
-        (0o300, "tickets/closed:1:1: (TK000 )?a folder that cannot be listed"),
+        (0o600, "tickets/closed/B7-PT-02.md:1:1: (TK000 error: )?cannot be read: Permission denied"),
+        (0o300, "tickets/closed:1:1: (TK000 error: )?a folder that cannot be listed"),
     ],
 )
 def test_a_folder_that_cannot_be_read_hides_no_other_ticket(mode: int, said: str, tmp_path: Path) -> None:

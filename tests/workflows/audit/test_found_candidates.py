@@ -7,14 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.model.enums import Contract, Reason
+from auditkit.model.enums import Reason
 from auditkit.model.runs.candidates import FoundCandidate
-from auditkit.model.runs.target import Target
 from auditkit.probing.checkouts.checkout import open_checkout
-from auditkit.probing.discovery.candidates import Candidate
 from auditkit.probing.hosts.sandbox import Setting
-from auditkit.probing.hosts.trials import Trial
-from auditkit.workflows.audit.found_candidates import candidate_of, summary_lines, table
+from auditkit.workflows.audit.found_candidates import summary_lines, table
 from auditkit.workflows.audit.found_targets import find_targets
 from tests.filing_helpers import put
 
@@ -52,21 +49,6 @@ def test_the_table_has_each_with_its_reason() -> None:
     assert rows["c:f7 at a.py:3", "no", "", ""] == "it needs mpu"
 
 
-@pytest.mark.parametrize(
-    ("places", "why_not"),
-    [
-        (("train.py:9 in main",), "the interpreter has no module 'wandb'"),
-        ((), "no module named 'wandb' under /checkout (name the folder to import from)"),
-    ],
-)
-def test_a_library_is_not_looked_for_in_the_checkout(places: tuple[str, ...], why_not: str) -> None:
-    """A module of the checkout is."""
-    read = Candidate("wandb:watch", "train.py", 9, Contract.MONITOR, places=places)
-    message = "wandb:watch: no module named 'wandb' under /checkout (name the folder to import from)"
-    trial = Trial(read, Target(read.call, places=places), reason=Reason.IMPORT_ERROR, message=message)
-    assert candidate_of(trial).why_not == why_not
-
-
 SOURCE = """\
 import torch
 
@@ -100,6 +82,7 @@ def test_what_is_advised_was_tried(arguments: str, use: str, try_it: str, tmp_pa
     assert "VALUE" not in one.why_not
 
 
+@pytest.mark.process
 def test_a_helper_says_through_whom_it_is_asked(tmp_path: Path) -> None:
     """It is no target of its own, and is not dropped in silence."""
     helper = "def _total(grads):\n    return torch.stack([g.norm() for g in grads]).norm().item()\n"

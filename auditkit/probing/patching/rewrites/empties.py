@@ -116,14 +116,26 @@ def _of_nothing(function: FunctionText, node: ast.AST) -> Iterator[Edit]:
             if gathered and not isinstance(part, ast.List):
                 zero = f" if {gathered} else {function.torch}.zeros(1, dtype={function.torch}.float64)"
                 yield function.insert_after(node, zero)
+        case ast.Assign(targets=[ast.Name()], value=value) if _norms_of(value) & _gathered(function):
+            yield function.insert_after(value, f" if {', '.join(_norms_of(value))} else []")
+
+
+def _norms_of(value: ast.expr) -> set[str]:
+    """The name of the list that `torch._foreach_norm(grads)` goes through, which raises where it is empty."""
+    match value:
+        case ast.Call(func=ast.Attribute(attr="_foreach_norm"), args=[ast.Name(id=name), *_]):
+            return {name}
+    return set()
 
 
 def _gathered(function: FunctionText) -> set[str]:
-    """The names of lists of gradients, which may be empty."""
-    found = set()
+    """The names of lists of gradients or of their norms, which may be empty."""
+    found = {parameter.arg for parameter in function.function.parameters}
     for node in function.nodes:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.ListComp() | ast.List(elts=[])):
+                found.add(name)
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if _norms_of(value):
                 found.add(name)
     return found
 

@@ -18,6 +18,7 @@ _PRECISION = frozenset({
 })  # fmt: skip
 _ORDER = re.compile(r"p|ord|.*norm_type.*|.*norm_order.*|norm_degree")
 _NORM_CALLS = frozenset({"norm", "linalg.vector_norm", "linalg.norm", "_foreach_norm"})
+_WORDS = frozenset({"p", "ord", "dim", "keepdim", "dtype"})
 _CASTS = frozenset({"float", "double"})
 
 
@@ -150,7 +151,7 @@ def operand_of_norm(call: ast.Call, torch: str) -> ast.expr | None:
         return call.args[0] if call.args else None
     if not isinstance(call.func, ast.Attribute) or call.func.attr != "norm":
         return None
-    is_order = all(_is_order(item) for item in call.args) and all(item.arg in ("p", "ord") for item in call.keywords)
+    is_order = all(_is_order(item) for item in call.args) and all(item.arg in _WORDS for item in call.keywords)
     owner = dotted_name(call.func.value)
     # `self.norm(x)` and `torch.linalg.norm(x)` are no methods of a gradient.
     return call.func.value if is_order and owner not in ("self", "cls") and len(call.args) <= 1 else None

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from auditkit.model.runs.run import ProbeResult
+from auditkit.probing.discovery.blocks.blocks import Block
 from auditkit.probing.source_code.modules import Function, dotted_name
 
 
@@ -21,10 +22,16 @@ def functions_of(target: Function, findings: Sequence[ProbeResult]) -> list[Func
 
 
 def _functions(target: Function) -> list[Function]:
-    """All functions of the target's file; of its methods only the target's own, where it has a class."""
+    """All other functions of the target's file, without the one around a block: what else stands there is not run."""
     module = target.module
     methods = [method for owner in module.classes.values() for method in owner.methods.values()]
-    return [one for one in (*module.functions.values(), *methods) if one is not target]
+    first, last = target.lines if isinstance(target, Block) else (0, 0)
+    others = [one for one in (*module.functions.values(), *methods) if one is not target]
+    return [one for one in others if not (first and _span(one)[0] <= first and last <= _span(one)[1])]
+
+
+def _span(function: Function) -> tuple[int, int]:
+    return function.node.lineno, function.node.end_lineno or function.node.lineno
 
 
 def _may_call(function: Function, other: Function) -> bool:
@@ -50,6 +57,6 @@ def _texts(function: Function) -> Iterator[str]:
 
 
 def _holds_finding(function: Function, findings: Sequence[ProbeResult]) -> bool:
-    first, last = function.node.lineno, function.node.end_lineno or function.node.lineno
+    first, last = _span(function)
     places = (finding.location for finding in findings if finding.location is not None)
     return any(place.file == function.module.file and place.line and first <= place.line <= last for place in places)

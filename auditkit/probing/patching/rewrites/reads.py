@@ -176,8 +176,9 @@ def _can_wait(function: FunctionText, loop: ast.For, parts: Sequence[Sequence[as
 
 
 def _is_simple(statement: ast.stmt) -> bool:
-    if isinstance(statement, ast.If):
-        return _reads_in_test(statement) and all(map(_is_simple, [*statement.body, *statement.orelse]))
+    if isinstance(statement, ast.If):  # what reads under a question is rarely asked, and stays so
+        inner = [*statement.body, *statement.orelse]
+        return _reads_in_test(statement) and not any(map(_reads, inner)) and all(map(_is_simple, inner))
     return isinstance(statement, ast.Assign | ast.AugAssign | ast.Expr)
 
 

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from auditkit.probing.discovery.blocks.blocks import Block
 from auditkit.probing.patching.local_names import names_of
 from auditkit.probing.patching.rewrites.edits import Edit, Rewrite
 from auditkit.probing.patching.rewrites.function_text import FunctionText
@@ -30,10 +31,27 @@ def stored_values(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
     if edits:
         change = f"line {edits[0].first[0]}: of a sparse gradient its stored values are read"
         yield Rewrite("sparse_values", _MENDS, change, tuple(edits))
+    elif edits := [edit for function in functions[:1] for edit in _of_parameters(function)]:
+        change = f"line {edits[0].first[0]}: of sparse gradients that it is given the stored values are read"
+        yield Rewrite("given_sparse_values", _MENDS, change, tuple(edits))
     edits = [edit for function in functions for node in function.nodes for edit in _summed_first(function, node)]
     if edits:
         change = f"line {edits[0].first[0]}: the values of one element that are stored twice are added first"
         yield Rewrite("coalesced_values", _MENDS, change, tuple(edits))
+
+
+def _of_parameters(function: FunctionText) -> Iterator[Edit]:
+    """A line before all others that takes the stored values of a parameter's gradients."""
+    if isinstance(function.function, Block) or _mentions(function, _HANDLED):
+        return
+    body = function.function.node.body
+    has_text = ast.get_docstring(function.function.node, clean=False) is not None and len(body) > 1
+    for parameter in function.function.parameters:
+        name = parameter.arg
+        if name in ("grads", "gradients") and function.has_own_lines(body[has_text]):
+            each = function.fresh("g")
+            stored = _STORED.format(each, each)
+            yield function.line_before(body[has_text], f"{name} = [{stored} for {each} in {name}]")
 
 
 def _summed_first(function: FunctionText, node: ast.AST) -> Iterator[Edit]:

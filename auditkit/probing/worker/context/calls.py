@@ -15,8 +15,8 @@ from ..base.frames import Site, SourceRoots, chain
 from ..base.refusals import CannotFeedError, NotApplicable, TargetRaised, Unavailable
 from ..base.torch_internals import misses_cuda, raise_if_out_of_memory
 from ..feeding import effects
-from ..feeding.caller import Caller, generator
-from ..feeding.given import GroupInput
+from ..feeding.caller import Caller
+from ..feeding.given import GroupInput, generator
 from ..feeding.guesses import OF_ONE_CALL
 from ..feeding.plan import Groups, Plan
 from ..feeding.promises import Promise, sync_promise

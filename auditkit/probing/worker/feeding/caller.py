@@ -7,7 +7,7 @@ without arguments, so that building modules and registering them is never part o
 import copy
 import inspect
 import re
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -15,10 +15,10 @@ from ..base.refusals import CannotFeedError
 from ..gradients import forms
 from ..gradients.gradients import placed
 from . import guesses, made_objects
-from .given import GroupInput, end_to_end
+from .given import GroupInput, Wrap, end_to_end, handed_over
 from .guesses import Guess
 from .module_state import ModuleState
-from .plan import LISTS, MADE, NORMS, SINGLE, Feed
+from .plan import MADE, SINGLE, Feed
 from .signatures import VARIADIC, guessed, required_parameters, shared, with_own_signature
 from .silent_answers import answering
 from .stand_ins import SELF, Surroundings
@@ -26,8 +26,6 @@ from .uses import Uses
 
 CONSTRUCTOR = "__init__"
 """The set-up step of a class that is built with the modules it watches."""
-
-Wrap = Callable[[List[Any]], Any]
 
 
 class Caller:
@@ -263,7 +261,7 @@ class Caller:
 
         def fill(slots: List[str]) -> Dict[str, Any]:
             owns = [around, *(Surroundings({}, group, self.device) for group in groups[1:])]
-            return {name: _input(feed, handed, wrap, owns[index], name) for index, name in enumerate(slots)}
+            return {name: handed_over(feed, handed, wrap, owns[index], name) for index, name in enumerate(slots)}
 
         around.join_groups(feed.paths)
         if instance is None and self.needs_instance():
@@ -284,29 +282,3 @@ class Caller:
 
 def _positional_only(function: Callable) -> List[str]:
     return [n for n, p in inspect.signature(function).parameters.items() if p.kind is p.POSITIONAL_ONLY]
-
-
-def _input(feed: Feed, given: List[GroupInput], wrap: Optional[Wrap], own: Surroundings, slot: str) -> Any:
-    """What the slot of a group is handed: its gradients in the feed's way."""
-    handed = own.view(_KINDS[feed.takes], slot)
-    holder = None if feed.takes == "gradients" else own.module
-    listed = handed if isinstance(handed, list) and feed.takes != "modules" else None
-    given.append(GroupInput(holder, listed))
-    if listed is None:
-        return handed
-    if feed.container == SINGLE:
-        return listed[0]
-    if feed.container == NORMS:
-        return own.made(guesses.GROUP_NORMS)
-    held = listed if wrap is None else wrap(listed)
-    if feed.container == LISTS:
-        return [held]
-    return generator(held) if feed.container == "iterator" and wrap is None else held
-
-
-_KINDS = {word: kind for kind, word in guesses.CARRIERS.items()}
-
-
-def generator(listed: List[Any]) -> Iterator[Any]:
-    """One pass over the items, as `module.parameters()` is one."""
-    return (item for item in listed)

@@ -1,11 +1,15 @@
-"""What a target was handed for one group of gradients, so that they can be looked at and replaced after the call."""
+"""What a target is handed for one group of gradients, so that they can be looked at and replaced after the call."""
 
-from typing import Any, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Sequence
 
 import torch
 
 from ..base.refusals import NotApplicable
 from ..gradients.gradients import GradientHolder
+from . import guesses
+from .plan import LISTS, NORMS, SINGLE, Feed
+
+Wrap = Callable[[List[Any]], Any]
 
 
 class GroupInput(NamedTuple):
@@ -45,3 +49,29 @@ def end_to_end(grads: Sequence[Optional[torch.Tensor]]) -> EndToEnd:
     joined = torch.cat([grad.reshape(-1) for grad in present])
     parts = joined.split([grad.numel() for grad in present])
     return EndToEnd(joined, [part.view(grad.shape) for part, grad in zip(parts, present, strict=True)])
+
+
+def handed_over(feed: Feed, given: List[GroupInput], wrap: Optional[Wrap], own: Any, slot: str) -> Any:
+    """What the slot of a group is handed: the gradients of its `own` surroundings in the feed's way."""
+    handed = own.view(_KINDS[feed.takes], slot)
+    holder = None if feed.takes == "gradients" else own.module
+    listed = handed if isinstance(handed, list) and feed.takes != "modules" else None
+    given.append(GroupInput(holder, listed))
+    if listed is None:
+        return handed
+    if feed.container == SINGLE:
+        return listed[0]
+    if feed.container == NORMS:
+        return own.made(guesses.GROUP_NORMS)
+    held = listed if wrap is None else wrap(listed)
+    if feed.container == LISTS:
+        return [held]
+    return generator(held) if feed.container == "iterator" and wrap is None else held
+
+
+_KINDS = {word: kind for kind, word in guesses.CARRIERS.items()}
+
+
+def generator(listed: List[Any]) -> Iterator[Any]:
+    """One pass over the items, as `module.parameters()` is one."""
+    return (item for item in listed)

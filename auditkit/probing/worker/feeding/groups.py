@@ -1,7 +1,9 @@
 """A process group of one rank, for targets that reduce over ranks: real gloo, on the loopback device alone."""
 
+import contextlib
 import enum
 import functools
+import importlib
 import inspect
 import os
 import sys
@@ -59,7 +61,7 @@ def asks_for(error: BaseException, attribute: str) -> bool:
 
 def looked_for(error: BaseException, owner: Any) -> Iterator[str]:
     """The attributes that a method of `owner` asks `hasattr` for and raises where there is none."""
-    frame = _raising_frame(error)
+    frame = _raising_frame(error) if owner is not None else None
     if frame is not None and "hasattr" in frame.f_code.co_names and frame.f_locals.get("self") is owner:
         names = (each for each in frame.f_code.co_consts if isinstance(each, str) and each.isidentifier())
         yield from (name for name in names if name not in vars(owner))
@@ -121,6 +123,9 @@ def global_without_group(error: BaseException) -> str:
 def is_global(path: str) -> bool:
     """Whether a path names a variable of a module that is loaded."""
     module, _, name = path.rpartition(".")
+    if module not in sys.modules and module.partition(".")[0] in sys.modules:
+        with contextlib.suppress(Exception):  # what was cut out of its file imports it when it is called
+            importlib.import_module(module)
     return module in sys.modules and name in vars(sys.modules[module])
 
 

@@ -21,6 +21,7 @@ DEVICE = "the device of the gradients"
 """Stands for the device of the call's first gradient."""
 DEVICE_NAME = "the name of the gradients' device"
 """The same for an argument that is declared as text."""
+FOUND_HOST = "the host, as its program finds it without CUDA"
 GROUP = "a process group of world size 1"
 BACKEND = "torch.distributed with a process group of world size 1"
 MESH = "a device mesh of world size 1"
@@ -32,6 +33,7 @@ PARAM_GROUPS = "the groups of SGD over the parameters"
 PARAMETER_LISTS = "a list of a list of the parameters"
 GRADIENT_LISTS = "a list of a list of the gradients"
 MASTER_LISTS = "a list of a list of the parameters in float32"
+BUFFER_LISTS = "a list of a list of the gradients, zeros where there is none"
 FLAG_LISTS = "a list of a list of True for each parameter"
 FLAT_GRADIENT = "the gradients end to end"
 LIMITS = "a limit of 1.0 for each parameter"
@@ -58,8 +60,8 @@ _CALLABLE = (GIVES_GROUP, GIVES_ZERO, GIVES_ONE, SAME_VALUE, CLIPS, LOGGER, MODU
 
 OF_ONE_SAMPLE = "the gradient as that of one sample"
 OF_ONE_CALL = (
-    GRADIENTS, GRADIENT_LISTS, MASTER_LISTS, FLAT_GRADIENT, PAIRS, TOTAL_NORM, TOTAL_NORM_NUMBER, GROUP_NORMS,
-    OF_ONE_SAMPLE,
+    GRADIENTS, GRADIENT_LISTS, BUFFER_LISTS, MASTER_LISTS, FLAT_GRADIENT, PAIRS, TOTAL_NORM,
+    TOTAL_NORM_NUMBER, GROUP_NORMS, OF_ONE_SAMPLE,
 )  # fmt: skip
 """What is made of the gradients of a call, and does not follow when others take their place on the parameters."""
 
@@ -161,14 +163,18 @@ _BY_ANNOTATION: Dict[str, Guess] = {
     "Logger": Guess(LOGGER),
 }
 _METHODS: Dict[str, Guess] = {
-    **dict.fromkeys(("log", "log_dict", "print", "info", "warning", "add_scalar", "add_scalars"), Guess(LOGGER)),
+    **dict.fromkeys(
+        ("log", "log_dict", "log_scalars", "log_metrics", "print", "info", "warning", "add_scalar", "add_scalars"),
+        Guess(LOGGER),
+    ),
     **dict.fromkeys(("gather", "all_gather", "all_reduce", "reduce", "unwrap_model"), Guess(SAME_VALUE)),
 }
 # What optimizers of several precisions keep by group.
 _NESTED = (
     (r"fp32_from_\w+_groups", MASTER_LISTS),
     (r"(fp|bf|bit|float)(16|32)_groups", PARAMETER_LISTS),
-    (r"averaged_grad\w*|\w+_groups_grad(ient)?s", GRADIENT_LISTS),
+    (r"averaged_grad\w*", GRADIENT_LISTS),
+    (r"\w+_groups_grad(ient)?s", BUFFER_LISTS),
     (r"\w+_groups_has_grad\w*", FLAG_LISTS),
     (r"param(eter)?s_in_\w+", PARAMETER_LISTS),
     (r"grad_(data|buffer)|flat_grads?|grad\w*_flat(_buffer)?", FLAT_GRADIENT),
@@ -178,12 +184,6 @@ _GROUP_NORMS = re.compile(r"(\w+_)?(norm_groups|norms?_list|group_norms)")
 _OF_SCALERS = {"_scale": SCALE_OF_ONE, "_per_optimizer_states": SCALER_STATES}
 _LITERAL = re.compile(r"(?:typing\.|t\.)?Literal\[(.*)\]", re.DOTALL)
 _OPTIONAL = re.compile(r"(?:typing\.|t\.)?Optional\[(.*)\]|(.*?)\s*\|\s*None", re.DOTALL)
-# Parts of a configuration that hold further parts.
-_SECTIONS = re.compile(
-    r"(\w+_)?(optim|optimizer|optimization|train|training|trainer|model|solver|common|distributed|distributed_training|"
-    r"dist|log|logging|parallel|parallelism|checkpoint|data|clip_gradients|fsdp|trainer|dataset|lr_scheduler|"
-    r"hyperparameters|general|system|runtime|cfg|config|args|hparams)"
-)
 _CARRIERS_BY_NAME: Tuple[Tuple[Any, str], ...] = tuple(
     (re.compile(pattern), kind)
     for pattern, kind in (
@@ -277,13 +277,6 @@ def carrier(name: str, annotation: str = "") -> str:
     if re.search(r"\bModule\b", annotation):
         return MODULES if several else MODULE
     return PARAMETERS if re.search(r"\bParameter\b", annotation) else ""
-
-
-def in_configuration(name: str) -> Optional[Guess]:
-    """A value for an attribute of a configuration, where `optimizer` and `model` are parts of it."""
-    word, found = name.strip("_").lower(), known(name)
-    is_value = found is not None and not isinstance(found.value, str) and word != "clip_gradients"
-    return Guess(CONFIG) if not is_value and _SECTIONS.fullmatch(word) else found
 
 
 def _of_literal(annotation: str) -> Optional[Guess]:

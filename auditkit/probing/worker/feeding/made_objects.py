@@ -64,7 +64,7 @@ def make(owner: type, around: Surroundings, at: str = SELF) -> Any:
 
     try:
         # What the class tears down was never set up.
-        members = {"__getattr__": read, "__del__": lambda self: None, **_left_open(owner)}
+        members = {"__getattr__": read, "__del__": lambda self: None, **_with_methods(owner)}
         made_class: Any = types.new_class(owner.__name__, (owner,), {}, lambda names: names.update(members))
         made_class.__abstractmethods__ = frozenset()
         made_class.__module__, made_class.__qualname__ = owner.__module__, owner.__qualname__
@@ -72,7 +72,11 @@ def make(owner: type, around: Surroundings, at: str = SELF) -> Any:
     except Exception as error:
         raise CannotFeedError("{} cannot be made without its __init__: {}".format(owner.__name__, error)) from error
     for name, method in _left_open(owner).items():
-        around.read["{}.{}".format(at, name)] = Guess("{} of a class that derives from it".format(method.__qualname__))
+        path = "{}.{}".format(at, name)
+        if method is not None:
+            around.read[path] = Guess("{} of a class that derives from it".format(method.__qualname__))
+        elif guesses.is_callable(guesses.of_object(name)):
+            made.__dict__[name] = around.filled(path, guesses.of_object(name))
     _initialise_base(made, around)
     return made
 
@@ -130,11 +134,16 @@ def _method_of_subclass(owner: type, name: str) -> Any:
 
 @functools.lru_cache(maxsize=None)
 def _left_open(owner: type) -> Dict[str, Any]:
-    """The methods of which a class only says that those which derive from it have one, as one of them has it."""
-    own = {name: each for base in reversed(owner.__mro__) for name, each in vars(base).items()}
+    """The methods that a class leaves to those which derive from it, as one of them has it; None where none does."""
+    own: Dict[str, Any] = {}
+    for base in reversed(owner.__mro__):
+        own.update(vars(base))
     names = (name for name, each in own.items() if inspect.isfunction(each) and _only_refuses(each))
-    found = {name: _method_of_subclass(owner, name) for name in names}
-    return {name: method for name, method in found.items() if method is not None}
+    return {name: _method_of_subclass(owner, name) for name in names}
+
+
+def _with_methods(owner: type) -> Dict[str, Any]:
+    return {name: method for name, method in _left_open(owner).items() if method is not None}
 
 
 def _only_refuses(method: Any) -> bool:
@@ -214,7 +223,8 @@ def _stored_by_constructor(owner: type) -> Dict[str, Any]:
     found: Dict[str, Any] = {}
     constructors = [vars(each).get("__init__") for each in reversed(owner.__mro__)]
     if not any(map(inspect.isfunction, constructors)):
-        constructors = [vars(each).get("__init__") for each in owner.__subclasses__()[:1]]
+        deriving: List[type] = owner.__subclasses__()
+        constructors = [vars(each).get("__init__") for each in deriving[:1]]
     for constructor in filter(inspect.isfunction, constructors):
         if not constructor.__module__.startswith("torch."):
             found.update(_stored_by(constructor))

@@ -1,7 +1,8 @@
 """What the words of a guess stand for: each is made for one call, of the gradients of its surroundings."""
 
 import functools
-from typing import Any, Callable, Dict, Optional, Sequence
+import re
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import torch
 
@@ -38,10 +39,11 @@ MAKERS: Dict[str, Callable[[Any, str], Any]] = {
     guesses.PARAM_GROUPS: lambda around, path: around.optimizer.param_groups,
     guesses.PARAMETER_LISTS: lambda around, path: [list(around.module.parameters())],
     guesses.GRADIENT_LISTS: lambda around, path: [around.view(guesses.GRADIENTS)],
+    guesses.BUFFER_LISTS: lambda around, path: [_in_buffers(around)],
     guesses.MASTER_LISTS: lambda around, path: [[_master(each) for each in around.module.parameters()]],
     guesses.FLAG_LISTS: lambda around, path: [[True for _ in around.module.parameters()]],
     guesses.OF_ONE_SAMPLE: lambda around, path: _one_sample(around.grads),
-    guesses.FLAT_GRADIENT: lambda around, path: end_to_end(around.grads).joined,
+    guesses.FLAT_GRADIENT: lambda around, path: end_to_end(_in_buffers(around)).joined,
     guesses.LIMITS: lambda around, path: [1.0 for _ in around.module.parameters()],
     guesses.CLIPS: lambda around, path: functools.partial(_clip, around),
     # Who makes pairs leaves out what has no gradient.
@@ -58,6 +60,12 @@ MAKERS: Dict[str, Callable[[Any, str], Any]] = {
     guesses.GRADIENTS: lambda around, path: [grad for grad in around.grads if grad is not None],
 }
 """By its words: the value, made of the surroundings and the path that it is read by."""
+# Parts of a configuration that hold further parts.
+_SECTIONS = re.compile(
+    r"(\w+_)?(optim|optimizer|optimization|train|training|trainer|model|solver|common|distributed|distributed_training|"
+    r"dist|log|logging|parallel|parallelism|checkpoint|data|clip_gradients|fsdp|trainer|dataset|lr_scheduler|"
+    r"hyperparameters|general|system|runtime|cfg|config|args|hparams)"
+)
 
 
 def _object(around: Any, path: str) -> Any:
@@ -66,7 +74,12 @@ def _object(around: Any, path: str) -> Any:
 
 
 def _in_configuration(defaults: Dict[str, Any], name: str) -> Optional[Guess]:
-    return guesses.in_configuration(name) or (Guess(defaults[name]) if name in defaults else None)
+    """A value for an attribute of a configuration, where `optimizer` and `model` are parts of it."""
+    word, found = name.strip("_").lower(), guesses.known(name)
+    is_value = found is not None and not isinstance(found.value, str) and word != "clip_gradients"
+    if not is_value and _SECTIONS.fullmatch(word):
+        return Guess(guesses.CONFIG)
+    return found or (Guess(defaults[name]) if name in defaults else None)
 
 
 def _master(parameter: torch.nn.Parameter) -> torch.nn.Parameter:
@@ -80,6 +93,12 @@ def _clip(around: Any, *values: Any, **named: Any) -> torch.Tensor:
     if limit == 0:  # most wrappers then only measure
         return total_norm(around.grads)
     return torch.nn.utils.clip_grad_norm_(around.module.parameters(), limit)
+
+
+def _in_buffers(around: Any) -> List[torch.Tensor]:
+    """The gradients as a buffer keeps them, which is there before any gradient is."""
+    pairs = ((each, each.grad) for each in around.module.parameters())
+    return [torch.zeros_like(each.data) if grad is None else grad for each, grad in pairs]
 
 
 def _one_sample(grads: Sequence[Optional[torch.Tensor]]) -> Optional[torch.Tensor]:

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Optional, Protocol, Tuple
 import torch
 
 from ..base.refusals import CannotFeedError
-from .guesses import Guess
+from .guesses import Guess, known
 
 _PLAIN_READS = ("LOAD_ATTR", "LOAD_METHOD", "BINARY_SUBSCR", "BINARY_OP")
 
@@ -95,6 +95,18 @@ def raised_at(error: BaseException) -> Tuple[FrameType, int]:
     while trace.tb_next is not None:
         trace = trace.tb_next
     return trace.tb_frame, trace.tb_lasti
+
+
+class ParameterGroup(Dict[str, Any]):
+    """A group of an optimizer, which may be asked for settings of other optimizers than SGD."""
+
+    def __init__(self, surroundings: Filling, held: Dict[str, Any]) -> None:
+        super().__init__(held)
+        self._surroundings = surroundings
+
+    def __missing__(self, key: str) -> Any:
+        self[key] = self._surroundings.filled("param_group." + key, known(key))
+        return self[key]
 
 
 class Quiet:

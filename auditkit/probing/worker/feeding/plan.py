@@ -4,7 +4,7 @@ import enum
 from typing import Any, Dict, List, Literal, NamedTuple, Optional, Tuple
 
 from ..answers.roles import Role
-from .guesses import Guess
+from .guesses import FOUND_HOST, Guess
 
 MADE = "__new__"
 """The set-up step of an object that is made without its constructor, see `made_objects.py`."""
@@ -86,6 +86,10 @@ class Plan(NamedTuple):
             return "its object shares parameters out over ranks by itself: what each would be handed is not known"
         if instrument == "ranks" and any("of one sample" in str(made) for made in self.filled.values()):
             return "it reads gradients of single samples: what a rank holds of each is not known"
+        if self.feed.keeps and instrument == "ranks":
+            return "what it stores is a rank's own, for others to join"
+        if instrument == "transfers" and FOUND_HOST in self.filled.values():
+            return "it asks its program for the device, which was the host where it was loaded"
         if self.feed.keeps and instrument in _OF_COSTS:
             return "it returns nothing, and reading back what it stores would be counted as its own cost"
         if (self.feed.setup == MADE or self.feed.paths) and instrument == "graphs":

@@ -1,6 +1,8 @@
 """From a feed that answers to its plan: what the answer says of gradients, and what the call does to them."""
 
+import inspect
 import math
+import re
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import torch
@@ -12,10 +14,11 @@ from ..gradients.gradients import benign, total_norm
 from .caller import CONSTRUCTOR, Caller
 from .effects import Effects, gradients_now, observe, purpose
 from .given import GroupInput
-from .guesses import TOTAL_NORM, TOTAL_NORM_NUMBER
+from .guesses import FOUND_HOST, OF_ONE_SAMPLE, TOTAL_NORM, TOTAL_NORM_NUMBER, Guess
 from .plan import MADE, Feed, Groups, Plan
 from .promises import names_a_statistic, writes_by_its_own_words
 
+_ASKS_FOR_DEVICE = re.compile(r"\.to\(\s*(\w[\w.]*\(\)\.\w*device\w*\(\))")
 _HEALTH_WORDS = ("health", "ok", "valid", "is_finite", "finite")
 
 
@@ -105,6 +108,17 @@ def _why_it_writes(caller: Caller, feed: Feed, second: Any, answer: Any, effects
     return purpose(effects, is_a_statistic, follows_an_argument, own_words, is_named_one)
 
 
+def found_devices(function: Callable) -> Dict[str, Guess]:
+    """The calls by which a target's file asks its program for the device to compute on, where there is no CUDA."""
+    if torch.cuda.is_available():
+        return {}
+    try:
+        with open(inspect.getsourcefile(inspect.unwrap(function)) or "", encoding="utf-8") as file:
+            return {call: Guess(FOUND_HOST) for call in _ASKS_FOR_DEVICE.findall(file.read())}
+    except (OSError, TypeError, UnicodeDecodeError):
+        return {}
+
+
 def read_plan(caller: Caller, feed: Feed, second: Any, answer: Any, request: Dict[str, Any], effects: Effects) -> Plan:
     """The plan of a feed by which the target answers. Raises CannotReadError where `returns` names no field."""
 
@@ -124,7 +138,8 @@ def read_plan(caller: Caller, feed: Feed, second: Any, answer: Any, request: Dic
             notes.append("no field of the answer scales with the gradients: no norm to judge" if fields else nothing)
     roles.update({k: v for k, v in count_roles(ask).items() if k not in roles})
     groups = Groups.TWO if len(feed.setup_slots or feed.slots) == 2 else Groups.ONE
-    is_lone_norm = "norm" in roles and list(fields) == [roles["norm"].path]
+    of_one_sample = any(made.value == OF_ONE_SAMPLE for made in caller.around.read.values())
+    is_lone_norm = "norm" in roles and list(fields) == [roles["norm"].path] and not of_one_sample
     return Plan(
         feed=feed,
         groups=groups if second == [None] or groups is Groups.ONE else Groups.TWO_WITH_GRADIENTS,

@@ -17,10 +17,11 @@ from ..process.placeholders import PlaceholderTouched
 from . import groups as process_groups
 from . import spectral_search
 from .caller import Caller
+from .guesses import GROUP_NORMS
 from .named_objects import UnknownValueError, no_value
 from .obstacles import SAME, Obstacles
-from .plan import MADE, Feed, Plan
-from .reading import answer_of, depends_on_gradients, effects_of, read_plan, refusal, with_fixed_norms
+from .plan import MADE, NORMS, Feed, Plan
+from .reading import answer_of, depends_on_gradients, effects_of, found_devices, read_plan, refusal, with_fixed_norms
 from .stand_ins import Surroundings
 from .uses import Used
 from .ways import possible_feeds
@@ -40,6 +41,7 @@ def find_plan(caller: Caller, request: Dict[str, Any]) -> Plan:
     """
     caller.refuse_unknown_arguments()
     caller.is_searched = True
+    placeholders.forget()  # what loading touched is none of the target's doing
     try:
         return _find_plan(caller, request)
     finally:
@@ -131,7 +133,9 @@ def _try_feed(caller: Caller, feed: Feed, second: Any, request: Dict[str, Any], 
     if not (depends or feed.refusal):  # what follows a total norm of ours alone is no answer: the effect is
         answer = None
     plan = read_plan(caller, feed, second, answer, request, effects)
-    return plan.with_filled(read)
+    if feed.container == NORMS or any(made.value == GROUP_NORMS for made in read.values()):
+        plan = plan._replace(clips=False)  # by norms of ours: nobody checked them before
+    return plan.with_filled({**read, **found_devices(caller.function)})
 
 
 def _first_answer(caller: Caller, feed: Feed, second: Any) -> Tuple[Feed, Any]:

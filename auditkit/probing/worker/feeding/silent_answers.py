@@ -30,17 +30,7 @@ def answering(
         return lambda: _put_all_in_place(call(), handed[0])
     if any(made.value == guesses.LOGGER for made in around.read.values()):
         return lambda: _or_logged(call(), around)
-    return lambda: _through_hooks(call(), handed)
-
-
-def _through_hooks(answer: Any, handed: Sequence[GroupInput]) -> Any:
-    """Where a target put hooks on parameters, their gradients go through these, as they do when autograd made them."""
-    modules = [each.module for each in handed if each.module is not None and answer is None]
-    for parameter in (each for module in modules for each in module.parameters() if each.grad is not None):
-        for hook in list((parameter._backward_hooks or {}).values()):
-            left = hook(parameter.grad)
-            parameter.grad = parameter.grad if left is None else left
-    return answer
+    return call
 
 
 def _refuses(call: Callable[[], Any], refusal: str) -> bool:

@@ -16,7 +16,7 @@ from ..gradients.gradients import GradientHolder, total_norm
 from . import groups, guesses
 from .guesses import Guess
 from .makers import MAKERS
-from .named_objects import is_called, no_value, raised_at
+from .named_objects import ParameterGroup, is_called, no_value, raised_at
 
 SELF = "self"
 CALLED = "called"
@@ -83,7 +83,7 @@ class Surroundings:
                 self._optimizer = torch.optim.SGD(parameters or [torch.nn.Parameter(torch.zeros(1))], lr=0.1)
             defaults = self._optimizer.param_groups[0]
             made = {**defaults, "params": parameters}
-            self._optimizer.param_groups[0] = _ParameterGroup(self, made) if self.is_searched else made
+            self._optimizer.param_groups[0] = ParameterGroup(self, made) if self.is_searched else made
             self._put_attributes("optimizer", self._optimizer)
         return self._optimizer
 
@@ -292,15 +292,3 @@ _SUM = re.compile(r"(summed|accumulated|acc)_grad")
 
 def _place(parameter: Any, parameters: Iterable[Any]) -> int:
     return next(place for place, each in enumerate(parameters) if each is parameter)
-
-
-class _ParameterGroup(Dict[str, Any]):
-    """A group of an optimizer, which may be asked for settings of other optimizers than SGD."""
-
-    def __init__(self, surroundings: Surroundings, held: Dict[str, Any]) -> None:
-        super().__init__(held)
-        self._surroundings = surroundings
-
-    def __missing__(self, key: str) -> Any:
-        self[key] = self._surroundings.filled("param_group." + key, guesses.known(key))
-        return self[key]

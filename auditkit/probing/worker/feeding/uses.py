@@ -48,10 +48,12 @@ class Uses:
                 found = self.enclosing
             elif found is None and method:
                 found = _class_with(method, self._module, self.owner or self.enclosing)
-            if found is None:
+            told = "" if found is None else "{}:{}".format(found.__module__, found.__qualname__)
+            # What holds an object of its own class holds another, and that one another.
+            if found is None or any(path.startswith(at + ".") and each == told for at, each in self.told.items()):
                 return None
             self.waiting.pop(path, None)
-            self.told[path] = "{}:{}".format(found.__module__, found.__qualname__)
+            self.told[path] = told
             self.around.read[path] = Guess("{} made without __init__".format(found.__qualname__))
             self._objects[path] = make(found, self.around, path)
         return self._objects[path]
@@ -90,7 +92,7 @@ class Used:
         is_method = is_method or self._uses.told.get(path) == CALLED
         if is_method and not guesses.is_callable(found):
             found = None
-        gives_gradients = is_method and guesses.carrier(_last_name(name)) == guesses.GRADIENTS
+        gives_gradients = is_method and name[:4] == "get_" and guesses.carrier(name[4:]) == guesses.GRADIENTS
         made = self._uses.object_at(self._path, name if is_method and found is None and not gives_gradients else "")
         if made is not None:
             return getattr(made, name)

@@ -192,8 +192,9 @@ def _check_steps(device: str, roots: SourceRoots) -> None:
     with trace.recording():
         one_step()
     step = trace.steps[0]
-    read = [*(norm_of(micro.added) for micro in step.micros), norm_of(step.clips[0].before), norm_of(step.grads)]
-    _expect("seam of the optimizer", [round(each, 3) for each in read], [5.0, 10.0, 15.0, 3.0], "one step")
+    seen = [*(micro.added for micro in step.micros), *(clip.before for clip in step.clips), step.grads]
+    norms = [round(norm_of(grads), 3) for grads in seen]
+    _expect("seam of the optimizer", norms, [5.0, 10.0, 15.0, 3.0], "one step")
     line = one_step.__code__.co_firstlineno + 4
     _expect("line of a step", step.site.line if step.site is not None else 0, line, "the same step")
 

@@ -9,7 +9,7 @@ import re
 import sys
 import traceback
 from types import ModuleType
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 from . import placeholders, rungs
 from .cut_out import CutOut, CutOutLoader, Statements, is_definition
@@ -20,6 +20,8 @@ OLDEST_TORCH = (2, 9)
 _DEAR = ("torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor", "torch._inductor.compile_fx")
 _ROOTS_HINT = "name the folder to import from: import_roots in auditkit.yaml"
 _MOST_SUGGESTED = 3
+# Of this process: the modules of libraries that the checkout calls.
+_libraries: Set[str] = set()
 _NOT_SEARCHED = frozenset(("__pycache__", "node_modules", "site-packages", "venv", "env", "build", "dist"))
 
 
@@ -75,8 +77,12 @@ def import_dear(names: Iterable[str]) -> bool:
     return bool(new)
 
 
-def use_import_roots(roots: List[str]) -> None:
-    """Put the checkout's roots before everything else, so that an installed copy does not win."""
+def use_import_roots(roots: List[str], targets: Iterable[Dict[str, Any]] = ()) -> None:
+    """Put the checkout's roots before everything else, so that an installed copy does not win.
+
+    Those of `targets` that have places are of libraries: nobody looks for them in the checkout.
+    """
+    _libraries.update(split(target["call"])[0] for target in targets if target.get("places"))
     for root in reversed(roots):
         if root in sys.path:
             sys.path.remove(root)
@@ -158,6 +164,8 @@ def import_module(place: str, qualified_name: str, roots: List[str]) -> Any:
     except ModuleNotFoundError as error:
         missing = error.name or module_name
         if module_name == missing or module_name.startswith(missing + "."):
+            if place in _libraries:
+                raise _lacks(place, (missing,), is_final=True) from None
             message = "no module named '{}' under {}".format(missing, ", ".join(roots))
             elsewhere = _where_else(qualified_name, roots) if qualified_name else ""
             raise LoadError("import_error", message, elsewhere or _ROOTS_HINT, is_final=True) from None
@@ -181,16 +189,18 @@ def with_all_it_lacks(error: LoadError, place: str, roots: List[str]) -> LoadErr
     return _lacks(place, names if len(names) > 1 else error.missing)
 
 
-def _lacks(place: str, names: Sequence[str]) -> LoadError:
+def _lacks(place: str, names: Sequence[str], is_final: bool = False) -> LoadError:
     quoted = ", ".join("'{}'".format(name) for name in names)
     message = "importing {} needs the module{} {}, which {} does not have".format(
         place, "" if len(names) == 1 else "s", quoted, sys.executable
     )
+    if place in _libraries and place.startswith(names[0]):
+        message = "the library {} is not installed in {}".format(quoted, sys.executable)
     names = [name.split(".")[0] for name in names] if len(names) == 1 else names
     hint = "install {}: {} -m pip install {}".format(
         "it there" if len(names) == 1 else "them there", sys.executable, " ".join(distributions(names))
     )
-    return LoadError("import_error", message, hint, tuple(names))
+    return LoadError("import_error", message, hint, tuple(names), is_final)
 
 
 def absence(path: str) -> Dict[str, Any]:

@@ -1,12 +1,12 @@
-"""Which modules an import will miss: read from the files, with none of their code run."""
+"""Which modules an import will miss, and which of them code does without: read from the files, none of it run."""
 
 import ast
+import functools
 import importlib.util
 import os
 import sys
-from typing import Dict, Iterable, Iterator, List, Optional, Set, Tuple
-
-from .forgiven_imports import forgives
+from types import FrameType
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 _DISTRIBUTIONS: Dict[str, str] = {
     "absl": "absl-py", "apex": "git+https://github.com/NVIDIA/apex", "attr": "attrs", "bs4": "beautifulsoup4",
@@ -20,6 +20,11 @@ _DISTRIBUTIONS: Dict[str, str] = {
 }  # fmt: skip
 """What to install where that is not called as what is imported."""
 _MOST_FILES = 2000
+_MISSES = frozenset(("ImportError", "ModuleNotFoundError", "Exception", "BaseException"))
+_ENDS = frozenset(("exit", "_exit", "quit"))
+_WORKER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+# Between an import and what asked for it lie frames of these.
+_MACHINERY = tuple(os.path.join(_WORKER, "process", name) for name in ("placeholders.py", "cut_out.py"))
 
 
 def distributions(modules: Iterable[str]) -> List[str]:
@@ -42,7 +47,7 @@ def missing_modules(module_name: str, roots: List[str]) -> List[str]:
             continue
         seen.add(name)
         for imported, names in _imports(name, file):
-            if _is_own(imported.partition(".")[0], roots):
+            if is_own(imported.partition(".")[0], roots):
                 parts = imported.split(".")
                 waiting += [".".join(parts[: end + 1]) for end in range(len(parts))]
                 waiting += ["{}.{}".format(imported, one) for one in names]
@@ -58,7 +63,8 @@ def _is_missing(name: str) -> bool:
         return False  # a finder of somebody's own that does not answer
 
 
-def _is_own(name: str, roots: List[str]) -> bool:
+def is_own(name: str, roots: List[str]) -> bool:
+    """Whether the checkout has a module or a folder of that name."""
     return any(os.path.exists(os.path.join(root, name + end)) for root in roots for end in ("", ".py"))
 
 
@@ -71,13 +77,8 @@ def _file_of(name: str, roots: List[str]) -> Optional[str]:
 
 def _imports(name: str, file: str) -> Iterator[Tuple[str, List[str]]]:
     """The modules that a file imports as it is run, by their full names, each with the names taken from it."""
-    try:
-        with open(file, "rb") as source:
-            tree = ast.parse(source.read())
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return
     package = name if os.path.basename(file) == "__init__.py" else name.rpartition(".")[0]
-    for statement in _always_run(tree.body):
+    for statement in _always_run(_statements(file)):
         if isinstance(statement, ast.Import):
             yield from ((alias.name, []) for alias in statement.names)
         elif isinstance(statement, ast.ImportFrom):
@@ -93,5 +94,58 @@ def _always_run(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
         if isinstance(statement, ast.ClassDef):
             yield from _always_run(statement.body)
         elif isinstance(statement, (ast.Try, ast.With)):
-            always = [] if forgives(statement) else statement.body
+            always = [] if _forgives(statement) else statement.body
             yield from _always_run([*always, *getattr(statement, "finalbody", ())])
+
+
+def _statements(path: str) -> List[ast.stmt]:
+    """Those of a file; none where it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return ast.parse(file.read()).body
+    except (OSError, ValueError, SyntaxError, RecursionError):
+        return []
+
+
+def is_forgiven(frame: Optional[FrameType]) -> bool:
+    """Whether an import in `frame` may fail: code between it and our own that loads the module catches that."""
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if path.startswith(_WORKER) and path not in _MACHINERY:
+            return False
+        if path not in _MACHINERY and any(first <= frame.f_lineno <= last for first, last in _forgiving_lines(path)):
+            return True
+        frame = frame.f_back
+    return False
+
+
+@functools.lru_cache(maxsize=None)
+def _forgiving_lines(path: str) -> List[Tuple[int, int]]:
+    """The lines of a file in which a failed import is caught, first and last of each part."""
+    nodes = (node for statement in _statements(path) for node in ast.walk(statement))
+    bodies = [node.body for node in nodes if isinstance(node, (ast.Try, ast.With)) and _forgives(node)]
+    return [(body[0].lineno, body[-1].end_lineno or body[-1].lineno) for body in bodies]
+
+
+def _forgives(statement: Any) -> bool:
+    """Whether a `try` or a `with` goes on where an import in its body fails."""
+    if isinstance(statement, ast.With):
+        calls = [item.context_expr for item in statement.items if isinstance(item.context_expr, ast.Call)]
+        return any(_last_word(call.func) == "suppress" and _last_words(call.args) & _MISSES for call in calls)
+    catching = [each for each in statement.handlers if each.type is None or _last_words([each.type]) & _MISSES]
+    return bool(catching) and not _ends(catching[0].body[-1])
+
+
+def _ends(last: ast.stmt) -> bool:
+    """Whether a handler only says what is missing: its last statement raises again, or exits."""
+    if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
+        return _last_word(last.value.func) in _ENDS
+    return isinstance(last, ast.Raise)
+
+
+def _last_word(expression: ast.expr) -> str:
+    return expression.attr if isinstance(expression, ast.Attribute) else getattr(expression, "id", "")
+
+
+def _last_words(expressions: Sequence[ast.expr]) -> Set[str]:
+    return {_last_word(node) for each in expressions for node in ast.walk(each) if isinstance(node, ast.expr)}

@@ -8,12 +8,11 @@ import builtins
 import contextlib
 import functools
 import math
-import os
 import sys
 from types import FunctionType, MethodType
 from typing import Any, Dict, Iterable, Iterator, List, Tuple, cast
 
-from .forgiven_imports import is_forgiven
+from .missing_modules import is_forgiven, is_own
 
 # What torch had until 2.0, with the values that it had.
 _REMOVED = {
@@ -295,5 +294,4 @@ def _may_be_absent(name: str, roots: List[str]) -> bool:
     """Whether a module is somebody else's: not the checkout's own, not torch's, not Python's."""
     if name in _REMOVED:
         return True
-    is_own = any(os.path.exists(os.path.join(root, name + end)) for root in roots for end in ("", ".py"))
-    return "." not in name and not is_own and name != "torch" and name not in sys.stdlib_module_names
+    return "." not in name and not is_own(name, roots) and name != "torch" and name not in sys.stdlib_module_names

@@ -13,7 +13,7 @@ _unloaded: Dict[str, loading.LoadError] = {}
 def load_modules(request: Dict[str, Any]) -> None:
     """Load the modules of a trial, with what its targets are. Raises LoadError where no rung loads any of them."""
     roots = request["import_roots"]
-    loading.use_import_roots(roots)
+    loading.use_import_roots(roots, [job["target"] for job in request["jobs"] if job.get("target")])
     ways = {module: _ways(module, request) for module in request["modules"]}
 
     def load() -> None:

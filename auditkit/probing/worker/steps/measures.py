@@ -109,7 +109,10 @@ class StepMeasures:
         per_step = micro_batches if ways in (OPTION, ALL) else self.feed.fixed_count
         batches = make_batches(per_step if ways == ALL else per_step * count, self.feed.task)
         calls = count if ways == ALL else 1
-        return self._checked(self._runs.run(Case(batches, accumulate=per_step, calls=calls, **case)))
+        run = self._checked(self._runs.run(Case(batches, accumulate=per_step, calls=calls, **case)))
+        if not run.trace.steps:
+            raise NotApplicable("it makes no step of {} batches".format(len(batches)))
+        return run
 
     def _checked(self, run: Run) -> Run:
         if run.raised is not None:

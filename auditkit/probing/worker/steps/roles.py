@@ -76,6 +76,12 @@ def known(name: str, annotation: str = "", source: str = "") -> Optional[Guess]:
     return Guess(CRITERION) if guess is not None and guess.value == guesses.LOSS else guess
 
 
+def of_settings(name: str) -> Optional[Guess]:
+    """What an attribute of a configuration stands for, in which `TRAIN` and `data` are parts of it."""
+    section = guesses.in_configuration(name)
+    return section if section is not None and section.value == guesses.CONFIG else known(name)
+
+
 def is_one_batch(words: str) -> bool:
     """Whether it is a part of one batch, so that the step is called once for each."""
     return words in _OF_ONE_BATCH

@@ -14,14 +14,18 @@ from ..base.refusals import CannotFeedError, TargetRaised
 from ..base.torch_internals import import_first, raise_if_out_of_memory
 from ..feeding import groups, guesses, made_objects
 from ..feeding.caller import Caller
+from ..feeding.named_objects import raised_at
 from ..feeding.signatures import VARIADIC, annotation_text
+from ..process import placeholders
 from . import roles
+from .absent import stand_in
 from .host import on_host
 from .seam import Trace
 from .values import Case, EnoughBatches, Values
 
 IMPORTED_BY_STEPS = "torch._dynamo"
 """What torch imports at an optimizer's first step, in 2 s: here before `host.py` replaces what it looks at."""
+_MOST_RETRIES = 16
 OPTION, ALL, FIXED = "option", "all", "fixed"
 """How a step knows that it has enough micro-batches: it is told, takes all that there are, or a number of its own."""
 
@@ -57,16 +61,38 @@ class StepRuns:
     def __init__(self, caller: Caller, feed: StepFeed, roots: SourceRoots) -> None:
         self.caller, self.feed, self.roots = caller, feed, roots
         self._source = source_of(caller.function)
+        self._globals: Dict[str, guesses.Guess] = {}
         import_first(IMPORTED_BY_STEPS)
 
     def run(self, case: Case) -> Run:
         """One run. What the step raises is returned; raises CannotFeedError where something it wants is not known."""
-        values, trace = self.values(case), Trace(self.roots)
-        trace.watch(values.model)
-        call = self.ready(values)
-        with trace.recording():
-            raised, is_ended = call()
-        return Run(trace, values, raised, is_ended)
+        for _ in range(_MOST_RETRIES):
+            values, trace = self.values(case), Trace(self.roots)
+            trace.watch(values.model)
+            call = self.ready(values)
+            try:
+                with trace.recording():
+                    raised, is_ended = call()
+                placeholders.raise_if_touched()  # the step may have caught it
+            except placeholders.PlaceholderTouched as touched:
+                if not stand_in(touched.path):
+                    raise
+                continue
+            if raised is None or not self._fill_global(raised.__cause__, values):
+                values.read.update(self._globals)
+                return Run(trace, values, raised, is_ended)
+        raise CannotFeedError("it reads more than {} things that are not here".format(_MOST_RETRIES))
+
+    def _fill_global(self, error: Optional[BaseException], values: Values) -> bool:
+        """Give a module the name that a script's last lines would have made: `args`, `logger`, `device`."""
+        if not isinstance(error, NameError) or isinstance(error, UnboundLocalError) or not error.name:
+            return False
+        guess = roles.known(error.name)
+        if guess is None or error.name in self._globals:
+            return False
+        raised_at(error)[0].f_globals[error.name] = values.made(guess, error.name)
+        self._globals[error.name] = guess
+        return True
 
     def values(self, case: Case) -> Values:
         """What is handed over in one run."""
@@ -88,7 +114,9 @@ class StepRuns:
                 except SystemExit:
                     return None, True
                 except Exception as error:
-                    return self._raised(error), False
+                    raised = self._raised(error)
+                    raised.__cause__ = error
+                    return raised, False
             return None, False
 
         return call
@@ -132,12 +160,9 @@ class StepRuns:
             is_open = parameter.default is parameter.empty
             if not (is_open or name in self.caller.given or (guess is not None and guess.value in asked)):
                 continue
-            found[name] = None if guess is None else guess.value
-            if guess is None and name not in self.caller.given:
-                raise CannotFeedError(
-                    "nothing is known to fit its argument {0}: give --argument {0}=VALUE".format(name)
-                )
-            if name not in self.caller.given and guess is not None:
+            guess = guess or guesses.Guess(None)  # what no name explains is often optional by its use
+            found[name] = guess.value
+            if name not in self.caller.given:
                 values.read[name] = guess
         return found
 

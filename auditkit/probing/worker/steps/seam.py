@@ -183,7 +183,8 @@ class Trace:
     def _see_clip(self, frame: FrameType, event: str) -> None:
         if event == "call":
             limit = frame.f_locals.get("max_norm", frame.f_locals.get("clip_value", 0.0))
-            self._open.append((self.roots.innermost(frame), float(limit), self.gradients))
+            number = float(limit) if isinstance(limit, (int, float, torch.Tensor)) else 0.0
+            self._open.append((self.roots.innermost(frame), number, self.gradients))
         elif self._open:
             site, limit, before = self._open.pop()
             by_value = "clip_value" in frame.f_locals

@@ -29,7 +29,11 @@ def find_plan(caller: Caller, request: Dict[str, Any], roots: SourceRoots) -> Pl
     caller.refuse_unknown_arguments()
     said: List[str] = []
     with left_alone():
+        hopeless = set()
         for feed in _feeds(caller):
+            way = (feed.is_made, feed.task, feed.form)
+            if way in hopeless:
+                continue
             try:
                 run = StepRuns(caller, feed, roots).run(Case(make_batches(_BATCHES, feed.task), accumulate=1))
             except CannotFeedError as error:
@@ -41,6 +45,8 @@ def find_plan(caller: Caller, request: Dict[str, Any], roots: SourceRoots) -> Pl
             found = _with_accumulation(caller, feed, run, roots)
             if found is not None:
                 return _plan(found, run)
+            if run.values.model.calls == 0:  # whatever the model returned would not matter
+                hopeless.add(way)
             said.append(_why_not(run))
     raise CannotFeedError(
         "no way to feed it hands an optimizer a gradient: " + "; ".join(list(dict.fromkeys(said))[:6])

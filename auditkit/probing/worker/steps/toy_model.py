@@ -100,6 +100,7 @@ class ToyModel(nn.Module):
             "loss, scores": (loss, scores),
             "loss, scores, scores": (loss, scores, scores),
             "answer": ModelAnswer(loss=loss, logits=scores),
+            "losses": {"loss": loss},
         }[self.returns]
 
     def scores(self, inputs: torch.Tensor) -> torch.Tensor:
@@ -110,7 +111,7 @@ class ToyModel(nn.Module):
         return self.head(self.gain * torch.tanh(self.frozen(self.linear(found))))
 
 
-RETURNS = ("scores", "answer", "scores, loss", "loss, scores", "loss", "loss, scores, scores")
+RETURNS = ("scores", "answer", "scores, loss", "loss, scores", "loss", "losses", "loss, scores, scores")
 
 
 def loss_of(scores: torch.Tensor, targets: torch.Tensor, reduction: str = "mean") -> torch.Tensor:

@@ -1,13 +1,14 @@
 """What a training step is handed for one run: made by the words of `roles.py`, each told to the reader."""
 
 import contextlib
+from types import FrameType
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional
 
 import torch
 
 from ..feeding import groups, guesses
 from ..feeding.guesses import Guess
-from ..feeding.named_objects import Answering, Quiet, no_value
+from ..feeding.named_objects import Answering, Quiet, UnknownValueError, is_plain_read, no_value
 from . import roles
 from .toy_model import Batch, Criterion, ToyModel, batches_as
 
@@ -96,7 +97,8 @@ class Values:
         """The value that a step reads at a path; a name that says what of a step it is outweighs `found`."""
         if path in self.given:
             return self.given[path]
-        found = roles.known(path.rpartition(".")[2]) or found
+        if found is None or found.value != guesses.CONFIG:
+            found = roles.known(path.rpartition(".")[2]) or found
         if found is None:
             raise no_value(path)
         self.read[path] = found
@@ -109,12 +111,35 @@ class Values:
         return _MAKERS[found.value](self, path)
 
 
+class _Schedule(torch.optim.lr_scheduler.LambdaLR):
+    """A constant rate; what other libraries' schedules have beside torch's does nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *_, **__: None
+
+
 def _scheduler(values: Values, _: str) -> Any:
-    return torch.optim.lr_scheduler.LambdaLR(values.optimizer, lambda _: 1.0)
+    return _Schedule(values.optimizer, lambda _: 1.0)
+
+
+class _Settings(Answering):
+    """A configuration or an object, in which what no name explains is None."""
+
+    def _read(self, name: str, frame: FrameType) -> Any:
+        try:
+            return super()._read(name, frame)
+        except UnknownValueError:
+            if not is_plain_read(frame):
+                raise
+            values: Any = self._surroundings
+            values.read["{}.{}".format(self._path, name)] = Guess(None)
+            return None
 
 
 def _object(values: Values, path: str) -> Any:
-    return Answering(values, path, roles.known)
+    return _Settings(values, path, roles.of_settings)
 
 
 def _per_step(values: Values) -> int:

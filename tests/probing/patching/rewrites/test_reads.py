@@ -201,9 +201,10 @@ def test_questions_about_each_tensor_are_answered_behind_the_loop(tmp_path: Path
         ("bad.append(name)", "return name"),
         ("bad.append(name)", "raise ValueError(name)"),
         ("bad.append(name)", "p.data.zero_()"),
+        ("bad.append(name)", "bad.append(p.data.sum().item())"),
     ],
 )
 def test_questions_whose_order_or_end_is_seen_stay(tmp_path: Path, old: str, new: str) -> None:
-    """One list filled by both, a way out, an error at its own turn, and a change of what is asked."""
+    """One list filled by both, a way out, an error at its own turn, a change of what is asked, a read that is rare."""
     source = CHECKS.replace(old, new, 1)
     assert _after(tmp_path, source) == source

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from auditkit.model.runs.measurement import Location
 from auditkit.probing.patching.fragments import CannotComplete
 from auditkit.probing.patching.rewrites.rewrite import Edit, Rewrite, rewrites_of, rewritten
 from tests.probing.patching.rewrites.places import finding, place_of, rewrites
@@ -129,13 +131,15 @@ def test_a_condition_and_a_line_that_became_too_long_are_laid_out_by_clauses(tmp
 def test_a_block_is_changed_among_the_statements_of_its_file(tmp_path: Path) -> None:
     source = (
         "import torch\n\n\ndef train(model, loader, optimizer):\n    for batch in loader:\n"
+        "        print(batch.norm(3))  # around the block, where no trial runs\n"
         "        model(batch).backward()\n"
         "        total_norm = 0.0\n        for p in model.parameters():\n            if p.grad is not None:\n"
         "                total_norm += p.grad.norm(2).item() ** 2\n        total_norm = total_norm**0.5\n"
         "        print(total_norm)\n        optimizer.step()\n"
     )
     place = place_of(tmp_path, source, "watch.py:train#total_norm")
-    patch = rewritten(place, rewrites_of(place, [finding("norm_overflows_on_finite_grads")]))
+    found = replace(finding("norm_overflows_on_finite_grads"), location=Location("watch.py", 11, "train"))
+    patch = rewritten(place, rewrites_of(place, [found]))
     wanted = "grad.norm(2, dtype=torch.float64).item() ** 2"
     assert [line for line in patch.text.split("\n") if "dtype" in line] == [f"                total_norm += {wanted}"]
     assert "grad = p.grad.coalesce().values() if p.grad.is_sparse else p.grad" in patch.function

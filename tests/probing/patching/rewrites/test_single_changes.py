@@ -73,6 +73,9 @@ CHANGES = [
     ("present_gradients", MISSING, "x = [p.data for p in parameters]", ""),
     ("norms_in_float64", OVERFLOW, "x = torch.norm(g, dtype=torch.float)", "x = torch.norm(g, dtype=torch.float64)"),
     ("norms_in_float64", OVERFLOW, "x = torch.norm(g, dtype=torch.double)", ""),
+    ("norms_in_float64", OVERFLOW, "x = g.norm(2, dim=1)", "x = g.norm(2, dim=1, dtype=torch.float64)"),
+    ("norms_in_float64", OVERFLOW, "x = g.norm(dtype=torch.float32)", "x = g.norm(dtype=torch.float64)"),
+    ("norms_in_float64", OVERFLOW, "x = g.norm(size=2)", ""),
     ("coalesced_values", SPARSE, "x = g._values()", "x = g.coalesce().values()"),
     ("coalesced_values", SPARSE, "x = g.values() if g.is_sparse else g", ""),
     (
@@ -81,7 +84,14 @@ CHANGES = [
         "norms = []; x = torch.norm(torch.stack(norms))",
         "norms = []; x = torch.norm(torch.stack(norms) if norms else torch.zeros(1, dtype=torch.float64))",
     ),
-    ("zeros_of_nothing", NOTHING, "x = torch.stack(norms)", ""),
+    (
+        "zeros_of_nothing",
+        NOTHING,
+        "n = torch._foreach_norm(grads); x = torch.stack(n)",
+        "n = torch._foreach_norm(grads) if grads else []; "
+        "x = torch.stack(n) if n else torch.zeros(1, dtype=torch.float64)",
+    ),
+    ("zeros_of_nothing", NOTHING, "x = torch.stack(others)", ""),
     (
         "tensor_of_nothing",
         NOTHING,
@@ -187,3 +197,13 @@ def test_a_number_that_is_returned_without_gradients_becomes_a_tensor(tmp_path: 
     )
     expected = source.replace("return 0.0", "return torch.tensor(0.0)")
     assert after(tmp_path, source, "tensor_of_nothing", NOTHING) == expected
+
+
+def test_gradients_that_are_given_are_read_as_their_stored_values(tmp_path: Path) -> None:
+    source = 'import torch\n\n\ndef measure(grads):\n    """Norm."""\n    return torch.norm(torch.stack(grads))\n'
+    line = "    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]\n"
+    expected = source.replace('"""\n', '"""\n' + line)
+    assert after(tmp_path, source, "given_sparse_values", SPARSE) == expected
+    assert after(tmp_path, expected, "given_sparse_values", SPARSE) == expected
+    others = source.replace("grads", "tensors")
+    assert after(tmp_path, others, "given_sparse_values", SPARSE) == others

@@ -1,11 +1,13 @@
-"""`--where FIELD=VALUE`: the words of `ticket list`'s filters, and any row of the metadata, on one line."""
+"""Conditions such as `label=amp`: the words of `ticket list`'s filters, and any row of the metadata, as filters."""
 
 from __future__ import annotations
 
 import operator
 import re
 
+from auditkit.errors import BadInputError, nearest_names
 from auditkit.store.listing import rows as at
+from auditkit.store.listing import selection as sel
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,8 +50,6 @@ def speaks_of_status(conditions: Iterable[str]) -> bool:
 
 
 def _filter(index: Index, condition: str, by_option: ByOption) -> Filter:
-    from auditkit.store.listing import selection as sel
-
     word = condition.strip().casefold()
     if word in _ALONE:
         return sel.is_stale(index) if word == "stale" else sel.is_blocked(index, word == "blocked")
@@ -116,8 +116,6 @@ def _texts(index: Index, name: str) -> tuple[list[Any], ...]:
     further = index.column(at.FURTHER)
     labels = {label for rows in further for label, _ in rows}
     if name not in labels:
-        from auditkit.errors import BadInputError, nearest_names
-
         known = dict.fromkeys([*_LISTED, "label", *_TEXTS, *sorted(labels)])
         near = nearest_names(name, known)
         hint = f"did you mean {', '.join(near)}?" if near else f"one of {', '.join(known)}, {', '.join(_ALONE)}"
@@ -125,7 +123,7 @@ def _texts(index: Index, name: str) -> tuple[list[Any], ...]:
     return ([tuple(text for label, text in rows if label == name) for rows in further],)
 
 
-def _no_condition(condition: str, hint: str = "status=open, severity<=P1, label!=flaky, title~norm, unblocked") -> Any:
-    from auditkit.errors import BadInputError
-
+def _no_condition(
+    condition: str, hint: str = "status=open, severity<=P1, label!=flaky, title~norm, unblocked"
+) -> BadInputError:
     return BadInputError(f"not a condition: '{condition}'", hint)

@@ -81,10 +81,10 @@ with locks.locked(folder):
 def waiter(folder: Path, name: str) -> subprocess.Popen[bytes]:
     """A process that waits for the lock of the folder, once it has its place in the line."""
     environment = {**our_environment(), "PYTHONPATH": str(ROOT)}
-    before = (folder / ".auditkit" / "line").stat().st_size
+    before = (folder / ".auditkit" / "lock-line").stat().st_size
     words = [sys.executable, "-c", WAITER, name]
     process = subprocess.Popen(words, cwd=folder, env=environment)
-    while (folder / ".auditkit" / "line").stat().st_size == before:
+    while (folder / ".auditkit" / "lock-line").stat().st_size == before:
         time.sleep(0.005)
     return process
 

@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 from ..base.frames import SourceRoots
 from ..base.refusals import CannotFeedError
@@ -29,7 +29,7 @@ def find_plan(caller: Caller, request: Dict[str, Any], roots: SourceRoots) -> Pl
     caller.refuse_unknown_arguments()
     said: List[str] = []
     with left_alone():
-        hopeless = set()
+        hopeless: Set[Tuple[bool, str, str]] = set()
         for feed in _feeds(caller):
             way = (feed.is_made, feed.task, feed.form)
             if way in hopeless:

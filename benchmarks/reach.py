@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from auditkit.model.enums import Contract
 from auditkit.model.runs.candidates import FoundCandidate
 from auditkit.probing.checkouts.checkout import parse_checkout
 from auditkit.probing.hosts.fork_servers import end_servers
@@ -47,7 +48,12 @@ def search(clone: Path, revision: str, python: str) -> Document:
     took_s = round(processor_s() - before, 1)
     last_lines = {trial.target.call: trial.candidate.last_line for trial in found.trials}
     paths = {python: "python", f"{opened.path}/": "", str(clone.resolve()): "the checkout"}
-    known = [slim(each, paths) for each in found.candidates if not each.excluded]
+    # The lists are of collectors: training steps are no places of them.
+    known = [
+        slim(each, paths)
+        for each in found.candidates
+        if not each.excluded and each.contract is not Contract.TRAIN_STEP
+    ]
     return {"processor_s": took_s, "candidates": [{**each, "last_line": last_lines[each["call"]]} for each in known]}
 
 

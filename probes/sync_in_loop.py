@@ -37,7 +37,7 @@ def layer_norms(parameters):
     grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
     if not grads:
         return {"grad_norm": 0.0, "max_norm": 0.0}
-    norms = torch._foreach_norm(grads, 2, dtype=torch.float64)
+    norms = [torch.linalg.vector_norm(g, dtype=torch.float64) for g in grads]
     norms = torch.stack([norm.to(norms[0].device) for norm in norms])
     values = torch.stack([torch.linalg.vector_norm(norms), norms.max()]).tolist()
     return {"grad_norm": values[0], "max_norm": values[1]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from auditkit.probing.checkouts.checkout import import_roots
@@ -34,7 +34,7 @@ class Discovery:
     torch's that the checkout calls. `files` are those that were read.
     """
 
-    files: PythonFiles
+    files: PythonFiles = field(compare=False)
     candidates: tuple[Candidate, ...]
     problems: tuple[SourceProblem, ...]
     file_count: int

@@ -159,6 +159,13 @@ def test_a_broken_ticket_makes_a_page_exit_2(tmp_path: Path) -> None:
         assert "B7-PT-02.md" in result.stdout
 
 
+def test_wrong_usage_under_json_is_json(saved: Path) -> None:
+    result = run("audit", "--run", saved, "--json", "-o", saved.parent / "x.md")
+    assert result.exit_code == 2
+    assert json.loads(result.stdout)["error"] == "--output and --json exclude each other"
+    assert not (saved.parent / "x.md").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -171,7 +178,6 @@ def test_a_broken_ticket_makes_a_page_exit_2(tmp_path: Path) -> None:
         (("audit", "--run", "part.json"), "error: part.json is no run: 'run' is missing\nhint: save one: "),
         (("audit", "--run", "run.json", "--probe", "sync_in_loop"), "error: --run is a finished run, and the other"),
         (("audit", "--run", "run.json", "--tickets", "none"), "error: no tickets folder: none\n"),
-        (("audit", "--run", "run.json", "--json", "-o", "x.md"), "error: --output and --json exclude each other\n"),
         (("audit", "none", "--run", "run.json"), "error: no such directory: none\n"),
         (("batch", "9", "--tickets", OLD_AUDIT), "error: no ticket of batch 9\nhint: there are 2, 3\n"),
         (

@@ -50,9 +50,7 @@ def search(clone: Path, revision: str, python: str) -> Document:
     paths = {python: "python", f"{opened.path}/": "", str(clone.resolve()): "the checkout"}
     # The lists are of collectors: training steps are no places of them.
     known = [
-        slim(each, paths)
-        for each in found.candidates
-        if not each.excluded and each.contract is not Contract.TRAIN_STEP
+        slim(each, paths) for each in found.candidates if not each.excluded and each.contract is not Contract.TRAIN_STEP
     ]
     return {"processor_s": took_s, "candidates": [{**each, "last_line": last_lines[each["call"]]} for each in known]}
 

@@ -25,6 +25,8 @@ from auditkit.rendering.hand_ticket import REVIEWERS, Draft, ticket_of_draft
 
 MOST_VISIBLE = 120
 """Lines that are read to the end; what a fix changes is folded where a ticket would have more."""
+# Lines that links to the other tickets of a run add afterwards.
+_LINKS = 5
 
 _LOCAL_PARTS = re.compile(r"(\.?<locals>\.)?<(listcomp|genexpr|setcomp|dictcomp|lambda)>$")
 
@@ -107,7 +109,7 @@ def render_ticket(
         related=tuple(related),
     )
     whole = page(is_folded=False)
-    return page(is_folded=True) if len(markdown.visible(whole.decode())) > MOST_VISIBLE else whole
+    return page(is_folded=True) if len(markdown.visible(whole.decode())) > MOST_VISIBLE - _LINKS else whole
 
 
 def _why(finding: Finding) -> str:

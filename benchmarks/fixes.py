@@ -62,6 +62,7 @@ def measure(name: str, clone: Path, place: Place, fix_time_s: int) -> Document:
     told = next((found for note in run["notes"] if (found := _SECONDS.search(note))), None)
     files = sorted(folder.rglob("B*.md"))
     return {
+        "auditkit": git(ROOT, "rev-parse", "--short=12", "HEAD").stdout.strip(),
         "revision": git(clone, "rev-parse", "--short=12", "HEAD").stdout.strip(),
         **{key: run["run"][key] for key in RUN},
         "fix_time_s": fix_time_s,
@@ -153,10 +154,12 @@ def ticket_rows(name: str, found: Document) -> Iterator[list[object]]:
 def blocks(stored: Document) -> dict[str, str]:
     """The marked blocks of the page, from the stored results."""
     found = stored["repositories"]
-    where = "; ".join(f"{name}: torch {each['torch']}, Python {each['python']}" for name, each in found.items())
-    device = next(iter(found.values()))["device_name"]
+    where = (
+        f"- {name}: auditkit at {one['auditkit']}, torch {one['torch']}, Python {one['python']}, {one['device_name']}"
+        for name, one in found.items()
+    )
     return {
-        "environment": f"By `python -m benchmarks.{NAME}`, auditkit at {stored['auditkit']}, {device}:\n{where}.",
+        "environment": f"By `python -m benchmarks.{NAME}`:\n\n" + "\n".join(where),
         "totals": rows(TOTALS, (total_row(name, each) for name, each in found.items())),
         "tickets": rows(TICKETS, (row for name, each in found.items() for row in ticket_rows(name, each))),
     }
@@ -170,11 +173,10 @@ def main() -> None:
     parser.add_argument("--fix-time", type=int, default=120, metavar="SECONDS", help="as of `auditkit audit`")
     parser.add_argument("--page", action="store_true", dest="stored", help="only write the page")
     options = parser.parse_args()
-    stored = {"auditkit": "", "repositories": {}, **results_of(NAME)}
+    stored = {"repositories": {}, **results_of(NAME)}
     if not options.stored:
         with tempfile.TemporaryDirectory() as folder:
             stored["repositories"] |= measured(options, Path(folder))
-        stored["auditkit"] = git(ROOT, "rev-parse", "--short=12", "HEAD").stdout.strip()
         store_results(NAME, stored)
     write_blocks(NAME, blocks(stored))
 

@@ -53,7 +53,7 @@ _COUNTS = (2, 4, 8)
 
 def measure(ctx):
     """Yield norm ratio and cosine for every number of micro-batches, even and uneven."""
-    steps, worst = ctx.steps, None
+    steps, site = ctx.steps, None
     for uneven in (False, True) if steps.feed.task == "tokens" else (False,):
         for count in _COUNTS if steps.feed.accumulates != "fixed" else (steps.feed.fixed_count,):
             found = steps.accumulated(count, uneven)
@@ -61,8 +61,8 @@ def measure(ctx):
             yield ctx.measurement("norm_ratio", found.ratio, "ratio", **case)
             yield ctx.measurement("cosine", found.cosine, "ratio", **case)
             yield ctx.measurement("true_norm", found.true_norm, "norm", **case)
-            worst = found
-    yield ctx.location(worst.site)
+            site = found.site
+    yield ctx.location(site)
 
 
 def judge(measurements, policy):

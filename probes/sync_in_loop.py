@@ -28,17 +28,23 @@ PROBE = {
     "empty state, what a data loader gives, what only isinstance says is a tensor, and the answer of a function that "
     "is annotated as bool, float or the like. P2 where any step waits, in a loop over gradients; P3 for whole copies "
     "and under a flag for checks; P4 elsewhere, at an interval, while debugging, in examples and records.",
-    "remediation": "Keep every result on the device, stack the results, and read the stack once after the loop.",
+    "remediation": "Keep every result on the device, stack the results, and read the stack once after the loop. "
+    "torch._foreach_norm is private: the code asks for it first.",
     "remediation_code": """import torch
+
+
+def tensor_norms(grads):
+    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
+    if hasattr(torch, "_foreach_norm"):
+        return torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float64))
+    return torch.stack([torch.linalg.vector_norm(g, dtype=torch.float64) for g in grads])
 
 
 def layer_norms(parameters):
     grads = [p.grad for p in parameters if p.grad is not None]
-    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
     if not grads:
         return {"grad_norm": 0.0, "max_norm": 0.0}
-    norms = [torch.linalg.vector_norm(g, dtype=torch.float64) for g in grads]
-    norms = torch.stack([norm.to(norms[0].device) for norm in norms])
+    norms = tensor_norms(grads)
     values = torch.stack([torch.linalg.vector_norm(norms), norms.max()]).tolist()
     return {"grad_norm": values[0], "max_norm": values[1]}
 """,

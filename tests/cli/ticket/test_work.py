@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,7 @@ from typer.testing import CliRunner
 from auditkit.cli.ticket import app
 from auditkit.workflows.tickets.from_commits import Commit, fixes_in, tickets_named
 from tests.filing_helpers import put, ticket_text
+from tests.project_files import our_environment
 from tests.verify_helpers import git
 
 pytestmark = pytest.mark.process
@@ -135,3 +140,22 @@ def test_what_is_reverted_fixes_nothing() -> None:
     back = Commit("b" * 40, 'Revert "x"', f'Revert "fixes B7-PT-03"\n\nThis reverts commit {"a" * 40}.')
     named = {str(one.id): one.fixed_by for one in tickets_named([fix, other, back])}
     assert named == {"B7-PT-03": [], "B7-PT-04": [other]}
+
+
+def test_json_at_a_terminal_follows_the_answer(folder: Path) -> None:
+    """Asked on stderr, with what would be done; the one document on stdout says what was."""
+    commit(folder, "fixes B7-PT-01")
+    command = [sys.executable, "-m", "auditkit", "ticket", "from-commits", "start..", "--json"]
+    for answer, is_written in ((b"n\n", False), (b"y\n", True)):
+        ours, theirs = pty.openpty()
+        os.write(ours, answer)
+        done = subprocess.run(
+            command, cwd=folder.parent, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, env=our_environment()
+        )
+        asked = os.read(ours, 65536).decode()
+        os.close(ours)
+        os.close(theirs)
+        assert "B7-PT-01: open -> in-review" in asked
+        assert "resolve 1 ticket?" in asked
+        assert [one["changed"] for one in json.loads(done.stdout)["tickets"]] == [is_written]
+        assert (statuses(folder)["B7-PT-01"] == "in-review") is is_written

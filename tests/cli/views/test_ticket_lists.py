@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from auditkit.cli.views.quick_start import NO, OPTIONS, TEXT, TEXTS, WHOLE, YES,
 from auditkit.cli.views.terminal import cut, width_of, wrapped
 from auditkit.rules.tickets.consensus import Agreement
 from auditkit.store.listing.selection import AGREEMENTS
+from tests import terminal
 from tests.filing_helpers import ROOT, put, ticket_text
 from tests.written_tickets import write_tickets
 
@@ -492,20 +492,8 @@ def test_both_ways_print_the_same(folder: Path) -> None:
 
 
 def on_a_terminal(folder: Path, environment: dict[str, str], *words: str) -> str:
-    ours, theirs = pty.openpty()
-    settings = {"TERM": "xterm-256color", "COLUMNS": "60", "LINES": "40", "PATH": os.environ["PATH"]} | environment
-    command = [sys.executable, "-m", "auditkit", "ticket", *words, "--tickets", str(folder)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=theirs, env=settings):
-        os.close(theirs)
-        written = b""
-        # Reading from a terminal that its last writer has closed is an error, not an end.
-        try:
-            while chunk := os.read(ours, 65536):
-                written += chunk
-        except OSError:
-            pass
-    os.close(ours)
-    return written.decode().replace("\r\n", "\n")
+    settings = {"LINES": "40"} | environment
+    return terminal.on_a_terminal(["ticket", *words, "--tickets", str(folder)], columns=60, **settings)
 
 
 @pytest.mark.process

@@ -24,7 +24,6 @@ from auditkit.store.folder.side_folder import SIDE_FOLDER
 LAST = "last-command"
 UNFINISHED = "unfinished-command"
 
-
 Contents = Mapping[Path, bytes | None]
 """What files hold, None where there is none."""
 

@@ -24,7 +24,8 @@ from auditkit.store.config.config import Config
 from auditkit.store.edits import resolution
 from auditkit.store.edits.fields import edit_field
 from auditkit.store.edits.reopening import reopened
-from auditkit.store.folder.repository import Change, Entry, Repository, with_status
+from auditkit.store.edits.status import with_status
+from auditkit.store.folder.repository import Change, Entry, Repository
 from auditkit.store.folder.status_folders import folders_of, place_of, placed
 from auditkit.store.markdown.document import Document
 from auditkit.store.reading.reader import ticket_of
@@ -64,6 +65,7 @@ def move(repository: Repository, ticket_id: str, wanted: Move, today: datetime.d
     is not set: each thing is named. With `force` they are named in the ticket.
     """
     config = tickets_configuration(repository)
+    folders = folders_of(config, repository.folder)
     lacking: tuple[Missing, ...] = ()
 
     def edit(entry: Entry) -> Document:
@@ -85,12 +87,12 @@ def move(repository: Repository, ticket_id: str, wanted: Move, today: datetime.d
             reason = _forced(reason, lacking)
         if entry.ticket.is_finished and not wanted.status.is_finished:
             changed = _entry(changed, reopened(changed.document, today))
-        document = with_status(changed, wanted.status, reason, today)
-        place_of(entry, ticket_of(document), folders_of(config, repository.folder))
+        document = with_status(changed.document, wanted.status, reason, today)
+        place_of(entry, ticket_of(document), folders)
         return document
 
     change = repository.change(ticket_id, edit)
-    return Moved(placed(repository, change, folders_of(config, repository.folder)), lacking)
+    return Moved(placed(repository, change, folders), lacking)
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,7 @@ def resolve(repository: Repository, ticket_id: str, request: ResolveRequest, tod
     if not request.text.strip() and not request.may_say_so_already:
         raise _says_nothing()
     config = tickets_configuration(repository)
+    folders = folders_of(config, repository.folder)
     lacking: tuple[Missing, ...] = ()
     code_of_tests = TestedCode.around(request.checkout or config.checkout or repository.folder, request.commits)
     code_of_tests.check(request.tests)
@@ -139,12 +142,12 @@ def resolve(repository: Repository, ticket_id: str, request: ResolveRequest, tod
             return changed.document
         reason = line(request.text) or _commits_as_reason(changed)
         changed = _before_last_step(changed, target)
-        document = with_status(changed, target, reason if target is request.status else "", today)
-        place_of(entry, ticket_of(document), folders_of(config, repository.folder))
+        document = with_status(changed.document, target, reason if target is request.status else "", today)
+        place_of(entry, ticket_of(document), folders)
         return document
 
     change = repository.change(ticket_id, edit)
-    return Moved(placed(repository, change, folders_of(config, repository.folder)), lacking)
+    return Moved(placed(repository, change, folders), lacking)
 
 
 @dataclass(frozen=True)
@@ -175,7 +178,7 @@ def start(repository: Repository, ticket_id: str, wanted: Start, today: datetime
             return changed.document
         if ticket.status is not None and not steps_to(ticket.status, target):
             _check_step(entry, target, "")
-        return with_status(_before_last_step(changed, target), target, "", today)
+        return with_status(_before_last_step(changed, target).document, target, "", today)
 
     return repository.change(ticket_id, edit)
 

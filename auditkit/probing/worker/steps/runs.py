@@ -122,22 +122,31 @@ class StepRuns:
         return call
 
     def bound(self, values: Values) -> Callable[[], None]:
-        """The whole run as a call without arguments: the step once, or once for every batch."""
+        """The whole run as a call without arguments: the step once, once for every batch, or until it has them all."""
         function = self._bound_function(values)
         slots = self._slots(function, values)
         by_batch = [name for name, guess in slots.items() if isinstance(guess, str) and roles.is_one_batch(guess)]
-        if not by_batch:
-            arguments = self._arguments(slots, values)
-            return lambda: _exhaust(function(**arguments))
         fixed = self._arguments({name: guess for name, guess in slots.items() if name not in by_batch}, values)
+
+        def once() -> None:
+            _exhaust(function(**fixed, **self._arguments({name: slots[name] for name in by_batch}, values)))
 
         def for_each_batch() -> None:
             for item in values.loader:
                 values.batch = item
-                own = self._arguments({name: slots[name] for name in by_batch}, values)
-                _exhaust(function(**fixed, **own))
+                once()
 
-        return for_each_batch
+        def until_drawn() -> None:
+            if by_batch:  # the script has drawn one before its loop begins
+                values.batch = next(values.loader)
+            begun, before = values.loader.drawn, -1
+            while before < values.loader.drawn < begun + len(values.loader):
+                before = values.loader.drawn
+                once()
+
+        if is_block(self.caller.function) and not {roles.BATCHES, roles.GIVES_BATCH}.isdisjoint(slots.values()):
+            return until_drawn
+        return for_each_batch if by_batch else once
 
     def _bound_function(self, values: Values) -> Callable[..., Any]:
         if not self.caller.needs_instance():
@@ -189,8 +198,15 @@ class StepRuns:
         return Site(relative, function.__code__.co_firstlineno, getattr(function, "__qualname__", function.__name__))
 
 
+def is_block(function: Any) -> bool:
+    """Whether it was made of statements in the middle of a script or a function."""
+    return hasattr(function, "text")
+
+
 def source_of(function: Any) -> str:
     """The text of a function; "" where it has none."""
+    if is_block(function):
+        return str(function.text)
     try:
         return textwrap.dedent(inspect.getsource(inspect.unwrap(function)))
     except (OSError, TypeError):

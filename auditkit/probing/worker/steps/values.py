@@ -16,6 +16,7 @@ NO_LIMIT = 1e9
 LEARNING_RATE = 1e-3
 INITIAL_SCALE = 1024.0
 _RARELY = 1_000_000
+_MOST_ROUNDS = 4
 
 
 class EnoughBatches(BaseException):
@@ -64,9 +65,17 @@ class Loader:
         return self
 
     def __next__(self) -> Any:
+        if not self.passes:  # an iterator that a script made before its loop gives batches for as long as it is asked
+            self._rest = iter([self.items[self.drawn % len(self.items)]])
+            if self.drawn > _MOST_ROUNDS * len(self.items):
+                raise EnoughBatches
         item = next(self._rest)
         self.drawn += 1
         return item
+
+    def next_batch(self, *_: Any, **__: Any) -> Any:
+        """What loaders that are no iterators call it."""
+        return next(self)
 
 
 class Values:
@@ -87,6 +96,11 @@ class Values:
         self.unknown: List[str] = []
         self.defaults: Dict[str, Any] = {}
         self.batch: Any = None
+
+    @property
+    def drawn(self) -> Batch:
+        """The batch that was taken last."""
+        return self.case.batches[(self.loader.drawn - 1) % len(self.case.batches)]
 
     @property
     def module(self) -> ToyModel:
@@ -173,9 +187,10 @@ _MAKERS: Dict[str, Callable[[Values, str], Any]] = {
     guesses.SAME_VALUE: lambda values, _: lambda value=None, *_, **__: value,
     guesses.CLIPS: lambda values, _: torch.nn.utils.clip_grad_norm_,
     roles.BATCHES: lambda values, _: values.loader,
+    roles.GIVES_BATCH: lambda values, _: lambda *_, **__: next(values.loader),
     roles.BATCH: lambda values, _: values.batch,
-    roles.INPUTS: lambda values, _: values.case.batches[values.loader.drawn - 1].inputs,
-    roles.TARGETS: lambda values, _: values.case.batches[values.loader.drawn - 1].targets,
+    roles.INPUTS: lambda values, _: values.drawn.inputs,
+    roles.TARGETS: lambda values, _: values.drawn.targets,
     roles.CRITERION: lambda values, _: Criterion(),
     roles.SCHEDULER: _scheduler,
     roles.ACCUMULATION: lambda values, _: _per_step(values),

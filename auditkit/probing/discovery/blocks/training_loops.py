@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import re
 from collections.abc import Callable, Iterator, Sequence
 
@@ -52,7 +53,8 @@ def training_loops(
     """Each run of statements of a scope that goes backward and steps, as a function; `functions` are around it."""
     for run in _runs(scope):
         if not any(isinstance(node, _LEAVING) for node in own_nodes(run.statements)):
-            body = [kept for each in run.statements for kept in _kept(each, scope)]
+            statements = [_sliced(each, run) for each in run.statements]
+            body = [kept for each in statements for kept in _kept(each, scope)]
             yield run, loop_function(run, scope, module, functions, NAME, body)
 
 
@@ -109,8 +111,24 @@ def _widened(scope: ScopeMarks, run: Run) -> Run:
     around = scope.places[run.statements[0]].around
     if isinstance(around, ast.For) and _goes_through_batches(around):
         place = scope.places[around]
-        return Run(place.suite, place.index, place.index)
+        return Run(place.suite, place.index, place.index, run.statements)
     return run
+
+
+def _sliced(statement: ast.stmt, run: Run) -> ast.stmt:
+    """A loop over batches without what it does before and behind the step: it logs, evaluates and saves there."""
+    if not isinstance(statement, ast.For) or not run.kernels:
+        return statement
+    read = set(reads_of(run.kernels))
+    last = statement.body.index(run.kernels[-1])
+    carried = [
+        each
+        for each in statement.body[last + 1 :]
+        if isinstance(each, ast.Assign | ast.AugAssign) and names_of(each).stores & read
+    ]
+    made = copy.copy(statement)
+    made.body = [*run.kernels, *carried]
+    return made
 
 
 def _take_after(run: Run) -> None:

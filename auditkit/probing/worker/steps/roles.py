@@ -15,6 +15,7 @@ CRITERION, SCHEDULER = "cross entropy", "a schedule that changes nothing"
 ACCUMULATION, LIMIT = "as many micro-batches as are handed over", "the limit that the probe asks about"
 STEPS, RARELY, NOTHING = "as many steps as there are batches for", "so seldom that it does not happen", "nothing"
 NO_CONTEXT = "a context that does nothing"
+LAUNCHER = "an accelerator of one process that accumulates nothing"
 GIVES_BATCH = "a function giving a batch of three samples"
 
 _WORD = r"(?:.*_)?"
@@ -43,6 +44,8 @@ _BY_PATTERN: Tuple[Tuple[Any, str], ...] = tuple(
         (_WORD + r"(epochs)", "one"),
         (_WORD + r"(mixup\w*|(model_)?ema(_model)?|callbacks?|hooks?|swa\w*|teacher\w*|prof(iler)?|wandb\w*)", NOTHING),
         (_WORD + r"(autocast\w*|amp_context|amp_autocast|ctx|context)", NO_CONTEXT),
+        (_WORD + r"(accelerator|fabric)", LAUNCHER),
+        (r"(train(er)?_)?state", guesses.OBJECT),
         (_WORD + r"(optimizer|optim|opt)", guesses.OPTIMIZER),
         (_WORD + r"scaler", guesses.SCALER),
     )

@@ -1,6 +1,7 @@
 """What a training step is handed for one run: made by the words of `roles.py`, each told to the reader."""
 
 import contextlib
+import re
 from types import FrameType
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional
 
@@ -43,8 +44,8 @@ class Case(NamedTuple):
 class Loader:
     """Batches as a loader, an iterator or a list has them; `drawn` counts those that were taken."""
 
-    def __init__(self, form: str, batches: List[Batch]) -> None:
-        self.items = list(batches_as(form, batches))
+    def __init__(self, form: str, batches: List[Batch], width: int = 0) -> None:
+        self.items = [_padded(each, width) for each in batches_as(form, batches)]
         self.drawn = 0
         self._rest: Iterator[Any] = iter(self.items)
         self.passes = 0
@@ -78,6 +79,17 @@ class Loader:
         return next(self)
 
 
+def _padded(item: Any, width: int) -> Any:
+    """A tuple with as many parts as a loop unpacks: `x, y, state = next(loader)`."""
+    return (*item, *[None] * (width - len(item))) if isinstance(item, tuple) else item
+
+
+def _width(source: str) -> int:
+    """How many names a loop gives to the parts of a batch; 0 where it names none."""
+    found = re.search(r"^ *\(?(\w+(?:, \w+)+)\)? = (?:next\(|\w+\.next_batch\()", source, re.MULTILINE)
+    return len(found.group(1).split(", ")) if found is not None else 0
+
+
 class Values:
     """What is handed over in one run. `read` is all that was made up, by the path that the step reads it by."""
 
@@ -90,7 +102,7 @@ class Values:
         momentum, weight_decay = (0.9, 0.1) if case.decays else (0.0, 0.0)
         parameters = self.model.parameters()
         self.optimizer: Any = torch.optim.SGD(parameters, LEARNING_RATE, momentum, weight_decay=weight_decay)
-        self.loader = Loader(form, case.batches)
+        self.loader = Loader(form, case.batches, _width(source))
         self.scaler = torch.amp.GradScaler("cpu", init_scale=INITIAL_SCALE)
         self.read: Dict[str, Guess] = {}
         self.unknown: List[str] = []

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
 
 import torch
 
-from ..base.frames import Site, SourceRoots, chain
+from ..base.frames import SourceRoots, chain
 from ..base.lines import is_deliberate
 from ..base.refusals import CannotFeedError, TargetRaised
 from ..base.torch_internals import import_first, raise_if_out_of_memory
@@ -188,14 +188,6 @@ class StepRuns:
             if isinstance(each, CannotFeedError):
                 raise each from error
         return TargetRaised(error, self.roots.of_traceback(error.__traceback__), is_deliberate(error, self.roots))
-
-    def definition(self) -> Optional[Site]:
-        """The line where the step is defined."""
-        function = inspect.unwrap(self.caller.function)
-        relative = self.roots.relative(function.__code__.co_filename)
-        if relative is None:
-            return None
-        return Site(relative, function.__code__.co_firstlineno, getattr(function, "__qualname__", function.__name__))
 
 
 def is_block(function: Any) -> bool:

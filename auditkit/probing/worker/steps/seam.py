@@ -44,12 +44,9 @@ class Step(NamedTuple):
 
     site: Optional[Site]
     grads: Grads
-    dtypes: Set[torch.dtype]
-    owned: List[str]
     micros: List[Micro]
     clips: List[Clip]
     has_closure: bool
-    trains: Set[str]
     parameters_before: Grads
     parameters_after: Grads
     state_is_finite: bool
@@ -133,12 +130,9 @@ class Trace:
         step = Step(
             site=self.roots.innermost(sys._getframe(1)),
             grads={name: each.grad.detach().double().clone() for name, each in given.items()},
-            dtypes={each.grad.dtype for each in given.values()},
-            owned=[self.known[id(each)][0] for each in owned],
             micros=self.micros[first_micro:],
             clips=[clip for clip in self.clips[first_clip:] if clip.after_micros > first_micro],
             has_closure=(args[1] if len(args) > 1 else kwargs.get("closure")) is not None,
-            trains={self.known[id(each)][0] for each in owned if each.requires_grad},
             parameters_before=self._parameters(),
             parameters_after={},
             state_is_finite=True,

@@ -172,10 +172,6 @@ def _per_step(values: Values) -> int:
     return values.case.accumulate or len(values.case.batches)
 
 
-def _scaler(values: Values, _: str) -> Any:
-    return values.scaler
-
-
 _MAKERS: Dict[str, Callable[[Values, str], Any]] = {
     guesses.MODULE: lambda values, _: values.model,
     guesses.MODULES: lambda values, _: [values.model],
@@ -184,7 +180,7 @@ _MAKERS: Dict[str, Callable[[Values, str], Any]] = {
     guesses.OPTIMIZER: lambda values, _: values.optimizer,
     guesses.OPTIMIZERS: lambda values, _: [values.optimizer],
     guesses.PARAM_GROUPS: lambda values, _: values.optimizer.param_groups,
-    guesses.SCALER: _scaler,
+    guesses.SCALER: lambda values, _: values.scaler,
     guesses.DEVICE: lambda values, _: torch.device("cpu"),
     guesses.DEVICE_NAME: lambda values, _: "cpu",
     guesses.LOGGER: lambda values, _: Quiet({}),

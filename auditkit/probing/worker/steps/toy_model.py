@@ -126,8 +126,12 @@ def loss_of(scores: torch.Tensor, targets: torch.Tensor, reduction: str = "mean"
 class Criterion(nn.Module):
     """The loss that a step is handed where it asks for one."""
 
-    def forward(self, scores: Any, targets: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
-        return loss_of(scores, targets)
+    def forward(self, *values: Any, **named: Any) -> torch.Tensor:
+        """Of scores and targets; of a model, inputs and targets, too, where a loop leaves the model to its loss."""
+        given = [each for each in (*values, *named.values()) if isinstance(each, (nn.Module, torch.Tensor))]
+        if isinstance(given[0], ToyModel):
+            given = [given[0](given[1]), *given[2:]]
+        return loss_of(given[0], given[1])  # type: ignore[arg-type]
 
 
 def make_batches(count: int, task: str, valid: Optional[Sequence[int]] = None, seed: int = 0) -> List[Batch]:

@@ -11,6 +11,7 @@ from ..feeding import groups, guesses
 from ..feeding.guesses import Guess
 from ..feeding.named_objects import Answering, Quiet, UnknownValueError, is_plain_read, no_value
 from . import roles
+from .launcher import Launcher, groups_of
 from .toy_model import Batch, Criterion, ToyModel, batches_as
 
 NO_LIMIT = 1e9
@@ -102,6 +103,7 @@ class Values:
         momentum, weight_decay = (0.9, 0.1) if case.decays else (0.0, 0.0)
         parameters = self.model.parameters()
         self.optimizer: Any = torch.optim.SGD(parameters, LEARNING_RATE, momentum, weight_decay=weight_decay)
+        self.optimizer.param_groups = list(groups_of(self.optimizer))
         self.loader = Loader(form, case.batches, _width(source))
         self.scaler = torch.amp.GradScaler("cpu", init_scale=INITIAL_SCALE)
         self.read: Dict[str, Guess] = {}
@@ -195,6 +197,7 @@ _MAKERS: Dict[str, Callable[[Values, str], Any]] = {
     guesses.SAME_VALUE: lambda values, _: lambda value=None, *_, **__: value,
     guesses.CLIPS: lambda values, _: torch.nn.utils.clip_grad_norm_,
     roles.BATCHES: lambda values, _: values.loader,
+    roles.LAUNCHER: lambda values, _: Launcher(),
     roles.GIVES_BATCH: lambda values, _: lambda *_, **__: next(values.loader),
     roles.BATCH: lambda values, _: values.batch,
     roles.INPUTS: lambda values, _: values.drawn.inputs,

@@ -17,6 +17,7 @@ from auditkit.probing.source_code.modules import FunctionNode, Module, dotted_na
 from auditkit.probing.source_code.statements import head_of
 from auditkit.probing.worker.steps import roles
 
+_HANDED_OVER = frozenset((*roles.PARTS, roles.ACCUMULATION, roles.LIMIT, roles.GIVES_BATCH, roles.GIVES_RATE))
 _LISTS = re.compile(r"parameters\(|param_groups|\.grad\b")
 
 
@@ -57,13 +58,13 @@ def loop_function(
     run: Run, scope: ScopeMarks, module: Module, functions: Sequence[FunctionNode], name: str, body: list[ast.stmt]
 ) -> BlockFunction:
     """The same for a loop that trains: its settings, and functions that give batches, are handed over as well."""
-    return _function(run, scope, module, functions, name, body, is_set_by_probes)
+    return _function(run, scope, module, functions, name, body, is_handed_over)
 
 
-def is_set_by_probes(name: str) -> bool:
-    """Whether a setting of a training step is one that probes choose, whatever the script sets it to."""
+def is_handed_over(name: str) -> bool:
+    """Whether a training step is handed it, whatever the script sets it to: its parts, and what probes choose."""
     guess = roles.known(name)
-    return guess is not None and guess.value in (roles.ACCUMULATION, roles.LIMIT, roles.GIVES_BATCH)
+    return guess is not None and guess.value in _HANDED_OVER and not name.endswith("loss")
 
 
 def _function(
@@ -73,9 +74,9 @@ def _function(
     functions: Sequence[FunctionNode],
     name: str,
     body: list[ast.stmt],
-    is_handed_over: Callable[[str], bool] = lambda _: False,
+    is_given: Callable[[str], bool] = lambda _: False,
 ) -> BlockFunction:
-    known = _Known(run, scope, module, functions, is_handed_over)
+    known = _Known(run, scope, module, functions, is_given)
     prelude, inputs, names = known.sorted_out(reads_of(body))
     inputs.sort(key=lambda each: not _gives_gradients(each, body))
     first, last = run.statements[0], run.statements[-1]
@@ -127,9 +128,9 @@ class _Known:
         scope: ScopeMarks,
         module: Module,
         functions: Sequence[FunctionNode],
-        is_handed_over: Callable[[str], bool],
+        is_given: Callable[[str], bool],
     ) -> None:
-        self._is_handed_over = is_handed_over
+        self._is_given = is_given
         inside = set(own_nodes(run.statements))
         self._beside = [each for each in scope.places if each not in inside]
         self._module, self._runs = module, Runs(scope, module)
@@ -145,7 +146,7 @@ class _Known:
         inputs, others = [], []
         waiting = list(names)
         for name in waiting:
-            if self._is_handed_over(name) and not self._is_imported(name):
+            if self._is_given(name) and not self._is_imported(name):
                 inputs.append(name)
             elif name in self._locals or (self._is_script and self._is_set_beside(name)):
                 start = self._start(name)

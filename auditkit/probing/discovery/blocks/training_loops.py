@@ -21,12 +21,6 @@ NAME = "training_step"
 MAY_TRAIN = re.compile(r"\.backward\(")
 _LEAVING = (ast.Yield, ast.YieldFrom, ast.Await, ast.AsyncFor, ast.AsyncWith)
 _STEPPED = re.compile(r"(.*\.)?\w*(opt|optim\w*|optimizer\w*|scaler)\w*(\[.*\])?")
-_MAKES_READY = frozenset(("zero_grad", "update"))
-# What is made once for all steps stands before the loop, and is handed over.
-_MADE_ONCE = frozenset((
-    guesses.MODULE, guesses.MODULES, guesses.OPTIMIZER, guesses.OPTIMIZERS, guesses.SCALER, roles.SCHEDULER,
-    roles.CRITERION,
-))  # fmt: skip
 _LOADERS = re.compile(r"\w*(loader|iter|iterator|dataset|dl)s?")
 _LOSSES = re.compile(r"\w*loss(es)?")
 _FURTHEST = 30
@@ -137,8 +131,12 @@ def _take_after(run: Run) -> None:
         statement = run.suite[index]
         if _any_call(statement, is_backward):
             return
-        if _any_call(statement, lambda call: _method(call) in _MAKES_READY and not call.args):
+        if _any_call(statement, lambda call: _method(call) == "zero_grad" or _is_update(call)):
             run.last = index
+
+
+def _is_update(call: ast.Call) -> bool:
+    return _method(call) == "update" and dotted_name(call.func).partition(".")[0].endswith("scaler")
 
 
 def _take_before(run: Run) -> None:
@@ -157,7 +155,7 @@ def _take_before(run: Run) -> None:
 
 def _is_made_once(name: str) -> bool:
     guess = roles.known(name)
-    is_part = guess is not None and guess.value in _MADE_ONCE and not _LOSSES.fullmatch(name)
+    is_part = guess is not None and guess.value in roles.PARTS and not _LOSSES.fullmatch(name)
     return is_part or _LOADERS.fullmatch(name) is not None
 
 

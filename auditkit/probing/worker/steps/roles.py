@@ -16,6 +16,7 @@ ACCUMULATION, LIMIT = "as many micro-batches as are handed over", "the limit tha
 STEPS, RARELY, NOTHING = "as many steps as there are batches for", "so seldom that it does not happen", "nothing"
 NO_CONTEXT = "a context that does nothing"
 LAUNCHER = "an accelerator of one process that accumulates nothing"
+GIVES_RATE = "a function giving a learning rate of 0.001"
 GIVES_BATCH = "a function giving a batch of three samples"
 
 _WORD = r"(?:.*_)?"
@@ -28,6 +29,8 @@ _BY_PATTERN: Tuple[Tuple[Any, str], ...] = tuple(
             r"(.*_)?accumulation_steps",
             ACCUMULATION,
         ),
+        (_WORD + r"device_type", guesses.DEVICE_NAME),
+        (r"(get|compute|cosine)_(\w+_)?(lr|learning_rate|momentum|weight_decay|wd)(_\w+)?", GIVES_RATE),
         (r"_?(get|next|fetch|sample|load|draw)_\w*batch\w*", GIVES_BATCH),
         (_WORD + r"(data_?loaders?|loaders?|batches|data_?iter|iterator|dl|dataset|data|train_iter)", BATCHES),
         (r"(micro_?)?batch(_data)?|data_batch|samples_and_targets", BATCH),
@@ -56,6 +59,10 @@ _BY_USE = (
     (r"{0}\.(scale|unscale_)\(", guesses.SCALER),
     (r"(in|enumerate\(|next\(|iter\(|zip\(|tqdm\() ?{0}\b(?!\.)", BATCHES),
 )
+PARTS = frozenset((
+    guesses.MODULE, guesses.MODULES, guesses.OPTIMIZER, guesses.OPTIMIZERS, guesses.SCALER, SCHEDULER, CRITERION,
+))  # fmt: skip
+"""What a script makes once, before its loop."""
 _OF_ONE_BATCH = frozenset((BATCH, INPUTS, TARGETS))
 
 

@@ -2,6 +2,8 @@
 
 import contextlib
 import inspect
+import math
+import re
 import textwrap
 import warnings
 from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
@@ -21,11 +23,14 @@ from . import roles
 from .absent import stand_in
 from .host import on_host
 from .seam import Trace
+from .toy_model import CLASSES, widened
 from .values import Case, EnoughBatches, Values
 
 IMPORTED_BY_STEPS = "torch._dynamo"
 """What torch imports at an optimizer's first step, in 2 s: here before `host.py` replaces what it looks at."""
 _MOST_RETRIES = 16
+_RESHAPED = re.compile(r"shape '\[-1, ([\d, ]+)\]' is invalid for input of size")
+_MOST_FEATURES = 1_000_000
 OPTION, ALL, FIXED = "option", "all", "fixed"
 """How a step knows that it has enough micro-batches: it is told, takes all that there are, or a number of its own."""
 
@@ -62,6 +67,7 @@ class StepRuns:
         self.caller, self.feed, self.roots = caller, feed, roots
         self._source = source_of(caller.function)
         self._globals: Dict[str, guesses.Guess] = {}
+        self._features = CLASSES
         import_first(IMPORTED_BY_STEPS)
 
     def run(self, case: Case) -> Run:
@@ -78,7 +84,7 @@ class StepRuns:
                 if not stand_in(touched.path):
                     raise
                 continue
-            if raised is None or not self._fill_global(raised.__cause__, values):
+            if raised is None or not (self._fill_global(raised.__cause__, values) or self._widen(raised.__cause__)):
                 values.read.update(self._globals)
                 return Run(trace, values, raised, is_ended)
         raise CannotFeedError("it reads more than {} things that are not here".format(_MOST_RETRIES))
@@ -94,8 +100,18 @@ class StepRuns:
         self._globals[error.name] = guess
         return True
 
+    def _widen(self, error: Optional[BaseException]) -> bool:
+        """Give samples as many features as the step reshapes them to: `images.reshape(-1, 28 * 28)`."""
+        found = _RESHAPED.search(str(error)) if isinstance(error, RuntimeError) else None
+        features = math.prod(map(int, found.group(1).split(","))) if found is not None else 0
+        if not self._features < features <= _MOST_FEATURES:
+            return False
+        self._features = features
+        return True
+
     def values(self, case: Case) -> Values:
         """What is handed over in one run."""
+        case = case._replace(batches=widened(case.batches, self._features))
         return Values(self.caller.given, case, self.feed.returns, self.feed.form, self._source)
 
     def ready(self, values: Values) -> Callable[[], Tuple[Optional[TargetRaised], bool]]:

@@ -107,7 +107,9 @@ class ToyModel(nn.Module):
         """Scores of the classes (..., C), of token numbers or of features."""
         weight = self.embedding.weight
         is_dense = inputs.is_floating_point()
-        found = inputs.to(weight.dtype).flatten(1) @ weight if is_dense else self.embedding(inputs % CLASSES)
+        found = (
+            inputs.to(weight.dtype).flatten(1)[:, :CLASSES] @ weight if is_dense else self.embedding(inputs % CLASSES)
+        )
         return self.head(self.gain * torch.tanh(self.frozen(self.linear(found))))
 
 
@@ -129,8 +131,10 @@ class Criterion(nn.Module):
     def forward(self, *values: Any, **named: Any) -> torch.Tensor:
         """Of scores and targets; of a model, inputs and targets, too, where a loop leaves the model to its loss."""
         given = [each for each in (*values, *named.values()) if isinstance(each, (nn.Module, torch.Tensor))]
-        if isinstance(given[0], ToyModel):
+        if given and isinstance(given[0], ToyModel):
             given = [given[0](given[1]), *given[2:]]
+        if len(given) < 2:
+            raise TypeError("the loss is not handed scores and targets as tensors")
         return loss_of(given[0], given[1])  # type: ignore[arg-type]
 
 
@@ -151,6 +155,16 @@ def make_batches(count: int, task: str, valid: Optional[Sequence[int]] = None, s
                 targets = torch.randn(3, CLASSES, generator=generator)
         found.append(Batch(inputs, targets))
     return found
+
+
+def widened(batches: Sequence[Batch], features: int) -> List[Batch]:
+    """The batches with samples of so many features; the model looks at the first of them."""
+    return [
+        Batch(functional.pad(each.inputs, (0, features - CLASSES)), each.targets)
+        if each.inputs.is_floating_point()
+        else each
+        for each in batches
+    ]
 
 
 def joined(batches: Sequence[Batch]) -> Batch:

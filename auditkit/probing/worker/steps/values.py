@@ -198,6 +198,7 @@ _MAKERS: Dict[str, Callable[[Values, str], Any]] = {
     guesses.CLIPS: lambda values, _: torch.nn.utils.clip_grad_norm_,
     roles.BATCHES: lambda values, _: values.loader,
     roles.LAUNCHER: lambda values, _: Launcher(),
+    roles.GIVES_RATE: lambda values, _: lambda *_, **__: LEARNING_RATE,
     roles.GIVES_BATCH: lambda values, _: lambda *_, **__: next(values.loader),
     roles.BATCH: lambda values, _: values.batch,
     roles.INPUTS: lambda values, _: values.drawn.inputs,

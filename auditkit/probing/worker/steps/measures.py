@@ -14,11 +14,11 @@ from . import readings
 from .readings import SAME_SIZE, Accumulated, AfterNan, Limited, Line, Moved, Owned, Scaled, Shares, effective
 from .runs import ALL, FIXED, OPTION, Run, StepRuns, source_of
 from .seam import Grads, Step, added_up, cosine, norm_of
+from .statements import looks_for_nan, statement_at
 from .toy_model import FROZEN, Batch, ToyModel, joined, make_batches, true_gradient
 from .values import NO_LIMIT, Case
 
 _SAME_LOSS = 0.999
-_GUARDS = re.compile(r"isfinite|isnan|isinf|\bnan\b|found_inf|error_if_nonfinite|overflow|scaler\b", re.IGNORECASE)
 _HAS_TO_WAIT = re.compile(r"isfinite|isnan|isinf|found_inf|scaler|\.step\(", re.IGNORECASE)
 
 
@@ -46,8 +46,8 @@ class StepMeasures:
     def _checked(self, run: Run) -> Run:
         if run.raised is not None:
             raise run.raised
-        if any(step.has_closure for step in run.trace.steps):
-            raise NotApplicable("its optimizer goes backward itself, in a closure that step() is handed")
+        if any(step.closure_calls > 1 for step in run.trace.steps):
+            raise NotApplicable("its optimizer goes backward itself, more than once in a step, by a closure")
         return run
 
     # --- accumulation --------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ class StepMeasures:
         found, site = {}, None
         for count in counts:
             step = self._first_step(batch * count, count)
-            many = step.grads if cosine(step.grads, one) > 0 else effective(step)
+            many = readings.unclipped(step) if cosine(step.grads, one) > 0 else effective(step)
             found[count] = min(readings.distance(many, one, factor) for factor in (1.0, count, 1.0 / count))
             site = most_common([micro.site for micro in step.micros]) or step.site
         return found, site
@@ -191,7 +191,7 @@ class StepMeasures:
         usual = self.windows(4, decays=True)
         per_step = max(1, len(usual.trace.steps[0].micros))
         run = self._runs.run(self._windows_case(4, poisoned=[per_step], decays=True))
-        source = "\n".join(source_of(code) for code in run.trace.executed)
+        is_guarded = run.trace.scale != 1.0 or any(looks_for_nan(source_of(code)) for code in run.trace.executed)
         stops = run.raised is not None or run.is_ended
         nan = [name for name, each in run.trace.known.values() if not bool(each.isfinite().all())]
         applied = [
@@ -203,7 +203,7 @@ class StepMeasures:
         finite_count = len(run.trace.steps) - len(applied)
         recovers = finite_count >= len(usual.trace.steps) - 1 or not taken or stops
         return AfterNan(
-            bool(_GUARDS.search(source)),
+            is_guarded,
             stops,
             len(moved),
             len(run.trace.known),
@@ -225,7 +225,8 @@ class StepMeasures:
         return [site for site in counted.sites if site is not None and not _HAS_TO_WAIT.search(self._text(site))]
 
     def _text(self, site: Site) -> str:
-        return linecache.getline(os.path.join(self._runs.roots.root, site.file), site.line)
+        lines = linecache.getlines(os.path.join(self._runs.roots.root, site.file))
+        return statement_at("".join(lines), site.line)
 
 
 def _uneven_counts(count: int) -> List[int]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+import logging
 import math
 import re
 import textwrap
@@ -21,6 +22,7 @@ from ..feeding.signatures import VARIADIC, annotation_text
 from ..process import placeholders
 from . import roles
 from .absent import stand_in
+from .adapters import adapter_of
 from .host import on_host
 from .seam import Trace
 from .toy_model import CLASSES, widened
@@ -139,6 +141,9 @@ class StepRuns:
 
     def bound(self, values: Values) -> Callable[[], None]:
         """The whole run as a call without arguments: the step once, once for every batch, or until it has them all."""
+        adapter = adapter_of(self.caller.owner)
+        if adapter is not None:
+            return adapter.drive(self.caller.owner, values)
         function = self._bound_function(values)
         slots = self._slots(function, values)
         by_batch = [name for name, guess in slots.items() if isinstance(guess, str) and roles.is_one_batch(guess)]
@@ -232,7 +237,12 @@ def _exhaust(answer: Any) -> None:
 def _quiet_on_host() -> Iterator[None]:
     with on_host(), warnings.catch_warnings(), contextlib.redirect_stdout(None):
         warnings.simplefilter("ignore")
-        yield
+        told = logging.root.manager.disable
+        logging.disable(logging.CRITICAL)
+        try:
+            yield
+        finally:
+            logging.disable(told)
 
 
 @contextlib.contextmanager

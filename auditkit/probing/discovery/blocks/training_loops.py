@@ -46,8 +46,8 @@ def training_loops(
 ) -> Iterator[tuple[Run, BlockFunction]]:
     """Each run of statements of a scope that goes backward and steps, as a function; `functions` are around it."""
     for run in _runs(scope):
-        if not any(isinstance(node, _LEAVING) for node in own_nodes(run.statements)):
-            statements = [_sliced(each, run) for each in run.statements]
+        statements = [_sliced(each, run) for each in run.statements]
+        if not any(isinstance(node, _LEAVING) for node in own_nodes(statements)):
             body = [kept for each in statements for kept in _kept(each, scope)]
             yield run, loop_function(run, scope, module, functions, NAME, body)
 

@@ -138,10 +138,11 @@ def _ask(made: Sequence[Done], count: int) -> None:
     from auditkit.errors import BadInputError
     from auditkit.model.text import counted
 
-    for done in made:
-        complain(done.line)
-    _warn(made)
     meant = counted(count, "ticket")
+    complain(f"{meant} would change:")
+    for done in made:
+        complain(f"  {done.line}")
+    _warn(made)
     if not is_agreed(f"change {meant}?"):
         raise BadInputError(f"nothing was written: {meant} would change", "--yes changes them without asking")
 

@@ -21,9 +21,9 @@ from auditkit.model.tickets.ticket import BrokenTicket, Ticket
 from auditkit.store.folder import files
 from auditkit.store.folder.branches import ids_on_branches
 from auditkit.store.folder.files import create_file, ensure_writable, remove_file, remove_leftovers, replace_file
+from auditkit.store.folder.found_files import files_named, files_of, second_files
 from auditkit.store.folder.locks import DEFAULT_TIMEOUT_S, locked
-from auditkit.store.folder.second_names import second_names
-from auditkit.store.folder.walk import markdown_files, named_files, stamp_of, walk
+from auditkit.store.folder.walk import stamp_of
 from auditkit.store.listing.index import read_columns
 from auditkit.store.listing.rows import FINGERPRINTS, ID, PATH, broken_of, row_of
 from auditkit.store.markdown.document import BrokenFileError, Document, broken_at
@@ -31,7 +31,6 @@ from auditkit.store.reading.reader import is_other_page, read_file, ticket_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from auditkit.store.folder.files import Plan
     from auditkit.store.folder.walk import Stamp
 
 
@@ -110,7 +109,7 @@ class Repository:
         if not is_ticket_id(text):
             raise BadInputError(f"not a ticket id: '{inert_line(text)}'", self._nearest(text))
         ticket_id = parse_ticket_id(text)
-        found = self._read_all(self._named(ticket_id))
+        found = self._read_all(files_named(self.folder, ticket_id))
         if not found:
             found = self._read_all(file for file, says in self.known(ID) if says == ticket_id)
         if not found:
@@ -172,10 +171,10 @@ class Repository:
         from auditkit.store.folder.journal import recorded  # whoever only reads does without it
 
         # Looked for before the lock, so that nobody waits for it.
-        has_second_names = files.plan is None and bool(self._second_names())
+        has_second_names = files.plan is None and bool(second_files(self.folder))
         with locked(self.folder, self._lock_timeout_s):
             if has_second_names:
-                for second, own in self._second_names().items():
+                for second, own in second_files(self.folder).items():
                     remove_file(second)
                     self.mended[second] = own
             with recorded(self.folder, self._session):
@@ -244,31 +243,6 @@ class Repository:
         unread = [read for read in reads if isinstance(read, BrokenTicket)]
         return rows, unread, [file.relative_to(self.folder).as_posix() for file in self.files()]
 
-    def _second_names(self) -> dict[Path, Path]:
-        folder = str(self.folder)
-        return {self.folder / name: self.folder / own for name, own in second_names(folder, walk(folder)).items()}
-
-    def _named(self, ticket_id: TicketId) -> list[Path]:
-        """The files that are named by an id, without the second names of any."""
-        plan = files.plan
-        if plan is None:
-            found = [self.folder / name for name in named_files(str(self.folder), ticket_id)]
-        else:
-            # Listed once: a hundred times takes 4 s of 10,000 files. What others do meanwhile is found by the writing.
-            named = plan.named.get(self.folder) or plan.named.setdefault(self.folder, self._by_stem())
-            planned = self._as_planned(plan, named.get(ticket_id, ()))
-            found = [file for file in planned if file.stem.upper() == ticket_id]
-        if any(file.exists() and file.stat().st_nlink > 1 for file in found):
-            second = self._second_names()
-            found = [file for file in found if file not in second]
-        return found
-
-    def _by_stem(self) -> dict[str, list[Path]]:
-        found: dict[str, list[Path]] = {}
-        for name in markdown_files(str(self.folder)):
-            found.setdefault(name.rpartition("/")[2][:-3].upper(), []).append(self.folder / name)
-        return found
-
     def _read_all(self, found: Iterable[Path]) -> list[Entry | BrokenTicket]:
         return [read for file in found if (read := self.read(file)) is not None]
 
@@ -280,23 +254,8 @@ class Repository:
         return file.is_file() and fingerprint.encode() in file.read_bytes()
 
     def files(self) -> list[Path]:
-        """Every Markdown file below the folder, hidden folders and links to folders left out.
-
-        A folder that cannot be listed is among them: reading it says why.
-        """
-        found = [self.folder / name for name in markdown_files(str(self.folder))]
-        return found if files.plan is None else self._as_planned(files.plan, found)
-
-    def _as_planned(self, plan: Plan, found: Iterable[Path]) -> list[Path]:
-        """The files that there would be after what a dry run has planned so far."""
-        names = {os.path.abspath(file): file for file in found}
-        top = os.path.abspath(self.folder)
-        for name, data in plan.after.items():
-            if data is None:
-                names.pop(name, None)
-            elif name.startswith(top + os.sep) and name.endswith(".md"):
-                names[name] = self.folder / os.path.relpath(name, top)
-        return sorted(names.values())
+        """Every Markdown file below the folder, as `files_of` finds them."""
+        return files_of(self.folder)
 
     def read(self, file: Path) -> _Read:
         """The file as a ticket, as a broken one, or None for another page; read again when it changed."""

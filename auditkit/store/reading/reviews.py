@@ -18,7 +18,8 @@ from auditkit.store.markdown.scan import Heading, Span
 _verdict_of = lru_cache(read_verdict)
 _agent_named = lru_cache(find_reviewer)
 _reviewer_of = lru_cache(reviewer_of)
-_SECTION = lru_cache(re.compile(r"cross[ -]?reviews?\b\W*(.*?)\W*", re.IGNORECASE).fullmatch)
+reviewers_section = lru_cache(re.compile(r"cross[ -]?reviews?\b\W*(.*?)\W*", re.IGNORECASE).fullmatch)
+"""The match of the title of a section of reviews; its group is what the title says of the reviewer."""
 _VERDICT_LINE = re.compile(r"\*\*(?:\w+ )*verdict:?\*\*:?\s*(\S.*)|\*\*verdict:\s*([^*]+)\*\*(.*)", re.IGNORECASE)
 _NOTE = re.compile(r"\*\*([^*]{1,60}?):?\*\*:?\s*(.*)")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -64,7 +65,7 @@ def read_reviews(document: Document) -> tuple[ReviewAt, ...]:
     headings = document.scan.headings
     for number, heading in enumerate(headings):
         is_likely = heading.level == 2 and heading.text[:5].casefold() == "cross"
-        match = _SECTION(heading.text) if is_likely else None
+        match = reviewers_section(heading.text) if is_likely else None
         if match is not None:
             inner = itertools.takewhile(lambda one: one.level > 2, headings[number + 1 :])
             drafts = _SectionReader(document, heading, match[1], inner).read()

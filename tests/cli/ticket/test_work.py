@@ -64,10 +64,12 @@ def test_start_takes_a_ticket_once_and_from_others_only_when_told(folder: Path) 
 
 def test_done_goes_as_far_as_the_proof_and_says_what_is_missing(folder: Path) -> None:
     nothing = run(folder, "done", "B7-PT-01")
-    assert (nothing.exit_code, "a resolution says something" in nothing.stderr) == (2, True)
+    assert (nothing.exit_code, "nothing says what was done" in nothing.stderr) == (2, True)
     unknown = run(folder, "done", "B7-PT-01", "--commit", "0123456")
     assert (unknown.exit_code, "has no revision '0123456'" in unknown.stderr) == (2, True)
     fix = commit(folder, "the norm in float64")
+    named = run(folder, "resolve", "B7-PT-05", "--as", "already-fixed", "--text", "seen", "--commit", "HEAD", "--json")
+    assert json.loads(named.stdout)["ticket"]["resolution"]["commits"] == [fix[:12]]
     first = run(folder, "done", "B7-PT-01", "--commit", fix)
     assert (first.exit_code, first.stdout) == (1, "B7-PT-01: open -> in-review\n")
     assert "not fixed yet: not verified: a test" in first.stderr

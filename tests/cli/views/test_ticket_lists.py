@@ -124,7 +124,7 @@ def test_next_takes_the_worst_that_nothing_blocks(folder: Path) -> None:
     assert result.stdout == (
         "B7-PT-02  P1  open  pytorch  a mask drops rows\n"
         "  because: P1, unanimous ENDORSE, created 2026-01-02, nothing unfinished blocks it\n"
-        "  of 3 that can be taken; 1 more is blocked\n"
+        "1 of 3 that can be taken; 1 more is blocked\n"
     )
 
 
@@ -238,12 +238,10 @@ def test_next_takes_last_what_lies_among_finished_tickets(folder: Path) -> None:
     """Its status or its folder is wrong; the rest keeps its order, in one table with a reason below each."""
     (folder / "batch7/B7-PT-02.md").rename(put(folder, "fixed/B7-PT-02.md", ""))
     shown = run("next", "--tickets", folder, "--limit", "3").stdout.splitlines()
-    assert [line.split()[0] for line in shown[::2]] == ["B7-PT-04", "B7-PT-05", "B7-PT-02", "of"]
+    assert [line.split()[0] for line in shown[::2]] == ["B7-PT-04", "B7-PT-05", "B7-PT-02", "3"]
     assert shown[5].startswith("  because: unfinished in fixed/, so it comes last: one of the two is wrong, P1")
-    assert (
-        shown[6]
-        == "  of 3 that can be taken; 1 of them in a folder for finished tickets, which come last; 1 more is blocked"
-    )
+    told = "3 of 3 that can be taken; 1 of them in a folder for finished tickets, so last; 1 more is blocked"
+    assert shown[6] == told
 
 
 # The board.

@@ -174,7 +174,8 @@ def _folder_block(result: dict[str, Any]) -> str:
     columns = ("what", "least ms", "median ms", "to `python -c pass`", "limit ms")
     limits = LIMITS_MS[result["tickets"]]
     cells = [_command_row(name, figure, limits) for name, figure in result["cpu_ms"].items()]
-    sizes = f"The tickets have {result['bytes'] / 1e6:.1f} MB, their index {result['index_bytes'] / 1e6:.2f} MB."
+    cached = f"their index and the texts for `search` {result['index_bytes'] / 1e6:.1f} MB"
+    sizes = f"The tickets have {result['bytes'] / 1e6:.1f} MB, {cached}."
     return f"{rows(columns, cells)}\n\n{sizes}"
 
 

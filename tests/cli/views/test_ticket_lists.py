@@ -182,6 +182,7 @@ def test_what_is_finished_is_listed_when_it_is_asked_for(folder: Path) -> None:
     unfinished = [f"B7-PT-0{number}" for number in (1, 2, 4, 5, 6)]
     assert listed(folder) == (unfinished, "1 finished is not listed: --all\n")
     assert listed(folder, "--open") == (unfinished, "")
+    assert listed(folder, "--open", "--limit", "2") == (unfinished[:2], "2 of 5 tickets: --limit 5 shows all\n")
     assert listed(folder, "--closed") == (["B7-PT-03"], "")
     assert listed(folder, "--status", "fixed") == (["B7-PT-03"], "")
     assert len(listed(folder, "--all")[0]) == 6

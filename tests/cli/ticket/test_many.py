@@ -197,8 +197,10 @@ def test_killed_in_the_middle_the_next_command_finds_all_or_none(folder: Path) -
         moved = len(list(folder.glob("closed/*.md")))
         half += 0 < moved < 20
         listed = run(folder, "list", "--all")
-        assert listed.stdout.count("wont-fix") in (0, 20)
-        assert ("was stopped in the middle" in listed.stderr) == (0 < moved < 20)
+        # Killed behind its last move it is taken back, too: it had not said yet that all is done.
+        is_taken_back = "was stopped in the middle" in listed.stderr
+        assert listed.stdout.count("wont-fix") == (20 if moved == 20 and not is_taken_back else 0)
+        assert is_taken_back or moved in (0, 20)
         if "wont-fix" in listed.stdout:
             assert run(folder, "undo").exit_code == 0
         assert contents(folder) == before

@@ -35,9 +35,12 @@ class Statement:
     """One statement at a file's top level: the names that it binds, those whose objects it changes, and its reads."""
 
     def __init__(self, node: ast.stmt, path: str, flags: int) -> None:
-        self.node = node
-        tree = ast.Module(body=[node], type_ignores=[])
-        self.code: CodeType = compile(tree, path, "exec", flags=flags, dont_inherit=True)
+        self.node, self._path, self._flags = node, path, flags
+
+    @functools.cached_property
+    def code(self) -> CodeType:
+        tree = ast.Module(body=[self.node], type_ignores=[])
+        return compile(tree, self._path, "exec", flags=self._flags, dont_inherit=True)
 
     @functools.cached_property
     def binds(self) -> Set[str]:
@@ -51,6 +54,12 @@ class Statement:
     @functools.cached_property
     def reads(self) -> Set[str]:
         return set(_read(self.code))
+
+
+@functools.lru_cache(maxsize=None)
+def statements_of(path: str) -> "Statements":
+    """The statements of a file, which is parsed once in a process. Raises what reading or parsing it raises."""
+    return Statements(path)
 
 
 class Statements:
@@ -232,7 +241,7 @@ class CutOutLoader(importlib.machinery.SourceFileLoader):
         self._begun: Set[int] = set()
 
     def exec_module(self, module: ModuleType) -> None:
-        self.statements = Statements(self.path)
+        self.statements = statements_of(self.path)
         module.__class__ = CutOut
         for number in range(len(self.statements.all)) if self._is_whole else ():
             self._run(module, number)

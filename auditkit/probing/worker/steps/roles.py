@@ -3,6 +3,7 @@
 This file imports no torch: reading a checkout's source needs the same table.
 """
 
+import functools
 import re
 from typing import Any, Optional, Tuple
 
@@ -15,6 +16,9 @@ CRITERION, SCHEDULER = "cross entropy", "a schedule that changes nothing"
 ACCUMULATION, LIMIT = "as many micro-batches as are handed over", "the limit that the probe asks about"
 STEPS, RARELY, NOTHING = "as many steps as there are batches for", "so seldom that it does not happen", "nothing"
 NO_CONTEXT = "a context that does nothing"
+
+IMPORTED_BY_STEPS = "torch._dynamo"
+"""What torch imports at an optimizer's first step, in 2 s: before it `host.py` replaces what that looks at."""
 
 _WORD = r"(?:.*_)?"
 _BY_PATTERN: Tuple[Tuple[Any, str], ...] = tuple(
@@ -54,6 +58,7 @@ _BY_USE = (
 _OF_ONE_BATCH = frozenset((BATCH, INPUTS, TARGETS))
 
 
+@functools.lru_cache(maxsize=None)
 def known(name: str, annotation: str = "", source: str = "") -> Optional[Guess]:
     """What an argument or an attribute stands for; None where neither its name nor its use in `source` says it."""
     word = name.strip("_").lower()

@@ -1,6 +1,7 @@
 """Runs of a training step on our model and batches, each recorded as a trace of what reached the optimizer."""
 
 import contextlib
+import functools
 import inspect
 import textwrap
 import warnings
@@ -23,8 +24,6 @@ from .host import on_host
 from .seam import Trace
 from .values import Case, EnoughBatches, Values
 
-IMPORTED_BY_STEPS = "torch._dynamo"
-"""What torch imports at an optimizer's first step, in 2 s: here before `host.py` replaces what it looks at."""
 _MOST_RETRIES = 16
 OPTION, ALL, FIXED = "option", "all", "fixed"
 """How a step knows that it has enough micro-batches: it is told, takes all that there are, or a number of its own."""
@@ -62,7 +61,7 @@ class StepRuns:
         self.caller, self.feed, self.roots = caller, feed, roots
         self._source = source_of(caller.function)
         self._globals: Dict[str, guesses.Guess] = {}
-        import_first(IMPORTED_BY_STEPS)
+        import_first(roles.IMPORTED_BY_STEPS)
 
     def run(self, case: Case) -> Run:
         """One run. What the step raises is returned; raises CannotFeedError where something it wants is not known."""
@@ -189,6 +188,7 @@ class StepRuns:
         return Site(relative, function.__code__.co_firstlineno, getattr(function, "__qualname__", function.__name__))
 
 
+@functools.lru_cache(maxsize=None)
 def source_of(function: Any) -> str:
     """The text of a function; "" where it has none."""
     try:

@@ -23,6 +23,7 @@ _DEAR = (
     "torch.distributed.tensor",
     "torch.distributed.optim",
     "torch._inductor.compile_fx",
+    "torch.utils.cpp_extension",
 )
 _ROOTS_HINT = "name the folder to import from: import_roots in auditkit.yaml"
 _MOST_SUGGESTED = 3

@@ -113,7 +113,7 @@ def is_forgiven(frame: Optional[FrameType]) -> bool:
         path = frame.f_code.co_filename
         if path.startswith(_WORKER) and path not in _MACHINERY:
             return False
-        if path not in _MACHINERY and _is_caught(path, frame.f_lineno):
+        if path not in _MACHINERY and path[:1] != "<" and _is_caught(path, frame.f_lineno):
             return True
         frame = frame.f_back
     return False

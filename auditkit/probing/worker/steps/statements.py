@@ -5,7 +5,9 @@ import functools
 import re
 from typing import List, Tuple
 
-_GUARDS = re.compile(r"isfinite|isnan|isinf|\bnan\b|found_inf|error_if_nonfinite|inf_or_nan|overflow\w*\(", re.IGNORECASE)
+_GUARDS = re.compile(
+    r"isfinite|isnan|isinf|\bnan\b|found_inf|error_if_nonfinite|inf_or_nan|overflow\w*\(", re.IGNORECASE
+)
 _LOGS = re.compile(r"logg(ing|er)|debug", re.IGNORECASE)
 
 

@@ -11,6 +11,7 @@ from typing import Any, Callable, Iterator, NamedTuple, Optional
 
 import torch
 
+from ..base.frames import Site, SourceRoots
 from ..feeding import guesses
 from ..feeding.guesses import Guess
 from . import roles
@@ -49,6 +50,17 @@ def adapter_of(owner: Optional[type]) -> Optional[Adapter]:
         found = _ADAPTERS.get((each.__module__.partition(".")[0], each.__name__))
         if found is not None:
             return found
+    return None
+
+
+def part_of(owner: Optional[type], roots: SourceRoots) -> Optional[Site]:
+    """Where the checkout changes a part of a library's step: the line for what the library itself does with it."""
+    for each in owner.__mro__ if owner is not None else ():
+        for name, held in vars(each).items():
+            code = getattr(inspect.unwrap(held), "__code__", None) if roles.OF_TRAINERS.fullmatch(name) else None
+            file = roots.relative(code.co_filename) if code is not None else None
+            if code is not None and file is not None:
+                return Site(file, code.co_firstlineno, "{}.{}".format(each.__name__, name))
     return None
 
 

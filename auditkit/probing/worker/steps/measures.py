@@ -48,6 +48,8 @@ class StepMeasures:
             raise run.raised
         if any(step.closure_calls > 1 for step in run.trace.steps):
             raise NotApplicable("its optimizer goes backward itself, more than once in a step, by a closure")
+        if any(step.is_inside_backward for step in run.trace.steps):
+            raise NotApplicable("its optimizers make their steps inside of backward, each of a part of the gradients")
         return run
 
     # --- accumulation --------------------------------------------------------------------------------
@@ -181,6 +183,8 @@ class StepMeasures:
             zeroed = [site for site, place in run.trace.zeros if first < place < last]
             if step.micros and step.grads:
                 found.append(readings.shares(number, step, zeroed[0] if zeroed else None))
+            elif number and readings.is_again(step, run.trace.steps[number - 1]):
+                found.append(Shares(number, [], 1.0, None, step.site))
             first = last
         if not found:
             raise NotApplicable("what its backwards add is not in the gradients that its optimizer is handed")

@@ -22,7 +22,7 @@ from ..feeding.signatures import VARIADIC, annotation_text
 from ..process import placeholders
 from . import roles
 from .absent import stand_in
-from .adapters import adapter_of
+from .adapters import adapter_of, part_of
 from .host import on_host
 from .seam import Trace
 from .toy_model import CLASSES, widened
@@ -68,6 +68,7 @@ class StepRuns:
     def __init__(self, caller: Caller, feed: StepFeed, roots: SourceRoots) -> None:
         self.caller, self.feed, self.roots = caller, feed, roots
         self._source = source_of(caller.function)
+        self._part = part_of(caller.owner, roots) if adapter_of(caller.owner) else None
         self._globals: Dict[str, guesses.Guess] = {}
         self._features = CLASSES
         import_first(IMPORTED_BY_STEPS)
@@ -75,7 +76,7 @@ class StepRuns:
     def run(self, case: Case) -> Run:
         """One run. What the step raises is returned; raises CannotFeedError where something it wants is not known."""
         for _ in range(_MOST_RETRIES):
-            values, trace = self.values(case), Trace(self.roots)
+            values, trace = self.values(case), Trace(self.roots, self._part)
             trace.watch(values.model)
             call = self.ready(values)
             try:

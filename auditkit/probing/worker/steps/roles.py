@@ -3,6 +3,7 @@
 This file imports no torch: reading a checkout's source needs the same table.
 """
 
+import functools
 import re
 from typing import Any, Optional, Tuple
 
@@ -18,6 +19,9 @@ NO_CONTEXT = "a context that does nothing"
 LAUNCHER = "an accelerator of one process that accumulates nothing"
 GIVES_RATE = "a function giving a learning rate of 0.001"
 GIVES_BATCH = "a function giving a batch of three samples"
+
+IMPORTED_BY_STEPS = "torch._dynamo"
+"""What torch imports at an optimizer's first step, in 2 s: before it `host.py` replaces what that looks at."""
 
 _WORD = r"(?:.*_)?"
 _BY_PATTERN: Tuple[Tuple[Any, str], ...] = tuple(
@@ -78,6 +82,7 @@ OF_TRAINERS = re.compile(
 _OF_ONE_BATCH = frozenset((BATCH, INPUTS, TARGETS))
 
 
+@functools.lru_cache(maxsize=None)
 def known(name: str, annotation: str = "", source: str = "") -> Optional[Guess]:
     """What an argument or an attribute stands for; None where neither its name nor its use in `source` says it."""
     word = name.strip("_").lower()

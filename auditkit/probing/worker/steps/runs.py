@@ -1,6 +1,7 @@
 """Runs of a training step on our model and batches, each recorded as a trace of what reached the optimizer."""
 
 import contextlib
+import functools
 import inspect
 import logging
 import math
@@ -28,8 +29,6 @@ from .seam import Trace
 from .toy_model import CLASSES, widened
 from .values import Case, EnoughBatches, Values
 
-IMPORTED_BY_STEPS = "torch._dynamo"
-"""What torch imports at an optimizer's first step, in 2 s: here before `host.py` replaces what it looks at."""
 _MOST_RETRIES = 16
 _RESHAPED = re.compile(r"shape '\[-1, ([\d, ]+)\]' is invalid for input of size")
 _MOST_FEATURES = 1_000_000
@@ -71,7 +70,7 @@ class StepRuns:
         self._part = part_of(caller.owner, roots) if adapter_of(caller.owner) else None
         self._globals: Dict[str, guesses.Guess] = {}
         self._features = CLASSES
-        import_first(IMPORTED_BY_STEPS)
+        import_first(roles.IMPORTED_BY_STEPS)
 
     def run(self, case: Case) -> Run:
         """One run. What the step raises is returned; raises CannotFeedError where something it wants is not known."""
@@ -217,6 +216,7 @@ def is_block(function: Any) -> bool:
     return hasattr(function, "text")
 
 
+@functools.lru_cache(maxsize=None)
 def source_of(function: Any) -> str:
     """The text of a function; "" where it has none."""
     if is_block(function):

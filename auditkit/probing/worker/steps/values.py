@@ -57,6 +57,7 @@ class Loader:
         return len(self.items)
 
     def __getitem__(self, index: Any) -> Any:
+        self.drawn = max(1, self.drawn)
         return self.items[index]
 
     def __iter__(self) -> Iterator[Any]:

@@ -101,7 +101,7 @@ class StepMeasures:
         found, site = {}, None
         for count in counts:
             step = self._first_step(batch * count, count)
-            many = step.grads if cosine(step.grads, one) > 0 else effective(step)
+            many = readings.unclipped(step) if cosine(step.grads, one) > 0 else effective(step)
             found[count] = min(readings.distance(many, one, factor) for factor in (1.0, count, 1.0 / count))
             site = most_common([micro.site for micro in step.micros]) or step.site
         return found, site

@@ -94,14 +94,19 @@ def effective(step: Step) -> Grads:
         return handed or added
     if cosine(added, handed) < _SAME_DIRECTION:
         return {name: each / step.scale for name, each in added.items()}
+    found = unclipped(step)
+    is_scaled = step.scale > 1 and abs(norm_of(found) / norm_of(added) - 1) < SAME_SIZE
+    return {name: each / step.scale for name, each in found.items()} if is_scaled else found
+
+
+def unclipped(step: Step) -> Grads:
+    """What the optimizer was handed, without what clipping did to it."""
     factor = 1.0
     for clip in step.clips:
         before = norm_of(clip.before)
         if before > 0 and cosine(clip.before, clip.after) > _SAME_DIRECTION:
             factor *= norm_of(clip.after) / before
-    found = {name: each / factor for name, each in handed.items()}
-    is_scaled = step.scale > 1 and abs(norm_of(found) / norm_of(added) - 1) < SAME_SIZE
-    return {name: each / step.scale for name, each in found.items()} if is_scaled else found
+    return {name: each / factor for name, each in step.grads.items()}
 
 
 def limited(number: int, step: Step, usual: Step, limit: float, clipped_at: Line) -> Limited:

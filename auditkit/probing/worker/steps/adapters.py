@@ -15,7 +15,7 @@ from ..base.frames import Site, SourceRoots
 from ..feeding import guesses
 from ..feeding.guesses import Guess
 from . import roles
-from .toy_model import loss_of
+from .toy_model import NEXT_TOKENS, loss_of
 from .values import LEARNING_RATE, Values
 
 Call = Callable[[], Any]
@@ -163,7 +163,7 @@ def _per_step(values: Values) -> int:
 
 _LIGHTNING = Adapter(_lightning_trainer, "scores", "samples")
 _ADAPTERS = {
-    ("transformers", "Trainer"): Adapter(_transformers_trainer, "answer", "tokens"),
+    ("transformers", "Trainer"): Adapter(_transformers_trainer, "answer", NEXT_TOKENS),
     ("lightning", "Trainer"): _LIGHTNING,
     ("pytorch_lightning", "Trainer"): _LIGHTNING,
     ("accelerate", "Accelerator"): Adapter(_accelerator, "scores", "samples"),

@@ -229,7 +229,8 @@ class StepMeasures:
         return [site for site in counted.sites if site is not None and not _HAS_TO_WAIT.search(self._text(site))]
 
     def _text(self, site: Site) -> str:
-        lines = linecache.getlines(os.path.join(self._runs.roots.root, site.file))
+        roots = self._runs.roots
+        lines = linecache.getlines(os.path.join(roots.folder(site.file) or roots.root, site.file))
         return statement_at("".join(lines), site.line)
 
 

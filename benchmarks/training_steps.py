@@ -1,9 +1,10 @@
 """Write docs/evidence/training-steps.md: trainers of libraries and public loops, wrong ones and sound ones.
 
-    python -m benchmarks.training_steps --environments FOLDER
+    python -m benchmarks.training_steps --environments FOLDER --clones FOLDER
     python -m benchmarks.training_steps --page      # only the page, from the stored answers
 
-An environment that FOLDER lacks is made there with pip: torch and what a row names. A run replaces what stands between
+An environment that its folder lacks is made there with pip: torch and what a row names. The other folder holds a clone
+of github.com/pytorch/examples. A run replaces what stands between
 the marks of the page and ends with an error where an outcome is not the one on record.
 """
 
@@ -24,6 +25,7 @@ TORCH = ("torch==2.13.0", "numpy<2.3")
 LIBRARIES = ("transformers==5.23.0", "accelerate==1.15.0", "lightning==2.6.6")
 TRAINER = "--checkout empty --target transformers.trainer:Trainer.train"
 SPECIMEN = f"--checkout {ROOT / 'probes' / 'specimens' / 'training_steps'} --target trainsteps.sound"
+EXAMPLE = "--checkout examples --target distributed/minGPT-ddp/mingpt/trainer.py:Trainer._run_batch"
 RED = ("accumulation_differs_from_full_batch",)
 
 
@@ -44,6 +46,7 @@ SUBJECTS = (
     Subject("transformers 5.23.0", LIBRARIES, TRAINER),
     Subject("lightning 2.6.6", LIBRARIES, "--checkout empty --target lightning.pytorch.trainer.trainer:Trainer.fit"),
     Subject("accelerate 1.15.0", LIBRARIES, "--checkout empty --target accelerate.accelerator:Accelerator.backward"),
+    Subject("examples: minGPT-ddp", LIBRARIES, EXAMPLE, ("clip_on_scaled_gradients",)),
     Subject("a plain loop", LIBRARIES, f"{SPECIMEN}:train_and_clip"),
     Subject("a loop by tokens, as torchtitan's", LIBRARIES, f"{SPECIMEN}:train_by_token"),
 )
@@ -119,11 +122,12 @@ def told(result: Document) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--environments", type=Path, default=Path("environments"))
+    parser.add_argument("--clones", type=Path, default=Path())
     parser.add_argument("--page", action="store_true", dest="stored", help="only write the page")
     options = parser.parse_args()
     if not options.stored:
         with tempfile.TemporaryDirectory() as folder:
-            place = Place(Path(folder), Path(folder), sys.executable)
+            place = Place(Path(folder), options.clones, sys.executable)
             store_results(PAGE, {"rows": list(ask(place, options.environments.resolve()))})
     blocks, others = page(results_of(PAGE)["rows"])
     write_blocks(PAGE, blocks)

@@ -49,6 +49,7 @@ def test_the_true_gradient_is_that_of_the_model(task: str) -> None:
         ("num_steps", roles.STEPS),
         ("lr_scheduler", roles.SCHEDULER),
         ("model_ema", roles.NOTHING),
+        ("use_amp", roles.MIXED),
     ],
 )
 def test_a_name_says_what_it_stands_for(name: str, words: str) -> None:

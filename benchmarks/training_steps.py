@@ -4,8 +4,8 @@
     python -m benchmarks.training_steps --page      # only the page, from the stored answers
 
 An environment that its folder lacks is made there with pip: torch and what a row names. The other folder holds a clone
-of github.com/pytorch/examples. A run replaces what stands between
-the marks of the page and ends with an error where an outcome is not the one on record.
+of github.com/pytorch/examples. A run replaces what stands between the marks of the page, and ends with an error where
+the probes that reproduce are not those on record.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ def ask(place: Place, environments: Path) -> Iterator[Document]:
 
 def is_figure(measurement: Document) -> bool:
     """Whether it is one of four micro-batches against one batch."""
-    return measurement["name"] in ("norm_ratio", "cosine") and measurement["case"]["micro_batches"] == 4
+    case = measurement["case"]
+    return measurement["name"] in ("norm_ratio", "cosine") and "targets" in case and case["micro_batches"] == 4
 
 
 def page(stored: Sequence[Document]) -> tuple[dict[str, str], list[str]]:

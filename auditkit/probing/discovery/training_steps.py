@@ -63,9 +63,9 @@ def _candidate(function: Function, lines: tuple[int, int], score: int) -> Candid
 
 def _trainer(files: PythonFiles, owner: Class) -> Candidate | None:
     """A trainer of a library, or a class of the checkout that changes a part of one's step."""
-    library = _library_of(files, owner)
     parts = [each for name, each in owner.methods.items() if roles.OF_TRAINERS.fullmatch(name)]
-    if not library or not parts:
+    library = _library_of(files, owner) if parts else None
+    if library is None:
         return None
     part = owner.methods.get(roles.TRAINERS[library], parts[0])
     return Candidate(

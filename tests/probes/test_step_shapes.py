@@ -39,6 +39,7 @@ REPRODUCED: dict[str, set[str]] = {
     "train_a_copy": {MISSES},
     "train_twice_held": {MISSES},
     "train_unscaled_twice": {SCALED_CLIP},
+    "MixedTrainer.train_batch": {SCALED_CLIP},
     "train_keeping_nan": {LOST},
     "train_until_nan": set(),
     "clip_before_backward": {LIMIT_MISSED},

@@ -1,4 +1,4 @@
-"""What goes backward and makes an optimizer's step: functions, loops of scripts, and the trainers of libraries."""
+"""What goes backward and makes an optimizer's step: functions, loops, and the trainers of libraries."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _SCORE = 4
 def step_candidates(files: PythonFiles) -> Iterator[Candidate]:
     """A candidate for every function that does both itself and is handed, or has as an object, what it trains.
 
-    A loop that does both in a script, or in a function that makes its model itself, is one as a block.
+    A loop that does both in a script, or in a function that makes its model itself, is one as a block; a library's
+    trainer, and a class that changes a part of one's step, by its name.
     """
     trainers = [_trainer(files, each) for module in list(files.modules.values()) for each in module.classes.values()]
     found = {each.call: each for each in trainers if each is not None}
@@ -62,9 +63,9 @@ def _candidate(function: Function, lines: tuple[int, int], score: int) -> Candid
 
 def _trainer(files: PythonFiles, owner: Class) -> Candidate | None:
     """A trainer of a library, or a class of the checkout that changes a part of one's step."""
-    library = _library_of(files, owner)
     parts = [each for name, each in owner.methods.items() if roles.OF_TRAINERS.fullmatch(name)]
-    if not library or not parts:
+    library = _library_of(files, owner) if parts else None
+    if library is None:
         return None
     part = owner.methods.get(roles.TRAINERS[library], parts[0])
     return Candidate(

@@ -221,6 +221,28 @@ def train_twice_held(model, loader):
             optimizer.zero_grad()
 
 
+class MixedTrainer:
+    """The factor of the scaler is clipped, where mixed precision is on."""
+
+    def __init__(self, model, optimizer, config):
+        self.model, self.optimizer, self.config = model, optimizer, config
+        self.scaler = torch.amp.GradScaler()
+
+    def train_batch(self, inputs, targets):
+        with torch.autocast("cpu", torch.float16, enabled=self.config.use_amp):
+            loss = functional.cross_entropy(self.model(inputs), targets)
+        self.optimizer.zero_grad()
+        if self.config.use_amp:
+            self.scaler.scale(loss).backward()
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.config.max_grad_norm)
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        else:
+            loss.backward()
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.config.max_grad_norm)
+            self.optimizer.step()
+
+
 def train_unscaled_twice(model, optimizer, loader, scaler):
     """The factor is divided out by hand, and by the scaler again."""
     for x, y in loader:

@@ -16,6 +16,7 @@ CRITERION, SCHEDULER = "cross entropy", "a schedule that changes nothing"
 ACCUMULATION, LIMIT = "as many micro-batches as are handed over", "the limit that the probe asks about"
 STEPS, RARELY, NOTHING = "as many steps as there are batches for", "so seldom that it does not happen", "nothing"
 NO_CONTEXT = "a context that does nothing"
+MIXED = "mixed precision where a probe asks about its scaler"
 LAUNCHER = "an accelerator of one process that accumulates nothing"
 GIVES_RATE = "a function giving a learning rate of 0.001"
 GIVES_BATCH = "a function giving a batch of three samples"
@@ -33,6 +34,7 @@ _BY_PATTERN: Tuple[Tuple[Any, str], ...] = tuple(
             r"(.*_)?accumulation_steps",
             ACCUMULATION,
         ),
+        (r"(use_)?(amp|fp16)(_enabled)?", MIXED),
         (_WORD + r"device_type", guesses.DEVICE_NAME),
         (r"(get|compute|cosine)_(\w+_)?(lr|learning_rate|momentum|weight_decay|wd)(_\w+)?", GIVES_RATE),
         (r"_?(get|next|fetch|sample|load|draw)_\w*batch\w*", GIVES_BATCH),

@@ -148,7 +148,9 @@ class Trace:
             self.steps[-1] = self.steps[-1]._replace(closure_calls=before.closure_calls + 1)
             return answer
 
-        return (args[0], and_look, *args[2:]), {name: each for name, each in kwargs.items() if name != "closure"}
+        if len(args) > 1:
+            return (args[0], and_look, *args[2:]), kwargs
+        return args, {**kwargs, "closure": and_look}
 
     def _step(self, optimizer: torch.optim.Optimizer, site: Optional[Site], parameters: Grads) -> Step:
         owned = [parameter for group in optimizer.param_groups for parameter in group["params"]]

@@ -210,6 +210,7 @@ _MAKERS: Dict[str, Callable[[Values, str], Any]] = {
     roles.LIMIT: lambda values, _: values.case.limit,
     roles.STEPS: lambda values, _: max(1, len(values.case.batches) // _per_step(values)),
     roles.RARELY: lambda values, _: _RARELY,
+    roles.MIXED: lambda values, _: values.case.scales,
     roles.NOTHING: lambda values, _: None,
     roles.NO_CONTEXT: lambda values, _: contextlib.nullcontext(),
 }  # fmt: skip

@@ -107,6 +107,13 @@ def _is_on_one_device(function: FunctionText, part: ast.expr) -> bool:
     for node in function.nodes:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if name == part.id:
-                words = {inner.attr for inner in ast.walk(value) if isinstance(inner, ast.Attribute)}
+                kept = [value] if not isinstance(value, ast.List) else _appended(function, name)
+                words = {inner.attr for one in kept for inner in ast.walk(one) if isinstance(inner, ast.Attribute)}
                 return "to" in words or not words & {"_foreach_norm", "norm", "vector_norm", "sum", "square"}
     return True
+
+
+def _appended(function: FunctionText, name: str) -> list[ast.expr]:
+    """What is appended to a list."""
+    calls = [node for node in function.nodes if isinstance(node, ast.Call)]
+    return [part for call in calls if dotted_name(call.func) == f"{name}.append" for part in call.args]

@@ -45,13 +45,16 @@ def in_float64(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
             edit
             for edit in read
             if edit.text.startswith("\n")
+            or not edit.text
             or edit.first[0] in lines
             or any(_is_in(edit.first[0], one) for one in callers)
         ]
+        probes = _PRECISION
         if took_sparse and sparse:
             edits += sparse
+            probes |= {"fails_on_sparse_grads"}
             change += ", of a sparse gradient over its stored values"
-        yield Rewrite("norms_in_float64", _PRECISION, change, tuple(dict.fromkeys(edits)))
+        yield Rewrite("norms_in_float64", probes, change, tuple(dict.fromkeys(edits)))
 
 
 class _Precise:
@@ -93,6 +96,8 @@ class _Precise:
         found: list[Edit] | None = self._wider(node)
         if len(self._edits) == before:
             found = found or root or self._norm(node) or self._squares(node)
+        if len(self._edits) > before:
+            found = found or narrowing(self._function, node)
         if found:
             self._edits += found
             self.lines += range(node.lineno, (node.end_lineno or node.lineno) + 1)
@@ -142,6 +147,21 @@ class _Precise:
 
 def _is_in(line: int, function: FunctionText) -> bool:
     return any(node.lineno <= line <= (node.end_lineno or node.lineno) for node in function.suite)
+
+
+def narrowing(function: FunctionText, call: ast.AST) -> list[Edit]:
+    """`.to(grad.dtype)` of a norm in float64 taken away: above 65,504 it is inf in float16."""
+    match call:
+        case (
+            ast.Call(func=ast.Attribute(value=wide, attr="to"), args=[ast.Attribute(attr="dtype")], keywords=[])
+            | ast.Call(
+                func=ast.Attribute(value=wide, attr="to"),
+                args=[],
+                keywords=[ast.keyword(arg="dtype", value=ast.Attribute(attr="dtype"))],
+            )
+        ):
+            return [Edit(function.last(wide), function.last(call), "")]
+    return []
 
 
 def operand_of_norm(call: ast.Call, torch: str) -> ast.expr | None:

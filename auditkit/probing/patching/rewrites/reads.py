@@ -121,7 +121,7 @@ def _of_appends(function: FunctionText, loop: ast.stmt) -> list[Edit]:
         return []
     calls = [node for node in ast.walk(loop) if isinstance(node, ast.Call)]
     found = [pair for pair in map(_appended, calls) if pair is not None]
-    names = [name for name, _ in found if _is_filled(function, name)]
+    names = [name for name, _ in found if _is_filled(function, loop, name)]
     if not found or not len(names) == len(found) == len(_reads(loop)):
         return []
     kept = [Edit(function.last(read.tensor), function.last(read.call), "") for _, read in found]
@@ -137,17 +137,15 @@ def _appended(call: ast.Call) -> tuple[str, _Read] | None:
     return None
 
 
-def _is_filled(function: FunctionText, name: str) -> bool:
-    """Whether a list begins empty and is named once more before it is full: where it is appended to."""
-    named = [node for node in function.nodes if isinstance(node, ast.Name) and node.id == name]
-    appended = [node for node in function.nodes if isinstance(node, ast.Attribute) and node.attr == "append"]
-    fills = [node for node in appended if isinstance(node.value, ast.Name) and node.value.id == name]
-    begins = any(
-        isinstance(node, ast.Assign) and isinstance(node.value, ast.List) and not node.value.elts
-        for node in function.nodes
-        if name in names_of(node).stores and isinstance(node, ast.stmt)
-    )
-    return begins and len(fills) == 1 and sum(isinstance(node.ctx, ast.Store) for node in named) == 1
+def _is_filled(function: FunctionText, loop: ast.For, name: str) -> bool:
+    """Whether a list is set once, empty, and is named once in the loop: where it is appended to."""
+    stores = [node for node in function.nodes if isinstance(node, ast.stmt) and name in names_of(node).stores]
+    set_to = [node.value for node in stores if isinstance(node, ast.Assign)]
+    named = [node for node in ast.walk(loop) if isinstance(node, ast.Name) and node.id == name]
+    match set_to:
+        case [ast.List(elts=[])]:
+            return len(named) == 1
+    return False
 
 
 def _of_loop(function: FunctionText, loop: ast.stmt) -> list[Edit]:
@@ -170,7 +168,7 @@ def _of_loop(function: FunctionText, loop: ast.stmt) -> list[Edit]:
 
 
 def _parts(suite: Sequence[ast.stmt]) -> list[Sequence[ast.stmt]]:
-    """The statements from the first that reads on, without what does not read; those inside an `if` by themselves."""
+    """The statements from the first that reads on, without what does not read; those inside others by themselves."""
     place = next((place for place, statement in enumerate(suite) if _reads(statement)), len(suite))
     parts: list[list[ast.stmt]] = [[]]
     inner: list[Sequence[ast.stmt]] = []
@@ -178,6 +176,9 @@ def _parts(suite: Sequence[ast.stmt]) -> list[Sequence[ast.stmt]]:
         match statement:
             case ast.If(test=test, body=body, orelse=[]) if not _reads_in_test(statement) and _reads(statement):
                 inner += [] if _reads(test) else _parts(body)
+                parts.append([])
+            case ast.With(body=body) if _reads(statement):
+                inner += _parts(body)
                 parts.append([])
             case _:
                 parts[-1].append(statement)

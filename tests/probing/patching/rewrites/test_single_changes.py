@@ -146,6 +146,17 @@ def test_a_branch_on_a_tensor_is_chosen_on_its_device(tmp_path: Path) -> None:
     assert after(tmp_path, read, "chosen_on_device", probe) == read
 
 
+def test_norms_that_are_appended_one_by_one_are_stacked_on_one_device(tmp_path: Path) -> None:
+    source = (
+        "import torch\n\n\ndef measure(grads):\n    norms = []\n    for g in grads:\n        norms.append(g.norm())\n"
+        "    return torch.stack(norms)\n"
+    )
+    wanted = source.replace("stack(norms)", "stack([norm.to(norms[0].device) for norm in norms])")
+    assert after(tmp_path, source, "on_one_device", "fails_on_gradients_of_two_devices") == wanted
+    brought = source.replace("g.norm()", "g.norm().to(grads[0].device)")
+    assert after(tmp_path, brought, "on_one_device", "fails_on_gradients_of_two_devices") == brought
+
+
 def test_gradients_stay_where_they_lie(tmp_path: Path) -> None:
     source = "import torch\n\n\ndef measure(parameters):\n    return [p.grad.cpu() for p in parameters]\n"
     assert after(tmp_path, source, "without_host_copies", "sync_in_loop") == source.replace(".cpu()", "")

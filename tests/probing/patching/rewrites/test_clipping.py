@@ -82,11 +82,11 @@ def test_sparse_gradients_are_changed_themselves(tmp_path: Path) -> None:
 
 def test_a_norm_of_norms_is_formed_of_all_at_once(tmp_path: Path) -> None:
     """In float64, as the norm of a single gradient beside it, and not cast back to the gradients' type."""
-    text = after(tmp_path, ALL, "norms_together", LAUNCHES)
-    norms = f"norms = torch._foreach_norm([{STORED.format('g')} for g in grads], 2, dtype=torch.float64)\n"
-    assert norms in text
-    assert _joined('total_norm = torch.norm(torch.stack([norm.to("cpu") for norm in norms])) torch._foreach') in text
-    assert "p=2, dtype=torch.float64)" in text
+    text = _joined(after(tmp_path, ALL, "norms_together", LAUNCHES))
+    together = f"norms = torch._foreach_norm([{STORED.format('g')} for g in grads], 2, dtype=torch.float64) total_norm"
+    assert _joined(together) in text
+    assert _joined('torch.norm(torch.stack([norm.to("cpu") for norm in norms])) torch._foreach') in text
+    assert _joined("p=2, dtype=torch.float64)") in text
     assert "float32" not in text
 
 

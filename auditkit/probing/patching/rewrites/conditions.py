@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from auditkit.probing.patching.local_names import names_of
-from auditkit.probing.patching.rewrites.edits import Edit, Rewrite
+from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, rewrite_of
 from auditkit.probing.patching.rewrites.function_text import FunctionText
 from auditkit.probing.source_code.modules import dotted_name
 
@@ -19,9 +19,8 @@ _NUMBERS_ON_DEVICE = frozenset({"sum", "max", "min", "mean", "norm", "vector_nor
 def nan_is_too_large(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
     """`norms > limit` is false for NaN; `~(norms <= limit)` is true."""
     edits = [edit for function in functions for edit in _comparisons(function)]
-    if edits:
-        change = f"line {edits[0].first[0]}: what is not at most the limit, NaN too, counts as above it"
-        yield Rewrite("nan_is_too_large", frozenset({"nonfinite_grads_look_healthy"}), change, tuple(edits))
+    told = "what is not at most the limit, NaN too, counts as above it"
+    return rewrite_of("nan_is_too_large", {"nonfinite_grads_look_healthy"}, edits, told)
 
 
 def _comparisons(function: FunctionText) -> Iterator[Edit]:
@@ -50,12 +49,8 @@ def _inverted(function: FunctionText, compared: ast.Compare, opening: str, closi
 def chosen_on_device(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
     """`if total > 0: share = share / total` and `if scale < 1: grad.mul_(scale)` without a branch."""
     edits = [edit for function in functions for edit in _branches(function)]
-    if edits:
-        probes = frozenset({
-            "async_collect_synchronizes", "graph_breaks_under_compile", "sync_in_loop", "syncs_grow_with_tensors",
-        })  # fmt: skip
-        change = f"line {edits[0].first[0]}: chosen on the device, where the branch waits for it"
-        yield Rewrite("chosen_on_device", probes, change, tuple(edits))
+    probes = {"async_collect_synchronizes", "graph_breaks_under_compile", "sync_in_loop", "syncs_grow_with_tensors"}
+    return rewrite_of("chosen_on_device", probes, edits, "chosen on the device, where the branch waits for it")
 
 
 def _branches(function: FunctionText) -> Iterator[Edit]:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from auditkit.probing.patching.local_names import names_of
-from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, is_inside
+from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, is_inside, rewrite_of
 from auditkit.probing.patching.rewrites.function_text import FunctionText
 from auditkit.probing.patching.rewrites.norms import in_float64, narrowing, operand_of_norm, rooted, summed_squares
 from auditkit.probing.patching.rewrites.sparse import STORED, sparse_edits, without_copy
@@ -44,9 +44,8 @@ def norms_together(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
         wide = [edit for rewrite in in_float64(functions) for edit in rewrite.edits] if mends > _STORED else []
         edits += [edit for edit in wide if not any(is_inside(edit, other) for other in edits)]
         sparse = [edit for edit in sparse_edits(functions) if not any(is_inside(edit, other) for other in edits)]
-        places = ", ".join(str(line) for line in sorted(set(lines)))
-        change = f"line{'s' if ',' in places else ''} {places}: all norms in one operator, in float64, on one device"
-        yield Rewrite("norms_together", mends, change, (*edits, *sparse))
+        told = "all norms in one operator, in float64, on one device"
+        yield from rewrite_of("norms_together", mends, [*edits, *sparse], told, lines)
 
 
 @dataclass(frozen=True)

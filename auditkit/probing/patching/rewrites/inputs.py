@@ -7,16 +7,15 @@ from collections.abc import Iterator, Sequence
 
 from auditkit.probing.discovery.blocks.blocks import Block
 from auditkit.probing.patching.local_names import names_of
-from auditkit.probing.patching.rewrites.edits import Edit, Rewrite
+from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, rewrite_of
 from auditkit.probing.patching.rewrites.function_text import FunctionText
 
 
 def listed_first(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
     """A parameter that is gone through twice, of which a generator has nothing left the second time."""
     edits = [edit for function in functions for edit in _listed(function)]
-    if edits:
-        change = f"line {edits[0].first[0]}: a generator is made a list before it is gone through twice"
-        yield Rewrite("listed_first", frozenset({"fails_on_generator_input"}), change, tuple(edits))
+    told = "a generator is made a list before it is gone through twice"
+    return rewrite_of("listed_first", {"fails_on_generator_input"}, edits, told)
 
 
 def _listed(function: FunctionText) -> Iterator[Edit]:
@@ -47,10 +46,9 @@ def _is_set(function: FunctionText, name: str) -> bool:
 def present_gradients(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
     """Comprehensions and loops that read `p.grad`, with the question whether there is one."""
     edits = [edit for function in functions for node in function.nodes for edit in _asking(function, node)]
-    if edits:
-        lines = ", ".join(str(line) for line in sorted({edit.first[0] for edit in edits}))
-        change = f"line{'s' if ',' in lines else ''} {lines}: parameters without a gradient are left out"
-        yield Rewrite("present_gradients", frozenset({"fails_on_missing_grads"}), change, tuple(edits))
+    lines = {edit.first[0] for edit in edits}
+    told = "parameters without a gradient are left out"
+    return rewrite_of("present_gradients", {"fails_on_missing_grads"}, edits, told, lines)
 
 
 def _asking(function: FunctionText, node: ast.AST) -> Iterator[Edit]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from auditkit.probing.patching.local_names import names_of
-from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, is_inside
+from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, is_inside, rewrite_of
 from auditkit.probing.patching.rewrites.function_text import FunctionText
 from auditkit.probing.patching.rewrites.sparse import sparse_edits
 from auditkit.probing.source_code.modules import dotted_name, targets_of
@@ -36,8 +36,7 @@ def in_float64(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
         lines += precise.lines
         took_sparse |= precise.took_sparse
     if edits:
-        places = ", ".join(str(line) for line in sorted(set(lines)))
-        change = f"line{'s' if len(lines) > 1 else ''} {places}: the norm is formed in float64, inside the reduction"
+        told = "the norm is formed in float64, inside the reduction"
         read = [edit for edit in sparse_edits(functions) if not any(is_inside(edit, other) for other in edits)]
         # Lists of gradients and what hands them on are wherever they are; a read is of a norm only where that stands.
         callers = [one for one in functions if not any(_is_in(line, one) for line in lines)]
@@ -53,8 +52,8 @@ def in_float64(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
         if took_sparse and sparse:
             edits += sparse
             probes |= {"fails_on_sparse_grads"}
-            change += ", of a sparse gradient over its stored values"
-        yield Rewrite("norms_in_float64", probes, change, tuple(dict.fromkeys(edits)))
+            told += ", of a sparse gradient over its stored values"
+        yield from rewrite_of("norms_in_float64", probes, edits, told, lines)
 
 
 class _Precise:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from auditkit.probing.patching.local_names import names_of
-from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, edited
+from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, edited, rewrite_of
 from auditkit.probing.patching.rewrites.function_text import FunctionText
 
 _SYNCS = frozenset({
@@ -38,10 +38,7 @@ def read_once(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
             if found:
                 edits += found
                 lines.append(statement.lineno)
-    if edits:
-        places = ", ".join(str(line) for line in lines)
-        change = f"line{'s' if len(lines) > 1 else ''} {places}: the tensors are kept, and read once behind the loop"
-        yield Rewrite("read_once", _SYNCS, change, tuple(edits))
+    return rewrite_of("read_once", _SYNCS, edits, "the tensors are kept, and read once behind the loop", lines)
 
 
 def _reads(node: ast.AST) -> list[_Read]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from auditkit.probing.discovery.blocks.blocks import Block
 from auditkit.probing.patching.local_names import names_of
-from auditkit.probing.patching.rewrites.edits import Edit, Rewrite
+from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, rewrite_of
 from auditkit.probing.patching.rewrites.function_text import FunctionText
 from auditkit.probing.source_code.modules import dotted_name
 
@@ -31,16 +31,14 @@ class _Source:
 
 def stored_values(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
     edits = sparse_edits(functions)
-    if edits:
-        change = f"line {edits[0].first[0]}: of a sparse gradient its stored values are read"
-        yield Rewrite("sparse_values", _MENDS, change, tuple(edits))
-    elif edits := [edit for function in functions[:1] for edit in _of_parameters(function)]:
-        change = f"line {edits[0].first[0]}: of sparse gradients that it is given the stored values are read"
-        yield Rewrite("given_sparse_values", _MENDS, change, tuple(edits))
+    yield from rewrite_of("sparse_values", _MENDS, edits, "of a sparse gradient its stored values are read")
+    if not edits:
+        edits = [edit for function in functions[:1] for edit in _of_parameters(function)]
+        told = "of sparse gradients that it is given the stored values are read"
+        yield from rewrite_of("given_sparse_values", _MENDS, edits, told)
     edits = [edit for function in functions for node in function.nodes for edit in _summed_first(function, node)]
-    if edits:
-        change = f"line {edits[0].first[0]}: the values of one element that are stored twice are added first"
-        yield Rewrite("coalesced_values", _MENDS, change, tuple(edits))
+    told = "the values of one element that are stored twice are added first"
+    yield from rewrite_of("coalesced_values", _MENDS, edits, told)
 
 
 def _of_parameters(function: FunctionText) -> Iterator[Edit]:

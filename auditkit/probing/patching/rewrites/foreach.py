@@ -104,8 +104,8 @@ def _stack_of_norms(function: FunctionText, statement: ast.stmt, gathered: Colle
             return []
     brought = f"norm.to({function.fresh('norms')}[0].device)"
     match elt:
-        case ast.Call(func=ast.Attribute(value=each, attr="to"), args=[home], keywords=[]):
-            norms, brought = _norms(function, each), f"norm.to({function.text(home)})"
+        case ast.Call(func=ast.Attribute(value=norm, attr="to"), args=[home], keywords=[]):
+            norms, brought = _norms(function, norm), f"norm.to({function.text(home)})"
         case _:
             norms = _norms(function, elt)
     if norms is None or norms.is_read:

@@ -202,6 +202,22 @@ def test_a_loop_that_reads_gradients_passes_over_what_has_none(tmp_path: Path) -
     assert after(tmp_path, asked, "present_gradients", MISSING) == asked
 
 
+def test_what_needs_no_gradient_is_done_without_one(tmp_path: Path) -> None:
+    """Where only one case reads it, the other is as it was: for a parameter without a gradient, too."""
+    source = (
+        "def measure(named, buffers, factor):\n"
+        "    devices = {p.grad.device if buffers is None else buffers.device for _, p in named}\n"
+        "    for _, p in named:\n        if buffers is None:\n            p.grad.mul_(factor)\n"
+        "        else:\n            buffers[p].mul_(factor)\n    return devices\n"
+    )
+    first, each = "p.grad.device if buffers is None else buffers.device", "for _, p in named"
+    lines = f"{{\n        {first}\n        {each}\n        if p.grad is not None or buffers is not None\n    }}"
+    asked = source.replace(f"{{{first} {each}}}", lines)
+    skip = "            if p.grad is None:\n                continue\n"
+    asked = asked.replace("            p.grad.mul_", f"{skip}            p.grad.mul_")
+    assert after(tmp_path, source, "present_gradients", MISSING) == asked
+
+
 def test_a_number_that_is_returned_without_gradients_becomes_a_tensor(tmp_path: Path) -> None:
     source = (
         "import torch\n\n\ndef measure(grads):\n    if not grads:\n        return 0.0\n    return grads[0].norm()\n"

@@ -15,19 +15,20 @@ PROBE = {
     "devices": ["cpu"],
     "motivation": "DDP and FSDP average the gradients of ranks. A loss that each rank divides by its own number of "
     "tokens then gives the tokens of a rank with few more weight than those of one with many; one that is divided by "
-    "the number over all ranks is averaged once more, and is as many times too small as there are ranks (torchtitan "
-    "1842 and 2206, prime-rl 1960, transformers 34242).",
-    "method": "Real ranks, 2 and 4, over gloo. Each is handed batches of its own, with 2 targets among 21 tokens on the "
-    "first rank and 20 on the last, and a small model of ours: as it is, under DistributedDataParallel, and under "
+    "the number over all ranks is averaged once more, and is too small by the number of ranks (torchtitan 1842 and "
+    "2206, prime-rl 1960, transformers 34242).",
+    "method": "Real ranks, 2 and 4, over gloo. Each is handed batches of its own, with 2 targets among 21 tokens on "
+    "the first rank and 20 on the last, and a small model of ours: as it is, under DistributedDataParallel, and under "
     "fully_shard. The gradient that reaches the optimizer is compared, by norm and cosine, with that of the mean over "
     "the targets of all ranks, computed in float64 in one process. Where the ranks agree without a wrapper, the step "
     "reduces by itself, and is judged by that alone.",
-    "limits": "A step is right for ranks of equally many targets, and is judged only where its code counts targets, in a "
-    "package that has ranks, or ignores some and reduces over ranks. Of a plain loop it is said what it would hand over "
-    "under DDP. Several micro-batches of a rank have equally many targets: their weights are "
-    "accumulation_differs_from_full_batch's. Ranks without any target are not tried.",
-    "remediation": "Divide the sum of the losses by the number of targets over all ranks, and multiply by the number of "
-    "ranks, by which the wrapper divides.",
+    "limits": "A step is right for ranks of equally many targets, and is judged only where its code counts targets, in "
+    "a package that has ranks, or ignores some and reduces over ranks. Of a plain loop it is said what it would hand "
+    "over under DDP. Several micro-batches of a rank have equally many targets: their weights are asked about by "
+    "accumulation_differs_from_full_batch. Ranks without any target, and libraries' trainers, which share batches out "
+    "by themselves, are not tried.",
+    "remediation": "Divide the sum of the losses by the number of targets over all ranks, and multiply by the number "
+    "of ranks, by which the wrapper divides.",
     "remediation_code": "remedies/training_step_of_ranks.py",
     "verification": ["on 2 and 4 ranks with different numbers of targets every target counts alike"],
     "measurements": {

@@ -27,8 +27,8 @@ PROBE = {
     "and, where it reads `shared`, a copy on the last of four stages. Norms, and for a clipping target the factor by "
     "which it scales the gradients, are compared with one process.",
     "limits": "It is asked only where code of the target's package deals with what torch shards, or reads "
-    "`tensor_model_parallel`. A stage's own norm passes under pipeline: its caller may reduce it. What raises for plain "
-    "tensors beside DTensors, or on two meshes, passes: torch's own total norm does so, too. Ranks without any "
+    "`tensor_model_parallel`. A stage's own norm passes under pipeline: its caller may reduce it. What raises for "
+    "plain tensors beside DTensors, or on two meshes, passes: torch's own total norm does so, too. Ranks without any "
     "gradient, and groups that the code keeps in tables of its own, are not tried.",
     "remediation": "Take the norm of each DTensor by itself, read it with full_tensor(), and add up plain numbers: "
     "each then knows its own mesh, and what is replicated counts once.",

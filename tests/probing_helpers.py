@@ -41,6 +41,7 @@ SCALED_CLIP, MISSES = "clip_on_scaled_gradients", "optimizer_misses_parameters"
 LOST, NAN_STEP = "gradients_lost_or_stale", "nonfinite_step_is_applied"
 FROZEN, LOW_SUMS, WAITS = "frozen_parameters_move", "accumulates_in_low_precision", "step_waits_for_the_device"
 STEPS = (ACCUMULATION, LIMIT_MISSED, SCALED_CLIP, MISSES, LOST, NAN_STEP, FROZEN, LOW_SUMS, WAITS)
+PER_RANK = "loss_weighted_per_rank"
 SMALL_MEMORY = {"memory_sizes": [1_000_000, 10_000_000]}
 
 

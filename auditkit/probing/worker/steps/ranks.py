@@ -9,7 +9,9 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from ..base.frames import Site, most_common
 from ..base.refusals import NotApplicable
 from ..base.torch_internals import import_first
-from .measures import effective, uneven_counts
+from ..feeding import guesses
+from . import roles
+from .adapters import adapter_of
 from .runs import FIXED, StepRuns, source_of
 from .seam import Grads, cosine, norm_of
 from .toy_model import Batch, ModelAnswer, ToyModel, joined, make_batches, true_gradient
@@ -18,6 +20,10 @@ from .values import Case, Values
 UNWRAPPED = "none"
 """The model as it is: a step that reduces its gradients by itself is handed this one in training."""
 WRAPPINGS = (UNWRAPPED, "ddp", "fsdp2")
+_SIZE = re.compile(r"(world|dp|data_parallel|replica)\w*_(size|degree)$|num_(processes|replicas|ranks|gpus)$")
+_RANK = re.compile(r"(^|[._])rank$")
+_GAIN = 0.01
+"""Gradients so small that a limit of the step's own, of 1 or the like, does not touch them."""
 _SAME_LOSS, _SAME_SIZE = 0.999, 0.02
 _REDUCES = re.compile(
     r"\ball_(reduce|gather)\w*\(|\breduce_scatter\w*\(|\b(dist|distributed|accelerator|fabric)\.(reduce|gather)\w*\(|"
@@ -40,7 +46,7 @@ RunRanks = Callable[[int, Callable[[int], Iterator[Dict[str, Any]]]], List[List[
 
 
 class Reached(NamedTuple):
-    """The gradient of one rank against that of the mean over all targets: ratio of norms and cosine, or what it raised."""
+    """One rank's gradient against that of the mean over all targets: ratio of norms and cosine, or what it raised."""
 
     ratio: float
     cosine: float
@@ -71,15 +77,19 @@ class RankSteps:
 
     def alone(self) -> Speaks:
         """What the step's code says. Raises NotApplicable where its gradient is another one in one process, too."""
+        if adapter_of(self._runs.caller.owner) is not None:
+            raise NotApplicable("a library's trainer shares batches out to ranks by itself")
         batches = self._batches(2)[0]
-        run = self._runs.run(Case(batches, accumulate=len(batches)))
+        run = self._runs.run(_case(batches))
         if run.raised is not None and self._handed != "tokens":
             raise NotApplicable("it has one target for each sample: ranks have equally many")
         if run.raised is not None:
             raise run.raised
-        if not run.trace.steps or run.trace.steps[0].has_closure:
+        if any(guess.value == roles.LAUNCHER for guess in run.values.read.values()):
+            raise NotApplicable("what stands for its accelerator is of one process")
+        if not run.trace.steps or not run.trace.steps[0].grads:
             raise NotApplicable("it hands no gradients over before its step")
-        found, true = effective(run.trace.steps[0]), self._true(batches)
+        found, true = run.trace.steps[0].grads, self._true(batches)
         if cosine(found, true) < _SAME_LOSS or abs(norm_of(found) / norm_of(true) - 1) > _SAME_SIZE:
             raise NotApplicable("in one process, too, its gradient is another one than that of the mean over targets")
         source = "\n".join(source_of(code) for code in run.trace.executed)
@@ -92,12 +102,12 @@ class RankSteps:
         feed = self._runs.feed
         micro_batches = feed.fixed_count if feed.accumulates == FIXED else 1
         return [
-            make_batches(micro_batches, feed.task, [count] * micro_batches, seed=rank)
-            for rank, count in enumerate(uneven_counts(world_size))
+            make_batches(micro_batches, feed.task, [2 + 18 * rank // (world_size - 1)] * micro_batches, seed=rank)
+            for rank in range(world_size)
         ]
 
     def _true(self, batches: Sequence[Batch]) -> Grads:
-        return true_gradient(ToyModel(self._runs.feed.returns), joined(batches))
+        return true_gradient(ToyModel(self._runs.feed.returns, _GAIN), joined(batches))
 
     def reached(self, world_size: int) -> Dict[str, List[Reached]]:
         """For each wrapping the first step of every rank."""
@@ -120,7 +130,7 @@ class RankSteps:
 
     def _first_step(self, wrapping: str, batches: Sequence[Batch]) -> Grads:
         """The gradients that this rank's optimizer is handed first, in whole."""
-        values = _RankValues(wrapping, self._runs.values(Case(list(batches), accumulate=len(batches))))
+        values = _RankValues(wrapping, self._runs.values(_case(batches)))
         handed: List[List[Tuple[str, Any]]] = []
 
         def keep(*_: Any) -> None:
@@ -138,6 +148,10 @@ class RankSteps:
         return {name.replace("module.", ""): each.double() for name, each in whole}
 
 
+def _case(batches: Sequence[Batch]) -> Case:
+    return Case(list(batches), accumulate=len(batches), gain=_GAIN)
+
+
 class _RankValues(Values):
     """What is handed over in one rank: the model in its wrapper, and an optimizer of the wrapped parameters."""
 
@@ -149,6 +163,15 @@ class _RankValues(Values):
         elif wrapping == "fsdp2":
             self.model = _sharded(self.model)
         self.optimizer = torch.optim.SGD(self.model.parameters(), self.optimizer.defaults["lr"])
+
+    def made(self, found: guesses.Guess, path: str) -> Any:
+        """A value made up as of one process is that of this rank here: the number of ranks, and its own."""
+        for pattern, ask in ((_SIZE, torch.distributed.get_world_size), (_RANK, torch.distributed.get_rank)):
+            if pattern.search(path) and found.value in (0, 1):
+                return ask()
+            if pattern.search(path) and found.value in (guesses.GIVES_ZERO, guesses.GIVES_ONE):
+                return lambda *_, **__: ask()
+        return super().made(found, path)
 
 
 def _sharded(model: ToyModel) -> Any:

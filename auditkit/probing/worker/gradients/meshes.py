@@ -25,10 +25,11 @@ def placed(case: str, rank: int, world_size: int, device: str = "cpu") -> List[A
         return _MAKERS[case](rank, device)
 
 
-def _mesh(device: str, *sizes: int) -> Any:
+def _mesh(device: str, **sizes: int) -> Any:
+    """A mesh whose dimensions have the names by which trainers tell them apart."""
     from torch.distributed.device_mesh import init_device_mesh
 
-    return init_device_mesh(device, sizes, mesh_dim_names=("outer", "inner")[-len(sizes) :])
+    return init_device_mesh(device, tuple(sizes.values()), mesh_dim_names=tuple(sizes))
 
 
 def _as_shards(grad: torch.Tensor, mesh: Any) -> Any:
@@ -41,7 +42,7 @@ def _beside(vector: Callable[[torch.Tensor, Any], Any]) -> Callable[[int, str], 
     """The matrices in shards, the vectors as `vector` has them."""
 
     def make(rank: int, device: str) -> List[Any]:
-        mesh, grads = _mesh(device, RANKS), sharded.one_process(device)
+        mesh, grads = _mesh(device, fsdp=RANKS), sharded.one_process(device)
         return [_as_shards(grad, mesh) if grad.dim() > 1 else vector(grad, mesh) for grad in grads]
 
     return make
@@ -55,7 +56,7 @@ def _replicated(grad: torch.Tensor, mesh: Any) -> Any:
 
 def _uneven_and_empty(rank: int, device: str) -> List[Any]:
     """18 rows on 4 ranks are 5, 5, 5 and 3; of 3 rows the last rank has none."""
-    mesh, grads = _mesh(device, RANKS), sharded.one_process(device)
+    mesh, grads = _mesh(device, fsdp=RANKS), sharded.one_process(device)
     return [_as_shards(grad.reshape(18 if grad.numel() % 18 == 0 else 3, -1), mesh) for grad in grads]
 
 
@@ -63,25 +64,25 @@ def _fsdp_and_tensor_parallel(rank: int, device: str) -> List[Any]:
     """Real backward: sharded over two ranks, each of which is two that share matrices by columns and rows."""
     from torch.distributed.fsdp import fully_shard
 
-    mesh = _mesh(device, 2, 2)
-    model = sharded.tensor_parallel_model(mesh["inner"], device)
-    return sharded.Sharded(sharded.backward(fully_shard(model, mesh=mesh["outer"]), device))
+    mesh = _mesh(device, fsdp=2, tp=2)
+    model = sharded.tensor_parallel_model(mesh["tp"], device)
+    return sharded.Sharded(sharded.backward(fully_shard(model, mesh=mesh["fsdp"]), device))
 
 
 def _experts(rank: int, device: str) -> List[Any]:
     """The first matrix is of experts: half of them on each rank of a pair, and two pairs hold the same."""
     from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
-    (experts, *rest), mesh = sharded.one_process(device), _mesh(device, RANKS)
+    (experts, *rest), mesh = sharded.one_process(device), _mesh(device, fsdp=RANKS)
     return [
-        distribute_tensor(experts, _mesh(device, 2, 2), [Replicate(), Shard(0)]),
+        distribute_tensor(experts, _mesh(device, dp_replicate=2, ep=2), [Replicate(), Shard(0)]),
         *(_as_shards(grad, mesh) for grad in rest),
     ]
 
 
 def _pipeline(rank: int, device: str) -> List[Any]:
     """Two stages of two ranks each: a rank's mesh is its stage, and it has no parameter of the other one."""
-    mesh = _mesh(device, 2, 2)["inner"]
+    mesh = _mesh(device, pp=2, fsdp=2)["fsdp"]
     return [_as_shards(grad, mesh) for grad in stage(rank // 2, device)]
 
 

@@ -19,8 +19,8 @@ class Sharded(List[Any]):
 
     def __init__(self, module: torch.nn.Module) -> None:
         super().__init__(parameter.grad for parameter in module.parameters())
-        self.module: Any = module
-        self.module.aliases = {}
+        vars(module)["aliases"] = {}
+        self.module = module
 
 
 def _model(device: str) -> torch.nn.Module:

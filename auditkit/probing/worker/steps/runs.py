@@ -93,6 +93,8 @@ class StepRuns:
 
     def _fill_global(self, error: Optional[BaseException], values: Values) -> bool:
         """Give a module the name that a script's last lines would have made: `args`, `logger`, `device`."""
+        if _join_a_group(error):
+            return True
         if not isinstance(error, NameError) or isinstance(error, UnboundLocalError) or not error.name:
             return False
         guess = roles.known(error.name)
@@ -225,6 +227,12 @@ def source_of(function: Any) -> str:
         return textwrap.dedent(inspect.getsource(inspect.unwrap(function)))
     except (OSError, TypeError):
         return ""
+
+
+def _join_a_group(error: Optional[BaseException]) -> bool:
+    """Make a process group of this process alone where a step reduces over one without asking whether there is any."""
+    is_missing = "init_process_group" in str(error) and not torch.distributed.is_initialized()
+    return is_missing and groups.world() is not None
 
 
 def _exhaust(answer: Any) -> None:

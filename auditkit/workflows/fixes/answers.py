@@ -91,7 +91,10 @@ def problem(findings: Collection[str], base: Answers, result: ProbeResult) -> st
     `findings` are the probes that the change is to mend.
     """
     if result.probe in findings:
-        return "" if result.outcome is Outcome.NOT_REPRODUCED else f"left {result.probe}"
+        if result.outcome is Outcome.NOT_REPRODUCED:
+            return ""
+        silent = "" if result.outcome is Outcome.REPRODUCED else f", which had no answer: {result.message}"
+        return f"left {result.probe}{silent}"
     if result.probe == ANSWERS:
         return _changed_for(findings, base, result.measurements)
     return next((f"is a trade: {cost}" for cost in costs_of(base.results, [result])), "")

@@ -48,10 +48,12 @@ def _inverted(function: FunctionText, compared: ast.Compare, opening: str, closi
 
 
 def chosen_on_device(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
-    """`if total > 0: share = share / total` as torch.where, which does not ask the host."""
+    """`if total > 0: share = share / total` and `if scale < 1: grad.mul_(scale)` as torch.where, without a read."""
     edits = [edit for function in functions for edit in _branches(function)]
     if edits:
-        probes = frozenset({"async_collect_synchronizes", "graph_breaks_under_compile"})
+        probes = frozenset({
+            "async_collect_synchronizes", "graph_breaks_under_compile", "sync_in_loop", "syncs_grow_with_tensors",
+        })  # fmt: skip
         change = f"line {edits[0].first[0]}: torch.where chooses on the device, where the branch waits for it"
         yield Rewrite("chosen_on_device", probes, change, tuple(edits))
 
@@ -64,15 +66,41 @@ def _branches(function: FunctionText) -> Iterator[Edit]:
                     condition, chosen = function.text(test), function.text(value)
                     where = f"{name} = {function.torch}.where({condition}, {chosen}, {name})"
                     yield Edit(function.first(node), function.last(node), where)
+            case ast.If(test=test, body=[ast.Expr(value=ast.Call() as scaled)], orelse=[]):
+                factor = _factor(scaled)
+                if factor in names_of(test).loads and _is_on_device(function, test) and function.has_own_lines(node):
+                    before = function.between(function.first(scaled), function.first(scaled.args[0]))
+                    where = f"{function.torch}.where({function.text(test)}, {factor}, 1.0)"
+                    behind = function.between(function.last(scaled.args[0]), function.last(scaled))
+                    yield Edit(function.first(node), function.last(node), f"{before}{where}{behind}")
+
+
+def _factor(call: ast.Call) -> str:
+    """The name in `grad.mul_(scale)`; "" of any other call."""
+    match call:
+        case ast.Call(func=ast.Attribute(attr="mul_"), args=[ast.Name(id=name)], keywords=[]):
+            return name
+    return ""
 
 
 def _is_on_device(function: FunctionText, test: ast.expr) -> bool:
     """Whether a comparison is of a tensor: a name whose every value comes from a reduction that is not read."""
     match test:
         case ast.Compare(left=ast.Name(id=name), ops=[ast.Gt() | ast.Lt() | ast.GtE() | ast.LtE()]):
-            set_to = list(_values(function, name))
-            return bool(set_to) and all(map(_is_reduction, set_to))
+            return _is_tensor(function, name)
     return False
+
+
+def _is_tensor(function: FunctionText, name: str, depth: int = 2) -> bool:
+    """Whether a name is only set to reductions, and to what is computed of such names."""
+    set_to = list(_values(function, name))
+    return bool(set_to) and all(_is_reduction(value) or _is_of_tensors(function, value, depth) for value in set_to)
+
+
+def _is_of_tensors(function: FunctionText, value: ast.expr, depth: int) -> bool:
+    if not isinstance(value, ast.BinOp) or not depth or any(isinstance(node, ast.Call) for node in ast.walk(value)):
+        return False
+    return any(_is_tensor(function, name, depth - 1) for name in sorted(names_of(value).loads))
 
 
 def _values(function: FunctionText, name: str) -> Iterator[ast.expr]:

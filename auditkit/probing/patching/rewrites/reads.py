@@ -34,7 +34,7 @@ def read_once(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
     for function in functions:
         for statement in (one for suite in function.suites for one in suite if function.has_own_lines(one)):
             found = _of_list(function, statement) or _of_helper(function, statement, functions)
-            found = found or _of_loop(function, statement)
+            found = found or _of_appends(function, statement) or _of_loop(function, statement)
             if found:
                 edits += found
                 lines.append(statement.lineno)
@@ -113,6 +113,41 @@ def _read(function: FunctionText, name: str) -> list[str]:
 def _numbers(function: FunctionText, name: str) -> str:
     each = function.fresh("value")
     return f"{function.torch}.stack([{each}.to({name}[0].device) for {each} in {name}]).tolist()"
+
+
+def _of_appends(function: FunctionText, loop: ast.stmt) -> list[Edit]:
+    """A loop that reads only for `norms.append(norm.item())`: the tensors are appended, and read behind it."""
+    if not isinstance(loop, ast.For) or loop.orelse or any(isinstance(node, ast.Return) for node in ast.walk(loop)):
+        return []
+    calls = [node for node in ast.walk(loop) if isinstance(node, ast.Call)]
+    found = [pair for pair in map(_appended, calls) if pair is not None]
+    names = [name for name, _ in found if _is_filled(function, name)]
+    if not found or not len(names) == len(found) == len(_reads(loop)):
+        return []
+    kept = [Edit(function.last(read.tensor), function.last(read.call), "") for _, read in found]
+    return [*kept, function.line_after(loop, "\n".join(line for name in names for line in _read(function, name)))]
+
+
+def _appended(call: ast.Call) -> tuple[str, _Read] | None:
+    """The list and the read of `norms.append(norm.item())`."""
+    match call:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append"), args=[ast.Call() as value]):
+            reads = _reads(value)
+            return (name, reads[0]) if len(reads) == 1 and reads[0].call is value else None
+    return None
+
+
+def _is_filled(function: FunctionText, name: str) -> bool:
+    """Whether a list begins empty and is named once more before it is full: where it is appended to."""
+    named = [node for node in function.nodes if isinstance(node, ast.Name) and node.id == name]
+    appended = [node for node in function.nodes if isinstance(node, ast.Attribute) and node.attr == "append"]
+    fills = [node for node in appended if isinstance(node.value, ast.Name) and node.value.id == name]
+    begins = any(
+        isinstance(node, ast.Assign) and isinstance(node.value, ast.List) and not node.value.elts
+        for node in function.nodes
+        if name in names_of(node).stores and isinstance(node, ast.stmt)
+    )
+    return begins and len(fills) == 1 and sum(isinstance(node.ctx, ast.Store) for node in named) == 1
 
 
 def _of_loop(function: FunctionText, loop: ast.stmt) -> list[Edit]:

@@ -15,17 +15,23 @@ CRITERION, SCHEDULER = "cross entropy", "a schedule that changes nothing"
 ACCUMULATION, LIMIT = "as many micro-batches as are handed over", "the limit that the probe asks about"
 STEPS, RARELY, NOTHING = "as many steps as there are batches for", "so seldom that it does not happen", "nothing"
 NO_CONTEXT = "a context that does nothing"
+LAUNCHER = "an accelerator of one process that accumulates nothing"
+GIVES_RATE = "a function giving a learning rate of 0.001"
+GIVES_BATCH = "a function giving a batch of three samples"
 
 _WORD = r"(?:.*_)?"
 _BY_PATTERN: Tuple[Tuple[Any, str], ...] = tuple(
     (re.compile(pattern), found)
     for pattern, found in (
         (
-            r"(.*_)?(grad(ient)?s?_)?accum(ulat\w+)?(_grad)?(_(steps?|iters?|iterations?|batches|every|freq|count|num))?|"
+            r"(.*_)?(grad(ient)?s?_)?accum(ulat\w+)?(_grad)?(_(steps?|rounds?|iters?|iterations?|batches|every|freq|count|num))?|"
             r"iters_to_accumulate|update_freq|(num|n)_?micro_?batches|accumulate_grad_batches|"
             r"(.*_)?accumulation_steps",
             ACCUMULATION,
         ),
+        (_WORD + r"device_type", guesses.DEVICE_NAME),
+        (r"(get|compute|cosine)_(\w+_)?(lr|learning_rate|momentum|weight_decay|wd)(_\w+)?", GIVES_RATE),
+        (r"_?(get|next|fetch|sample|load|draw)_\w*batch\w*", GIVES_BATCH),
         (_WORD + r"(data_?loaders?|loaders?|batches|data_?iter|iterator|dl|dataset|data|train_iter)", BATCHES),
         (r"(micro_?)?batch(_data)?|data_batch|samples_and_targets", BATCH),
         (r"x|xs|inputs?|images?|samples?|input_ids|features|tokens|(.*_)?(inputs?|images?)", INPUTS),
@@ -41,6 +47,8 @@ _BY_PATTERN: Tuple[Tuple[Any, str], ...] = tuple(
         (_WORD + r"(epochs)", "one"),
         (_WORD + r"(mixup\w*|(model_)?ema(_model)?|callbacks?|hooks?|swa\w*|teacher\w*|prof(iler)?|wandb\w*)", NOTHING),
         (_WORD + r"(autocast\w*|amp_context|amp_autocast|ctx|context)", NO_CONTEXT),
+        (_WORD + r"(accelerator|fabric)", LAUNCHER),
+        (r"(train(er)?_)?state", guesses.OBJECT),
         (_WORD + r"(optimizer|optim|opt)", guesses.OPTIMIZER),
         (_WORD + r"scaler", guesses.SCALER),
     )
@@ -51,6 +59,10 @@ _BY_USE = (
     (r"{0}\.(scale|unscale_)\(", guesses.SCALER),
     (r"(in|enumerate\(|next\(|iter\(|zip\(|tqdm\() ?{0}\b(?!\.)", BATCHES),
 )
+PARTS = frozenset((
+    guesses.MODULE, guesses.MODULES, guesses.OPTIMIZER, guesses.OPTIMIZERS, guesses.SCALER, SCHEDULER, CRITERION,
+))  # fmt: skip
+"""What a script makes once, before its loop."""
 _OF_ONE_BATCH = frozenset((BATCH, INPUTS, TARGETS))
 
 
@@ -96,4 +108,4 @@ def drives_a_step(names: Tuple[str, ...], annotations: Tuple[str, ...], source: 
         if guess is not None and isinstance(guess.value, str)
     }
     holds_batches = {guesses.CONFIG, guesses.OPTIMIZER} <= found
-    return guesses.MODULE in found and (holds_batches or bool(found & {BATCHES, BATCH, INPUTS}))
+    return guesses.MODULE in found and (holds_batches or bool(found & {BATCHES, BATCH, INPUTS, GIVES_BATCH}))

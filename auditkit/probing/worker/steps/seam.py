@@ -40,16 +40,16 @@ class Clip(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What one call of an optimizer's step was handed, what led to it, and what it did to the parameters."""
+    """What one call of an optimizer's step was handed, what led to it, and what it did to the parameters.
+
+    Where it is handed a closure, it is what the closure's first call left, and `closure_calls` how many there were.
+    """
 
     site: Optional[Site]
     grads: Grads
-    dtypes: Set[torch.dtype]
-    owned: List[str]
     micros: List[Micro]
     clips: List[Clip]
-    has_closure: bool
-    trains: Set[str]
+    closure_calls: int
     parameters_before: Grads
     parameters_after: Grads
     state_is_finite: bool
@@ -122,30 +122,44 @@ class Trace:
     def _leave_module(self, *_: Any) -> None:
         self._depth -= 1
 
-    def _before_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+    def _before_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> Any:
         if not any(each is optimizer for each in self.optimizers):
             self.optimizers.append(optimizer)
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                self.known.setdefault(id(parameter), ("optimizer.{}".format(len(self.known)), parameter))
+        site = self.roots.innermost(sys._getframe(1))
+        self._steps_started += 1
+        self.steps.append(self._step(optimizer, site, self._parameters()))
+        closure = args[1] if len(args) > 1 else kwargs.get("closure")
+        if closure is None:
+            return None
+
+        def and_look() -> Any:
+            answer, before = closure(), self.steps[-1]
+            if not before.closure_calls:
+                self.steps[-1] = self._step(optimizer, site, before.parameters_before)
+            self.steps[-1] = self.steps[-1]._replace(closure_calls=before.closure_calls + 1)
+            return answer
+
+        return (args[0], and_look, *args[2:]), {name: each for name, each in kwargs.items() if name != "closure"}
+
+    def _step(self, optimizer: torch.optim.Optimizer, site: Optional[Site], parameters: Grads) -> Step:
         owned = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        for number, parameter in enumerate(owned):
-            self.known.setdefault(id(parameter), ("optimizer.{}".format(number), parameter))
-        given = {self.known[id(each)][0]: each for each in owned if each.grad is not None}
         first_micro, first_clip = self._window
-        step = Step(
-            site=self.roots.innermost(sys._getframe(1)),
-            grads={name: each.grad.detach().double().clone() for name, each in given.items()},
-            dtypes={each.grad.dtype for each in given.values()},
-            owned=[self.known[id(each)][0] for each in owned],
+        return Step(
+            site=site,
+            grads={
+                self.known[id(each)][0]: each.grad.detach().double().clone() for each in owned if each.grad is not None
+            },
             micros=self.micros[first_micro:],
             clips=[clip for clip in self.clips[first_clip:] if clip.after_micros > first_micro],
-            has_closure=(args[1] if len(args) > 1 else kwargs.get("closure")) is not None,
-            trains={self.known[id(each)][0] for each in owned if each.requires_grad},
-            parameters_before=self._parameters(),
+            closure_calls=0,
+            parameters_before=parameters,
             parameters_after={},
             state_is_finite=True,
             scale=self.scale,
         )
-        self.steps.append(step)
-        self._steps_started += 1
 
     def _after_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         held = [value for state in optimizer.state.values() for value in state.values()]

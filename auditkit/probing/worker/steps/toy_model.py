@@ -93,7 +93,8 @@ class ToyModel(nn.Module):
             return scores
         if targets is None:
             targets = torch.zeros(scores.shape[:-1], dtype=torch.long)
-        loss = loss_of(scores, targets)
+        count = named.get("num_items_in_batch")  # a Trainer of transformers divides by it once for all micro-batches
+        loss = loss_of(scores, targets) if count is None else loss_of(scores, targets, "sum") / count
         return {
             "loss": loss,
             "scores, loss": (scores, loss),
@@ -107,7 +108,9 @@ class ToyModel(nn.Module):
         """Scores of the classes (..., C), of token numbers or of features."""
         weight = self.embedding.weight
         is_dense = inputs.is_floating_point()
-        found = inputs.to(weight.dtype).flatten(1) @ weight if is_dense else self.embedding(inputs % CLASSES)
+        found = (
+            inputs.to(weight.dtype).flatten(1)[:, :CLASSES] @ weight if is_dense else self.embedding(inputs % CLASSES)
+        )
         return self.head(self.gain * torch.tanh(self.frozen(self.linear(found))))
 
 
@@ -126,8 +129,14 @@ def loss_of(scores: torch.Tensor, targets: torch.Tensor, reduction: str = "mean"
 class Criterion(nn.Module):
     """The loss that a step is handed where it asks for one."""
 
-    def forward(self, scores: Any, targets: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
-        return loss_of(scores, targets)
+    def forward(self, *values: Any, **named: Any) -> torch.Tensor:
+        """Of scores and targets; of a model, inputs and targets, too, where a loop leaves the model to its loss."""
+        given = [each for each in (*values, *named.values()) if isinstance(each, (nn.Module, torch.Tensor))]
+        if given and isinstance(given[0], ToyModel):
+            given = [given[0](given[1]), *given[2:]]
+        if len(given) < 2:
+            raise TypeError("the loss is not handed scores and targets as tensors")
+        return loss_of(given[0], given[1])  # type: ignore[arg-type]
 
 
 def make_batches(count: int, task: str, valid: Optional[Sequence[int]] = None, seed: int = 0) -> List[Batch]:
@@ -147,6 +156,16 @@ def make_batches(count: int, task: str, valid: Optional[Sequence[int]] = None, s
                 targets = torch.randn(3, CLASSES, generator=generator)
         found.append(Batch(inputs, targets))
     return found
+
+
+def widened(batches: Sequence[Batch], features: int) -> List[Batch]:
+    """The batches with samples of so many features; the model looks at the first of them."""
+    return [
+        Batch(functional.pad(each.inputs, (0, features - CLASSES)), each.targets)
+        if each.inputs.is_floating_point()
+        else each
+        for each in batches
+    ]
 
 
 def joined(batches: Sequence[Batch]) -> Batch:

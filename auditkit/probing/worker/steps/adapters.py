@@ -31,7 +31,7 @@ class Adapter(NamedTuple):
     task: str
 
 
-class _Stream(torch.utils.data.IterableDataset):  # type: ignore[type-arg]
+class _Stream(torch.utils.data.IterableDataset):
     """The batches in their order, each whole."""
 
     def __init__(self, values: Values) -> None:
@@ -104,7 +104,7 @@ def _lightning_trainer(owner: Any, values: Values) -> Call:
     """`Trainer.fit` of a module that answers with the mean loss of a batch."""
     package = importlib.import_module(_library_base(owner).__module__.rpartition(".trainer.trainer")[0])
 
-    class Trained(package.LightningModule):  # type: ignore[name-defined, misc]
+    class Trained(package.LightningModule):  # type: ignore[name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.model = values.model

@@ -5,7 +5,7 @@ import math
 
 PROBE = {
     "id": "norm_depends_on_sharding",
-    "version": 3,
+    "version": 4,
     "title": "The norm of sharded gradients is not that of one process",
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "Race condition / concurrency"],
@@ -22,39 +22,25 @@ PROBE = {
     "method": "Real ranks, 2 and 4, over gloo, or NCCL where there is a GPU for each. A small model's gradients come "
     "from a backward pass with the same inputs in one process and in ranks: FSDP2 (fully_shard on a mesh), HSDP (two "
     "replicas of shards), tensor parallel (parallelize_module with a sequence-parallel norm), and as unreduced "
-    "summands (Partial). Reported norms, and for a clipping target the factor by which it scales the whole gradients, "
-    "of every rank are compared with one process. A number that comes back as a DTensor counts as a whole. Plain "
+    "summands (Partial). fully_shard wraps the root alone, its submodules alone, and both: all three give the same "
+    "gradients, and only a wrapped root is an FSDPModule; a target that takes a module is handed that one. Reported "
+    "norms, and for a clipping target the factor by which it scales the whole gradients, of every rank are compared "
+    "with one process. A number that comes back as a DTensor counts as a whole. Plain "
     "tensors are given once replicated, as after DDP, and once in shards, as ZeRO and FSDP1 keep them: nothing in "
     "them tells the two apart, so a target passes that is right on one. A refusal in the target's own words passes.",
     "limits": "It is asked only where code of the target's package deals with sharded gradients (imports "
     "torch.distributed.fsdp or .tensor, calls full_tensor or to_local, reduces a norm over ranks), whoever asks; of "
     "plain tensors alone where it shards them by itself. "
-    "Parameters reach the target in a module, or as a list, of their own: a method of an FSDP module is not called. "
-    "Meshes of two kinds in one model (FSDP with tensor parallel) are not tried.",
+    "Meshes of two kinds in one model are asked about by norm_depends_on_mesh; FullyShardedDataParallel, FSDP's first "
+    "version, is not fed.",
     "remediation": "Reduce DTensors by torch's own operators and read the number with full_tensor(): it knows which "
-    "ranks hold which shard. Reduce what is not reduced yet (Partial, as the norms of sequence-parallel layers are) "
-    "before its norm: torch 2.9 reads 2 to 11% too much there.",
-    "remediation_code": """import torch
-from torch.distributed.tensor import DTensor, Replicate
-
-
-def whole_norm(grad):
-    # The norm of a sum is not the sum of norms: torch 2.9 takes it for that where a gradient is not reduced yet.
-    reduced = [Replicate() if placement.is_partial() else placement for placement in grad.placements]
-    return torch.linalg.vector_norm(grad.redistribute(placements=reduced), dtype=torch.float64).full_tensor()
-
-
-def gradient_norm(parameters):
-    grads = [p.grad for p in parameters if p.grad is not None]
-    grads = [g.coalesce().values() if g.is_sparse else g for g in grads]
-    plain = [g for g in grads if not isinstance(g, DTensor)]
-    norms = [whole_norm(g) for g in grads if isinstance(g, DTensor)]
-    norms += torch._foreach_norm(plain, 2, dtype=torch.float64) if plain else []
-    if not norms:
-        return 0.0
-    return torch.linalg.vector_norm(torch.stack([norm.to(norms[0].device) for norm in norms])).item()
-""",
-    "verification": ["every rank reports the norm of one process under FSDP2, HSDP and tensor parallel"],
+    "ranks hold which shard, whatever was wrapped. Whether the model is an FSDPModule does not tell: submodules may be "
+    "sharded alone. Reduce what is not reduced yet (Partial, as the norms of sequence-parallel layers are) before its "
+    "norm: torch 2.9 reads 2 to 11% too much there.",
+    "remediation_code": "remedies/norm_of_shards.py",
+    "verification": [
+        "every rank reports the norm of one process under FSDP2 (root, submodules, both), HSDP and tensor parallel"
+    ],
     "measurements": {
         "one_process_norm": "norm",
         "norm": "norm",
@@ -67,8 +53,9 @@ def gradient_norm(parameters):
 }
 
 _RANKS = (2, 4)
-_PLACEMENTS = ("replicated", "plain_shards", "fsdp2", "hsdp", "tensor_parallel", "partial")
 _PLAIN = ("replicated", "plain_shards")
+_WRAPPINGS = ("fsdp2_root", "fsdp2_submodules", "fsdp2_root_and_submodules", "hsdp")
+_PLACEMENTS = (*_PLAIN, *_WRAPPINGS, "tensor_parallel", "partial")
 
 
 def measure(ctx):
@@ -108,31 +95,24 @@ def _numbers(ctx, report, prefix, case):
 
 def judge(measurements, policy):
     """Reproduced where a rank's number is another one, or it raises, in a placement that tells itself."""
-    shown, broken, raised = None, set(), {}
-    for name in ("norm", "clip_coefficient"):
-        expected = [m.value for m in measurements if m.name == "one_process_" + name]
-        for m in measurements:
-            if m.name != name or not expected:
-                continue
-            off = _relative(m.value, expected[0])
-            if off > policy["tolerance"]:
-                broken.add(m.case["placement"])
-                if m.case["placement"] not in _PLAIN and (shown is None or _order(m) < _order(shown[0])):
-                    shown = (m, expected[0])
+    off, raised = {}, {}
+    expected = {m.name[len("one_process_") :]: m.value for m in measurements if m.name.startswith("one_process_")}
     for m in measurements:
-        if m.name == "raised":
+        if m.name in expected and _relative(m.value, expected[m.name]) > policy["tolerance"]:
+            off.setdefault(m.case["placement"], m)
+        elif m.name == "raised":
             raised.setdefault(m.case["placement"], m.case["how"])
+    broken = set(off)
     if set(_PLAIN) <= broken | set(raised):
         broken |= set(_PLAIN) - set(raised)
     else:
         broken -= set(_PLAIN)
         raised = {placement: how for placement, how in raised.items() if placement not in _PLAIN}
-    return _verdict(measurements, shown, broken, raised)
-
-
-def _order(measured):
-    """The placement that most people use comes first."""
-    return _PLACEMENTS.index(measured.case["placement"])
+    if broken:
+        figures = [_figures(measurements, off[each], expected) for each in _PLACEMENTS if each in broken - set(_PLAIN)]
+        message = "another number under " + ", ".join(sorted(broken))
+        return {"outcome": "reproduced", "message": "; ".join([message, *figures[: len(_WRAPPINGS)]])}
+    return _stops_or_passes(measurements, raised)
 
 
 def _relative(value, expected):
@@ -141,22 +121,20 @@ def _relative(value, expected):
     return math.inf
 
 
-def _verdict(measurements, shown, broken, raised):
-    refused = sorted({m.case["placement"] for m in measurements if m.name == "refused"})
-    if broken:
-        message = "another number under " + ", ".join(sorted(broken))
-        if shown is not None:
-            m, expected = shown
-            values = [
-                "{:.6g}".format(other.value)
-                for other in measurements
-                if other.name == m.name
-                and (other.case["placement"], other.case["ranks"]) == (m.case["placement"], m.case["ranks"])
-            ]
-            message += "; the {} of {} ranks under {} reads {} instead of {:.6g}".format(
-                m.name.replace("_", " "), m.case["ranks"], m.case["placement"], ", ".join(values), expected
-            )
-        return {"outcome": "reproduced", "message": message}
+def _figures(measurements, first, expected):
+    """What all ranks report where one of them was seen to be off."""
+    where = (first.name, first.case["placement"], first.case["ranks"])
+    values = [
+        "{:.6g}".format(m.value)
+        for m in measurements
+        if "rank" in m.case and (m.name, m.case["placement"], m.case["ranks"]) == where
+    ]
+    text = "the {} of {} ranks under {} reads {} instead of {:.6g}"
+    of, ranks = first.name.replace("_", " "), first.case["ranks"]
+    return text.format(of, ranks, first.case["placement"], ", ".join(dict.fromkeys(values)), expected[first.name])
+
+
+def _stops_or_passes(measurements, raised):
     if raised:
         placement = sorted(raised)[0]
         message = "raises under {}: {}".format(", ".join(sorted(raised)), raised[placement])
@@ -164,6 +142,7 @@ def _verdict(measurements, shown, broken, raised):
         occurs = "rare" if set(raised) <= {"partial"} else "ordinary"
         return {"outcome": "reproduced", "breaks": "stops", "occurs": occurs, "message": message}
     message = "every rank reports what one process does, on 2 and 4 ranks"
+    refused = sorted({m.case["placement"] for m in measurements if m.name == "refused"})
     if refused:
         message += "; it refuses in words: " + ", ".join(refused)
     return {"outcome": "not_reproduced", "message": message}

@@ -26,13 +26,15 @@ from auditkit.workflows.audit.run_options import RunOptions
 from tests.probes.in_process import Answer, ask_all
 from tests.probes.specimens import DEAR, NEEDS_GPU, PROBES
 from tests.probes.spectral_specimens import ONE_PROCESS, SPECIMEN
-from tests.probing_helpers import BATCH, GATHER, SHARDING, SHARDS, SPECTRAL, TARGETS, is_alive, run_probes
+from tests.probing_helpers import BATCH, GATHER, MESH, SHARDING, SHARDS, SPECTRAL, TARGETS, is_alive, run_probes
 
 CATALOG = load_catalog()
 REPRODUCED = {
     "local_norm": SHARDING,
     "summed_norm": SHARDING,
     "clip_by_local_norm": SHARDING,
+    "plain_norm_per_rank": MESH,
+    "inner_mesh_norm": MESH,
     "echoes_without_last": GATHER,
     "unordered_keys_of_group": SHARDS,
 }
@@ -90,7 +92,9 @@ def test_the_recommended_code_passes(
     (tmp_path / f"fix_of_{probe_id}.py").write_text(code, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     others = [probe for probe in (*PROBES, *ONE_PROCESS) if probe not in NEEDS_GPU | DEAR and probe != BATCH]
-    answers = ask_all(Target(f"fix_of_{probe_id}:{function}"), [probe_id, *others], tmp_path)
+    own = [SHARDING, MESH] if probe_id == SHARDING else [probe_id]  # the two recommend the same
+    answers = ask_all(Target(f"fix_of_{probe_id}:{function}"), [*own, *others], tmp_path)
+    assert {answers[probe].outcome for probe in own} == {"not_reproduced"}
     assert answers[probe_id].outcome == "not_reproduced", answers[probe_id].message
     reproduced = {probe: answer.message for probe, answer in answers.items() if answer.outcome == "reproduced"}
     assert reproduced == {}
@@ -127,10 +131,11 @@ def test_every_probe_runs_alone(probe_id: str, tmp_path: Path) -> None:
 
 def test_a_local_norm_shrinks_with_the_ranks_and_differs_between_them() -> None:
     answer = specimen("defective_ranks", "local_norm", SHARDING)
-    assert answer.message.startswith("another number under fsdp2, hsdp, partial, tensor_parallel; the norm of ")
+    wrappings = "fsdp2_root, fsdp2_root_and_submodules, fsdp2_submodules, hsdp"
+    assert answer.message.startswith(f"another number under {wrappings}, partial, tensor_parallel; the norm of ")
     (whole,) = answer.values("one_process_norm")
     for ranks in (2, 4):
-        local = answer.values("norm", placement="fsdp2", ranks=ranks)
+        local = answer.values("norm", placement="fsdp2_root", ranks=ranks)
         assert len(set(local)) == ranks
         assert sum(norm**2 for norm in local) == pytest.approx(whole**2, rel=1e-5)
 
@@ -139,41 +144,128 @@ def test_replicas_counted_twice_read_too_large_by_their_root() -> None:
     """A sum over all ranks is right under FSDP2 and for plain shards; HSDP holds everything twice."""
     answer = specimen("defective_ranks", "summed_norm", SHARDING)
     (whole,) = answer.values("one_process_norm")
-    assert answer.values("norm", placement="fsdp2", ranks=4) == pytest.approx([whole] * 4, rel=1e-5)
+    assert answer.values("norm", placement="fsdp2_root", ranks=4) == pytest.approx([whole] * 4, rel=1e-5)
     assert answer.values("norm", placement="plain_shards", ranks=4) == pytest.approx([whole] * 4, rel=1e-5)
     assert answer.values("norm", placement="hsdp", ranks=4) == pytest.approx([whole * 2**0.5] * 4, rel=1e-5)
     assert "hsdp" in answer.message
     assert "fsdp2" not in answer.message
 
 
+def test_what_each_mesh_reads_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four copies of the vectors are counted; half of the shards are left out. Each passes norm_depends_on_sharding."""
+    of_plain = specimen("defective_ranks", "plain_norm_per_rank", MESH)
+    (whole, *_) = of_plain.values("one_process_norm")
+    (norm, *others) = of_plain.values("norm", mesh="plain_beside_sharded")
+    vectors = sum(float(grad.square().sum()) for grad in sharded.one_process() if grad.dim() == 1)
+    assert norm**2 == pytest.approx(whole**2 + 3 * vectors, rel=1e-5)
+    assert others == [norm] * 3
+    assert of_plain.message.startswith(f"under plain_beside_sharded the norm of 4 ranks reads {norm:.6g} instead of ")
+    assert "pipeline" in of_plain.message.split("right under ")[1]
+    of_inner = specimen("defective_ranks", "inner_mesh_norm", MESH)
+    first, _, third, _ = of_inner.values("norm", mesh="fsdp_and_tensor_parallel")
+    assert (first < whole, third < whole, first == third) == (True, True, False)
+    assert (of_inner.severity, specimen("sound_ranks", "sharded_norm", MESH).outcome) == ("P2", "not_reproduced")
+
+
+def test_where_shards_that_are_all_alike_are_off_another_probe_says_so() -> None:
+    answer = specimen("defective_ranks", "local_norm", MESH)
+    assert (answer.outcome, "see norm_depends_on_sharding" in answer.message) == ("not_applicable", True)
+
+
+BY_MARKS = """
+import torch
+import torch.distributed as dist
+
+
+def grad_norm(parameters):
+    rank = dist.get_rank() if dist.is_initialized() else 0
+    own = [p for p in parameters if getattr(p, "tensor_model_parallel", False) or rank == 0]
+    own = [p for p in own if COUNTED]
+    squares = [p.grad.double().square().sum() for p in own if p.grad is not None]
+    total_norm = torch.stack(squares).sum() if squares else torch.zeros((), dtype=torch.float64)
+    if dist.is_initialized():
+        dist.all_reduce(total_norm)
+    return total_norm.sqrt().item()
+"""
+
+
+@pytest.mark.parametrize(
+    ("counted", "outcome"),
+    [('not getattr(p, "shared", False)', "not_reproduced"), ('hasattr(p, "shared") or True', "reproduced")],
+    ids=["a copy is left out", "a copy is counted"],
+)
+def test_code_that_marks_its_shards_gets_plain_ones_with_marks(
+    counted: str, outcome: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / f"marked_{outcome}.py").write_text(BY_MARKS.replace("COUNTED", counted))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    answer = ask_all(Target(f"marked_{outcome}:grad_norm"), [MESH], tmp_path)[MESH]
+    assert answer.outcome == outcome
+    assert {row.case["mesh"] for row in answer.rows if "rank" in row.case} == {"marked_shards", "marked_copies"}
+    assert ("under marked_copies the norm of 4 ranks" in answer.message) == (outcome == "reproduced")
+
+
 @pytest.mark.slow
 def test_ranks_that_clip_by_their_own_norm_scale_by_another_factor() -> None:
     answer = specimen("defective_ranks", "clip_by_local_norm", SHARDING)
     (one,) = answer.values("one_process_clip_coefficient")
-    assert all(value > 1.2 * one for value in answer.values("clip_coefficient", placement="fsdp2"))
-    assert "the clip coefficient of 2 ranks under fsdp2 reads" in answer.message
+    assert all(value > 1.2 * one for value in answer.values("clip_coefficient", placement="fsdp2_root"))
+    assert "the clip coefficient of 2 ranks under fsdp2_root reads" in answer.message
 
 
-@pytest.mark.parametrize("placement", list(sharded._MAKERS)[1:])
-def test_every_placement_holds_the_gradients_of_one_process(placement: str) -> None:
+def test_every_placement_holds_the_gradients_of_one_process() -> None:
     """What is handed to targets is right before they are asked; plain shards are put together by hand."""
+    placements = list(sharded._MAKERS)[1:]
 
     def gather(rank: int) -> Iterator[dict]:
-        grads = sharded.placed(placement, rank, 2)
-        yield {"grads": [grad.tolist() for grad in sharded.whole(grads)], "kinds": [type(g).__name__ for g in grads]}
+        for placement in placements:
+            grads = sharded.placed(placement, rank, 2)
+            yield {
+                "grads": [grad.tolist() for grad in sharded.whole(grads)],
+                "kinds": [type(g).__name__ for g in grads],
+            }
 
-    first, second = (messages[0] for messages in run_ranks(2, gather, 60))
     expected = sharded.one_process()
-    if placement == "plain_shards":
-        halves = zip(first["grads"], second["grads"], strict=True)
-        found = [
-            torch.tensor([*one, *other]).view_as(grad) for (one, other), grad in zip(halves, expected, strict=True)
-        ]
-    else:
-        found = [torch.tensor(grad) for grad in first["grads"]]
-        assert set(first["kinds"]) == {"DTensor"}
-    for mine, theirs in zip(found, expected, strict=True):
-        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-4)
+    for placement, first, second in zip(placements, *run_ranks(2, gather, 60), strict=True):
+        if placement == "plain_shards":
+            halves = zip(first["grads"], second["grads"], expected, strict=True)
+            found = [torch.tensor([*one, *other]).view_as(grad) for one, other, grad in halves]
+        else:
+            found = [torch.tensor(grad) for grad in first["grads"]]
+            assert set(first["kinds"]) == {"DTensor"}
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+WRAPPED_ROOT = """
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import FSDPModule
+
+
+def get_grad_norm(model: torch.nn.Module) -> float:
+    grads = [getattr(p.grad, "_local_tensor", p.grad) for p in model.parameters() if p.grad is not None]
+    total = torch.stack([g.double().square().sum() for g in grads]).sum()
+    if isinstance(model, FSDPModule):
+        dist.all_reduce(total)
+    return total.sqrt().item()
+"""
+
+
+def test_the_wrapping_that_fails_is_named_with_its_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in LoongForge before 36f13e39: right where the root is wrapped, and what a rank holds where it is not."""
+    (tmp_path / "of_wrapped_root.py").write_text(WRAPPED_ROOT)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    answer = ask_all(Target("of_wrapped_root:get_grad_norm"), [SHARDING], tmp_path)[SHARDING]
+    (whole,) = answer.values("one_process_norm")
+    for right in ("fsdp2_root", "fsdp2_root_and_submodules"):
+        assert answer.values("norm", placement=right) == pytest.approx([whole] * 6, rel=1e-5)
+    for ranks in (2, 4):
+        local = answer.values("norm", placement="fsdp2_submodules", ranks=ranks)
+        assert sum(norm**2 for norm in local) == pytest.approx(whole**2, rel=1e-5)
+    assert "fsdp2_root" not in answer.message
+    assert f"of 2 ranks under fsdp2_submodules reads {answer.values('norm', placement='fsdp2_submodules')[0]:.6g}" in (
+        answer.message
+    )
 
 
 def row(name: str, value: Any, **case: Any) -> SimpleNamespace:
@@ -196,12 +288,12 @@ def test_plain_tensors_are_judged_by_the_better_of_their_two_meanings() -> None:
 
 
 def test_an_error_stops_training_and_a_refusal_is_none() -> None:
-    case = {"placement": "fsdp2", "ranks": 2, "rank": 0}
+    case = {"placement": "fsdp2_root", "ranks": 2, "rank": 0}
     raised = judged(row("raised", True, how="RuntimeError: mixed", **case))
     assert (raised["outcome"], raised["breaks"], raised["occurs"]) == ("reproduced", "stops", "ordinary")
     refused = judged(row("refused", True, how="refuses: TypeError: no shards", **case))
     assert refused["outcome"] == "not_reproduced"
-    assert refused["message"].endswith("it refuses in words: fsdp2")
+    assert refused["message"].endswith("it refuses in words: fsdp2_root")
     assert "breaks" not in judged(row("norm", float("nan"), **case))
 
 

@@ -130,3 +130,48 @@ def test_the_line_of_the_loop_that_does_it_is_named(function: str, probe: str, l
     place = asked("defective", function)[probe].line
     assert place is not None
     assert line in (SPECIMEN / "trainsteps" / "defective.py").read_text().splitlines()[place - 1]
+
+
+SCRIPT = """\
+import torch
+from torch.nn.utils import clip_grad_norm_
+
+grad_clip, accumulation_steps = 1.0, 8
+model = torch.load("model.pt")
+optimizer = torch.optim.AdamW(model.parameters())
+x, y = get_batch("train")
+while True:
+    for micro_step in range(accumulation_steps):
+        logits, loss = model(x, y)
+        x, y = get_batch("train")
+        (loss / accumulation_steps).backward()
+    clip_grad_norm_(model.parameters(), grad_clip)
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.process
+def test_the_loop_of_a_script_is_asked_where_it_stands(tmp_path: Path) -> None:
+    """A sound one is silent; with one statement moved each defect is red, at the script's own line."""
+    probes = [ACCUMULATION, LIMIT_MISSED, LOST]
+    late = SCRIPT.replace("    clip_grad_norm_", "    optimizer.step()\n    clip_grad_norm_").replace(
+        "grad_clip)\n    optimizer.step()", "grad_clip)"
+    )
+    undivided = SCRIPT.replace("(loss / accumulation_steps)", "loss")
+    found = {}
+    for name, text in {"sound": SCRIPT, "late": late, "undivided": undivided}.items():
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+        target = Target(f"{name}.py:#training_step", contract=Contract.TRAIN_STEP)
+        results = run_probes(tmp_path, target, probes).results
+        assert {each.outcome for each in results} <= {Outcome.REPRODUCED, Outcome.NOT_REPRODUCED}
+        found[name] = {
+            each.probe: text.split("\n")[each.location.line - 1].strip()
+            for each in results
+            if each.outcome is Outcome.REPRODUCED and each.location is not None
+        }
+    assert found == {
+        "sound": {},
+        "late": {LIMIT_MISSED: "clip_grad_norm_(model.parameters(), grad_clip)"},
+        "undivided": {ACCUMULATION: "loss.backward()"},
+    }

@@ -14,6 +14,7 @@ from auditkit.probing.discovery.collector_calls import CollectorCalls
 from auditkit.probing.discovery.library_calls import LibraryCall, library_calls
 from auditkit.probing.discovery.spectra import TOUCHES_SPECTRA, spectral_candidates
 from auditkit.probing.discovery.training_steps import TOUCHES_STEPS, step_candidates
+from auditkit.probing.source_code.files import is_in_side_folder
 from auditkit.probing.source_code.modules import SourceProblem
 from auditkit.probing.source_code.python_files import PythonFiles, garbage_collection_paused
 
@@ -24,6 +25,9 @@ TOUCHES_GRADIENTS = re.compile(
     rb"clip_\w*grad|get_total_norm|def materiali[sz]e|inf_or_nan|isfinite|isnan|backprops|register_(?:comm_)?hook\("
 )
 
+_MOST_EXAMPLES = 8
+"""Training loops of examples that are candidates: trying one takes a second, and some checkouts have a hundred."""
+
 
 @dataclass(frozen=True)
 class Discovery:
@@ -31,7 +35,7 @@ class Discovery:
 
     Only files that mention gradients, or a collector by name, are parsed; the others' syntax is not
     looked at. `file_count` and `parsed_count` say how many there were of each. `library_calls` are functions of
-    torch's that the checkout calls. `files` are those that were read.
+    torch's that the checkout calls. `files` are those that were read; `untried_loops` train in more examples.
     """
 
     files: PythonFiles = field(compare=False)
@@ -40,6 +44,7 @@ class Discovery:
     file_count: int
     parsed_count: int
     library_calls: tuple[LibraryCall, ...] = ()
+    untried_loops: tuple[str, ...] = ()
 
 
 def discover(path: Path, configured_roots: Sequence[str | Path] = ()) -> Discovery:
@@ -64,10 +69,20 @@ def _discover(files: PythonFiles) -> Discovery:
     functions = [*Candidates(calls).read(), *spectral_candidates(files)]
     candidates = [*functions, *block_candidates(files, functions)]
     _parse(files, TOUCHES_STEPS)
-    candidates += step_candidates(files)
+    steps = list(step_candidates(files))
+    examples = [each for each in steps if each.last_line is not None and is_in_side_folder(each.file)]
+    untried = examples[_MOST_EXAMPLES:]
+    candidates += [each for each in steps if each not in untried]
     ordered = sorted(candidates, key=lambda item: (-item.score, item.file, item.line, len(item.arguments)))
-    calls_of_torch = tuple(library_calls(files))
-    return Discovery(files, tuple(ordered), tuple(files.problems), files.read_count, len(files.modules), calls_of_torch)
+    return Discovery(
+        files,
+        tuple(ordered),
+        tuple(files.problems),
+        files.read_count,
+        len(files.modules),
+        tuple(library_calls(files)),
+        tuple(each.call for each in untried),
+    )
 
 
 def _parse(files: PythonFiles, pattern: re.Pattern[bytes]) -> bool:

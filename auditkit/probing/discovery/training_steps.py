@@ -1,47 +1,99 @@
-"""Functions that go backward and make an optimizer's step: what they hand the optimizer can be asked."""
+"""What goes backward and makes an optimizer's step: functions, loops, and the trainers of libraries."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from auditkit.model.enums import Contract
+from auditkit.probing.discovery.blocks.blocks import Block, blocks_of
+from auditkit.probing.discovery.blocks.training_loops import is_backward, is_step
 from auditkit.probing.discovery.candidates import Candidate
 from auditkit.probing.source_code.files import is_in_side_folder
-from auditkit.probing.source_code.modules import Function
+from auditkit.probing.source_code.modules import Class, Function, dotted_name
 from auditkit.probing.source_code.python_files import PythonFiles
 from auditkit.probing.worker.steps import roles
 
-TOUCHES_STEPS = re.compile(rb"\.backward\(")
-_STEPPED = re.compile(r"(.*\.)?\w*(opt|optim\w*|optimizer\w*|scaler)\w*")
+TOUCHES_STEPS = re.compile(rb"\.backward\(|(?m:^class (Trainer\b|\w+\([\w., ]*(Trainer|Accelerator)\b))")
+_MOST_BASES = 8
 _SCORE = 4
 
 
 def step_candidates(files: PythonFiles) -> Iterator[Candidate]:
-    """A candidate for every function that does both itself and is handed, or has as an object, what it trains."""
+    """A candidate for every function that does both itself and is handed, or has as an object, what it trains.
+
+    A loop that does both in a script, or in a function that makes its model itself, is one as a block; a library's
+    trainer, and a class that changes a part of one's step, by its name.
+    """
+    trainers = [_trainer(files, each) for module in list(files.modules.values()) for each in module.classes.values()]
+    found = {each.call: each for each in trainers if each is not None}
+    yield from found.values()
+    whole: set[tuple[str, int]] = set()
     for function in files.functions():
-        if function.name.startswith("__") or ".backward(" not in function.text:
+        if function.name.startswith("__") or ".backward(" not in function.text or function.call in found:
             continue
         backward, step = _first_lines(function)
         names = tuple(item.arg for item in function.parameters)
         is_driven = roles.drives_a_step(names, ("",) * len(names), function.text)
         if not (backward and step and (is_driven or (function.is_bound and "self." in function.text))):
             continue
-        yield Candidate(
-            call=function.call,
-            file=function.module.file,
-            line=function.node.lineno,
-            contract_guess=Contract.TRAIN_STEP,
-            evidence=(f"goes backward at line {backward}", f"makes an optimizer's step at line {step}"),
-            score=_SCORE - (2 if is_in_side_folder(function.module.file) else 0) - (0 if is_driven else 2),
-        )
+        whole.add((function.module.file, function.node.lineno))
+        yield _candidate(function, (backward, step), _SCORE - (0 if is_driven else 2))
+    for module in list(files.modules.values()):
+        for loop in blocks_of(module):
+            names = tuple(item.arg for item in loop.parameters)
+            is_whole = not whole.isdisjoint((module.file, node.lineno) for node in loop.around)
+            if loop.trains and not is_whole and roles.drives_a_step(names, ("",) * len(names), loop.text):
+                yield _candidate(loop, _first_lines(loop), _SCORE)
+
+
+def _candidate(function: Function, lines: tuple[int, int], score: int) -> Candidate:
+    backward, step = lines
+    return Candidate(
+        call=function.call,
+        file=function.module.file,
+        line=function.node.lineno,
+        contract_guess=Contract.TRAIN_STEP,
+        evidence=(f"goes backward at line {backward}", f"makes an optimizer's step at line {step}"),
+        score=score - (2 if is_in_side_folder(function.module.file) else 0),
+        last_line=function.node.end_lineno if isinstance(function, Block) else None,
+    )
+
+
+def _trainer(files: PythonFiles, owner: Class) -> Candidate | None:
+    """A trainer of a library, or a class of the checkout that changes a part of one's step."""
+    parts = [each for name, each in owner.methods.items() if roles.OF_TRAINERS.fullmatch(name)]
+    library = _library_of(files, owner) if parts else None
+    if library is None:
+        return None
+    part = owner.methods.get(roles.TRAINERS[library], parts[0])
+    return Candidate(
+        call=f"{owner.module.name}:{owner.qualified_name}.{roles.TRAINERS[library]}",
+        file=owner.module.file,
+        line=part.node.lineno,
+        contract_guess=Contract.TRAIN_STEP,
+        evidence=(f"trains as {'.'.join(library)} does, with {part.name} at line {part.node.lineno}",),
+        score=_SCORE - (2 if is_in_side_folder(owner.module.file) else 0),
+    )
+
+
+def _library_of(files: PythonFiles, owner: Class, depth: int = 0) -> tuple[str, str] | None:
+    """The package and the name of the library's trainer that a class is or inherits from; None for no known one."""
+    names = [f"{owner.module.name}.{owner.qualified_name}"]
+    for base in map(dotted_name, owner.node.bases):
+        found = files.resolve(owner.module, base) if base and depth < _MOST_BASES else None
+        if isinstance(found, Class) and (library := _library_of(files, found, depth + 1)):
+            return library
+        names.append(owner.module.full_name(base))
+    keys = [(name.partition(".")[0], name.rpartition(".")[2]) for name in names]
+    return next((key for key in keys if key in roles.TRAINERS), None)
 
 
 def _first_lines(function: Function) -> tuple[int, int]:
     """The first line that goes backward, and the first that makes an optimizer's step; 0 for none."""
-    called = [node.func for node in function.nodes if isinstance(node, ast.Call)]
-    methods = [each for each in called if isinstance(each, ast.Attribute)]
-    backward = [each.lineno for each in methods if each.attr == "backward"]
-    steps = [each.lineno for each in methods if each.attr == "step" and _STEPPED.fullmatch(ast.unparse(each.value))]
-    return min(backward, default=0), min(steps, default=0)
+
+    def first(wanted: Callable[[ast.Call], bool]) -> int:
+        return min((node.lineno for node in function.nodes if isinstance(node, ast.Call) and wanted(node)), default=0)
+
+    return first(is_backward), first(is_step)

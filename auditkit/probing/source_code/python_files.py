@@ -6,6 +6,7 @@ import ast
 import contextlib
 import gc
 import re
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -46,7 +47,7 @@ class PythonFiles:
     import roots.
 
     Tests, hidden and foreign folders are left out. `modules` are those that were parsed so far, `problems`
-    files that could not be read or parsed.
+    files that could not be read or parsed. Threads may share one: a file is read and parsed once.
     """
 
     def __init__(self, path: Path, roots: Sequence[Path]) -> None:
@@ -58,6 +59,7 @@ class PythonFiles:
         self._sources: dict[Path, bytes | None] = {}
         self._parsed: dict[Path, Module | SourceProblem] = {}
         self._links: Links | None = None
+        self._reading = threading.RLock()
 
     # --- files ---
 
@@ -68,25 +70,27 @@ class PythonFiles:
 
     def source(self, file: Path) -> bytes:
         """The bytes of a file; none for one that is too large or cannot be read, which is a problem then."""
-        if file not in self._sources:
-            self._sources[file] = None
-            try:
-                if file.stat().st_size <= MAX_FILE_BYTES:
-                    self._sources[file] = file.read_bytes()
-            except OSError as error:
-                name = file.relative_to(self.path).as_posix()
-                self.problems.append(SourceProblem(name, 1, f"cannot be read: {error.strerror}"))
-        return self._sources[file] or b""
+        with self._reading:
+            if file not in self._sources:
+                self._sources[file] = None
+                try:
+                    if file.stat().st_size <= MAX_FILE_BYTES:
+                        self._sources[file] = file.read_bytes()
+                except OSError as error:
+                    name = file.relative_to(self.path).as_posix()
+                    self.problems.append(SourceProblem(name, 1, f"cannot be read: {error.strerror}"))
+            return self._sources[file] or b""
 
     def _parse(self, file: Path) -> Module | SourceProblem:
-        if file not in self._parsed:
-            parsed = self._parsed[file] = parse_module(file, self.source(file), self.path, self.names[file])
-            if isinstance(parsed, Module):
-                self.modules.setdefault(parsed.name, parsed)
-                self._links = None
-            else:
-                self.problems.append(parsed)
-        return self._parsed[file]
+        with self._reading:
+            if file not in self._parsed:
+                parsed = self._parsed[file] = parse_module(file, self.source(file), self.path, self.names[file])
+                if isinstance(parsed, Module):
+                    self.modules.setdefault(parsed.name, parsed)
+                    self._links = None
+                else:
+                    self.problems.append(parsed)
+            return self._parsed[file]
 
     def matching(self, pattern: re.Pattern[bytes]) -> Iterator[Module]:
         """The modules whose text a pattern finds: parsing costs a hundred times what a search does."""

@@ -61,7 +61,10 @@ def summary_lines(candidates: Sequence[FoundCandidate]) -> Iterator[str]:
         return
     asked = [each for each in known if each.fed]
     ways = ", ".join(_loaded(asked))
-    yield f"{counted(len(known), 'collector')} found, {len(asked)} asked" + (f" ({ways})" if ways else "")
+    steps = sum(each.contract is Contract.TRAIN_STEP for each in known)
+    kinds = ((len(known) - steps, "collector"), (steps, "training step"))
+    counts = " and ".join(counted(count, kind) for count, kind in kinds if count)
+    yield f"{counts} found, {len(asked)} asked" + (f" ({ways})" if ways else "")
     for each in known:
         if each.places:
             yield f"    {called(each)}"

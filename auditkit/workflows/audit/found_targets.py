@@ -95,6 +95,7 @@ def find_targets(
     listed = tuple(replace(each, why_not=_through(callers.get(each.call))) if each.fed else each for each in listed)
     notes = [f"{problem.path}:{problem.line}: {problem.message}" for problem in found.problems]
     notes += left_out.sentences([each.file for each in known])
+    notes += _untried(found)
     notes += _needed(trials, setting.interpreter)
     if not best:
         failure = _failure(opened, found, trials, [*notes, *map(str.strip, not_asked_lines(listed))])
@@ -151,6 +152,12 @@ def name_target(target: Target, taken: Sequence[str]) -> Target:
 def _short_name(call: str) -> str:
     _, qualified, statement = split_call(call)
     return statement or qualified.rpartition(".")[2]
+
+
+def _untried(found: Discovery) -> list[str]:
+    """Training loops of examples that nobody asks about unless they are named."""
+    loops = found.untried_loops
+    return [f"{counted(len(loops), 'more training loop')} of examples: --target {loops[0]} asks one"] if loops else []
 
 
 def _needed(trials: Sequence[Trial], interpreter: str) -> list[str]:

@@ -182,7 +182,7 @@ class Search:
             findings = tuple(cause.asked_of(target))
             arm, wrong = self._trials.with_change(candidate.change, cause, target, findings)
             if wrong:
-                left = next((probe for probe in findings if wrong == f"left {probe}"), "")
+                left = next((probe for probe in findings if wrong.partition(",")[0] == f"left {probe}"), "")
                 return Failed(LEAVES if left else TRADES, wrong, left)
             if self._ends.is_set():
                 return Failed(LEAVES, "was not run to its end")

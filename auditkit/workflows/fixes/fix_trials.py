@@ -26,7 +26,8 @@ from auditkit.workflows.fixes.causes import Cause
 from auditkit.workflows.fixes.file_change import FileChange
 
 _CANDIDATE_LIMIT_S = 20.0
-"""A probe of a candidate that takes longer hangs: the slowest takes 3 s on two cores, and the others wait."""
+"""A probe of a candidate that takes longer hangs, and the others wait: the slowest takes 3 s on two cores. On a machine
+that is busy, where the base took longer, it has four times as long as any probe had there."""
 _COMPILES = "graphs"
 _SILENT = (Outcome.UNAVAILABLE, Outcome.ERROR)
 
@@ -124,7 +125,8 @@ class Trials:
                 self.progress.trying(f"a fix in {change.file} on {target.call}")
                 with self._holding(change) as opened:
                     setting = self.scene.options(cause.arm).setting(opened)
-                    setting = replace(setting, time_limit_s=min(setting.time_limit_s, _CANDIDATE_LIMIT_S))
+                    longest_s = max([_CANDIDATE_LIMIT_S, *(4 * one.duration_s for one in base.results)])
+                    setting = replace(setting, time_limit_s=min(setting.time_limit_s, longest_s))
                     found = self._ask(setting, target, missing, lambda one: bool(problem(findings, base, one)))
                 if not self.ends.is_set():
                     self._asked[key] = known = found.and_(known)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import ClassVar
 
 from auditkit.errors import BadInputError
@@ -17,7 +16,7 @@ from auditkit.model.tickets.ticket import Ticket
 from auditkit.probing.checkouts import git
 from auditkit.probing.checkouts.checkout import CheckoutSpec, parse_checkout
 from auditkit.probing.patching.fragments import CannotComplete
-from auditkit.store.folder.files import replace_file
+from auditkit.store.folder.files import ensure_writable, replace_file
 from auditkit.store.folder.repository import Repository
 from auditkit.store.markdown.pages import page_of
 from auditkit.workflows.audit.measurement import Progress
@@ -80,7 +79,7 @@ def run_shown_fix(repository: Repository, request: FixRequest, progress: Progres
     """Run the ticket's diff, and apply it where that is wanted and suffices; nothing is committed.
 
     Raises BadInputError for a ticket without a diff, for one that does not apply any more and for files that may not
-    be changed, before anything is run; else as `try_fix` does. StoreConflictError where a file cannot be written.
+    be changed, StoreConflictError where they cannot be written, before anything is run; else as `try_fix` does.
     """
     entry = repository.find(request.ticket)
     block = _block(entry.ticket, blocks_of(page_of(entry.document, entry.ticket), (RECOMMENDED,)))
@@ -157,15 +156,7 @@ def _check_work_tree(spec: CheckoutSpec, changes: Sequence[FileChange]) -> None:
             raise BadInputError(f"git does not track {path}: it is not changed", "git add and git commit it first")
         if git.run_git(spec.directory, "diff", "--quiet", "HEAD", "--", change.file).returncode != 0:
             raise BadInputError(f"{path} has uncommitted changes: it is not changed", "commit or stash them first")
-        _check_writable(path)
-
-
-def _check_writable(path: Path) -> None:
-    try:
-        with path.open("r+b"):
-            pass
-    except OSError as error:
-        raise BadInputError(f"{path} cannot be written: {error.strerror}") from None
+        ensure_writable(path.parent)
 
 
 def _of_target(trial: FixTrial) -> TargetFix:

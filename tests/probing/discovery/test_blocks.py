@@ -24,7 +24,7 @@ def blocks(body: str, inside: str = "def main(self, args, model, optimizer, writ
 def blocks_in(source: str) -> list[Block]:
     module = parse_module(Path("/checkout/train.py"), source.encode(), Path("/checkout"), "train")
     assert isinstance(module, Module)
-    return blocks_of(module)
+    return [each for each in blocks_of(module) if not each.trains]
 
 
 def the_block(body: str, inside: str = "def main(self, args, model, optimizer, writer, total):") -> Block:

@@ -90,4 +90,5 @@ def test_an_audit_without_configuration_asks_the_blocks_of_a_script(checkout: Pa
     assert {result.target: result.outcome.value for result in run.results} == {
         "train.py:main#total_norm": "reproduced",
         "train.py:#grad_norm": "not_reproduced",
+        "train.py:main#training_step": "not_applicable",
     }

@@ -61,7 +61,7 @@ def test_the_costs_of_a_change(arm: Answers, said: list[str]) -> None:
     [
         ({HEALTHY}, answer(HEALTHY, GONE), ""),
         ({HEALTHY}, answer(HEALTHY, STILL), f"left {HEALTHY}"),
-        ({HEALTHY}, answer(HEALTHY, Outcome.ERROR), f"left {HEALTHY}"),
+        ({HEALTHY}, answer(HEALTHY, Outcome.ERROR), f"left {HEALTHY}, which had no answer: "),
         ((), answer(HEALTHY, STILL), ""),
         ((), answer(MIXED, STILL), "is a trade: fails_on_mixed_dtypes began to reproduce: "),
         ((), answer(MIXED, Outcome.ERROR), "is a trade: fails_on_mixed_dtypes has no answer any more: "),

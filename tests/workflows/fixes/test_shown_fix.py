@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from auditkit.errors import BadInputError
+from auditkit.errors import BadInputError, ExitCode
 from auditkit.store.config.config import Config
 from auditkit.store.folder.repository import Repository
 from auditkit.workflows.audit.run_options import RunOptions
 from auditkit.workflows.fixes.file_change import FileChange
 from auditkit.workflows.fixes.shown_fix import FixRequest, ShownFix, run_shown_fix
 from tests.probing_helpers import MEMORY, OVERFLOW
-from tests.project_files import auditkit
+from tests.project_files import auditkit, our_environment
 from tests.test_schema import document_of
 from tests.workflows.fixes.test_try_fix import SQUARES, TICKET, git
 
@@ -126,3 +127,21 @@ def test_what_may_not_be_changed_is_refused_before_anything_runs(
     with pytest.raises(BadInputError, match=said):
         shown.run(apply=True, where=where)
     assert shown.file.read_bytes() == before
+
+
+READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" || exit 77; cd "$1"; shift; exec "$@"'
+
+
+def test_a_read_only_checkout_is_refused_before_anything_runs(shown: Shown) -> None:
+    """Root may write any file, but none of a file system that is mounted so; in a mount namespace of its own."""
+    words = ("ticket", "fix", "B7-PT-01", "sub", "--apply", "--tickets", "../tickets", "--python", sys.executable)
+    command = ["unshare", "-m", "sh", "-c", READ_ONLY, "sh", str(shown.top), sys.executable, "-m", "auditkit", *words]
+    try:
+        done = subprocess.run(command, env=our_environment(), capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        pytest.skip("unshare is not installed")
+    if done.returncode == 77 or "unshare" in done.stderr:
+        pytest.skip("no mount namespace can be made here")
+    assert (done.returncode, done.stdout) == (int(ExitCode.STORE_CONFLICT), "")
+    assert done.stderr.startswith(f"error: cannot write {shown.checkout}: Read-only file system; nothing was changed\n")
+    assert shown.file.read_text("utf-8") == SQUARES

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from auditkit.errors import nearest_names
@@ -22,6 +22,7 @@ from auditkit.probing.discovery.blocks.functions import (
 from auditkit.probing.discovery.blocks.handed_on import handed_on
 from auditkit.probing.discovery.blocks.marks import ScopeMarks, Suite, own_statements, scope_marks, suites_of
 from auditkit.probing.discovery.blocks.runs import Run, Runs
+from auditkit.probing.discovery.blocks.training_loops import MAY_TRAIN, NAME, training_loops
 from auditkit.probing.patching.local_names import names_of
 from auditkit.probing.source_code.modules import Class, Function, FunctionNode, Module
 from auditkit.probing.source_code.python_files import PythonFiles
@@ -70,6 +71,11 @@ class Block(Function):
         return tuple(ast.unparse(part) for part in parts if isinstance(part, ast.Name | ast.Attribute))
 
     @property
+    def trains(self) -> bool:
+        """Whether it is a training step, and no statistic of gradients."""
+        return self.qualified_name.partition("#")[2].partition(".")[0] == NAME
+
+    @property
     def place(self) -> str:
         """The qualified name of the function around it, "" at module level."""
         return self.qualified_name.partition("#")[0]
@@ -94,9 +100,12 @@ class Scope:
 
 def blocks_of(module: Module) -> list[Block]:
     """Every block of a file in its order; a second one of the same name in one function is `name.2`."""
-    if not _MAY_HOLD_BLOCKS.search("\n".join(module.lines)):
-        return []
-    found = [block for scope in _scopes(module) for block in _blocks_in(scope)]
+    text = "\n".join(module.lines)
+    found: list[Block] = []
+    if _MAY_HOLD_BLOCKS.search(text):
+        found += [block for scope in _scopes(module) for block in _blocks_in(scope)]
+    if MAY_TRAIN.search(text):
+        found += [block for scope in _scopes(module) for block in _loops_in(scope)]
     return sorted(found, key=lambda block: block.node.lineno)
 
 
@@ -199,18 +208,33 @@ def _blocks_in(scope: Scope) -> Iterator[Block]:
     if function is not None and not _MAY_HOLD_BLOCKS.search(function.text):
         return
     marks = scope_marks(scope.body)
+    found = [
+        (run, made)
+        for run, made in _functions_in(scope, marks)
+        # else a figure of one tensor, for an optimizer's update of it
+        if scope.node is None or scope.node.name != "step" or _OF_ALL_GRADIENTS.search(made.node.name)
+    ]
+    yield from _named(scope, found)
+
+
+def _loops_in(scope: Scope) -> Iterator[Block]:
+    function = scope.function
+    if function is None or MAY_TRAIN.search(function.text):
+        yield from _named(scope, training_loops(scope_marks(scope.body), scope.module, _functions_of(scope)))
+
+
+def _named(scope: Scope, found: Iterable[tuple[Run, BlockFunction]]) -> Iterator[Block]:
+    """The runs of one scope as blocks: a second one of the same name is `name.2`."""
     counts: dict[str, int] = {}
-    for run, made in _functions_in(scope, marks):
+    for run, made in found:
         name = made.node.name
-        if scope.node is not None and scope.node.name == "step" and not _OF_ALL_GRADIENTS.search(name):
-            continue  # a figure of one tensor, for an optimizer's update of it
         counts[name] = counts.get(name, 0) + 1
         ending = f".{counts[name]}" if counts[name] > 1 else ""
         yield Block(
             module=scope.module,
             qualified_name=f"{scope.qualified_name}#{name}{ending}",
             node=made.node,
-            holder=function,
+            holder=scope.function,
             around=tuple(_functions_of(scope)),
             statements=tuple(run.statements),
             names=made.names,

@@ -121,7 +121,7 @@ class Body:
             return [ast.copy_location(ast.Expr(each), each) for each in told]
         if not suites_of(statement):
             return [statement]
-        kept = _with_suites(statement, self._silent)
+        kept = with_suites(statement, self._silent)
         if isinstance(kept, ast.If) and not self._scope.is_statistic(kept.test):
             return [] if all(isinstance(each, ast.Pass) for each in (*kept.body, *kept.orelse)) else [kept]
         return [kept]
@@ -142,7 +142,7 @@ class Body:
         def kept(each: ast.stmt) -> list[ast.stmt]:
             return self._with_records(each, inside)
 
-        return [_with_suites(statement, kept, lambda suite: self._needed_of(suite, needed))]
+        return [with_suites(statement, kept, lambda suite: self._needed_of(suite, needed))]
 
     def _holds_kernel(self, statement: ast.stmt) -> bool:
         return any(node in self._run.kernels for node in own_nodes([statement]))
@@ -290,7 +290,7 @@ def _last_name(call: ast.Call) -> str:
     return call.func.attr if isinstance(call.func, ast.Attribute) else dotted_name(call.func)
 
 
-def _with_suites(
+def with_suites(
     statement: ast.stmt,
     change: Callable[[ast.stmt], list[ast.stmt]],
     chosen: Callable[[Sequence[ast.stmt]], Sequence[ast.stmt]] = lambda suite: suite,

@@ -24,7 +24,7 @@ def block_candidates(files: PythonFiles, functions: Iterable[Candidate]) -> Iter
     asked_whole = {(candidate.file, candidate.line) for candidate in functions}
     for module in files.modules.values():
         for block in blocks_of(module):
-            if asked_whole.isdisjoint((module.file, node.lineno) for node in block.around):
+            if not block.trains and asked_whole.isdisjoint((module.file, node.lineno) for node in block.around):
                 yield _candidate(block)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from auditkit.probing.discovery.blocks.bodies import Body, returning
@@ -15,7 +15,9 @@ from auditkit.probing.discovery.blocks.runs import Run, Runs, is_start
 from auditkit.probing.patching.local_names import names_of, parameters
 from auditkit.probing.source_code.modules import FunctionNode, Module, dotted_name
 from auditkit.probing.source_code.statements import head_of
+from auditkit.probing.worker.steps import roles
 
+_HANDED_OVER = frozenset((*roles.PARTS, roles.ACCUMULATION, roles.LIMIT, roles.GIVES_BATCH, roles.GIVES_RATE))
 _LISTS = re.compile(r"parameters\(|param_groups|\.grad\b")
 
 
@@ -52,10 +54,29 @@ def answering_function(
     return _function(found.run, scope, module, functions, found.name, body)
 
 
-def _function(
+def loop_function(
     run: Run, scope: ScopeMarks, module: Module, functions: Sequence[FunctionNode], name: str, body: list[ast.stmt]
 ) -> BlockFunction:
-    known = _Known(run, scope, module, functions)
+    """The same for a loop that trains: its settings, and functions that give batches, are handed over as well."""
+    return _function(run, scope, module, functions, name, body, is_handed_over)
+
+
+def is_handed_over(name: str) -> bool:
+    """Whether a training step is handed it, whatever the script sets it to: its parts, and what probes choose."""
+    guess = roles.known(name)
+    return guess is not None and guess.value in _HANDED_OVER and not name.endswith("loss")
+
+
+def _function(
+    run: Run,
+    scope: ScopeMarks,
+    module: Module,
+    functions: Sequence[FunctionNode],
+    name: str,
+    body: list[ast.stmt],
+    is_given: Callable[[str], bool] = lambda _: False,
+) -> BlockFunction:
+    known = _Known(run, scope, module, functions, is_given)
     prelude, inputs, names = known.sorted_out(reads_of(body))
     inputs.sort(key=lambda each: not _gives_gradients(each, body))
     first, last = run.statements[0], run.statements[-1]
@@ -101,7 +122,15 @@ def _reads(body: Iterable[ast.stmt], known: set[str], found: dict[str, None]) ->
 class _Known:
     """What the names that a block reads are: constants beside it, its module's, or what has to be given."""
 
-    def __init__(self, run: Run, scope: ScopeMarks, module: Module, functions: Sequence[FunctionNode]) -> None:
+    def __init__(
+        self,
+        run: Run,
+        scope: ScopeMarks,
+        module: Module,
+        functions: Sequence[FunctionNode],
+        is_given: Callable[[str], bool],
+    ) -> None:
+        self._is_given = is_given
         inside = set(own_nodes(run.statements))
         self._beside = [each for each in scope.places if each not in inside]
         self._module, self._runs = module, Runs(scope, module)
@@ -117,7 +146,9 @@ class _Known:
         inputs, others = [], []
         waiting = list(names)
         for name in waiting:
-            if name in self._locals or (self._is_script and self._is_set_beside(name)):
+            if self._is_given(name) and not self._is_imported(name):
+                inputs.append(name)
+            elif name in self._locals or (self._is_script and self._is_set_beside(name)):
                 start = self._start(name)
                 if start is not None and start not in prelude:
                     prelude.append(start)
@@ -131,6 +162,10 @@ class _Known:
             elif not hasattr(builtins, name):
                 others.append(name)
         return sorted(prelude, key=lambda each: each.lineno), inputs, tuple(others)
+
+    def _is_imported(self, name: str) -> bool:
+        imports = (each for each in own_nodes(self._module.tree.body) if isinstance(each, ast.Import | ast.ImportFrom))
+        return hasattr(builtins, name) or any(name in names_of_one(each) for each in imports)
 
     def _is_set_beside(self, name: str) -> bool:
         definitions = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)

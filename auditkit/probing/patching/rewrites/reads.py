@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from auditkit.probing.patching.local_names import names_of
-from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, edited
+from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, edited, rewrite_of
 from auditkit.probing.patching.rewrites.function_text import FunctionText
 
 _SYNCS = frozenset({
@@ -34,14 +34,11 @@ def read_once(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
     for function in functions:
         for statement in (one for suite in function.suites for one in suite if function.has_own_lines(one)):
             found = _of_list(function, statement) or _of_helper(function, statement, functions)
-            found = found or _of_loop(function, statement)
+            found = found or _of_appends(function, statement) or _of_loop(function, statement)
             if found:
                 edits += found
                 lines.append(statement.lineno)
-    if edits:
-        places = ", ".join(str(line) for line in lines)
-        change = f"line{'s' if len(lines) > 1 else ''} {places}: the tensors are kept, and read once behind the loop"
-        yield Rewrite("read_once", _SYNCS, change, tuple(edits))
+    return rewrite_of("read_once", _SYNCS, edits, "the tensors are kept, and read once behind the loop", lines)
 
 
 def _reads(node: ast.AST) -> list[_Read]:
@@ -115,6 +112,39 @@ def _numbers(function: FunctionText, name: str) -> str:
     return f"{function.torch}.stack([{each}.to({name}[0].device) for {each} in {name}]).tolist()"
 
 
+def _of_appends(function: FunctionText, loop: ast.stmt) -> list[Edit]:
+    """A loop that reads only for `norms.append(norm.item())`: the tensors are appended, and read behind it."""
+    if not isinstance(loop, ast.For) or loop.orelse or any(isinstance(node, ast.Return) for node in ast.walk(loop)):
+        return []
+    calls = [node for node in ast.walk(loop) if isinstance(node, ast.Call)]
+    found = [pair for pair in map(_appended, calls) if pair is not None]
+    names = [name for name, _ in found if _is_filled(function, loop, name)]
+    if not found or not len(names) == len(found) == len(_reads(loop)):
+        return []
+    kept = [Edit(function.last(read.tensor), function.last(read.call), "") for _, read in found]
+    return [*kept, function.line_after(loop, "\n".join(line for name in names for line in _read(function, name)))]
+
+
+def _appended(call: ast.Call) -> tuple[str, _Read] | None:
+    """The list and the read of `norms.append(norm.item())`."""
+    match call:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append"), args=[ast.Call() as value]):
+            reads = _reads(value)
+            return (name, reads[0]) if len(reads) == 1 and reads[0].call is value else None
+    return None
+
+
+def _is_filled(function: FunctionText, loop: ast.For, name: str) -> bool:
+    """Whether a list is set once, empty, and is named once in the loop: where it is appended to."""
+    stores = [node for node in function.nodes if isinstance(node, ast.stmt) and name in names_of(node).stores]
+    set_to = [node.value for node in stores if isinstance(node, ast.Assign)]
+    named = [node for node in ast.walk(loop) if isinstance(node, ast.Name) and node.id == name]
+    match set_to:
+        case [ast.List(elts=[])]:
+            return len(named) == 1
+    return False
+
+
 def _of_loop(function: FunctionText, loop: ast.stmt) -> list[Edit]:
     """A loop whose last statements use numbers that are read there, parted in two.
 
@@ -135,7 +165,7 @@ def _of_loop(function: FunctionText, loop: ast.stmt) -> list[Edit]:
 
 
 def _parts(suite: Sequence[ast.stmt]) -> list[Sequence[ast.stmt]]:
-    """The statements from the first that reads on, without what does not read; those inside an `if` by themselves."""
+    """The statements from the first that reads on, without what does not read; those inside others by themselves."""
     place = next((place for place, statement in enumerate(suite) if _reads(statement)), len(suite))
     parts: list[list[ast.stmt]] = [[]]
     inner: list[Sequence[ast.stmt]] = []
@@ -143,6 +173,9 @@ def _parts(suite: Sequence[ast.stmt]) -> list[Sequence[ast.stmt]]:
         match statement:
             case ast.If(test=test, body=body, orelse=[]) if not _reads_in_test(statement) and _reads(statement):
                 inner += [] if _reads(test) else _parts(body)
+                parts.append([])
+            case ast.With(body=body) if _reads(statement):
+                inner += _parts(body)
                 parts.append([])
             case _:
                 parts[-1].append(statement)

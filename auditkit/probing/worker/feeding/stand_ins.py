@@ -12,7 +12,7 @@ import torch
 
 from ..base.frames import chain
 from ..base.torch_internals import without_compiler
-from ..gradients.gradients import GradientHolder, total_norm
+from ..gradients.gradients import GradientHolder, holder_of, total_norm
 from . import groups, guesses
 from .guesses import Guess
 from .makers import MAKERS
@@ -67,7 +67,7 @@ class Surroundings:
     def module(self) -> GradientHolder:
         """The module whose parameters carry the gradients."""
         if self._module is None:
-            self._module = GradientHolder(self.grads)
+            self._module = holder_of(self.grads)
             for parameter in self._module.parameters():
                 self._put_attributes("parameter", parameter)
             self._put_attributes("module", self._module)
@@ -232,6 +232,8 @@ def _is_explained(kind: str, name: str) -> bool:
 def _of_parameter(surroundings: Surroundings, parameter: Any, name: str) -> None:
     """`main_grad` and the like hold the gradient, `grad_sample` that of one sample; flags are false."""
     path = "parameter." + name
+    if name in vars(parameter):  # it came with the gradients
+        return
     followed = None if path in surroundings.given else _following(name)
     if followed is not None:
         words, surroundings.module.aliases[name] = followed

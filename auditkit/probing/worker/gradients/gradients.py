@@ -4,6 +4,7 @@ Values are `±magnitude` in a fixed alternation, so that a power-of-two magnitud
 exactly, in every floating dtype, and the true norm is `magnitude * sqrt(elements)`.
 """
 
+import copy
 import math
 import mmap
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
@@ -140,10 +141,17 @@ def total_norm(grads: Sequence[Optional[torch.Tensor]]) -> torch.Tensor:
 
 def placed(grads: Sequence[Any], device: str) -> List[Any]:
     """Each tensor of the host on `device` (`cpu`, `cuda` or `simulated`); what is no tensor stays as it is."""
-    if device == "cpu":
-        return list(grads)
-    place = to_simulated if device == "simulated" else lambda grad: grad.to("cuda")
-    return [place(grad) if isinstance(grad, torch.Tensor) else grad for grad in grads]
+    kept: List[Any] = copy.copy(grads) if isinstance(grads, list) else list(grads)  # a list may know its module
+    if device != "cpu":
+        place = to_simulated if device == "simulated" else lambda grad: grad.to("cuda")
+        kept[:] = [place(grad) if isinstance(grad, torch.Tensor) else grad for grad in kept]
+    return kept
+
+
+def holder_of(grads: Sequence[Any]) -> Any:
+    """The module that gradients come from where they know it; else one that is made to carry them."""
+    module = getattr(grads, "module", None)
+    return GradientHolder(grads) if module is None else module
 
 
 class GradientHolder(torch.nn.Module):

@@ -21,6 +21,7 @@ def load(block: Dict[str, Any], roots: List[str]) -> FunctionType:
     held, _, _ = namespace(block["file"], block["names"], roots)
     node = decoded(block["tree"])
     assert isinstance(node, ast.FunctionDef)
+    text = ast.unparse(node)
     node.args.args += [ast.arg(arg=name) for name in block["names"] if name not in held]
     tree = ast.fix_missing_locations(ast.Module(body=[node], type_ignores=[]))
     code = compile(tree, os.path.join(os.getcwd(), block["file"]), "exec", dont_inherit=True)
@@ -30,6 +31,7 @@ def load(block: Dict[str, Any], roots: List[str]) -> FunctionType:
     function = FunctionType(_placed(inner, node.name, place), held)
     # Without a text `inspect` looks for one in the class that a dotted name seems to name.
     function.__name__, function.__qualname__, function.__doc__ = node.name, place, ""
+    function.text = text  # type: ignore[attr-defined]
     function.enclosing = _enclosing(block, roots)  # type: ignore[attr-defined]
     return function
 

@@ -3,96 +3,23 @@
 import linecache
 import os
 import re
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import torch
 
 from ..base.frames import Site, most_common
-from ..base.refusals import NotApplicable
+from ..base.refusals import NotApplicable, TargetRaised
 from ..instruments.syncs import count_syncs
+from . import readings
+from .readings import SAME_SIZE, Accumulated, AfterNan, Limited, Line, Moved, Owned, Scaled, Shares, effective
 from .runs import ALL, FIXED, OPTION, Run, StepRuns, source_of
 from .seam import Grads, Step, added_up, cosine, norm_of
+from .statements import looks_for_nan, statement_at
 from .toy_model import FROZEN, Batch, ToyModel, joined, make_batches, true_gradient
 from .values import NO_LIMIT, Case
 
-_SAME_DIRECTION = 0.9999
 _SAME_LOSS = 0.999
-_SAME_SIZE = 0.02
-_GUARDS = re.compile(r"isfinite|isnan|isinf|\bnan\b|found_inf|error_if_nonfinite|overflow|scaler\b", re.IGNORECASE)
-Line = Optional[Site]
 _HAS_TO_WAIT = re.compile(r"isfinite|isnan|isinf|found_inf|scaler|\.step\(", re.IGNORECASE)
-
-
-class Accumulated(NamedTuple):
-    """The gradient of some micro-batches against that of one batch of all: the ratio of norms and the cosine."""
-
-    micro_batches: int
-    is_uneven: bool
-    true_norm: float
-    ratio: float
-    cosine: float
-    site: Line
-
-
-class Limited(NamedTuple):
-    """One step under a limit: the norm (or the largest element) that reached it, unlimited, and its direction."""
-
-    step: int
-    limit: float
-    reached: float
-    unlimited: float
-    cosine: float
-    usual_cosine: float
-    clip_count: int
-    site: Line
-
-
-class Scaled(NamedTuple):
-    """By how much gradients were multiplied when they were clipped (None: they were not), and when they were used."""
-
-    scale: float
-    at_clip: Optional[float]
-    at_step: float
-    site: Line
-
-
-class Owned(NamedTuple):
-    """Parameters by name: with a gradient and no optimizer, with an optimizer and in no model, held twice."""
-
-    missing: List[str]
-    stale: List[str]
-    twice: List[str]
-    site: Line
-
-
-class Shares(NamedTuple):
-    """What a step's gradient has of each micro-batch and of the gradients before them, the largest share being 1."""
-
-    step: int
-    micro: List[float]
-    leftover: float
-    zeroed_at: Line
-    site: Line
-
-
-class AfterNan(NamedTuple):
-    """What one NaN among the losses came to; `is_guarded`: the loop has something that looks for one."""
-
-    is_guarded: bool
-    stops: bool
-    steps_applied: int
-    parameters: int
-    nan_parameters: int
-    recovers: bool
-    site: Line
-
-
-class Moved(NamedTuple):
-    """A parameter that no gradient trains and that an optimizer moved, by how much at most."""
-
-    name: str
-    largest_change: float
-    site: Line
 
 
 class StepMeasures:
@@ -101,24 +28,28 @@ class StepMeasures:
     def __init__(self, runs: StepRuns) -> None:
         self._runs = runs
         self.feed = runs.feed
-        self.definition = runs.definition
 
     def windows(self, count: int, micro_batches: int = 4, **case: Any) -> Run:
         """A run of `count` steps of so many micro-batches each, as many as the step takes by itself where it does."""
+        asked = self._windows_case(count, micro_batches, **case)
+        run = self._checked(self._runs.run(asked))
+        if not run.trace.steps:
+            raise NotApplicable("it makes no step of {} batches".format(len(asked.batches)))
+        return run
+
+    def _windows_case(self, count: int, micro_batches: int = 4, **case: Any) -> Case:
         ways = self.feed.accumulates
         per_step = micro_batches if ways in (OPTION, ALL) else self.feed.fixed_count
         batches = make_batches(per_step if ways == ALL else per_step * count, self.feed.task)
-        calls = count if ways == ALL else 1
-        run = self._checked(self._runs.run(Case(batches, accumulate=per_step, calls=calls, **case)))
-        if not run.trace.steps:
-            raise NotApplicable("it makes no step of {} batches".format(len(batches)))
-        return run
+        return Case(batches, accumulate=per_step, calls=count if ways == ALL else 1, **case)
 
     def _checked(self, run: Run) -> Run:
         if run.raised is not None:
             raise run.raised
-        if any(step.has_closure for step in run.trace.steps):
-            raise NotApplicable("its optimizer goes backward itself, in a closure that step() is handed")
+        if any(step.closure_calls > 1 for step in run.trace.steps):
+            raise NotApplicable("its optimizer goes backward itself, more than once in a step, by a closure")
+        if any(step.is_inside_backward for step in run.trace.steps):
+            raise NotApplicable("its optimizers make their steps inside of backward, each of a part of the gradients")
         return run
 
     # --- accumulation --------------------------------------------------------------------------------
@@ -150,7 +81,7 @@ class StepMeasures:
         if self.feed.accumulates == FIXED:
             ratio = norm_of(found) / norm_of(true)
             is_known = any(
-                abs(ratio * each - 1) < _SAME_SIZE for each in (1.0, self.feed.fixed_count, 1 / self.feed.fixed_count)
+                abs(ratio * each - 1) < SAME_SIZE for each in (1.0, self.feed.fixed_count, 1 / self.feed.fixed_count)
             )
             if not is_uneven and (cosine(found, true) < _SAME_LOSS or not is_known):
                 raise NotApplicable(
@@ -158,7 +89,7 @@ class StepMeasures:
                 )
             return true
         own = effective(self._first_step([whole], 1))
-        is_true = cosine(own, true) > _SAME_LOSS and abs(norm_of(own) / norm_of(true) - 1) < _SAME_SIZE
+        is_true = cosine(own, true) > _SAME_LOSS and abs(norm_of(own) / norm_of(true) - 1) < SAME_SIZE
         return true if is_true else own
 
     def copies_error(self, counts: Sequence[int]) -> Tuple[Dict[int, float], Line]:
@@ -170,8 +101,8 @@ class StepMeasures:
         found, site = {}, None
         for count in counts:
             step = self._first_step(batch * count, count)
-            many = step.grads if cosine(step.grads, one) > 0 else effective(step)
-            found[count] = min(_distance(many, one, factor) for factor in (1.0, count, 1.0 / count))
+            many = readings.unclipped(step) if cosine(step.grads, one) > 0 else effective(step)
+            found[count] = min(readings.distance(many, one, factor) for factor in (1.0, count, 1.0 / count))
             site = most_common([micro.site for micro in step.micros]) or step.site
         return found, site
 
@@ -190,7 +121,7 @@ class StepMeasures:
         run = self.windows(2, limit=limit if self.feed.sets_limit else NO_LIMIT, gain=gain)
         clipped_at = most_common([clip.site for clip in run.trace.clips])
         pairs = zip(run.trace.steps, usual.trace.steps, strict=False)
-        return [_limited(number, *pair, limit, clipped_at) for number, pair in enumerate(pairs)]
+        return [readings.limited(number, *pair, limit, clipped_at) for number, pair in enumerate(pairs)]
 
     def _gain_above(self, norm: float) -> float:
         gain = 1.0
@@ -200,7 +131,10 @@ class StepMeasures:
 
     def scaled(self) -> Scaled:
         """What the factor of a GradScaler does to clipping and to the step. Raises NotApplicable without one."""
-        run = self.windows(1, scales=True)
+        try:
+            run = self.windows(1, scales=True)
+        except TargetRaised as error:  # not every operation is there in 16 bits on a host
+            raise NotApplicable("with a scaler it raises on this host: {}".format(error)) from error
         if not run.trace.steps or run.trace.steps[0].scale == 1.0:
             raise NotApplicable("it scales no loss")
         step = run.trace.steps[0]
@@ -251,7 +185,9 @@ class StepMeasures:
             last = first + len(step.micros)
             zeroed = [site for site, place in run.trace.zeros if first < place < last]
             if step.micros and step.grads:
-                found.append(_shares(number, step, zeroed[0] if zeroed else None))
+                found.append(readings.shares(number, step, zeroed[0] if zeroed else None))
+            elif number and readings.is_again(step, run.trace.steps[number - 1]):
+                found.append(Shares(number, [], 1.0, None, step.site))
             first = last
         if not found:
             raise NotApplicable("what its backwards add is not in the gradients that its optimizer is handed")
@@ -261,20 +197,20 @@ class StepMeasures:
         """A NaN among the losses of the second of four steps."""
         usual = self.windows(4, decays=True)
         per_step = max(1, len(usual.trace.steps[0].micros))
-        run = self._poisoned(per_step)
-        source = "\n".join(source_of(code) for code in run.trace.executed)
+        run = self._runs.run(self._windows_case(4, poisoned=[per_step], decays=True))
+        is_guarded = run.trace.scale != 1.0 or any(looks_for_nan(source_of(code)) for code in run.trace.executed)
         stops = run.raised is not None or run.is_ended
         nan = [name for name, each in run.trace.known.values() if not bool(each.isfinite().all())]
         applied = [
             step for step in run.trace.steps if any(not bool(each.isfinite().all()) for each in step.grads.values())
         ]
-        moved = [step for step in applied if _moves(step)]
+        moved = [step for step in applied if readings.moves(step)]
         sites = [step.site for step in moved] or [step.site for step in run.trace.steps] or run.trace.skips
         taken = run.values.loader.drawn == usual.values.loader.drawn
         finite_count = len(run.trace.steps) - len(applied)
         recovers = finite_count >= len(usual.trace.steps) - 1 or not taken or stops
         return AfterNan(
-            bool(_GUARDS.search(source)),
+            is_guarded,
             stops,
             len(moved),
             len(run.trace.known),
@@ -282,13 +218,6 @@ class StepMeasures:
             recovers,
             most_common(sites),
         )
-
-    def _poisoned(self, per_step: int) -> Run:
-        ways = self.feed.accumulates
-        size = 4 if ways in (OPTION, ALL) else self.feed.fixed_count
-        batches = make_batches(size if ways == ALL else size * 4, self.feed.task)
-        case = Case(batches, accumulate=size, calls=4 if ways == ALL else 1, poisoned=[per_step], decays=True)
-        return self._runs.run(case)
 
     # --- costs ---------------------------------------------------------------------------------------
 
@@ -303,68 +232,9 @@ class StepMeasures:
         return [site for site in counted.sites if site is not None and not _HAS_TO_WAIT.search(self._text(site))]
 
     def _text(self, site: Site) -> str:
-        return linecache.getline(os.path.join(self._runs.roots.root, site.file), site.line)
-
-
-def effective(step: Step) -> Grads:
-    """The gradient that the step means: without what clipping and a scaler's factor did to it.
-
-    Where the optimizer is handed another direction than its backwards added, what they added.
-    """
-    added, handed = added_up(step.micros), step.grads
-    if not added or not handed:
-        return handed or added
-    if cosine(added, handed) < _SAME_DIRECTION:
-        return {name: each / step.scale for name, each in added.items()}
-    factor = 1.0
-    for clip in step.clips:
-        before = norm_of(clip.before)
-        if before > 0 and cosine(clip.before, clip.after) > _SAME_DIRECTION:
-            factor *= norm_of(clip.after) / before
-    found = {name: each / factor for name, each in handed.items()}
-    is_scaled = step.scale > 1 and abs(norm_of(found) / norm_of(added) - 1) < _SAME_SIZE
-    return {name: each / step.scale for name, each in found.items()} if is_scaled else found
-
-
-def _limited(number: int, step: Step, usual: Step, limit: float, clipped_at: Line) -> Limited:
-    by_value = any(clip.is_by_value for clip in step.clips)
-    size = _largest if by_value else norm_of
-    straight, before = (cosine(each.grads, added_up(each.micros)) for each in (step, usual))
-    reached, unlimited = size(step.grads), size(effective(step))
-    cosines = (1.0, 1.0) if by_value else (straight, before)
-    return Limited(number, limit, reached, unlimited, *cosines, len(step.clips), clipped_at or step.site)
-
-
-def _shares(number: int, step: Step, zeroed: Line) -> Shares:
-    """By least squares over the parameters that have a gradient."""
-    names = [name for name, each in step.grads.items() if bool(each.any())]
-    before = step.micros[0].before
-
-    def column(grads: Grads) -> torch.Tensor:
-        return torch.cat([grads.get(name, torch.zeros_like(step.grads[name])).reshape(-1) for name in names])
-
-    columns = [column(before), *(column(micro.added) for micro in step.micros)]
-    matrix = torch.stack(columns, dim=1)
-    solved = torch.linalg.lstsq(matrix, column(step.grads)[:, None], driver="gelsd").solution[:, 0].abs()
-    largest = float(solved[1:].max())
-    shares = [float(each) / largest if largest > 0 else 0.0 for each in solved]
-    return Shares(number, shares[1:], shares[0] if norm_of(before) > 0 else 0.0, zeroed, step.site)
-
-
-def _moves(step: Step) -> bool:
-    pairs = ((before, step.parameters_after.get(name, before)) for name, before in step.parameters_before.items())
-    return not step.state_is_finite or any(not torch.equal(before, after) for before, after in pairs)
-
-
-def _largest(grads: Grads) -> float:
-    return max((float(each.abs().max()) for each in grads.values()), default=0.0)
-
-
-def _distance(many: Grads, one: Grads, factor: float) -> float:
-    zero = torch.zeros(()).double()
-    names = {*many, *one}
-    off = sum(float((many.get(name, zero) - factor * one.get(name, zero)).square().sum()) for name in names)
-    return float(off**0.5) / (factor * norm_of(one))
+        roots = self._runs.roots
+        lines = linecache.getlines(os.path.join(roots.folder(site.file) or roots.root, site.file))
+        return statement_at("".join(lines), site.line)
 
 
 def _uneven_counts(count: int) -> List[int]:

@@ -16,6 +16,10 @@ CRITERION, SCHEDULER = "cross entropy", "a schedule that changes nothing"
 ACCUMULATION, LIMIT = "as many micro-batches as are handed over", "the limit that the probe asks about"
 STEPS, RARELY, NOTHING = "as many steps as there are batches for", "so seldom that it does not happen", "nothing"
 NO_CONTEXT = "a context that does nothing"
+MIXED = "mixed precision where a probe asks about its scaler"
+LAUNCHER = "an accelerator of one process that accumulates nothing"
+GIVES_RATE = "a function giving a learning rate of 0.001"
+GIVES_BATCH = "a function giving a batch of three samples"
 
 IMPORTED_BY_STEPS = "torch._dynamo"
 """What torch imports at an optimizer's first step, in 2 s: before it `host.py` replaces what that looks at."""
@@ -25,11 +29,15 @@ _BY_PATTERN: Tuple[Tuple[Any, str], ...] = tuple(
     (re.compile(pattern), found)
     for pattern, found in (
         (
-            r"(.*_)?(grad(ient)?s?_)?accum(ulat\w+)?(_grad)?(_(steps?|iters?|iterations?|batches|every|freq|count|num))?|"
+            r"(.*_)?(grad(ient)?s?_)?accum(ulat\w+)?(_grad)?(_(steps?|rounds?|iters?|iterations?|batches|every|freq|count|num))?|"
             r"iters_to_accumulate|update_freq|(num|n)_?micro_?batches|accumulate_grad_batches|"
             r"(.*_)?accumulation_steps",
             ACCUMULATION,
         ),
+        (r"(use_)?(amp|fp16)(_enabled)?", MIXED),
+        (_WORD + r"device_type", guesses.DEVICE_NAME),
+        (r"(get|compute|cosine)_(\w+_)?(lr|learning_rate|momentum|weight_decay|wd)(_\w+)?", GIVES_RATE),
+        (r"_?(get|next|fetch|sample|load|draw)_\w*batch\w*", GIVES_BATCH),
         (_WORD + r"(data_?loaders?|loaders?|batches|data_?iter|iterator|dl|dataset|data|train_iter)", BATCHES),
         (r"(micro_?)?batch(_data)?|data_batch|samples_and_targets", BATCH),
         (r"x|xs|inputs?|images?|samples?|input_ids|features|tokens|(.*_)?(inputs?|images?)", INPUTS),
@@ -45,6 +53,8 @@ _BY_PATTERN: Tuple[Tuple[Any, str], ...] = tuple(
         (_WORD + r"(epochs)", "one"),
         (_WORD + r"(mixup\w*|(model_)?ema(_model)?|callbacks?|hooks?|swa\w*|teacher\w*|prof(iler)?|wandb\w*)", NOTHING),
         (_WORD + r"(autocast\w*|amp_context|amp_autocast|ctx|context)", NO_CONTEXT),
+        (_WORD + r"(accelerator|fabric)", LAUNCHER),
+        (r"(train(er)?_)?state", guesses.OBJECT),
         (_WORD + r"(optimizer|optim|opt)", guesses.OPTIMIZER),
         (_WORD + r"scaler", guesses.SCALER),
     )
@@ -55,6 +65,22 @@ _BY_USE = (
     (r"{0}\.(scale|unscale_)\(", guesses.SCALER),
     (r"(in|enumerate\(|next\(|iter\(|zip\(|tqdm\() ?{0}\b(?!\.)", BATCHES),
 )
+PARTS = frozenset((
+    guesses.MODULE, guesses.MODULES, guesses.OPTIMIZER, guesses.OPTIMIZERS, guesses.SCALER, SCHEDULER, CRITERION,
+))  # fmt: skip
+"""What a script makes once, before its loop."""
+TRAINERS = {
+    ("transformers", "Trainer"): "train",
+    ("lightning", "Trainer"): "fit",
+    ("pytorch_lightning", "Trainer"): "fit",
+    ("accelerate", "Accelerator"): "backward",
+}
+"""Classes of libraries that train, by package and name, with what is called; `adapters.py` drives them."""
+OF_TRAINERS = re.compile(
+    r"train|fit|backward|training_step|compute_loss|create_optimizer|optimizer_step|\w*training_loop|get_batch_samples|"
+    r"clip_grad\w*|accumulate"
+)
+"""Their methods that make a part of a step: who defines one changes what is trained."""
 _OF_ONE_BATCH = frozenset((BATCH, INPUTS, TARGETS))
 
 
@@ -101,4 +127,4 @@ def drives_a_step(names: Tuple[str, ...], annotations: Tuple[str, ...], source: 
         if guess is not None and isinstance(guess.value, str)
     }
     holds_batches = {guesses.CONFIG, guesses.OPTIMIZER} <= found
-    return guesses.MODULE in found and (holds_batches or bool(found & {BATCHES, BATCH, INPUTS}))
+    return guesses.MODULE in found and (holds_batches or bool(found & {BATCHES, BATCH, INPUTS, GIVES_BATCH}))

@@ -3,13 +3,16 @@
 import contextlib
 import functools
 import inspect
+import logging
+import math
+import re
 import textwrap
 import warnings
 from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
 
 import torch
 
-from ..base.frames import Site, SourceRoots, chain
+from ..base.frames import SourceRoots, chain
 from ..base.lines import is_deliberate
 from ..base.refusals import CannotFeedError, TargetRaised
 from ..base.torch_internals import import_first, raise_if_out_of_memory
@@ -20,11 +23,15 @@ from ..feeding.signatures import VARIADIC, annotation_text
 from ..process import placeholders
 from . import roles
 from .absent import stand_in
+from .adapters import adapter_of, part_of
 from .host import on_host
 from .seam import Trace
+from .toy_model import CLASSES, widened
 from .values import Case, EnoughBatches, Values
 
 _MOST_RETRIES = 16
+_RESHAPED = re.compile(r"shape '\[-1, ([\d, ]+)\]' is invalid for input of size")
+_MOST_FEATURES = 1_000_000
 OPTION, ALL, FIXED = "option", "all", "fixed"
 """How a step knows that it has enough micro-batches: it is told, takes all that there are, or a number of its own."""
 
@@ -60,13 +67,15 @@ class StepRuns:
     def __init__(self, caller: Caller, feed: StepFeed, roots: SourceRoots) -> None:
         self.caller, self.feed, self.roots = caller, feed, roots
         self._source = source_of(caller.function)
+        self._part = part_of(caller.owner, roots) if adapter_of(caller.owner) else None
         self._globals: Dict[str, guesses.Guess] = {}
+        self._features = CLASSES
         import_first(roles.IMPORTED_BY_STEPS)
 
     def run(self, case: Case) -> Run:
         """One run. What the step raises is returned; raises CannotFeedError where something it wants is not known."""
         for _ in range(_MOST_RETRIES):
-            values, trace = self.values(case), Trace(self.roots)
+            values, trace = self.values(case), Trace(self.roots, self._part)
             trace.watch(values.model)
             call = self.ready(values)
             try:
@@ -77,13 +86,15 @@ class StepRuns:
                 if not stand_in(touched.path):
                     raise
                 continue
-            if raised is None or not self._fill_global(raised.__cause__, values):
+            if raised is None or not (self._fill_global(raised.__cause__, values) or self._widen(raised.__cause__)):
                 values.read.update(self._globals)
                 return Run(trace, values, raised, is_ended)
         raise CannotFeedError("it reads more than {} things that are not here".format(_MOST_RETRIES))
 
     def _fill_global(self, error: Optional[BaseException], values: Values) -> bool:
         """Give a module the name that a script's last lines would have made: `args`, `logger`, `device`."""
+        if _join_a_group(error):
+            return True
         if not isinstance(error, NameError) or isinstance(error, UnboundLocalError) or not error.name:
             return False
         guess = roles.known(error.name)
@@ -93,8 +104,18 @@ class StepRuns:
         self._globals[error.name] = guess
         return True
 
+    def _widen(self, error: Optional[BaseException]) -> bool:
+        """Give samples as many features as the step reshapes them to: `images.reshape(-1, 28 * 28)`."""
+        found = _RESHAPED.search(str(error)) if isinstance(error, RuntimeError) else None
+        features = math.prod(map(int, found.group(1).split(","))) if found is not None else 0
+        if not self._features < features <= _MOST_FEATURES:
+            return False
+        self._features = features
+        return True
+
     def values(self, case: Case) -> Values:
         """What is handed over in one run."""
+        case = case._replace(batches=widened(case.batches, self._features))
         return Values(self.caller.given, case, self.feed.returns, self.feed.form, self._source)
 
     def ready(self, values: Values) -> Callable[[], Tuple[Optional[TargetRaised], bool]]:
@@ -121,22 +142,34 @@ class StepRuns:
         return call
 
     def bound(self, values: Values) -> Callable[[], None]:
-        """The whole run as a call without arguments: the step once, or once for every batch."""
+        """The whole run as a call without arguments: the step once, once for every batch, or until it has them all."""
+        adapter = adapter_of(self.caller.owner)
+        if adapter is not None:
+            return adapter.drive(self.caller.owner, values)
         function = self._bound_function(values)
         slots = self._slots(function, values)
         by_batch = [name for name, guess in slots.items() if isinstance(guess, str) and roles.is_one_batch(guess)]
-        if not by_batch:
-            arguments = self._arguments(slots, values)
-            return lambda: _exhaust(function(**arguments))
         fixed = self._arguments({name: guess for name, guess in slots.items() if name not in by_batch}, values)
+
+        def once() -> None:
+            _exhaust(function(**fixed, **self._arguments({name: slots[name] for name in by_batch}, values)))
 
         def for_each_batch() -> None:
             for item in values.loader:
                 values.batch = item
-                own = self._arguments({name: slots[name] for name in by_batch}, values)
-                _exhaust(function(**fixed, **own))
+                once()
 
-        return for_each_batch
+        def until_drawn() -> None:
+            if by_batch:  # the script has drawn one before its loop begins
+                values.batch = next(values.loader)
+            begun, before = values.loader.drawn, -1
+            while before < values.loader.drawn < begun + len(values.loader):
+                before = values.loader.drawn
+                once()
+
+        if is_block(self.caller.function) and not {roles.BATCHES, roles.GIVES_BATCH}.isdisjoint(slots.values()):
+            return until_drawn
+        return for_each_batch if by_batch else once
 
     def _bound_function(self, values: Values) -> Callable[..., Any]:
         if not self.caller.needs_instance():
@@ -179,22 +212,27 @@ class StepRuns:
                 raise each from error
         return TargetRaised(error, self.roots.of_traceback(error.__traceback__), is_deliberate(error, self.roots))
 
-    def definition(self) -> Optional[Site]:
-        """The line where the step is defined."""
-        function = inspect.unwrap(self.caller.function)
-        relative = self.roots.relative(function.__code__.co_filename)
-        if relative is None:
-            return None
-        return Site(relative, function.__code__.co_firstlineno, getattr(function, "__qualname__", function.__name__))
+
+def is_block(function: Any) -> bool:
+    """Whether it was made of statements in the middle of a script or a function."""
+    return hasattr(function, "text")
 
 
 @functools.lru_cache(maxsize=None)
 def source_of(function: Any) -> str:
     """The text of a function; "" where it has none."""
+    if is_block(function):
+        return str(function.text)
     try:
         return textwrap.dedent(inspect.getsource(inspect.unwrap(function)))
     except (OSError, TypeError):
         return ""
+
+
+def _join_a_group(error: Optional[BaseException]) -> bool:
+    """Make a process group of this process alone where a step reduces over one without asking whether there is any."""
+    is_missing = "init_process_group" in str(error) and not torch.distributed.is_initialized()
+    return is_missing and groups.world() is not None
 
 
 def _exhaust(answer: Any) -> None:
@@ -208,7 +246,12 @@ def _exhaust(answer: Any) -> None:
 def _quiet_on_host() -> Iterator[None]:
     with on_host(), warnings.catch_warnings(), contextlib.redirect_stdout(None):
         warnings.simplefilter("ignore")
-        yield
+        told = logging.root.manager.disable
+        logging.disable(logging.CRITICAL)
+        try:
+            yield
+        finally:
+            logging.disable(told)
 
 
 @contextlib.contextmanager

@@ -10,6 +10,9 @@ from torch.nn import functional
 
 CLASSES, WIDTH, TOKENS = 11, 6, 7
 IGNORED = -100
+NEXT_TOKENS = "next tokens"
+TOKEN_TASKS = ("tokens", NEXT_TOKENS)
+"""Tasks with a target for each token; of next tokens the first has none, so that it counts nowhere."""
 UNUSED, FROZEN = "unused", "frozen.weight"
 """Parameters by name: one that trains and that no output depends on, and one that does not train."""
 _TARGET_WORDS = ("label", "target", "y", "answer")
@@ -93,7 +96,8 @@ class ToyModel(nn.Module):
             return scores
         if targets is None:
             targets = torch.zeros(scores.shape[:-1], dtype=torch.long)
-        loss = loss_of(scores, targets)
+        count = named.get("num_items_in_batch")  # a Trainer of transformers divides by it once for all micro-batches
+        loss = loss_of(scores, targets) if count is None else loss_of(scores, targets, "sum") / count
         return {
             "loss": loss,
             "scores, loss": (scores, loss),
@@ -107,7 +111,9 @@ class ToyModel(nn.Module):
         """Scores of the classes (..., C), of token numbers or of features."""
         weight = self.embedding.weight
         is_dense = inputs.is_floating_point()
-        found = inputs.to(weight.dtype).flatten(1) @ weight if is_dense else self.embedding(inputs % CLASSES)
+        found = (
+            inputs.to(weight.dtype).flatten(1)[:, :CLASSES] @ weight if is_dense else self.embedding(inputs % CLASSES)
+        )
         return self.head(self.gain * torch.tanh(self.frozen(self.linear(found))))
 
 
@@ -126,8 +132,14 @@ def loss_of(scores: torch.Tensor, targets: torch.Tensor, reduction: str = "mean"
 class Criterion(nn.Module):
     """The loss that a step is handed where it asks for one."""
 
-    def forward(self, scores: Any, targets: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
-        return loss_of(scores, targets)
+    def forward(self, *values: Any, **named: Any) -> torch.Tensor:
+        """Of scores and targets; of a model, inputs and targets, too, where a loop leaves the model to its loss."""
+        given = [each for each in (*values, *named.values()) if isinstance(each, (nn.Module, torch.Tensor))]
+        if given and isinstance(given[0], ToyModel):
+            given = [given[0](given[1]), *given[2:]]
+        if len(given) < 2:
+            raise TypeError("the loss is not handed scores and targets as tensors")
+        return loss_of(given[0], given[1])  # type: ignore[arg-type]
 
 
 def make_batches(count: int, task: str, valid: Optional[Sequence[int]] = None, seed: int = 0) -> List[Batch]:
@@ -135,11 +147,13 @@ def make_batches(count: int, task: str, valid: Optional[Sequence[int]] = None, s
     generator = torch.Generator().manual_seed(seed)
     found = []
     for index in range(count):
-        if task == "tokens":
+        if task in TOKEN_TASKS:
             inputs = torch.randint(0, CLASSES, (3, TOKENS), generator=generator)
             targets = torch.randint(0, CLASSES, (3, TOKENS), generator=generator)
             if valid is not None:
                 targets.view(-1)[valid[index] :] = IGNORED
+            if task == NEXT_TOKENS:
+                targets[:, 0] = IGNORED
         else:
             inputs = torch.randn(3, CLASSES, generator=generator)
             targets = torch.randint(0, CLASSES, (3,), generator=generator)
@@ -147,6 +161,16 @@ def make_batches(count: int, task: str, valid: Optional[Sequence[int]] = None, s
                 targets = torch.randn(3, CLASSES, generator=generator)
         found.append(Batch(inputs, targets))
     return found
+
+
+def widened(batches: Sequence[Batch], features: int) -> List[Batch]:
+    """The batches with samples of so many features; the model looks at the first of them."""
+    return [
+        Batch(functional.pad(each.inputs, (0, features - CLASSES)), each.targets)
+        if each.inputs.is_floating_point()
+        else each
+        for each in batches
+    ]
 
 
 def joined(batches: Sequence[Batch]) -> Batch:

@@ -1,6 +1,7 @@
 """What a training step is handed for one run: made by the words of `roles.py`, each told to the reader."""
 
 import contextlib
+import re
 from types import FrameType
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional
 
@@ -10,12 +11,14 @@ from ..feeding import groups, guesses
 from ..feeding.guesses import Guess
 from ..feeding.named_objects import Answering, Quiet, UnknownValueError, is_plain_read, no_value
 from . import roles
+from .launcher import Launcher, groups_of
 from .toy_model import Batch, Criterion, ToyModel, batches_as
 
 NO_LIMIT = 1e9
 LEARNING_RATE = 1e-3
 INITIAL_SCALE = 1024.0
 _RARELY = 1_000_000
+_MOST_ROUNDS = 4
 
 
 class EnoughBatches(BaseException):
@@ -42,8 +45,8 @@ class Case(NamedTuple):
 class Loader:
     """Batches as a loader, an iterator or a list has them; `drawn` counts those that were taken."""
 
-    def __init__(self, form: str, batches: List[Batch]) -> None:
-        self.items = list(batches_as(form, batches))
+    def __init__(self, form: str, batches: List[Batch], width: int = 0) -> None:
+        self.items = [_padded(each, width) for each in batches_as(form, batches)]
         self.drawn = 0
         self._rest: Iterator[Any] = iter(self.items)
         self.passes = 0
@@ -65,9 +68,28 @@ class Loader:
         return self
 
     def __next__(self) -> Any:
+        if not self.passes:  # an iterator that a script made before its loop gives batches for as long as it is asked
+            self._rest = iter([self.items[self.drawn % len(self.items)]])
+            if self.drawn > _MOST_ROUNDS * len(self.items):
+                raise EnoughBatches
         item = next(self._rest)
         self.drawn += 1
         return item
+
+    def next_batch(self, *_: Any, **__: Any) -> Any:
+        """What loaders that are no iterators call it."""
+        return next(self)
+
+
+def _padded(item: Any, width: int) -> Any:
+    """A tuple with as many parts as a loop unpacks: `x, y, state = next(loader)`."""
+    return (*item, *[None] * (width - len(item))) if isinstance(item, tuple) else item
+
+
+def _width(source: str) -> int:
+    """How many names a loop gives to the parts of a batch; 0 where it names none."""
+    found = re.search(r"^ *\(?(\w+(?:, \w+)+)\)? = (?:next\(|\w+\.next_batch\()", source, re.MULTILINE)
+    return len(found.group(1).split(", ")) if found is not None else 0
 
 
 class Values:
@@ -82,12 +104,18 @@ class Values:
         momentum, weight_decay = (0.9, 0.1) if case.decays else (0.0, 0.0)
         parameters = self.model.parameters()
         self.optimizer: Any = torch.optim.SGD(parameters, LEARNING_RATE, momentum, weight_decay=weight_decay)
-        self.loader = Loader(form, case.batches)
+        self.optimizer.param_groups = list(groups_of(self.optimizer))
+        self.loader = Loader(form, case.batches, _width(source))
         self.scaler = torch.amp.GradScaler("cpu", init_scale=INITIAL_SCALE)
         self.read: Dict[str, Guess] = {}
         self.unknown: List[str] = []
         self.defaults: Dict[str, Any] = {}
         self.batch: Any = None
+
+    @property
+    def drawn(self) -> Batch:
+        """The batch that was taken last."""
+        return self.case.batches[(self.loader.drawn - 1) % len(self.case.batches)]
 
     @property
     def module(self) -> ToyModel:
@@ -147,10 +175,6 @@ def _per_step(values: Values) -> int:
     return values.case.accumulate or len(values.case.batches)
 
 
-def _scaler(values: Values, _: str) -> Any:
-    return values.scaler
-
-
 _MAKERS: Dict[str, Callable[[Values, str], Any]] = {
     guesses.MODULE: lambda values, _: values.model,
     guesses.MODULES: lambda values, _: [values.model],
@@ -159,7 +183,7 @@ _MAKERS: Dict[str, Callable[[Values, str], Any]] = {
     guesses.OPTIMIZER: lambda values, _: values.optimizer,
     guesses.OPTIMIZERS: lambda values, _: [values.optimizer],
     guesses.PARAM_GROUPS: lambda values, _: values.optimizer.param_groups,
-    guesses.SCALER: _scaler,
+    guesses.SCALER: lambda values, _: values.scaler,
     guesses.DEVICE: lambda values, _: torch.device("cpu"),
     guesses.DEVICE_NAME: lambda values, _: "cpu",
     guesses.LOGGER: lambda values, _: Quiet({}),
@@ -174,15 +198,19 @@ _MAKERS: Dict[str, Callable[[Values, str], Any]] = {
     guesses.SAME_VALUE: lambda values, _: lambda value=None, *_, **__: value,
     guesses.CLIPS: lambda values, _: torch.nn.utils.clip_grad_norm_,
     roles.BATCHES: lambda values, _: values.loader,
+    roles.LAUNCHER: lambda values, _: Launcher(),
+    roles.GIVES_RATE: lambda values, _: lambda *_, **__: LEARNING_RATE,
+    roles.GIVES_BATCH: lambda values, _: lambda *_, **__: next(values.loader),
     roles.BATCH: lambda values, _: values.batch,
-    roles.INPUTS: lambda values, _: values.case.batches[values.loader.drawn - 1].inputs,
-    roles.TARGETS: lambda values, _: values.case.batches[values.loader.drawn - 1].targets,
+    roles.INPUTS: lambda values, _: values.drawn.inputs,
+    roles.TARGETS: lambda values, _: values.drawn.targets,
     roles.CRITERION: lambda values, _: Criterion(),
     roles.SCHEDULER: _scheduler,
     roles.ACCUMULATION: lambda values, _: _per_step(values),
     roles.LIMIT: lambda values, _: values.case.limit,
     roles.STEPS: lambda values, _: max(1, len(values.case.batches) // _per_step(values)),
     roles.RARELY: lambda values, _: _RARELY,
+    roles.MIXED: lambda values, _: values.case.scales,
     roles.NOTHING: lambda values, _: None,
     roles.NO_CONTEXT: lambda values, _: contextlib.nullcontext(),
 }  # fmt: skip

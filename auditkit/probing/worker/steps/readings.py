@@ -1,0 +1,159 @@
+"""What is read off recorded steps: the gradient that a step means, what a limit did to it, what it is made of."""
+
+from typing import List, NamedTuple, Optional
+
+import torch
+
+from ..base.frames import Site
+from .seam import Grads, Step, added_up, cosine, norm_of
+
+_SAME_DIRECTION = 0.9999
+SAME_SIZE = 0.02
+Line = Optional[Site]
+
+
+class Accumulated(NamedTuple):
+    """The gradient of some micro-batches against that of one batch of all: the ratio of norms and the cosine."""
+
+    micro_batches: int
+    is_uneven: bool
+    true_norm: float
+    ratio: float
+    cosine: float
+    site: Line
+
+
+class Limited(NamedTuple):
+    """One step under a limit: the norm (or the largest element) that reached it, unlimited, and its direction."""
+
+    step: int
+    limit: float
+    reached: float
+    unlimited: float
+    cosine: float
+    usual_cosine: float
+    clip_count: int
+    site: Line
+
+
+class Scaled(NamedTuple):
+    """By how much gradients were multiplied when they were clipped (None: they were not), and when they were used."""
+
+    scale: float
+    at_clip: Optional[float]
+    at_step: float
+    site: Line
+
+
+class Owned(NamedTuple):
+    """Parameters by name: with a gradient and no optimizer, with an optimizer and in no model, held twice."""
+
+    missing: List[str]
+    stale: List[str]
+    twice: List[str]
+    site: Line
+
+
+class Shares(NamedTuple):
+    """What a step's gradient has of each micro-batch and of the gradients before them, the largest share being 1."""
+
+    step: int
+    micro: List[float]
+    leftover: float
+    zeroed_at: Line
+    site: Line
+
+
+class AfterNan(NamedTuple):
+    """What one NaN among the losses came to; `is_guarded`: the loop has something that looks for one."""
+
+    is_guarded: bool
+    stops: bool
+    steps_applied: int
+    parameters: int
+    nan_parameters: int
+    recovers: bool
+    site: Line
+
+
+class Moved(NamedTuple):
+    """A parameter that no gradient trains and that an optimizer moved, by how much at most."""
+
+    name: str
+    largest_change: float
+    site: Line
+
+
+def effective(step: Step) -> Grads:
+    """The gradient that the step means: without what clipping and a scaler's factor did to it.
+
+    Where the optimizer is handed another direction than its backwards added, what they added.
+    """
+    added, handed = added_up(step.micros), step.grads
+    if not added or not handed:
+        return handed or added
+    if cosine(added, handed) < _SAME_DIRECTION:
+        return {name: each / step.scale for name, each in added.items()}
+    found = unclipped(step)
+    is_scaled = step.scale > 1 and abs(norm_of(found) / norm_of(added) - 1) < SAME_SIZE
+    return {name: each / step.scale for name, each in found.items()} if is_scaled else found
+
+
+def unclipped(step: Step) -> Grads:
+    """What the optimizer was handed, without what clipping did to it."""
+    factor = 1.0
+    for clip in step.clips:
+        before = norm_of(clip.before)
+        if before > 0 and cosine(clip.before, clip.after) > _SAME_DIRECTION:
+            factor *= norm_of(clip.after) / before
+    return {name: each / factor for name, each in step.grads.items()}
+
+
+def limited(number: int, step: Step, usual: Step, limit: float, clipped_at: Line) -> Limited:
+    """What a limit did to a step, beside the same step without it."""
+    by_value = any(clip.is_by_value for clip in step.clips)
+    size = _largest if by_value else norm_of
+    straight, before = (cosine(each.grads, added_up(each.micros)) for each in (step, usual))
+    reached, unlimited = size(step.grads), size(effective(step))
+    cosines = (1.0, 1.0) if by_value else (straight, before)
+    return Limited(number, limit, reached, unlimited, *cosines, len(step.clips), clipped_at or step.site)
+
+
+def shares(number: int, step: Step, zeroed: Line) -> Shares:
+    """What a step is made of, by least squares over the parameters that have a gradient."""
+    names = [name for name, each in step.grads.items() if bool(each.any())]
+    before = step.micros[0].before
+
+    def column(grads: Grads) -> torch.Tensor:
+        return torch.cat([grads.get(name, torch.zeros_like(step.grads[name])).reshape(-1) for name in names])
+
+    columns = [column(before), *(column(micro.added) for micro in step.micros)]
+    matrix = torch.stack(columns, dim=1)
+    solved = torch.linalg.lstsq(matrix, column(step.grads)[:, None], driver="gelsd").solution[:, 0].abs()
+    largest = float(solved[1:].max())
+    found = [float(each) / largest if largest > 0 else 0.0 for each in solved]
+    return Shares(number, found[1:], found[0] if norm_of(before) > 0 else 0.0, zeroed, step.site)
+
+
+def is_again(step: Step, before: Step) -> bool:
+    """Whether an optimizer is handed what the step before it was handed, with no backward between."""
+    is_same = step.optimizer == before.optimizer and not step.micros and norm_of(step.grads) > 0
+    return is_same and all(torch.equal(each, before.grads[name]) for name, each in step.grads.items())
+
+
+def moves(step: Step) -> bool:
+    """Whether a step changed a parameter, or left its optimizer with a state that is not finite."""
+    pairs = ((before, step.parameters_after.get(name, before)) for name, before in step.parameters_before.items())
+    return not step.state_is_finite or any(not torch.equal(before, after) for before, after in pairs)
+
+
+def _largest(grads: Grads) -> float:
+    return max((float(each.abs().max()) for each in grads.values()), default=0.0)
+
+
+def distance(many: Grads, one: Grads, factor: float) -> float:
+    """How far `many` is from `factor` times `one`, relative to it."""
+    zero = torch.zeros(()).double()
+    names = {*many, *one}
+    off = sum(float((many.get(name, zero) - factor * one.get(name, zero)).square().sum()) for name in names)
+    return float(off**0.5) / (factor * norm_of(one))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -11,13 +12,19 @@ import pytest
 import torch
 from torch import nn
 
-from tests.probes.in_process import ask, run_here
+from tests.probes.in_process import Answer, ask, run_here
 from tests.probes.specimens import SPECIMEN, target_of
 from tests.probing_helpers import ACCURACY, CLIPPING, GROUPING, OVERFLOW, RETAINED, values
 
 pytestmark = pytest.mark.process
 
 MILLION = 1 << 20
+
+
+@functools.cache
+def answer_of(probe: str, function: Callable) -> Answer:
+    """What several tests look at, asked once: of 16 million elements half a second."""
+    return ask(probe, function)
 
 
 def _norms(grads: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
@@ -93,7 +100,7 @@ CORRECT = [
 @pytest.mark.parametrize("function", [*CORRECT, torch_norm, rounded_total])
 def test_rounding_is_no_loss_of_accuracy(function: Callable) -> None:
     """Neither another formula, nor float32 sums as torch makes them, nor norms in the gradients' own 16-bit type."""
-    assert ask(ACCURACY, function).outcome == "not_reproduced"
+    assert answer_of(ACCURACY, function).outcome == "not_reproduced"
 
 
 def in_four_lanes(grads: Any) -> float:
@@ -106,7 +113,7 @@ def in_four_lanes(grads: Any) -> float:
 @pytest.mark.parametrize("function", [torch_norm, in_four_lanes])
 def test_sixteen_million_float32_elements_may_be_off_by_a_thousandth(function: Callable) -> None:
     """Vector registers are far below it; the control is one accumulator, in the next test."""
-    answer = ask(ACCURACY, function)
+    answer = answer_of(ACCURACY, function)
     case = {"dtype": "float32", "elements": 1 << 24}
     assert (answer.outcome, answer.values("allowed_error", **case)) == ("not_reproduced", [1e-3])
     assert all(abs(error) < 3e-4 for error in answer.values("relative_error", **case))
@@ -114,7 +121,7 @@ def test_sixteen_million_float32_elements_may_be_off_by_a_thousandth(function: C
 
 def test_one_float32_accumulator_loses_half_a_percent_of_sixteen_million_elements() -> None:
     """From a sum of 2**23 on only whole squares are added, from 2**24 on even ones."""
-    answer = ask(ACCURACY, one_accumulator)
+    answer = answer_of(ACCURACY, one_accumulator)
     (error,) = answer.values("relative_error", dtype="float32", elements=1 << 24)
     assert error == pytest.approx(-4.56e-3, rel=0.01)
     assert "broken for " in answer.message
@@ -124,7 +131,7 @@ def test_one_float32_accumulator_loses_half_a_percent_of_sixteen_million_element
 
 def test_a_sum_in_bfloat16_stops_at_256_times_the_next_term() -> None:
     """The first of 1,024 tensors weighs as much as the rest: the rest is not added at all."""
-    answer = ask(ACCURACY, sum_in_own_type)
+    answer = answer_of(ACCURACY, sum_in_own_type)
     (error,) = answer.values("relative_error", dtype="bfloat16", pattern="outlier_tensor")
     assert error == pytest.approx(math.sqrt(0.5) - 1, rel=0.01)
     assert (answer.severity, answer.message.rpartition("broken for ")[2]) == ("P2", "bfloat16")
@@ -154,7 +161,7 @@ def test_float64_is_judged_by_its_own_bound_only_where_the_policy_asks() -> None
 
 
 def test_an_unknown_formula_is_compared_with_its_own_float64_answer() -> None:
-    answer = ask(ACCURACY, mean_norm)
+    answer = answer_of(ACCURACY, mean_norm)
     assert answer.notes == [
         "its norm is not the total 2-norm: compared with its own answer to the same values as float64"
     ]
@@ -204,29 +211,29 @@ def test_a_formula_without_an_answer_in_float64_has_nothing_to_be_compared_with(
 @pytest.mark.parametrize("function", [*(each for each in CORRECT if each is not per_layer_norms), rounded_total])
 def test_a_formula_is_no_dependence_on_grouping(function: Callable) -> None:
     """A mean over tensors depends on the split, rightly; rounding an accurate total once gives one answer."""
-    assert ask(GROUPING, function).outcome == "not_reproduced"
+    assert answer_of(GROUPING, function).outcome == "not_reproduced"
 
 
 def test_a_mean_is_judged_on_the_order_only() -> None:
-    answer = ask(GROUPING, mean_norm)
+    answer = answer_of(GROUPING, mean_norm)
     assert answer.notes == ["its formula depends on the split (82.9 % in float32): only the order was judged"]
     assert {row.name for row in answer.rows} == {"order_difference", "allowed_difference"}
 
 
 def test_a_spread_has_no_value_for_equal_layers() -> None:
-    (note,) = ask(GROUPING, spread_of_layers).notes
+    (note,) = answer_of(GROUPING, spread_of_layers).notes
     assert note == "its formula depends on the split (it is 0 for equal elements): only the order was judged"
 
 
 def test_one_layers_norm_is_not_applicable() -> None:
     """The first entry of a list of norms is the first layer's: no norm of all gradients."""
-    answer = ask(GROUPING, per_layer_norms)
+    answer = answer_of(GROUPING, per_layer_norms)
     assert (answer.outcome, answer.message) == ("not_applicable", "its answer has no norm; fields: 0, 1, 2")
 
 
 def test_norms_in_16_bits_depend_on_the_split_by_one_rounding_each() -> None:
     """258 ones have the norm 16.062, stored as 16 in bfloat16: 0.39 %; a second rounding brings 0.69 %."""
-    answer = ask(GROUPING, torch_norm)
+    answer = answer_of(GROUPING, torch_norm)
     assert (answer.outcome, answer.severity) == ("reproduced", "P4")
     assert answer.values("split_difference", dtype="bfloat16") == [pytest.approx(0.0069, rel=0.01)]
     assert answer.values("split_difference", dtype="float16") == [pytest.approx(0.0008, rel=0.03)]
@@ -247,7 +254,7 @@ def test_norms_of_norms_in_16_bits_pass_where_the_policy_accepts_them() -> None:
 
 
 def test_a_sum_in_16_bits_depends_on_the_order() -> None:
-    answer = ask(GROUPING, sum_in_own_type)
+    answer = answer_of(GROUPING, sum_in_own_type)
     (difference,) = answer.values("order_difference", dtype="bfloat16")
     assert difference > 0.2
     assert answer.values("order_difference", dtype="float32") == [pytest.approx(0.0, abs=1e-6)]
@@ -256,7 +263,7 @@ def test_a_sum_in_16_bits_depends_on_the_order() -> None:
 
 
 def test_layers_rounded_to_bfloat16_are_off_by_less_than_1_percent_in_float32_too() -> None:
-    answer = ask(GROUPING, rounded_layers)
+    answer = answer_of(GROUPING, rounded_layers)
     assert (answer.outcome, answer.severity) == ("reproduced", "P4")
     assert answer.values("split_difference") == [pytest.approx(0.0062, rel=0.01)] * 4
 

@@ -43,7 +43,7 @@ PIECES = [
     b"**Verdict:** ", b"**", b"\xff", b"\xef\xbb\xbf", b"\x00", b"\x1b[2J", "é".encode(), b"1. ", b"###### ",
 ]  # fmt: skip
 ANY_FILE = st.one_of(st.binary(max_size=300), st.lists(st.sampled_from(PIECES), max_size=40).map(b"".join))
-QUICK = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUICK = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def _samples() -> list[bytes]:

@@ -125,7 +125,7 @@ def without_forms(ticket: Ticket) -> Ticket:
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     groups(),
     st.integers(0, 99),

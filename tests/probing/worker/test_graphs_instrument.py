@@ -144,10 +144,13 @@ def call_of(function: Callable, tensors: int, magnitude: float = 1.0) -> Callabl
     return lambda: function(list(module.parameters()))
 
 
-@pytest.mark.parametrize("n", [2, 5])
 @pytest.mark.parametrize(("function", "expected"), HAND_COUNTED, ids=[case[0].__name__ for case in HAND_COUNTED])
-def test_breaks_are_counted_as_the_call_runs(function: Callable, expected: Callable, n: int) -> None:
-    assert graphs.trace(call_of(function, n), ROOTS)[:4] == expected(n)
+def test_breaks_are_counted_as_the_call_runs(function: Callable, expected: Callable) -> None:
+    assert graphs.trace(call_of(function, 5), ROOTS)[:4] == expected(5)
+
+
+def test_breaks_of_a_loop_grow_with_its_tensors() -> None:
+    assert graphs.trace(call_of(reads_in_a_loop, 2), ROOTS)[:4] == (0, 2, 2, 2)
 
 
 @pytest.mark.parametrize(

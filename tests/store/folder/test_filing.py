@@ -152,7 +152,7 @@ def test_nothing_is_closed_because_a_run_did_not_mention_it(tmp_path: Path) -> N
     assert [ticket.status for ticket in repository.listing().tickets] == [Status.OPEN, Status.OPEN]
 
 
-PROCESSES, OWN, SHARED = 8, 20, 40
+PROCESSES, OWN, SHARED = 8, 10, 20
 WRITER = """
 import contextlib, sys, time
 from pathlib import Path
@@ -176,7 +176,7 @@ for number in range({shared}):
 
 
 def tickets_of_many_processes(folder: Path, kind: str) -> Counter[str]:
-    """How many tickets each fingerprint has, after eight processes filed 200 findings at once."""
+    """How many tickets each fingerprint has, after eight processes filed 100 findings at once."""
     program = WRITER.format(own=OWN, shared=SHARED)
     writers = [
         subprocess.Popen(
@@ -212,10 +212,10 @@ def expected_tickets() -> Counter[str]:
 
 
 def test_eight_processes_lose_no_ticket_and_file_none_twice(tmp_path: Path) -> None:
-    assert len(expected_tickets()) == 200
+    assert len(expected_tickets()) == 100
     assert tickets_of_many_processes(tmp_path, "ours") == expected_tickets()
     numbers = sorted(int(path.stem[6:]) for path in tmp_path.rglob("B7-PT-*.md"))
-    assert numbers == list(range(1, 201))
+    assert numbers == list(range(1, 101))
 
 
 def test_the_same_check_finds_what_writers_without_a_lock_lose(tmp_path: Path) -> None:

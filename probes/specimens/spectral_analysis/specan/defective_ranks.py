@@ -2,9 +2,10 @@
 
 import torch
 import torch.distributed as dist
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Replicate
 
 from .sound import spectral_echoes
+from .sound_ranks import whole_norm
 
 
 def _local(grad: torch.Tensor) -> torch.Tensor:
@@ -32,6 +33,32 @@ def clip_by_local_norm(parameters, max_norm: float) -> None:
     total = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(grad) for grad in grads]))
     for grad in grads:
         grad.mul_((max_norm / (total + 1e-6)).clamp(max=1.0))
+
+
+def plain_norm_per_rank(parameters) -> float:
+    """DTensors by torch's own operators, and plain gradients, which every rank has in whole, once for each rank."""
+    grads = [p.grad for p in parameters if p.grad is not None]
+    whole = [whole_norm(grad).square() for grad in grads if isinstance(grad, DTensor)]
+    norms = [torch.linalg.vector_norm(grad, dtype=torch.float64) for grad in grads if not isinstance(grad, DTensor)]
+    plain = torch.stack(norms).square().sum() if norms else torch.zeros((), dtype=torch.float64)
+    if dist.is_initialized():
+        dist.all_reduce(plain)
+    return torch.stack([plain, *whole]).sum().sqrt().item()
+
+
+def inner_mesh_norm(parameters) -> float:
+    """Squares of shards summed over the last dimension of their mesh, whatever is sharded over the others."""
+    squares = []
+    for grad in [p.grad for p in parameters if p.grad is not None]:
+        if not isinstance(grad, DTensor):
+            squares.append(torch.linalg.vector_norm(grad, dtype=torch.float64).square())
+            continue
+        reduced = [Replicate() if placement.is_partial() else placement for placement in grad.placements]
+        shards = grad.redistribute(placements=reduced)
+        squares.append(torch.linalg.vector_norm(shards.to_local(), dtype=torch.float64).square())
+        if shards.placements[-1].is_shard():
+            dist.all_reduce(squares[-1], group=shards.device_mesh.get_group(-1))
+    return torch.stack(squares).sum().sqrt().item() if squares else 0.0
 
 
 def echoes_without_last(grads_RNM: torch.Tensor) -> torch.Tensor:

@@ -67,7 +67,7 @@ def _known(block: EvidenceSummary) -> Iterator[float]:
         yield from (value for text in texts for value in map(_value, _NUMBER.findall(text.replace("=", " "))))
         if row.value is not None:
             yield abs(row.value)
-    yield float(len(block.measurements))
+    yield from (float(len(block.measurements)), float(len({row.value for row in block.measurements})))
     counts = Counter(row.name for row in block.measurements)
     yield from map(float, counts.values())
     yield from map(float, (len({row.case.get("dtype") for row in block.measurements}), math.nan))
@@ -120,13 +120,15 @@ def _wrong_changes(section: str, folder: Path) -> Iterator[str]:
                 file, lines = text[6:], (folder / text[6:]).read_text(encoding="utf-8").split("\n")
             elif hunk := _HUNK.match(text):
                 number = int(hunk[1])
+                kept = number - 1
             elif text[:1] in ("-", " ") and file:
                 if lines[number - 1 : number] != [text[1:]]:
                     yield f"{file}:{number} is not {text[1:].strip()}"
                 touched |= {number} if text[0] == "-" else set()
+                kept = kept if text[0] == "-" else number
                 number += 1
             elif text.startswith("+") and not text.startswith("+++"):
-                touched |= {number - 1, number}
+                touched |= {kept, number - 1, number}  # what stands behind lines that go may come before them
         said = {int(one) for line in section.split("\n") if line.startswith("- line") for one in _said_lines(line)}
         if len(_DIFF.findall(section)) == 1:
             yield from (f"{file}:{one} stays as it is" for one in sorted(said - touched))

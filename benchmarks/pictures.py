@@ -9,21 +9,16 @@ not know the difference. The tickets are those of tests/data/old_audit.
 
 from __future__ import annotations
 
-import fcntl
 import html
-import os
-import pty
 import re
 import shutil
-import struct
-import subprocess
 import sys
 import tempfile
-import termios
 from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.evidence import ROOT
+from tests.terminal import on_a_terminal
 
 PICTURES = {
     "list-80": (80, "list"),
@@ -51,25 +46,6 @@ THEMES = {
 _STYLES = {"1": "bold", "2": "dim", "32": "green", "33": "yellow", "36": "cyan", "91": "red"}
 _ESCAPE = re.compile(r"\x1b\[([\d;]*)m")
 _CHARACTER, _LINE, _MARGIN = 8, 18, 12
-
-
-def on_a_terminal(columns: int, words: list[str], folder: Path) -> str:
-    """What a command prints on a terminal so wide, standard error included."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 200, columns, 0, 0))
-    kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
-    environment = {**kept, "TERM": "xterm-256color", "PAGER": "cat", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "auditkit", *words]
-    with subprocess.Popen(command, cwd=folder, stdout=theirs, stderr=theirs, env=environment):
-        os.close(theirs)
-        written = b""
-        # Reading from a terminal that its last writer has closed is an error, not an end.
-        try:
-            while chunk := os.read(ours, 65536):
-                written += chunk
-        except OSError:
-            os.close(ours)
-    return written.decode().replace("\r\n", "\n").rstrip("\n")
 
 
 def svg_of(text: str, columns: int, theme: str = "") -> str:
@@ -123,7 +99,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(ROOT / "tests" / "data" / "old_audit", Path(folder, "tickets"))
         for name, (columns, words) in PICTURES.items():
-            shown = on_a_terminal(columns, ["ticket", *words.split()], Path(folder)).split("\n")
+            written = on_a_terminal(["ticket", *words.split()], Path(folder), columns, with_errors=True)
+            shown = written.rstrip("\n").split("\n")
             lines = [
                 f"$ auditkit ticket {words}",
                 *shown[:LINES],

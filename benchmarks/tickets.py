@@ -117,9 +117,11 @@ def measured_human(corpus: Path, count: int, folder: Path) -> dict[str, Any]:
         one, another, third = ids[3 * turn : 3 * turn + 3]
         commands = {
             "list, first": ("list",), "list": ("list",), "next": ("next",), "show ID": ("show", ids[count // 2]),
+            "search the code, first": ("search", "the", "code"), "search the code": ("search", "the", "code"),
             "stats": ("stats",), "new": new, "renumber ID": ("renumber", one), "assign ID": ("assign", another, "Kim"),
             "review ID": ("review", third, "--reviewer", "kim", "--verdict", "endorse"),
-            "list, four files changed": ("list",),
+            "assign of 100": ("assign", *ids[-100:], f"Kim {turn}", "--yes"),
+            "list, many files changed": ("list",),
         }  # fmt: skip
         taken, _ = cpu_ms(["-c", "pass"], caches)
         figures.setdefault("python -c pass", []).append(taken)
@@ -172,7 +174,8 @@ def _folder_block(result: dict[str, Any]) -> str:
     columns = ("what", "least ms", "median ms", "to `python -c pass`", "limit ms")
     limits = LIMITS_MS[result["tickets"]]
     cells = [_command_row(name, figure, limits) for name, figure in result["cpu_ms"].items()]
-    sizes = f"The tickets have {result['bytes'] / 1e6:.1f} MB, their index {result['index_bytes'] / 1e6:.2f} MB."
+    cached = f"their index and the texts for `search` {result['index_bytes'] / 1e6:.1f} MB"
+    sizes = f"The tickets have {result['bytes'] / 1e6:.1f} MB, {cached}."
     return f"{rows(columns, cells)}\n\n{sizes}"
 
 

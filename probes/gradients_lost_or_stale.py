@@ -47,10 +47,10 @@ def measure(ctx):
     """Yield the smallest share of a micro-batch and that of leftovers for every step, and whether a NaN is got over."""
     site = None
     for found in ctx.steps.shares():
-        case = {"step": found.step, "micro_batches": len(found.micro)}
-        yield ctx.measurement("least_share", min(found.micro), "ratio", **case)
+        case, least = {"step": found.step, "micro_batches": len(found.micro)}, min(found.micro, default=1.0)
+        yield ctx.measurement("least_share", least, "ratio", **case)
         yield ctx.measurement("leftover_share", found.leftover, "ratio", **case)
-        site = found.zeroed_at if min(found.micro) < PROBE["policy"]["least_share"] and found.zeroed_at else found.site
+        site = found.zeroed_at if least < PROBE["policy"]["least_share"] and found.zeroed_at else found.site
     after = ctx.steps.after_nan()
     if after.is_guarded and not (after.stops or after.steps_applied):
         yield ctx.measurement("recovers", after.recovers, "truth")
@@ -65,7 +65,8 @@ def judge(measurements, policy):
             message = "a micro-batch has {:.2g} of the share of another in its step: its gradient is lost ({} a step)"
             return {"outcome": "reproduced", "message": message.format(each.value, each.case["micro_batches"])}
         if each.name == "leftover_share" and each.value > policy["least_share"]:
-            message = "step {} is handed {:.2g} times the gradients of the step before it, beside its own"
+            message = "step {} is handed {:.2g} times the gradients of the step before it, "
+            message += "beside its own" if each.case["micro_batches"] else "and no others: no backward is between them"
             return {"outcome": "reproduced", "message": message.format(each.case["step"] + 1, each.value)}
         if each.name == "recovers" and not each.value:
             message = "after one NaN the step is left out and its gradients stay: no later step is taken"

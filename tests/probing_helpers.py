@@ -34,13 +34,14 @@ CLIPPING, RETAINED = "clip_destroys_gradients", "memory_is_retained_after_call"
 MATRICES, LOW_PRECISION = "singular_values_returned_as_matrices", "svd_rejects_low_precision"
 ALIGNMENT, ECHO = "alignment_worse_than_optimal", "echo_estimate_is_biased"
 BATCH, SHARDS = "svd_batch_is_unbounded", "shards_overlap_or_miss_keys"
-SHARDING, GATHER = "norm_depends_on_sharding", "ranks_disagree_after_gather"
-SPECTRAL = (MATRICES, LOW_PRECISION, ALIGNMENT, ECHO, BATCH, SHARDS, SHARDING, GATHER)
+SHARDING, GATHER, MESH = "norm_depends_on_sharding", "ranks_disagree_after_gather", "norm_depends_on_mesh"
+SPECTRAL = (MATRICES, LOW_PRECISION, ALIGNMENT, ECHO, BATCH, SHARDS, SHARDING, GATHER, MESH)
 ACCUMULATION, LIMIT_MISSED = "accumulation_differs_from_full_batch", "clip_misses_the_step"
 SCALED_CLIP, MISSES = "clip_on_scaled_gradients", "optimizer_misses_parameters"
 LOST, NAN_STEP = "gradients_lost_or_stale", "nonfinite_step_is_applied"
 FROZEN, LOW_SUMS, WAITS = "frozen_parameters_move", "accumulates_in_low_precision", "step_waits_for_the_device"
 STEPS = (ACCUMULATION, LIMIT_MISSED, SCALED_CLIP, MISSES, LOST, NAN_STEP, FROZEN, LOW_SUMS, WAITS)
+PER_RANK = "loss_weighted_per_rank"
 SMALL_MEMORY = {"memory_sizes": [1_000_000, 10_000_000]}
 
 

@@ -36,6 +36,7 @@ from tests.probing_helpers import (
     GRAPHS,
     MEMORY,
     OVERFLOW,
+    PER_RANK,
     SPECTRAL,
     STEPS,
     SYNCS,
@@ -48,8 +49,9 @@ pytestmark = pytest.mark.acceptance
 
 GOOD = "not_reproduced"
 # Source probes make the same promises in test_source_probes.py, those of spectra and shards in
-# test_spectral_probes.py and test_sharding_probes.py, those of training steps in test_step_probes.py.
-APART = {*SPECTRAL, *STEPS}
+# test_spectral_probes.py and test_sharding_probes.py, those of training steps in
+# test_step_probes.py and test_rank_steps.py.
+APART = {*SPECTRAL, *STEPS, PER_RANK}
 CATALOG = {name: probe for name, probe in load_catalog().items() if probe.scope == "target" and name not in APART}
 # One probe for each distinct code: several recommend the same, which is then run once.
 ADVICE = sorted({CATALOG[probe].remediation_code: probe for probe in PROBES}.values())

@@ -26,13 +26,15 @@ from auditkit.workflows.audit.run_options import RunOptions
 from tests.probes.in_process import Answer, ask_all
 from tests.probes.specimens import DEAR, NEEDS_GPU, PROBES
 from tests.probes.spectral_specimens import ONE_PROCESS, SPECIMEN
-from tests.probing_helpers import BATCH, GATHER, SHARDING, SHARDS, SPECTRAL, TARGETS, is_alive, run_probes
+from tests.probing_helpers import BATCH, GATHER, MESH, SHARDING, SHARDS, SPECTRAL, TARGETS, is_alive, run_probes
 
 CATALOG = load_catalog()
 REPRODUCED = {
     "local_norm": SHARDING,
     "summed_norm": SHARDING,
     "clip_by_local_norm": SHARDING,
+    "plain_norm_per_rank": MESH,
+    "inner_mesh_norm": MESH,
     "echoes_without_last": GATHER,
     "unordered_keys_of_group": SHARDS,
 }
@@ -90,7 +92,9 @@ def test_the_recommended_code_passes(
     (tmp_path / f"fix_of_{probe_id}.py").write_text(code, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     others = [probe for probe in (*PROBES, *ONE_PROCESS) if probe not in NEEDS_GPU | DEAR and probe != BATCH]
-    answers = ask_all(Target(f"fix_of_{probe_id}:{function}"), [probe_id, *others], tmp_path)
+    own = [SHARDING, MESH] if probe_id == SHARDING else [probe_id]  # the two recommend the same
+    answers = ask_all(Target(f"fix_of_{probe_id}:{function}"), [*own, *others], tmp_path)
+    assert {answers[probe].outcome for probe in own} == {"not_reproduced"}
     assert answers[probe_id].outcome == "not_reproduced", answers[probe_id].message
     reproduced = {probe: answer.message for probe, answer in answers.items() if answer.outcome == "reproduced"}
     assert reproduced == {}
@@ -145,6 +149,60 @@ def test_replicas_counted_twice_read_too_large_by_their_root() -> None:
     assert answer.values("norm", placement="hsdp", ranks=4) == pytest.approx([whole * 2**0.5] * 4, rel=1e-5)
     assert "hsdp" in answer.message
     assert "fsdp2" not in answer.message
+
+
+def test_what_each_mesh_reads_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four copies of the vectors are counted; half of the shards are left out. Each passes norm_depends_on_sharding."""
+    of_plain = specimen("defective_ranks", "plain_norm_per_rank", MESH)
+    (whole, *_) = of_plain.values("one_process_norm")
+    (norm, *others) = of_plain.values("norm", mesh="plain_beside_sharded")
+    vectors = sum(float(grad.square().sum()) for grad in sharded.one_process() if grad.dim() == 1)
+    assert norm**2 == pytest.approx(whole**2 + 3 * vectors, rel=1e-5)
+    assert others == [norm] * 3
+    assert of_plain.message.startswith(f"under plain_beside_sharded the norm of 4 ranks reads {norm:.6g} instead of ")
+    assert "pipeline" in of_plain.message.split("right under ")[1]
+    of_inner = specimen("defective_ranks", "inner_mesh_norm", MESH)
+    first, _, third, _ = of_inner.values("norm", mesh="fsdp_and_tensor_parallel")
+    assert (first < whole, third < whole, first == third) == (True, True, False)
+    assert (of_inner.severity, specimen("sound_ranks", "sharded_norm", MESH).outcome) == ("P2", "not_reproduced")
+
+
+def test_where_shards_that_are_all_alike_are_off_another_probe_says_so() -> None:
+    answer = specimen("defective_ranks", "local_norm", MESH)
+    assert (answer.outcome, "see norm_depends_on_sharding" in answer.message) == ("not_applicable", True)
+
+
+BY_MARKS = """
+import torch
+import torch.distributed as dist
+
+
+def grad_norm(parameters):
+    rank = dist.get_rank() if dist.is_initialized() else 0
+    own = [p for p in parameters if getattr(p, "tensor_model_parallel", False) or rank == 0]
+    own = [p for p in own if COUNTED]
+    squares = [p.grad.double().square().sum() for p in own if p.grad is not None]
+    total_norm = torch.stack(squares).sum() if squares else torch.zeros((), dtype=torch.float64)
+    if dist.is_initialized():
+        dist.all_reduce(total_norm)
+    return total_norm.sqrt().item()
+"""
+
+
+@pytest.mark.parametrize(
+    ("counted", "outcome"),
+    [('not getattr(p, "shared", False)', "not_reproduced"), ('hasattr(p, "shared") or True', "reproduced")],
+    ids=["a copy is left out", "a copy is counted"],
+)
+def test_code_that_marks_its_shards_gets_plain_ones_with_marks(
+    counted: str, outcome: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / f"marked_{outcome}.py").write_text(BY_MARKS.replace("COUNTED", counted))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    answer = ask_all(Target(f"marked_{outcome}:grad_norm"), [MESH], tmp_path)[MESH]
+    assert answer.outcome == outcome
+    assert {row.case["mesh"] for row in answer.rows if "rank" in row.case} == {"marked_shards", "marked_copies"}
+    assert ("under marked_copies the norm of 4 ranks" in answer.message) == (outcome == "reproduced")
 
 
 @pytest.mark.slow

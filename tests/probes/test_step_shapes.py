@@ -14,7 +14,6 @@ from tests.probing_helpers import (
     LIMIT_MISSED,
     LOST,
     MISSES,
-    NAN_STEP,
     SCALED_CLIP,
     STEPS,
     TARGETS,
@@ -31,9 +30,16 @@ REPRODUCED: dict[str, set[str]] = {
     "train_yielding": set(),
     "train_without_end": set(),
     "train_by_closure": set(),
+    "train_with_closure": set(),
+    "train_inside_backward": set(),
+    "train_by_halves": set(),
+    "train_more_later": set(),
+    "train_with_hooks": set(),
+    "train_stepping_twice": {LOST},
     "train_a_copy": {MISSES},
     "train_twice_held": {MISSES},
     "train_unscaled_twice": {SCALED_CLIP},
+    "MixedTrainer.train_batch": {SCALED_CLIP},
     "train_keeping_nan": {LOST},
     "train_until_nan": set(),
     "clip_before_backward": {LIMIT_MISSED},
@@ -67,9 +73,29 @@ def test_a_clip_and_a_limit_in_the_code_are_held_against_larger_gradients() -> N
     assert answer.values("reached") == [pytest.approx(1.0, abs=1e-4)] * 2
 
 
-def test_what_goes_backward_in_a_closure_is_not_judged() -> None:
-    answers = ask_all(target("train_by_closure"), [ACCUMULATION, LOST, NAN_STEP], FOLDER)
+@pytest.mark.parametrize(
+    ("function", "why"), [("train_by_closure", "by a closure"), ("train_inside_backward", "inside of backward")]
+)
+def test_steps_within_steps_are_not_judged(function: str, why: str) -> None:
+    answers = ask_all(target(function), [LOST, MISSES], FOLDER)
     assert {answer.outcome for answer in answers.values()} == {"not_applicable"}
+    assert all(why in answer.message for answer in answers.values())
+
+
+def test_a_closure_that_is_called_once_is_a_step_like_any() -> None:
+    answer = ask_all(target("train_with_closure"), [LIMIT_MISSED], FOLDER)[LIMIT_MISSED]
+    assert (answer.outcome, len(answer.values("reached"))) == ("not_reproduced", 2)
+
+
+def test_a_loop_that_needs_a_gpu_says_so() -> None:
+    with pytest.raises(CannotFeedError, match="CUDA"):
+        ask_all(target("train_on_a_stream"), STEPS, FOLDER)
+
+
+@pytest.mark.process
+def test_a_loop_that_forks_is_answered() -> None:
+    answers = ask_all(target("train_beside_a_child"), [LIMIT_MISSED, LOST], FOLDER)
+    assert {answer.outcome for answer in answers.values()} == {"not_reproduced"}
 
 
 def test_a_loop_that_makes_no_step_says_what_happened() -> None:

@@ -48,6 +48,11 @@ def text_of(value: str) -> str:
         raise BadInputError(f"stdin is not UTF-8: byte {error.start}") from None
 
 
+def is_agreed(question: str) -> bool:
+    """Whether somebody at a terminal says yes; where nobody can be asked, nobody did."""
+    return sys.stdin.isatty() and sys.stderr.isatty() and typer.confirm(question, err=True)
+
+
 def date_of(text: str | None) -> datetime.date | None:
     """The date that an option says, None without one. Raises BadInputError."""
     import datetime

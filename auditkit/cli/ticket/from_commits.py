@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from auditkit.cli.common import JsonOption, TicketsOption, open_repository, write_or_exit
 from auditkit.cli.output import complain, say, say_json
-from auditkit.cli.ticket.common import app
+from auditkit.cli.ticket.common import app, is_agreed
 from auditkit.cli.ticket.status import CommitsInOption, steps_told
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from auditkit.workflows.tickets.from_commits import Proposal
 
@@ -36,6 +35,7 @@ def from_commits(
     """
     import datetime
 
+    from auditkit.model.text import counted
     from auditkit.workflows.tickets.from_commits import commits_of, propose, tickets_named
     from auditkit.workflows.tickets.many import try_on_all
 
@@ -47,35 +47,35 @@ def from_commits(
     today = datetime.date.today()
     made, tried = try_on_all(list(named), lambda name: propose(repository, named[name], checkout, today))
     count = sum(one.moved is not None and one.moved.change.is_edit for one in made)
+    if not (as_json and is_sure):
+        _tell(made, complain if as_json else say)
+    meant = counted(count, "ticket")
+    is_written = is_sure or tried.plan is None or (count > 0 and is_agreed(f"resolve {meant}?"))
+    if count and is_written:
+        tried.write(repository)
+    elif count:
+        complain(f"nothing was written: {meant} would change; --yes writes without asking")
     if as_json:
-        _say_json(made, is_written=is_sure)
-    else:
-        _say(made)
-    if count and tried.plan is not None:
-        is_asked = not is_sure and sys.stdin.isatty() and sys.stderr.isatty()
-        if is_sure or (is_asked and typer.confirm(f"resolve these {count} tickets?", err=True)):
-            tried.write(repository)
-        else:
-            complain(f"nothing was written: {count} tickets would change; --yes writes without asking")
+        _say_json(made, is_written)
     if any((one.named.fixed_by and one.problem) or (one.moved and one.moved.missing) for one in made):
         from auditkit.errors import ExitCode
 
         raise typer.Exit(int(ExitCode.FINDINGS))
 
 
-def _say(made: Sequence[Proposal]) -> None:
+def _tell(made: Sequence[Proposal], put: Callable[[str], None]) -> None:
     for one in made:
         if one.moved is None:
             named = one.named.fixed_by or one.named.mentioned_by
             what = one.problem or "mentioned"
-            say(f"{one.named.id}: {what} ({', '.join(commit.told for commit in named)})")
+            put(f"{one.named.id}: {what} ({', '.join(commit.told for commit in named)})")
             continue
         moved, is_there = steps_told(one.moved.change)
         by = ", ".join(commit.told for commit in one.named.fixed_by)
         is_same = not one.moved.change.is_edit
-        say(f"{one.named.id}: {is_there if is_same else moved}, {'named' if is_same else 'resolved'} by {by}")
+        put(f"{one.named.id}: {is_there if is_same else moved}, {'named' if is_same else 'resolved'} by {by}")
         for number, item in enumerate(one.moved.steps):
-            say(f"  for fixed: {item.problem}" + ("" if number else f"\n    {item.hint}"))
+            put(f"  for fixed: {item.problem}" + ("" if number else f"\n    {item.hint}"))
 
 
 def _say_json(made: Sequence[Proposal], is_written: bool) -> None:

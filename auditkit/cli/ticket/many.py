@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +10,7 @@ import typer
 
 from auditkit.cli.completion import ticket_ids
 from auditkit.cli.output import complain, say, say_json
-from auditkit.cli.ticket.common import change_document, say_change, text_of, told_line
+from auditkit.cli.ticket.common import change_document, is_agreed, say_change, text_of, told_line
 
 if TYPE_CHECKING:
     from auditkit.store.folder.repository import Change, Repository
@@ -114,6 +113,7 @@ def change_tickets(
         if as_json:
             _say_many([])
         return []
+    from auditkit.model.text import counted
     from auditkit.workflows.tickets.many import change_all_at_once, try_on_all
 
     if options.is_sure:
@@ -125,7 +125,7 @@ def change_tickets(
     if count and tried.plan is not None:
         _ask(made, count)
         tried.write(repository)
-        complain(f"{count} tickets changed")
+        complain(f"{counted(count, 'ticket')} changed")
         if as_json:
             _say_many(made)
     else:
@@ -136,13 +136,15 @@ def change_tickets(
 def _ask(made: Sequence[Done], count: int) -> None:
     """Show what would be done and ask on a terminal. Raises BadInputError without a yes."""
     from auditkit.errors import BadInputError
+    from auditkit.model.text import counted
 
+    meant = counted(count, "ticket")
+    complain(f"{meant} would change:")
     for done in made:
-        complain(done.line)
+        complain(f"  {done.line}")
     _warn(made)
-    is_asked = sys.stdin.isatty() and sys.stderr.isatty()
-    if not is_asked or not typer.confirm(f"change these {count} tickets?", err=True):
-        raise BadInputError(f"nothing was written: {count} tickets would change", "--yes changes them without asking")
+    if not is_agreed(f"change {meant}?"):
+        raise BadInputError(f"nothing was written: {meant} would change", "--yes changes them without asking")
 
 
 def _show(made: Sequence[Done], as_json: bool) -> None:

@@ -172,6 +172,8 @@ def import_tickets(
         if copy:
             counts += [f"{len(done.copied)} copied", f"{len(done.skipped)} there already"]
         say(f"{folder}: {', '.join(counts)}")
+        if done.tickets and not copy:
+            complain("nothing was copied; --copy does that")
     if skip_broken:
         for broken in done.broken:
             complain(f"left out: {broken.describe(folder / broken.path)}")

@@ -100,6 +100,8 @@ def _print_check(file: Path, check: PageCheck) -> None:
 def _print_statistics(counted: FolderStatistics) -> None:
     say(f"tickets  {counted.statistics.total}")
     for head, rows in _tables(counted):
+        if not rows:
+            continue
         say("")
         _print_rich(head, rows) if wants_colour() else _print_plain([head, *rows])
 

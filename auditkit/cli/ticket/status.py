@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 CommitOption = Annotated[
     list[str] | None, typer.Option("--commit", metavar="HASH", help="A commit of the fix (may be repeated).")
 ]
+TestsOption = Annotated[
+    list[str] | None, typer.Option("--test", metavar="PATH", help="A test of the fix (may be repeated).")
+]
 CommitsInOption = Annotated[
     str | None,
     typer.Option("--checkout", metavar="DIR[@REV]", help="Where the commits are; default: configured, else here."),
@@ -109,9 +112,7 @@ def resolve(
     ],
     text: Annotated[str, typer.Option(help="What was done, or why nothing is; - reads stdin.")],
     commit: CommitOption = None,
-    test: Annotated[
-        list[str] | None, typer.Option("--test", metavar="PATH", help="A test of the fix (may be repeated).")
-    ] = None,
+    test: TestsOption = None,
     checkout: CommitsInOption = None,
     tickets: TicketsOption = None,
     as_json: JsonOption = False,

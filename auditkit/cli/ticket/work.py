@@ -9,7 +9,7 @@ import typer
 from auditkit.cli.common import JsonOption, TicketsOption, open_repository, write_or_exit
 from auditkit.cli.ticket.common import IdArgument, app, text_of
 from auditkit.cli.ticket.many import Done, IdsArgument, ManyOptions, change_tickets, chosen
-from auditkit.cli.ticket.status import CommitOption, CommitsInOption, end_resolved, steps_told
+from auditkit.cli.ticket.status import CommitOption, CommitsInOption, TestsOption, end_resolved, steps_told
 
 
 @app.command(epilog="Example: auditkit ticket start B7-PT-01")
@@ -54,9 +54,7 @@ def done(
         str, typer.Option(help="What was done; - reads stdin.", show_default="the commit's first line")
     ] = "",
     commit: CommitOption = None,
-    test: Annotated[
-        list[str] | None, typer.Option("--test", metavar="PATH", help="A test of the fix (may be repeated).")
-    ] = None,
+    test: TestsOption = None,
     checkout: CommitsInOption = None,
     tickets: TicketsOption = None,
     as_json: JsonOption = False,

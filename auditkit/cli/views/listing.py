@@ -51,9 +51,12 @@ def list_tickets(
     if not kept:
         _tell_what_matched(index, passes, state, left)
     kept = _in_order(index, kept, sort)
+    matching = len(kept)
     kept = (kept[::-1] if reverse else kept)[:limit]
     is_plain = not passes and state is False and (sort, reverse, limit) == ("id", False, None)
     _print(folder, index, kept, form, words_of(columns or ()), is_plain)
+    if len(kept) < matching:
+        complain(f"{len(kept)} of {matching} tickets: --limit {matching} shows all")
     if kept and state is not None and left and not (unfinished or closed):
         complain(f"{left} finished {'is' if left == 1 else 'are'} not listed: --all")
     _complain_of_odd(index, kept)

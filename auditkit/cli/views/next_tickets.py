@@ -37,7 +37,7 @@ def next_tickets(
         complain(f"nothing to take: {len(held)} unfinished, {len(held)} of them blocked")
     else:
         _print(index, shown)
-        say(fitted(f"  of {_summary(index, free, held)}", terminal_width()))
+        say(fitted(f"{len(shown)} of {_summary(index, free, held)}", terminal_width()))
     return complain_of_broken(index.broken, folder)
 
 
@@ -69,7 +69,7 @@ def _summary(index: Index, free: Sequence[int], held: Sequence[int]) -> str:
     doubtful = sum(folders[number] != "" for number in free)
     parts = [f"{len(free)} that can be taken"]
     if doubtful:
-        parts.append(f"{doubtful} of them in a folder for finished tickets, which come last")
+        parts.append(f"{doubtful} of them in a folder for finished tickets, so last")
     if held:
         parts.append(f"{len(held)} more {'is' if len(held) == 1 else 'are'} blocked")
     return "; ".join(parts)

@@ -48,7 +48,7 @@ def search_tickets(
     passing, _ = in_state(index, passing_all(index, named_filters(folder, index, wanted, blocked, stale)), state)
     held = holding(folder, index.column(PATH), files, words)
     found = sorted(set(held).intersection(passing)) if len(passing) < index.count else held
-    shown = _best_first(index, found, words)[:limit]
+    shown = _best_first(index, found, words, limit)
     matches = [_lines_with(f"{folder}/{index.column(PATH)[number]}", words) for number in shown]
     if as_json:
         rows = [_fields(index, number, lines) for number, lines in zip(shown, matches, strict=True)]
@@ -76,18 +76,20 @@ def _tell(words: Sequence[str], held: int, count: int, shown: int) -> None:
         complain(f"{shown} of {count} tickets that hold {said}: --limit {count} shows all")
 
 
-def _best_first(index: Index, numbers: Sequence[int], words: Sequence[str]) -> list[int]:
+def _best_first(index: Index, numbers: Sequence[int], words: Sequence[str], limit: int) -> list[int]:
+    import heapq
+
     from auditkit.store.listing import rows as at
 
-    lines, finished = index.column(at.SHOWN), index.column(at.IS_FINISHED)
+    titles, finished, severities = map(index.column, (at.TITLE, at.IS_FINISHED, at.SEVERITY))
     needles = [word.casefold() for word in words]
 
     def key(number: int) -> tuple[bool, bool, str]:
-        _, severity, *_, title = lines[number]
-        folded = title.casefold()
-        return any(word not in folded for word in needles), finished[number], severity if severity[:1] == "P" else "~"
+        has_all = all(map(titles[number].casefold().__contains__, needles))
+        return not has_all, finished[number], severities[number] or "~"
 
-    return sorted(numbers, key=key)
+    # Sorting all of them takes 20 ms where 10,000 tickets hold the words.
+    return heapq.nsmallest(limit, numbers, key)
 
 
 def _lines_with(path: str, words: Sequence[str]) -> list[tuple[int, str]]:

@@ -1,4 +1,4 @@
-"""Functions and loops that go backward and make an optimizer's step: what they hand the optimizer can be asked."""
+"""What goes backward and makes an optimizer's step: functions, loops, and the trainers of libraries."""
 
 from __future__ import annotations
 
@@ -11,22 +11,27 @@ from auditkit.probing.discovery.blocks.blocks import Block, blocks_of
 from auditkit.probing.discovery.blocks.training_loops import is_backward, is_step
 from auditkit.probing.discovery.candidates import Candidate
 from auditkit.probing.source_code.files import is_in_side_folder
-from auditkit.probing.source_code.modules import Function
+from auditkit.probing.source_code.modules import Class, Function, dotted_name
 from auditkit.probing.source_code.python_files import PythonFiles
 from auditkit.probing.worker.steps import roles
 
-TOUCHES_STEPS = re.compile(rb"\.backward\(")
+TOUCHES_STEPS = re.compile(rb"\.backward\(|(?m:^class (Trainer\b|\w+\([\w., ]*(Trainer|Accelerator)\b))")
+_MOST_BASES = 8
 _SCORE = 4
 
 
 def step_candidates(files: PythonFiles) -> Iterator[Candidate]:
     """A candidate for every function that does both itself and is handed, or has as an object, what it trains.
 
-    A loop that does both in a script, or in a function that makes its model itself, is one as a block.
+    A loop that does both in a script, or in a function that makes its model itself, is one as a block; a library's
+    trainer, and a class that changes a part of one's step, by its name.
     """
+    trainers = [_trainer(files, each) for module in list(files.modules.values()) for each in module.classes.values()]
+    found = {each.call: each for each in trainers if each is not None}
+    yield from found.values()
     whole: set[tuple[str, int]] = set()
     for function in files.functions():
-        if function.name.startswith("__") or ".backward(" not in function.text:
+        if function.name.startswith("__") or ".backward(" not in function.text or function.call in found:
             continue
         backward, step = _first_lines(function)
         names = tuple(item.arg for item in function.parameters)
@@ -54,6 +59,35 @@ def _candidate(function: Function, lines: tuple[int, int], score: int) -> Candid
         score=score - (2 if is_in_side_folder(function.module.file) else 0),
         last_line=function.node.end_lineno if isinstance(function, Block) else None,
     )
+
+
+def _trainer(files: PythonFiles, owner: Class) -> Candidate | None:
+    """A trainer of a library, or a class of the checkout that changes a part of one's step."""
+    parts = [each for name, each in owner.methods.items() if roles.OF_TRAINERS.fullmatch(name)]
+    library = _library_of(files, owner) if parts else None
+    if library is None:
+        return None
+    part = owner.methods.get(roles.TRAINERS[library], parts[0])
+    return Candidate(
+        call=f"{owner.module.name}:{owner.qualified_name}.{roles.TRAINERS[library]}",
+        file=owner.module.file,
+        line=part.node.lineno,
+        contract_guess=Contract.TRAIN_STEP,
+        evidence=(f"trains as {'.'.join(library)} does, with {part.name} at line {part.node.lineno}",),
+        score=_SCORE - (2 if is_in_side_folder(owner.module.file) else 0),
+    )
+
+
+def _library_of(files: PythonFiles, owner: Class, depth: int = 0) -> tuple[str, str] | None:
+    """The package and the name of the library's trainer that a class is or inherits from; None for no known one."""
+    names = [f"{owner.module.name}.{owner.qualified_name}"]
+    for base in map(dotted_name, owner.node.bases):
+        found = files.resolve(owner.module, base) if base and depth < _MOST_BASES else None
+        if isinstance(found, Class) and (library := _library_of(files, found, depth + 1)):
+            return library
+        names.append(owner.module.full_name(base))
+    keys = [(name.partition(".")[0], name.rpartition(".")[2]) for name in names]
+    return next((key for key in keys if key in roles.TRAINERS), None)
 
 
 def _first_lines(function: Function) -> tuple[int, int]:

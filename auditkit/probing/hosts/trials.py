@@ -17,6 +17,7 @@ from auditkit.probing.hosts.runner import in_parallel
 from auditkit.probing.hosts.sandbox import Setting
 from auditkit.probing.hosts.session import Failure, Job, LoadedBy, Session
 from auditkit.probing.worker.process.rungs import OF_BLOCKS
+from auditkit.probing.worker.steps.roles import IMPORTED_BY_STEPS
 
 TRIAL_TIME_LIMIT_S = 30.0
 _WANTED = re.compile(r"--argument (?!NAME=)(\S+)=VALUE")
@@ -94,7 +95,9 @@ class _Trials:
         progress: Callable[[str], None] | None,
         imports: Sequence[str],
     ) -> None:
-        self._candidates, self._setting, self._progress, self._imports = candidates, setting, progress, list(imports)
+        self._candidates, self._setting, self._progress = candidates, setting, progress
+        has_steps = any(each.contract_guess is Contract.TRAIN_STEP for each in candidates)
+        self._imports = [*imports, *([IMPORTED_BY_STEPS] if has_steps else [])]
         self._loaded_together: dict[str, tuple[str, ...]] = {}
         self._imported_for_each: set[str] = set()
         self.done: dict[int, Trial] = {}

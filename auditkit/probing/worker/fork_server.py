@@ -27,6 +27,7 @@ _DESCRIPTORS = 4
 def serve_forks(channel_fd: int) -> None:
     """Answer requests until the host closes the channel."""
     os.set_inheritable(channel_fd, False)
+    server.keep_garbage()
     channel = socket.socket(fileno=channel_fd)
     try:
         loading.import_torch()

@@ -5,9 +5,9 @@ import time
 from typing import Any, Dict
 
 from .base.frames import SourceRoots
-from .process import ladder, loading, placeholders, trial_modules
+from .process import ladder, loading, placeholders
 from .process.jsonlines import Writer
-from .targets import LoadedTarget, load_target, send_load_error
+from .targets import LoadedTarget, load_target
 
 
 def load_and_run(job: Dict[str, Any], request: Dict[str, Any], results: Writer) -> None:
@@ -24,10 +24,6 @@ def run_trial(job: Dict[str, Any], request: Dict[str, Any], results: Writer) -> 
         _send_selfcheck(results, job, request)
         return
     trial = dict(request, target=job["target"])
-    unloaded = trial_modules.why_unloaded(job["target"]["call"])
-    if unloaded is not None:
-        send_load_error(results, unloaded)
-        return
     loaded = load_target(results, trial)
     if loaded is not None:
         _send_plan(results, trial, loaded)

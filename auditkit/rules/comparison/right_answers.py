@@ -14,6 +14,7 @@ from auditkit.rules.comparison.answer_changes import LEFT, RAISES, compare_answe
 
 _PLANTED, _EMPTY, _SCALED = "special values", "missing and empty", "magnitudes"
 _HIDES, _OTHER_TYPE = "nonfinite_grads_look_healthy", "empty_input_changes_result_type"
+SPARSE = "fails_on_sparse_grads"
 _CAREFUL = frozenset({"float32", "float64"})
 _SMALLEST, _LARGEST = 1e-12, 1e12
 """Between these, squares and sums of squares of float32 gradients neither overflow nor underflow."""
@@ -47,6 +48,8 @@ def _was_right(one: AnswerContrast, roles: Mapping[str, str], findings: Collecti
         return not (one.family == _EMPTY and _OTHER_TYPE in findings)
     if one.nearer == "base":
         return True
+    if SPARSE in findings and str(one.case.get("layout", "")).startswith("sparse"):
+        return _is_finite(one.base) and not _is_finite(one.head)
     if one.family == _PLANTED:
         return _was_right_of_planted(one, roles, findings)
     if one.family == _EMPTY and _OTHER_TYPE in findings:

@@ -18,6 +18,7 @@ NOUNS: Mapping[str, str] = {
     "norm_loses_accuracy": "accuracy",
     "norm_depends_on_grouping": "grouping",
     "norm_depends_on_sharding": "sharding",
+    "norm_depends_on_mesh": "meshes",
     "nonfinite_grads_look_healthy": "hidden non-finite gradients",
     "peak_memory_grows_with_params": "memory",
     "memory_is_retained_after_call": "retained memory",

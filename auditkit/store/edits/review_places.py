@@ -7,7 +7,6 @@ section. A section that begins with another rule (`***`) than the one below it c
 
 from __future__ import annotations
 
-import re
 from binascii import crc32
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,9 +14,7 @@ from dataclasses import dataclass
 from auditkit.store.edits.spans import inserted, rule_of
 from auditkit.store.markdown.document import Document
 from auditkit.store.markdown.scan import Heading
-
-SECTION = re.compile(r"cross[ -]?reviews?\b\W*(.*?)\W*", re.IGNORECASE)
-"""The title of a section of reviews, and what it says of the reviewer."""
+from auditkit.store.reading.reviews import reviewers_section
 
 _BEFORE = ("resolution", "appendix")
 _RANKS = ("drl", "pytorch", "codereview")
@@ -48,7 +45,7 @@ def insert_section(document: Document, section: str, reviewer: str) -> Document:
 
 def review_sections(document: Document) -> list[Heading]:
     """The headings of the sections of reviews."""
-    return [h for h in document.scan.headings if h.level == 2 and SECTION.fullmatch(h.text)]
+    return [h for h in document.scan.headings if h.level == 2 and reviewers_section(h.text)]
 
 
 def _places(document: Document) -> Iterator[Place]:

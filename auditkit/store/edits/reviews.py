@@ -11,12 +11,12 @@ from auditkit.errors import BadInputError
 from auditkit.model.enums import Severity
 from auditkit.model.tickets.review import ReviewForm, Verdict, is_agent_name, read_reviewer
 from auditkit.store.edits.cells import add_row, check_line, rows_of, set_cell
-from auditkit.store.edits.review_places import SECTION, insert_section
+from auditkit.store.edits.review_places import insert_section
 from auditkit.store.edits.spans import inserted, replaced
 from auditkit.store.markdown.document import Document
 from auditkit.store.markdown.scan import Heading, Span, line_end
 from auditkit.store.markdown.tables import split_row
-from auditkit.store.reading.reviews import EVALUATIONS, ReviewAt, read_reviews
+from auditkit.store.reading.reviews import EVALUATIONS, ReviewAt, read_reviews, reviewers_section
 
 TITLES = {"drl": "DRL Specialist", "pytorch": "PyTorch Specialist", "codereview": "Code Review Specialist"}
 """How reviews call the agents."""
@@ -165,7 +165,7 @@ def _waiting(document: Document, reviews: tuple[ReviewAt, ...], review: NewRevie
     """The reviewer's section that has a table and no verdict yet."""
     taken = {found.section.line.start for found in reviews}
     for heading in document.scan.headings:
-        match = SECTION.fullmatch(heading.text) if heading.level == 2 else None
+        match = reviewers_section(heading.text) if heading.level == 2 else None
         if match is None or heading.line.start in taken:
             continue
         who = read_reviewer(match[1]) or match[1].casefold()

@@ -33,12 +33,13 @@ def changed_meanwhile(path: Path) -> ChangedMeanwhileError:
 class Plan:
     """What a dry run would have written, by absolute path: what a file held and would hold, None where it is not there.
 
-    `moves` are the old paths of files that would have another name.
+    `moves` are the old paths of files that would have another name, `named` the files of folders by their stems.
     """
 
     before: dict[str, bytes | None] = field(default_factory=dict)
     after: dict[str, bytes | None] = field(default_factory=dict)
     moves: dict[str, str] = field(default_factory=dict)
+    named: dict[Path, dict[str, list[Path]]] = field(default_factory=dict)
 
     def put(self, path: Path, data: bytes | None) -> None:
         """Remember that `path` would hold `data`."""

@@ -18,7 +18,8 @@ from auditkit.rules.lint.rule import FOLDERS
 from auditkit.rules.tickets.lifecycle import reopens
 from auditkit.store.edits.boxes import unticked
 from auditkit.store.edits.reopening import reopened
-from auditkit.store.folder.repository import Entry, Repository, with_status
+from auditkit.store.edits.status import with_status
+from auditkit.store.folder.repository import Entry, Repository
 from auditkit.store.folder.status_folders import Folders, place_of, put_in_place
 from auditkit.store.listing.rows import FINGERPRINTS
 from auditkit.store.markdown.document import Document
@@ -219,8 +220,7 @@ def _refresh(repository: Repository, entry: Entry, finding: Finding, forms: Form
         changed = document.set_evidence(old, forms.evidence(finding, (*old.history, line), above))
         changed = reopened(unticked(_with_banner(changed, forms), finding.result.fingerprint), forms.today)
         reason = f"{finding.result.fingerprint} returned at {_at(revision)}"
-        again = Entry(entry.file, changed, entry.ticket)
-        document = with_status(again, Status.OPEN, reason, forms.today)
+        document = with_status(changed, Status.OPEN, reason, forms.today)
         place_of(entry, ticket_of(document), forms.folders)
         saved = repository.save(entry, document)
         return FilingAction.REOPENED, put_in_place(repository, saved, forms.folders)

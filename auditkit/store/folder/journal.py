@@ -24,7 +24,6 @@ from auditkit.store.folder.side_folder import SIDE_FOLDER
 LAST = "last-command"
 UNFINISHED = "unfinished-command"
 
-
 Contents = Mapping[Path, bytes | None]
 """What files hold, None where there is none."""
 
@@ -72,11 +71,6 @@ def recorded(folder: Path, session: str) -> Iterator[None]:
         yield
     finally:
         files.recorder = None
-
-
-def last_command(folder: Path) -> Command | None:
-    """The last command that wrote anything below `folder`, None where nobody knows."""
-    return _read(folder, LAST)
 
 
 def write_together(folder: Path, before: Contents, after: Contents) -> None:
@@ -156,7 +150,7 @@ def take_back(folder: Path) -> Command:
     Raises BadInputError where there is nothing to take back, and StoreConflictError where a file has changed since:
     nothing is written then.
     """
-    command = last_command(folder)
+    command = _read(folder, LAST)
     if command is None:
         raise BadInputError(f"nothing to undo: no command of auditkit has written to {folder}")
     foreign = changed_since(command)

@@ -7,7 +7,6 @@ people remove the block, or its markers, the next audit that reproduces the find
 from __future__ import annotations
 
 import contextlib
-import datetime
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -15,16 +14,16 @@ from functools import cached_property
 from pathlib import Path, PurePath
 from typing import Any
 
-from auditkit.errors import AuditkitError, BadInputError, StoreConflictError, nearest_names
+from auditkit.errors import BadInputError, StoreConflictError, nearest_names
 from auditkit.model.text import inert_line
 from auditkit.model.tickets.ids import TicketId, format_ticket_id, id_parts, is_ticket_id, parse_ticket_id
-from auditkit.model.tickets.ticket import BrokenTicket, Status, Ticket
+from auditkit.model.tickets.ticket import BrokenTicket, Ticket
 from auditkit.store.folder import files
 from auditkit.store.folder.branches import ids_on_branches
 from auditkit.store.folder.files import create_file, ensure_writable, remove_file, remove_leftovers, replace_file
+from auditkit.store.folder.found_files import files_named, files_of, second_files
 from auditkit.store.folder.locks import DEFAULT_TIMEOUT_S, locked
-from auditkit.store.folder.second_names import second_names
-from auditkit.store.folder.walk import markdown_files, named_files, stamp_of, walk
+from auditkit.store.folder.walk import stamp_of
 from auditkit.store.listing.index import read_columns
 from auditkit.store.listing.rows import FINGERPRINTS, ID, PATH, broken_of, row_of
 from auditkit.store.markdown.document import BrokenFileError, Document, broken_at
@@ -32,7 +31,6 @@ from auditkit.store.reading.reader import is_other_page, read_file, ticket_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from auditkit.store.folder.files import Plan
     from auditkit.store.folder.walk import Stamp
 
 
@@ -98,7 +96,7 @@ class Repository:
         tickets = [read.ticket for read in reads if isinstance(read, Entry)]
         broken = [read for read in reads if isinstance(read, BrokenTicket)]
         return Listing(
-            tuple(sorted(tickets, key=lambda ticket: (*_order(ticket.id), ticket.path.as_posix()))),
+            tuple(sorted(tickets, key=lambda ticket: (*id_parts(ticket.id), ticket.path.as_posix()))),
             tuple(broken),
         )
 
@@ -111,7 +109,7 @@ class Repository:
         if not is_ticket_id(text):
             raise BadInputError(f"not a ticket id: '{inert_line(text)}'", self._nearest(text))
         ticket_id = parse_ticket_id(text)
-        found = self._read_all(self._named(ticket_id))
+        found = self._read_all(files_named(self.folder, ticket_id))
         if not found:
             found = self._read_all(file for file, says in self.known(ID) if says == ticket_id)
         if not found:
@@ -146,9 +144,8 @@ class Repository:
     def next_id(self, batch: int, agent: str) -> TicketId:
         """The id after the highest one of `batch` and `agent` here and on other local branches.
 
-        Only under the lock (`writing`) does it stay free until it is used; asked for before, too, it takes the lock
-        for milliseconds only. Raises BadInputError where a folder
-        cannot be listed: the id may be taken there.
+        Only under the lock (`writing`) does it stay free until it is used; who asks before, too, holds the lock for
+        milliseconds only. Raises BadInputError where a folder cannot be listed: the id may be taken there.
         """
         rows, _, paths = self._overview(ID)
         hidden = next((path for path in paths if path[-3:].lower() != ".md"), None)
@@ -166,19 +163,18 @@ class Repository:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold the folder's lock over a whole read, change and write, and keep what is written there for `undo`; it
-        is not re-entrant.
+        """Hold the folder's lock over a whole read, change and write, and keep what is written there for `undo`.
 
-        A move that was killed between its two steps is finished first. Raises StoreConflictError when the lock
-        cannot be had.
+        It is not re-entrant. A move that was killed between its two steps is finished first. Raises
+        StoreConflictError when the lock cannot be had.
         """
         from auditkit.store.folder.journal import recorded  # whoever only reads does without it
 
         # Looked for before the lock, so that nobody waits for it.
-        has_second_names = files.plan is None and bool(self._second_names())
+        has_second_names = files.plan is None and bool(second_files(self.folder))
         with locked(self.folder, self._lock_timeout_s):
             if has_second_names:
-                for second, own in self._second_names().items():
+                for second, own in second_files(self.folder).items():
                     remove_file(second)
                     self.mended[second] = own
             with recorded(self.folder, self._session):
@@ -247,20 +243,6 @@ class Repository:
         unread = [read for read in reads if isinstance(read, BrokenTicket)]
         return rows, unread, [file.relative_to(self.folder).as_posix() for file in self.files()]
 
-    def _second_names(self) -> dict[Path, Path]:
-        folder = str(self.folder)
-        return {self.folder / name: self.folder / own for name, own in second_names(folder, walk(folder)).items()}
-
-    def _named(self, ticket_id: TicketId) -> list[Path]:
-        """The files that are named by an id, without the second names of any."""
-        found = [self.folder / name for name in named_files(str(self.folder), ticket_id)]
-        if files.plan is not None:
-            found = [file for file in self._as_planned(files.plan, found) if file.stem.upper() == ticket_id]
-        if any(file.exists() and file.stat().st_nlink > 1 for file in found):
-            second = self._second_names()
-            found = [file for file in found if file not in second]
-        return found
-
     def _read_all(self, found: Iterable[Path]) -> list[Entry | BrokenTicket]:
         return [read for file in found if (read := self.read(file)) is not None]
 
@@ -272,23 +254,8 @@ class Repository:
         return file.is_file() and fingerprint.encode() in file.read_bytes()
 
     def files(self) -> list[Path]:
-        """Every Markdown file below the folder, hidden folders and links to folders left out.
-
-        A folder that cannot be listed is among them: reading it says why.
-        """
-        found = [self.folder / name for name in markdown_files(str(self.folder))]
-        return found if files.plan is None else self._as_planned(files.plan, found)
-
-    def _as_planned(self, plan: Plan, found: Iterable[Path]) -> list[Path]:
-        """The files that there would be after what a dry run has planned so far."""
-        names = {os.path.abspath(file): file for file in found}
-        top = os.path.abspath(self.folder)
-        for name, data in plan.after.items():
-            if data is None:
-                names.pop(name, None)
-            elif name.startswith(top + os.sep) and name.endswith(".md"):
-                names[name] = self.folder / os.path.relpath(name, top)
-        return sorted(names.values())
+        """Every Markdown file below the folder, as `files_of` finds them."""
+        return files_of(self.folder)
 
     def read(self, file: Path) -> _Read:
         """The file as a ticket, as a broken one, or None for another page; read again when it changed."""
@@ -324,57 +291,10 @@ class Repository:
         return read.file if isinstance(read, Entry) else self.folder / read.path
 
 
-def change_all(repository: Repository, ids: Iterable[str], edit: Callable[[Entry], Document]) -> list[Change]:
-    """Read the tickets, edit each and write them, under one lock; in the order of `ids`.
-
-    Nothing is written unless every edit succeeded. Where a write fails, those before it are undone.
-    Raises what `edit`, `Repository.find` and `Repository.save` raise.
-    """
-    with repository.writing():
-        entries = [repository.find(ticket_id) for ticket_id in ids]
-        return save_all(repository, [(entry, edit(entry)) for entry in entries])
-
-
-def save_all(repository: Repository, changes: Iterable[tuple[Entry, Document]]) -> list[Change]:
-    """Write several changed documents; only under `writing`. Where one fails, those before it are undone."""
-    done: list[Change] = []
-    try:
-        for entry, document in changes:
-            done.append(Change(entry, repository.save(entry, document)))
-    except BaseException:
-        for change in reversed(done):
-            # What cannot be put back was changed by somebody else meanwhile: theirs stands.
-            with contextlib.suppress(AuditkitError):
-                repository.save(change.after, change.before.document)
-        raise
-    return done
-
-
-def at_status(document: Document, new: Status, today: datetime.date) -> Document:
-    """The document with another status and Updated date."""
-    document = document.set_field("Status", new.value)
-    return document if document.field("Updated") is None else document.set_field("Updated", today.isoformat())
-
-
-def with_status(entry: Entry, new: Status, reason: str, today: datetime.date) -> Document:
-    """The entry's document with another status, Updated date, and the reason where there is one."""
-    document = at_status(entry.document, new, today)
-    if not reason.strip():
-        return document
-    # What looks like a comment would hide everything below it.
-    told = inert_line(reason).replace("<!--", "&lt;!--")
-    line = f"- {today.isoformat()}: {entry.ticket.status_written or 'none'} to {new.value}: {told}"
-    return document.append_to_subsection("Resolution", "Status Changes", line)
-
-
 def _ids(rows: Iterable[tuple[Any, ...]], paths: Iterable[str]) -> frozenset[TicketId]:
     stems = (path.rpartition("/")[2][:-3] for path in paths)
     return frozenset({parse_ticket_id(stem) for stem in stems if is_ticket_id(stem)} | {row[1] for row in rows})
 
 
-def _order(ticket_id: TicketId) -> tuple[int, str, int]:
-    return id_parts(ticket_id)
-
-
 def _finished_last(entry: Entry) -> tuple[bool, int, str, int, str]:
-    return (entry.ticket.is_finished, *_order(entry.ticket.id), entry.ticket.path.as_posix())
+    return (entry.ticket.is_finished, *id_parts(entry.ticket.id), entry.ticket.path.as_posix())

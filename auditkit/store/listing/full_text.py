@@ -36,8 +36,9 @@ def holding(folder: str, paths: Sequence[str], found: Stamps, words: Sequence[st
     """
     needles = [folded(word) for word in sorted(words, key=len, reverse=True)]
     stamps, stored, ends, data = _load(folder)
-    fresh = stored if stamps == found else [path for path in stored if stamps[path] and found.get(path) == stamps[path]]
-    known = set(fresh)
+    if stamps == found and stored == paths:
+        return _matching(data, ends, needles)
+    known = {path for path in stored if stamps[path] and found.get(path) == stamps[path]}
     changed = [path for path in paths if path not in known]
     texts = {path: _text_of(folder, path) for path in changed}
     matching = {stored[number] for number in _matching(data, ends, needles)} & known

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -17,7 +18,8 @@ from auditkit.store.markdown.scan import Heading, Span
 _verdict_of = lru_cache(read_verdict)
 _agent_named = lru_cache(find_reviewer)
 _reviewer_of = lru_cache(reviewer_of)
-_SECTION = re.compile(r"cross[ -]?reviews?\b\W*(.*?)\W*", re.IGNORECASE)
+reviewers_section = lru_cache(re.compile(r"cross[ -]?reviews?\b\W*(.*?)\W*", re.IGNORECASE).fullmatch)
+"""The match of the title of a section of reviews; its group is what the title says of the reviewer."""
 _VERDICT_LINE = re.compile(r"\*\*(?:\w+ )*verdict:?\*\*:?\s*(\S.*)|\*\*verdict:\s*([^*]+)\*\*(.*)", re.IGNORECASE)
 _NOTE = re.compile(r"\*\*([^*]{1,60}?):?\*\*:?\s*(.*)")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -60,11 +62,13 @@ class _Draft:
 def read_reviews(document: Document) -> tuple[ReviewAt, ...]:
     """Every verdict of the sections whose title starts with Cross-Review, in the order of the file."""
     found: list[ReviewAt] = []
-    for heading in document.scan.headings:
+    headings = document.scan.headings
+    for number, heading in enumerate(headings):
         is_likely = heading.level == 2 and heading.text[:5].casefold() == "cross"
-        match = _SECTION.fullmatch(heading.text) if is_likely else None
+        match = reviewers_section(heading.text) if is_likely else None
         if match is not None:
-            drafts = _SectionReader(document, heading, match[1]).read()
+            inner = itertools.takewhile(lambda one: one.level > 2, headings[number + 1 :])
+            drafts = _SectionReader(document, heading, match[1], inner).read()
             found += [ReviewAt(_finished(document, draft, heading), draft.verdict, heading) for draft in drafts]
     return tuple(found)
 
@@ -72,24 +76,23 @@ def read_reviews(document: Document) -> tuple[ReviewAt, ...]:
 class _SectionReader:
     """Walks over one section; `title` is what its heading, or an H3 inside, says of the reviewer."""
 
-    def __init__(self, document: Document, heading: Heading, title: str) -> None:
+    def __init__(self, document: Document, heading: Heading, title: str, inner: Iterable[Heading]) -> None:
         self.document = document
         self.heading = heading
         self.title = title
+        self.inner = {one.line.start: one for one in inner}
         self.drafts: list[_Draft] = []
         self.loose: list[tuple[str, str, int]] = []
         self.note = ""
 
     def read(self) -> list[_Draft]:
-        hidden = self.document.scan.hidden
-        body = self.document.body(self.heading)
-        inner = {h.line.start: h for h in self.document.scan.headings if body.start <= h.line.start < body.end}
-        for block in blocks_of(self.document.data, body, hidden):
+        document = self.document
+        for block in blocks_of(document.data, document.body(self.heading), document.scan.hidden):
             if isinstance(block, Table):
                 self.note = ""
                 self.drafts += self._of_table(block)
-            elif block.start in inner:
-                self._enter(inner[block.start])
+            elif block.start in self.inner:
+                self._enter(self.inner[block.start])
             else:
                 self._of_line(block)
         self._give_out_notes()
@@ -97,7 +100,7 @@ class _SectionReader:
 
     def _enter(self, heading: Heading) -> None:
         self.note = ""
-        if find_reviewer(heading.text):
+        if _agent_named(heading.text):
             self.title = heading.text
         elif heading.text.casefold() in EVALUATIONS:
             self.note = "evaluation"
@@ -165,26 +168,33 @@ class _SectionReader:
             draft.judged = text
 
     def _of_line(self, line: Line) -> None:
+        if line.text.startswith("**") and self._of_bold(line):
+            return
+        if not _RULE.fullmatch(line.text):
+            self.loose.append((self.note, line.text, len(self.drafts)))
+
+    def _of_bold(self, line: Line) -> bool:
+        """Whether the line begins with what it tells: a verdict, or one of the names that notes have."""
         verdict = _VERDICT_LINE.match(line.text)
         if verdict is not None:
             written = verdict[1] or f"{verdict[2]}{verdict[3]}"
             self.drafts.append(_Draft(ReviewForm.BOLD_PARAGRAPH, line.span, written.strip(), title=self.title))
             self.note = "evaluation"
-            return
+            return True
         note = _NOTE.match(line.text)
         name = _plain(note[1]) if note else ""
-        if note is not None and (name in ("date", *_WHO) or name.endswith(EVALUATIONS)):
+        is_note = name == "date" or name in _WHO or name.endswith(EVALUATIONS)
+        if note is not None and is_note:
             self.note = name
             self.loose.append((name, note[2], len(self.drafts)))
-        elif not _RULE.fullmatch(line.text):
-            self.loose.append((self.note, line.text, len(self.drafts)))
+        return is_note
 
     def _give_out_notes(self) -> None:
         """Give paragraphs to the reviews they belong to: by the name they start with, else the one above."""
         for name, text, above in self.loose:
             if not self.drafts:
                 return
-            draft = self._owner(name) or self.drafts[max(above - 1, 0)]
+            draft = (self._owner(name) if name else None) or self.drafts[max(above - 1, 0)]
             if name == "date":
                 draft.date = draft.date or text
             elif name in _WHO:
@@ -194,13 +204,13 @@ class _SectionReader:
 
     def _owner(self, name: str) -> _Draft | None:
         who = _agent_named(name)
-        return next((draft for draft in reversed(self.drafts) if who and draft.reviewer == who), None)
+        return next((draft for draft in reversed(self.drafts) if draft.reviewer == who), None) if who else None
 
 
 def _finished(document: Document, draft: _Draft, heading: Heading) -> Review:
     verdict, extra = _verdict_of(draft.written)
-    severity = _SEVERITY.search(draft.severity.upper())
-    date = _DATE.search(draft.date)
+    severity = _SEVERITY.search(draft.severity.upper()) if draft.severity else None
+    date = _DATE.search(draft.date) if draft.date else None
     who = draft.who or draft.title
     return Review(
         reviewer=draft.reviewer,

@@ -13,9 +13,10 @@ from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import ProbeResult, Run, TargetReading
 from auditkit.model.runs.target import Target
 from auditkit.probing.hosts.catalog import read_probe
-from auditkit.rules.comparison.right_answers import changed_answers, told
+from auditkit.rules.comparison.right_answers import SPARSE, changed_answers, told
 from auditkit.rules.comparison.trade import costs_of, judge
 
+_WRONG_OF_SPARSE = (SPARSE, Outcome.REPRODUCED)
 ANSWERS = "_answers"
 """The question that records a target's answers; it judges nothing and is in no list of probes."""
 
@@ -75,14 +76,14 @@ class Answers:
 
 def judged(findings: Sequence[str], base: Answers, arm: Answers) -> Judgement:
     """The verdict on what `arm` answers in the place of `base`; `findings` are the probes that it is to mend."""
-    return judge(findings, base.results, arm.results, _lost(base, arm), _changed(findings, base, arm))
+    return judge(findings, base.results, arm.results, _lost(base, arm), _changed(findings, base, arm.recorded))
 
 
 def costs(base: Answers, arm: Answers) -> list[str]:
     """What got worse for a target that the change was not made for; what it mends there as well was not right."""
     reproduced = {one.probe for one in base.results if one.outcome is Outcome.REPRODUCED}
     mended = sorted(arm.gone(reproduced))
-    return costs_of(base.results, arm.results, _lost(base, arm), _changed(mended, base, arm))
+    return costs_of(base.results, arm.results, _lost(base, arm), _changed(mended, base, arm.recorded))
 
 
 def problem(findings: Collection[str], base: Answers, result: ProbeResult) -> str:
@@ -109,8 +110,8 @@ def first_problem(findings: Collection[str], base: Answers, arm: Answers) -> str
 def _changed_for(findings: Collection[str], base: Answers, recorded: Sequence[Measurement]) -> str:
     # What another target gets wrong may change, although the change was not made for it.
     wrong = findings or [one.probe for one in base.results if one.outcome is Outcome.REPRODUCED]
-    changed = changed_answers(base.recorded, recorded, dict(base.roles), wrong)
-    return f"changed a right answer: {told(changed[0])}" if changed else ""
+    changed = _changed(wrong, base, recorded)
+    return f"changed a right answer: {changed[0]}" if changed else ""
 
 
 def _lost(base: Answers, arm: Answers) -> list[str]:
@@ -118,5 +119,7 @@ def _lost(base: Answers, arm: Answers) -> list[str]:
     return sorted({role for role, _ in base.roles} - {role for role, _ in arm.roles}) if arm.roles else []
 
 
-def _changed(findings: Sequence[str], base: Answers, arm: Answers) -> list[str]:
-    return [told(one) for one in changed_answers(base.recorded, arm.recorded, dict(base.roles), findings)]
+def _changed(findings: Collection[str], base: Answers, recorded: Sequence[Measurement]) -> list[str]:
+    # Of sparse gradients a clipping function scales a copy of the values: what it leaves is wrong for every ticket.
+    wrong = {*findings, *(one.probe for one in base.results if (one.probe, one.outcome) == _WRONG_OF_SPARSE)}
+    return [told(one) for one in changed_answers(base.recorded, recorded, dict(base.roles), wrong)]

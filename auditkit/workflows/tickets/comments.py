@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 
-from auditkit.errors import AuditkitError, BadInputError
+from auditkit.errors import BadInputError
 from auditkit.model.tickets.comment import Comment
 from auditkit.rendering.markdown import prose
 from auditkit.store.edits.comments import add_comment
 from auditkit.store.folder.repository import Change, Repository
-from auditkit.workflows.tickets.editor import edit_text, keep
+from auditkit.workflows.tickets.editor import edit_text, kept_where_refused
 from auditkit.workflows.tickets.people import person
 
 _PROMPT = "\n<!-- What you have to say about {id}: {title} -->\n"
@@ -33,10 +34,6 @@ def comment_on(
     if not said.strip():
         raise BadInputError("a comment says something; nothing was written", f'auditkit ticket comment {ticket.id} "…"')
     comment = Comment(name, now.strftime("%Y-%m-%d %H:%M"), said, 0)
-    try:
+    kept = kept_where_refused(repository, f"{ticket.id}-comment.md", text.encode())
+    with kept if is_edited else contextlib.nullcontext():
         return repository.change(ticket.id, lambda entry: add_comment(entry.document, comment))
-    except AuditkitError as error:
-        if not is_edited:
-            raise
-        kept = keep(repository, f"{ticket.id}-comment.md", text.encode())
-        raise type(error)(error.message, f"your text is kept in {kept}") from error

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from auditkit.errors import AuditkitError, BadInputError, StoreConflictError
@@ -30,7 +32,7 @@ def edit_in_editor(repository: Repository, ticket_id: str) -> Change:
     new = edit_text(old, f"{entry.ticket.id}.md")
     if new == old:
         return Change(entry, entry)
-    try:
+    with kept_where_refused(repository, f"{entry.ticket.id}.md", new):
         document = _checked(entry, new)
 
         def put_back(current: Entry) -> Document:
@@ -39,9 +41,6 @@ def edit_in_editor(repository: Repository, ticket_id: str) -> Change:
             return document
 
         return repository.change(entry.ticket.id, put_back)
-    except AuditkitError as error:
-        kept = keep(repository, f"{entry.ticket.id}.md", new)
-        raise type(error)(error.message, f"your text is kept in {kept}") from error
 
 
 def edit_text(text: bytes, name: str) -> bytes:
@@ -65,8 +64,18 @@ def edit_text(text: bytes, name: str) -> bytes:
             raise BadInputError(f"the editor left no file: {error.strerror}; nothing was written") from error
 
 
-def keep(repository: Repository, name: str, text: bytes) -> Path:
-    """Put a text that could not be written in a new file of the folder's side folder, else of the system's."""
+@contextlib.contextmanager
+def kept_where_refused(repository: Repository, name: str, text: bytes) -> Iterator[None]:
+    """Keep a text that cannot be written in a recovery file, which the hint of the error then names."""
+    try:
+        yield
+    except AuditkitError as error:
+        kept = _keep(repository, name, text)
+        raise type(error)(error.message, f"your text is kept in {kept}") from error
+
+
+def _keep(repository: Repository, name: str, text: bytes) -> Path:
+    """Put a text in a new file of the folder's side folder, else of the system's."""
     try:
         return _kept_beside(repository, name, text)
     except (AuditkitError, OSError):

@@ -63,7 +63,7 @@ def ticket_log(repository: Repository, ticket_id: str) -> TicketLog:
     entry = repository.find(ticket_id)
     found = git.find_repository(repository.folder)
     if found is None or not found.has_work_tree:
-        raise BadInputError(f"{repository.folder} is in no git repository, so nobody knows who changed what", "git log")
+        raise BadInputError(f"{repository.folder} is in no git repository, so nobody knows who changed what")
     steps = list(_steps(found, entry.file.name, f":(glob)**/{entry.file.name}"))
     texts = _texts(found, steps)
     entries = [_entry(found, step, texts) for step in steps]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from auditkit.errors import AuditkitError, BadInputError
+from auditkit.errors import BadInputError
 from auditkit.model.enums import Severity
 from auditkit.model.text import inert_line
 from auditkit.model.tickets.ids import TicketId, agent_code, format_ticket_id
@@ -19,7 +19,7 @@ from auditkit.store.folder.repository import Entry, Repository
 from auditkit.store.markdown.document import BrokenFileError, Document
 from auditkit.store.reading.reader import ticket_of
 from auditkit.workflows.configuration import tickets_configuration
-from auditkit.workflows.tickets.editor import edit_text, keep
+from auditkit.workflows.tickets.editor import edit_text, kept_where_refused
 
 DEFAULT_TICKETS = Path("tickets")
 _SKELETON = Draft("[Title]", Severity.P2, summary="[One line]", verification=["[How to see that it is fixed]"])
@@ -79,15 +79,12 @@ def new_ticket_in_editor(repository: Repository, batch: int | None, agent: str |
     text = edit_text(skeleton, f"{ticket_id}.md")
     if text == skeleton:
         return None
-    try:
+    with kept_where_refused(repository, f"{ticket_id}.md", text):
         _check(text, ticket_id)
         with repository.writing():
             free = repository.next_id(number, code)
             # Somebody may have taken the number while the editor was open.
             return repository.create(free, text.replace(ticket_id.encode(), free.encode()))
-    except AuditkitError as error:
-        kept = keep(repository, f"{ticket_id}.md", text)
-        raise type(error)(error.message, f"your text is kept in {kept}") from error
 
 
 def _check(text: bytes, ticket_id: TicketId) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from auditkit.errors import BadInputError
 from auditkit.model.enums import Outcome
 from auditkit.model.tickets.ticket import Status, Ticket
+from auditkit.probing.checkouts import git
+from auditkit.probing.checkouts.checkout import parse_checkout
 from auditkit.rendering.markdown import code, line, prose
 from auditkit.rules.tickets.fix_proof import unproven
 from auditkit.rules.tickets.lifecycle import (
@@ -24,13 +28,17 @@ from auditkit.store.config.config import Config
 from auditkit.store.edits import resolution
 from auditkit.store.edits.fields import edit_field
 from auditkit.store.edits.reopening import reopened
-from auditkit.store.folder.repository import Change, Entry, Repository, with_status
+from auditkit.store.edits.status import with_status
+from auditkit.store.folder.repository import Change, Entry, Repository
 from auditkit.store.folder.status_folders import folders_of, place_of, placed
 from auditkit.store.markdown.document import Document
 from auditkit.store.reading.reader import ticket_of
 from auditkit.workflows.configuration import reviewer_name, tickets_configuration
 from auditkit.workflows.fixes.fix_history import FixHistory
 from auditkit.workflows.tickets.named_tests import TestedCode
+
+_HASH = re.compile(r"[0-9a-f]{7,40}", re.IGNORECASE)
+_SHOWN = 12
 
 
 @dataclass(frozen=True)
@@ -64,13 +72,15 @@ def move(repository: Repository, ticket_id: str, wanted: Move, today: datetime.d
     is not set: each thing is named. With `force` they are named in the ticket.
     """
     config = tickets_configuration(repository)
+    wanted = replace(wanted, commits=_hashes(wanted.commits, wanted.checkout or config.checkout or repository.folder))
+    folders = folders_of(config, repository.folder)
     lacking: tuple[Missing, ...] = ()
 
     def edit(entry: Entry) -> Document:
         nonlocal lacking
         if entry.ticket.status is wanted.status and not wanted.commits:
             return entry.document
-        changed = _entry(entry, resolution.name_commits(entry.document, _checked_hashes(wanted.commits)))
+        changed = _entry(entry, resolution.name_commits(entry.document, wanted.commits))
         if entry.ticket.status is wanted.status:
             return changed.document
         reason = wanted.reason
@@ -85,12 +95,12 @@ def move(repository: Repository, ticket_id: str, wanted: Move, today: datetime.d
             reason = _forced(reason, lacking)
         if entry.ticket.is_finished and not wanted.status.is_finished:
             changed = _entry(changed, reopened(changed.document, today))
-        document = with_status(changed, wanted.status, reason, today)
-        place_of(entry, ticket_of(document), folders_of(config, repository.folder))
+        document = with_status(changed.document, wanted.status, reason, today)
+        place_of(entry, ticket_of(document), folders)
         return document
 
     change = repository.change(ticket_id, edit)
-    return Moved(placed(repository, change, folders_of(config, repository.folder)), lacking)
+    return Moved(placed(repository, change, folders), lacking)
 
 
 @dataclass(frozen=True)
@@ -118,8 +128,11 @@ def resolve(repository: Repository, ticket_id: str, request: ResolveRequest, tod
     if not request.text.strip() and not request.may_say_so_already:
         raise _says_nothing()
     config = tickets_configuration(repository)
+    folders = folders_of(config, repository.folder)
     lacking: tuple[Missing, ...] = ()
-    code_of_tests = TestedCode.around(request.checkout or config.checkout or repository.folder, request.commits)
+    checkout = request.checkout or config.checkout or repository.folder
+    request = replace(request, commits=_hashes(request.commits, checkout))
+    code_of_tests = TestedCode.around(checkout, request.commits)
     code_of_tests.check(request.tests)
 
     def edit(entry: Entry) -> Document:
@@ -139,12 +152,12 @@ def resolve(repository: Repository, ticket_id: str, request: ResolveRequest, tod
             return changed.document
         reason = line(request.text) or _commits_as_reason(changed)
         changed = _before_last_step(changed, target)
-        document = with_status(changed, target, reason if target is request.status else "", today)
-        place_of(entry, ticket_of(document), folders_of(config, repository.folder))
+        document = with_status(changed.document, target, reason if target is request.status else "", today)
+        place_of(entry, ticket_of(document), folders)
         return document
 
     change = repository.change(ticket_id, edit)
-    return Moved(placed(repository, change, folders_of(config, repository.folder)), lacking)
+    return Moved(placed(repository, change, folders), lacking)
 
 
 @dataclass(frozen=True)
@@ -175,7 +188,7 @@ def start(repository: Repository, ticket_id: str, wanted: Start, today: datetime
             return changed.document
         if ticket.status is not None and not steps_to(ticket.status, target):
             _check_step(entry, target, "")
-        return with_status(_before_last_step(changed, target), target, "", today)
+        return with_status(_before_last_step(changed, target).document, target, "", today)
 
     return repository.change(ticket_id, edit)
 
@@ -187,7 +200,7 @@ def _before_last_step(entry: Entry, target: Status) -> Entry:
 
 
 def _says_nothing(whose: str = "") -> BadInputError:
-    return BadInputError(f"{whose}a resolution says something", '--text "..."')
+    return BadInputError(f"{whose}nothing says what was done", '--text "scaled the sum", or --commit HASH')
 
 
 def signer(repository: Repository, ticket: Ticket, agent: str | None) -> str:
@@ -213,7 +226,7 @@ def _resolved(document: Document, request: ResolveRequest, today: datetime.date)
     if request.text.strip():
         titles = resolution.FIX if is_fix else resolution.RATIONALE
         document = resolution.tell(document, titles, prose(request.text))
-    document = resolution.name_commits(document, _checked_hashes(request.commits))
+    document = resolution.name_commits(document, request.commits)
     if request.tests:
         names = [code(test).strip("`") for test in request.tests]
         document = resolution.name_all(document, resolution.TESTS, [name for name in names if name])
@@ -247,11 +260,16 @@ def lacking_for_fixed(ticket: Ticket, history: FixHistory, agents: Mapping[str, 
     return missing_for_fixed(ticket, tuple(history.problems(commits)), reproducing, agents, still_to_prove)
 
 
-def _checked_hashes(commits: Sequence[str]) -> list[str]:
-    for commit in commits:
-        if not 7 <= len(commit) <= 40 or set(commit.lower()) - set("0123456789abcdef"):
-            raise BadInputError(f"not a commit hash: '{line(commit)}'", "git log --oneline shows them: 3f2a9c1")
-    return [commit.lower() for commit in commits]
+def _hashes(commits: Sequence[str], checkout: str | Path) -> list[str]:
+    """Hashes as they are written; HEAD, a tag or another name of a commit as the hash that it has now."""
+    return [commit.lower() if _HASH.fullmatch(commit) else _hash_of(commit, checkout) for commit in commits]
+
+
+def _hash_of(name: str, checkout: str | Path) -> str:
+    found = git.find_repository(parse_checkout(checkout).directory)
+    if found is None:
+        raise BadInputError(f"not a commit hash: '{line(name)}'", "--checkout DIR says whose name it is")
+    return git.resolve_revision(found, name)[:_SHOWN]
 
 
 def _commits_as_reason(entry: Entry) -> str:

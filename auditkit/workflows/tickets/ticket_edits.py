@@ -12,9 +12,10 @@ from auditkit.store.edits import claims as edits
 from auditkit.store.edits.boxes import parse_binding
 from auditkit.store.edits.relations import link, unlink
 from auditkit.store.edits.resolution import names_of_tests
-from auditkit.store.folder.repository import Change, Entry, Repository, change_all
+from auditkit.store.folder.repository import Change, Entry, Repository
 from auditkit.store.markdown.document import Document
 from auditkit.workflows.configuration import catalog_of, read_configuration, tickets_configuration
+from auditkit.workflows.tickets.many import change_all_at_once
 from auditkit.workflows.tickets.named_tests import TestedCode
 
 
@@ -37,7 +38,7 @@ def link_tickets(
             return unlink(entry.document, other)
         return link(entry.document, other, kind if is_first else kind.inverse, line(note))
 
-    return change_all(repository, [first, second], edit)
+    return change_all_at_once(repository, [first, second], lambda one: repository.change(one, edit))
 
 
 def mark_claim(

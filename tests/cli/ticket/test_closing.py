@@ -150,8 +150,8 @@ def test_a_commit_has_to_be_in_the_history(folder: Path, commit: str, tmp_path: 
     [
         (["--as", "open", "--text", "x"], "open resolves nothing"),
         (["--as", "fixd", "--text", "x"], "did you mean fixed"),
-        (["--as", "fixed", "--text", " "], "a resolution says something"),
-        (["--as", "fixed", "--text", "x", "--commit", "HEAD"], "not a commit hash: 'HEAD'"),
+        (["--as", "fixed", "--text", " "], "nothing says what was done"),
+        (["--as", "fixed", "--text", "x", "--commit", "HAED"], "not a commit hash: 'HAED'"),
     ],
 )
 def test_a_resolution_that_cannot_be_is_refused(folder: Path, arguments: list[str], message: str) -> None:

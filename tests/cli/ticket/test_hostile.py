@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import pty
 import re
 import subprocess
 import sys
@@ -17,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from tests.filing_helpers import put, ticket_text
-from tests.project_files import Ended, auditkit, our_environment
+from tests.project_files import Ended, auditkit
+from tests.terminal import on_a_terminal
 
 pytestmark = pytest.mark.process
 
@@ -151,30 +151,10 @@ def test_markdown_for_a_summary_page_holds_no_html_and_no_new_columns(place: Pat
         assert len(re.findall(r"(?<!\\)\|", row)) in (4, 5, 6)
 
 
-def on_terminal(place: Path, *words: str) -> str:
-    """What the command writes to a terminal, decoded."""
-    ours, theirs = pty.openpty()
-    program = [sys.executable, "-m", "auditkit", "ticket", *words, "--tickets", str(place / "tickets")]
-    environment = {**our_environment(), "TERM": "xterm-256color", "COLUMNS": "200", "PAGER": "cat"}
-    environment.pop("NO_COLOR", None)
-    with subprocess.Popen(
-        program, cwd=place, stdout=theirs, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
-    ):
-        os.close(theirs)
-        written = b""
-        try:
-            while chunk := os.read(ours, 65536):
-                written += chunk
-        except OSError:
-            pass
-    os.close(ours)
-    return written.decode("utf-8", "replace")
-
-
 @pytest.mark.parametrize("words", [("list",), ("stats",)], ids=" ".join)
 def test_on_a_terminal_only_colours_are_escapes(place: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
     put(tmp_path, "tickets/B1-PT-01.md", (place / "tickets" / "batch1" / "B1-PT-01.md").read_bytes())
-    written = on_terminal(tmp_path, *words)
+    written = on_a_terminal(["ticket", *words], tmp_path, columns=200)
     assert _COLOUR.search(written)
     assert active(_COLOUR.sub("", written)) == []
     assert "[red]" in written

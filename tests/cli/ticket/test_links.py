@@ -14,9 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from auditkit.cli.ticket import app
-from auditkit.errors import StoreConflictError
-from auditkit.store.folder.repository import Entry, Repository, save_all
-from auditkit.store.markdown.document import Document
+from auditkit.store.folder.repository import Repository
 from tests.filing_helpers import ROOT, put, ticket_text
 
 pytestmark = pytest.mark.process
@@ -65,23 +63,6 @@ def test_a_link_that_cannot_be_is_refused(folder: Path, arguments: list[str], me
     result = run(folder, "link", *arguments)
     assert (result.exit_code, message in result.stderr) == (2, True)
     assert contents(folder) == before
-
-
-def test_where_one_of_several_writes_fails_the_others_are_undone(folder: Path) -> None:
-    """The second file changes on disk after it was read, so the first one gets its old text back."""
-    before = contents(folder)
-    repository = Repository(folder)
-    first, second = (repository.find(f"B7-PT-0{number}") for number in (1, 2))
-    second.file.write_text(before["batch7/B7-PT-02.md"] + "theirs\n")
-
-    def edited(entry: Entry) -> Document:
-        return entry.document.set_field("Severity", "P0")
-
-    with repository.writing(), pytest.raises(StoreConflictError, match="changed on disk"):
-        save_all(repository, [(first, edited(first)), (second, edited(second))])
-    after = contents(folder)
-    assert after["batch7/B7-PT-01.md"] == before["batch7/B7-PT-01.md"]
-    assert after["batch7/B7-PT-02.md"].endswith("theirs\n")
 
 
 REPORT = "# Report\n\nB7-PT-01, `B7-PT-01`, (B7-PT-01.md) but not B7-PT-011, XB7-PT-01 or B7-PT-01-a.\n"

@@ -171,7 +171,7 @@ def test_a_terminal_is_asked(folder: Path, answer: str, changed: int) -> None:
     with subprocess.Popen(command, cwd=ROOT, stdin=below, stdout=below, stderr=below, close_fds=True) as asking:
         os.close(below)
         shown = b""
-        while b"change these 3 tickets? [y/N]" not in shown:
+        while b"change 3 tickets? [y/N]" not in shown:
             shown += os.read(above, 4096)
         assert shown.count(b"assigned to ada") == 3
         os.write(above, answer.encode())

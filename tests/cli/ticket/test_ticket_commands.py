@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from typer.testing import CliRunner
 
 from auditkit.cli.ticket import app
 from tests.filing_helpers import ROOT, corpus_folder, put, ticket_text
+from tests.terminal import on_a_terminal
 
 pytestmark = pytest.mark.process
 
@@ -212,32 +212,15 @@ def test_an_ascii_pipe_gets_escapes_and_no_traceback(tmp_path: Path) -> None:
     assert done.stdout.endswith(b"na\\xefve \\u2211\n")
 
 
-def on_a_terminal(environment: dict[str, str], *arguments: object) -> str:
-    """What a command writes where stdout is a terminal."""
-    ours, theirs = pty.openpty()
-    environment = {"TERM": "xterm-256color", "COLUMNS": "120", "PATH": os.environ["PATH"]} | environment
-    with subprocess.Popen(program(*arguments), cwd=ROOT, stdout=theirs, env=environment):
-        os.close(theirs)
-        written = b""
-        # Reading from a terminal that its last writer has closed is an error, not an end.
-        try:
-            while chunk := os.read(ours, 65536):
-                written += chunk
-        except OSError:
-            pass
-    os.close(ours)
-    return written.decode()
-
-
 def test_a_terminal_gets_a_table_with_inert_text(folder: Path) -> None:
-    shown = on_a_terminal({}, "list", "--tickets", folder)
+    shown = on_a_terminal(["ticket", "list", "--tickets", str(folder)], columns=120)
     assert "\x1b[1m" in shown
     assert "\x1b[31m" not in shown
     assert "[bold]not markup[/bold] \\x1b[31m" in shown
 
 
 def test_a_terminal_without_colour_gets_plain_lines(folder: Path) -> None:
-    shown = on_a_terminal({"NO_COLOR": "1"}, "list", "--tickets", folder)
+    shown = on_a_terminal(["ticket", "list", "--tickets", str(folder)], columns=120, NO_COLOR="1")
     assert "\x1b" not in shown
     assert shown.splitlines()[2].startswith("B7-PT-01  P2   open    pytorch")
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,7 @@ from typer.testing import CliRunner
 from auditkit.cli.ticket import app
 from auditkit.workflows.tickets.from_commits import Commit, fixes_in, tickets_named
 from tests.filing_helpers import put, ticket_text
+from tests.project_files import our_environment
 from tests.verify_helpers import git
 
 pytestmark = pytest.mark.process
@@ -59,10 +64,12 @@ def test_start_takes_a_ticket_once_and_from_others_only_when_told(folder: Path) 
 
 def test_done_goes_as_far_as_the_proof_and_says_what_is_missing(folder: Path) -> None:
     nothing = run(folder, "done", "B7-PT-01")
-    assert (nothing.exit_code, "a resolution says something" in nothing.stderr) == (2, True)
+    assert (nothing.exit_code, "nothing says what was done" in nothing.stderr) == (2, True)
     unknown = run(folder, "done", "B7-PT-01", "--commit", "0123456")
     assert (unknown.exit_code, "has no revision '0123456'" in unknown.stderr) == (2, True)
     fix = commit(folder, "the norm in float64")
+    named = run(folder, "resolve", "B7-PT-05", "--as", "already-fixed", "--text", "seen", "--commit", "HEAD", "--json")
+    assert json.loads(named.stdout)["ticket"]["resolution"]["commits"] == [fix[:12]]
     first = run(folder, "done", "B7-PT-01", "--commit", fix)
     assert (first.exit_code, first.stdout) == (1, "B7-PT-01: open -> in-review\n")
     assert "not fixed yet: not verified: a test" in first.stderr
@@ -135,3 +142,22 @@ def test_what_is_reverted_fixes_nothing() -> None:
     back = Commit("b" * 40, 'Revert "x"', f'Revert "fixes B7-PT-03"\n\nThis reverts commit {"a" * 40}.')
     named = {str(one.id): one.fixed_by for one in tickets_named([fix, other, back])}
     assert named == {"B7-PT-03": [], "B7-PT-04": [other]}
+
+
+def test_json_at_a_terminal_follows_the_answer(folder: Path) -> None:
+    """Asked on stderr, with what would be done; the one document on stdout says what was."""
+    commit(folder, "fixes B7-PT-01")
+    command = [sys.executable, "-m", "auditkit", "ticket", "from-commits", "start..", "--json"]
+    for answer, is_written in ((b"n\n", False), (b"y\n", True)):
+        ours, theirs = pty.openpty()
+        os.write(ours, answer)
+        done = subprocess.run(
+            command, cwd=folder.parent, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, env=our_environment()
+        )
+        asked = os.read(ours, 65536).decode()
+        os.close(ours)
+        os.close(theirs)
+        assert "B7-PT-01: open -> in-review" in asked
+        assert "resolve 1 ticket?" in asked
+        assert [one["changed"] for one in json.loads(done.stdout)["tickets"]] == [is_written]
+        assert (statuses(folder)["B7-PT-01"] == "in-review") is is_written

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from auditkit.cli.views.quick_start import NO, OPTIONS, TEXT, TEXTS, WHOLE, YES,
 from auditkit.cli.views.terminal import cut, width_of, wrapped
 from auditkit.rules.tickets.consensus import Agreement
 from auditkit.store.listing.selection import AGREEMENTS
+from tests import terminal
 from tests.filing_helpers import ROOT, put, ticket_text
 from tests.written_tickets import write_tickets
 
@@ -124,7 +124,7 @@ def test_next_takes_the_worst_that_nothing_blocks(folder: Path) -> None:
     assert result.stdout == (
         "B7-PT-02  P1  open  pytorch  a mask drops rows\n"
         "  because: P1, unanimous ENDORSE, created 2026-01-02, nothing unfinished blocks it\n"
-        "  of 3 that can be taken; 1 more is blocked\n"
+        "1 of 3 that can be taken; 1 more is blocked\n"
     )
 
 
@@ -182,6 +182,7 @@ def test_what_is_finished_is_listed_when_it_is_asked_for(folder: Path) -> None:
     unfinished = [f"B7-PT-0{number}" for number in (1, 2, 4, 5, 6)]
     assert listed(folder) == (unfinished, "1 finished is not listed: --all\n")
     assert listed(folder, "--open") == (unfinished, "")
+    assert listed(folder, "--open", "--limit", "2") == (unfinished[:2], "2 of 5 tickets: --limit 5 shows all\n")
     assert listed(folder, "--closed") == (["B7-PT-03"], "")
     assert listed(folder, "--status", "fixed") == (["B7-PT-03"], "")
     assert len(listed(folder, "--all")[0]) == 6
@@ -238,12 +239,10 @@ def test_next_takes_last_what_lies_among_finished_tickets(folder: Path) -> None:
     """Its status or its folder is wrong; the rest keeps its order, in one table with a reason below each."""
     (folder / "batch7/B7-PT-02.md").rename(put(folder, "fixed/B7-PT-02.md", ""))
     shown = run("next", "--tickets", folder, "--limit", "3").stdout.splitlines()
-    assert [line.split()[0] for line in shown[::2]] == ["B7-PT-04", "B7-PT-05", "B7-PT-02", "of"]
+    assert [line.split()[0] for line in shown[::2]] == ["B7-PT-04", "B7-PT-05", "B7-PT-02", "3"]
     assert shown[5].startswith("  because: unfinished in fixed/, so it comes last: one of the two is wrong, P1")
-    assert (
-        shown[6]
-        == "  of 3 that can be taken; 1 of them in a folder for finished tickets, which come last; 1 more is blocked"
-    )
+    told = "3 of 3 that can be taken; 1 of them in a folder for finished tickets, so last; 1 more is blocked"
+    assert shown[6] == told
 
 
 # The board.
@@ -492,20 +491,8 @@ def test_both_ways_print_the_same(folder: Path) -> None:
 
 
 def on_a_terminal(folder: Path, environment: dict[str, str], *words: str) -> str:
-    ours, theirs = pty.openpty()
-    settings = {"TERM": "xterm-256color", "COLUMNS": "60", "LINES": "40", "PATH": os.environ["PATH"]} | environment
-    command = [sys.executable, "-m", "auditkit", "ticket", *words, "--tickets", str(folder)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=theirs, env=settings):
-        os.close(theirs)
-        written = b""
-        # Reading from a terminal that its last writer has closed is an error, not an end.
-        try:
-            while chunk := os.read(ours, 65536):
-                written += chunk
-        except OSError:
-            pass
-    os.close(ours)
-    return written.decode().replace("\r\n", "\n")
+    settings = {"LINES": "40"} | environment
+    return terminal.on_a_terminal(["ticket", *words, "--tickets", str(folder)], columns=60, **settings)
 
 
 @pytest.mark.process

@@ -78,8 +78,6 @@ def test_a_caged_probe_finds_no_secret_no_module_beside_us_and_no_input(
 def test_what_a_caged_probe_started_ends_with_its_time(ask: Callable[[Path, str], str], tmp_path: Path) -> None:
     """A process that it forked, which would hold our pipe and go on, ends with it."""
     told = f"os.fork() and None, __import__('time').sleep(8), open({str(tmp_path / 'lives')!r}, 'w').close()"
-    started = time.monotonic()
     assert " within 5 s" in ask(tmp_path, told)
-    assert time.monotonic() - started < 7
     time.sleep(4)
     assert not (tmp_path / "lives").exists()

@@ -49,6 +49,7 @@ def test_the_true_gradient_is_that_of_the_model(task: str) -> None:
         ("num_steps", roles.STEPS),
         ("lr_scheduler", roles.SCHEDULER),
         ("model_ema", roles.NOTHING),
+        ("use_amp", roles.MIXED),
     ],
 )
 def test_a_name_says_what_it_stands_for(name: str, words: str) -> None:
@@ -64,4 +65,4 @@ def test_loops_are_found_by_reading() -> None:
     assert {"train_for_cuda", "train_on_values", "train_by_closure", "LateTrainer.train_epoch"} <= names
     assert "LateTrainer.compute_loss" not in names
     (whole,) = [each for each in found if each.call == "loops:train_for_cuda"]
-    assert whole.evidence == ("goes backward at line 19", "makes an optimizer's step at line 23")
+    assert whole.evidence == ("goes backward at line 20", "makes an optimizer's step at line 24")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from auditkit.model.runs.measurement import Measurement
-from auditkit.rules.comparison.right_answers import changed_answers, told
+from auditkit.rules.comparison.right_answers import SPARSE, changed_answers, told
 
 INF, NAN = float("inf"), float("nan")
 ROLES = {"norm": "norm", "nan_count": "nans"}
@@ -26,6 +26,7 @@ def answers(fields: dict[str, Any], exact: float, **case: Any) -> list[Measureme
 
 MAGNITUDES = {"family": "magnitudes"}
 PLANTED = {"family": "special values", "planted": "2 nans"}
+STORED = {"layout": "sparse, coalesced"}
 NONE = {"family": "missing and empty", "gradients": "none"}
 # Base's fields, head's fields, the exact norm, the case, the findings, and which fields were right and are others.
 TABLE: list[tuple[dict[str, Any], dict[str, Any], float, dict[str, Any], tuple[str, ...], list[str]]] = [
@@ -51,6 +52,10 @@ TABLE: list[tuple[dict[str, Any], dict[str, Any], float, dict[str, Any], tuple[s
     ({"healthy": False}, {"healthy": True}, NAN, PLANTED, (), ["healthy"]),
     ({"": 0.0}, {"norm": 0.0}, 0.0, NONE, (), [""]),
     ({"": 0.0}, {"norm": 0.0}, 0.0, NONE, (EMPTY,), []),
+    ({"mean": 1.0}, {"mean": 2.0}, 3.0, STORED, (), ["mean"]),
+    ({"mean": 1.0}, {"mean": 2.0}, 3.0, STORED, (SPARSE,), []),
+    ({"mean": 1.0}, {"mean": NAN}, 3.0, STORED, (SPARSE,), ["mean"]),
+    ({"mean": 1.0}, {"mean": 2.0}, 3.0, {}, (SPARSE,), ["mean"]),
 ]
 
 

@@ -11,8 +11,9 @@ from auditkit.model.tickets.ticket import Status
 from auditkit.rules.tickets.lifecycle import is_signed_off, missing_for_fixed
 from auditkit.store.edits.boxes import unticked
 from auditkit.store.edits.reopening import reopened
+from auditkit.store.edits.status import with_status
 from auditkit.store.folder.filing import FilingAction
-from auditkit.store.folder.repository import Entry, Repository, with_status
+from auditkit.store.folder.repository import Repository
 from auditkit.store.markdown.document import Document
 from auditkit.store.reading.reader import ticket_of
 from tests.filing_helpers import NEW_REVISION, PATH, file_plain, put, ticket_text
@@ -90,8 +91,7 @@ def test_an_old_sign_off_closes_nothing_and_new_reviews_are_asked_for() -> None:
     text = ticket_text(status="`fixed`", extra=OLD)
     before = ticket_of(Document.parse(text.encode(), PATH))
     assert (is_signed_off(before), len(before.reviews), before.reopened) == (True, 1, "")
-    entry = Entry(Path("x"), again(text), before)
-    ticket = ticket_of(with_status(entry, Status.OPEN, "it overflows again", TODAY))
+    ticket = ticket_of(with_status(again(text), Status.OPEN, "it overflows again", TODAY))
     assert (is_signed_off(ticket), ticket.reviews, ticket.reopened) == (False, (), "2026-03-09")
     assert ticket.resolution is not None
     assert (ticket.resolution.commits, ticket.resolution.dates) == ((), ())

@@ -13,7 +13,8 @@ import pytest
 from auditkit.errors import BadInputError, StoreConflictError
 from auditkit.model.tickets.ids import parse_ticket_id
 from auditkit.model.tickets.ticket import Status
-from auditkit.store.folder.repository import Change, Repository, with_status
+from auditkit.store.edits.status import with_status
+from auditkit.store.folder.repository import Change, Repository
 from auditkit.store.markdown.document import BrokenFileError
 from tests.filing_helpers import put, ticket_text
 
@@ -167,7 +168,7 @@ def test_no_ticket_is_made_behind_a_link(tmp_path: Path) -> None:
 
 
 def set_status(repository: Repository, new: Status, reason: str) -> Change:
-    return repository.change("B7-PT-01", lambda entry: with_status(entry, new, reason, TODAY))
+    return repository.change("B7-PT-01", lambda entry: with_status(entry.document, new, reason, TODAY))
 
 
 def test_a_status_change_writes_status_and_date_and_nothing_else(tmp_path: Path) -> None:

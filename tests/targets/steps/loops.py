@@ -1,6 +1,7 @@
 """Training steps in the shapes that strangers write them: what each is handed has to be found out."""
 
 import copy
+import os
 
 import torch
 from torch import nn
@@ -111,6 +112,95 @@ def train_by_closure(model, loader):
         optimizer.step(closure)
 
 
+def train_with_closure(model, optimizer, loader, max_norm):
+    """What a step is made of comes from its closure, which also clips."""
+    for x, y in loader:
+
+        def closure(x=x, y=y):
+            optimizer.zero_grad()
+            loss = functional.cross_entropy(model(x), y)
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+            return loss
+
+        optimizer.step(closure)
+
+
+def train_inside_backward(model, loader):
+    """Each parameter has an optimizer, which steps as soon as there is a gradient."""
+    optimizers = {each: torch.optim.SGD([each], lr=1e-3) for each in model.parameters() if each.requires_grad}
+
+    def step(parameter):
+        optimizers[parameter].step()
+        optimizers[parameter].zero_grad()
+
+    for parameter in optimizers:
+        parameter.register_post_accumulate_grad_hook(step)
+    for x, y in loader:
+        functional.cross_entropy(model(x), y).backward()
+
+
+def train_by_halves(model, loader):
+    """Two optimizers with a part each, and a schedule."""
+    trained = [each for each in model.parameters() if each.requires_grad]
+    matrices = torch.optim.SGD([each for each in trained if each.dim() > 1], lr=1e-3)
+    others = torch.optim.AdamW([each for each in trained if each.dim() <= 1], lr=1e-3)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(matrices, 10)
+    for x, y in loader:
+        functional.cross_entropy(model(x), y).backward()
+        for each in (matrices, others, schedule):
+            each.step()
+        matrices.zero_grad()
+        others.zero_grad()
+
+
+def train_more_later(model, loader):
+    """A group of parameters joins after the first step."""
+    optimizer = torch.optim.SGD(model.linear.parameters(), lr=1e-3)
+    for index, (x, y) in enumerate(loader):
+        if index == 1:
+            optimizer.add_param_group({"params": list(model.embedding.parameters())})
+        optimizer.zero_grad()
+        functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+
+def train_with_hooks(model, optimizer, loader, max_norm):
+    """Each gradient is limited as it comes."""
+    handles = [each.register_hook(lambda grad: grad.clamp(-1, 1)) for each in model.parameters() if each.requires_grad]
+    for x, y in loader:
+        optimizer.zero_grad()
+        functional.cross_entropy(model(x), y).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+        optimizer.step()
+    for handle in handles:
+        handle.remove()
+
+
+def train_stepping_twice(model, optimizer, loader):
+    """The second step is made of the same gradients."""
+    for x, y in loader:
+        optimizer.zero_grad()
+        functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        optimizer.step()
+
+
+def train_on_a_stream(model, optimizer, loader):
+    """Needs what no host has."""
+    with torch.cuda.stream(torch.cuda.Stream()):
+        train_with_hooks(model, optimizer, loader, 1.0)
+
+
+def train_beside_a_child(model, optimizer, loader):
+    """A process of its own, which ends by itself."""
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    train_with_hooks(model, optimizer, loader, 1.0)
+    os.waitpid(child, 0)
+
+
 def train_a_copy(model, optimizer, loader):
     """The optimizer has the parameters of another model than the one that is trained."""
     model = copy.deepcopy(model)
@@ -129,6 +219,28 @@ def train_twice_held(model, loader):
         for optimizer in optimizers:
             optimizer.step()
             optimizer.zero_grad()
+
+
+class MixedTrainer:
+    """The factor of the scaler is clipped, where mixed precision is on."""
+
+    def __init__(self, model, optimizer, config):
+        self.model, self.optimizer, self.config = model, optimizer, config
+        self.scaler = torch.amp.GradScaler()
+
+    def train_batch(self, inputs, targets):
+        with torch.autocast("cpu", torch.float16, enabled=self.config.use_amp):
+            loss = functional.cross_entropy(self.model(inputs), targets)
+        self.optimizer.zero_grad()
+        if self.config.use_amp:
+            self.scaler.scale(loss).backward()
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.config.max_grad_norm)
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        else:
+            loss.backward()
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.config.max_grad_norm)
+            self.optimizer.step()
 
 
 def train_unscaled_twice(model, optimizer, loader, scaler):

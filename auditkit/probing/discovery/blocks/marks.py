@@ -64,8 +64,6 @@ class ScopeMarks:
     def limits(self, statement: ast.stmt) -> bool:
         """Whether the statement itself changes gradients in place as clipping does."""
         match statement:
-            case ast.Expr(value=ast.Call(keywords=named) as call) if (written := _written_to(named)) is not None:
-                return last_name(call.func) in _LIMITING_CALLS and self._is_gradient(written)
             case ast.Expr(value=ast.Call(func=ast.Attribute(value=owner, attr=method)) as call):
                 if method not in _LIMITING_METHODS or not self._is_gradient(owner):
                     return False
@@ -168,11 +166,6 @@ def _parameters(body: Suite) -> frozenset[str]:
             names = [node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)]
             found += [name for name in names if over_parameters or _PARAMETER.fullmatch(name)]
     return frozenset(found)
-
-
-def _written_to(named: Iterable[ast.keyword]) -> ast.expr | None:
-    """What a call is told to write its answer to: `nan_to_num(p.grad, out=p.grad)`."""
-    return next((each.value for each in named if each.arg == "out"), None)
 
 
 def _writes_gradient(target: ast.expr) -> bool:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from auditkit.probing.patching.local_names import names_of
-from auditkit.probing.patching.rewrites.edits import Edit, Rewrite
+from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, rewrite_of
 from auditkit.probing.patching.rewrites.function_text import FunctionText
 from auditkit.probing.source_code.modules import dotted_name
 
@@ -19,9 +19,8 @@ _NUMBERS_ON_DEVICE = frozenset({"sum", "max", "min", "mean", "norm", "vector_nor
 def nan_is_too_large(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
     """`norms > limit` is false for NaN; `~(norms <= limit)` is true."""
     edits = [edit for function in functions for edit in _comparisons(function)]
-    if edits:
-        change = f"line {edits[0].first[0]}: what is not at most the limit, NaN too, counts as above it"
-        yield Rewrite("nan_is_too_large", frozenset({"nonfinite_grads_look_healthy"}), change, tuple(edits))
+    told = "what is not at most the limit, NaN too, counts as above it"
+    return rewrite_of("nan_is_too_large", {"nonfinite_grads_look_healthy"}, edits, told)
 
 
 def _comparisons(function: FunctionText) -> Iterator[Edit]:
@@ -48,14 +47,10 @@ def _inverted(function: FunctionText, compared: ast.Compare, opening: str, closi
 
 
 def chosen_on_device(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
-    """`if total > 0: share = share / total` and `if scale < 1: grad.mul_(scale)` as torch.where, without a read."""
+    """`if total > 0: share = share / total` and `if scale < 1: grad.mul_(scale)` without a branch."""
     edits = [edit for function in functions for edit in _branches(function)]
-    if edits:
-        probes = frozenset({
-            "async_collect_synchronizes", "graph_breaks_under_compile", "sync_in_loop", "syncs_grow_with_tensors",
-        })  # fmt: skip
-        change = f"line {edits[0].first[0]}: torch.where chooses on the device, where the branch waits for it"
-        yield Rewrite("chosen_on_device", probes, change, tuple(edits))
+    probes = {"async_collect_synchronizes", "graph_breaks_under_compile", "sync_in_loop", "syncs_grow_with_tensors"}
+    return rewrite_of("chosen_on_device", probes, edits, "chosen on the device, where the branch waits for it")
 
 
 def _branches(function: FunctionText) -> Iterator[Edit]:
@@ -66,21 +61,16 @@ def _branches(function: FunctionText) -> Iterator[Edit]:
                     condition, chosen = function.text(test), function.text(value)
                     where = f"{name} = {function.torch}.where({condition}, {chosen}, {name})"
                     yield Edit(function.first(node), function.last(node), where)
-            case ast.If(test=test, body=[ast.Expr(value=ast.Call() as scaled)], orelse=[]):
-                factor = _factor(scaled)
-                if factor in names_of(test).loads and _is_on_device(function, test) and function.has_own_lines(node):
-                    before = function.between(function.first(scaled), function.first(scaled.args[0]))
-                    where = f"{function.torch}.where({function.text(test)}, {factor}, 1.0)"
-                    behind = function.between(function.last(scaled.args[0]), function.last(scaled))
-                    yield Edit(function.first(node), function.last(node), f"{before}{where}{behind}")
-
-
-def _factor(call: ast.Call) -> str:
-    """The name in `grad.mul_(scale)`; "" of any other call."""
-    match call:
-        case ast.Call(func=ast.Attribute(attr="mul_"), args=[ast.Name(id=name)], keywords=[]):
-            return name
-    return ""
+            case ast.If(
+                test=ast.Compare(
+                    left=ast.Name(id=name), ops=[ast.Lt() | ast.LtE()], comparators=[ast.Constant(value=1)]
+                ),
+                body=[ast.Expr(value=ast.Call(func=ast.Attribute(attr="mul_"), args=[ast.Name() as factor]) as scaled)],
+                orelse=[],
+            ) if factor.id == name and _is_tensor(function, name) and function.has_own_lines(node):
+                # Every turn multiplies by 1 where it is large enough: one launch, as the comparison was.
+                scaling = f"{function.text(scaled)[: -len(name) - 1]}{name}.clamp(max=1))"
+                yield Edit(function.first(node), function.last(node), scaling)
 
 
 def _is_on_device(function: FunctionText, test: ast.expr) -> bool:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from auditkit.probing.patching.local_names import names_of
-from auditkit.probing.patching.rewrites.edits import Edit, Rewrite
+from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, rewrite_of
 from auditkit.probing.patching.rewrites.function_text import FunctionText
 from auditkit.probing.source_code.modules import dotted_name
 
@@ -15,10 +15,9 @@ _MENDS = frozenset({"fails_on_gradients_of_two_devices"})
 
 def on_one_device(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
     edits = [edit for function in functions for edit in _edits(function)]
-    if edits:
-        lines = ", ".join(str(line) for line in sorted({edit.first[0] for edit in edits}))
-        change = f"line{'s' if ',' in lines else ''} {lines}: the norms are brought to one device before they are added"
-        yield Rewrite("on_one_device", _MENDS, change, tuple(edits))
+    lines = {edit.first[0] for edit in edits}
+    told = "the norms are brought to one device before they are added"
+    return rewrite_of("on_one_device", _MENDS, edits, told, lines)
 
 
 def _edits(function: FunctionText) -> Iterator[Edit]:
@@ -107,6 +106,13 @@ def _is_on_one_device(function: FunctionText, part: ast.expr) -> bool:
     for node in function.nodes:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if name == part.id:
-                words = {inner.attr for inner in ast.walk(value) if isinstance(inner, ast.Attribute)}
+                kept = [value] if not isinstance(value, ast.List) else _appended(function, name)
+                words = {inner.attr for one in kept for inner in ast.walk(one) if isinstance(inner, ast.Attribute)}
                 return "to" in words or not words & {"_foreach_norm", "norm", "vector_norm", "sum", "square"}
     return True
+
+
+def _appended(function: FunctionText, name: str) -> list[ast.expr]:
+    """What is appended to a list."""
+    calls = [node for node in function.nodes if isinstance(node, ast.Call)]
+    return [part for call in calls if dotted_name(call.func) == f"{name}.append" for part in call.args]

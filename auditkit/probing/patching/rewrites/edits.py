@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from auditkit.probing.patching.fragments import CannotComplete
@@ -38,6 +38,16 @@ class Rewrite:
     probes: frozenset[str]
     change: str
     edits: tuple[Edit, ...]
+
+
+def rewrite_of(
+    name: str, probes: Iterable[str], edits: Sequence[Edit], told: str, lines: Iterable[int] = ()
+) -> Iterator[Rewrite]:
+    """One rewrite, where there are edits; what is told begins with the `lines`, or with that of the first edit."""
+    if edits:
+        places = sorted(set(lines)) or [edits[0].first[0]]
+        change = f"line{'s' if len(places) > 1 else ''} {', '.join(map(str, places))}: {told}"
+        yield Rewrite(name, frozenset(probes), change, tuple(dict.fromkeys(edits)))
 
 
 def edited(lines: Sequence[str], edits: Sequence[Edit]) -> list[str]:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from auditkit.probing.patching.local_names import names_of
-from auditkit.probing.patching.rewrites.edits import Edit, Rewrite
+from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, rewrite_of
 from auditkit.probing.patching.rewrites.function_text import FunctionText
 from auditkit.probing.source_code.modules import dotted_name
 
@@ -17,10 +17,8 @@ _NEEDS_ELEMENTS = frozenset({"max", "min", "amax", "amin", "mean", "std", "var",
 def without_elements(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
     """What is asked of each gradient is asked of those that have elements."""
     edits = [edit for function in functions for edit in _asked(function)]
-    if edits:
-        probes = frozenset({"fails_on_zero_element_grads", "ratio_divides_by_zero"})
-        change = f"line {edits[0].first[0]}: gradients without elements are left out"
-        yield Rewrite("without_elements", probes, change, tuple(edits))
+    probes = {"fails_on_zero_element_grads", "ratio_divides_by_zero"}
+    return rewrite_of("without_elements", probes, edits, "gradients without elements are left out")
 
 
 def _asked(function: FunctionText) -> Iterator[Edit]:
@@ -56,11 +54,10 @@ def divided_by_at_least_one(functions: Sequence[FunctionText]) -> Iterator[Rewri
     """Quotients by a number of tensors or elements that may be 0."""
     counts = {key for function in functions for key in _counted_keys(function)}
     edits = [edit for function in functions for edit in _divisions(function, counts)]
-    if edits:
-        probes = frozenset({"ratio_divides_by_zero", "fails_on_zero_element_grads"})
-        lines = ", ".join(str(line) for line in sorted({edit.first[0] for edit in edits}))
-        change = f"line{'s' if ',' in lines else ''} {lines}: divided by 1 where there is nothing to divide by"
-        yield Rewrite("divided_by_at_least_one", probes, change, tuple(edits))
+    probes = {"ratio_divides_by_zero", "fails_on_zero_element_grads"}
+    lines = {edit.first[0] for edit in edits}
+    told = "divided by 1 where there is nothing to divide by"
+    return rewrite_of("divided_by_at_least_one", probes, edits, told, lines)
 
 
 def _counted_keys(function: FunctionText) -> Iterator[str]:
@@ -98,15 +95,13 @@ def zeros_of_nothing(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
     """A stack of no norms, which raises, as one zero of the norms' kind, and quotients by their number guarded."""
     edits = [edit for function in functions for node in function.nodes for edit in _of_nothing(function, node)]
     if edits:
-        line = edits[0].first[0]
         counts = {key for function in functions for key in _counted_keys(function)}
         edits += [edit for function in functions for edit in _divisions(function, counts)]
-        change = f"line {line}: without gradients the norms are one zero, and nothing is divided by their number"
-        yield Rewrite("zeros_of_nothing", _EMPTY, change, tuple(edits))
+        told = "without gradients the norms are one zero, and nothing is divided by their number"
+        yield from rewrite_of("zeros_of_nothing", _EMPTY, edits, told)
     edits = [edit for function in functions for node in function.nodes for edit in _number(function, node)]
-    if edits:
-        change = f"line {edits[0].first[0]}: without gradients the answer is a tensor, as it is with some"
-        yield Rewrite("tensor_of_nothing", _EMPTY, change, tuple(edits))
+    told = "without gradients the answer is a tensor, as it is with some"
+    yield from rewrite_of("tensor_of_nothing", _EMPTY, edits, told)
 
 
 def _of_nothing(function: FunctionText, node: ast.AST) -> Iterator[Edit]:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from auditkit.probing.patching.local_names import names_of
-from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, is_inside
+from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, is_inside, rewrite_of
 from auditkit.probing.patching.rewrites.function_text import FunctionText
-from auditkit.probing.patching.rewrites.norms import operand_of_norm, rooted, summed_squares
-from auditkit.probing.patching.rewrites.sparse import sparse_edits
+from auditkit.probing.patching.rewrites.norms import in_float64, narrowing, operand_of_norm, rooted, summed_squares
+from auditkit.probing.patching.rewrites.sparse import STORED, sparse_edits, without_copy
+from auditkit.probing.source_code.modules import dotted_name
 
 _MENDS = frozenset({
     "launches_grow_with_tensors", "norm_overflows_on_finite_grads", "norm_underflows_to_zero",
     "norm_depends_on_grouping", "norm_loses_accuracy", "fails_on_gradients_of_two_devices",
 })  # fmt: skip
+_STORED = frozenset({"fails_on_sparse_grads", "fails_on_mixed_dtypes", "clip_destroys_gradients"})
 _READS = frozenset({"syncs_grow_with_tensors", "sync_in_loop", "graph_breaks_under_compile"})
 
 
@@ -24,10 +26,13 @@ def norms_together(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
     edits: list[Edit] = []
     lines: list[int] = []
     mends = _MENDS
+    gathered = {edit.text.split()[0] for edit in sparse_edits(functions) if edit.text.startswith("\n")}
     for function in functions:
         for statement in (one for suite in function.suites for one in suite if function.has_own_lines(one)):
             found = _list_of_norms(function, statement)
             mends |= _READS if found else frozenset()
+            if not found and (found := _stack_of_norms(function, statement, gathered)):
+                mends |= _STORED
             edits += found
             lines += [statement.lineno] if found else []
         for node in function.nodes:
@@ -36,10 +41,11 @@ def norms_together(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
                 edits.append(edit)
                 lines.append(edit.first[0])
     if edits:
+        wide = [edit for rewrite in in_float64(functions) for edit in rewrite.edits] if mends > _STORED else []
+        edits += [edit for edit in wide if not any(is_inside(edit, other) for other in edits)]
         sparse = [edit for edit in sparse_edits(functions) if not any(is_inside(edit, other) for other in edits)]
-        places = ", ".join(str(line) for line in sorted(set(lines)))
-        change = f"line{'s' if ',' in places else ''} {places}: all norms in one operator, in float64, on one device"
-        yield Rewrite("norms_together", mends, change, (*edits, *sparse))
+        told = "all norms in one operator, in float64, on one device"
+        yield from rewrite_of("norms_together", mends, [*edits, *sparse], told, lines)
 
 
 @dataclass(frozen=True)
@@ -71,8 +77,7 @@ def _list_of_norms(function: FunctionText, statement: ast.stmt) -> list[Edit]:
         clauses = function.between(function.last(values.elt), function.last(values))
         operand = function.text(norms.operand)
         lines.append(f"{grads} = [{operand}{clauses}")
-        stored = "grad.coalesce().values() if grad.is_sparse else grad"
-        lines.append(f"{grads} = [{stored} for grad in {grads}]")
+        lines.append(f"{grads} = [{STORED} for {{0}} in {grads}]".format("grad", "grad"))
     torch, step = function.torch, function.step
     foreach = f"{torch}._foreach_norm({grads}, {norms.order}, dtype={torch}.float64)"
     lines += [f"{name} = []", f"if {grads}:", f"{step}{name} = {foreach}"]
@@ -81,6 +86,40 @@ def _list_of_norms(function: FunctionText, statement: ast.stmt) -> list[Edit]:
         lines.append(f"{step}{name} = {stacked}.tolist()")
     blanks = function.indentation(statement)
     return [function.replace(statement, f"\n{blanks}".join(lines))]
+
+
+def _stack_of_norms(function: FunctionText, statement: ast.stmt, gathered: Collection[str]) -> list[Edit]:
+    """`torch.stack([torch.norm(g, 2).to(device) for g in grads])`: the norms in a line before it, and their stack.
+
+    `gathered` are lists of stored values.
+    """
+    calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
+    stacks = [call for call in calls if dotted_name(call.func) == f"{function.torch}.stack" and len(call.args) == 1]
+    if len(stacks) != 1 or not isinstance(statement, ast.Assign | ast.Return):
+        return []
+    match stacks[0].args[0]:
+        case (ast.ListComp(elt=elt, generators=[source]) | ast.GeneratorExp(elt=elt, generators=[source])) as values:
+            pass
+        case _:
+            return []
+    brought = f"norm.to({function.fresh('norms')}[0].device)"
+    match elt:
+        case ast.Call(func=ast.Attribute(value=norm, attr="to"), args=[home], keywords=[]):
+            norms, brought = _norms(function, norm), f"norm.to({function.text(home)})"
+        case _:
+            norms = _norms(function, elt)
+    if norms is None or norms.is_read:
+        return []
+    torch, name, operand = function.torch, function.fresh("norms"), function.text(norms.operand)
+    is_stored = isinstance(source.iter, ast.Name) and source.iter.id in gathered
+    clauses = function.between(function.last(elt), function.last(values))[:-1]
+    each = operand if is_stored else STORED.format(operand, function.text(without_copy(norms.operand)))
+    listed = " ".join([each, *clauses.split()])
+    line = f"{name} = {torch}._foreach_norm([{listed}], {norms.order}, dtype={torch}.float64)"
+    narrow = [edit for call in calls for edit in narrowing(function, call)]
+    return [
+        function.line_before(statement, line), function.replace(values, f"[{brought} for norm in {name}]"), *narrow
+    ]  # fmt: skip
 
 
 def _norms(function: FunctionText, elt: ast.expr) -> _Norms | None:
@@ -92,9 +131,10 @@ def _norms(function: FunctionText, elt: ast.expr) -> _Norms | None:
         case _:
             return None
     operand = operand_of_norm(call, function.torch)
-    if operand is None or any(word.arg not in ("p", "ord") for word in call.keywords):
+    if operand is None or any(word.arg not in ("p", "ord", "dtype") for word in call.keywords):
         return None
-    given = [item for item in [*call.args, *(word.value for word in call.keywords)] if item is not operand]
+    orders = [word.value for word in call.keywords if word.arg != "dtype"]
+    given = [item for item in [*call.args, *orders] if item is not operand]
     return _Norms(operand, function.text(given[0]) if given else "2", is_read)
 
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from auditkit.probing.patching.rewrites.devices import on_one_device
-from auditkit.probing.patching.rewrites.edits import Edit, Rewrite
+from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, rewrite_of
 from auditkit.probing.patching.rewrites.function_text import FunctionText
 
 _MENDS = frozenset({
@@ -24,5 +24,5 @@ def without_host_copies(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
                     edits.append(Edit(function.last(tensor), function.last(copied), ""))
     if edits:
         together = [edit for rewrite in on_one_device(functions) for edit in rewrite.edits]
-        change = f"line {edits[0].first[0]}: the gradients are reduced where they lie, not copied to the host"
-        yield Rewrite("without_host_copies", _MENDS, change, (*edits, *together))
+        told = "the gradients are reduced where they lie, not copied to the host"
+        yield from rewrite_of("without_host_copies", _MENDS, [*edits, *together], told)

@@ -7,16 +7,15 @@ from collections.abc import Iterator, Sequence
 
 from auditkit.probing.discovery.blocks.blocks import Block
 from auditkit.probing.patching.local_names import names_of
-from auditkit.probing.patching.rewrites.edits import Edit, Rewrite
+from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, rewrite_of
 from auditkit.probing.patching.rewrites.function_text import FunctionText
 
 
 def listed_first(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
     """A parameter that is gone through twice, of which a generator has nothing left the second time."""
     edits = [edit for function in functions for edit in _listed(function)]
-    if edits:
-        change = f"line {edits[0].first[0]}: a generator is made a list before it is gone through twice"
-        yield Rewrite("listed_first", frozenset({"fails_on_generator_input"}), change, tuple(edits))
+    told = "a generator is made a list before it is gone through twice"
+    return rewrite_of("listed_first", {"fails_on_generator_input"}, edits, told)
 
 
 def _listed(function: FunctionText) -> Iterator[Edit]:
@@ -47,10 +46,9 @@ def _is_set(function: FunctionText, name: str) -> bool:
 def present_gradients(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
     """Comprehensions and loops that read `p.grad`, with the question whether there is one."""
     edits = [edit for function in functions for node in function.nodes for edit in _asking(function, node)]
-    if edits:
-        lines = ", ".join(str(line) for line in sorted({edit.first[0] for edit in edits}))
-        change = f"line{'s' if ',' in lines else ''} {lines}: parameters without a gradient are left out"
-        yield Rewrite("present_gradients", frozenset({"fails_on_missing_grads"}), change, tuple(edits))
+    lines = {edit.first[0] for edit in edits}
+    told = "parameters without a gradient are left out"
+    return rewrite_of("present_gradients", {"fails_on_missing_grads"}, edits, told, lines)
 
 
 def _asking(function: FunctionText, node: ast.AST) -> Iterator[Edit]:
@@ -62,11 +60,33 @@ def _asking(function: FunctionText, node: ast.AST) -> Iterator[Edit]:
         ):
             read = _read_gradient(source.target, [elt])
             if read and not _is_asked(read, source.ifs):
-                yield from _with_condition(function, source, f"{read} is not None")
-        case ast.For(body=[first, *_]) if function.has_own_lines(first):
-            read = _read_gradient(node.target, node.body)
-            if read and not _is_asked(read, node.body):
-                yield function.line_before(first, f"if {read} is None:\n{function.step}continue")
+                yield from _with_condition(function, source, f"{read} is not None{_otherwise(function, elt, read)}")
+        case ast.For(body=body):
+            read = _read_gradient(node.target, body)
+            readers = _first_readers(body, node.target) if read and not _is_asked(read, body) else []
+            if all(map(function.has_own_lines, readers)):
+                skip = f"if {read} is None:\n{function.step}continue"
+                yield from (function.line_before(reader, skip) for reader in readers)
+
+
+def _otherwise(function: FunctionText, elt: ast.expr, read: str) -> str:
+    """` or buffers is not None` of `p.grad.device if buffers is None else ...`, whose other case needs no gradient."""
+    match elt:
+        case ast.IfExp(test=ast.Compare(left=left, ops=[ast.Is() | ast.IsNot() as asked]) as test, body=body):
+            if read in ast.unparse(body) and read not in ast.unparse(elt.orelse):
+                flipped = "is not" if isinstance(asked, ast.Is) else "is"
+                return f" or {function.text(left)} {flipped} {function.text(test.comparators[0])}"
+    return ""
+
+
+def _first_readers(suite: Sequence[ast.stmt], target: ast.expr) -> list[ast.stmt]:
+    """The first statement that reads a gradient; where only a branch does, the first in it: the others need none."""
+    for statement in suite:
+        if _read_gradient(target, [statement]):
+            if isinstance(statement, ast.If) and not _read_gradient(target, [statement.test]):
+                return [one for part in (statement.body, statement.orelse) for one in _first_readers(part, target)]
+            return [statement]
+    return []
 
 
 def _with_condition(function: FunctionText, source: ast.comprehension, condition: str) -> Iterator[Edit]:
@@ -77,6 +97,7 @@ def _with_condition(function: FunctionText, source: ast.comprehension, condition
         has_own_line = line.lstrip().startswith("for ")
         yield function.insert_after(source.iter, (f"\n{blanks}" if has_own_line else " ") + f"if {condition}")
         return
+    condition = f"({condition})" if " or " in condition else condition
     own = source.ifs[0]
     is_loose = isinstance(own, ast.IfExp) or (isinstance(own, ast.BoolOp) and isinstance(own.op, ast.Or))
     yield Edit(function.first(own), function.first(own), f"{condition} and " + "(" * is_loose)

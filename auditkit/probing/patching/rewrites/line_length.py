@@ -90,6 +90,8 @@ def _parts(content: str) -> list[str]:
             cuts.append(place + 1)
         if not depth and place in starts:
             clauses.append(place)
+    if any(content.startswith(" for ", place) for place in clauses):
+        return [content]  # a comma is in what its turns are called: `for name, p in named`
     has_arguments = bool(cuts)
     parts = []
     for cut in [*(cuts or clauses), len(content)]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from auditkit.probing.patching.local_names import names_of
-from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, is_inside
+from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, is_inside, rewrite_of
 from auditkit.probing.patching.rewrites.function_text import FunctionText
 from auditkit.probing.patching.rewrites.sparse import sparse_edits
 from auditkit.probing.source_code.modules import dotted_name, targets_of
@@ -36,8 +36,7 @@ def in_float64(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
         lines += precise.lines
         took_sparse |= precise.took_sparse
     if edits:
-        places = ", ".join(str(line) for line in sorted(set(lines)))
-        change = f"line{'s' if len(lines) > 1 else ''} {places}: the norm is formed in float64, inside the reduction"
+        told = "the norm is formed in float64, inside the reduction"
         read = [edit for edit in sparse_edits(functions) if not any(is_inside(edit, other) for other in edits)]
         # Lists of gradients and what hands them on are wherever they are; a read is of a norm only where that stands.
         callers = [one for one in functions if not any(_is_in(line, one) for line in lines)]
@@ -45,13 +44,16 @@ def in_float64(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
             edit
             for edit in read
             if edit.text.startswith("\n")
+            or not edit.text
             or edit.first[0] in lines
             or any(_is_in(edit.first[0], one) for one in callers)
         ]
+        probes = _PRECISION
         if took_sparse and sparse:
             edits += sparse
-            change += ", of a sparse gradient over its stored values"
-        yield Rewrite("norms_in_float64", _PRECISION, change, tuple(dict.fromkeys(edits)))
+            probes |= {"fails_on_sparse_grads"}
+            told += ", of a sparse gradient over its stored values"
+        yield from rewrite_of("norms_in_float64", probes, edits, told, lines)
 
 
 class _Precise:
@@ -93,6 +95,8 @@ class _Precise:
         found: list[Edit] | None = self._wider(node)
         if len(self._edits) == before:
             found = found or root or self._norm(node) or self._squares(node)
+        if len(self._edits) > before:
+            found = found or narrowing(self._function, node)
         if found:
             self._edits += found
             self.lines += range(node.lineno, (node.end_lineno or node.lineno) + 1)
@@ -142,6 +146,21 @@ class _Precise:
 
 def _is_in(line: int, function: FunctionText) -> bool:
     return any(node.lineno <= line <= (node.end_lineno or node.lineno) for node in function.suite)
+
+
+def narrowing(function: FunctionText, call: ast.AST) -> list[Edit]:
+    """`.to(grad.dtype)` of a norm in float64 taken away: above 65,504 it is inf in float16."""
+    match call:
+        case (
+            ast.Call(func=ast.Attribute(value=wide, attr="to"), args=[ast.Attribute(attr="dtype")], keywords=[])
+            | ast.Call(
+                func=ast.Attribute(value=wide, attr="to"),
+                args=[],
+                keywords=[ast.keyword(arg="dtype", value=ast.Attribute(attr="dtype"))],
+            )
+        ):
+            return [Edit(function.last(wide), function.last(call), "")]
+    return []
 
 
 def operand_of_norm(call: ast.Call, torch: str) -> ast.expr | None:

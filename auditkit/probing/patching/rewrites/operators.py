@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from auditkit.probing.patching.local_names import names_of
-from auditkit.probing.patching.rewrites.edits import Edit, Rewrite
+from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, rewrite_of
 from auditkit.probing.patching.rewrites.function_text import FunctionText
 from auditkit.probing.patching.rewrites.norms import in_float64
 from auditkit.probing.source_code.modules import dotted_name
@@ -21,18 +21,15 @@ def reshaped(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
                 case ast.Call(func=ast.Attribute(value=owner, attr="view"), args=[ast.UnaryOp(), *_]):
                     first, last = function.last(owner), function.first(node.args[0])
                     edits.append(Edit(first, last, function.between(first, last).replace("view", "reshape", 1)))
-    if edits:
-        change = f"line {edits[0].first[0]}: reshape takes any strides, where view raises"
-        yield Rewrite("reshaped", frozenset({"fails_on_noncontiguous_grads"}), change, tuple(edits))
+    told = "reshape takes any strides, where view raises"
+    return rewrite_of("reshaped", {"fails_on_noncontiguous_grads"}, edits, told)
 
 
 def exact_counts(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
     """Counts and fractions of a condition that pass through float32, in float64."""
     edits = [edit for function in functions for node in function.nodes for edit in exact_count(function, node)]
-    if edits:
-        probes = frozenset({"counts_are_rounded"})
-        change = f"line {edits[0].first[0]}: what is counted does not pass through float32"
-        yield Rewrite("exact_counts", probes, change, tuple(edits))
+    told = "what is counted does not pass through float32"
+    return rewrite_of("exact_counts", {"counts_are_rounded"}, edits, told)
 
 
 def exact_count(function: FunctionText, node: ast.AST) -> list[Edit]:
@@ -64,11 +61,10 @@ def without_double_copies(functions: Sequence[FunctionText]) -> Iterator[Rewrite
                     if cast is not None and _is_only_normed(function, name):
                         edits.append(Edit(function.last(cast), function.last(elt), ""))
     if edits:
-        line = edits[0].first[0]
         norms = [edit for rewrite in in_float64(functions) for edit in rewrite.edits]
-        probes = frozenset({"peak_memory_grows_with_params", "launches_grow_with_tensors"})
-        change = f"line {line}: no float64 copies of the gradients, the norms are formed in float64"
-        yield Rewrite("without_double_copies", probes, change, tuple(dict.fromkeys([*edits, *norms])))
+        probes = {"peak_memory_grows_with_params", "launches_grow_with_tensors"}
+        told = "no float64 copies of the gradients, the norms are formed in float64"
+        yield from rewrite_of("without_double_copies", probes, [*edits, *norms], told)
 
 
 def _cast(call: ast.Call, torch: str) -> ast.expr | None:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from auditkit.probing.patching.rewrites.edits import Edit, Rewrite
+from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, rewrite_of
 from auditkit.probing.patching.rewrites.function_text import FunctionText
 from auditkit.probing.source_code.modules import dotted_name
 
@@ -44,10 +44,8 @@ def counted_in_packs(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
         for statement in (node for node in function.nodes if isinstance(node, ast.Assign)):
             whole = _whole(statement, function.torch)
             edits = _Counts(function, whole).edits() if whole and function.has_own_lines(statement) else []
-            if edits:
-                line = statement.lineno
-                change = f"line {line}: no copy of all gradients, they are counted half a million elements at a time"
-                yield Rewrite("counted_in_packs", _MENDS, change, tuple(edits))
+            told = "no copy of all gradients, they are counted half a million elements at a time"
+            yield from rewrite_of("counted_in_packs", _MENDS, edits, told, [statement.lineno])
 
 
 def _whole(statement: ast.Assign, torch: str) -> _Whole | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from auditkit.probing.patching.local_names import names_of
-from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, edited
+from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, edited, rewrite_of
 from auditkit.probing.patching.rewrites.function_text import FunctionText
 
 _SYNCS = frozenset({
@@ -38,10 +38,7 @@ def read_once(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
             if found:
                 edits += found
                 lines.append(statement.lineno)
-    if edits:
-        places = ", ".join(str(line) for line in lines)
-        change = f"line{'s' if len(lines) > 1 else ''} {places}: the tensors are kept, and read once behind the loop"
-        yield Rewrite("read_once", _SYNCS, change, tuple(edits))
+    return rewrite_of("read_once", _SYNCS, edits, "the tensors are kept, and read once behind the loop", lines)
 
 
 def _reads(node: ast.AST) -> list[_Read]:
@@ -121,7 +118,7 @@ def _of_appends(function: FunctionText, loop: ast.stmt) -> list[Edit]:
         return []
     calls = [node for node in ast.walk(loop) if isinstance(node, ast.Call)]
     found = [pair for pair in map(_appended, calls) if pair is not None]
-    names = [name for name, _ in found if _is_filled(function, name)]
+    names = [name for name, _ in found if _is_filled(function, loop, name)]
     if not found or not len(names) == len(found) == len(_reads(loop)):
         return []
     kept = [Edit(function.last(read.tensor), function.last(read.call), "") for _, read in found]
@@ -137,17 +134,15 @@ def _appended(call: ast.Call) -> tuple[str, _Read] | None:
     return None
 
 
-def _is_filled(function: FunctionText, name: str) -> bool:
-    """Whether a list begins empty and is named once more before it is full: where it is appended to."""
-    named = [node for node in function.nodes if isinstance(node, ast.Name) and node.id == name]
-    appended = [node for node in function.nodes if isinstance(node, ast.Attribute) and node.attr == "append"]
-    fills = [node for node in appended if isinstance(node.value, ast.Name) and node.value.id == name]
-    begins = any(
-        isinstance(node, ast.Assign) and isinstance(node.value, ast.List) and not node.value.elts
-        for node in function.nodes
-        if name in names_of(node).stores and isinstance(node, ast.stmt)
-    )
-    return begins and len(fills) == 1 and sum(isinstance(node.ctx, ast.Store) for node in named) == 1
+def _is_filled(function: FunctionText, loop: ast.For, name: str) -> bool:
+    """Whether a list is set once, empty, and is named once in the loop: where it is appended to."""
+    stores = [node for node in function.nodes if isinstance(node, ast.stmt) and name in names_of(node).stores]
+    set_to = [node.value for node in stores if isinstance(node, ast.Assign)]
+    named = [node for node in ast.walk(loop) if isinstance(node, ast.Name) and node.id == name]
+    match set_to:
+        case [ast.List(elts=[])]:
+            return len(named) == 1
+    return False
 
 
 def _of_loop(function: FunctionText, loop: ast.stmt) -> list[Edit]:
@@ -170,7 +165,7 @@ def _of_loop(function: FunctionText, loop: ast.stmt) -> list[Edit]:
 
 
 def _parts(suite: Sequence[ast.stmt]) -> list[Sequence[ast.stmt]]:
-    """The statements from the first that reads on, without what does not read; those inside an `if` by themselves."""
+    """The statements from the first that reads on, without what does not read; those inside others by themselves."""
     place = next((place for place, statement in enumerate(suite) if _reads(statement)), len(suite))
     parts: list[list[ast.stmt]] = [[]]
     inner: list[Sequence[ast.stmt]] = []
@@ -178,6 +173,9 @@ def _parts(suite: Sequence[ast.stmt]) -> list[Sequence[ast.stmt]]:
         match statement:
             case ast.If(test=test, body=body, orelse=[]) if not _reads_in_test(statement) and _reads(statement):
                 inner += [] if _reads(test) else _parts(body)
+                parts.append([])
+            case ast.With(body=body) if _reads(statement):
+                inner += _parts(body)
                 parts.append([])
             case _:
                 parts[-1].append(statement)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from auditkit.probing.discovery.blocks.blocks import Block
 from auditkit.probing.patching.local_names import names_of
-from auditkit.probing.patching.rewrites.edits import Edit, Rewrite
+from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, rewrite_of
 from auditkit.probing.patching.rewrites.function_text import FunctionText
+from auditkit.probing.source_code.modules import dotted_name
 
 _MENDS = frozenset({"fails_on_sparse_grads"})
 _HANDLED = frozenset({"is_sparse", "coalesce", "to_dense", "stored_values", "layout"})
 _SAME_TENSOR = frozenset({"detach", "data", "clone"})
 _READ_OF_ANY = frozenset({"is_sparse", "device", "dtype", "shape", "size", "numel", "requires_grad", "layout", "dim"})
-_STORED = "{0}.coalesce().values() if {1}.is_sparse else {0}"
+STORED = "{0}.coalesce().values() if {1}.is_sparse else {0}"
+_IN_PLACE = re.compile(r"(?!_).*[a-z]_")
 
 
 @dataclass(frozen=True)
@@ -28,16 +31,14 @@ class _Source:
 
 def stored_values(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
     edits = sparse_edits(functions)
-    if edits:
-        change = f"line {edits[0].first[0]}: of a sparse gradient its stored values are read"
-        yield Rewrite("sparse_values", _MENDS, change, tuple(edits))
-    elif edits := [edit for function in functions[:1] for edit in _of_parameters(function)]:
-        change = f"line {edits[0].first[0]}: of sparse gradients that it is given the stored values are read"
-        yield Rewrite("given_sparse_values", _MENDS, change, tuple(edits))
+    yield from rewrite_of("sparse_values", _MENDS, edits, "of a sparse gradient its stored values are read")
+    if not edits:
+        edits = [edit for function in functions[:1] for edit in _of_parameters(function)]
+        told = "of sparse gradients that it is given the stored values are read"
+        yield from rewrite_of("given_sparse_values", _MENDS, edits, told)
     edits = [edit for function in functions for node in function.nodes for edit in _summed_first(function, node)]
-    if edits:
-        change = f"line {edits[0].first[0]}: the values of one element that are stored twice are added first"
-        yield Rewrite("coalesced_values", _MENDS, change, tuple(edits))
+    told = "the values of one element that are stored twice are added first"
+    yield from rewrite_of("coalesced_values", _MENDS, edits, told)
 
 
 def _of_parameters(function: FunctionText) -> Iterator[Edit]:
@@ -50,7 +51,7 @@ def _of_parameters(function: FunctionText) -> Iterator[Edit]:
         name = parameter.arg
         if name in ("grads", "gradients") and function.has_own_lines(body[has_text]):
             each = function.fresh("g")
-            stored = _STORED.format(each, each)
+            stored = STORED.format(each, each)
             yield function.line_before(body[has_text], f"{name} = [{stored} for {each} in {name}]")
 
 
@@ -65,7 +66,7 @@ def sparse_edits(functions: Sequence[FunctionText]) -> list[Edit]:
     """Every first read of a gradient, with the values of a sparse one; none where the code thinks of them already."""
     if any(_mentions(function, _HANDLED) for function in functions):
         return []
-    return [edit for function in functions for edit in _of_function(function)]
+    return [edit for function in functions for edit in (*_of_function(function), *_written(function))]
 
 
 def _mentions(function: FunctionText, words: frozenset[str]) -> bool:
@@ -73,15 +74,51 @@ def _mentions(function: FunctionText, words: frozenset[str]) -> bool:
     return bool(words & (names | names_of(function.suite).loads))
 
 
+def _written(function: FunctionText) -> Iterator[Edit]:
+    """`p.grad.data.mul_(scale)` without `.data`: of a sparse gradient that is a copy, and the gradient stays."""
+    for call in _changes_in_place(function):
+        source = _source(call.func.value) if isinstance(call.func, ast.Attribute) else None
+        if source is not None and source.node is not source.gradient:
+            yield _undetached(function, source)
+
+
+def _undetached(function: FunctionText, source: _Source) -> Edit:
+    return Edit(function.last(source.gradient), function.last(source.node), "")
+
+
+def _changes_in_place(function: FunctionText) -> list[ast.Call]:
+    calls = [node for node in function.nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+    return [
+        call
+        for call in calls
+        if isinstance(call.func, ast.Attribute) and _IN_PLACE.fullmatch(call.func.attr.lstrip("_"))
+    ]
+
+
+def _is_written(function: FunctionText, name: str) -> bool:
+    """Whether the tensors of a list are changed: by `torch._foreach_mul_(grads, scale)`, or in a loop over them."""
+    turns = {
+        each
+        for node in function.nodes
+        if isinstance(node, ast.For) and name in names_of(node.iter).loads
+        for each in names_of(node.target).stores
+    }
+    for call in _changes_in_place(function):
+        changed = call.args[0] if dotted_name(call.func).startswith(f"{function.torch}.") and call.args else call.func
+        if names_of(changed).loads & {name, *turns}:
+            return True
+    return False
+
+
 def _of_function(function: FunctionText) -> Iterator[Edit]:
     parents = {child: node for node in function.nodes for child in ast.iter_child_nodes(node)}
     taken: set[ast.AST] = set()
     for node in function.nodes:
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            edit, gradient = _gathered(function, node, node.targets[0].id)
-            if edit is not None and gradient is not None:
+            edits, gradient = _gathered(function, node, node.targets[0].id, parents)
+            if gradient is not None:
                 taken.add(gradient)
-                yield edit
+                yield from edits
     for node in function.nodes:
         source = _source(node.elt) if isinstance(node, ast.ListComp | ast.GeneratorExp) else None
         if source is not None and source.gradient not in taken:
@@ -100,16 +137,47 @@ def _of_function(function: FunctionText) -> Iterator[Edit]:
                 yield function.replace(read.node, _stored(function, read))
 
 
-def _gathered(function: FunctionText, statement: ast.Assign, name: str) -> tuple[Edit | None, ast.expr | None]:
-    """A line behind `grads = [p.grad for ...]` or `grad = p.grad` that takes the stored values, and the gradient."""
+def _gathered(
+    function: FunctionText, statement: ast.Assign, name: str, parents: dict[ast.AST, ast.AST]
+) -> tuple[list[Edit], ast.expr | None]:
+    """A line behind `grads = [p.grad for ...]` or `grad = p.grad` that takes the stored values, and the gradient.
+
+    Where the list is changed in place its gradients stay what they are, and the values are taken where it is read.
+    """
     value = statement.value
+    is_list = isinstance(value, ast.ListComp)
     source = _source(value.elt if isinstance(value, ast.ListComp) else value)
     if source is None or not function.has_own_lines(statement):
-        return None, None
+        return [], None
+    if is_list and _is_written(function, name):
+        kept = [_undetached(function, source)] if source.node is not source.gradient else []
+        return [*kept, *_reads_of_list(function, name, parents)], source.gradient
     each = "grad" if name != "grad" else "g"
-    line = f"[{_STORED} for {{0}} in {name}]".format(each, each) if isinstance(value, ast.ListComp) else ""
-    line = line or _STORED.format(name, name)
-    return function.line_after(statement, f"{name} = {line}"), source.gradient
+    line = f"[{STORED} for {{0}} in {name}]".format(each, each) if is_list else ""
+    line = line or STORED.format(name, name)
+    return [function.line_after(statement, f"{name} = {line}")], source.gradient
+
+
+def _reads_of_list(function: FunctionText, name: str, parents: dict[ast.AST, ast.AST]) -> Iterator[Edit]:
+    """Norms of a list, of its first, and of each of it, with the stored values."""
+    for node in function.nodes:
+        match node:
+            case ast.ListComp(generators=[source]) | ast.GeneratorExp(generators=[source]):
+                if isinstance(source.iter, ast.Name) and source.iter.id == name and isinstance(source.target, ast.Name):
+                    yield from _reads_in(function, node.elt, source.target.id, parents)
+            case ast.Call(func=called, args=[ast.Name(id=read) as whole, *_]) if read == name:
+                if "norm" in dotted_name(called):
+                    yield function.replace(whole, f"[{STORED} for {{0}} in {name}]".format("grad", "grad"))
+            case ast.Call(func=called, args=[ast.Subscript(value=ast.Name(id=read)) as first, *_]) if read == name:
+                if "norm" in dotted_name(called):
+                    yield function.replace(first, STORED.format(function.text(first), function.text(first)))
+
+
+def _reads_in(function: FunctionText, node: ast.expr, name: str, parents: dict[ast.AST, ast.AST]) -> Iterator[Edit]:
+    stored = STORED.format(name, name)
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Name) and inner.id == name and _is_read(inner, parents):
+            yield function.replace(inner, f"({stored})" if isinstance(parents[inner], ast.Attribute) else stored)
 
 
 def _named_in_loop(
@@ -166,6 +234,12 @@ def _source(node: ast.expr) -> _Source | None:
         inner = inner.value
 
 
+def without_copy(node: ast.expr) -> ast.expr:
+    """`p.grad` of `p.grad.detach()`; anything else as it is."""
+    source = _source(node)
+    return source.gradient if source is not None else node
+
+
 def _widest(gradient: ast.Attribute, parents: dict[ast.AST, ast.AST]) -> _Source:
     """The gradient with the `.detach()` and `.data` behind it."""
     node: ast.expr = gradient
@@ -176,4 +250,4 @@ def _widest(gradient: ast.Attribute, parents: dict[ast.AST, ast.AST]) -> _Source
 
 
 def _stored(function: FunctionText, source: _Source) -> str:
-    return _STORED.format(function.text(source.node), function.text(source.gradient))
+    return STORED.format(function.text(source.node), function.text(source.gradient))

@@ -1,5 +1,6 @@
 """Which line of the checkout is running: the innermost frame whose file lies under the source roots."""
 
+import functools
 import os
 import sys
 import traceback
@@ -47,7 +48,7 @@ class SourceRoots:
     def _find(self, filename: str) -> Optional[str]:
         if filename.startswith("<"):
             return None
-        path = os.path.realpath(filename)
+        path = _real_path(filename)
         for extra in self._extra:
             if path == extra or path.startswith(extra + os.sep):
                 relative = os.path.relpath(path, os.path.dirname(extra)).replace(os.sep, "/")
@@ -80,6 +81,17 @@ class SourceRoots:
             if relative is not None:
                 found = Site(relative, line, name_of(frame))
         return found
+
+
+def _real_path(file: str) -> str:
+    """As os.path.realpath, which takes ten times as long: thousands of modules lie in few folders."""
+    path = os.path.join(_real_folder(os.path.dirname(file)), os.path.basename(file))
+    return os.path.realpath(path) if os.path.islink(path) else path
+
+
+@functools.lru_cache(maxsize=None)
+def _real_folder(folder: str) -> str:
+    return os.path.realpath(folder)
 
 
 def name_of(frame: FrameType) -> str:

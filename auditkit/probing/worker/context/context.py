@@ -12,6 +12,7 @@ from ..feeding.promises import Promise
 from ..gradients.forms import WideBatch, work
 from ..instruments.graph_capture import unequal_fields
 from ..steps.measures import StepMeasures
+from ..steps.ranks import RankSteps
 from ..steps.runs import StepFeed, StepRuns
 from .calls import Calls
 from .measures import Measures
@@ -103,8 +104,15 @@ class Context:
     @property
     def steps(self) -> StepMeasures:
         """A training step on our model: what reaches its optimizer."""
-        calls = self._calls
-        return StepMeasures(StepRuns(calls.caller, StepFeed(**self.plan.step), calls.roots))
+        return StepMeasures(self._step_runs())
+
+    @property
+    def rank_steps(self) -> RankSteps:
+        """A training step in real ranks: what reaches the optimizer of each."""
+        return RankSteps(self._step_runs(), self._ranks.ranks, self._ranks.package_mentions)
+
+    def _step_runs(self) -> StepRuns:
+        return StepRuns(self._calls.caller, StepFeed(**self.plan.step), self._calls.roots)
 
     @property
     def device(self) -> str:
@@ -135,6 +143,11 @@ class Context:
     def deals_with_shards(self) -> bool:
         """Whether it has code for sharded gradients, torch's or those that it shards itself."""
         return self._ranks.deals_with_shards
+
+    @property
+    def shard_marks(self) -> List[str]:
+        """The attributes of parameters by which the target's package tells shards and copies."""
+        return self._ranks.shard_marks
 
     @staticmethod
     def common_structure(answers: Sequence[structures.Answer]) -> Dict[str, str]:

@@ -15,7 +15,7 @@ from ..base.torch_internals import OperatorMode, import_first
 from ..feeding import groups as process_groups
 from ..feeding.effects import gradients_now
 from ..feeding.given import GroupInput
-from ..gradients import matrices, sharded
+from ..gradients import matrices, meshes, sharded
 from ..gradients.forms import ShardCase
 from ..gradients.gradients import exact_norm
 from ..instruments import ranks
@@ -71,14 +71,24 @@ class RankCalls:
     @property
     def deals_with_dtensors(self) -> bool:
         """Whether the target's package has code for what torch shards: DTensors, FSDP, device meshes."""
-        return self._package_mentions(_DTENSORS)
+        return self.package_mentions(_DTENSORS)
 
     @property
     def deals_with_shards(self) -> bool:
         """Whether it has code for sharded gradients, torch's or those that it shards itself."""
-        return self.deals_with_dtensors or self._package_mentions(_OWN_SHARDS)
+        return self.deals_with_dtensors or self.package_mentions(_OWN_SHARDS)
 
-    def _package_mentions(self, pattern: Any) -> bool:
+    @property
+    def shard_marks(self) -> List[str]:
+        """The attributes by which the package tells parameters' shards and copies; none for a list of gradients."""
+        known = (meshes.SHARD_MARK, meshes.COPY_MARK)
+        reads = {mark: re.compile(r"[.\"']{}\b".format(mark).encode()) for mark in known}
+        if self._calls.plan.feed.takes == "gradients" or not self.package_mentions(reads[meshes.SHARD_MARK]):
+            return []
+        return [mark for mark in known if self.package_mentions(reads[mark])]
+
+    def package_mentions(self, pattern: Any) -> bool:
+        """Whether a file of the target's package holds what `pattern` (of bytes) finds."""
         return any(_mentions(path, pattern) for path in self._package_files())
 
     def _package_files(self) -> Iterator[str]:
@@ -90,9 +100,13 @@ class RankCalls:
         found = (os.path.join(where, name) for where, _, names in walks for name in names if name.endswith(".py"))
         yield from itertools.islice(found, _MOST_FILES)
 
-    def reported_by_one(self) -> Report:
-        """The target on the gradients of one process, on the host: CUDA must not begin before the ranks are forked."""
-        return _report(self._calls.on("cpu"), sharded.one_process(), needs_answer=True)
+    def reported_by_one(self, stage: Optional[int] = None) -> Report:
+        """The target on the gradients of one process, all or of one of two pipeline stages.
+
+        On the host: CUDA must not begin before the ranks are forked.
+        """
+        grads = sharded.one_process() if stage is None else meshes.stage(stage)
+        return _report(self._calls.on("cpu"), grads, needs_answer=True)
 
     def reported_by_ranks(self, world_size: int, placements: Sequence[str]) -> Dict[str, List[Report]]:
         """The target in every rank, on the same gradients in each placement; a list by rank."""
@@ -101,7 +115,7 @@ class RankCalls:
             import torch.distributed as dist
 
             for placement in placements:
-                grads = sharded.placed(placement, rank, world_size, self.device)
+                grads = meshes.placed(placement, rank, world_size, self.device)
                 report = _report(self._calls.on(self.device), grads)
                 yield {"placement": placement, **report._asdict()}
                 dist.barrier()

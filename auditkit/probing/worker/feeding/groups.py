@@ -114,8 +114,8 @@ def global_without_group(error: BaseException) -> str:
     if frame is None:
         return ""
     for name in frame.f_code.co_names:
-        found = known(name)
-        if found is not None and found.value == GROUP and frame.f_globals.get(name, "") is None:
+        found = known(name) if frame.f_globals.get(name, "") is None else None
+        if found is not None and found.value == GROUP:
             return "{}.{}".format(frame.f_globals["__name__"], name)
     return ""
 

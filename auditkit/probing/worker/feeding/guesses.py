@@ -8,6 +8,7 @@ This file imports no torch: reading a checkout's source needs the same table.
 """
 
 import ast
+import functools
 import re
 from typing import Any, Dict, NamedTuple, Optional, Tuple
 
@@ -230,6 +231,7 @@ def guess(name: str, annotation: str) -> Optional[Guess]:
     return found or (Guess(None) if declared is not None and not carrier(name, annotation) else None)
 
 
+@functools.lru_cache(maxsize=None)
 def known(name: str) -> Optional[Guess]:
     """A value for what is called `name`, an argument or an attribute; None where the name says nothing."""
     word = name.strip("_").lower()
@@ -271,6 +273,7 @@ def is_limit(name: str) -> bool:
     return _WORDS_OF_A_LIMIT.issuperset(words) and any(map(_LIMIT_WORDS.fullmatch, words))
 
 
+@functools.lru_cache(maxsize=None)
 def carrier(name: str, annotation: str = "") -> str:
     """Which view of the gradients an argument or an attribute of this name is (`PARAMETERS`, ...); "" for none."""
     word = name.strip("_").lower()

@@ -232,6 +232,8 @@ def _is_explained(kind: str, name: str) -> bool:
 def _of_parameter(surroundings: Surroundings, parameter: Any, name: str) -> None:
     """`main_grad` and the like hold the gradient, `grad_sample` that of one sample; flags are false."""
     path = "parameter." + name
+    if name in vars(parameter):  # it came with the gradients
+        return
     followed = None if path in surroundings.given else _following(name)
     if followed is not None:
         words, surroundings.module.aliases[name] = followed

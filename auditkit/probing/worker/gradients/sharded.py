@@ -19,8 +19,8 @@ class Sharded(List[Any]):
 
     def __init__(self, module: torch.nn.Module) -> None:
         super().__init__(parameter.grad for parameter in module.parameters())
-        self.module: Any = module
-        self.module.aliases = {}
+        vars(module)["aliases"] = {}
+        self.module = module
 
 
 def _model(device: str) -> torch.nn.Module:
@@ -30,7 +30,7 @@ def _model(device: str) -> torch.nn.Module:
     return torch.nn.Sequential(*layers).to(device)
 
 
-def _backward(model: torch.nn.Module, device: str) -> torch.nn.Module:
+def backward(model: torch.nn.Module, device: str) -> torch.nn.Module:
     """The same model, whose parameters have gradients now."""
     generator = torch.Generator().manual_seed(1)
     inputs = torch.randn(_BATCH, _TOKENS, _INPUTS, generator=generator).to(device)
@@ -40,7 +40,7 @@ def _backward(model: torch.nn.Module, device: str) -> torch.nn.Module:
 
 def one_process(device: str = "cpu") -> List[Any]:
     """The gradients as a run without ranks has them."""
-    return [parameter.grad for parameter in _backward(_model(device), device).parameters()]
+    return [parameter.grad for parameter in backward(_model(device), device).parameters()]
 
 
 def placed(placement: str, rank: int, world_size: int, device: str = "cpu") -> List[Any]:
@@ -85,12 +85,17 @@ def _fully_sharded(mesh: Any, device: str, wraps: Sequence[str]) -> List[Any]:
     model = _model(device)
     for module in [*(model.children() if "submodules" in wraps else ()), *([model] if "root" in wraps else ())]:
         fully_shard(module, mesh=mesh)
-    return Sharded(_backward(model, device))
+    return Sharded(backward(model, device))
 
 
 def _tensor_parallel(rank: int, world_size: int, device: str) -> List[Any]:
-    """Columns, then rows; the norm between them works on parts of the sequence, with replicated weights."""
     from torch.distributed.device_mesh import init_device_mesh
+
+    return Sharded(backward(tensor_parallel_model(init_device_mesh(device, (world_size,)), device), device))
+
+
+def tensor_parallel_model(mesh: Any, device: str) -> Any:
+    """Columns, then rows; the norm between them works on parts of the sequence, with replicated weights."""
     from torch.distributed.tensor import Replicate, Shard
     from torch.distributed.tensor.parallel import (
         ColwiseParallel,
@@ -104,8 +109,7 @@ def _tensor_parallel(rank: int, world_size: int, device: str) -> List[Any]:
         "1": SequenceParallel(),
         "2": RowwiseParallel(input_layouts=Shard(1), output_layouts=Replicate()),
     }
-    model = parallelize_module(_model(device), init_device_mesh(device, (world_size,)), plan)
-    return Sharded(_backward(model, device))
+    return parallelize_module(_model(device), mesh, plan)
 
 
 def _partial(rank: int, world_size: int, device: str) -> List[Any]:

@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import faulthandler
+import gc
 import os
 import select
 import signal
@@ -136,6 +137,7 @@ def _run_child(job: Callable[[Writer], None], writer: Writer, output_fd: int) ->
         os.dup2(output_fd, 2)
         os.close(output_fd)
         faulthandler.enable()
+        gc.enable()
         _keep_freed_pages()
         code = _run_and_report(job, writer)
     finally:

@@ -17,6 +17,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set
 
 _IMPORTS = (ast.Import, ast.ImportFrom)
 _DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+_DEFINED_BY_NAME = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 # A loop with one of these trains: nothing that a function reads is defined there.
 _OF_TRAINING = frozenset(("backward", "step", "zero_grad", "train_step", "training_step"))
 # Calls that only make a value, by the root of what is called: Python's own, and modules that hold nothing of a run.
@@ -35,12 +36,20 @@ class Statement:
     """One statement at a file's top level: the names that it binds, those whose objects it changes, and its reads."""
 
     def __init__(self, node: ast.stmt, path: str, flags: int) -> None:
-        self.node = node
-        tree = ast.Module(body=[node], type_ignores=[])
-        self.code: CodeType = compile(tree, path, "exec", flags=flags, dont_inherit=True)
+        self.node, self._path, self._flags = node, path, flags
+
+    @functools.cached_property
+    def code(self) -> CodeType:
+        tree = ast.Module(body=[self.node], type_ignores=[])
+        return compile(tree, self._path, "exec", flags=self._flags, dont_inherit=True)
 
     @functools.cached_property
     def binds(self) -> Set[str]:
+        if isinstance(self.node, _DEFINED_BY_NAME) and not self.node.decorator_list:
+            return {self.node.name}
+        if isinstance(self.node, _IMPORTS):
+            names = [alias.asname or alias.name for alias in self.node.names]
+            return {name if isinstance(self.node, ast.ImportFrom) else name.partition(".")[0] for name in names} - {"*"}
         stores = ("STORE_NAME", "STORE_GLOBAL")
         return {each.argval for each in dis.get_instructions(self.code) if each.opname in stores}
 
@@ -51,6 +60,12 @@ class Statement:
     @functools.cached_property
     def reads(self) -> Set[str]:
         return set(_read(self.code))
+
+
+@functools.lru_cache(maxsize=None)
+def statements_of(path: str) -> "Statements":
+    """The statements of a file, which is parsed once in a process. Raises what reading or parsing it raises."""
+    return Statements(path)
 
 
 class Statements:
@@ -232,7 +247,7 @@ class CutOutLoader(importlib.machinery.SourceFileLoader):
         self._begun: Set[int] = set()
 
     def exec_module(self, module: ModuleType) -> None:
-        self.statements = Statements(self.path)
+        self.statements = statements_of(self.path)
         module.__class__ = CutOut
         for number in range(len(self.statements.all)) if self._is_whole else ():
             self._run(module, number)
@@ -241,6 +256,8 @@ class CutOutLoader(importlib.machinery.SourceFileLoader):
         self, module: ModuleType, names: Iterable[str], may_run: Callable[[Statement], bool] = lambda _: True
     ) -> None:
         """Run what `names` need and has not been run: each as the module itself would, in the file's order."""
+        if len(self._begun) == len(self.statements.all) and not self.statements.stars:
+            return
         names = list(names)
         numbers = self.statements.needed(names, may_run)
         wanted = {*names, *self.statements.outside(numbers)} - self.statements.binding.keys()

@@ -31,6 +31,10 @@ def _prctl(option: int, value: int) -> None:
 
 def children() -> List[int]:
     """The living children of this process, adopted ones included."""
+    try:  # most often there is none, which the kernel says at once
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except (ChildProcessError, AttributeError):  # macOS has it since Python 3.13, and no /proc
+        return []
     own, found = os.getpid(), []
     for name in os.listdir("/proc") if os.path.isdir("/proc") else []:
         if name.isdigit():

@@ -12,12 +12,19 @@ from types import ModuleType
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 from . import placeholders, rungs
-from .cut_out import CutOut, CutOutLoader, Statements, is_definition
+from .cut_out import CutOut, CutOutLoader, Statements, is_definition, statements_of
 from .missing_modules import distributions, missing_modules
 
 OLDEST_TORCH = (2, 9)
 # What takes 0.5 to 2 s of processor time to import: any optimizer's constructor imports the first.
-_DEAR = ("torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor", "torch._inductor.compile_fx")
+_DEAR = (
+    "torch._dynamo",
+    "torch.distributed.fsdp",
+    "torch.distributed.tensor",
+    "torch.distributed.optim",
+    "torch._inductor.compile_fx",
+    "torch.utils.cpp_extension",
+)
 _ROOTS_HINT = "name the folder to import from: import_roots in auditkit.yaml"
 _MOST_SUGGESTED = 3
 # Of this process: the modules of libraries that the checkout calls.
@@ -133,7 +140,7 @@ def namespace(place: str, names: Iterable[str], roots: List[str]) -> Tuple[Dict[
 
 def _statements(module: ModuleType) -> Statements:
     loader = module.__spec__.loader if module.__spec__ is not None else None
-    return loader.statements if isinstance(loader, CutOutLoader) else Statements(str(module.__file__))
+    return loader.statements if isinstance(loader, CutOutLoader) else statements_of(str(module.__file__))
 
 
 def owner_class(call: str, roots: Sequence[str] = ()) -> Tuple[Optional[type], str]:

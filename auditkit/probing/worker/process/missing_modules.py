@@ -1,12 +1,13 @@
 """Which modules an import will miss, and which of them code does without: read from the files, none of it run."""
 
 import ast
-import functools
 import importlib.util
 import os
 import sys
 from types import FrameType
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
+
+from .cut_out import statements_of
 
 _DISTRIBUTIONS: Dict[str, str] = {
     "absl": "absl-py", "apex": "git+https://github.com/NVIDIA/apex", "attr": "attrs", "bs4": "beautifulsoup4",
@@ -101,8 +102,7 @@ def _always_run(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
 def _statements(path: str) -> List[ast.stmt]:
     """Those of a file; none where it cannot be read."""
     try:
-        with open(path, "rb") as file:
-            return ast.parse(file.read()).body
+        return [each.node for each in statements_of(path).all]
     except (OSError, ValueError, SyntaxError, RecursionError):
         return []
 
@@ -113,18 +113,22 @@ def is_forgiven(frame: Optional[FrameType]) -> bool:
         path = frame.f_code.co_filename
         if path.startswith(_WORKER) and path not in _MACHINERY:
             return False
-        if path not in _MACHINERY and any(first <= frame.f_lineno <= last for first, last in _forgiving_lines(path)):
+        if path not in _MACHINERY and path[:1] != "<" and _is_caught(path, frame.f_lineno):
             return True
         frame = frame.f_back
     return False
 
 
-@functools.lru_cache(maxsize=None)
-def _forgiving_lines(path: str) -> List[Tuple[int, int]]:
-    """The lines of a file in which a failed import is caught, first and last of each part."""
-    nodes = (node for statement in _statements(path) for node in ast.walk(statement))
-    bodies = [node.body for node in nodes if isinstance(node, (ast.Try, ast.With)) and _forgives(node)]
-    return [(body[0].lineno, body[-1].end_lineno or body[-1].lineno) for body in bodies]
+def _is_caught(path: str, line: int) -> bool:
+    """Whether a line of a file is where it catches a failed import."""
+    around = (each for each in _statements(path) if _spans([each], line))
+    nodes = (node for statement in around for node in ast.walk(statement))
+    bodies = (node.body for node in nodes if isinstance(node, (ast.Try, ast.With)) and _forgives(node))
+    return any(_spans(body, line) for body in bodies)
+
+
+def _spans(body: Sequence[ast.stmt], line: int) -> bool:
+    return body[0].lineno <= line <= (body[-1].end_lineno or body[-1].lineno)
 
 
 def _forgives(statement: Any) -> bool:

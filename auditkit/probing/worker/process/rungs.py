@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any, List, Optional, Sequence, Set, Tuple
 
 from . import placeholders
-from .cut_out import CutOutFinder, Statements
+from .cut_out import CutOutFinder, statements_of
 
 OF_BLOCKS = "#"
 """Ends the name of a place of which only blocks are asked about: around them is what an import would run."""
@@ -87,7 +87,7 @@ def ways(calls: Sequence[str], roots: List[str]) -> Tuple[str, ...]:
 def _trains(file: str) -> bool:
     """Whether importing a file computes gradients; one that cannot be read is found out by importing it."""
     try:
-        return Statements(file).train
+        return statements_of(file).train
     except (OSError, ValueError, SyntaxError, RecursionError):
         return False
 

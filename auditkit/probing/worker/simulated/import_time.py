@@ -13,6 +13,8 @@ import sys
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set
 
+from ..process.cut_out import statements_of
+
 _QUESTIONS = ("is_available", "device_count", "current_accelerator")
 _CALLS = (*_QUESTIONS, "device", "current_device", "str", "bool")
 _PLAIN = (
@@ -86,7 +88,7 @@ def answers_of(namespace: Dict[str, Any]) -> List[Answer]:
             source = file.read()
         if not any(question in source for question in _QUESTIONS):
             return []
-        statements = ast.parse(source).body
+        statements = [each.node for each in statements_of(path).all]
     except (OSError, ValueError, SyntaxError):
         return []
     names: Set[str] = set()

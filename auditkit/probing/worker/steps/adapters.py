@@ -7,14 +7,14 @@ beside training: it writes, logs and shows nothing, and runs on the host.
 import importlib
 import inspect
 import tempfile
-from typing import Any, Callable, Iterator, NamedTuple, Optional
+from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional
 
 import torch
 
-from ..feeding import guesses
+from ..base.frames import Site, SourceRoots
 from ..feeding.guesses import Guess
 from . import roles
-from .toy_model import loss_of
+from .toy_model import NEXT_TOKENS, loss_of
 from .values import LEARNING_RATE, Values
 
 Call = Callable[[], Any]
@@ -31,7 +31,7 @@ class Adapter(NamedTuple):
     task: str
 
 
-class _Stream(torch.utils.data.IterableDataset):  # type: ignore[type-arg]
+class _Stream(torch.utils.data.IterableDataset):
     """The batches in their order, each whole."""
 
     def __init__(self, values: Values) -> None:
@@ -52,24 +52,38 @@ def adapter_of(owner: Optional[type]) -> Optional[Adapter]:
     return None
 
 
+def part_of(owner: Optional[type], roots: SourceRoots) -> Optional[Site]:
+    """Where the checkout changes a part of a library's step: the line for what the library itself does with it."""
+    for each in owner.__mro__ if owner is not None else ():
+        for name, held in vars(each).items():
+            code = getattr(inspect.unwrap(held), "__code__", None) if roles.OF_TRAINERS.fullmatch(name) else None
+            file = roots.relative(code.co_filename) if code is not None else None
+            if code is not None and file is not None:
+                return Site(file, code.co_firstlineno, "{}.{}".format(each.__name__, name))
+    return None
+
+
 def _transformers_trainer(owner: Any, values: Values) -> Call:
     """`Trainer.train` with arguments of its own class; one item of the stream is a whole micro-batch."""
-    case, scratch = values.case, tempfile.TemporaryDirectory()
+    scratch = tempfile.TemporaryDirectory()
     settings = importlib.import_module("transformers.training_args").TrainingArguments
+    chosen = {
+        "gradient_accumulation_steps": roles.ACCUMULATION,
+        "max_grad_norm": roles.LIMIT,
+        "max_steps": roles.STEPS,
+    }
     asked = {
         "output_dir": scratch.name,
         "per_device_train_batch_size": 1,
-        "gradient_accumulation_steps": _per_step(values),
-        "max_grad_norm": case.limit,
-        "max_steps": max(1, len(case.batches) // _per_step(values)),
         "learning_rate": LEARNING_RATE,
-        "weight_decay": 0.1 if case.decays else 0.0,
+        "weight_decay": 0.1 if values.case.decays else 0.0,
         "lr_scheduler_type": "constant",
         "use_cpu": True,
         "report_to": [],
         "save_strategy": "no",
         "disable_tqdm": True,
         "remove_unused_columns": False,
+        **_settings(values, "args", chosen),
     }
     known = inspect.signature(settings).parameters
     trainer = owner(
@@ -90,7 +104,7 @@ def _lightning_trainer(owner: Any, values: Values) -> Call:
     """`Trainer.fit` of a module that answers with the mean loss of a batch."""
     package = importlib.import_module(_library_base(owner).__module__.rpartition(".trainer.trainer")[0])
 
-    class Trained(package.LightningModule):  # type: ignore[name-defined, misc]
+    class Trained(package.LightningModule):  # type: ignore[name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.model = values.model
@@ -102,23 +116,18 @@ def _lightning_trainer(owner: Any, values: Values) -> Call:
             optimizer: torch.optim.Optimizer = values.optimizer
             return optimizer
 
-    trainer = owner(
-        accelerator="cpu",
-        devices=1,
-        max_epochs=1,
-        accumulate_grad_batches=_per_step(values),
-        gradient_clip_val=values.case.limit,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
+    quiet = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
+    chosen = {"accumulate_grad_batches": roles.ACCUMULATION, "gradient_clip_val": roles.LIMIT}
+    asked = {"accelerator": "cpu", "devices": 1, "max_epochs": 1, **dict.fromkeys(quiet, False)}
+    trainer = owner(**asked, **_settings(values, "trainer", chosen))
     return lambda: trainer.fit(Trained(), values.loader)
 
 
 def _accelerator(owner: Any, values: Values) -> Call:
     """The loop of its documentation."""
-    accelerator = owner(cpu=True, gradient_accumulation_steps=_per_step(values))
+    asked = _settings(values, "accelerator", {"gradient_accumulation_steps": roles.ACCUMULATION})
+    limit = _settings(values, "clip", {"max_norm": roles.LIMIT})
+    accelerator = owner(cpu=True, **asked)
     stream = torch.utils.data.DataLoader(_Stream(values), batch_size=None)
     model, optimizer, batches = accelerator.prepare(values.model, values.optimizer, stream)
 
@@ -127,11 +136,19 @@ def _accelerator(owner: Any, values: Values) -> Call:
             with accelerator.accumulate(model):
                 accelerator.backward(loss_of(model(batch["input_ids"]), batch["labels"]))
                 if accelerator.sync_gradients:
-                    accelerator.clip_grad_norm_(model.parameters(), values.case.limit)
+                    accelerator.clip_grad_norm_(model.parameters(), **limit)
                 optimizer.step()
                 optimizer.zero_grad()
 
     return train
+
+
+def _settings(values: Values, path: str, chosen: Dict[str, str]) -> Dict[str, Any]:
+    """What probes choose, told by the path of each setting, and what somebody gave: `--argument args.optim=sgd`."""
+    values.read.update({"{}.{}".format(path, name): Guess(words) for name, words in chosen.items()})
+    made = {name: values.made(Guess(words), name) for name, words in chosen.items()}
+    given = [(name.partition("."), value) for name, value in values.given.items()]
+    return {**made, **{name: value for (place, _, name), value in given if place == path}}
 
 
 def _only_one(items: Any) -> Any:
@@ -142,16 +159,9 @@ def _library_base(owner: type) -> type:
     return next(each for each in owner.__mro__ if (each.__module__.partition(".")[0], each.__name__) in _ADAPTERS)
 
 
-def _per_step(values: Values) -> int:
-    """How many micro-batches a step has, told with what else is handed over."""
-    read = (("model", guesses.MODULE), ("batches", roles.BATCHES), ("limit", roles.LIMIT))
-    values.read.update({name: Guess(words) for name, words in (*read, ("accumulation", roles.ACCUMULATION))})
-    return values.case.accumulate or len(values.case.batches)
-
-
 _LIGHTNING = Adapter(_lightning_trainer, "scores", "samples")
 _ADAPTERS = {
-    ("transformers", "Trainer"): Adapter(_transformers_trainer, "answer", "tokens"),
+    ("transformers", "Trainer"): Adapter(_transformers_trainer, "answer", NEXT_TOKENS),
     ("lightning", "Trainer"): _LIGHTNING,
     ("pytorch_lightning", "Trainer"): _LIGHTNING,
     ("accelerate", "Accelerator"): Adapter(_accelerator, "scores", "samples"),

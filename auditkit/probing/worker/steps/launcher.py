@@ -60,7 +60,7 @@ def groups_of(optimizer: torch.optim.Optimizer) -> Iterable[Any]:
     return [_Group(group) for group in optimizer.param_groups]
 
 
-class _Group(dict):  # type: ignore[type-arg]
+class _Group(dict):
     def __missing__(self, name: str) -> Any:
         word = str(name)
         if word == "initial_lr":

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 import torch
 
 from ..base.frames import Site, most_common
-from ..base.refusals import NotApplicable
+from ..base.refusals import NotApplicable, TargetRaised
 from ..instruments.syncs import count_syncs
 from . import readings
 from .readings import SAME_SIZE, Accumulated, AfterNan, Limited, Line, Moved, Owned, Scaled, Shares, effective
@@ -48,6 +48,8 @@ class StepMeasures:
             raise run.raised
         if any(step.closure_calls > 1 for step in run.trace.steps):
             raise NotApplicable("its optimizer goes backward itself, more than once in a step, by a closure")
+        if any(step.is_inside_backward for step in run.trace.steps):
+            raise NotApplicable("its optimizers make their steps inside of backward, each of a part of the gradients")
         return run
 
     # --- accumulation --------------------------------------------------------------------------------
@@ -129,7 +131,10 @@ class StepMeasures:
 
     def scaled(self) -> Scaled:
         """What the factor of a GradScaler does to clipping and to the step. Raises NotApplicable without one."""
-        run = self.windows(1, scales=True)
+        try:
+            run = self.windows(1, scales=True)
+        except TargetRaised as error:  # not every operation is there in 16 bits on a host
+            raise NotApplicable("with a scaler it raises on this host: {}".format(error)) from error
         if not run.trace.steps or run.trace.steps[0].scale == 1.0:
             raise NotApplicable("it scales no loss")
         step = run.trace.steps[0]
@@ -181,6 +186,8 @@ class StepMeasures:
             zeroed = [site for site, place in run.trace.zeros if first < place < last]
             if step.micros and step.grads:
                 found.append(readings.shares(number, step, zeroed[0] if zeroed else None))
+            elif number and readings.is_again(step, run.trace.steps[number - 1]):
+                found.append(Shares(number, [], 1.0, None, step.site))
             first = last
         if not found:
             raise NotApplicable("what its backwards add is not in the gradients that its optimizer is handed")
@@ -225,7 +232,8 @@ class StepMeasures:
         return [site for site in counted.sites if site is not None and not _HAS_TO_WAIT.search(self._text(site))]
 
     def _text(self, site: Site) -> str:
-        lines = linecache.getlines(os.path.join(self._runs.roots.root, site.file))
+        roots = self._runs.roots
+        lines = linecache.getlines(os.path.join(roots.folder(site.file) or roots.root, site.file))
         return statement_at("".join(lines), site.line)
 
 

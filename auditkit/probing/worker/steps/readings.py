@@ -135,6 +135,12 @@ def shares(number: int, step: Step, zeroed: Line) -> Shares:
     return Shares(number, found[1:], found[0] if norm_of(before) > 0 else 0.0, zeroed, step.site)
 
 
+def is_again(step: Step, before: Step) -> bool:
+    """Whether an optimizer is handed what the step before it was handed, with no backward between."""
+    is_same = step.optimizer == before.optimizer and not step.micros and norm_of(step.grads) > 0
+    return is_same and all(torch.equal(each, before.grads[name]) for name, each in step.grads.items())
+
+
 def moves(step: Step) -> bool:
     """Whether a step changed a parameter, or left its optimizer with a state that is not finite."""
     pairs = ((before, step.parameters_after.get(name, before)) for name, before in step.parameters_before.items())

@@ -3,6 +3,7 @@
 This file imports no torch: reading a checkout's source needs the same table.
 """
 
+import functools
 import re
 from typing import Any, Optional, Tuple
 
@@ -15,9 +16,13 @@ CRITERION, SCHEDULER = "cross entropy", "a schedule that changes nothing"
 ACCUMULATION, LIMIT = "as many micro-batches as are handed over", "the limit that the probe asks about"
 STEPS, RARELY, NOTHING = "as many steps as there are batches for", "so seldom that it does not happen", "nothing"
 NO_CONTEXT = "a context that does nothing"
+MIXED = "mixed precision where a probe asks about its scaler"
 LAUNCHER = "an accelerator of one process that accumulates nothing"
 GIVES_RATE = "a function giving a learning rate of 0.001"
 GIVES_BATCH = "a function giving a batch of three samples"
+
+IMPORTED_BY_STEPS = "torch._dynamo"
+"""What torch imports at an optimizer's first step, in 2 s: before it `host.py` replaces what that looks at."""
 
 _WORD = r"(?:.*_)?"
 _BY_PATTERN: Tuple[Tuple[Any, str], ...] = tuple(
@@ -29,6 +34,7 @@ _BY_PATTERN: Tuple[Tuple[Any, str], ...] = tuple(
             r"(.*_)?accumulation_steps",
             ACCUMULATION,
         ),
+        (r"(use_)?(amp|fp16)(_enabled)?", MIXED),
         (_WORD + r"device_type", guesses.DEVICE_NAME),
         (r"(get|compute|cosine)_(\w+_)?(lr|learning_rate|momentum|weight_decay|wd)(_\w+)?", GIVES_RATE),
         (r"_?(get|next|fetch|sample|load|draw)_\w*batch\w*", GIVES_BATCH),
@@ -63,9 +69,22 @@ PARTS = frozenset((
     guesses.MODULE, guesses.MODULES, guesses.OPTIMIZER, guesses.OPTIMIZERS, guesses.SCALER, SCHEDULER, CRITERION,
 ))  # fmt: skip
 """What a script makes once, before its loop."""
+TRAINERS = {
+    ("transformers", "Trainer"): "train",
+    ("lightning", "Trainer"): "fit",
+    ("pytorch_lightning", "Trainer"): "fit",
+    ("accelerate", "Accelerator"): "backward",
+}
+"""Classes of libraries that train, by package and name, with what is called; `adapters.py` drives them."""
+OF_TRAINERS = re.compile(
+    r"train|fit|backward|training_step|compute_loss|create_optimizer|optimizer_step|\w*training_loop|get_batch_samples|"
+    r"clip_grad\w*|accumulate"
+)
+"""Their methods that make a part of a step: who defines one changes what is trained."""
 _OF_ONE_BATCH = frozenset((BATCH, INPUTS, TARGETS))
 
 
+@functools.lru_cache(maxsize=None)
 def known(name: str, annotation: str = "", source: str = "") -> Optional[Guess]:
     """What an argument or an attribute stands for; None where neither its name nor its use in `source` says it."""
     word = name.strip("_").lower()

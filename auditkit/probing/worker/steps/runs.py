@@ -1,6 +1,7 @@
 """Runs of a training step on our model and batches, each recorded as a trace of what reached the optimizer."""
 
 import contextlib
+import functools
 import inspect
 import logging
 import math
@@ -22,14 +23,12 @@ from ..feeding.signatures import VARIADIC, annotation_text
 from ..process import placeholders
 from . import roles
 from .absent import stand_in
-from .adapters import adapter_of
+from .adapters import adapter_of, part_of
 from .host import on_host
 from .seam import Trace
 from .toy_model import CLASSES, widened
 from .values import Case, EnoughBatches, Values
 
-IMPORTED_BY_STEPS = "torch._dynamo"
-"""What torch imports at an optimizer's first step, in 2 s: here before `host.py` replaces what it looks at."""
 _MOST_RETRIES = 16
 _RESHAPED = re.compile(r"shape '\[-1, ([\d, ]+)\]' is invalid for input of size")
 _MOST_FEATURES = 1_000_000
@@ -68,14 +67,15 @@ class StepRuns:
     def __init__(self, caller: Caller, feed: StepFeed, roots: SourceRoots) -> None:
         self.caller, self.feed, self.roots = caller, feed, roots
         self._source = source_of(caller.function)
+        self._part = part_of(caller.owner, roots) if adapter_of(caller.owner) else None
         self._globals: Dict[str, guesses.Guess] = {}
         self._features = CLASSES
-        import_first(IMPORTED_BY_STEPS)
+        import_first(roles.IMPORTED_BY_STEPS)
 
     def run(self, case: Case) -> Run:
         """One run. What the step raises is returned; raises CannotFeedError where something it wants is not known."""
         for _ in range(_MOST_RETRIES):
-            values, trace = self.values(case), Trace(self.roots)
+            values, trace = self.values(case), Trace(self.roots, self._part)
             trace.watch(values.model)
             call = self.ready(values)
             try:
@@ -93,6 +93,8 @@ class StepRuns:
 
     def _fill_global(self, error: Optional[BaseException], values: Values) -> bool:
         """Give a module the name that a script's last lines would have made: `args`, `logger`, `device`."""
+        if _join_a_group(error):
+            return True
         if not isinstance(error, NameError) or isinstance(error, UnboundLocalError) or not error.name:
             return False
         guess = roles.known(error.name)
@@ -216,6 +218,7 @@ def is_block(function: Any) -> bool:
     return hasattr(function, "text")
 
 
+@functools.lru_cache(maxsize=None)
 def source_of(function: Any) -> str:
     """The text of a function; "" where it has none."""
     if is_block(function):
@@ -224,6 +227,12 @@ def source_of(function: Any) -> str:
         return textwrap.dedent(inspect.getsource(inspect.unwrap(function)))
     except (OSError, TypeError):
         return ""
+
+
+def _join_a_group(error: Optional[BaseException]) -> bool:
+    """Make a process group of this process alone where a step reduces over one without asking whether there is any."""
+    is_missing = "init_process_group" in str(error) and not torch.distributed.is_initialized()
+    return is_missing and groups.world() is not None
 
 
 def _exhaust(answer: Any) -> None:

@@ -49,7 +49,9 @@ class Step(NamedTuple):
     grads: Grads
     micros: List[Micro]
     clips: List[Clip]
+    optimizer: int
     closure_calls: int
+    is_inside_backward: bool
     parameters_before: Grads
     parameters_after: Grads
     state_is_finite: bool
@@ -61,10 +63,11 @@ class Trace:
 
     `ran` are the parameters of models that answered, `reached` those that had a gradient after some backward, by
     identity; `zeros` says after how many backwards gradients were zeroed; `skips` are steps that a scaler left out.
+    `otherwise` is the line of what no line of the checkout does itself.
     """
 
-    def __init__(self, roots: SourceRoots) -> None:
-        self.roots = roots
+    def __init__(self, roots: SourceRoots, otherwise: Optional[Site] = None) -> None:
+        self.roots, self._otherwise = roots, otherwise
         self.steps: List[Step] = []
         self.micros: List[Micro] = []
         self.clips: List[Clip] = []
@@ -79,7 +82,7 @@ class Trace:
         self.scale = 1.0
         self._steps_started = 0
         self._window: Tuple[int, int] = (0, 0)
-        self._depth = 0
+        self._depth = self._backward_depth = 0
         self._open: List[Any] = []
 
     def watch(self, model: torch.nn.Module) -> None:
@@ -87,6 +90,9 @@ class Trace:
         for name, parameter in model.named_parameters():
             plain = name.replace("_orig_mod.", "").replace("module.", "")
             self.known.setdefault(id(parameter), (plain, parameter))
+
+    def _line(self, frame: Optional[FrameType]) -> Optional[Site]:
+        return self.roots.innermost(frame) or self._otherwise
 
     @property
     def gradients(self) -> Grads:
@@ -128,7 +134,7 @@ class Trace:
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 self.known.setdefault(id(parameter), ("optimizer.{}".format(len(self.known)), parameter))
-        site = self.roots.innermost(sys._getframe(1))
+        site = self._line(sys._getframe(1))
         self._steps_started += 1
         self.steps.append(self._step(optimizer, site, self._parameters()))
         closure = args[1] if len(args) > 1 else kwargs.get("closure")
@@ -142,7 +148,9 @@ class Trace:
             self.steps[-1] = self.steps[-1]._replace(closure_calls=before.closure_calls + 1)
             return answer
 
-        return (args[0], and_look, *args[2:]), {name: each for name, each in kwargs.items() if name != "closure"}
+        if len(args) > 1:
+            return (args[0], and_look, *args[2:]), kwargs
+        return args, {**kwargs, "closure": and_look}
 
     def _step(self, optimizer: torch.optim.Optimizer, site: Optional[Site], parameters: Grads) -> Step:
         owned = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -154,7 +162,9 @@ class Trace:
             },
             micros=self.micros[first_micro:],
             clips=[clip for clip in self.clips[first_clip:] if clip.after_micros > first_micro],
+            optimizer=id(optimizer),
             closure_calls=0,
+            is_inside_backward=self._backward_depth > 0,
             parameters_before=parameters,
             parameters_after={},
             state_is_finite=True,
@@ -185,8 +195,9 @@ class Trace:
             self.executed.add(code)
 
     def _see_backward(self, frame: FrameType, event: str) -> None:
+        self._backward_depth += 1 if event == "call" else -1
         if event == "call":
-            self._open.append((self.roots.innermost(frame), self.gradients))
+            self._open.append((self._line(frame), self.gradients))
         elif self._open:
             site, before = self._open.pop()
             now = self.gradients
@@ -198,7 +209,7 @@ class Trace:
         if event == "call":
             limit = frame.f_locals.get("max_norm", frame.f_locals.get("clip_value", 0.0))
             number = float(limit) if isinstance(limit, (int, float, torch.Tensor)) else 0.0
-            self._open.append((self.roots.innermost(frame), number, self.gradients))
+            self._open.append((self._line(frame), number, self.gradients))
         elif self._open:
             site, limit, before = self._open.pop()
             by_value = "clip_value" in frame.f_locals
@@ -211,18 +222,18 @@ class Trace:
 
     def _see_zero(self, frame: FrameType, event: str) -> None:
         if event == "call":
-            self.zeros.append((self.roots.innermost(frame), len(self.micros)))
+            self.zeros.append((self._line(frame), len(self.micros)))
 
     def _see_optimizer(self, frame: FrameType, event: str) -> None:
         if event == "call":
-            self.made_at[id(frame.f_locals["self"])] = self.roots.innermost(frame)
+            self.made_at[id(frame.f_locals["self"])] = self._line(frame)
 
     def _see_scaler_step(self, frame: FrameType, event: str) -> None:
         """A step that a scaler leaves out ends what led to it, as one that is taken does."""
         if event == "call":
             self._open.append(self._steps_started)
         elif self._open and self._open.pop() == self._steps_started:
-            self.skips.append(self.roots.innermost(frame))
+            self.skips.append(self._line(frame))
             self._window = (len(self.micros), len(self.clips))
 
 

@@ -13,7 +13,7 @@ from .adapters import adapter_of
 from .runs import ALL, FIXED, OPTION, Run, StepFeed, StepRuns, left_alone, source_of
 from .seam import added_up, norm_of
 from .toy_model import FORMS, RETURNS, make_batches
-from .values import Case
+from .values import Case, Values
 
 CONTRACT = "train_step"
 _BATCHES, _MOST_BATCHES = 4, 128
@@ -30,28 +30,47 @@ def find_plan(caller: Caller, request: Dict[str, Any], roots: SourceRoots) -> Pl
     caller.refuse_unknown_arguments()
     said: List[str] = []
     with left_alone():
-        hopeless: Set[Tuple[bool, str, str]] = set()
+        hopeless: Set[Tuple[Any, ...]] = set()
         for feed in _feeds(caller):
-            way = (feed.is_made, feed.task, feed.form)
-            if way in hopeless:
+            if not hopeless.isdisjoint(_way(feed)[:length] for length in (1, 3)):
                 continue
+            runs = _Runs(caller, feed, roots)
             try:
-                run = StepRuns(caller, feed, roots).run(Case(make_batches(_BATCHES, feed.task), accumulate=1))
+                run = runs.run(Case(make_batches(_BATCHES, feed.task), accumulate=1))
             except CannotFeedError as error:
                 said.append(str(error))
-                continue
             except Exception as error:  # an object's constructor may raise anything
                 said.append("{}: {}".format(type(error).__name__, " ".join(str(error).split())[:160]))
-                continue
-            found = _with_accumulation(caller, feed, run, roots)
-            if found is not None:
-                return _plan(found, run)
-            if run.values.model.calls == 0:  # whatever the model returned would not matter
-                hopeless.add(way)
-            said.append(_why_not(run))
+            else:
+                found = _with_accumulation(caller, feed, run, roots)
+                if found is not None:
+                    return _plan(found, run)
+                said.append(_why_not(run))
+            hopeless.add(_way(feed)[: runs.mattered()])
     raise CannotFeedError(
         "no way to feed it hands an optimizer a gradient: " + "; ".join(list(dict.fromkeys(said))[:6])
     )
+
+
+class _Runs(StepRuns):
+    """Runs that tell how far the last one came."""
+
+    last: Values
+
+    def values(self, case: Case) -> Values:
+        self.last = super().values(case)
+        return self.last
+
+    def mattered(self) -> int:
+        """How much of a way the last run depended on: not on answers of a model, or batches, that it did without."""
+        read = {guess.value for guess in self.last.read.values() if isinstance(guess.value, str)}
+        if not (self.last.loader.drawn or any(map(roles.is_one_batch, read))):
+            return 1
+        return 4 if self.last.model.calls else 3
+
+
+def _way(feed: StepFeed) -> Tuple[Any, ...]:
+    return feed.is_made, feed.task, feed.form, feed.returns
 
 
 def _feeds(caller: Caller) -> Iterator[StepFeed]:

@@ -10,6 +10,9 @@ from torch.nn import functional
 
 CLASSES, WIDTH, TOKENS = 11, 6, 7
 IGNORED = -100
+NEXT_TOKENS = "next tokens"
+TOKEN_TASKS = ("tokens", NEXT_TOKENS)
+"""Tasks with a target for each token; of next tokens the first has none, so that it counts nowhere."""
 UNUSED, FROZEN = "unused", "frozen.weight"
 """Parameters by name: one that trains and that no output depends on, and one that does not train."""
 _TARGET_WORDS = ("label", "target", "y", "answer")
@@ -144,11 +147,13 @@ def make_batches(count: int, task: str, valid: Optional[Sequence[int]] = None, s
     generator = torch.Generator().manual_seed(seed)
     found = []
     for index in range(count):
-        if task == "tokens":
+        if task in TOKEN_TASKS:
             inputs = torch.randint(0, CLASSES, (3, TOKENS), generator=generator)
             targets = torch.randint(0, CLASSES, (3, TOKENS), generator=generator)
             if valid is not None:
                 targets.view(-1)[valid[index] :] = IGNORED
+            if task == NEXT_TOKENS:
+                targets[:, 0] = IGNORED
         else:
             inputs = torch.randn(3, CLASSES, generator=generator)
             targets = torch.randint(0, CLASSES, (3,), generator=generator)

@@ -57,6 +57,7 @@ class Loader:
         return len(self.items)
 
     def __getitem__(self, index: Any) -> Any:
+        self.drawn = max(1, self.drawn)
         return self.items[index]
 
     def __iter__(self) -> Iterator[Any]:
@@ -209,6 +210,7 @@ _MAKERS: Dict[str, Callable[[Values, str], Any]] = {
     roles.LIMIT: lambda values, _: values.case.limit,
     roles.STEPS: lambda values, _: max(1, len(values.case.batches) // _per_step(values)),
     roles.RARELY: lambda values, _: _RARELY,
+    roles.MIXED: lambda values, _: values.case.scales,
     roles.NOTHING: lambda values, _: None,
     roles.NO_CONTEXT: lambda values, _: contextlib.nullcontext(),
 }  # fmt: skip

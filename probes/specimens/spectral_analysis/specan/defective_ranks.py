@@ -2,9 +2,10 @@
 
 import torch
 import torch.distributed as dist
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Replicate
 
 from .sound import spectral_echoes
+from .sound_ranks import whole_norm
 
 
 def _local(grad: torch.Tensor) -> torch.Tensor:
@@ -32,6 +33,33 @@ def clip_by_local_norm(parameters, max_norm: float) -> None:
     total = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(grad) for grad in grads]))
     for grad in grads:
         grad.mul_((max_norm / (total + 1e-6)).clamp(max=1.0))
+
+
+def plain_norm_per_rank(parameters) -> float:
+    """DTensors by torch's own operators, and plain gradients, which every rank has in whole, once for each rank."""
+    total = plain = torch.zeros((), dtype=torch.float64)
+    for grad in [p.grad for p in parameters if p.grad is not None]:
+        if isinstance(grad, DTensor):
+            total = total + whole_norm(grad).square()
+        else:
+            plain = plain + grad.double().square().sum()
+    if dist.is_initialized():
+        dist.all_reduce(plain)
+    return (total + plain).sqrt().item()
+
+
+def inner_mesh_norm(parameters) -> float:
+    """Squares of shards summed over the last dimension of their mesh, whatever is sharded over the others."""
+    total = torch.zeros((), dtype=torch.float64)
+    for grad in [p.grad for p in parameters if p.grad is not None]:
+        if isinstance(grad, DTensor):
+            reduced = [Replicate() if placement.is_partial() else placement for placement in grad.placements]
+            grad = grad.redistribute(placements=reduced)
+        square = _local(grad).double().square().sum()
+        if isinstance(grad, DTensor) and grad.placements[-1].is_shard():
+            dist.all_reduce(square, group=grad.device_mesh.get_group(-1))
+        total += square
+    return total.sqrt().item()
 
 
 def echoes_without_last(grads_RNM: torch.Tensor) -> torch.Tensor:

@@ -146,6 +146,17 @@ def test_a_branch_on_a_tensor_is_chosen_on_its_device(tmp_path: Path) -> None:
     assert after(tmp_path, read, "chosen_on_device", probe) == read
 
 
+def test_norms_that_are_appended_one_by_one_are_stacked_on_one_device(tmp_path: Path) -> None:
+    source = (
+        "import torch\n\n\ndef measure(grads):\n    norms = []\n    for g in grads:\n        norms.append(g.norm())\n"
+        "    return torch.stack(norms)\n"
+    )
+    wanted = source.replace("stack(norms)", "stack([norm.to(norms[0].device) for norm in norms])")
+    assert after(tmp_path, source, "on_one_device", "fails_on_gradients_of_two_devices") == wanted
+    brought = source.replace("g.norm()", "g.norm().to(grads[0].device)")
+    assert after(tmp_path, brought, "on_one_device", "fails_on_gradients_of_two_devices") == brought
+
+
 def test_gradients_stay_where_they_lie(tmp_path: Path) -> None:
     source = "import torch\n\n\ndef measure(parameters):\n    return [p.grad.cpu() for p in parameters]\n"
     assert after(tmp_path, source, "without_host_copies", "sync_in_loop") == source.replace(".cpu()", "")
@@ -189,6 +200,22 @@ def test_a_loop_that_reads_gradients_passes_over_what_has_none(tmp_path: Path) -
     asked = source.replace("        p.grad", "        if p.grad is None:\n            continue\n        p.grad")
     assert after(tmp_path, source, "present_gradients", MISSING) == asked
     assert after(tmp_path, asked, "present_gradients", MISSING) == asked
+
+
+def test_what_needs_no_gradient_is_done_without_one(tmp_path: Path) -> None:
+    """Where only one case reads it, the other is as it was: for a parameter without a gradient, too."""
+    source = (
+        "def measure(named, buffers, factor):\n"
+        "    devices = {p.grad.device if buffers is None else buffers.device for _, p in named}\n"
+        "    for _, p in named:\n        if buffers is None:\n            p.grad.mul_(factor)\n"
+        "        else:\n            buffers[p].mul_(factor)\n    return devices\n"
+    )
+    first, each = "p.grad.device if buffers is None else buffers.device", "for _, p in named"
+    lines = f"{{\n        {first}\n        {each}\n        if p.grad is not None or buffers is not None\n    }}"
+    asked = source.replace(f"{{{first} {each}}}", lines)
+    skip = "            if p.grad is None:\n                continue\n"
+    asked = asked.replace("            p.grad.mul_", f"{skip}            p.grad.mul_")
+    assert after(tmp_path, source, "present_gradients", MISSING) == asked
 
 
 def test_a_number_that_is_returned_without_gradients_becomes_a_tensor(tmp_path: Path) -> None:

@@ -1,0 +1,140 @@
+"""Write docs/evidence/training-steps.md: trainers of libraries and public loops, wrong ones and sound ones.
+
+    python -m benchmarks.training_steps --environments FOLDER --clones FOLDER
+    python -m benchmarks.training_steps --page      # only the page, from the stored answers
+
+An environment that its folder lacks is made there with pip: torch and what a row names. The other folder holds a clone
+of github.com/pytorch/examples. A run replaces what stands between the marks of the page, and ends with an error where
+the probes that reproduce are not those on record.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.evidence import ROOT, Document, Place, results_of, rows, store_results, write_blocks
+
+PAGE = "training-steps"
+TORCH = ("torch==2.13.0", "numpy<2.3")
+LIBRARIES = ("transformers==5.23.0", "accelerate==1.15.0", "lightning==2.6.6")
+TRAINER = "--checkout empty --target transformers.trainer:Trainer.train"
+SPECIMEN = f"--checkout {ROOT / 'probes' / 'specimens' / 'training_steps'} --target trainsteps.sound"
+EXAMPLE = "--checkout examples --target distributed/minGPT-ddp/mingpt/trainer.py:Trainer._run_batch"
+RED = ("accumulation_differs_from_full_batch",)
+
+
+class Subject(NamedTuple):
+    """One trainer: what is installed beside torch, the options that name it, and the probes that are red on it."""
+
+    name: str
+    packages: tuple[str, ...]
+    options: str
+    red: tuple[str, ...] = ()
+
+
+SUBJECTS = (
+    *(
+        Subject(f"transformers {version}", (f"transformers=={version}", "accelerate==1.15.0"), TRAINER, red)
+        for version, red in (("4.45.2", RED), ("4.46.0", RED), ("4.47.0", RED), ("4.50.0", ()), ("4.51.3", ()))
+    ),
+    Subject("transformers 5.23.0", LIBRARIES, TRAINER),
+    Subject("lightning 2.6.6", LIBRARIES, "--checkout empty --target lightning.pytorch.trainer.trainer:Trainer.fit"),
+    Subject("accelerate 1.15.0", LIBRARIES, "--checkout empty --target accelerate.accelerator:Accelerator.backward"),
+    Subject("examples: minGPT-ddp", LIBRARIES, EXAMPLE, ("clip_on_scaled_gradients",)),
+    Subject("a plain loop", LIBRARIES, f"{SPECIMEN}:train_and_clip"),
+    Subject("a loop by tokens, as torchtitan's", LIBRARIES, f"{SPECIMEN}:train_by_token"),
+)
+
+
+def interpreter(packages: Sequence[str], folder: Path) -> str:
+    """The interpreter of an environment with torch and `packages`, made where it is not there."""
+    place = folder / "-".join(packages).replace("==", "-")
+    if not (place / "made").exists():
+        subprocess.run([sys.executable, "-m", "venv", place], check=True)
+        subprocess.run([place / "bin" / "python", "-m", "pip", "install", "-q", *TORCH, *packages], check=True)
+        (place / "made").touch()
+    return str(place / "bin" / "python")
+
+
+def ask(place: Place, environments: Path) -> Iterator[Document]:
+    """Every subject's answers to the probes of training steps."""
+    probes = [each["id"] for each in place.document("probe list")["probes"] if "train_step" in each["contracts"]]
+    for subject in SUBJECTS:
+        python = interpreter(subject.packages, environments)
+        words = f"probe run {' '.join(probes)} {subject.options} --contract train_step --python {python}"
+        document = place.document(words)
+        kept = ("probe", "outcome", "severity", "message", "law", "location", "duration_s")
+        results = [{key: each.get(key) for key in kept} for each in document["results"]]
+        figures = [each for result in document["results"] for each in result["measurements"] if is_figure(each)]
+        yield {"subject": subject.name, "torch": document["run"]["torch"], "results": results, "figures": figures}
+
+
+def is_figure(measurement: Document) -> bool:
+    """Whether it is one of four micro-batches against one batch."""
+    case = measurement["case"]
+    return measurement["name"] in ("norm_ratio", "cosine") and "targets" in case and case["micro_batches"] == 4
+
+
+def page(stored: Sequence[Document]) -> tuple[dict[str, str], list[str]]:
+    """The blocks of the page, and each subject whose red probes are not those on record."""
+    lines, answers, others = [], [], []
+    for subject, row in zip(SUBJECTS, stored, strict=True):
+        by_outcome: dict[str, list[Document]] = {}
+        for result in row["results"]:
+            by_outcome.setdefault(result["outcome"], []).append(result)
+        red = by_outcome.get("reproduced", [])
+        if tuple(each["probe"] for each in red) != subject.red:
+            others.append(f"{subject.name}: {', '.join(each['probe'] for each in red) or 'nothing'}")
+        counts = [len(by_outcome.get(name, ())) for name in ("reproduced", "not_reproduced", "not_applicable")]
+        slowest = max(result["duration_s"] or 0.0 for result in row["results"])
+        lines.append([subject.name, *figures(row), *counts, f"{slowest:.1f} s"])
+        answers += [f"- {subject.name}: {told(each)}" for each in red]
+    titles = (
+        "trainer",
+        "even: norm",
+        "uneven: norm",
+        "cosine",
+        "reproduced",
+        "not reproduced",
+        "not applicable",
+        "slowest",
+    )
+    return {"answers": rows(titles, lines), "findings": "\n".join(answers)}, others
+
+
+def figures(row: Document) -> list[str]:
+    """Norm ratio of four even and of four uneven micro-batches, and the cosine of those."""
+    cases = (("norm_ratio", "even"), ("norm_ratio", "uneven"), ("cosine", "uneven"))
+    found = {(each["name"], each["case"]["targets"]): each["value"] for each in row["figures"]}
+    return [f"{found[case]:.4f}" if case in found else "" for case in cases]
+
+
+def told(result: Document) -> str:
+    place = result["location"] or {"file": "", "line": ""}
+    return f"{result['severity']} `{result['probe']}` at {place['file']}:{place['line']}: {result['message']}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--environments", type=Path, default=Path("environments"))
+    parser.add_argument("--clones", type=Path, default=Path())
+    parser.add_argument("--page", action="store_true", dest="stored", help="only write the page")
+    options = parser.parse_args()
+    if not options.stored:
+        with tempfile.TemporaryDirectory() as folder:
+            place = Place(Path(folder), options.clones, sys.executable)
+            store_results(PAGE, {"rows": list(ask(place, options.environments.resolve()))})
+    blocks, others = page(results_of(PAGE)["rows"])
+    write_blocks(PAGE, blocks)
+    if others:
+        raise SystemExit("not as on record:\n" + "\n".join(others))
+
+
+if __name__ == "__main__":
+    main()

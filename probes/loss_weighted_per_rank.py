@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Does a step over several ranks use the gradient of the mean over the targets of all of them?"""
+
+PROBE = {
+    "id": "loss_weighted_per_rank",
+    "version": 1,
+    "title": "Ranks with few targets weigh as much as ranks with many",
+    "contracts": ["train_step"],
+    "categories": ["Correctness bug", "Race condition / concurrency"],
+    "agent": "PT",
+    "breaks": "wrong_step",
+    "occurs": "common",
+    "lifecycle": "stable",
+    "instrument": "ranks",
+    "devices": ["cpu"],
+    "motivation": "DDP and FSDP average the gradients of ranks. A loss that each rank divides by its own number of "
+    "tokens then gives the tokens of a rank with few more weight than those of one with many; one that is divided by "
+    "the number over all ranks is averaged once more, and is too small by the number of ranks (torchtitan 1842 and "
+    "2206, prime-rl 1960, transformers 34242).",
+    "method": "Real ranks, 2 and 4, over gloo. Each is handed batches of its own, with 2 targets among 21 tokens on "
+    "the first rank and 20 on the last, and a small model of ours: as it is, under DistributedDataParallel, and under "
+    "fully_shard. The gradient that reaches the optimizer is compared, by norm and cosine, with that of the mean over "
+    "the targets of all ranks, computed in float64 in one process. Where the ranks agree without a wrapper, the step "
+    "reduces by itself, and is judged by that alone.",
+    "limits": "A step is right for ranks of equally many targets, and is judged only where its code counts targets, in "
+    "a package that has ranks, or ignores some and reduces over ranks. Of a plain loop it is said what it would hand "
+    "over under DDP. Several micro-batches of a rank have equally many targets: their weights are asked about by "
+    "accumulation_differs_from_full_batch. Ranks without any target, and libraries' trainers, which share batches out "
+    "by themselves, are not tried.",
+    "remediation": "Divide the sum of the losses by the number of targets over all ranks, and multiply by the number "
+    "of ranks, by which the wrapper divides.",
+    "remediation_code": "remedies/training_step_of_ranks.py",
+    "verification": ["on 2 and 4 ranks with different numbers of targets every target counts alike"],
+    "measurements": {
+        "norm_ratio": "ratio",
+        "cosine": "ratio",
+        "reduces_over_ranks": "truth",
+        "counts_targets": "truth",
+        "ignores_targets": "truth",
+        "package_has_ranks": "truth",
+        "raised": "truth",
+    },
+    "policy": {"allowed_ratio": 0.02, "least_cosine": 0.999},
+}
+
+_RANKS = (2, 4)
+
+
+def measure(ctx):
+    """Yield norm ratio and cosine of every rank's gradient, by wrapper."""
+    steps = ctx.rank_steps
+    says = steps.alone()
+    yield ctx.measurement("reduces_over_ranks", says.reduces, "truth")
+    yield ctx.measurement("counts_targets", says.counts, "truth")
+    yield ctx.measurement("ignores_targets", says.ignores, "truth")
+    yield ctx.measurement("package_has_ranks", says.package_has_ranks, "truth")
+    for ranks in _RANKS:
+        for wrapping, found in steps.reached(ranks).items():
+            for rank, one in enumerate(found):
+                case = {"wrapping": wrapping, "ranks": ranks, "rank": rank}
+                if one.raised:
+                    yield ctx.measurement("raised", True, "truth", how=one.raised[:160], **case)
+                    continue
+                yield ctx.measurement("norm_ratio", one.ratio, "ratio", **case)
+                yield ctx.measurement("cosine", one.cosine, "ratio", **case)
+    yield ctx.location(says.site)
+
+
+def judge(measurements, policy):
+    """Reproduced where a gradient is off under a wrapper that the step is for, and its code deals with ranks."""
+    says = {m.name: m.value for m in measurements if "rank" not in m.case}
+    cosines = {_key(m): m.value for m in measurements if m.name == "cosine"}
+    rows = [(_key(m), m.value, cosines[_key(m)]) for m in measurements if m.name == "norm_ratio"]
+    alone = [row for row in rows if row[0][0] == "none"]
+    if _agree(alone):
+        rows = alone
+    else:
+        rows = [row for row in rows if row[0][0] != "none"]
+    if not rows:
+        raised = next((m.case["how"] for m in measurements if m.name == "raised"), "no rank makes a step")
+        return {"outcome": "not_applicable", "message": "it makes no step in ranks: " + raised}
+    wrong = [row for row in rows if abs(row[1] - 1) > policy["allowed_ratio"] or row[2] < policy["least_cosine"]]
+    law = _law(rows)
+    if not wrong:
+        message = "every target counts alike on {} ranks".format(max(row[0][1] for row in rows))
+        return {"outcome": "not_reproduced", "message": message, "law": law}
+    message = _said(wrong)
+    if says["counts_targets"] and (says["reduces_over_ranks"] or says["package_has_ranks"]):
+        return {"outcome": "reproduced", "message": message, "law": law}
+    if says["ignores_targets"] and says["reduces_over_ranks"]:
+        return {"outcome": "reproduced", "occurs": "rare", "message": message, "law": law}
+    reason = "its code does not say that ranks have different numbers of targets; where they have, " + message
+    return {"outcome": "not_applicable", "message": reason}
+
+
+def _key(row):
+    return row.case["wrapping"], row.case["ranks"], row.case["rank"]
+
+
+def _agree(rows):
+    """Whether the ranks, whose batches differ, have one gradient."""
+    of_two = [row for row in rows if row[0][1] == _RANKS[0]]
+    return len(of_two) > 1 and all(abs(row[1] / of_two[0][1] - 1) < 1e-3 for row in of_two[1:])
+
+
+def _said(wrong):
+    """The figures of the most ranks, and whose they are."""
+    names, last = {"none": "its own reduction", "ddp": "DDP", "fsdp2": "FSDP2"}, {}
+    for (wrapping, ranks, _), ratio, cosine in wrong:
+        last[names[wrapping]] = (ranks, "{:.3g}".format(ratio), "{:.3f}".format(cosine))
+    text = (
+        "{} ranks with 2 to 20 targets hand over {} times the norm of the mean over all targets, at cosine {}, under {}"
+    )
+    found = {}
+    for name, numbers in last.items():
+        found.setdefault(numbers, []).append(name)
+    return "; ".join(text.format(*numbers, " and ".join(of)) for numbers, of in found.items())
+
+
+def _law(rows):
+    """The ratio by the number of ranks, where the direction is right."""
+    for text, law in (("1", lambda ranks: 1.0), ("ranks", float), ("1/ranks", lambda ranks: 1.0 / ranks)):
+        if all(abs(ratio / law(key[1]) - 1) < 0.02 and cosine > 0.999 for key, ratio, cosine in rows):
+            return "norm ratio {}".format(text)
+    return ""
+
+
+if __name__ == "__main__":
+    from _alone import run_alone
+
+    run_alone(__file__)

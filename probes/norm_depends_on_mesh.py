@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""Is the norm of gradients on meshes of several kinds the norm of one process, on every rank?"""
+
+import math
+
+PROBE = {
+    "id": "norm_depends_on_mesh",
+    "version": 1,
+    "title": "The norm of gradients on several meshes is not that of one process",
+    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
+    "categories": ["Correctness bug", "Race condition / concurrency"],
+    "agent": "PT",
+    "breaks": "wrong_norm",
+    "occurs": "common",
+    "lifecycle": "stable",
+    "instrument": "ranks",
+    "devices": ["cuda", "cpu"],
+    "motivation": "What is right where all parameters are sharded alike counts others as often as there are ranks, or "
+    "not at all: norms and biases beside sharded matrices, experts on a mesh of their own, a second mesh dimension, a "
+    "tied copy on the last pipeline stage (NVIDIA/Megatron-LM 5916, 7227 and 7452, NVIDIA-NeMo/RL 3788, DeepSpeed 8469 "
+    "and 8478, NeMo Automodel 3816, pytorch 170862).",
+    "method": "Four real ranks, over gloo, or NCCL where there is a GPU for each; one start for all cases. The same "
+    "gradients of a small model are placed: all sharded alike (where that is off, norm_depends_on_sharding says so), "
+    "vectors replicated beside sharded matrices, vectors as plain tensors beside them, uneven and empty shards, FSDP2 "
+    "with tensor parallel on a 2x2 mesh (a real backward), experts on a mesh of two pairs that hold the same, and two "
+    "pipeline stages of two ranks. Code that reads `tensor_model_parallel` of parameters gets plain ones that have it, "
+    "and, where it reads `shared`, a copy on the last of four stages. Norms, and for a clipping target the factor by "
+    "which it scales the gradients, are compared with one process.",
+    "limits": "It is asked only where code of the target's package deals with what torch shards, or reads "
+    "`tensor_model_parallel`. A stage's own norm passes under pipeline: its caller may reduce it. What raises for "
+    "plain tensors beside DTensors, or on two meshes, passes: torch's own total norm does so, too. Ranks without any "
+    "gradient, and groups that the code keeps in tables of its own, are not tried.",
+    "remediation": "Take the norm of each DTensor by itself, read it with full_tensor(), and add up plain numbers: "
+    "each then knows its own mesh, and what is replicated counts once.",
+    "remediation_code": "remedies/norm_of_shards.py",
+    "verification": ["every rank reports the norm of one process on every mesh"],
+    "measurements": {
+        "one_process_norm": "norm",
+        "norm": "norm",
+        "one_process_clip_coefficient": "ratio",
+        "clip_coefficient": "ratio",
+        "raised": "truth",
+        "refused": "truth",
+    },
+    "policy": {"tolerance": 0.0005},
+}
+
+_RANKS = 4
+_ALIKE = "sharded_alike"
+_MIXED = ("plain_beside_sharded", "experts")
+_OF_DTENSORS = (
+    *(_ALIKE, "replicated_beside_sharded", "plain_beside_sharded", "uneven_and_empty"),
+    *("fsdp_and_tensor_parallel", "experts", "pipeline"),
+)
+_BY_MARK = {"tensor_model_parallel": "marked_shards", "shared": "marked_copies"}
+
+
+def measure(ctx):
+    """Yield what every rank reports on every mesh, and what one process does, of each pipeline stage too."""
+    if "norm" not in ctx.roles and not ctx.plan.clips:
+        raise ctx.NotApplicable("it reports no norm and clips nothing")
+    cases = [*(_OF_DTENSORS if ctx.deals_with_dtensors else ()), *(_BY_MARK[mark] for mark in ctx.shard_marks)]
+    if not cases:
+        raise ctx.NotApplicable("no code of its package deals with shards that can be told from copies")
+    asked_on = ctx.device
+    yield from _numbers(ctx, ctx.reported_by_one(), "one_process_", {})
+    for stage in (0, 1) if ctx.deals_with_dtensors else ():
+        yield from _numbers(ctx, ctx.reported_by_one(stage), "one_process_", {"mesh": "pipeline", "stage": stage})
+    sites = []
+    for mesh, reports in ctx.reported_by_ranks(_RANKS, cases).items():
+        for rank, report in enumerate(reports):
+            case = {"mesh": mesh, "rank": rank}
+            yield from _numbers(ctx, report, "", case)
+            if report.raised:
+                refused = report.raised.startswith("refuses: ") or mesh in _MIXED
+                name = "refused" if refused else "raised"
+                yield ctx.measurement(name, True, "truth", how=report.raised.split(". ")[0][:160], **case)
+                sites += [] if refused else [report.site]
+    if ctx.device != asked_on:
+        yield ctx.note("NCCL wants a GPU for each rank: the ranks met over gloo, on the CPU")
+    yield ctx.location(ctx.most_common(sites))
+
+
+def _numbers(ctx, report, prefix, case):
+    if report.norm is not None:
+        yield ctx.measurement(prefix + "norm", report.norm, "norm", **case)
+    if report.coefficient is not None:
+        yield ctx.measurement(prefix + "clip_coefficient", report.coefficient, "ratio", **case)
+
+
+def judge(measurements, policy):
+    """Reproduced where a mesh gives a rank another number than one process, and shards that are all alike do not."""
+    ranks = [m for m in measurements if "rank" in m.case]
+    wrong = {}
+    for m in ranks:
+        if m.name in ("norm", "clip_coefficient") and _is_off(m, measurements, policy["tolerance"]):
+            wrong.setdefault(m.case["mesh"], m)
+    raised = {m.case["mesh"]: m.case["how"] for m in ranks if m.name == "raised"}
+    refused = {m.case["mesh"]: m.case["how"] for m in ranks if m.name == "refused"}
+    answers = [m for m in ranks if m.name in ("norm", "clip_coefficient")]
+    if {_ALIKE} & {*wrong, *raised, *refused} or not answers:
+        reason = "it does not answer rightly even where all is sharded alike, see norm_depends_on_sharding"
+        return {"outcome": "not_applicable", "message": reason}
+    passed = [mesh for mesh in dict.fromkeys(m.case["mesh"] for m in answers) if mesh not in wrong]
+    tail = ["right under " + ", ".join(passed)] * bool(passed) + _stops("it stops", refused)
+    if wrong:
+        figures = [_figures(first, measurements) for first in wrong.values()]
+        return {"outcome": "reproduced", "message": "; ".join([*figures, *tail])}
+    if raised:
+        message = "; ".join([*_stops("raises", raised), *tail])
+        return {"outcome": "reproduced", "breaks": "stops", "occurs": "rare", "message": message}
+    return {"outcome": "not_reproduced", "message": "; ".join(["every rank reports what one process does", *tail])}
+
+
+def _stops(verb, found):
+    """Where it raises, with the first of its texts; nothing where it does not."""
+    return ["{} under {}: {}".format(verb, ", ".join(found), how) for how in list(found.values())[:1]]
+
+
+def _expected(measured, measurements):
+    """What one process reports; of a pipeline stage either that or the number of the stage alone."""
+    found = [m for m in measurements if m.name == "one_process_" + measured.name]
+    stage = measured.case["rank"] // 2 if measured.case["mesh"] == "pipeline" else None
+    return [m.value for m in found if m.case.get("stage") in (None, stage)]
+
+
+def _is_off(measured, measurements, tolerance):
+    expected = _expected(measured, measurements)
+    return bool(expected) and not any(
+        math.isfinite(measured.value) and abs(measured.value - each) <= tolerance * abs(each) for each in expected
+    )
+
+
+def _figures(first, measurements):
+    of_mesh = [m for m in measurements if m.name == first.name and m.case.get("mesh") == first.case["mesh"]]
+    values = dict.fromkeys("{:.6g}".format(m.value) for m in of_mesh)
+    name, expected = first.name.replace("_", " "), _expected(first, measurements)[0]
+    text = "under {} the {} of {} ranks reads {} instead of {:.6g}"
+    return text.format(first.case["mesh"], name, _RANKS, ", ".join(values), expected)
+
+
+if __name__ == "__main__":
+    from _alone import run_alone
+
+    run_alone(__file__)

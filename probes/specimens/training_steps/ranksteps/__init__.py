@@ -1,0 +1,1 @@
+"""Training steps over ranks: defective ones and their sound counterparts."""

@@ -1,0 +1,123 @@
+"""Clipping functions rewritten: the exact text, and what they leave of gradients when they are run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from auditkit.probing.patching.rewrites.rewrite import rewrites_of, rewritten
+from tests.probing.patching.rewrites.places import after, finding, place_of
+
+SPARSE, LAUNCHES, DESTROYS = "fails_on_sparse_grads", "launches_grow_with_tensors", "clip_destroys_gradients"
+
+EACH = """import torch
+
+
+def measure(parameters, clip):
+    norms = []
+    for p in parameters:
+        if p.grad is not None:
+            param_norm = p.grad.data.norm(2)
+            norms.append(param_norm.item())
+            clip_coef = clip / (param_norm + 1e-6)
+            if clip_coef < 1:
+                p.grad.data.mul_(clip_coef)
+    return norms
+"""
+ALL = """import torch
+
+
+def measure(params, max_norm):
+    grads = [p.grad.detach() for p in params if p.grad is not None]
+    if len(grads) == 1:
+        total_norm = torch.norm(grads[0], p=2, dtype=torch.float32)
+    else:
+        total_norm = torch.norm(torch.stack([torch.norm(g, p=2).to("cpu") for g in grads])).to(grads[0].dtype)
+    torch._foreach_mul_(grads, (max_norm / (total_norm + 1e-6)).clamp_(max=1))
+    return total_norm
+"""
+STORED = "{0}.coalesce().values() if {0}.is_sparse else {0}"
+
+
+def _joined(text: str) -> str:
+    """A text without blanks: how its lines are broken is another question."""
+    return "".join(text.split()).replace(",)", ")")
+
+
+def test_a_list_of_numbers_is_a_list_of_tensors_that_is_read_behind_the_loop(tmp_path: Path) -> None:
+    """Although the loop changes gradients; not where the list is read in the loop, or is not filled there alone."""
+    wanted = EACH.replace("param_norm.item()", "param_norm").replace(
+        "    return",
+        "    if norms:\n"
+        "        norms = torch.stack([value.to(norms[0].device) for value in norms]).tolist()\n"
+        "    return",
+    )
+    assert after(tmp_path, EACH, "read_once", "sync_in_loop") == wanted
+    for other in (EACH.replace("clip_coef = clip", "clip_coef = norms[-1]"), EACH.replace("= []", "= [0.0]")):
+        assert after(tmp_path, other, "read_once", "sync_in_loop") == other
+
+
+def test_a_coefficient_is_limited_on_its_device(tmp_path: Path) -> None:
+    """Only where it is a tensor: a norm that was read makes it a number."""
+    wanted = EACH.replace("            if clip_coef < 1:\n    ", "").replace("(clip_coef)", "(clip_coef.clamp(max=1))")
+    assert after(tmp_path, EACH, "chosen_on_device", "sync_in_loop") == wanted
+    read = EACH.replace("norm(2)", "norm(2).item()")
+    assert after(tmp_path, read, "chosen_on_device", "sync_in_loop") == read
+
+
+def test_sparse_gradients_are_changed_themselves(tmp_path: Path) -> None:
+    """`.data` and `.detach()` of one are copies where they are changed; the values are taken for the norm alone."""
+    stored = STORED.format("p.grad.data").replace("p.grad.data.is_sparse", "p.grad.is_sparse")
+    wanted = EACH.replace("param_norm = p.grad.data", f"grad = {stored}\n            param_norm = grad", 1)
+    wanted = wanted.replace("p.grad.data.mul_", "p.grad.mul_")
+    assert after(tmp_path, EACH, "sparse_values", SPARSE) == wanted
+    text = _joined(after(tmp_path, ALL, "sparse_values", SPARSE))
+    assert _joined("grads = [p.grad for p in params if p.grad is not None] if") in text
+    assert _joined(f"torch.norm({STORED.format('g')}, p=2)") in text
+    assert _joined(f"torch.norm({STORED.format('grads[0]')}, p=2, dtype=torch.float32)") in text
+
+
+def test_a_norm_of_norms_is_formed_of_all_at_once(tmp_path: Path) -> None:
+    """In float64, as the norm of a single gradient beside it, and not cast back to the gradients' type."""
+    text = _joined(after(tmp_path, ALL, "norms_together", LAUNCHES))
+    together = f"norms = torch._foreach_norm([{STORED.format('g')} for g in grads], 2, dtype=torch.float64) total_norm"
+    assert _joined(together) in text
+    assert _joined('torch.norm(torch.stack([norm.to("cpu") for norm in norms])) torch._foreach') in text
+    assert _joined("p=2, dtype=torch.float64)") in text
+    assert "float32" not in text
+
+
+RUN = """
+import sys
+import torch
+import {0} as module
+torch.manual_seed(0)
+parameters = [torch.nn.Parameter(torch.zeros(4, 3)) for _ in range(2)]
+for p in parameters:
+    p.grad = torch.randn(p.shape) * 4
+rows = torch.sparse_coo_tensor([[0, 0, 2]], torch.randn(3, 3), (4, 3)) * 4
+parameters[1].grad = rows if {1} else rows.to_dense()
+module.measure(iter(parameters), 1.0)
+print([p.grad.to_dense().norm().item() for p in parameters])
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("source", [EACH, ALL], ids=["each", "all"])
+def test_what_is_left_of_gradients_is_the_same_sparse_or_not(source: str, tmp_path: Path) -> None:
+    """Each rewrite alone on dense gradients; and on a sparse one those that are for it, with a row stored twice."""
+    place = place_of(tmp_path, source)
+    found = rewrites_of(place, [finding(probe) for probe in (SPARSE, LAUNCHES, DESTROYS, "sync_in_loop")])
+    runs = [("watch", False)]
+    for rewrite in found:
+        (tmp_path / f"watch_{rewrite.name}.py").write_text(rewritten(place, [rewrite]).text)
+        runs += [(f"watch_{rewrite.name}", is_sparse) for is_sparse in (False, True)[: 1 + (SPARSE in rewrite.probes)]]
+    code = "\n".join(RUN.format(*run) for run in runs)
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    before, *others = [[float(value) for value in line[1:-1].split(",")] for line in done.stdout.splitlines()]
+    assert any(is_sparse for _, is_sparse in runs)
+    assert [values == pytest.approx(before, rel=1e-5) for values in others] == [True] * (len(runs) - 1)

@@ -11,6 +11,7 @@ the probes that reproduce are not those on record.
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
 import tempfile
@@ -21,12 +22,14 @@ from typing import NamedTuple
 from benchmarks.evidence import ROOT, Document, Place, results_of, rows, store_results, write_blocks
 
 PAGE = "training-steps"
-TORCH = ("torch==2.13.0", "numpy<2.3")
+TORCH = ("torch==2.13.0", "numpy")
+OLDER = ("accelerate==1.15.0", "numpy<2.3")
 LIBRARIES = ("transformers==5.23.0", "accelerate==1.15.0", "lightning==2.6.6")
 TRAINER = "--checkout empty --target transformers.trainer:Trainer.train"
 SPECIMEN = f"--checkout {ROOT / 'probes' / 'specimens' / 'training_steps'} --target trainsteps.sound"
 EXAMPLE = "--checkout examples --target distributed/minGPT-ddp/mingpt/trainer.py:Trainer._run_batch"
 RED = ("accumulation_differs_from_full_batch",)
+WAITS = ("step_waits_for_the_device",)
 
 
 class Subject(NamedTuple):
@@ -40,8 +43,8 @@ class Subject(NamedTuple):
 
 SUBJECTS = (
     *(
-        Subject(f"transformers {version}", (f"transformers=={version}", "accelerate==1.15.0"), TRAINER, red)
-        for version, red in (("4.45.2", RED), ("4.46.0", RED), ("4.47.0", RED), ("4.50.0", ()), ("4.51.3", ()))
+        Subject(f"transformers {version}", (f"transformers=={version}", *OLDER), TRAINER, red)
+        for version, red in (("4.45.2", RED), ("4.46.0", RED + WAITS), ("4.47.0", RED), ("4.50.0", ()), ("4.51.3", ()))
     ),
     Subject("transformers 5.23.0", LIBRARIES, TRAINER),
     Subject("lightning 2.6.6", LIBRARIES, "--checkout empty --target lightning.pytorch.trainer.trainer:Trainer.fit"),
@@ -54,7 +57,7 @@ SUBJECTS = (
 
 def interpreter(packages: Sequence[str], folder: Path) -> str:
     """The interpreter of an environment with torch and `packages`, made where it is not there."""
-    place = folder / "-".join(packages).replace("==", "-")
+    place = folder / re.sub(r"[=<]+", "-", "-".join(packages))
     if not (place / "made").exists():
         subprocess.run([sys.executable, "-m", "venv", place], check=True)
         subprocess.run([place / "bin" / "python", "-m", "pip", "install", "-q", *TORCH, *packages], check=True)

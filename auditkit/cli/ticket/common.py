@@ -13,7 +13,7 @@ from auditkit.cli.output import complain, say, say_json
 
 if TYPE_CHECKING:
     import datetime
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from auditkit.store.folder.repository import Change
 
@@ -48,9 +48,13 @@ def text_of(value: str) -> str:
         raise BadInputError(f"stdin is not UTF-8: byte {error.start}") from None
 
 
-def is_agreed(question: str) -> bool:
-    """Whether somebody at a terminal says yes; where nobody can be asked, nobody did."""
-    return sys.stdin.isatty() and sys.stderr.isatty() and typer.confirm(question, err=True)
+def is_agreed(question: str, told: Iterable[str] = ()) -> bool:
+    """Whether somebody at a terminal says yes, who is `told` first what it is about; elsewhere nobody does."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    for line in told:
+        complain(line)
+    return typer.confirm(question, err=True)
 
 
 def date_of(text: str | None) -> datetime.date | None:

@@ -12,7 +12,7 @@ from auditkit.cli.ticket.common import app, is_agreed
 from auditkit.cli.ticket.status import CommitsInOption, steps_told
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Iterator, Sequence
 
     from auditkit.workflows.tickets.from_commits import Proposal
 
@@ -47,10 +47,12 @@ def from_commits(
     today = datetime.date.today()
     made, tried = try_on_all(list(named), lambda name: propose(repository, named[name], checkout, today))
     count = sum(one.moved is not None and one.moved.change.is_edit for one in made)
-    if not (as_json and is_sure):
-        _tell(made, complain if as_json else say)
+    lines = list(_lines(made))
+    if not as_json:
+        say("\n".join(lines))
     meant = counted(count, "ticket")
-    is_written = is_sure or tried.plan is None or (count > 0 and is_agreed(f"resolve {meant}?"))
+    is_written = is_sure or tried.plan is None
+    is_written = is_written or (count > 0 and is_agreed(f"resolve {meant}?", lines if as_json else ()))
     if count and is_written:
         tried.write(repository)
     elif count:
@@ -63,19 +65,19 @@ def from_commits(
         raise typer.Exit(int(ExitCode.FINDINGS))
 
 
-def _tell(made: Sequence[Proposal], put: Callable[[str], None]) -> None:
+def _lines(made: Sequence[Proposal]) -> Iterator[str]:
     for one in made:
         if one.moved is None:
             named = one.named.fixed_by or one.named.mentioned_by
             what = one.problem or "mentioned"
-            put(f"{one.named.id}: {what} ({', '.join(commit.told for commit in named)})")
+            yield f"{one.named.id}: {what} ({', '.join(commit.told for commit in named)})"
             continue
         moved, is_there = steps_told(one.moved.change)
         by = ", ".join(commit.told for commit in one.named.fixed_by)
         is_same = not one.moved.change.is_edit
-        put(f"{one.named.id}: {is_there if is_same else moved}, {'named' if is_same else 'resolved'} by {by}")
+        yield f"{one.named.id}: {is_there if is_same else moved}, {'named' if is_same else 'resolved'} by {by}"
         for number, item in enumerate(one.moved.steps):
-            put(f"  for fixed: {item.problem}" + ("" if number else f"\n    {item.hint}"))
+            yield f"  for fixed: {item.problem}" + ("" if number else f"\n    {item.hint}")
 
 
 def _say_json(made: Sequence[Proposal], is_written: bool) -> None:

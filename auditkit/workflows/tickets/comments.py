@@ -32,7 +32,7 @@ def comment_on(
         text = edit_text(prompt.encode(), f"{ticket.id}-comment.md").decode("utf-8", "replace").replace(prompt[1:], "")
     said = prose(text)
     if not said.strip():
-        raise BadInputError("a comment says something; nothing was written", f'auditkit ticket comment {ticket.id} "…"')
+        raise BadInputError("the comment is empty; nothing was written", f'auditkit ticket comment {ticket.id} "…"')
     comment = Comment(name, now.strftime("%Y-%m-%d %H:%M"), said, 0)
     kept = kept_where_refused(repository, f"{ticket.id}-comment.md", text.encode())
     with kept if is_edited else contextlib.nullcontext():

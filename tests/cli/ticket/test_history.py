@@ -142,4 +142,4 @@ def test_a_comment_comes_from_stdin_and_from_the_editor(folder: Path, monkeypatc
     assert [(one["author"], one["text"]) for one in told] == [("ada", "two\nlines"), ("bob", "edited")]
     monkeypatch.setenv("EDITOR", "true")
     empty = CliRunner().invoke(app, ["comment", "B7-PT-01", "--by", "bob", "--tickets", str(folder)])
-    assert (empty.exit_code, "a comment says something" in empty.stderr) == (2, True)
+    assert (empty.exit_code, "the comment is empty" in empty.stderr) == (2, True)

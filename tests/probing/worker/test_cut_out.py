@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from auditkit.probing.worker.process import loading, placeholders, rungs
+from auditkit.probing.worker.process import cut_out, loading, placeholders, rungs
 from tests.source_helpers import write
 
 SCRIPT = '''"""A training script."""
@@ -126,3 +126,13 @@ def test_a_block_gets_definitions_and_constants_and_not_what_a_run_makes(
     assert {name for name in names if name in held} == defined
     assert (held["device"], held["step"], rung) == ("cpu", 0, "cut_out")
     assert stand_ins == ()
+
+
+def test_names_are_read_from_bytecode_past_the_first_256(tmp_path: Path) -> None:
+    """A name's number takes more than one byte, and an attribute of the same name is no read."""
+    names = [f"name_{number}" for number in range(300)]
+    body = "\n".join(f"    {name}" for name in names)
+    path = write(tmp_path, {"many.py": f"def all_of_them(held):\n{body}\n    held.only_an_attribute\n"}) / "many.py"
+    (statement,) = cut_out.statements_of(str(path)).all
+    assert statement.binds == {"all_of_them"}
+    assert statement.reads == set(names)

@@ -34,7 +34,7 @@ def norms_together(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
             if not found and (found := _stack_of_norms(function, statement, gathered)):
                 mends |= _STORED
             edits += found
-            lines += [statement.lineno] if found else []
+            lines += [edit.first[0] for edit in found if edit.first != edit.last][:1]
         for node in function.nodes:
             edit = _sum_of_squares(function, node) if isinstance(node, ast.Call) else None
             if edit is not None and not any(is_inside(edit, other) for other in edits):

@@ -36,7 +36,7 @@ def in_float64(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
         lines += precise.lines
         took_sparse |= precise.took_sparse
     if edits:
-        told = "the norm is formed in float64, inside the reduction"
+        told, changed = "the norm is formed in float64, inside the reduction", {edit.first[0] for edit in edits}
         read = [edit for edit in sparse_edits(functions) if not any(is_inside(edit, other) for other in edits)]
         # Lists of gradients and what hands them on are wherever they are; a read is of a norm only where that stands.
         callers = [one for one in functions if not any(_is_in(line, one) for line in lines)]
@@ -53,7 +53,7 @@ def in_float64(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
             edits += sparse
             probes |= {"fails_on_sparse_grads"}
             told += ", of a sparse gradient over its stored values"
-        yield from rewrite_of("norms_in_float64", probes, edits, told, lines)
+        yield from rewrite_of("norms_in_float64", probes, edits, told, changed)
 
 
 class _Precise:

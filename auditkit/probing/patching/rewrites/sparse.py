@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -18,7 +17,6 @@ _HANDLED = frozenset({"is_sparse", "coalesce", "to_dense", "stored_values", "lay
 _SAME_TENSOR = frozenset({"detach", "data", "clone"})
 _READ_OF_ANY = frozenset({"is_sparse", "device", "dtype", "shape", "size", "numel", "requires_grad", "layout", "dim"})
 STORED = "{0}.coalesce().values() if {1}.is_sparse else {0}"
-_IN_PLACE = re.compile(r"(?!_).*[a-z]_")
 
 
 @dataclass(frozen=True)
@@ -27,6 +25,11 @@ class _Source:
 
     node: ast.expr
     gradient: ast.expr
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether what is done to it does nothing to the gradient."""
+        return "clone" in {node.attr for node in ast.walk(self.node) if isinstance(node, ast.Attribute)}
 
 
 def stored_values(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
@@ -78,21 +81,20 @@ def _written(function: FunctionText) -> Iterator[Edit]:
     """`p.grad.data.mul_(scale)` without `.data`: of a sparse gradient that is a copy, and the gradient stays."""
     for call in _changes_in_place(function):
         source = _source(call.func.value) if isinstance(call.func, ast.Attribute) else None
-        if source is not None and source.node is not source.gradient:
-            yield _undetached(function, source)
+        if source is not None and not source.is_copy:
+            yield from _undetached(function, source)
 
 
-def _undetached(function: FunctionText, source: _Source) -> Edit:
-    return Edit(function.last(source.gradient), function.last(source.node), "")
+def _undetached(function: FunctionText, source: _Source) -> Iterator[Edit]:
+    if source.node is not source.gradient:
+        yield Edit(function.last(source.gradient), function.last(source.node), "")
 
 
 def _changes_in_place(function: FunctionText) -> list[ast.Call]:
-    calls = [node for node in function.nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
-    return [
-        call
-        for call in calls
-        if isinstance(call.func, ast.Attribute) and _IN_PLACE.fullmatch(call.func.attr.lstrip("_"))
-    ]
+    """`grad.mul_(2)` and `torch._foreach_mul_(grads, 2)`."""
+    calls = [node for node in function.nodes if isinstance(node, ast.Call)]
+    names = [call.func.attr.lstrip("_") if isinstance(call.func, ast.Attribute) else "" for call in calls]
+    return [call for call, name in zip(calls, names, strict=True) if name.endswith("_") and name[:-1]]
 
 
 def _is_written(function: FunctionText, name: str) -> bool:
@@ -149,9 +151,8 @@ def _gathered(
     source = _source(value.elt if isinstance(value, ast.ListComp) else value)
     if source is None or not function.has_own_lines(statement):
         return [], None
-    if is_list and _is_written(function, name):
-        kept = [_undetached(function, source)] if source.node is not source.gradient else []
-        return [*kept, *_reads_of_list(function, name, parents)], source.gradient
+    if is_list and not source.is_copy and _is_written(function, name):
+        return [*_undetached(function, source), *_reads_of_list(function, name, parents)], source.gradient
     each = "grad" if name != "grad" else "g"
     line = f"[{STORED} for {{0}} in {name}]".format(each, each) if is_list else ""
     line = line or STORED.format(name, name)

@@ -1,9 +1,11 @@
 """The target in every rank of a process group: its norm, its clip coefficient, what it gathers, its shares."""
 
+import importlib.util
 import itertools
 import math
 import os
 import re
+import sys
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..answers.answers import flatten
@@ -92,10 +94,14 @@ class RankCalls:
         return any(_mentions(path, pattern) for path in self._package_files())
 
     def _package_files(self) -> Iterator[str]:
-        module = __import__(self._calls.caller.function.__module__.partition(".")[0])
-        folders = [path for path in getattr(module, "__path__", []) if os.path.isdir(path)]
-        if not folders and getattr(module, "__file__", None):
-            yield str(module.__file__)
+        name = self._calls.caller.function.__module__.partition(".")[0]
+        # Not imported: of code that was cut out of its file no package runs, and one that did would be another.
+        where = sys.modules.get(name) or importlib.util.find_spec(name)
+        paths = getattr(where, "__path__", None) or getattr(where, "submodule_search_locations", None) or []
+        folders = [path for path in paths if os.path.isdir(path)]
+        file = getattr(where, "__file__", None) or getattr(where, "origin", None)
+        if not folders and file:
+            yield str(file)
         walks = itertools.chain.from_iterable(map(os.walk, folders))
         found = (os.path.join(where, name) for where, _, names in walks for name in names if name.endswith(".py"))
         yield from itertools.islice(found, _MOST_FILES)

@@ -17,6 +17,12 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set
 
 _IMPORTS = (ast.Import, ast.ImportFrom)
 _DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+_BINDING = {dis.opmap[name]: 0 for name in ("STORE_NAME", "STORE_GLOBAL")}
+_READING = {
+    dis.opmap[name]: 1 if name == "LOAD_GLOBAL" and sys.version_info >= (3, 11) else 0
+    for name in ("LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS")
+    if name in dis.opmap
+}
 _DEFINED_BY_NAME = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 # A loop with one of these trains: nothing that a function reads is defined there.
 _OF_TRAINING = frozenset(("backward", "step", "zero_grad", "train_step", "training_step"))
@@ -50,8 +56,7 @@ class Statement:
         if isinstance(self.node, _IMPORTS):
             names = [alias.asname or alias.name for alias in self.node.names]
             return {name if isinstance(self.node, ast.ImportFrom) else name.partition(".")[0] for name in names} - {"*"}
-        stores = ("STORE_NAME", "STORE_GLOBAL")
-        return {each.argval for each in dis.get_instructions(self.code) if each.opname in stores}
+        return set(_named(self.code, _BINDING))
 
     @functools.cached_property
     def changes(self) -> Set[str]:
@@ -182,12 +187,27 @@ def _future_flags(body: Iterable[ast.stmt]) -> int:
 
 def _read(code: CodeType) -> Iterator[str]:
     """The names that code takes from its module, with those of the functions inside."""
-    for each in dis.get_instructions(code):
-        if each.opname.startswith("LOAD_") and ("NAME" in each.opname or "GLOBAL" in each.opname):
-            yield each.argval
+    yield from _named(code, _READING)
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
             yield from _read(inner)
+
+
+def _named(code: CodeType, opcodes: Dict[int, int]) -> Iterator[str]:
+    """The names in a code's instructions of these opcodes; each is given with its flag bits, below the name's number.
+
+    `dis.get_instructions` took 30 times as long: half of loading what is cut out of 200 files.
+    """
+    operations, arguments = code.co_code[::2], code.co_code[1::2]
+    for opcode, flag_bits in opcodes.items():
+        place = operations.find(opcode)
+        while place >= 0:
+            number, prefix = arguments[place], place - 1
+            while prefix >= 0 and operations[prefix] == dis.EXTENDED_ARG:
+                number |= arguments[prefix] << 8 * (place - prefix)
+                prefix -= 1
+            yield code.co_names[number >> flag_bits]
+            place = operations.find(opcode, place + 1)
 
 
 def _changed(statement: ast.stmt) -> Iterator[str]:
@@ -260,9 +280,9 @@ class CutOutLoader(importlib.machinery.SourceFileLoader):
             return
         names = list(names)
         numbers = self.statements.needed(names, may_run)
-        wanted = {*names, *self.statements.outside(numbers)} - self.statements.binding.keys()
-        for name in wanted if self.statements.stars else ():
-            self._take_from_star(module, name)
+        if self.statements.stars:
+            for name in {*names, *self.statements.outside(numbers)} - self.statements.binding.keys():
+                self._take_from_star(module, name)
         for number in numbers:
             self._run(module, number)
 

@@ -37,29 +37,28 @@ def clip_by_local_norm(parameters, max_norm: float) -> None:
 
 def plain_norm_per_rank(parameters) -> float:
     """DTensors by torch's own operators, and plain gradients, which every rank has in whole, once for each rank."""
-    total = plain = torch.zeros((), dtype=torch.float64)
-    for grad in [p.grad for p in parameters if p.grad is not None]:
-        if isinstance(grad, DTensor):
-            total = total + whole_norm(grad).square()
-        else:
-            plain = plain + grad.double().square().sum()
+    grads = [p.grad for p in parameters if p.grad is not None]
+    whole = [whole_norm(grad).square() for grad in grads if isinstance(grad, DTensor)]
+    norms = [torch.linalg.vector_norm(grad, dtype=torch.float64) for grad in grads if not isinstance(grad, DTensor)]
+    plain = torch.stack(norms).square().sum() if norms else torch.zeros((), dtype=torch.float64)
     if dist.is_initialized():
         dist.all_reduce(plain)
-    return (total + plain).sqrt().item()
+    return torch.stack([plain, *whole]).sum().sqrt().item()
 
 
 def inner_mesh_norm(parameters) -> float:
     """Squares of shards summed over the last dimension of their mesh, whatever is sharded over the others."""
-    total = torch.zeros((), dtype=torch.float64)
+    squares = []
     for grad in [p.grad for p in parameters if p.grad is not None]:
-        if isinstance(grad, DTensor):
-            reduced = [Replicate() if placement.is_partial() else placement for placement in grad.placements]
-            grad = grad.redistribute(placements=reduced)
-        square = _local(grad).double().square().sum()
-        if isinstance(grad, DTensor) and grad.placements[-1].is_shard():
-            dist.all_reduce(square, group=grad.device_mesh.get_group(-1))
-        total += square
-    return total.sqrt().item()
+        if not isinstance(grad, DTensor):
+            squares.append(torch.linalg.vector_norm(grad, dtype=torch.float64).square())
+            continue
+        reduced = [Replicate() if placement.is_partial() else placement for placement in grad.placements]
+        shards = grad.redistribute(placements=reduced)
+        squares.append(torch.linalg.vector_norm(shards.to_local(), dtype=torch.float64).square())
+        if shards.placements[-1].is_shard():
+            dist.all_reduce(squares[-1], group=shards.device_mesh.get_group(-1))
+    return torch.stack(squares).sum().sqrt().item() if squares else 0.0
 
 
 def echoes_without_last(grads_RNM: torch.Tensor) -> torch.Tensor:

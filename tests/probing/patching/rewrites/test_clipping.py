@@ -74,6 +74,8 @@ def test_sparse_gradients_are_changed_themselves(tmp_path: Path) -> None:
     wanted = EACH.replace("param_norm = p.grad.data", f"grad = {stored}\n            param_norm = grad", 1)
     wanted = wanted.replace("p.grad.data.mul_", "p.grad.mul_")
     assert after(tmp_path, EACH, "sparse_values", SPARSE) == wanted
+    copied = EACH.replace("p.grad.data.mul_", "p.grad.clone().mul_")
+    assert ".clone().mul_" in after(tmp_path, copied, "sparse_values", SPARSE)
     text = _joined(after(tmp_path, ALL, "sparse_values", SPARSE))
     assert _joined("grads = [p.grad for p in params if p.grad is not None] if") in text
     assert _joined(f"torch.norm({STORED.format('g')}, p=2)") in text

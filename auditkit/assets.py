@@ -23,8 +23,7 @@ def bundled_dir(name: str) -> Path:
     if (root / name).is_dir() and _is_our_checkout(root):
         return root / name
     raise BadInputError(
-        f"auditkit's own folder '{name}' is missing: {installed}",
-        "install auditkit again: pip install auditkit",
+        f"auditkit's own folder '{name}' is missing: {installed}", "install auditkit again: pip install auditkit"
     )
 
 

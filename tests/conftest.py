@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import compileall
+import functools
 import gc
 import os
 import signal
@@ -11,10 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import typer.main
 from _pytest.assertion import rewrite
 
 from tests.project_files import ROOT
 from tests.sharing import SHARED_FOLDER
+
+# A command of a test would build those of the whole application, in 30 ms of processor time, a thousand times.
+typer.main.get_command = functools.cache(typer.main.get_command)
 
 # Small checkouts of ours, with tests of their own in them: read by tests, never run as tests.
 collect_ignore = ["targets"]
@@ -30,7 +35,8 @@ def pytest_configure(config: pytest.Config) -> None:
         # Some hundred processes read these files, and none that is started with `-B` writes what it compiled:
         # 0.4 of a worker's 3 s.
         compileall.compile_dir(ROOT / "auditkit", quiet=2)
-        _rewrite_asserts(config)
+        if config.getoption("numprocesses", default=None):
+            _rewrite_asserts(config)
 
 
 def _rewrite_asserts(config: pytest.Config) -> None:
@@ -41,9 +47,11 @@ def _rewrite_asserts(config: pytest.Config) -> None:
     for share in range(shares):
         children.append(os.fork())
         if not children[-1]:
-            for path in files[share::shares]:
-                _rewrite_file(path, config)
-            os._exit(0)
+            try:
+                for path in files[share::shares]:
+                    _rewrite_file(path, config)
+            finally:  # what cannot be parsed is pytest's to tell
+                os._exit(0)
     for child in children:
         os.waitpid(child, 0)
 

@@ -39,10 +39,7 @@ def bisect(
     probe: Annotated[
         str | None,
         typer.Option(
-            "--probe",
-            metavar="ID",
-            help="Which of the ticket's probes, or another one.",
-            autocompletion=probe_ids,
+            "--probe", metavar="ID", help="Which of the ticket's probes, or another one.", autocompletion=probe_ids
         ),
     ] = None,
     *,

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from auditkit.store.folder.repository import Repository
 
 TicketsOption = Annotated[
-    Path | None,
-    typer.Option("--tickets", metavar="DIR", help="Folder of the tickets.", show_default="tickets"),
+    Path | None, typer.Option("--tickets", metavar="DIR", help="Folder of the tickets.", show_default="tickets")
 ]
 _DRY_RUN = inspect.Parameter(
     "dry_run",

@@ -42,15 +42,13 @@ TimeLimitOption = Annotated[
     typer.Option("--time-limit", metavar="SECONDS", min=0.1, help="Seconds for each probe.", rich_help_panel=_RUN),
 ]
 ProbesOption = Annotated[
-    Words,
-    typer.Option("--probe", metavar="ID", help="Only this probe (may be repeated).", autocompletion=probe_ids),
+    Words, typer.Option("--probe", metavar="ID", help="Only this probe (may be repeated).", autocompletion=probe_ids)
 ]
 StyleOption = Annotated[
     bool, typer.Option("--style", help="Also ask about style: repeated defaults, unused or untested functions, ...")
 ]
 CheckoutOption = Annotated[
-    str | None,
-    typer.Option("--checkout", metavar="DIR[@REV]", help="Default: the configuration's, else this folder."),
+    str | None, typer.Option("--checkout", metavar="DIR[@REV]", help="Default: the configuration's, else this folder.")
 ]
 InPlaceOption = Annotated[
     bool,
@@ -72,8 +70,7 @@ class TargetOptions:
     """Which collectors are asked; and, where one is named by its function, how it is called, fed and read."""
 
     target: Annotated[
-        Words,
-        typer.Option("--target", metavar="MODULE:FUNCTION", help="A collector, or the name of a configured one."),
+        Words, typer.Option("--target", metavar="MODULE:FUNCTION", help="A collector, or the name of a configured one.")
     ] = None
     contract: Annotated[
         str | None,
@@ -107,28 +104,19 @@ class TargetOptions:
     setup: Annotated[
         str | None,
         typer.Option(
-            "--setup",
-            metavar="METHOD",
-            help="The method that takes a monitor's modules.",
-            rich_help_panel=_CALLED,
+            "--setup", metavar="METHOD", help="The method that takes a monitor's modules.", rich_help_panel=_CALLED
         ),
     ] = None
     argument: Annotated[
         Words,
         typer.Option(
-            "--argument",
-            metavar="NAME=VALUE",
-            help="A further argument; VALUE may be JSON.",
-            rich_help_panel=_CALLED,
+            "--argument", metavar="NAME=VALUE", help="A further argument; VALUE may be JSON.", rich_help_panel=_CALLED
         ),
     ] = None
     returns: Annotated[
         Words,
         typer.Option(
-            "--returns",
-            metavar="ROLE=FIELD",
-            help="Which field is the norm, nan_count, ...",
-            rich_help_panel=_CALLED,
+            "--returns", metavar="ROLE=FIELD", help="Which field is the norm, nan_count, ...", rich_help_panel=_CALLED
         ),
     ] = None
 
@@ -244,10 +232,7 @@ class FilingOptions:
     agent: Annotated[
         str | None,
         typer.Option(
-            "--agent",
-            metavar="NAME",
-            help="Who files: pytorch, codereview, drl, or a code.",
-            rich_help_panel=FILED,
+            "--agent", metavar="NAME", help="Who files: pytorch, codereview, drl, or a code.", rich_help_panel=FILED
         ),
     ] = None
 

@@ -99,8 +99,7 @@ def run_probes(
 def write_probe(
     claim: Annotated[str, typer.Argument(metavar="CLAIM", help="The defect that it would prove: norm_is_cut_off.")],
     folder: Annotated[
-        Path | None,
-        typer.Option("--dir", metavar="DIR", help="Default: the configuration's probes_dir, else probes."),
+        Path | None, typer.Option("--dir", metavar="DIR", help="Default: the configuration's probes_dir, else probes.")
     ] = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,

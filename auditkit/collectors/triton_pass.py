@@ -115,12 +115,10 @@ def _launch(tensors: Sequence[Tensor], shifts: tuple[int, ...]) -> Tensor:
         record = torch.empty((COUNT_ROWS + shift_count) * tensor_count, dtype=torch.float64, device=device)
         if chunk_count:
             kernels.measure_chunks[(chunk_count,)](
-                *(table.pointers, table.counts, cells, sums, chunk_count),
-                **kernels.scan_options(dtype),
+                *(table.pointers, table.counts, cells, sums, chunk_count), **kernels.scan_options(dtype)
             )
         kernels.reduce_tensors[(tensor_count,)](
-            *(table.starts, cells, sums, record, chunk_count, tensor_count),
-            **kernels.reduce_options(dtype),
+            *(table.starts, cells, sums, record, chunk_count, tensor_count), **kernels.reduce_options(dtype)
         )
     return record
 

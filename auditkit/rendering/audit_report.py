@@ -97,18 +97,14 @@ def figures(result: ProbeResult) -> str:
 def shown_excerpts(report: AuditReport) -> set[str]:
     """The items that show their code: the first of each graver cause, where the code is the checkout's."""
     items = [item for page in report.sections for item in page.items]
-    grave = {item.number for item in items if item.severity in _GRAVE and not _is_owned(item)}
+    # Somebody else's function no maintainer of the checkout can mend.
+    own = [item for item in items if not any(answer.result.owner for answer in item.answers)]
+    grave = {item.number for item in own if item.severity in _GRAVE}
     return {
         item.number
-        for page in report.sections
-        for item in page.items
+        for item in items
         if item.number in grave and not any(other in grave and other < item.number for other in item.see)
     }
-
-
-def _is_owned(item: Item) -> bool:
-    """Whether somebody else's function is shown, which no maintainer of the checkout can mend."""
-    return any(answer.result.owner for answer in item.answers)
 
 
 def without_finding(report: AuditReport) -> dict[str, list[list[Item]]]:

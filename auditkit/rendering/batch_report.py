@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 from auditkit.model.enums import Severity
 from auditkit.model.text import inert_line
-from auditkit.model.tickets.ticket import BrokenTicket, Ticket
+from auditkit.model.tickets.ticket import BrokenTicket
 from auditkit.rendering.environment import render
 from auditkit.rendering.summary_report import horizon_levels, meaning
 from auditkit.rules.counting.statistics import Facet
@@ -33,8 +33,8 @@ def render_batch_report(report: BatchReport, folder: str, broken: Sequence[Broke
         agents=", ".join(agents) or "none",
         words={level: label.value for level, label in SEVERITY_LABELS.items()},
         has_key_findings=any(report.key_findings.values()),
-        status=_status,
-        consensus=_consensus,
+        status=lambda ticket: ticket.status.value if ticket.status else ticket.status_written or "unknown",
+        consensus=lambda ticket: consensus_of(ticket).kind.value if ticket.reviews else "not reviewed",
         Facet=Facet,
         folder=folder,
         broken=tuple(broken),
@@ -44,14 +44,6 @@ def render_batch_report(report: BatchReport, folder: str, broken: Sequence[Broke
 def _short_file(file: str) -> str:
     """The last two parts of a path, which tell files of one audit apart."""
     return "/".join(PurePosixPath(file).parts[-2:])
-
-
-def _status(ticket: Ticket) -> str:
-    return ticket.status.value if ticket.status else ticket.status_written or "unknown"
-
-
-def _consensus(ticket: Ticket) -> str:
-    return consensus_of(ticket).kind.value if ticket.reviews else "not reviewed"
 
 
 def _votes(consensus: Consensus) -> str:

@@ -8,10 +8,7 @@ from auditkit.model.runs.severity import Breaks
 from auditkit.model.units import format_value
 from auditkit.rendering import markdown
 
-COSTS = {
-    "live_at_peak": "{}x of the gradients' bytes at the peak",
-    "syncs_at_line": "{} waits for the device",
-}
+COSTS = {"live_at_peak": "{}x of the gradients' bytes at the peak", "syncs_at_line": "{} waits for the device"}
 """What a measurement of a single line tells of it."""
 
 _LONGEST_CODE = 100

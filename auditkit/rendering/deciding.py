@@ -91,8 +91,5 @@ def _largest(judged: Measurement, measured: Sequence[Measurement]) -> list[Measu
     name = judged.name.removesuffix("_law")
     same = [one for one in measured if one.name == name and one.evidence is not Evidence.EXTRAPOLATED]
     sized = [one for one in same if any(isinstance(one.case.get(key), int) for key in _SIZES)]
-    return [max(sized, key=_size)] if sized else []
-
-
-def _size(one: Measurement) -> int:
-    return next(int(one.case[key]) for key in _SIZES if isinstance(one.case.get(key), int))
+    sizes = [next(one.case[key] for key in _SIZES if isinstance(one.case.get(key), int)) for one in sized]
+    return [sized[sizes.index(max(sizes))]] if sized else []

@@ -13,7 +13,6 @@ from auditkit.model.revisions.comparison import (
     AnswerContrast,
     Change,
     Contrast,
-    FunctionText,
     MatchState,
     TargetComparison,
     Trend,
@@ -62,7 +61,7 @@ def render_review(review: ImplementationReview) -> bytes:
         private=[one for one in everything if one.probe == "private_torch_api_without_fallback"],
         kept=sum(one.change is Change.STILL_SOUND for one in everything),
         said=_said,
-        source=_source,
+        source=lambda text: textwrap.dedent("\n".join(text.excerpt.lines)),
         new_issues=[
             one
             for one in review.issues
@@ -92,11 +91,6 @@ def _summary(review: ImplementationReview) -> str:
 
 
 _ANSWERED = (Change.FIXED, Change.INTRODUCED, Change.STILL_REPRODUCED, Change.STILL_SOUND)
-
-
-def _source(text: FunctionText) -> str:
-    """The function's lines without what all of them are indented by."""
-    return textwrap.dedent("\n".join(text.excerpt.lines))
 
 
 def _said(contrast: Contrast) -> tuple[str, str]:

@@ -25,11 +25,7 @@ app = Commands(
 
 @app.command(epilog="Example: auditkit report audit ../trainer@v1.2 --run run.json --output audit.md")
 @write_or_exit
-def audit(
-    *,
-    options: ReportOptions,
-    out: OutputOptions,
-) -> None:
+def audit(*, options: ReportOptions, out: OutputOptions) -> None:
     """Write an audit report: findings with code and figures.
 
     Audits CHECKOUT now, or takes a run that was saved with `auditkit audit --json`. It files nothing: tickets

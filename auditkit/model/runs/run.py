@@ -59,8 +59,7 @@ class RunHead(Record, keys="id **environment"):
 
 @dataclass(frozen=True)
 class ArmOutcome(
-    Record,
-    keys="arm python=environment.python! torch=environment.torch! device! outcome severity law message",
+    Record, keys="arm python=environment.python! torch=environment.torch! device! outcome severity law message"
 ):
     """What the same probe said of the same target in one arm: under one interpreter on one device.
 

@@ -65,11 +65,6 @@ class Target(Record, keys="call contract takes finish setup arguments returns pl
     returns: Mapping[str, str] = field(default_factory=dict)
     places: tuple[str, ...] = ()
 
-    @property
-    def qualified_name(self) -> str:
-        """The name that fingerprints and reports use: never a line, never a file."""
-        return self.call
-
     def command_words(self) -> list[str]:
         """The command-line options that name this target, so that anybody can ask again."""
         words = ["--target", self.call]

@@ -65,8 +65,7 @@ _NAME_ALONE = re.compile(r"(?!cross-review)[a-z][a-z0-9_.-]*")
 
 @dataclass(frozen=True)
 class Review(
-    Record,
-    keys="reviewer reviewer_written verdict verdict_written evaluation date severity judged form line",
+    Record, keys="reviewer reviewer_written verdict verdict_written evaluation date severity judged form line"
 ):
     """One reviewer's verdict.
 

@@ -43,14 +43,11 @@ def scratch_directory() -> Iterator[Path]:
                 os.close(lock)
 
 
-def remove_abandoned(parent: Path | None = None) -> list[Path]:
-    """Remove what killed processes of this user left in `parent` (default: the temporary directory)."""
-    parent = parent or Path(tempfile.gettempdir())
-    removed = []
-    for path in parent.glob(PREFIX + "*"):
-        if _is_abandoned(path):
-            _remove(path)
-            removed.append(path)
+def remove_abandoned() -> list[Path]:
+    """Remove what killed processes of this user left in the temporary directory."""
+    removed = [path for path in Path(tempfile.gettempdir()).glob(PREFIX + "*") if _is_abandoned(path)]
+    for path in removed:
+        _remove(path)
     return removed
 
 

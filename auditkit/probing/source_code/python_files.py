@@ -52,7 +52,10 @@ class PythonFiles:
 
     def __init__(self, path: Path, roots: Sequence[Path]) -> None:
         self.path = path
-        self.names = {file: module_name(file, roots) or _path_name(file, path) for file in source_files(path)}
+        self.names: dict[Path, str] = {}
+        for file in source_files(path):
+            # Of a file that no import reaches, its path. A colon would end it in a call.
+            self.names[file] = module_name(file, roots) or file.relative_to(path).as_posix().replace(":", "_")
         self._files = {name: file for file, name in reversed(self.names.items())}
         self.modules: dict[str, Module] = {}
         self.problems: list[SourceProblem] = []
@@ -162,8 +165,3 @@ class PythonFiles:
         bases = (self.resolve(owner.module, dotted_name(base)) for base in owner.node.bases)
         inherited = (self.method(base, name, depth + 1) for base in bases if isinstance(base, Class))
         return next((found for found in inherited if found is not None), None)
-
-
-def _path_name(file: Path, root: Path) -> str:
-    """The name of a file that no import reaches: its path. A colon would end it in a call."""
-    return file.relative_to(root).as_posix().replace(":", "_")

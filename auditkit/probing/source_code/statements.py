@@ -117,7 +117,7 @@ def _element(parts: Iterable[ast.expr], line: int) -> ast.expr | None:
         for node in ast.walk(part):
             listed = _listed(node)
             holding = [item for item in listed if item.lineno <= line <= last_line(item)]
-            if len(listed) > 1 and len(holding) == 1 and holding[0].lineno > _start(node):
+            if len(listed) > 1 and len(holding) == 1 and isinstance(node, ast.expr) and holding[0].lineno > node.lineno:
                 return holding[0]
     return None
 
@@ -128,10 +128,6 @@ def _listed(node: ast.AST) -> list[ast.expr]:
     if isinstance(node, ast.Dict):
         return node.values
     return [keyword.value for keyword in node.keywords] if isinstance(node, ast.Call) else []
-
-
-def _start(node: ast.AST) -> int:
-    return node.lineno if isinstance(node, ast.expr) else 0
 
 
 def first_line(node: ast.AST) -> int:

@@ -56,11 +56,7 @@ def _alone(tree: Module, function: Function) -> Module:
 
 
 def _flows_in(
-    index: SourceIndex,
-    links: Links,
-    other: ModuleFacts,
-    found: Sequence[Found],
-    by_hand: Sequence[WrittenMapping],
+    index: SourceIndex, links: Links, other: ModuleFacts, found: Sequence[Found], by_hand: Sequence[WrittenMapping]
 ) -> Iterator[Flow]:
     """A flow for each function that others can name and that calls something, in the order of lines."""
     calls = [one for one in found if one.mention.way is Way.CALLED]

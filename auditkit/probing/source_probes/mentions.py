@@ -56,13 +56,10 @@ def _instances(tree: Module, resolve: Resolve) -> dict[tuple[str, str], str]:
                 made = resolve(dotted_name(node.value.func))
                 if made and made.rpartition(".")[2][:1].isupper():
                     for target in filter(None, map(dotted_name, node.targets)):
-                        scope = _scope(function.qualified_name, target)
+                        of_class = target.startswith("self.")
+                        scope = function.qualified_name.rpartition(".")[0] if of_class else function.qualified_name
                         found[scope, target] = made
     return found
-
-
-def _scope(function: str, target: str) -> str:
-    return function.rpartition(".")[0] if target.startswith("self.") else function
 
 
 @dataclass(frozen=True)

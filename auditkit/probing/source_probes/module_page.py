@@ -34,7 +34,7 @@ def _page(index: SourceIndex, links: Links, module: ModuleFacts) -> ModulePage:
     tree = index.tree_of(module)
     by_hand = [place for one in SourceContext(index, lambda item: item is module).finishers() for place in one.by_hand]
     purpose = (ast.get_docstring(tree.tree) or "").partition("\n\n")[0]
-    functions = list(tree.defined())
+    functions, kinds = list(tree.defined()), list(ImporterKind)
     return ModulePage(
         file=module.file,
         name=module.name,
@@ -45,7 +45,9 @@ def _page(index: SourceIndex, links: Links, module: ModuleFacts) -> ModulePage:
         annotated=Share(len(functions), tuple(item.qualified_name for item in functions if not _is_annotated(item))),
         documented=_documented(tree, module),
         compiles=tuple(sorted(_compiles(tree))),
-        importers=tuple(sorted((importer for importer, _ in importers.values()), key=_importer_order)),
+        importers=tuple(
+            sorted((one for one, _ in importers.values()), key=lambda one: (kinds.index(one.kind), one.file))
+        ),
         flows=flows_of(index, links, module, found, by_hand),
     )
 
@@ -91,10 +93,6 @@ def _kind(module: ModuleFacts) -> ImporterKind:
     if module.is_side:
         return ImporterKind.SIDE
     return ImporterKind.PACKAGE if module.is_package else ImporterKind.CODE
-
-
-def _importer_order(importer: Importer) -> tuple[int, str]:
-    return list(ImporterKind).index(importer.kind), importer.file
 
 
 def _is_annotated(function: Function) -> bool:

@@ -90,7 +90,10 @@ def _connected(places: list[GivenDefault], parameter: str, uses: Uses) -> Iterat
     for place in places:
         by_module[place.module.file].append(place)
     part_of = dict(by_module)
-    by_call = {(place.module.name, _called(place.signature)): place for place in places}
+    by_call = {}
+    for place in places:
+        one = place.signature  # a call names a class for its `__init__`
+        by_call[place.module.name, one.owner if one.name == "__init__" else one.qualified_name] = place
     for giver in places:
         for call in _calls_with(giver, parameter, uses):
             taker = by_call.get(call, giver)
@@ -111,11 +114,6 @@ def _interface(place: GivenDefault) -> tuple[str, str]:
     if signature.owner and signature.name != "__init__":
         return "method", signature.name
     return place.module.name, signature.qualified_name
-
-
-def _called(signature: Signature) -> str:
-    """What a call of the signature names: a class for its `__init__`."""
-    return signature.owner if signature.name == "__init__" else signature.qualified_name
 
 
 def _calls_with(giver: GivenDefault, parameter: str, uses: Uses) -> Iterator[tuple[str, str]]:

@@ -92,7 +92,7 @@ class Uses:
 
     def of(self, item: Definition) -> Use:
         """Everybody who names `item`."""
-        use = Use(is_registered=any(_registers(name) for name in item.decorators))
+        use = Use(is_registered=any(name.rpartition(".")[2] not in _PLAIN_DECORATORS for name in item.decorators))
         # What a class's users get of it are its methods.
         use.exporters = self._exporters(item.module, item.owner.partition(".")[0] or item.name)
         if item.kind != "method":
@@ -136,8 +136,3 @@ class Uses:
 def _exports(module: ModuleFacts, imported: Import) -> bool:
     """Whether a package's `__init__` imports a name for others, and does nothing with it itself."""
     return module.is_package and not module.is_test and imported.local not in module.references.names
-
-
-def _registers(decorator: str) -> bool:
-    """Whether a decorator may hand the function to somebody: a command, a route, a hook, a registry."""
-    return decorator.rpartition(".")[2] not in _PLAIN_DECORATORS

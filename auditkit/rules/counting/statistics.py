@@ -132,13 +132,10 @@ def percent_of(count: int, base: int) -> float:
 
 def _counts(tickets: tuple[Counted, ...], facet: Facet, base: int) -> tuple[Count, ...]:
     counts = Counter(value for ticket in tickets for value in values_of(ticket, facet))
-    ordered = sorted(counts, key=lambda label: (_rank(facet, label), -counts[label] if _is_free(facet) else 0, label))
+    # Of values that have no order of their own the most frequent goes first.
+    is_free = facet in (Facet.AGENT, Facet.DOMAIN, Facet.CATEGORY)
+    ordered = sorted(counts, key=lambda label: (_rank(facet, label), -counts[label] if is_free else 0, label))
     return tuple(Count(label, counts[label], percent_of(counts[label], base)) for label in ordered)
-
-
-def _is_free(facet: Facet) -> bool:
-    """Whether the facet's values have no order of their own, so that the most frequent one goes first."""
-    return facet in (Facet.AGENT, Facet.DOMAIN, Facet.CATEGORY)
 
 
 def _rank(facet: Facet, label: str) -> int:

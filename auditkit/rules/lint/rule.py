@@ -143,13 +143,7 @@ RULES: dict[str, Rule] = {}
 
 
 def rule(
-    rule_id: str,
-    level: Level,
-    title: str,
-    *,
-    needs_tree: bool = False,
-    is_fixable: bool = False,
-    waits: bool = False,
+    rule_id: str, level: Level, title: str, *, needs_tree: bool = False, is_fixable: bool = False, waits: bool = False
 ) -> Callable[[Check], Check]:
     """Register a check under `rule_id`; `title` says in one sentence what it finds."""
 

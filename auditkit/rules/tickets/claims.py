@@ -88,7 +88,8 @@ def _check_quotient(condition: Condition, over: Reading, under: Reading) -> Hold
         if other is not None and row.value is not None and other.value:
             value = row.value / other.value
             slack = abs(value) * (row.slack / abs(row.value or 1) + other.slack / abs(other.value))
-            quotients.append(Measured(row.name, value, f"{value:.4g}", "ratio", row.case, _weaker(row, other), slack))
+            weaker = row.evidence if row.evidence != "measured" else other.evidence
+            quotients.append(Measured(row.name, value, f"{value:.4g}", "ratio", row.case, weaker, slack))
     rows, missing = _rows_of(condition, quotients)
     if missing:
         return Holds(None, f"{missing} that both runs measured")
@@ -97,10 +98,6 @@ def _check_quotient(condition: Condition, over: Reading, under: Reading) -> Hold
 
 def _key(row: Measured) -> tuple[str, frozenset[tuple[str, str]]]:
     return row.name, frozenset(row.case.items())
-
-
-def _weaker(one: Measured, other: Measured) -> str:
-    return one.evidence if one.evidence != "measured" else other.evidence
 
 
 def _rows_of(condition: Condition, rows: Sequence[Measured]) -> tuple[list[Measured], str]:

@@ -10,13 +10,7 @@ from enum import IntEnum
 from auditkit.model.tickets.ids import AGENT_NAMES, agent_code, id_parts
 from auditkit.model.tickets.ticket import Resolution, Status, Ticket
 
-CHAIN = (
-    Status.OPEN,
-    Status.INVESTIGATING,
-    Status.FIX_IN_PROGRESS,
-    Status.IN_REVIEW,
-    Status.FIXED,
-)
+CHAIN = (Status.OPEN, Status.INVESTIGATING, Status.FIX_IN_PROGRESS, Status.IN_REVIEW, Status.FIXED)
 """The way of a finding that gets mended, one step at a time; work may be put back to any earlier step."""
 
 DECISIONS = frozenset({Status.DEFERRED, Status.WONT_FIX, Status.NOT_A_BUG, Status.DUPLICATE, Status.ALREADY_FIXED})

@@ -14,13 +14,7 @@ from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import BUNDLED, NoTarget, ProbeResult, Run
 from auditkit.model.runs.target import Target, split_call
 from auditkit.model.tickets.ids import agent_code
-from auditkit.probing.checkouts.checkout import (
-    OpenCheckout,
-    apart_from,
-    import_roots,
-    open_checkout,
-    parse_checkout,
-)
+from auditkit.probing.checkouts.checkout import OpenCheckout, apart_from, import_roots, open_checkout, parse_checkout
 from auditkit.probing.checkouts.copies import name_some, written_since
 from auditkit.probing.hosts.catalog import select
 from auditkit.probing.hosts.kept_workers import KeptWorkers
@@ -120,7 +114,8 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
         since_ns = time.time_ns()
         opened = apart_from(opened, request.tickets)
         place = environment_of(request.label or request.checkout, opened)
-        settings = _settings(request.arms, opened, kept) if asked else []
+        arms = _distinct(request.arms, opened) if asked else ()
+        settings = [replace(arm.setting(opened), kept=kept) for arm in arms]
         left_out = LeftOut(opened.path, request.config.exclude)
         found = _targets(request, opened, settings, progress, left_out) if asked else FoundTargets()
         read = _source_questions(request, probes, found.asked)
@@ -221,11 +216,6 @@ def _config_words(config: Config, directory: Path, root: Root) -> tuple[str, ...
     if config.path is None or (own is not None and own.samefile(config.path)):
         return ()
     return ("--config", root.path(config.path))
-
-
-def _settings(arms: Sequence[RunOptions], opened: OpenCheckout, kept: KeptWorkers) -> list[Setting]:
-    """One for each arm. Raises BadInputError for an interpreter that is not there."""
-    return [replace(arm.setting(opened), kept=kept) for arm in _distinct(arms, opened)]
 
 
 def _distinct(arms: Sequence[RunOptions], opened: OpenCheckout) -> list[RunOptions]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from auditkit.model.enums import DeviceChoice, Outcome
-from auditkit.model.runs.run import Arm, ArmOutcome, Environment, ProbeResult, Run, TargetReading
+from auditkit.model.runs.run import Arm, ArmOutcome, Environment, ProbeResult, Run
 
 _WEIGHT = (
     Outcome.REPRODUCED, Outcome.ERROR, Outcome.UNAVAILABLE, Outcome.NOT_REPRODUCED, Outcome.NOT_APPLICABLE,
@@ -27,7 +27,8 @@ def combine(runs: Sequence[Run], devices: Sequence[DeviceChoice]) -> Run:
     return replace(
         runs[0],
         results=tuple(_over_arms(results, arms) for results in columns),
-        targets=tuple(map(_reading, readings)),
+        # Of each the first arm's in which it could be fed.
+        targets=tuple(next((one for one in of_one if one.answer), of_one[0]) for of_one in readings),
         notes=_notes(arms),
         matrix=arms,
     )
@@ -47,11 +48,6 @@ def _over_arms(results: Sequence[ProbeResult], arms: Sequence[Arm]) -> ProbeResu
 
 def _weight(result: ProbeResult) -> tuple[int, str]:
     return _WEIGHT.index(result.outcome), result.severity.value if result.severity else ""
-
-
-def _reading(readings: Sequence[TargetReading]) -> TargetReading:
-    """The first arm's in which the target could be fed."""
-    return next((reading for reading in readings if reading.answer), readings[0])
 
 
 def _notes(arms: Sequence[Arm]) -> tuple[str, ...]:

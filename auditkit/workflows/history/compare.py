@@ -30,12 +30,7 @@ from auditkit.probing.source_code.history.anchors import AnchoredSource
 from auditkit.probing.source_code.history.changes import read_changes
 from auditkit.rendering.comparison_text import comparison_lines
 from auditkit.rules.comparison.answer_changes import compare_answers
-from auditkit.rules.comparison.comparison import (
-    contrast,
-    contrast_added,
-    contrast_source,
-    environment_differences,
-)
+from auditkit.rules.comparison.comparison import contrast, contrast_added, contrast_source, environment_differences
 from auditkit.workflows.audit.measurement import Progress, Questions, environment_of, measure
 from auditkit.workflows.audit.run_options import RunOptions
 from auditkit.workflows.audit.source_audit import SourceQuestions, SourceScope, read_source
@@ -80,8 +75,7 @@ def _specs(request: CompareRequest) -> tuple[CheckoutSpec, CheckoutSpec]:
     spec = parse_checkout(request.checkout)
     if spec.revision:
         raise BadInputError(
-            f"{request.checkout} names a revision already",
-            f"auditkit compare {spec.directory} {spec.revision} HEAD",
+            f"{request.checkout} names a revision already", f"auditkit compare {spec.directory} {spec.revision} HEAD"
         )
     if git.git_is_installed() and git.find_repository(spec.directory) is None:
         raise BadInputError(

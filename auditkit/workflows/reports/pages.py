@@ -26,17 +26,15 @@ class Page:
     broken: tuple[BrokenTicket, ...]
 
 
-def summary_page(repository: Repository, today: datetime.date | None = None) -> Page:
+def summary_page(repository: Repository) -> Page:
     """Count every ticket of `repository`."""
     listing = repository.listing()
-    report = summary_report(listing.tickets, _iso(today))
+    report = summary_report(listing.tickets, datetime.date.today().isoformat())
     document = render_summary_report(report, repository.folder.resolve().name, listing.broken)
     return Page(report, document, listing.broken)
 
 
-def batch_page(
-    repository: Repository, batch: int | None = None, agent: str | None = None, today: datetime.date | None = None
-) -> Page:
+def batch_page(repository: Repository, batch: int | None = None, agent: str | None = None) -> Page:
     """The page of `batch`, of the latest one without it; of one agent's tickets where `agent` names one.
 
     Raises BadInputError where there is no such ticket.
@@ -49,13 +47,9 @@ def batch_page(
     if number not in batches:
         raise BadInputError(f"no ticket of batch {number}", f"there are {', '.join(map(str, batches))}")
     name = agent_name(agent_code(agent)) if agent else ""
-    report = batch_report(listing.tickets, number, _iso(today), name)
+    report = batch_report(listing.tickets, number, datetime.date.today().isoformat(), name)
     if not report.tickets:
         found = sorted({agent_name(agent_code(one.agent)) for one in listing.tickets if one.batch == number})
         raise BadInputError(f"no ticket of {name} in batch {number}", f"there are tickets of {', '.join(found)}")
     document = render_batch_report(report, repository.folder.resolve().name, listing.broken)
     return Page(report, document, listing.broken)
-
-
-def _iso(today: datetime.date | None) -> str:
-    return (today or datetime.date.today()).isoformat()

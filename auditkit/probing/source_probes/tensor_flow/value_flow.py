@@ -10,11 +10,7 @@ from auditkit.probing.source_code.modules import Function, FunctionNode, dotted_
 from auditkit.probing.source_code.walking import walk
 from auditkit.probing.source_probes.tensor_flow.calls import kind_of_call
 from auditkit.probing.source_probes.tensor_flow.expressions import Expressions, names_in
-from auditkit.probing.source_probes.tensor_flow.guards import (
-    guard_after,
-    guard_of,
-    is_first_time,
-)
+from auditkit.probing.source_probes.tensor_flow.guards import guard_after, guard_of, is_first_time
 from auditkit.probing.source_probes.tensor_flow.kinds import (
     NONE,
     TENSOR,

@@ -9,14 +9,7 @@ from auditkit.model.tickets.page import Page
 from auditkit.model.tickets.ticket import Resolution, Status
 from auditkit.rules.lint.changes import reason_for_status
 from auditkit.rules.lint.checks.folders import FIXED
-from auditkit.rules.lint.positions import (
-    at_resolution,
-    at_row,
-    at_text,
-    batch_of_folder,
-    folder_of,
-    is_finished,
-)
+from auditkit.rules.lint.positions import at_resolution, at_row, at_text, batch_of_folder, folder_of, is_finished
 from auditkit.rules.lint.rule import Level, LintContext, LintSettings, Problem, rule
 from auditkit.rules.tickets.lifecycle import DECISIONS, says_something
 

@@ -1,4 +1,4 @@
-"""Rules about the form of cross-reviews, and whether they are out of date: TK058, TK060 to TK066."""
+"""Rules about cross-reviews, whether they are out of date, and comments: TK024, TK058, TK060 to TK066."""
 
 from __future__ import annotations
 
@@ -11,6 +11,20 @@ from auditkit.rules.lint.checks.source import locate
 from auditkit.rules.lint.positions import at_text, is_finished
 from auditkit.rules.lint.rule import Level, LintContext, Problem, rule
 from auditkit.rules.tickets.code_digest import code_digest, is_stale
+
+
+@rule("TK024", Level.INFO, "A comment without a date or a name")
+def comment_signed(page: Page, context: LintContext) -> Iterator[Problem]:
+    """Each heading of the Discussion says when something was said, and by whom.
+
+    Why: A merge puts comments in the order of their times; nobody can be asked about one of nobody.
+    Bad: ### Another thought, below ## Discussion
+    Good: ### 2026-03-04 14:05, ada
+    Mend: Write the date and the name, or say it again with `auditkit ticket comment`.
+    """
+    for comment in page.ticket.comments:
+        if not comment.date or not comment.author:
+            yield at_text(page, comment.line, "", "a comment whose heading has no date or no name")
 
 
 @rule("TK058", Level.WARN, "A review of what has changed since")

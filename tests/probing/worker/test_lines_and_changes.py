@@ -8,7 +8,7 @@ import torch
 
 from auditkit.probing.worker.feeding.given import GroupInput
 from auditkit.probing.worker.instruments.mutation import Snapshot
-from auditkit.probing.worker.instruments.tracing import becomes_nonfinite
+from auditkit.probing.worker.instruments.tracing import becomes_diagonal, becomes_nonfinite
 
 
 def test_an_overflow_begins_where_finite_values_go_in() -> None:
@@ -25,3 +25,10 @@ def test_a_change_of_the_last_element_alone_is_a_change_of_values() -> None:
     assert watched.changes() == []
     grads[1][-1, -1] = 2.0
     assert [change.kind for change in watched.changes()] == ["values"]
+
+
+def test_memory_that_nobody_has_written_to_makes_no_diagonal_matrix() -> None:
+    """`torch.empty` may be handed what a diagonal matrix has left behind."""
+    is_made, values, matrices = becomes_diagonal(2, 3), torch.ones(2, 3), torch.eye(3).expand(2, 3, 3)
+    assert is_made([values], [matrices])
+    assert not is_made([], [matrices])

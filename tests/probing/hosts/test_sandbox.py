@@ -63,7 +63,11 @@ def _nothing_is_left_running(temporary: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_process_that_is_left_running_would_be_seen(temporary: Path) -> None:
     """The control of the fixture above."""
-    with subprocess.Popen(["sleep", "60"]) as process:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"x")
+        process.stdout.read(1)  # a process that has only begun has no environment yet
         assert left_running(temporary) == {process.pid}
         process.kill()
 

@@ -17,7 +17,7 @@ from auditkit.probing.source_code.modules import FunctionNode, Module, dotted_na
 from auditkit.probing.source_code.statements import head_of
 from auditkit.probing.worker.steps import roles
 
-_HANDED_OVER = frozenset((*roles.PARTS, roles.ACCUMULATION, roles.LIMIT, roles.GIVES_BATCH, roles.GIVES_RATE))
+_CHOSEN = frozenset((roles.ACCUMULATION, roles.LIMIT, roles.GIVES_BATCH, roles.GIVES_RATE))
 _LISTS = re.compile(r"parameters\(|param_groups|\.grad\b")
 
 
@@ -64,7 +64,7 @@ def loop_function(
 def is_handed_over(name: str) -> bool:
     """Whether a training step is handed it, whatever the script sets it to: its parts, and what probes choose."""
     guess = roles.known(name)
-    return guess is not None and guess.value in _HANDED_OVER and not name.endswith("loss")
+    return roles.is_part(name) or (guess is not None and guess.value in _CHOSEN)
 
 
 def _function(

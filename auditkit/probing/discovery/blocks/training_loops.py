@@ -22,7 +22,6 @@ MAY_TRAIN = re.compile(r"\.backward\(")
 _LEAVING = (ast.Yield, ast.YieldFrom, ast.Await, ast.AsyncFor, ast.AsyncWith)
 _STEPPED = re.compile(r"(.*\.)?\w*(opt|optim\w*|optimizer\w*|scaler)\w*(\[.*\])?")
 _LOADERS = re.compile(r"\w*(loader|iter|iterator|dataset|dl)s?")
-_LOSSES = re.compile(r"\w*loss(es)?")
 _FURTHEST = 30
 """Statements before the backward pass in which what it needs is looked for."""
 
@@ -140,23 +139,17 @@ def _is_update(call: ast.Call) -> bool:
 
 
 def _take_before(run: Run) -> None:
-    """Back to the first statement that sets what the run reads and that no step makes anew."""
+    """Back to the first statement that sets what the run reads, but for what is made once for all steps."""
     for index in range(run.first - 1, max(-1, run.first - _FURTHEST), -1):
         statement = run.suite[index]
         if isinstance(statement, FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom):
             continue
         stored = names_of(statement).stores
-        if any(_is_made_once(name) for name in stored) or _any_call(statement, is_step):
+        if any(roles.is_part(name) or _LOADERS.fullmatch(name) for name in stored) or _any_call(statement, is_step):
             return
         clears = _any_call(statement, lambda call: _method(call) == "zero_grad")
         if clears or stored & set(reads_of(run.statements)):
             run.first = index
-
-
-def _is_made_once(name: str) -> bool:
-    guess = roles.known(name)
-    is_part = guess is not None and guess.value in roles.PARTS and not _LOSSES.fullmatch(name)
-    return is_part or _LOADERS.fullmatch(name) is not None
 
 
 def _goes_through_batches(loop: ast.For) -> bool:

@@ -65,10 +65,9 @@ _BY_USE = (
     (r"{0}\.(scale|unscale_)\(", guesses.SCALER),
     (r"(in|enumerate\(|next\(|iter\(|zip\(|tqdm\() ?{0}\b(?!\.)", BATCHES),
 )
-PARTS = frozenset((
+_PARTS = frozenset((
     guesses.MODULE, guesses.MODULES, guesses.OPTIMIZER, guesses.OPTIMIZERS, guesses.SCALER, SCHEDULER, CRITERION,
 ))  # fmt: skip
-"""What a script makes once, before its loop."""
 TRAINERS = {
     ("transformers", "Trainer"): "train",
     ("lightning", "Trainer"): "fit",
@@ -105,6 +104,12 @@ def known(name: str, annotation: str = "", source: str = "") -> Optional[Guess]:
         return Guess(named)
     guess = guesses.guess(name, annotation)
     return Guess(CRITERION) if guess is not None and guess.value == guesses.LOSS else guess
+
+
+def is_part(name: str) -> bool:
+    """Whether a script makes it once, before its loop: the model, the optimizer, what computes the loss; no loss."""
+    guess = known(name)
+    return guess is not None and guess.value in _PARTS and re.fullmatch(r"\w*loss(es)?", name) is None
 
 
 def of_settings(name: str) -> Optional[Guess]:

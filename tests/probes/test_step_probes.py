@@ -11,6 +11,7 @@ import pytest
 from auditkit.model.enums import Contract, Evidence, Outcome, Severity
 from auditkit.model.runs.target import Target
 from auditkit.probing.hosts.catalog import load_catalog
+from auditkit.probing.worker.base.refusals import CannotFeedError
 from tests.probes.in_process import Answer, ask_all
 from tests.probing_helpers import (
     ACCUMULATION,
@@ -175,3 +176,18 @@ def test_the_loop_of_a_script_is_asked_where_it_stands(tmp_path: Path) -> None:
         "late": {LIMIT_MISSED: "clip_grad_norm_(model.parameters(), grad_clip)"},
         "undivided": {ACCUMULATION: "loss.backward()"},
     }
+
+
+def test_which_parameters_two_optimizers_have_is_not_made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of the same parameters would step twice on one gradient, and be told as stale."""
+    (tmp_path / "two_optimizers.py").write_text(
+        "def train(model, criterion, loader, host_optimizer, seed_optimizer):\n"
+        "    for x, y in loader:\n"
+        "        host_optimizer.zero_grad()\n        seed_optimizer.zero_grad()\n"
+        "        criterion(model(x), y).backward()\n"
+        "        host_optimizer.step()\n        seed_optimizer.step()\n",
+        encoding="utf-8",
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(CannotFeedError, match="several optimizers .host_optimizer, seed_optimizer."):
+        ask_all(Target("two_optimizers:train", contract=Contract.TRAIN_STEP), [LOST], tmp_path)

@@ -38,7 +38,7 @@ _BY_PATTERN: Tuple[Tuple[Any, str], ...] = tuple(
         (_WORD + r"device_type", guesses.DEVICE_NAME),
         (r"(get|compute|cosine)_(\w+_)?(lr|learning_rate|momentum|weight_decay|wd)(_\w+)?", GIVES_RATE),
         (r"_?(get|next|fetch|sample|load|draw)_\w*batch\w*", GIVES_BATCH),
-        (_WORD + r"(data_?loaders?|loaders?|batches|data_?iter|iterator|dl|dataset|data|train_iter)", BATCHES),
+        (_WORD + r"(\w*loaders?|batches|data_?iter|iterator|dl|dataset|data|train_iter)", BATCHES),
         (r"(micro_?)?batch(_data)?|data_batch|samples_and_targets", BATCH),
         (r"x|xs|inputs?|images?|samples?|input_ids|features|tokens|(.*_)?(inputs?|images?)", INPUTS),
         (r"y|ys|targets?|labels?|(.*_)?(targets?|labels?)", TARGETS),

@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional
 
 import torch
 
+from ..base.refusals import CannotFeedError
 from ..feeding import groups, guesses
 from ..feeding.guesses import Guess
 from ..feeding.named_objects import Answering, Quiet, UnknownValueError, is_plain_read, no_value
@@ -111,6 +112,7 @@ class Values:
         self.unknown: List[str] = []
         self.defaults: Dict[str, Any] = {}
         self.batch: Any = None
+        self._optimizer_name = ""
 
     @property
     def drawn(self) -> Batch:
@@ -133,10 +135,19 @@ class Values:
         self.read[path] = found
         return self.made(found, path)
 
+    def _refuse_a_second_optimizer(self, name: str) -> None:
+        """Two that hold the same parameters would step twice on one gradient: a finding about us."""
+        self._optimizer_name = self._optimizer_name or name
+        if name != self._optimizer_name:
+            text = "it takes several optimizers ({}, {}), and which parameters each has is not known"
+            raise CannotFeedError(text.format(self._optimizer_name, name))
+
     def made(self, found: Guess, path: str) -> Any:
         """What the words of a guess stand for in this run; a plain value as it is."""
         if not isinstance(found.value, str) or found.value not in _MAKERS:
             return found.value
+        if found.value == guesses.OPTIMIZER:
+            self._refuse_a_second_optimizer(path.rpartition(".")[2])
         return _MAKERS[found.value](self, path)
 
 

@@ -107,8 +107,10 @@ def _note_plan(call: str, run: TargetRun, job: Job) -> None:
     if device != "cpu":
         named = "the simulated device" if device == "simulated" else device
         run.notes.append(f"{call}: it does not run on the CPU; it was fed on {named}")
-    for name, value in run.plan.get("filled", {}).items():
-        run.notes.append(f"{call}: {name} was given as {value}; another value: --argument {name}=VALUE")
+    filled = run.plan.get("filled", {})
+    if filled:
+        given = ", ".join(f"{name}={value}" for name, value in filled.items())
+        run.notes.append(f"{call} was given {given}; other values: --argument NAME=VALUE")
 
 
 def _job(probe: ProbeInfo, device: str, setting: Setting) -> protocol.Job:

@@ -63,14 +63,17 @@ def measure(ctx):
     if not cases:
         raise ctx.NotApplicable("no code of its package deals with shards that can be told from copies")
     asked_on = ctx.device
-    yield from _numbers(ctx, ctx.reported_by_one(), "one_process_", {})
+    for number in ctx.reported_by_one().numbers("one_process_"):
+        yield ctx.measurement(*number)
     for stage in (0, 1) if ctx.deals_with_dtensors else ():
-        yield from _numbers(ctx, ctx.reported_by_one(stage), "one_process_", {"mesh": "pipeline", "stage": stage})
+        for number in ctx.reported_by_one(stage).numbers("one_process_"):
+            yield ctx.measurement(*number, mesh="pipeline", stage=stage)
     sites = []
     for mesh, reports in ctx.reported_by_ranks(_RANKS, cases).items():
         for rank, report in enumerate(reports):
             case = {"mesh": mesh, "rank": rank}
-            yield from _numbers(ctx, report, "", case)
+            for number in report.numbers():
+                yield ctx.measurement(*number, **case)
             if report.raised:
                 refused = report.raised.startswith("refuses: ") or mesh in _MIXED
                 name = "refused" if refused else "raised"
@@ -79,13 +82,6 @@ def measure(ctx):
     if ctx.device != asked_on:
         yield ctx.note("NCCL wants a GPU for each rank: the ranks met over gloo, on the CPU")
     yield ctx.location(ctx.most_common(sites))
-
-
-def _numbers(ctx, report, prefix, case):
-    if report.norm is not None:
-        yield ctx.measurement(prefix + "norm", report.norm, "norm", **case)
-    if report.coefficient is not None:
-        yield ctx.measurement(prefix + "clip_coefficient", report.coefficient, "ratio", **case)
 
 
 def judge(measurements, policy):

@@ -67,14 +67,15 @@ def measure(ctx):
     # Code that shards by itself, over groups of its own, never meets a DTensor.
     placements = _PLACEMENTS if ctx.deals_with_dtensors else _PLAIN
     asked_on = ctx.device
-    one = ctx.reported_by_one()
-    yield from _numbers(ctx, one, "one_process_", {})
+    for number in ctx.reported_by_one().numbers("one_process_"):
+        yield ctx.measurement(*number)
     sites = []
     for ranks in _RANKS:
         for placement, reports in ctx.reported_by_ranks(ranks, placements).items():
             for rank, report in enumerate(reports):
                 case = {"placement": placement, "ranks": ranks, "rank": rank}
-                yield from _numbers(ctx, report, "", case)
+                for number in report.numbers():
+                    yield ctx.measurement(*number, **case)
                 if report.raised:
                     refused = report.raised.startswith("refuses: ")
                     name = "refused" if refused else "raised"
@@ -84,13 +85,6 @@ def measure(ctx):
     if ctx.device != asked_on:
         yield ctx.note("NCCL wants a GPU for each rank: the ranks met over gloo, on the CPU")
     yield ctx.location(ctx.most_common(sites))
-
-
-def _numbers(ctx, report, prefix, case):
-    if report.norm is not None:
-        yield ctx.measurement(prefix + "norm", report.norm, "norm", **case)
-    if report.coefficient is not None:
-        yield ctx.measurement(prefix + "clip_coefficient", report.coefficient, "ratio", **case)
 
 
 def judge(measurements, policy):

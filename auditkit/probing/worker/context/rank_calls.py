@@ -45,6 +45,13 @@ class Report(NamedTuple):
     raised: str = ""
     site: Optional[Site] = None
 
+    def numbers(self, prefix: str = "") -> Iterator[Tuple[str, float, str]]:
+        """Name, value and unit of each measurement that it comes to."""
+        if self.norm is not None:
+            yield prefix + "norm", self.norm, "norm"
+        if self.coefficient is not None:
+            yield prefix + "clip_coefficient", self.coefficient, "ratio"
+
 
 class RankCalls:
     """Calls in real ranks. Every method ends all of its ranks before it returns.

@@ -185,7 +185,7 @@ def _shortened(parts: Sequence[str]) -> str:
 
 
 def flow_text(page: ModulePage) -> str:
-    """The flows as lines, other files' first: the caller, then its steps in the order of lines."""
+    """The flows as lines, other files' first: the caller, then its steps in the order of their first lines."""
     shown = [_flow_text(flow) for flow in page.flows[:MOST_FLOWS]]
     more = len(page.flows) - MOST_FLOWS
     return "\n\n".join([*shown, *([f"and {counted(more, 'more function')}"] if more > 0 else [])])
@@ -193,7 +193,10 @@ def flow_text(page: ModulePage) -> str:
 
 def _flow_text(flow: Flow) -> str:
     heads = {"call": "", "wait": "waits: ", "by_hand": ""}
-    lines = [f"  -> {heads[step.kind]}{step.text}  [line {step.line}]" for step in flow.steps]
+    places: dict[str, list[str]] = {}
+    for step in flow.steps:
+        places.setdefault(f"{heads[step.kind]}{step.text}", []).append(str(step.line))
+    lines = [f"  -> {text}  [line{'s' * (len(at) > 1)} {', '.join(at)}]" for text, at in places.items()]
     callers = f"  <- {_shortened(flow.callers)}" if flow.callers else ""
     if not flow.callers and "." not in flow.function:
         callers = "  (no caller in the checkout's own code)"

@@ -50,14 +50,14 @@ def run_target(
         run.session = Session(setting, jobs, target, auto_device=auto, fresh_imports=fresh_imports)
         for job in run.session.jobs(lambda job_id: None if job_id == _PLAN["id"] else started(target.call, job_id)):
             if job.id == _PLAN["id"]:
-                _note_plan(target.call, run, job)
+                _note_plan(run, job)
             else:
                 results.add(job)
         return run.session.fork_refusal
 
     refusal = collect(fresh_imports=False)
     if refusal:
-        run.notes.append(f"{target.call}: {refusal}; each probe ran in a fresh process")
+        run.notes.append(f"{refusal}; each probe ran in a fresh process")
         collect(fresh_imports=True)
     results.ask_again_on_cpu()
     results.ask_with_other_guesses()
@@ -93,24 +93,24 @@ def device_for(probe: ProbeInfo, choice: DeviceChoice, has_cuda: bool = False) -
     return "cpu"
 
 
-def _note_plan(call: str, run: TargetRun, job: Job) -> None:
+def _note_plan(run: TargetRun, job: Job) -> None:
     """What the plan filled in by itself; or why there is none: what the search said, or how its process ended."""
     run.plan = job.plan
     loaded_by = job.loaded_by
     for number, how in enumerate(loaded_by.describe()):
         reason = f" ({loaded_by.package_error})" if loaded_by.package_error and not number else ""
-        run.notes.append(f"{call}: {how}{reason}")
+        run.notes.append(f"{how}{reason}")
     if run.plan is None:
         run.plan_failure = job.failure
         return
     device = run.plan.get("device", "cpu")
     if device != "cpu":
         named = "the simulated device" if device == "simulated" else device
-        run.notes.append(f"{call}: it does not run on the CPU; it was fed on {named}")
+        run.notes.append(f"it does not run on the CPU; it was fed on {named}")
     filled = run.plan.get("filled", {})
     if filled:
         given = ", ".join(f"{name}={value}" for name, value in filled.items())
-        run.notes.append(f"{call} was given {given}; other values: --argument NAME=VALUE")
+        run.notes.append(f"given {given}; other values: --argument NAME=VALUE")
 
 
 def _job(probe: ProbeInfo, device: str, setting: Setting) -> protocol.Job:

@@ -50,11 +50,11 @@ def audited_modules(run: Run) -> tuple[str, ...]:
 
 def audit_report(sources: Sources) -> AuditReport:
     """The whole report, its items numbered and its issues in the order of severity."""
-    run = sources.run
-    probes = _known_probes(run, sources.probes)
+    probes = _known_probes(sources.run, sources.probes)
+    run = _without_other_contracts(sources.run, probes)
     groups = group_by_cause(_findings(run, probes))
     causes = [Cause(group, _ticket_of(group, sources.tickets)) for group in groups]
-    sections, numbers = _sections(sources, probes, causes)
+    sections, numbers = _sections(run.results, sources.modules, probes, causes)
     issues = tuple(
         sorted((_issue(cause, numbers[cause], run.fixes) for cause in causes), key=lambda issue: issue.severity)
     )
@@ -84,6 +84,19 @@ def audit_report(sources: Sources) -> AuditReport:
 def _known_probes(run: Run, probes: Mapping[str, ProbeInfo]) -> dict[str, ProbeInfo]:
     """The definitions of the run's probes; one that is not known any more keeps its id and its severities."""
     return {result.probe: probes.get(result.probe) or _unknown(result) for result in run.results}
+
+
+def _without_other_contracts(run: Run, probes: Mapping[str, ProbeInfo]) -> Run:
+    """The run less the probes that are about other kinds of targets: that a loop has no singular values is no news."""
+    contracts = {reading.target.call: reading.target.contract for reading in run.targets}
+
+    def is_asked(result: ProbeResult) -> bool:
+        contract, covered = contracts.get(result.target), probes[result.probe].contracts
+        is_other = contract is not None and bool(covered) and contract not in covered
+        return not is_other or result.outcome is not Outcome.NOT_APPLICABLE
+
+    kept = tuple(result for result in run.results if is_asked(result))
+    return replace(run, results=kept)
 
 
 def _unknown(result: ProbeResult) -> ProbeInfo:
@@ -121,14 +134,17 @@ class _Numbered:
 
 
 def _sections(
-    sources: Sources, probes: Mapping[str, ProbeInfo], causes: Sequence[Cause]
+    results: Sequence[ProbeResult],
+    modules: Sequence[ModulePage],
+    probes: Mapping[str, ProbeInfo],
+    causes: Sequence[Cause],
 ) -> tuple[tuple[SectionPage, ...], Mapping[Cause, tuple[str, ...]]]:
     """The sections with their items, worst first, and the numbers of each cause's items."""
     items: dict[Section, list[tuple[Item, Cause | None]]] = {section: [] for section in Section}
     for cause in causes:
         for section, item in cause_items(cause).items():
             items[section].append((item, cause))
-    for part in (other_items(sources.run.results, probes), *map(source_items, sources.modules)):
+    for part in (other_items(results, probes), source_items(modules)):
         for section, found in part.items():
             items[section] += [(item, None) for item in found]
     numbered = _Numbered()

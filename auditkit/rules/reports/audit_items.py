@@ -102,38 +102,53 @@ def _other_item(outcome: Outcome, group: Sequence[ProbeResult], probes: Mapping[
     return Item("", f"{_HEADS[outcome]}{name}", _LABELS[outcome], answers=tuple(map(Answer, group)))
 
 
-def source_items(page: ModulePage) -> dict[Section, list[Item]]:
-    """What reading a module shows beside the probes: compilation, annotations, documentation, tests."""
-    where = (Location(page.file, 1),)
-    quality = [
-        _share_item(page, "Type annotations", "functions have all their types written out", page.annotated),
-        _share_item(page, "Docstrings", "public functions and classes have a docstring", page.documented),
-    ]
+def source_items(pages: Sequence[ModulePage]) -> dict[Section, list[Item]]:
+    """What reading the modules shows beside the probes: compilation, annotations, documentation, tests."""
+    annotated = [(page, page.annotated) for page in pages]
+    documented = [(page, page.documented) for page in pages]
     return {
-        Section.COMPILE: [_compile_item(page, where)],
-        Section.QUALITY: [item for item in quality if item is not None],
-        Section.TESTS: [_tests_item(page)],
+        Section.COMPILE: _compile_items(pages),
+        Section.QUALITY: [
+            *_share_items("Type annotations", "functions have all their types written out", annotated),
+            *_share_items("Docstrings", "public functions and classes have a docstring", documented),
+        ],
+        Section.TESTS: [_tests_item(page) for page in pages],
     }
 
 
-def _compile_item(page: ModulePage, where: tuple[Location, ...]) -> Item:
-    if not page.compiles:
-        text = "No line of the module names torch.compile: its functions are compiled only where a caller does it."
-        return Item("", f"No compilation in {page.name}", Label.NOTE, locations=where, observation=text)
-    places = tuple(Location(page.file, line) for line in page.compiles)
-    text = f"The module names torch.compile in {counted(len(places), 'line')}."
-    return Item("", f"Compilation in {page.name}", Label.NOTE, locations=places, observation=text)
+def _compile_items(pages: Sequence[ModulePage]) -> list[Item]:
+    items = []
+    for page in (page for page in pages if page.compiles):
+        places = tuple(Location(page.file, line) for line in page.compiles)
+        text = f"The module names torch.compile in {counted(len(places), 'line')}."
+        items.append(Item("", f"Compilation in {page.name}", Label.NOTE, locations=places, observation=text))
+    without = [page for page in pages if not page.compiles]
+    if without:
+        text = "No line names torch.compile: the functions are compiled only where a caller does it."
+        where = tuple(Location(page.file, 1) for page in without)
+        items.append(Item("", f"No compilation in {_names(without)}", Label.NOTE, locations=where, observation=text))
+    return items
 
 
-def _share_item(page: ModulePage, name: str, words: str, share: Share) -> Item | None:
-    """POSITIVE only where all have it; None where there is nothing to have it."""
-    if not share.whole:
-        return None
-    is_whole = not share.lacking
-    lacking = "" if is_whole else f" Without: {listed(share.lacking)}."
-    label, head = (Label.POSITIVE, "complete") if is_whole else (Label.NOTE, "incomplete")
-    text = f"{share.have} of {share.whole} {words}.{lacking}"
-    return Item("", f"{name} {head} in {page.name}", label, locations=(Location(page.file, 1),), observation=text)
+def _share_items(name: str, words: str, shares: Sequence[tuple[ModulePage, Share]]) -> list[Item]:
+    """One item, POSITIVE, of the modules where all have it; a NOTE for each other; none where there is nothing."""
+    items = []
+    complete = [(page, share.have) for page, share in shares if share.whole and not share.lacking]
+    if complete:
+        pages, have = [page for page, _ in complete], sum(have for _, have in complete)
+        where = tuple(Location(page.file, 1) for page in pages)
+        text = f"{have} of {have} {words}."
+        items.append(Item("", f"{name} complete in {_names(pages)}", Label.POSITIVE, locations=where, observation=text))
+    for page, share in shares:
+        if share.lacking:
+            text = f"{share.have} of {share.whole} {words}. Without: {listed(share.lacking)}."
+            where = (Location(page.file, 1),)
+            items.append(Item("", f"{name} incomplete in {page.name}", Label.NOTE, locations=where, observation=text))
+    return items
+
+
+def _names(pages: Iterable[ModulePage]) -> str:
+    return listed(page.name for page in pages)
 
 
 def _tests_item(page: ModulePage) -> Item:

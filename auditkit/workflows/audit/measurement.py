@@ -16,6 +16,7 @@ from auditkit.probing.checkouts.checkout import OpenCheckout
 from auditkit.probing.hosts.results import TargetRun, environment_of_runs, read_target
 from auditkit.probing.hosts.runner import TRAFFIC, in_parallel, run_target
 from auditkit.probing.hosts.sandbox import Setting
+from auditkit.rules.reports.words import listed
 from auditkit.workflows.audit.ownership import TorchItself
 from auditkit.workflows.audit.run_options import RunOptions
 
@@ -88,7 +89,7 @@ def measure(questions: Questions, setting: Setting, progress: Progress) -> Run:
         environment=environment_of_runs(questions.place, setting, runs),
         results=tuple(result for run in runs for result in run.results),
         targets=tuple(map(read_target, questions.targets, runs, repeat(questions.found))),
-        notes=tuple(dict.fromkeys(note for run in runs for note in run.notes)),
+        notes=_notes(calls, runs),
     )
 
 
@@ -97,6 +98,15 @@ def _halves(probes: Sequence[ProbeInfo]) -> list[Sequence[ProbeInfo]]:
     counts = [probe for probe in probes if probe.instrument in _COUNTING]
     computes = [probe for probe in probes if probe.instrument not in _COUNTING]
     return [half for half in (computes, counts) if half] or [()]
+
+
+def _notes(calls: Sequence[str], runs: Sequence[TargetRun]) -> tuple[str, ...]:
+    """What was noted of targets, each text once: six loops of one trainer are fed alike."""
+    of_text: dict[str, list[str]] = {}
+    for call, run in zip(calls, runs, strict=True):
+        for text in dict.fromkeys(run.notes):
+            of_text.setdefault(text, []).append(call)
+    return tuple(f"{listed(dict.fromkeys(named), 2)}: {text}" for text, named in of_text.items())
 
 
 def _joined(runs: Sequence[TargetRun], probes: Sequence[ProbeInfo]) -> TargetRun:

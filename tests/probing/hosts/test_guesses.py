@@ -27,7 +27,7 @@ def test_a_finding_that_stays_says_what_was_guessed() -> None:
     result = by_probe(run)[SYNCS]
     assert result.outcome is Outcome.REPRODUCED
     assert result.notes == ("called with step=0, a guess", "reproduced with step=100 as well")
-    assert run.notes == ["guessed:at_a_step was given step=0; other values: --argument NAME=VALUE"]
+    assert run.notes == ["given step=0; other values: --argument NAME=VALUE"]
 
 
 def test_a_device_that_nobody_gave_is_the_gradients_own() -> None:

@@ -24,7 +24,8 @@ PROBE = {
     "vectors replicated beside sharded matrices, vectors as plain tensors beside them, uneven and empty shards, FSDP2 "
     "with tensor parallel on a 2x2 mesh (a real backward), experts on a mesh of two pairs that hold the same, and two "
     "pipeline stages of two ranks. Code that reads `tensor_model_parallel` of parameters gets plain ones that have it, "
-    "and, where it reads `shared`, a copy on the last of four stages. Norms, and for a clipping target the factor by "
+    "and, where it reads `shared`, a copy on the last of four stages; where its ranks then exchange nothing, whoever "
+    "calls it may add up, and nothing is judged. Norms, and for a clipping target the factor by "
     "which it scales the gradients, are compared with one process.",
     "limits": "It is asked only where code of the target's package deals with what torch shards, or reads "
     "`tensor_model_parallel`. A stage's own norm passes under pipeline: its caller may reduce it. What raises for "
@@ -94,6 +95,8 @@ def judge(measurements, policy):
     raised = {m.case["mesh"]: m.case["how"] for m in ranks if m.name == "raised"}
     refused = {m.case["mesh"]: m.case["how"] for m in ranks if m.name == "refused"}
     answers = [m for m in ranks if m.name in ("norm", "clip_coefficient")]
+    if not ranks:
+        return {"outcome": "not_applicable", "message": "its ranks exchange nothing: whoever calls it may add up"}
     if {_ALIKE} & {*wrong, *raised, *refused} or not answers:
         reason = "it does not answer rightly even where all is sharded alike, see norm_depends_on_sharding"
         return {"outcome": "not_applicable", "message": reason}

@@ -205,6 +205,17 @@ def test_code_that_marks_its_shards_gets_plain_ones_with_marks(
     assert ("under marked_copies the norm of 4 ranks" in answer.message) == (outcome == "reproduced")
 
 
+def test_ranks_that_exchange_nothing_leave_marked_shards_to_their_caller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control is the test above, where they add up."""
+    alone = BY_MARKS.replace("COUNTED", "True").replace("if dist.is_initialized():\n", "if False:\n")
+    (tmp_path / "marked_alone.py").write_text(alone)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    answer = ask_all(Target("marked_alone:grad_norm"), [MESH], tmp_path)[MESH]
+    assert (answer.outcome, "exchange nothing" in answer.message) == ("not_applicable", True)
+
+
 @pytest.mark.slow
 def test_ranks_that_clip_by_their_own_norm_scale_by_another_factor() -> None:
     answer = specimen("defective_ranks", "clip_by_local_norm", SHARDING)

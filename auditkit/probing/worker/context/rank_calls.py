@@ -6,6 +6,7 @@ import math
 import os
 import re
 import sys
+from contextlib import nullcontext
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..answers.answers import flatten
@@ -122,14 +123,20 @@ class RankCalls:
         return _report(self._calls.on("cpu"), grads, needs_answer=True)
 
     def reported_by_ranks(self, world_size: int, placements: Sequence[str]) -> Dict[str, List[Report]]:
-        """The target in every rank, on the same gradients in each placement; a list by rank."""
+        """The target in every rank, on the same gradients in each placement; a list by rank.
+
+        Of plain tensors with marks a report without numbers says that the ranks exchanged nothing: its caller may.
+        """
 
         def body(rank: int) -> Iterator[Dict[str, Any]]:
             import torch.distributed as dist
 
             for placement in placements:
                 grads = meshes.placed(placement, rank, world_size, self.device)
-                report = _report(self._calls.on(self.device), grads)
+                with _Collectives() if placement in meshes.MARKED else nullcontext() as seen:
+                    report = _report(self._calls.on(self.device), grads)
+                if seen is not None and not seen.count and not report.raised:
+                    report = Report()
                 yield {"placement": placement, **report._asdict()}
                 dist.barrier()
 

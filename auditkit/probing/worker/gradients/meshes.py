@@ -111,6 +111,8 @@ def _marked(grads: List[torch.Tensor], marks: Callable[[int, torch.Tensor], Dict
     return sharded.Sharded(holder)
 
 
+MARKED = ("marked_shards", "marked_copies")
+
 _MAKERS: Dict[str, Callable[[int, str], List[Any]]] = {
     "sharded_alike": _beside(_as_shards),
     "replicated_beside_sharded": _beside(_replicated),

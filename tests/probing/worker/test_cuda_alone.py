@@ -62,7 +62,7 @@ def test_where_no_device_helps_the_host_says_why() -> None:
 def test_its_probes_ask_on_the_pretended_device_and_say_what_they_cannot() -> None:
     run = run_probes(DEVICES, "cuda_alone:builds_on_cuda", [OVERFLOW, SYNCS, SHARDING])
     results = by_probe(run)
-    assert run.notes == ["cuda_alone:builds_on_cuda: it does not run on the CPU; it was fed on the simulated device"]
+    assert run.notes == ["it does not run on the CPU; it was fed on the simulated device"]
     assert [(results[name].device, results[name].evidence) for name in (OVERFLOW, SYNCS)] == [
         ("simulated", Evidence.SIMULATED)
     ] * 2

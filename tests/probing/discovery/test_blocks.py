@@ -227,6 +227,30 @@ def test_what_ranks_add_up_belongs_to_the_norm() -> None:
     assert span(block) == (3, 9)
 
 
+def test_what_goes_on_with_another_blocks_norm_belongs_to_neither() -> None:
+    """Else the second one would be handed the first one's norm as if that were a gradient."""
+    found = blocks(
+        """
+        grad = self.flatten_grads()
+        self.buffer += grad
+        grads = self.buffer
+        self.buffer = None
+        big = torch.square(torch.norm(grads.float()))
+        small = torch.square(torch.norm(grad.float()))
+        if args.offload:
+            big = big.to(args.device)
+            small = small.to(args.device)
+        torch.distributed.all_reduce(big)
+        torch.distributed.all_reduce(small)
+        print(big, small)
+        """
+    )
+    assert [(block.node.name, block.node.lineno, block.node.end_lineno) for block in found] == [
+        ("big", 7, 7),
+        ("small", 8, 8),
+    ]
+
+
 def test_a_check_that_reads_what_a_norm_read_stands_beside_it() -> None:
     found = blocks(
         """

@@ -94,6 +94,7 @@ class Runs:
         self._grow_back(run, taken)
         if isinstance(top, ast.Return) or self._is_check(top):
             return run
+        others = names_of(taken).stores - run.loads
         waiting: list[ast.stmt] = []
         for statement in place.suite[place.index + 1 :]:
             is_unit = statement in units
@@ -102,7 +103,8 @@ class Runs:
                 continue
             made = run.results | names_of(waiting).stores
             waiting.append(statement)
-            if is_unit and self._is_check(statement):
+            is_of_another = not (others - run.results).isdisjoint(names_of(statement).loads)
+            if is_of_another or (is_unit and self._is_check(statement)):
                 break
             if not (made & names_of(statement).loads and (is_unit or self._computes(statement))):
                 break

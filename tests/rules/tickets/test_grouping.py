@@ -8,7 +8,7 @@ import pytest
 
 from auditkit.model.enums import Severity
 from auditkit.model.runs.cause import Statement
-from auditkit.model.runs.measurement import Location
+from auditkit.model.runs.measurement import Location, Measurement
 from auditkit.model.runs.run import Finding
 from auditkit.rules.tickets.grouping import group_by_cause, relation
 from tests.filing_helpers import make_finding
@@ -52,6 +52,13 @@ def read(
     return found(probe, statement, target, category=category, scope="source")
 
 
+def read_in(probe: str, *lines: int) -> Finding:
+    """What was read in several lines, the first of them its place."""
+    finding = read(probe, statement=Statement("norms.py", lines[0], lines[0]))
+    measurements = tuple(Measurement("host_read", line, "line", {}) for line in lines)
+    return replace(finding, result=replace(finding.result, measurements=measurements))
+
+
 @pytest.mark.parametrize(
     ("findings", "expected"),
     [
@@ -71,6 +78,9 @@ def read(
         ([found("a"), found("a")], [["a"]]),
         ([found("a"), read("b")], [["a", "b"]]),
         ([found("a"), read("b", NAMING)], [["a"], ["b"]]),
+        ([found("a", NEXT), read_in("b", 7, 8)], [["a", "b"]]),
+        ([found("a", NEXT), read_in("b", 6, 7)], [["a"], ["b"]]),
+        ([found("a", ELSEWHERE), read_in("b", 6, 7)], [["a"], ["b"]]),
         ([read("a"), read("b")], [["a"], ["b"]]),
         ([read("a", target="m:f"), read("a", target="m:g")], [["a/1/m:f", "a/1/m:g"]]),
         ([read("a", target="m"), read("a", NAMING, ELSEWHERE, "n"), read("b", target="m")],
@@ -85,7 +95,9 @@ def read(
         "nothing", "one statement", "the next statement", "the same line of another file", "another category",
         "two targets", "two definitions", "a definition and a line",
         "a wrapper and what it calls", "two that share a helper", "a fingerprint twice",
-        "read from the source", "read, but another kind of defect", "two readings", "one reading of two functions",
+        "read from the source", "read, but another kind of defect",
+        "read in several lines, of which one is blamed", "in none that is", "in a line of another file",
+        "two readings", "one reading of two functions",
         "whole modules", "a whole module beside a statement", "whole modules by their definitions",
         "torch's, by whoever calls it", "torch's beside the checkout's", "torch's beside what is read",
     ],

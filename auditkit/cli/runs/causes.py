@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from auditkit.model.runs.cause import Statement
     from auditkit.model.runs.run import ProbeResult
 
 _WORDS = {"created": "new", "reopened": "open again", "joined": "known, this is new in it", "refreshed": "known"}
@@ -76,8 +77,10 @@ class Cause:
 def causes_of(results: Iterable[ProbeResult]) -> list[Cause]:
     """The findings among `results`, by what causes them: what breaks most for most comes first."""
     groups: dict[Hashable, list[ProbeResult]] = {}
-    for result in sorted((each for each in results if each.severity), key=_rank):
-        groups.setdefault(_key(result), []).append(result)
+    found = sorted((each for each in results if each.severity), key=_rank)
+    blamed = dict.fromkeys(each.statement for each in found if each.statement and not each.is_of_source)
+    for result in found:
+        groups.setdefault(_key(result, blamed), []).append(result)
     causes = [Cause(tuple(group)) for group in groups.values()]
     return sorted(causes, key=lambda cause: (_rank(cause.worst)[:3], -len({each.target for each in cause.findings})))
 
@@ -103,13 +106,16 @@ def _rank(result: ProbeResult) -> tuple[str, int, int, str, str]:
     return str(result.severity), breaks, occurs, place, result.probe
 
 
-def _key(result: ProbeResult) -> Hashable:
+def _key(result: ProbeResult, blamed: Iterable[Statement]) -> Hashable:
     """What findings of one cause share, as their tickets do (docs/design/grouping.md)."""
+    if result.ticket and result.ticket_action in ("created", "joined"):
+        return result.ticket
     if _is_of_module(result):
         return result.probe
     if result.statement is None and result.location is None:
         return result.fingerprint
-    return result.statement or (result.probe, result.location)
+    read_in = (each for each in blamed if result.is_of_source and result.is_read_in(each))
+    return next(read_in, result.statement) or (result.probe, result.location)
 
 
 def _is_of_module(result: ProbeResult) -> bool:

@@ -150,6 +150,13 @@ class ProbeResult(
         """Whether it comes from reading the source: about a function, a module or a file, not a target."""
         return self.device == SOURCE_DEVICE
 
+    def is_read_in(self, statement: Statement) -> bool:
+        """Whether one of the lines that reading found is in a statement: of a loop a probe blames one line."""
+        read = self.statement
+        lines = [measured.value for measured in self.measurements if measured.unit == "line"]
+        is_inside = any(statement.first <= line <= statement.last for line in lines)
+        return read == statement or (read is not None and read.file == statement.file and is_inside)
+
     @property
     def arms_differ(self) -> bool:
         """Whether some arm's outcome, severity or law is not the others'."""

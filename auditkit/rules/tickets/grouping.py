@@ -13,10 +13,9 @@ _Key = Statement | tuple[Statement | str, str] | str
 def group_by_cause(findings: Iterable[Finding]) -> list[tuple[Finding, ...]]:
     """The findings of a run in groups of one cause, the worst finding of each and the worst group first.
 
-    One statement is one cause. What reading the source found in one of its
-    lines belongs to it only where it is the same
-    kind of defect, that is, shares a category: a private function can overflow, but being private is not
-    why. What one probe read of whole modules is one decision for all of them, and what it found of somebody
+    One statement is one cause. What reading the source found in one of its lines belongs to it only where it is
+    the same kind of defect, that is, shares a category: a private function can overflow, but being private is
+    not why. What one probe read of whole modules is one decision for all of them, and what it found of somebody
     else's function one defect, whoever calls that. A finding that is only known to be in a function stands
     alone, unless targets that lead to one statement give the same answer: then the same code gives it.
     A fingerprint counts once.
@@ -79,16 +78,8 @@ def _cause(finding: Finding, categories: dict[Statement, set[str]], origins: dic
     if finding.probe.scope == "target":
         return statement
     own = set(finding.probe.categories)
-    same = (each for each, found in categories.items() if found & own and _is_read_in(finding, each))
+    same = (each for each, found in categories.items() if found & own and finding.result.is_read_in(each))
     return next(same, (statement, finding.probe.id))
-
-
-def _is_read_in(finding: Finding, statement: Statement) -> bool:
-    """Whether one of the lines that reading found is in a statement: of a loop each probe blames the dearest line."""
-    read = finding.result.statement
-    lines = [measured.value for measured in finding.result.measurements if measured.unit == "line"]
-    is_inside = any(statement.first <= line <= statement.last for line in lines)
-    return read == statement or (read is not None and read.file == statement.file and is_inside)
 
 
 def _placed(findings: Iterable[Finding]) -> list[Finding]:

@@ -56,7 +56,8 @@ def read_fields(data: bytes, within: Span, hidden: tuple[Span, ...] = ()) -> tup
     covers = [span for span in hidden if span[1] > within.start and span[0] < within.end]
     first = _ROW.match(data, within.start, within.end)
     found = [(within.start, data[within.start : line_end(data, within.start)])] if first else []
-    found += [(match.start(1), match[1].removesuffix(b"\r")) for match in _NEXT_ROW.finditer(data, within.start, within.end)]
+    rows = _NEXT_ROW.finditer(data, within.start, within.end)
+    found += [(match.start(1), match[1].removesuffix(b"\r")) for match in rows]
     for start, raw in found:
         if covers and any(span.start <= start < span.end for span in covers):
             continue
@@ -111,7 +112,8 @@ def _read_row(data: bytes) -> tuple[str, str, str, tuple[Span, Span, Span]] | No
     if is_delimiter(data, line):
         return None
     plain = _PLAIN_FIELD.match(data)
-    cells = (Span(*plain.span(1)), Span(*plain.span(2))) if plain and (plain[3] or plain[2].strip()) else split_row(data, line)
+    is_plain = plain is not None and (plain[3] or plain[2].strip())
+    cells = (Span(*plain.span(1)), Span(*plain.span(2))) if plain and is_plain else split_row(data, line)
     if len(cells) < 2:
         return None
     label = data[cells[0].start : cells[0].end].decode("utf-8", "replace").strip().strip("*_`").strip()

@@ -164,7 +164,8 @@ def _document(folder: str, index: Index, numbers: Sequence[int]) -> dict[str, An
 
 def fields_of(entry: Entry, blocked: dict[str, list[str]]) -> dict[str, Any]:
     """A ticket's fields, which of its reviews are stale, what they come to, and who blocks it."""
-    from auditkit.store.listing.rows import AGREEMENT, ANSWER, row_of, stale_reviews
+    from auditkit.store.listing.rows import AGREEMENT, ANSWER
+    from auditkit.store.listing.ticket_rows import row_of, stale_reviews
 
     row = row_of(entry.ticket, entry.document)
     fields = entry.ticket.to_json()

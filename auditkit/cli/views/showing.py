@@ -61,7 +61,7 @@ def _remarks(text: str) -> tuple[dict[int, str], list[tuple[int, str, str]]]:
     """
     from pathlib import PurePath
 
-    from auditkit.store.listing.rows import stale_reviews
+    from auditkit.store.listing.ticket_rows import stale_reviews
     from auditkit.store.markdown.document import BrokenFileError, Document
     from auditkit.store.reading.claim_comments import judged_claims
     from auditkit.store.reading.reader import ticket_of

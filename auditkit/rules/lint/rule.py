@@ -93,8 +93,9 @@ class LintSettings:
 class LintContext:
     """What a rule may look at besides the page: the settings, the other tickets, and the source.
 
-    `pages` are all pages by id (several where an id is in several files); `reports`
-    the text of other Markdown pages of the folder by path; `tree` is None without a checkout. `folder` is
+    `pages` are those that a rule may have to look at, by id (several where an id is in several files): where some
+    files are checked, not all of a folder's. `titles` are of all its tickets, by id. `reports`
+    are the texts of other Markdown pages of the folder by path; `tree` is None without a checkout. `folder` is
     the tickets folder as seen from the checkout, "" where it lies elsewhere. `digests` are those of what a
     review of a page would judge now, by the ticket's path. `branches` are the other local branches that
     have given a ticket's id to another ticket. `today` tells new tickets from old ones.
@@ -102,6 +103,7 @@ class LintContext:
 
     settings: LintSettings
     pages: Mapping[TicketId, Sequence[Page]]
+    titles: Mapping[TicketId, str] = field(default_factory=dict)
     reports: Mapping[str, str] = field(default_factory=dict)
     tree: SourceTree | None = None
     folder: str = ""
@@ -109,6 +111,10 @@ class LintContext:
     branches: Mapping[TicketId, Sequence[str]] = field(default_factory=dict)
     today: datetime.date = field(default_factory=datetime.date.today)
     _made: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        looked_at = {ticket_id: pages[0].ticket.title for ticket_id, pages in self.pages.items()}
+        object.__setattr__(self, "titles", {**self.titles, **looked_at})
 
     def once(self, key: Hashable, make: Callable[[LintContext], _T]) -> _T:
         """What `make` makes of this context, made once however many pages ask for it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any
 
 from auditkit.model.codec import Record
@@ -76,14 +77,14 @@ def consensus_of(ticket: Ticket, needed: int = NEEDED_REVIEWERS) -> Consensus:
     verdict = _majority_verdict(votes)
     objecting = sum(vote.verdict is Verdict.OBJECT for vote in votes)
     other = [vote for vote in votes if vote.wanted and ticket.severity not in vote.wanted]
-    named = tuple(sorted({level for vote in other for level in vote.wanted}))
+    named = tuple(sorted({level for vote in other for level in vote.wanted})) if other else ()
     is_majority = len(votes) >= needed and 2 * len(other) > len(votes)
     is_objected = len(votes) >= needed and 2 * objecting > len(votes)
     return Consensus(
         kind=_agreement(votes, verdict, needed),
         verdict=verdict,
         votes=votes,
-        dissent=tuple(vote for vote in votes if verdict is None or vote.verdict is not verdict),
+        dissent=tuple([vote for vote in votes if verdict is None or vote.verdict is not verdict]),
         is_objected=is_objected,
         wanted=named if is_majority else (),
         minority_wanted=() if is_majority else named,
@@ -97,10 +98,11 @@ def votes_of(ticket: Ticket) -> tuple[Vote, ...]:
     Reviews that name nobody are taken for reviewers of their own.
     """
     last: dict[object, Review] = {}
-    for review in sorted(ticket.reviews, key=lambda review: review.line):
-        last[_reviewer(review) or review.line] = review
-    reviews = sorted(last.values(), key=lambda review: review.line)
-    return tuple(Vote(_reviewer(review), review.verdict, severity_wanted(review)) for review in reviews)
+    for review in sorted(ticket.reviews, key=attrgetter("line")):
+        who = _reviewer(review) or review.line
+        last.pop(who, None)
+        last[who] = review
+    return tuple([Vote(_reviewer(review), review.verdict, severity_wanted(review)) for review in last.values()])
 
 
 def is_answered(ticket: Ticket) -> bool:
@@ -114,7 +116,10 @@ def _reviewer(review: Review) -> str:
 
 def _majority_verdict(votes: tuple[Vote, ...]) -> Verdict | None:
     verdicts = [vote.verdict for vote in votes]
-    return next((verdict for verdict in verdicts if verdict and 2 * verdicts.count(verdict) > len(votes)), None)
+    for verdict in verdicts:
+        if verdict and 2 * verdicts.count(verdict) > len(votes):
+            return verdict
+    return None
 
 
 def _agreement(votes: tuple[Vote, ...], verdict: Verdict | None, needed: int) -> Agreement:
@@ -124,7 +129,8 @@ def _agreement(votes: tuple[Vote, ...], verdict: Verdict | None, needed: int) ->
         return Agreement.PARTIAL
     if verdict is None:
         return Agreement.SPLIT
-    return Agreement.UNANIMOUS if all(vote.verdict is verdict for vote in votes) else Agreement.MAJORITY
+    is_alone = [vote.verdict for vote in votes].count(verdict) == len(votes)
+    return Agreement.UNANIMOUS if is_alone else Agreement.MAJORITY
 
 
 def _open_question(ticket: Ticket, votes: tuple[Vote, ...], objecting: int, other: list[Vote]) -> str:

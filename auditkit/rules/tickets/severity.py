@@ -21,30 +21,44 @@ _BE = r"(?:be|have\s+been)(?:\s+(?:an?|at|rated|classified|as|only|just|treated)
 _PROPOSE = (
     r"(?:consider|suggest|recommend|propose|prefer|i(?:'d| would)\s+(?:say|rate\s+(?:this|it)|call\s+(?:this|it)))"
 )
-_REQUESTS = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        rf"\b{_CHANGE}{_OBJECT}{{0,5}}\s+(?:to|at|as)\s+(?:an?\s+)?{_LEVEL}",
-        rf"\b(?:should|ought\s+to|must)\s+(?:\w+\s+)?{_BE}\s+{_LEVEL}",
-        rf"\b{_PROPOSE}\s+(?:an?\s+|as\s+)?{_LEVEL}",
-        rf"\b(?:deserves|warrants|merits)\s+(?:an?\s+)?{_LEVEL}",
+_REQUESTS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = tuple(
+    (words, re.compile(pattern, re.IGNORECASE))
+    for words, pattern in (
+        ((" to ", " at ", " as "), rf"\b{_CHANGE}{_OBJECT}{{0,5}}\s+(?:to|at|as)\s+(?:an?\s+)?{_LEVEL}"),
+        (("should", "ought", "must"), rf"\b(?:should|ought\s+to|must)\s+(?:\w+\s+)?{_BE}\s+{_LEVEL}"),
+        (
+            ("consider", "suggest", "recommend", "propose", "prefer", "i'd ", "i would "),
+            rf"\b{_PROPOSE}\s+(?:an?\s+|as\s+)?{_LEVEL}",
+        ),
+        (("deserves", "warrants", "merits"), rf"\b(?:deserves|warrants|merits)\s+(?:an?\s+)?{_LEVEL}"),
         # The level that stands against another: "P4 documentation at best, not P3".
-        rf"\b{_LEVEL}[^;]{{0,60}}?\b(?:not|rather\s+than|instead\s+of)\s+(?:an?\s+|the\s+)?{_ONE}",
-        rf"\bnot\s+(?:an?\s+)?{_ONE},?\s+but\s+(?:rather\s+)?(?:an?\s+)?{_LEVEL}",
-        rf"\b{_ONE}\s+(?:(?!not\b)\w+\s+){{1,3}}(?:high|low|severe|harsh|overstated|understated|inflated)\s*[,:—-]+\s*"
-        rf"(?:\w+\s+){{0,3}}?{_LEVEL}",
-        rf"\b{_LEVEL}(?:\s+\w+){{0,2}}\s+at\s+(?:best|most)\b",
-        rf"\bat\s+(?:least|most|best)\s+(?:an?\s+)?{_LEVEL}",
-        rf"\b{_LEVEL}\s+(?:would\s+be|is|seems|feels)\s+(?:an?\s+)?(?:more|better|closer|fairer)\b",
+        (
+            ("not ", "rather ", "instead "),
+            rf"\b{_LEVEL}[^;]{{0,60}}?\b(?:not|rather\s+than|instead\s+of)\s+(?:an?\s+|the\s+)?{_ONE}",
+        ),
+        (("not ",), rf"\bnot\s+(?:an?\s+)?{_ONE},?\s+but\s+(?:rather\s+)?(?:an?\s+)?{_LEVEL}"),
+        (
+            ("high", "low", "severe", "harsh", "stated", "inflated"),
+            rf"\b{_ONE}\s+(?:(?!not\b)\w+\s+){{1,3}}(?:high|low|severe|harsh|overstated|understated|inflated)"
+            rf"\s*[,:—-]+\s*(?:\w+\s+){{0,3}}?{_LEVEL}",
+        ),
+        ((" at ",), rf"\b{_LEVEL}(?:\s+\w+){{0,2}}\s+at\s+(?:best|most)\b"),
+        (("at ",), rf"\bat\s+(?:least|most|best)\s+(?:an?\s+)?{_LEVEL}"),
+        (
+            (" more", " better", " closer", " fairer"),
+            rf"\b{_LEVEL}\s+(?:would\s+be|is|seems|feels)\s+(?:an?\s+)?(?:more|better|closer|fairer)\b",
+        ),
         # What the reviewer takes for the ticket's severity: "clear enough for this P4 issue".
-        rf"\bthis\s+{_LEVEL}\s+(?:issue|finding|ticket|severity)\b",
+        (("this p",), rf"\bthis\s+{_LEVEL}\s+(?:issue|finding|ticket|severity)\b"),
     )
 )
+"""Patterns on one line in single blanks, each with words of which one stands, in lower case, wherever it is found."""
 _NEAR = 400
 """How far around a request its words are looked at: no sentence is longer, but a hostile text may be."""
 
 _CLAUSE = re.compile(r"(?<=[.!?])\s+|;|\n\s*(?:\n|[-*+]\s)")
 _QUOTED = re.compile(r'"[^"\n]{0,400}"|“[^”\n]{0,400}”|`[^`\n]{0,400}`')
+_BLANKS = re.compile(r"\s+")
 _EMPHASIS = re.compile(r"[*_]{1,3}")
 _WRAPPED_LEVEL = re.compile(r"[\"“`](P[0-4])[\"”`]")
 _TICKET = r"\bB\d{1,4}-[A-Z][A-Z0-9]*-\d{2,}\b"
@@ -80,10 +94,11 @@ def severity_wanted(review: Review) -> tuple[Severity, ...]:
 def _asked_in(clause: str) -> set[Severity]:
     if not _ANY_LEVEL.search(clause) or clause.rstrip().endswith("?"):
         return set()
-    text = re.sub(r"\s+", " ", clause)
+    text = _BLANKS.sub(" ", clause)
+    folded = text.casefold()
     levels: set[Severity] = set()
-    for pattern in _REQUESTS:
-        for match in pattern.finditer(text):
+    for words, pattern in _REQUESTS:
+        for match in pattern.finditer(text) if any(word in folded for word in words) else ():
             if _is_meant(text, match):
                 levels |= {Severity(found.upper()) for found in re.findall("P[0-4]", match["level"], re.IGNORECASE)}
     return levels

@@ -25,7 +25,8 @@ from auditkit.store.folder.found_files import files_named, files_of, second_file
 from auditkit.store.folder.locks import DEFAULT_TIMEOUT_S, locked
 from auditkit.store.folder.walk import stamp_of
 from auditkit.store.listing.index import read_columns
-from auditkit.store.listing.rows import FINGERPRINTS, ID, PATH, broken_of, row_of
+from auditkit.store.listing.rows import FINGERPRINTS, ID, PATH, broken_of
+from auditkit.store.listing.ticket_rows import row_of
 from auditkit.store.markdown.document import BrokenFileError, Document, broken_at
 from auditkit.store.reading.reader import is_other_page, read_file, ticket_of
 

@@ -196,7 +196,7 @@ def _read_rows(folder: str, paths: list[str]) -> list[tuple[Row | None, Row | No
     """
     import gc
 
-    from auditkit.store.listing.rows import read_row
+    from auditkit.store.listing.ticket_rows import read_row
 
     was_on = gc.isenabled()
     gc.disable()

@@ -8,7 +8,8 @@ compares it with a real parser.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 EVIDENCE_START = b"<!-- auditkit:evidence -->"
@@ -81,6 +82,7 @@ def scan(data: bytes) -> Scan:
     hidden: list[Span] = []
     markers: list[Marker] = []
     conflicts: list[int] = []
+    has_returns = b"\r" in data
     # What is found in `text` starts, without its line end, where it does in `data`.
     text, position = b"\n" + data, 0
     for event in _EVENT.finditer(text):
@@ -88,15 +90,12 @@ def scan(data: bytes) -> Scan:
         if start < position:
             continue
         what = event.lastgroup
+        # A heading's text ends at its line's end, but for a carriage return that ends none.
+        is_whole = what == "heading" and not has_returns
+        line = _span((start, event.end() - 1 if is_whole else line_end(data, start)))
         if what == "heading":
-            hashes, heading = event.group("hashes", "heading")
-            end = event.end() - 1
-            # A heading's text ends at its line's end, but for a carriage return that ends none.
-            line = Span(start, end if data[end : end + 1] in (b"\n", b"") else line_end(data, start))
-            heads.append((len(hashes), heading.decode("utf-8", "replace").strip(), line))
-            continue
-        line = Span(start, line_end(data, start))
-        if what == "fence":
+            heads.append((len(event["hashes"]), _text(event["heading"]), line))
+        elif what == "fence":
             container = _fence_container(data, event)
             if container is not None:
                 position = _end_of_fence(data, next_line(data, line.end), event["fence"], container)
@@ -132,9 +131,21 @@ def _with_sections(heads: list[tuple[int, str, Span]], end: int) -> tuple[Headin
     headings: list[Heading] = []
     open_until = [end] * 7
     for level, text, line in reversed(heads):
-        headings.append(Heading(level, text, line, open_until[level]))
-        open_until[level:] = [line.start] * (7 - level)
-    return tuple(reversed(headings))
+        headings.append(_heading((level, text, line, open_until[level])))
+        open_until[level:] = [line[0]] * (7 - level)
+    headings.reverse()
+    return tuple(headings)
+
+
+# A class that is called makes a tuple in twice the time.
+_span: Callable[[tuple[int, int]], Span] = partial(tuple.__new__, Span)
+_heading: Callable[[tuple[int, str, Span, int]], Heading] = partial(tuple.__new__, Heading)
+
+
+@lru_cache(maxsize=1024)
+def _text(heading: bytes) -> str:
+    """A heading's text; most are those of a template."""
+    return heading.decode("utf-8", "replace").strip()
 
 
 def _marker(data: bytes, line: Span) -> Marker | None:

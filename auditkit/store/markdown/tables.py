@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from auditkit.model.text import CODE_SPAN
@@ -13,8 +14,10 @@ from auditkit.store.markdown.scan import Span, line_end
 # A pipe, or what may hide one: an escaped character, a code span, a backtick that starts none.
 _PIECE = re.compile(rb"(?P<pipe>\|)|\\.|(?P<ticks>`++).*?(?<!`)(?P=ticks)(?!`)|`+", re.DOTALL)
 _ROW = re.compile(rb"[ \t]*\|")
+# A label and a value, all code spans closed where they began: found by itself as fast as pipes are told apart.
+_PLAIN_FIELD = re.compile(rb"[ \t]*\|([^|`\\]*+)\|((?:[^|`\\]++|`[^`|\\]++`(?!`))*+)(\||\Z)")
 # Found several times as fast as with `^`.
-_NEXT_ROW = re.compile(rb"\n(?=[ \t]*\|)")
+_NEXT_ROW = re.compile(rb"\n([ \t]*\|[^\n]*)")
 _BOLD = re.compile(rb"(\*\*|__)(.+?)\1", re.DOTALL)
 CODE = re.compile(CODE_SPAN.pattern.encode(), re.DOTALL)
 _DELIMITERS = b" \t\r\n\f\v|:-"
@@ -51,15 +54,21 @@ def read_fields(data: bytes, within: Span, hidden: tuple[Span, ...] = ()) -> tup
     """Every row with a label in the tables of `data[within]`, but not those in `hidden` stretches."""
     fields: list[Field] = []
     covers = [span for span in hidden if span[1] > within.start and span[0] < within.end]
-    starts = [within.start] if _ROW.match(data, within.start, within.end) else []
-    starts += [match.end() for match in _NEXT_ROW.finditer(data, within.start, within.end)]
-    for start in starts:
+    first = _ROW.match(data, within.start, within.end)
+    found = [(within.start, data[within.start : line_end(data, within.start)])] if first else []
+    rows = _NEXT_ROW.finditer(data, within.start, within.end)
+    found += [(match.start(1), match[1].removesuffix(b"\r")) for match in rows]
+    for start, raw in found:
         if covers and any(span.start <= start < span.end for span in covers):
             continue
-        row = _read_row(data[start : line_end(data, start)])
+        row = _read_row(raw)
         if row is not None:
-            fields.append(Field(*row, start))
+            fields.append(_field((*row, start)))
     return tuple(fields)
+
+
+# A class that is called makes a tuple in twice the time.
+_field: Callable[[tuple[object, ...]], Field] = partial(tuple.__new__, Field)
 
 
 def split_row(data: bytes, line: Span) -> tuple[Span, ...]:
@@ -102,7 +111,9 @@ def _read_row(data: bytes) -> tuple[str, str, str, tuple[Span, Span, Span]] | No
     line = Span(0, len(data))
     if is_delimiter(data, line):
         return None
-    cells = split_row(data, line)
+    plain = _PLAIN_FIELD.match(data)
+    is_plain = plain is not None and (plain[3] or plain[2].strip())
+    cells = (Span(*plain.span(1)), Span(*plain.span(2))) if plain and is_plain else split_row(data, line)
     if len(cells) < 2:
         return None
     label = data[cells[0].start : cells[0].end].decode("utf-8", "replace").strip().strip("*_`").strip()

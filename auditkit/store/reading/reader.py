@@ -18,7 +18,7 @@ from auditkit.store.markdown.document import BrokenFileError, Document, broken_a
 from auditkit.store.markdown.tables import Field
 from auditkit.store.reading.comments import read_comments
 from auditkit.store.reading.evidence_blocks import read_evidence
-from auditkit.store.reading.relations import read_relations
+from auditkit.store.reading.relations import may_block, read_relations
 from auditkit.store.reading.resolution import read_reopened, read_reports, read_resolution, read_verification
 from auditkit.store.reading.reviews import read_reviews
 
@@ -31,6 +31,7 @@ _LINES = re.compile(
     r"(?P<file>[\w./-]*\.[A-Za-z]\w*)`?\s*:|(?<!\d)(?P<first>\d{1,9})(?!\d)(?:\s*[-–]\s*(?P<last>\d{1,9})(?!\d))?"
 )
 _SEVERITY = re.compile(r"P[0-4]\b")
+_PIECE_BYTES = 1_000_000
 _KNOWN_ROWS = (
     "ticket id", "severity", "status", "batch", "agent", "domain", "assignee", "labels", "due", "created", "updated",
     "resolution",
@@ -59,12 +60,14 @@ def ticket_of(document: Document) -> Ticket:
         resolution=read_resolution(document),
         reopened=read_reopened(document),
         comments=tuple(found.comment for found in read_comments(document)),
+        related=tuple(found.relation for found in read_relations(document)),
     )
 
 
 def brief_of(document: Document) -> Ticket:
     """The ticket as far as lists go by it: without prose, evidence, verification and resolution.
 
+    Without relations, too, where none of them can be one that blocks.
     Raises as `ticket_of` does.
     """
     ticket_id = _ticket_id(document)
@@ -99,7 +102,7 @@ def brief_of(document: Document) -> Ticket:
         disposition=_text(document, "Resolution"),
         path=document.path,
         reviews=tuple(found.review for found in read_reviews(document)),
-        related=tuple(found.relation for found in read_relations(document)),
+        related=tuple(found.relation for found in read_relations(document)) if may_block(document) else (),
         resolution=None,
         labels=_values(document.field("Labels")),
         due=_text(document, "Due"),
@@ -115,8 +118,10 @@ def is_other_page(document: Document) -> bool:
     Such a file has a title of its own, and no metadata table or one whose id is a placeholder in
     braces. A file that is named as a ticket is one, whatever it says.
     """
+    if is_ticket_id(document.path.stem):
+        return False
     title = next((heading.text for heading in document.scan.headings if heading.level == 1), "")
-    if is_ticket_id(document.path.stem) or not title or _TITLE_PREFIX.match(title):
+    if not title or _TITLE_PREFIX.match(title):
         return False
     row = document.field("Ticket ID")
     return not document.metadata or (row is not None and "{" in row.text)
@@ -127,16 +132,17 @@ def read_file(
 ) -> tuple[Document, Ticket] | BrokenTicket | None:
     """The file as a ticket, as a broken one, or None for another page; `path` is its place in the tickets folder."""
     try:
-        mode = os.lstat(file).st_mode
-        if stat.S_ISLNK(mode):
+        data = _content(file)
+        if data is None:
             mode = os.stat(file).st_mode
-            if stat.S_ISREG(mode) and not _is_inside(file, path):
+            if not stat.S_ISREG(mode):
+                what = "a folder that cannot be listed" if stat.S_ISDIR(mode) else "not a regular file"
+                return BrokenTicket(path, 1, 1, what)
+            if os.path.islink(file) and not _is_inside(file, path):
                 return BrokenTicket(path, 1, 1, "a link to a file outside of the tickets folder, which is not read")
-        if not stat.S_ISREG(mode):
-            what = "a folder that cannot be listed" if stat.S_ISDIR(mode) else "not a regular file"
-            return BrokenTicket(path, 1, 1, what)
-        with open(file, "rb", buffering=0) as opened:
-            document = Document.parse(opened.readall(), path)
+            with open(file, "rb", buffering=0) as opened:
+                data = opened.readall()
+        document = Document.parse(data, path)
         return None if is_other_page(document) else (document, ticket_of(document))
     except BrokenFileError as error:
         return error.broken
@@ -144,6 +150,24 @@ def read_file(
         if isinstance(error, FileNotFoundError) and not os.path.lexists(file):
             return None  # Moved away since the folder was listed.
         return BrokenTicket(path, 1, 1, f"cannot be read: {error.strerror}")
+
+
+def _content(file: str) -> bytes | None:
+    """What a regular file holds, in half the calls of the system that `open` makes; None for a link, and all else."""
+    try:
+        handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        data = os.read(handle, status.st_size + 1)
+        while len(data) != status.st_size and (more := os.read(handle, _PIECE_BYTES)):
+            data += more
+        return data
+    finally:
+        os.close(handle)
 
 
 def _is_inside(file: str, path: PurePath) -> bool:

@@ -29,6 +29,15 @@ class RelationAt:
     kind: Span | None
 
 
+def may_block(document: Document) -> bool:
+    """Whether a relation of the document may be one that blocks; False is certain."""
+    heading = document.section("Related Findings")
+    if heading is None:
+        return False
+    # A kind is read without its decoration; the long s and the Kelvin sign stand for other letters than these.
+    return b"bloc" in document.data[heading.line.end : heading.section_end].translate(None, b"*`").lower()
+
+
 def read_relations(document: Document) -> tuple[RelationAt, ...]:
     """Every entry of the Related Findings section; one without a ticket id has the id ""."""
     heading = document.section("Related Findings")

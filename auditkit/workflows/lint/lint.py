@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any, ClassVar
@@ -12,7 +12,7 @@ from auditkit import __version__
 from auditkit.errors import BadInputError, nearest_names
 from auditkit.exporters.sarif import lint_sarif
 from auditkit.model.codec import Record
-from auditkit.model.tickets.ids import TicketId
+from auditkit.model.tickets.ids import TicketId, find_ticket_ids
 from auditkit.model.tickets.page import Page
 from auditkit.model.tickets.ticket import BrokenTicket
 from auditkit.probing.checkouts import git
@@ -26,6 +26,8 @@ from auditkit.store.config.config import Config, read_config
 from auditkit.store.config.config_file import config_near
 from auditkit.store.folder.branches import BranchFile, added_on_branches, read_on_branch
 from auditkit.store.folder.repository import Entry, Repository
+from auditkit.store.listing import rows as at
+from auditkit.store.listing.index import Index, read_index
 from auditkit.store.markdown.document import BrokenFileError, Document
 from auditkit.store.markdown.evidence import ticket_digest
 from auditkit.store.markdown.pages import page_of
@@ -178,16 +180,28 @@ def _scopes(task: _Task) -> list[Scope]:
 def _lint_folder(scope: Scope, task: _Task) -> LintReport:
     repository, settings = Repository(scope.folder), task.settings_of(scope.folder)
     changes: tuple[LintChange, ...] = ()
+    files = repository.files()
+    reads = list(_read_all(repository, scope, filter(scope.holds, files)))
     if task.request.fix:
-        entries = [read for read in _read_all(repository, scope) if isinstance(read, Entry) and scope.holds(read.file)]
+        entries = [read for read in reads if isinstance(read, Entry)]
         changes = fix_entries(repository, entries, settings, task.rule_ids)
-        scope = _after(scope, changes)
-    reads = list(_read_all(repository, scope))
+        scope, files = _after(scope, changes), repository.files()
+        reads = list(_read_all(repository, scope, filter(scope.holds, files)))
+    titles: dict[TicketId, str] = {}
+    others = {file.relative_to(scope.folder) for file in files} if scope.files is None else set()
+    if scope.files is not None:
+        index = read_index(str(scope.folder))
+        near = _near(index, scope.folder, reads)
+        reads = list(_read_all(repository, scope, (file for file in files if file in near or scope.holds(file))))
+        titles = dict(zip(*map(index.column, (at.ID, at.TITLE)), strict=True))
+        others = set(map(PurePath, index.others))
+    others -= {read.ticket.path if isinstance(read, Entry) else read.path for read in reads}
     pages = [(read.file, page_of(read.document, read.ticket)) for read in reads if isinstance(read, Entry)]
     context = LintContext(
         settings,
         pages=_by_id(page for _, page in pages),
-        reports={**_named_reports(scope.folder, pages), **_other_pages(repository, reads)},
+        titles=titles,
+        reports={**_named_reports(scope.folder, pages), **_texts(scope.folder, map(str, others))},
         tree=task.tree,
         folder=_as_seen_from(task.checkout, scope.folder),
         digests=_digests(reads),
@@ -208,13 +222,28 @@ def _as_seen_from(checkout: Path | None, folder: Path) -> str:
     return "" if relative == "." else relative
 
 
-def _read_all(repository: Repository, scope: Scope) -> Iterator[Entry | BrokenTicket]:
-    for file in repository.files():
+def _read_all(repository: Repository, scope: Scope, files: Iterable[Path]) -> Iterator[Entry | BrokenTicket]:
+    for file in files:
         read = repository.read(file)
         if read is None and file in scope.named:
             read = _read_as_ticket(file, repository.folder)
         if read is not None:
             yield read
+
+
+def _near(index: Index, folder: Path, reads: Sequence[Entry | BrokenTicket]) -> set[Path]:
+    """The files of the tickets that rules compare those with that were read."""
+    entries = [read for read in reads if isinstance(read, Entry)]
+    ids = {read.ticket.id for read in entries}
+    ids.update(*(find_ticket_ids(read.document.data.decode("utf-8", "replace")) for read in entries))
+    names = {_name_of_file(read.ticket.files) for read in entries} - {""}
+    rows = zip(*map(index.column, (at.ID, at.PATH, at.FILES)), strict=True)
+    return {folder / path for one, path, files in rows if one in ids or _name_of_file(files) in names}
+
+
+def _name_of_file(files: Sequence[str]) -> str:
+    """The last part of the only file that a ticket names: those of two that name the same one are the same."""
+    return PurePath(files[0]).name if len(files) == 1 else ""
 
 
 def _read_as_ticket(file: Path, folder: Path) -> Entry | BrokenTicket:
@@ -260,13 +289,8 @@ def _by_id(pages: Iterator[Page]) -> dict[TicketId, list[Page]]:
     return found
 
 
-def _other_pages(repository: Repository, reads: Sequence[Entry | BrokenTicket]) -> dict[str, str]:
-    """The text of every Markdown file that is no ticket: reports, processes, summaries."""
-    tickets = {read.file if isinstance(read, Entry) else repository.folder / read.path for read in reads}
-    others = [file for file in repository.files() if file not in tickets]
-    return {
-        file.relative_to(repository.folder).as_posix(): file.read_bytes().decode("utf-8", "replace") for file in others
-    }
+def _texts(folder: Path, paths: Iterable[str]) -> dict[str, str]:
+    return {path: (folder / path).read_bytes().decode("utf-8", "replace") for path in paths}
 
 
 def _named_reports(folder: Path, pages: Sequence[tuple[Path, Page]]) -> dict[str, str]:
@@ -276,8 +300,7 @@ def _named_reports(folder: Path, pages: Sequence[tuple[Path, Page]]) -> dict[str
         return {}
     named = {report.file for _, page in pages for report in page.ticket.reports}
     inside = (path for path in named if not PurePath(path).is_absolute() and ".." not in PurePath(path).parts)
-    files = {path: repository.top / path for path in inside}
-    return {path: file.read_bytes().decode("utf-8", "replace") for path, file in files.items() if file.is_file()}
+    return _texts(repository.top, (path for path in inside if (repository.top / path).is_file()))
 
 
 def _unreadable(folder: Path, problem: BrokenTicket) -> LintFinding:

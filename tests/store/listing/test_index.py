@@ -17,7 +17,8 @@ from auditkit.store.listing import index as index_module
 from auditkit.store.listing import index_file
 from auditkit.store.listing.cache_folder import cache_file
 from auditkit.store.listing.index import is_known_ticket, read_columns, read_index
-from auditkit.store.listing.rows import ID, PATH, TITLE, row_of
+from auditkit.store.listing.rows import ID, PATH, TITLE
+from auditkit.store.listing.ticket_rows import row_of
 from tests.filing_helpers import ROOT, corpus_folder, put, ticket_text
 from tests.written_tickets import write_tickets
 
@@ -59,11 +60,11 @@ def settled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def reads(monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[str]:
     """Which files the next look opens."""
-    from auditkit.store.listing import rows
+    from auditkit.store.listing import ticket_rows
 
     opened: list[str] = []
-    original = rows.read_row
-    monkeypatch.setattr(rows, "read_row", lambda *words: opened.append(words[1]) or original(*words))
+    original = ticket_rows.read_row
+    monkeypatch.setattr(ticket_rows, "read_row", lambda *words: opened.append(words[1]) or original(*words))
     read_index(str(folder))
     monkeypatch.undo()
     return opened

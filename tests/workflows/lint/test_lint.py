@@ -21,11 +21,14 @@ from auditkit.rendering.hand_ticket import Draft, render_draft
 from auditkit.rendering.ticket import render_ticket
 from auditkit.store.config.config import read_config
 from auditkit.store.folder.repository import Repository
+from auditkit.store.markdown.pages import page_of
 from auditkit.workflows.audit.filing import Paperwork, file_run
+from auditkit.workflows.lint import lint as lint_module
 from auditkit.workflows.lint.lint import LintReport, LintRequest, lint
 from auditkit.workflows.lint.settings import first_commit
 from tests.filing_helpers import corpus_folder, make_finding, put
 from tests.rules.lint.lint_pages import FIXED, OPEN, changed
+from tests.written_tickets import ticket_id, write_tickets
 
 pytestmark = pytest.mark.process
 
@@ -368,3 +371,21 @@ def test_a_stale_review_is_found(folder: Path) -> None:
     put(folder, "batch7/B7-PT-01.md", changed(OPEN, ("2026-03-05 |", "2026-03-05 |\n| **Judged** | 0123456789ab |")))
     (finding,) = lint_with(folder, select=["TK058"]).findings
     assert file.read_text("utf-8").splitlines()[finding.line - 1].startswith("| **Verdict**")
+
+
+def test_a_ticket_alone_is_told_what_it_is_told_among_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the tickets that it names or that name its file: the index says which, and the others are not read."""
+    write_tickets(tmp_path, 120)
+    put(tmp_path, f"fixed/{ticket_id(3)}.md", (tmp_path / "batch1" / f"{ticket_id(3)}.md").read_text())
+    put(tmp_path, f"batch1/{ticket_id(5)}.md", "no ticket\n")
+    told: dict[str, list[Any]] = {}
+    for finding in lint(LintRequest(tickets=tmp_path)).findings:
+        told.setdefault(finding.path, []).append(finding)
+    pages: list[Path] = []
+    monkeypatch.setattr(lint_module, "page_of", lambda *read: pages.append(read[1].path) or page_of(*read))
+    for number in (3, 5, 8, 21, 34, 55):
+        file = str(tmp_path / "batch1" / f"{ticket_id(number)}.md")
+        pages.clear()
+        assert list(lint(LintRequest(paths=[file], tickets=tmp_path)).findings) == told[file]
+        assert len(pages) < 30
+    assert {"TK004", "TK073", "TK091"} <= {finding.rule for findings in told.values() for finding in findings}

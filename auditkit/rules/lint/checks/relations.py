@@ -35,7 +35,7 @@ def missing_related(page: Page, context: LintContext) -> Iterator[Problem]:
     Mend: Correct the id, or remove the entry if the ticket was never filed.
     """
     for relation in page.ticket.related:
-        if relation.id and relation.id not in context.pages:
+        if relation.id and relation.id not in context.titles:
             yield _at(relation, f"related {relation.id} does not exist")
 
 
@@ -149,12 +149,12 @@ def missing_mention(page: Page, context: LintContext) -> Iterator[Problem]:
     known = context.once("agent codes", _agent_codes)
     listed = {relation.id for relation in page.ticket.related}
     for ticket_id, (line, column) in mentions(page, context).items():
-        if ticket_id not in context.pages and ticket_id not in listed and id_parts(ticket_id)[1] in known:
+        if ticket_id not in context.titles and ticket_id not in listed and id_parts(ticket_id)[1] in known:
             yield Problem(f"{ticket_id} does not exist", line, column)
 
 
 def _agent_codes(context: LintContext) -> frozenset[str]:
-    used = {id_parts(ticket_id)[1] for ticket_id in context.pages}
+    used = {id_parts(ticket_id)[1] for ticket_id in context.titles}
     return frozenset(used | {code.upper() for code in context.settings.agents} | set(AGENT_NAMES))
 
 
@@ -213,8 +213,8 @@ def misplaced_note(page: Page, context: LintContext) -> Iterator[Problem]:
     Good: - B7-PT-12: overflow in the gradient sum
     Mend: Open both tickets and write the id that is meant.
     """
-    batches = context.once("titles by batch", _titles_by_batch)
-    titles = batches[id_parts(page.ticket.id)[0]]
+    batch = id_parts(page.ticket.id)[0]
+    titles = context.once(("titles", batch), lambda _: _titles(context.once("titles by batch", _titles_by_batch)[batch]))
     for relation, others in _existing(page, context):
         note = words_in(relation.note)
         own = max(coverage(note, words_in(other.ticket.title)) for other in others)
@@ -224,11 +224,11 @@ def misplaced_note(page: Page, context: LintContext) -> Iterator[Problem]:
             yield _at(relation, message)
 
 
-def _titles_by_batch(context: LintContext) -> Mapping[int, _Titles]:
+def _titles_by_batch(context: LintContext) -> Mapping[int, Mapping[TicketId, str]]:
     batches: dict[int, dict[TicketId, str]] = {}
-    for ticket_id, pages in context.pages.items():
-        batches.setdefault(id_parts(ticket_id)[0], {})[ticket_id] = pages[0].ticket.title
-    return {batch: _titles(titles) for batch, titles in batches.items()}
+    for ticket_id, title in context.titles.items():
+        batches.setdefault(id_parts(ticket_id)[0], {})[ticket_id] = title
+    return batches
 
 
 def _titles(titles: Mapping[TicketId, str]) -> _Titles:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from auditkit.model.enums import Contract
-from auditkit.probing.discovery.blocks.blocks import Block, blocks_of
+from auditkit.probing.discovery.blocks.blocks import Block, blocks_that_train
 from auditkit.probing.discovery.blocks.training_loops import is_backward, is_step
 from auditkit.probing.discovery.candidates import Candidate
 from auditkit.probing.source_code.files import is_in_side_folder
@@ -41,10 +41,10 @@ def step_candidates(files: PythonFiles) -> Iterator[Candidate]:
         whole.add((function.module.file, function.node.lineno))
         yield _candidate(function, (backward, step), _SCORE - (0 if is_driven else 2))
     for module in list(files.modules.values()):
-        for loop in blocks_of(module):
+        for loop in blocks_that_train(module):
             names = tuple(item.arg for item in loop.parameters)
             is_whole = not whole.isdisjoint((module.file, node.lineno) for node in loop.around)
-            if loop.trains and not is_whole and roles.drives_a_step(names, ("",) * len(names), loop.text):
+            if not is_whole and roles.drives_a_step(names, ("",) * len(names), loop.text):
                 yield _candidate(loop, _first_lines(loop), _SCORE)
 
 

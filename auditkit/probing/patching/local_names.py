@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
+
+from auditkit.probing.source_code.walking import children
 
 _MUTATORS = frozenset({"add", "append", "extend", "insert", "setdefault", "update"})
 _Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -21,83 +24,100 @@ class Names:
 
 def names_of(nodes: ast.AST | Iterable[ast.AST], annotations: bool = False) -> Names:
     """What `nodes` read and set. `x += 1` and `x.append(1)` do both; annotations count only where asked for."""
-    visitor = _Visitor(annotations)
-    for node in (nodes,) if isinstance(nodes, ast.AST) else nodes:
-        visitor.visit(node)
-    return Names(frozenset(visitor.loads), frozenset(visitor.stores))
+    reader = _Reader(annotations)
+    waiting = [nodes] if isinstance(nodes, ast.AST) else list(nodes)
+    while waiting:
+        node = waiting.pop()
+        kind = type(node)
+        if kind is ast.Name:
+            assert isinstance(node, ast.Name)
+            (reader.loads if type(node.ctx) is ast.Load else reader.stores).add(node.id)
+        elif kind in _READ_BY:
+            waiting += _READ_BY[kind](reader, node)
+        elif kind is not ast.Constant:
+            waiting += children(node)
+    return Names(frozenset(reader.loads), frozenset(reader.stores))
 
 
-class _Visitor(ast.NodeVisitor):
+class _Reader:
+    """What was read and set so far; each method takes in one kind of node and returns what is left of it to look at."""
+
     def __init__(self, annotations: bool) -> None:
         self.loads: set[str] = set()
         self.stores: set[str] = set()
         self._annotations = annotations
 
-    def visit_Name(self, node: ast.Name) -> None:
-        (self.loads if isinstance(node.ctx, ast.Load) else self.stores).add(node.id)
-
-    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+    def aug_assign(self, node: ast.AugAssign) -> list[ast.AST]:
         if isinstance(node.target, ast.Name):
             self.loads.add(node.target.id)
-        self.generic_visit(node)
+        return [node.target, node.value]
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        for part in (node.target, node.value, node.annotation if self._annotations else None):
-            if part is not None:
-                self.visit(part)
+    def ann_assign(self, node: ast.AnnAssign) -> list[ast.AST]:
+        parts = (node.target, node.value, node.annotation if self._annotations else None)
+        return [part for part in parts if part is not None]
 
-    def visit_arg(self, node: ast.arg) -> None:
-        if self._annotations and node.annotation is not None:
-            self.visit(node.annotation)
+    def argument(self, node: ast.arg) -> list[ast.AST]:
+        return [node.annotation] if self._annotations and node.annotation is not None else []
 
-    def visit_Expr(self, node: ast.Expr) -> None:
+    def expression(self, node: ast.Expr) -> list[ast.AST]:
         called = node.value.func if isinstance(node.value, ast.Call) else None
         if isinstance(called, ast.Attribute) and called.attr in _MUTATORS and isinstance(called.value, ast.Name):
             self.stores.add(called.value.id)
-        self.generic_visit(node)
+        return [node.value]
 
-    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
+    def handler(self, node: ast.ExceptHandler) -> list[ast.AST]:
         if node.name:
             self.stores.add(node.name)
-        self.generic_visit(node)
+        return children(node)
 
-    def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:
+    def imported(self, node: ast.Import | ast.ImportFrom) -> list[ast.AST]:
         self.stores |= {alias.asname or alias.name.partition(".")[0] for alias in node.names}
+        return []
 
-    visit_ImportFrom = visit_Import
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+    def definition(self, node: ast.ClassDef) -> list[ast.AST]:
         self.stores.add(node.name)
         inside = names_of([*node.decorator_list, *node.bases, *node.keywords, *node.body], self._annotations)
         self.loads |= inside.loads - inside.stores
+        return []
 
-    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+    def function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.AST]:
         self.stores.add(node.name)
-        for part in (*node.decorator_list, node.returns if self._annotations else None):
-            if part is not None:
-                self.visit(part)
-        self._inner(node, node.body)
+        parts = (*node.decorator_list, node.returns if self._annotations else None)
+        return [*(part for part in parts if part is not None), *self._inner(node, node.body)]
 
-    visit_AsyncFunctionDef = visit_FunctionDef
+    def function_of_one_line(self, node: ast.Lambda) -> list[ast.AST]:
+        return self._inner(node, [node.body])
 
-    def visit_Lambda(self, node: ast.Lambda) -> None:
-        self._inner(node, [node.body])
-
-    def _inner(self, node: _Scope, body: Iterable[ast.AST]) -> None:
-        self.visit(node.args)
+    def _inner(self, node: _Scope, body: Iterable[ast.AST]) -> list[ast.AST]:
         inside = names_of(body, self._annotations)
         self.loads |= inside.loads - inside.stores - parameters(node.args)
+        return [node.args]
 
-    def _comprehension(self, node: _Comprehension) -> None:
+    def comprehension(self, node: _Comprehension) -> list[ast.AST]:
         bound = names_of(generator.target for generator in node.generators).stores
-        parts = [part for part in ast.iter_child_nodes(node) if not isinstance(part, ast.comprehension)]
+        parts = [part for part in children(node) if not isinstance(part, ast.comprehension)]
         for generator in node.generators:
             parts += [generator.iter, *generator.ifs]
         inside = names_of(parts, self._annotations)
         self.loads |= inside.loads - bound
         self.stores |= inside.stores  # `(n := f(x))` in a comprehension sets a name of the function
+        return []
 
-    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension
+
+_READ_BY: dict[type, Callable[[_Reader, Any], list[ast.AST]]] = {
+    ast.AugAssign: _Reader.aug_assign,
+    ast.AnnAssign: _Reader.ann_assign,
+    ast.arg: _Reader.argument,
+    ast.Expr: _Reader.expression,
+    ast.ExceptHandler: _Reader.handler,
+    ast.Import: _Reader.imported,
+    ast.ImportFrom: _Reader.imported,
+    ast.ClassDef: _Reader.definition,
+    ast.FunctionDef: _Reader.function,
+    ast.AsyncFunctionDef: _Reader.function,
+    ast.Lambda: _Reader.function_of_one_line,
+    **dict.fromkeys((ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp), _Reader.comprehension),
+}
 
 
 def parameters(arguments: ast.arguments) -> frozenset[str]:

@@ -5,7 +5,7 @@ import time
 from typing import Any, Dict
 
 from .base.frames import SourceRoots
-from .process import ladder, loading, placeholders
+from .process import cut_out, ladder, loading, placeholders
 from .process.jsonlines import Writer
 from .targets import LoadedTarget, load_target
 
@@ -27,7 +27,7 @@ def run_trial(job: Dict[str, Any], request: Dict[str, Any], results: Writer) -> 
     loaded = load_target(results, trial)
     if loaded is not None:
         _send_plan(results, trial, loaded)
-    results.send({"type": "imported", "modules": loading.dear_imports()})
+    results.send({"type": "imported", "modules": loading.dear_imports(), "parsed": cut_out.parsed_files()})
 
 
 def _send_selfcheck(results: Writer, job: Dict[str, Any], request: Dict[str, Any]) -> None:
@@ -56,6 +56,7 @@ def run_job(job: Dict[str, Any], request: Dict[str, Any], results: Writer, loade
     else:
         _send_probe(results, job, request, loaded)
     results.send({"type": "took", "seconds": time.monotonic() - started})
+    results.send({"type": "imported", "modules": [], "parsed": cut_out.parsed_files()})
 
 
 def _send_plan(results: Writer, request: Dict[str, Any], loaded: LoadedTarget) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Callable, Dict, List
 
 from . import jobs
 from .base.frames import SourceRoots
-from .process import families, ladder, loading, trial_modules
+from .process import cut_out, families, ladder, loading, trial_modules
 from .process.children import Child
 from .process.jsonlines import Writer
 from .targets import load_target, send_load_error
@@ -207,7 +207,7 @@ def _run_jobs(results: Writer, request: Dict[str, Any], run: Callable[..., None]
             preload_compiler()
         child = Child(functools.partial(run, job, request), results)
         found = child.supervise(float(request["time_limit_s"]))
-        if loading.import_dear(child.imported):
+        if loading.import_dear(child.imported) | cut_out.parse(child.parsed):
             _leave_to_children()
         if job["kind"] == "plan" and request["target"] is not None:
             plan = found

@@ -20,7 +20,7 @@ from auditkit.probing.discovery.blocks.functions import (
     named_function,
 )
 from auditkit.probing.discovery.blocks.handed_on import handed_on
-from auditkit.probing.discovery.blocks.marks import ScopeMarks, Suite, own_statements, scope_marks, suites_of
+from auditkit.probing.discovery.blocks.marks import ScopeMarks, Suite, own_statements, suites_of
 from auditkit.probing.discovery.blocks.runs import Run, Runs
 from auditkit.probing.discovery.blocks.training_loops import MAY_TRAIN, NAME, training_loops
 from auditkit.probing.patching.local_names import names_of
@@ -100,13 +100,21 @@ class Scope:
 
 def blocks_of(module: Module) -> list[Block]:
     """Every block of a file in its order; a second one of the same name in one function is `name.2`."""
-    text = "\n".join(module.lines)
-    found: list[Block] = []
-    if _MAY_HOLD_BLOCKS.search(text):
-        found += [block for scope in _scopes(module) for block in _blocks_in(scope)]
-    if MAY_TRAIN.search(text):
-        found += [block for scope in _scopes(module) for block in _loops_in(scope)]
-    return sorted(found, key=lambda block: block.node.lineno)
+    return sorted([*blocks_of_gradients(module), *blocks_that_train(module)], key=lambda block: block.node.lineno)
+
+
+def blocks_of_gradients(module: Module) -> list[Block]:
+    """The blocks of a file that compute a statistic of gradients, limit or check them."""
+    if not _MAY_HOLD_BLOCKS.search("\n".join(module.lines)):
+        return []
+    return sorted((block for scope in _scopes(module) for block in _blocks_in(scope)), key=lambda one: one.node.lineno)
+
+
+def blocks_that_train(module: Module) -> list[Block]:
+    """The training steps of a file that are no functions."""
+    if not MAY_TRAIN.search("\n".join(module.lines)):
+        return []
+    return sorted((block for scope in _scopes(module) for block in _loops_in(scope)), key=lambda one: one.node.lineno)
 
 
 def blocks_at(files: PythonFiles, path: str) -> list[Block]:
@@ -122,7 +130,7 @@ def block_in_lines(module: Module, call: str, lines: tuple[int, int], outputs: S
     scope = next((one for one in _scopes(module) if one.qualified_name == place), None)
     if scope is None:
         return None
-    marks = scope_marks(scope.body)
+    marks = ScopeMarks(scope.body)
     inside = [each for each in marks.places if lines[0] <= each.lineno and (each.end_lineno or 0) <= lines[1]]
     if not inside:
         return None
@@ -207,7 +215,7 @@ def _blocks_in(scope: Scope) -> Iterator[Block]:
     function = scope.function
     if function is not None and not _MAY_HOLD_BLOCKS.search(function.text):
         return
-    marks = scope_marks(scope.body)
+    marks = ScopeMarks(scope.body)
     found = [
         (run, made)
         for run, made in _functions_in(scope, marks)
@@ -220,7 +228,7 @@ def _blocks_in(scope: Scope) -> Iterator[Block]:
 def _loops_in(scope: Scope) -> Iterator[Block]:
     function = scope.function
     if function is None or MAY_TRAIN.search(function.text):
-        yield from _named(scope, training_loops(scope_marks(scope.body), scope.module, _functions_of(scope)))
+        yield from _named(scope, training_loops(ScopeMarks(scope.body), scope.module, _functions_of(scope)))
 
 
 def _named(scope: Scope, found: Iterable[tuple[Run, BlockFunction]]) -> Iterator[Block]:

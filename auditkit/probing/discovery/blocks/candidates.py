@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from auditkit.model.enums import Contract
 from auditkit.probing.discovery.answers import returns_several
-from auditkit.probing.discovery.blocks.blocks import Block, blocks_of
+from auditkit.probing.discovery.blocks.blocks import Block, blocks_of_gradients
 from auditkit.probing.discovery.candidates import Candidate
 from auditkit.probing.discovery.gradient_names import is_finite_check
 from auditkit.probing.discovery.signatures import feeding, parameter_kinds
@@ -23,8 +23,8 @@ def block_candidates(files: PythonFiles, functions: Iterable[Candidate]) -> Iter
     """The blocks of the files that were parsed, but for those inside one of the `functions` that are asked whole."""
     asked_whole = {(candidate.file, candidate.line) for candidate in functions}
     for module in files.modules.values():
-        for block in blocks_of(module):
-            if not block.trains and asked_whole.isdisjoint((module.file, node.lineno) for node in block.around):
+        for block in blocks_of_gradients(module):
+            if asked_whole.isdisjoint((module.file, node.lineno) for node in block.around):
                 yield _candidate(block)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from auditkit.probing.source_code.statements import head_of
 from auditkit.probing.worker.steps import roles
 
 _CHOSEN = frozenset((roles.ACCUMULATION, roles.LIMIT, roles.GIVES_BATCH, roles.GIVES_RATE))
+_DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _LISTS = re.compile(r"parameters\(|param_groups|\.grad\b")
 
 
@@ -131,9 +133,9 @@ class _Known:
         is_given: Callable[[str], bool],
     ) -> None:
         self._is_given = is_given
-        inside = set(own_nodes(run.statements))
-        self._beside = [each for each in scope.places if each not in inside]
-        self._module, self._runs = module, Runs(scope, module)
+        self._inside, self._scope = set(own_nodes(run.statements)), scope
+        self._top = _top_of(module)
+        self._runs = Runs(scope, module)
         self._is_script = not functions
         self._locals = frozenset[str]().union(
             *(parameters(each.args) | names_of(each.body).stores for each in functions)
@@ -164,19 +166,22 @@ class _Known:
         return sorted(prelude, key=lambda each: each.lineno), inputs, tuple(others)
 
     def _is_imported(self, name: str) -> bool:
-        imports = (each for each in own_nodes(self._module.tree.body) if isinstance(each, ast.Import | ast.ImportFrom))
-        return hasattr(builtins, name) or any(name in names_of_one(each) for each in imports)
+        setting = self._top.setters.get(name, ())
+        return hasattr(builtins, name) or any(isinstance(each, ast.Import | ast.ImportFrom) for each in setting)
+
+    def _beside(self, name: str) -> list[ast.stmt]:
+        """The statements beside the block that set a name."""
+        return [each for each in self._scope.setters.get(name, ()) if each not in self._inside]
 
     def _is_set_beside(self, name: str) -> bool:
-        definitions = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-        setting = [each for each in self._beside if name in names_of_one(each)]
-        return bool(setting) and not all(isinstance(each, definitions) for each in setting)
+        setting = self._beside(name)
+        return bool(setting) and not all(isinstance(each, _DEFINITIONS) for each in setting)
 
     def _start(self, name: str) -> ast.stmt | None:
         """The one statement beside the block that gives a name its constant, its parameters, or imports it."""
         if name in self._given or name == "device":
             return None
-        setting = [each for each in self._beside if name in names_of_one(each)]
+        setting = self._beside(name)
         plain = [each for each in setting if self._is_plain(each)]
         is_one = len({ast.dump(each) for each in plain}) == 1 and len(plain) == len(setting)
         return plain[0] if is_one else None
@@ -188,21 +193,14 @@ class _Known:
 
     def _is_runtime(self, name: str) -> bool:
         """Whether the module makes it while it runs: a model, an optimizer; not a constant, a function or an import."""
-        setting = [each for each in own_nodes(self._module.tree.body) if isinstance(each, ast.stmt)]
-        values = [
-            each
-            for each in setting
-            if name in names_of_one(each)
-            and not isinstance(each, ast.Import | ast.ImportFrom | FunctionNode | ast.ClassDef)
-        ]
+        values = [each for each in self._top.setters.get(name, ()) if not isinstance(each, _DEFINITIONS)]
         return bool(values) and not all(is_start(each) or _is_made_of_constants(each) for each in values)
 
 
-def names_of_one(statement: ast.stmt) -> frozenset[str]:
-    """The names that a statement itself sets, without those that the statements inside it set."""
-    if isinstance(statement, FunctionNode | ast.ClassDef):
-        return frozenset((statement.name,))
-    return names_of(head_of(statement) if suites_of(statement) else statement).stores
+@functools.lru_cache(maxsize=1)
+def _top_of(module: Module) -> ScopeMarks:
+    """The statements at module level; the blocks of one file come one after the other."""
+    return ScopeMarks(module.tree.body)
 
 
 def _is_made_of_constants(statement: ast.stmt) -> bool:

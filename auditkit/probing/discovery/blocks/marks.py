@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 from auditkit.probing.discovery.gradient_facts import GRADIENTS, NOTHING, STATISTICS
 from auditkit.probing.discovery.gradient_flow import Tracer
@@ -38,13 +39,32 @@ class Place:
     around: ast.stmt | None
 
 
-@dataclass
+@dataclass(eq=False)
 class ScopeMarks:
     """One scope's statements with their places; `marks` answers what an expression holds of gradients."""
 
     body: Suite
-    marks: Tracer
-    places: dict[ast.stmt, Place] = field(default_factory=dict)
+
+    @cached_property
+    def places(self) -> dict[ast.stmt, Place]:
+        """Where each statement stands, in the order of the file."""
+        return dict(_places(self.body, None))
+
+    @cached_property
+    def setters(self) -> dict[str, list[ast.stmt]]:
+        """The statements that set each name themselves, in the order of the file."""
+        found: dict[str, list[ast.stmt]] = {}
+        for statement in self.places:
+            for name in names_of_one(statement):
+                found.setdefault(name, []).append(statement)
+        return found
+
+    @cached_property
+    def marks(self) -> Tracer:
+        """The gradients that the scope reads itself, followed through it."""
+        marks = _ParameterGradients(_parameters(self.body))
+        marks.follow(self.body)
+        return marks
 
     def around(self, statement: ast.stmt) -> Iterator[ast.stmt]:
         """The statements around one, innermost first."""
@@ -112,14 +132,6 @@ class ScopeMarks:
         return self.is_statistic(factor) or any(_LIMIT_WORDS.search(word.lower()) for word in words)
 
 
-def scope_marks(body: Suite) -> ScopeMarks:
-    """Follow through one scope the gradients that it reads itself."""
-    places = dict(_places(body, None))
-    marks = _ParameterGradients(_parameters(body))
-    marks.follow(body)
-    return ScopeMarks(body, marks, places)
-
-
 def _is_collective(call: ast.Call) -> bool:
     name = call.func.attr if isinstance(call.func, ast.Attribute) else dotted_name(call.func)
     return name.startswith("all_") or name.endswith("_") or name in ("reduce", "broadcast", "barrier")
@@ -140,6 +152,13 @@ def own_nodes(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
 def own_statements(statement: ast.stmt) -> Iterator[ast.stmt]:
     """A statement and those inside it."""
     return (node for node in own_nodes([statement]) if isinstance(node, ast.stmt))
+
+
+def names_of_one(statement: ast.stmt) -> frozenset[str]:
+    """The names that a statement itself sets, without those that the statements inside it set."""
+    if isinstance(statement, FunctionNode | ast.ClassDef):
+        return frozenset((statement.name,))
+    return names_of(head_of(statement) if suites_of(statement) else statement).stores
 
 
 def _places(suite: Suite, around: ast.stmt | None) -> Iterator[tuple[ast.stmt, Place]]:

@@ -14,6 +14,7 @@ from auditkit.probing.discovery.blocks.runs import Run
 from auditkit.probing.patching.local_names import names_of
 from auditkit.probing.source_code.modules import FunctionNode, Module, dotted_name
 from auditkit.probing.source_code.statements import head_of
+from auditkit.probing.source_code.walking import walk
 from auditkit.probing.worker.feeding import guesses
 from auditkit.probing.worker.steps import roles
 
@@ -140,6 +141,7 @@ def _is_update(call: ast.Call) -> bool:
 
 def _take_before(run: Run) -> None:
     """Back to the first statement that sets what the run reads, but for what is made once for all steps."""
+    read = set(reads_of(run.statements))
     for index in range(run.first - 1, max(-1, run.first - _FURTHEST), -1):
         statement = run.suite[index]
         if isinstance(statement, FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom):
@@ -148,8 +150,9 @@ def _take_before(run: Run) -> None:
         if any(roles.is_part(name) or _LOADERS.fullmatch(name) for name in stored) or _any_call(statement, is_step):
             return
         clears = _any_call(statement, lambda call: _method(call) == "zero_grad")
-        if clears or stored & set(reads_of(run.statements)):
+        if clears or stored & read:
             run.first = index
+            read = set(reads_of(run.statements))
 
 
 def _goes_through_batches(loop: ast.For) -> bool:
@@ -174,7 +177,7 @@ def _kept(statement: ast.stmt, scope: ScopeMarks, is_in_loop: bool = False) -> l
 
 def _calls(statement: ast.stmt, wanted: Callable[[ast.Call], bool]) -> bool:
     """Whether the statement itself makes such a call, and not one inside it."""
-    return any(isinstance(node, ast.Call) and wanted(node) for part in head_of(statement) for node in ast.walk(part))
+    return any(isinstance(node, ast.Call) and wanted(node) for node in walk(head_of(statement)))
 
 
 def _any_call(statement: ast.stmt, wanted: Callable[[ast.Call], bool]) -> bool:

@@ -40,6 +40,7 @@ class Child:
         os.close(output_write)
         self.plan: Optional[Dict[str, Any]] = None
         self.imported: List[str] = []
+        self.parsed: List[str] = []
         self._results = results
         self._reader = Reader(token)
         self._results_fd = results_read
@@ -87,7 +88,7 @@ class Child:
                 self._finished = True
                 continue
             if message["type"] == "imported":
-                self.imported = message["modules"]
+                self.imported, self.parsed = message["modules"], message["parsed"]
                 continue
             if message["type"] == "plan":
                 self.plan = message["plan"]

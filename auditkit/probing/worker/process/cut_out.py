@@ -7,6 +7,7 @@ import __future__
 
 import ast
 import builtins
+import contextlib
 import dis
 import functools
 import importlib
@@ -67,10 +68,28 @@ class Statement:
         return set(_read(self.code))
 
 
-@functools.lru_cache(maxsize=None)
+_parsed: Dict[str, "Statements"] = {}
+
+
 def statements_of(path: str) -> "Statements":
     """The statements of a file, which is parsed once in a process. Raises what reading or parsing it raises."""
-    return Statements(path)
+    if path not in _parsed:
+        _parsed[path] = Statements(path)
+    return _parsed[path]
+
+
+def parsed_files() -> List[str]:
+    """What this process, or one that it was forked from, has parsed."""
+    return list(_parsed)
+
+
+def parse(paths: Iterable[str]) -> bool:
+    """Parse what another process has parsed, before more are forked that will; whether any was new."""
+    new = [path for path in paths if path not in _parsed]
+    for path in new:
+        with contextlib.suppress(OSError, ValueError, SyntaxError):  # a file that a target has made and removed
+            statements_of(path)
+    return bool(new)
 
 
 class Statements:

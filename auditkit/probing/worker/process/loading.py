@@ -167,7 +167,8 @@ def import_module(place: str, qualified_name: str, roots: List[str]) -> Any:
     """The module, imported once; `qualified_name` is what is wanted of it. Raises LoadError."""
     module_name, _ = rungs.module_of(place, roots)
     try:
-        return importlib.import_module(module_name)
+        with placeholders.loading():
+            return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         missing = error.name or module_name
         if module_name == missing or module_name.startswith(missing + "."):

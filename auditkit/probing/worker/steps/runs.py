@@ -152,7 +152,8 @@ class StepRuns:
         fixed = self._arguments({name: guess for name, guess in slots.items() if name not in by_batch}, values)
 
         def once() -> None:
-            _exhaust(function(**fixed, **self._arguments({name: slots[name] for name in by_batch}, values)))
+            drawn = self._arguments({name: slots[name] for name in by_batch}, values)
+            values.returned.append(_exhausted(function(**fixed, **drawn)))
 
         def for_each_batch() -> None:
             for item in values.loader:
@@ -235,11 +236,9 @@ def _join_a_group(error: Optional[BaseException]) -> bool:
     return is_missing and groups.world() is not None
 
 
-def _exhaust(answer: Any) -> None:
-    """A step that yields what it does has done nothing before it is asked for."""
-    if inspect.isgenerator(answer):
-        for _ in answer:
-            pass
+def _exhausted(answer: Any) -> Any:
+    """What a step returns; one that yields what it does has done nothing before it is asked for."""
+    return list(answer) if inspect.isgenerator(answer) else answer
 
 
 @contextlib.contextmanager

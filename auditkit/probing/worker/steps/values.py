@@ -94,7 +94,10 @@ def _width(source: str) -> int:
 
 
 class Values:
-    """What is handed over in one run. `read` is all that was made up, by the path that the step reads it by."""
+    """What is handed over in one run. `read` is all that was made up, by the path that the step reads it by.
+
+    `returned` is what each call of the step came back with.
+    """
 
     is_preparing, uses = False, None
 
@@ -112,6 +115,7 @@ class Values:
         self.unknown: List[str] = []
         self.defaults: Dict[str, Any] = {}
         self.batch: Any = None
+        self.returned: List[Any] = []
         self._optimizer_name = ""
 
     @property

@@ -24,6 +24,10 @@ GIVES_BATCH = "a function giving a batch of three samples"
 IMPORTED_BY_STEPS = "torch._dynamo"
 """What torch imports at an optimizer's first step, in 2 s: before it `host.py` replaces what that looks at."""
 
+CLASSES = 11
+"""Classes, channels and words of the small model."""
+_SIZES = re.compile(r"(n|num|in|out)_?(classes|channels|chans|labels|tokens|features)|vocab(ulary)?_size|channels")
+
 _WORD = r"(?:.*_)?"
 _BY_PATTERN: Tuple[Tuple[Any, str], ...] = tuple(
     (re.compile(pattern), found)
@@ -40,7 +44,7 @@ _BY_PATTERN: Tuple[Tuple[Any, str], ...] = tuple(
         (r"_?(get|next|fetch|sample|load|draw)_\w*batch\w*", GIVES_BATCH),
         (_WORD + r"(\w*loaders?|batches|data_?iter|iterator|dl|dataset|data|train_iter)", BATCHES),
         (r"(micro_?)?batch(_data)?|data_batch|samples_and_targets", BATCH),
-        (r"x|xs|inputs?|images?|samples?|input_ids|features|tokens|(.*_)?(inputs?|images?)", INPUTS),
+        (r"x|xs|src|source|inputs?|images?|samples?|input_ids|features|tokens|(.*_)?(inputs?|images?)", INPUTS),
         (r"y|ys|targets?|labels?|(.*_)?(targets?|labels?)", TARGETS),
         (_WORD + r"(criterion|loss_fn|loss_func(tion)?|objective|loss_f|loss_module|criterions?)", CRITERION),
         (_WORD + r"(scheduler|sched|lr_schedule|lr_scheduler)", SCHEDULER),
@@ -116,6 +120,11 @@ def of_settings(name: str) -> Optional[Guess]:
     """What an attribute of a configuration stands for, in which `TRAIN` and `data` are parts of it."""
     section = guesses.in_configuration(name)
     return section if section is not None and section.value == guesses.CONFIG else known(name)
+
+
+def of_models(name: str) -> Optional[Guess]:
+    """What an attribute of the trained model stands for; our model has as many channels as classes."""
+    return Guess(CLASSES) if _SIZES.fullmatch(name) else known(name)
 
 
 def is_one_batch(words: str) -> bool:

@@ -26,7 +26,7 @@ from .absent import stand_in
 from .adapters import adapter_of, part_of
 from .host import on_host
 from .seam import Trace
-from .toy_model import CLASSES, widened
+from .toy_model import CLASSES, ToyModel, widened
 from .values import Case, EnoughBatches, Values
 
 _MOST_RETRIES = 16
@@ -69,6 +69,7 @@ class StepRuns:
         self._source = source_of(caller.function)
         self._part = part_of(caller.owner, roots) if adapter_of(caller.owner) else None
         self._globals: Dict[str, guesses.Guess] = {}
+        self._attributes: Dict[str, guesses.Guess] = {}
         self._features = CLASSES
         import_first(roles.IMPORTED_BY_STEPS)
 
@@ -86,10 +87,24 @@ class StepRuns:
                 if not stand_in(touched.path):
                     raise
                 continue
-            if raised is None or not (self._fill_global(raised.__cause__, values) or self._widen(raised.__cause__)):
+            if raised is None or not self._fill(raised.__cause__, values):
                 values.read.update(self._globals)
                 return Run(trace, values, raised, is_ended)
         raise CannotFeedError("it reads more than {} things that are not here".format(_MOST_RETRIES))
+
+    def _fill(self, error: Optional[BaseException], values: Values) -> bool:
+        """Make up what the step did without, where anything is known for it: then it is run again."""
+        return self._fill_global(error, values) or self._fill_attribute(error) or self._widen(error)
+
+    def _fill_attribute(self, error: Optional[BaseException]) -> bool:
+        """Give our model what the checkout's own has: `model.n_classes`, `model.config`."""
+        if not isinstance(error, AttributeError) or not isinstance(error.obj, ToyModel):
+            return False
+        guess = roles.of_models(error.name)
+        if guess is None or error.name in self._attributes:
+            return False
+        self._attributes[error.name] = guess
+        return True
 
     def _fill_global(self, error: Optional[BaseException], values: Values) -> bool:
         """Give a module the name that a script's last lines would have made: `args`, `logger`, `device`."""
@@ -116,7 +131,11 @@ class StepRuns:
     def values(self, case: Case) -> Values:
         """What is handed over in one run."""
         case = case._replace(batches=widened(case.batches, self._features))
-        return Values(self.caller.given, case, self.feed.returns, self.feed.form, self._source)
+        values = Values(self.caller.given, case, self.feed.returns, self.feed.form, self._source)
+        for name, guess in self._attributes.items():
+            setattr(values.model, name, values.made(guess, "model." + name))
+            values.read["model." + name] = guess
+        return values
 
     def ready(self, values: Values) -> Callable[[], Tuple[Optional[TargetRaised], bool]]:
         """The whole run as a call, in silence and on the host: what the step raised, and whether it ended itself."""

@@ -12,7 +12,7 @@ from . import roles
 from .adapters import adapter_of
 from .runs import ALL, FIXED, OPTION, Run, StepFeed, StepRuns, left_alone, source_of
 from .seam import added_up, norm_of
-from .toy_model import FORMS, RETURNS, make_batches
+from .toy_model import FORMS, PIXELS, RETURNS, make_batches
 from .values import Case, Values
 
 CONTRACT = "train_step"
@@ -20,6 +20,7 @@ _BATCHES, _MOST_BATCHES = 4, 128
 _NAMES_TOKENS = re.compile(
     r"ignore_index|input_ids|attention_mask|view\(-1|reshape\(-1|flatten\(0, ?1|token", re.IGNORECASE
 )
+_NAMES_PIXELS = re.compile(r"mask|segm|dice|n_classes|num_classes")
 
 
 def find_plan(caller: Caller, request: Dict[str, Any], roots: SourceRoots) -> Plan:
@@ -80,7 +81,10 @@ def _feeds(caller: Caller) -> Iterator[StepFeed]:
         yield StepFeed(adapter.returns, "tuple", adapter.task)
         return
     source = source_of(caller.function)
-    tasks = ("tokens", "samples", "values") if _NAMES_TOKENS.search(source) else ("samples", "tokens", "values")
+    tasks: Tuple[str, ...] = ("samples", "tokens", "values")
+    if _NAMES_TOKENS.search(source):
+        tasks = ("tokens", "samples", "values")
+    tasks = (*tasks, PIXELS) if _NAMES_PIXELS.search(source) else tasks
     forms = sorted(
         FORMS,
         key=lambda form: form == "mapping",

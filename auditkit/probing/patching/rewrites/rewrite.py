@@ -26,10 +26,16 @@ from auditkit.probing.patching.rewrites.packs import counted_in_packs
 from auditkit.probing.patching.rewrites.reach import functions_of
 from auditkit.probing.patching.rewrites.reads import read_once
 from auditkit.probing.patching.rewrites.sparse import stored_values
-from auditkit.probing.patching.rewrites.step_losses import added_up_on_device, divided_by_count, weighed_by_targets
+from auditkit.probing.patching.rewrites.step_losses import (
+    added_up_on_device,
+    divided_by_count,
+    summed_in_float32,
+    weighed_by_targets,
+)
 from auditkit.probing.patching.rewrites.step_order import (
     clipped_before_step,
     left_out_if_nonfinite,
+    stepped_once,
     unscaled_before_clip,
     zeroed_once,
 )
@@ -58,9 +64,11 @@ _FAMILIES: tuple[Callable[[Sequence[FunctionText]], Iterator[Rewrite]], ...] = (
     unscaled_before_clip,
     clipped_before_step,
     zeroed_once,
+    stepped_once,
     left_out_if_nonfinite,
     divided_by_count,
     weighed_by_targets,
+    summed_in_float32,
     added_up_on_device,
 )
 

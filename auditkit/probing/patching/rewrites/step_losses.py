@@ -148,6 +148,16 @@ def _without_views(node: ast.expr) -> ast.expr:
     return node
 
 
+def summed_in_float32(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
+    """What is made in 16 bits to add gradients up in, in float32."""
+    for text in step_texts(functions):
+        words = [node for node in text.function.nodes if isinstance(node, ast.keyword) and node.arg == "dtype"]
+        low = [word.value for word in words if dotted_name(word.value).rpartition(".")[2] in ("bfloat16", "float16")]
+        edits = [text.function.replace(value, f"{text.function.torch}.float32") for value in low]
+        told = "sums of gradients are kept in float32"
+        yield from rewrite_of("summed_in_float32", {"accumulates_in_low_precision"}, edits, told)
+
+
 def added_up_on_device(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
     """`total += loss.item()` as a tensor, read where the sum is used behind the loop."""
     for text in step_texts(functions):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator, Sequence
 
 from auditkit.probing.patching.local_names import names_of
@@ -127,6 +128,16 @@ def _zeroed_when_left_out(text: StepText, zero: ast.stmt) -> Iterator[Rewrite]:
         if leaves and is_asked and statement.lineno > min([one.lineno for one in text.backward], default=0):
             edits = [text.above(statement, text.text(zero))]
             yield from rewrite_of("zeroed_when_left_out", _LOST, edits, told, [statement.lineno])
+
+
+def stepped_once(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
+    """The second of two equal steps, one behind the other, taken out."""
+    for text in step_texts(functions):
+        for one, other in itertools.pairwise(step.statement for step in text.steps):
+            suite = text.places[other][0]
+            is_again = suite[suite.index(other) - 1] is one and ast.dump(one) == ast.dump(other)
+            edits = [cut for cut in [text.cut(other)] if cut is not None and is_again]
+            yield from rewrite_of("stepped_once", _LOST, edits, "one step of these gradients", [other.lineno])
 
 
 def left_out_if_nonfinite(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:

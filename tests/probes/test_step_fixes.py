@@ -104,7 +104,7 @@ def measure(model, optimizer, scaler, loader, use_amp, max_norm, accum):
             "zeroed_once",
             LOST,
             "                scaler.update()\n",
-            "                scaler.update()\n                # each micro-batch\n                optimizer.zero_grad()\n",
+            "scaler.update()\n                # each micro-batch\n                optimizer.zero_grad()\n",
         ),
         ("read_once", WAITS, "loss.item()", "loss.detach()"),
     ],

@@ -26,7 +26,7 @@ IMPORTED_BY_STEPS = "torch._dynamo"
 
 CLASSES = 11
 """Classes, channels and words of the small model."""
-_SIZES = re.compile(r"(n|num|in|out)_?(classes|channels|chans|labels|tokens|features)|vocab(ulary)?_size|channels")
+_SIZES = re.compile(r"(n|num|in|out)_?(classes|channels|chans|labels|features)|vocab(ulary)?_size|n_vocab")
 
 _WORD = r"(?:.*_)?"
 _BY_PATTERN: Tuple[Tuple[Any, str], ...] = tuple(
@@ -77,8 +77,10 @@ TRAINERS = {
     ("lightning", "Trainer"): "fit",
     ("pytorch_lightning", "Trainer"): "fit",
     ("accelerate", "Accelerator"): "backward",
+    ("lightning", "LightningModule"): "training_step",
+    ("pytorch_lightning", "LightningModule"): "training_step",
 }
-"""Classes of libraries that train, by package and name, with what is called; `adapters.py` drives them."""
+"""Classes of libraries that train, or are trained, by package and name, with what is called; see `adapters.py`."""
 OF_TRAINERS = re.compile(
     r"train|fit|backward|training_step|compute_loss|create_optimizer|optimizer_step|\w*training_loop|get_batch_samples|"
     r"clip_grad\w*|accumulate"
@@ -93,6 +95,8 @@ def known(name: str, annotation: str = "", source: str = "") -> Optional[Guess]:
     word = name.strip("_").lower()
     if guesses.is_limit(name) and "dict" not in annotation.lower():
         return Guess(LIMIT)
+    if _SIZES.fullmatch(word):
+        return Guess(CLASSES)
     carried = guesses.carrier(name, annotation)
     if carried in (guesses.MODULE, guesses.MODULES, guesses.PARAMETERS, guesses.NAMED_PARAMETERS):
         return Guess(carried)
@@ -120,11 +124,6 @@ def of_settings(name: str) -> Optional[Guess]:
     """What an attribute of a configuration stands for, in which `TRAIN` and `data` are parts of it."""
     section = guesses.in_configuration(name)
     return section if section is not None and section.value == guesses.CONFIG else known(name)
-
-
-def of_models(name: str) -> Optional[Guess]:
-    """What an attribute of the trained model stands for; our model has as many channels as classes."""
-    return Guess(CLASSES) if _SIZES.fullmatch(name) else known(name)
 
 
 def is_one_batch(words: str) -> bool:

@@ -67,7 +67,7 @@ class _Runs(StepRuns):
         read = {guess.value for guess in self.last.read.values() if isinstance(guess.value, str)}
         if not (self.last.loader.drawn or any(map(roles.is_one_batch, read))):
             return 1
-        return 4 if self.last.model.calls else 3
+        return 4 if self.last.model.calls or self.last.trained is not self.last.model else 3
 
 
 def _way(feed: StepFeed) -> Tuple[Any, ...]:
@@ -77,7 +77,7 @@ def _way(feed: StepFeed) -> Tuple[Any, ...]:
 def _feeds(caller: Caller) -> Iterator[StepFeed]:
     """Every combination; what its source speaks of comes first."""
     adapter = adapter_of(caller.owner)
-    if adapter is not None:
+    if adapter is not None and not adapter.needs_object:
         yield StepFeed(adapter.returns, "tuple", adapter.task)
         return
     source = source_of(caller.function)
@@ -90,7 +90,7 @@ def _feeds(caller: Caller) -> Iterator[StepFeed]:
         key=lambda form: form == "mapping",
         reverse=bool(re.search(r"\*\*\w|\[[\"']\w+[\"']\]|\.items\(", source)),
     )
-    ways = (False, True) if caller.needs_instance() else (False,)
+    ways = (False, True) if caller.needs_instance() and adapter is None else (False,)
     for is_made, task, form, returns in itertools.product(ways, tasks, forms, RETURNS):
         yield StepFeed(returns, form, task, is_made=is_made)
 

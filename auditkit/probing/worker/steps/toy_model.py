@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import math
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 import torch
@@ -176,14 +177,22 @@ def make_batches(count: int, task: str, valid: Optional[Sequence[int]] = None, s
     return found
 
 
-def widened(batches: Sequence[Batch], features: int) -> List[Batch]:
-    """The batches with samples of so many features; the model looks at the first of them."""
-    return [
-        Batch(functional.pad(each.inputs, (0, features - CLASSES)), each.targets)
-        if each.inputs.is_floating_point() and each.inputs.dim() == 2
-        else each
-        for each in batches
-    ]
+def widened(batches: Sequence[Batch], shape: Sequence[int], classes: int) -> List[Batch]:
+    """The batches with samples of this shape, and so many classes; our model looks at the first features."""
+    return [Batch(_shaped(each.inputs, shape), _below(each.targets, classes)) for each in batches]
+
+
+def _shaped(inputs: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    if not inputs.is_floating_point() or inputs.dim() != 2:
+        return inputs
+    missing = math.prod(shape) - inputs.shape[1]
+    return functional.pad(inputs, (0, missing)).reshape(len(inputs), *shape)
+
+
+def _below(targets: torch.Tensor, classes: int) -> torch.Tensor:
+    if targets.is_floating_point():
+        return targets
+    return torch.where(targets == IGNORED, targets, targets % classes)
 
 
 def joined(batches: Sequence[Batch]) -> Batch:

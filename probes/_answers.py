@@ -10,7 +10,7 @@ PROBE = {
     "id": "_answers",
     "version": 1,
     "title": "The target's answers to seeded gradients",
-    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
+    "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor", "train_step"],
     "categories": [],
     "agent": "PT",
     "breaks": "upkeep",
@@ -34,7 +34,7 @@ PROBE = {
         "exact_norm": "norm",
         "allowed_difference": "ratio",
     },
-    "policy": {"accumulators": 4, "roundings": 3},
+    "policy": {"accumulators": 4, "roundings": 3, "of_steps": 1e-4},
 }
 
 # (pattern, tensors, elements of each, magnitude): known_norms are all of one sign, so that sums are well conditioned.
@@ -52,7 +52,13 @@ _ROUNDING = {"bfloat16": 2.0**-8, "mixed": 2.0**-8, "float16": 2.0**-11}
 
 
 def measure(ctx):
-    """Yield for every case its exact norm, the allowed difference, and every field of the answer, or what it raised."""
+    """Yield for every case its exact norm, the allowed difference, and every field of the answer, or what it raised.
+
+    Of a training step: what its optimizer is handed, and what it returns.
+    """
+    if ctx.plan.step:
+        yield from _of_steps(ctx)
+        return
     for family, case, make in _cases(ctx):
         case = {"family": family, **case}
         grads, second = make()
@@ -68,6 +74,14 @@ def measure(ctx):
         if ctx.plan.clips:
             left = [grad for grad in ctx.left_by(make()[0]) if grad is not None]
             yield ctx.measurement("left_norm", ctx.exact_norm(left), "norm", **case)
+
+
+def _of_steps(ctx):
+    for family, fields in ctx.steps.answers():
+        case = {"family": family, "dtype": "float32"}
+        yield ctx.measurement("allowed_difference", PROBE["policy"]["of_steps"], "ratio", **case)
+        for field, value in fields.items():
+            yield ctx.measurement("answer", value, "value", **case, field=field)
 
 
 def _cases(ctx):

@@ -54,7 +54,7 @@ _COUNTS = (2, 4, 8)
 def measure(ctx):
     """Yield norm ratio and cosine for every number of micro-batches, even and uneven."""
     steps, site = ctx.steps, None
-    for uneven in (False, True) if "tokens" in steps.feed.task else (False,):
+    for uneven in (False, True) if steps.weighs_targets else (False,):
         for count in _COUNTS if steps.feed.accumulates != "fixed" else (steps.feed.fixed_count,):
             found = steps.accumulated(count, uneven)
             case = {"micro_batches": found.micro_batches, "targets": "uneven" if uneven else "even"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import types
 from collections.abc import Iterator
 
 import pytest
@@ -10,8 +11,9 @@ import pytest
 from auditkit.model.enums import Contract
 from auditkit.model.runs.target import Target
 from auditkit.probing.discovery.search import discover
+from auditkit.probing.worker.base.refusals import CannotFeedError
 from tests.probes.in_process import ask_all
-from tests.probing_helpers import ACCUMULATION, LIMIT_MISSED, STEPS, TARGETS
+from tests.probing_helpers import ACCUMULATION, LIMIT_MISSED, LOST, MISSES, STEPS, TARGETS, WAITS
 
 FOLDER = TARGETS / "trainers"
 
@@ -57,3 +59,52 @@ def test_a_trainer_is_driven_with_our_model_and_only_its_defect_is_told(
     assert {answer.outcome for answer in answers.values()} <= {"reproduced", "not_reproduced", "not_applicable"}
     if reproduced:
         assert found[reproduced].line == line
+
+
+MODULES = TARGETS / "modules"
+OF_MODULES: dict[str, tuple[str, str] | None] = {
+    "Sound": None,
+    "ManualSound": None,
+    "TwoOptimizers": None,
+    "Tokens": None,
+    "Sum": None,
+    "HeadForgotten": (MISSES, "return torch.optim.Adam(list("),
+    "Manual": (LOST, "opt.step()"),
+    "ClipsNothing": (LIMIT_MISSED, "def training_step"),
+    "Reads": (WAITS, "self.last = loss.item()"),
+}
+
+
+@pytest.fixture
+def _no_lightning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The empty base that stands in where Lightning is absent."""
+    absent = types.ModuleType("pytorch_lightning")
+    vars(absent)["LightningModule"] = type("LightningModule", (), {"__module__": "pytorch_lightning"})
+    monkeypatch.setitem(sys.modules, "pytorch_lightning", absent)
+    monkeypatch.syspath_prepend(str(MODULES))
+    monkeypatch.delitem(sys.modules, "lit", raising=False)
+
+
+def test_a_module_is_found_by_its_training_step() -> None:
+    found = {each.call for each in discover(MODULES).candidates if each.contract_guess is Contract.TRAIN_STEP}
+    assert found == {f"lit:{name}.training_step" for name in OF_MODULES}
+
+
+@pytest.mark.parametrize("name", OF_MODULES)
+@pytest.mark.usefixtures("_no_lightning")
+def test_a_module_is_trained_without_lightning_and_only_its_defect_is_told(name: str) -> None:
+    answers = ask_all(Target(f"lit:{name}.training_step", contract=Contract.TRAIN_STEP), STEPS, MODULES)
+    red = {probe: answer for probe, answer in answers.items() if answer.outcome == "reproduced"}
+    wanted = OF_MODULES[name]
+    assert set(red) == ({wanted[0]} if wanted else set())
+    assert {answer.outcome for answer in answers.values()} <= {"reproduced", "not_reproduced", "not_applicable"}
+    if wanted:
+        line = red[wanted[0]].line
+        assert line is not None
+        assert wanted[1] in (MODULES / "lit.py").read_text().splitlines()[line - 1]
+
+
+@pytest.mark.usefixtures("_no_lightning")
+def test_a_large_module_is_refused_with_its_size() -> None:
+    with pytest.raises(CannotFeedError, match="its own model has 4,002,000 parameters"):
+        ask_all(Target("lit:TooLarge.training_step", contract=Contract.TRAIN_STEP), STEPS, MODULES)

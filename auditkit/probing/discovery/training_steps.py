@@ -15,7 +15,10 @@ from auditkit.probing.source_code.modules import Class, Function, dotted_name
 from auditkit.probing.source_code.python_files import PythonFiles
 from auditkit.probing.worker.steps import roles
 
-TOUCHES_STEPS = re.compile(rb"\.backward\(|(?m:^class (Trainer\b|\w+\([\w., ]*(Trainer|Accelerator)\b))")
+TOUCHES_STEPS = re.compile(
+    rb"\.backward\(|(?m:^class (Trainer\b|\w+\([\w., ]*(Trainer|Accelerator|LightningModule)\b))"
+)
+_TRAINED = "LightningModule"
 _MOST_BASES = 8
 _SCORE = 4
 
@@ -62,10 +65,12 @@ def _candidate(function: Function, lines: tuple[int, int], score: int) -> Candid
 
 
 def _trainer(files: PythonFiles, owner: Class) -> Candidate | None:
-    """A trainer of a library, or a class of the checkout that changes a part of one's step."""
+    """A trainer of a library, or a class of the checkout that changes a part of one's step; a module with its own."""
     parts = [each for name, each in owner.methods.items() if roles.OF_TRAINERS.fullmatch(name)]
     library = _library_of(files, owner) if parts else None
-    if library is None:
+    if library is None or (
+        library[1] == _TRAINED and (owner.qualified_name == _TRAINED or "training_step" not in owner.methods)
+    ):
         return None
     part = owner.methods.get(roles.TRAINERS[library], parts[0])
     return Candidate(

@@ -14,6 +14,12 @@ from auditkit.rules.comparison.answer_changes import LEFT, RAISES, compare_answe
 
 _PLANTED, _EMPTY, _SCALED = "special values", "missing and empty", "magnitudes"
 _HIDES, _OTHER_TYPE = "nonfinite_grads_look_healthy", "empty_input_changes_result_type"
+_FURTHER_STEPS = "further steps"
+_OF_FURTHER_STEPS = frozenset({
+    "accumulation_differs_from_full_batch", "gradients_lost_or_stale", "accumulates_in_low_precision",
+    "loss_weighted_per_rank",
+})  # fmt: skip
+"""Findings after which no step of several micro-batches, and none behind the first, counts as right."""
 SPARSE = "fails_on_sparse_grads"
 _CAREFUL = frozenset({"float32", "float64"})
 _SMALLEST, _LARGEST = 1e-12, 1e12
@@ -43,6 +49,8 @@ def _was_right(one: AnswerContrast, roles: Mapping[str, str], findings: Collecti
     if one.field == RAISES:
         return one.agreement is Agreement.ONLY_HEAD
     if one.base is ABSENT or one.nearer == "head":
+        return False
+    if one.family == _FURTHER_STEPS and not _OF_FURTHER_STEPS.isdisjoint(findings):
         return False
     if one.head is ABSENT:
         return not (one.family == _EMPTY and _OTHER_TYPE in findings)

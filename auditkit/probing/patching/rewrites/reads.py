@@ -13,6 +13,7 @@ from auditkit.probing.patching.rewrites.function_text import FunctionText
 
 _SYNCS = frozenset({
     "syncs_grow_with_tensors", "sync_in_loop", "graph_breaks_under_compile", "async_collect_synchronizes",
+    "step_waits_for_the_device",
 })  # fmt: skip
 _TRUTHS = {"isnan": "has_nan", "isinf": "has_inf", "isfinite": "is_finite"}
 """What a tensor is asked for, and what the answer is called."""
@@ -121,7 +122,8 @@ def _of_appends(function: FunctionText, loop: ast.stmt) -> list[Edit]:
     names = [name for name, _ in found if _is_filled(function, loop, name)]
     if not found or not len(names) == len(found) == len(_reads(loop)):
         return []
-    kept = [Edit(function.last(read.tensor), function.last(read.call), "") for _, read in found]
+    alone = ".detach()" if any(map(_trains, ast.walk(loop))) else ""  # else the graph of every batch stays
+    kept = [Edit(function.last(read.tensor), function.last(read.call), alone) for _, read in found]
     return [*kept, function.line_after(loop, "\n".join(line for name in names for line in _read(function, name)))]
 
 

@@ -26,6 +26,19 @@ from auditkit.probing.patching.rewrites.packs import counted_in_packs
 from auditkit.probing.patching.rewrites.reach import functions_of
 from auditkit.probing.patching.rewrites.reads import read_once
 from auditkit.probing.patching.rewrites.sparse import stored_values
+from auditkit.probing.patching.rewrites.step_losses import (
+    added_up_on_device,
+    divided_by_count,
+    summed_in_float32,
+    weighed_by_targets,
+)
+from auditkit.probing.patching.rewrites.step_order import (
+    clipped_before_step,
+    left_out_if_nonfinite,
+    stepped_once,
+    unscaled_before_clip,
+    zeroed_once,
+)
 from auditkit.probing.source_code.modules import Module, top_level
 
 __all__ = ["Edit", "Rewrite", "rewrites_of", "rewritten"]
@@ -48,6 +61,15 @@ _FAMILIES: tuple[Callable[[Sequence[FunctionText]], Iterator[Rewrite]], ...] = (
     chosen_on_device,
     listed_first,
     present_gradients,
+    unscaled_before_clip,
+    clipped_before_step,
+    zeroed_once,
+    stepped_once,
+    left_out_if_nonfinite,
+    divided_by_count,
+    weighed_by_targets,
+    summed_in_float32,
+    added_up_on_device,
 )
 
 

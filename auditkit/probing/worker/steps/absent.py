@@ -8,7 +8,7 @@ from ..feeding.named_objects import Quiet
 from ..process import placeholders
 
 _BARS = re.compile(r"(tqdm|rich\.progress|progressbar|alive_progress|fastprogress)\b.*|.*\.(tqdm|trange|track)")
-_METERS = re.compile(r".*\.\w*(Meter|Averag\w*|Metric|SmoothedValue)\w*")
+_METERS = re.compile(r"torchmetrics\..*|.*\.\w*(Meter|Averag\w*|Metric|SmoothedValue)\w*")
 _LOGS = re.compile(r"(wandb|loguru|mlflow|comet_ml|tensorboardX)\b.*|.*\.(SummaryWriter|logger)")
 
 

@@ -13,7 +13,7 @@ import torch
 
 from ..base.frames import Site, SourceRoots
 from ..feeding.guesses import Guess
-from . import roles
+from . import lightning, roles
 from .toy_model import NEXT_TOKENS, loss_of
 from .values import LEARNING_RATE, Values
 
@@ -24,11 +24,13 @@ class Adapter(NamedTuple):
     """How a class of a library is driven: what makes a call of it, the shape of the model's answer, and the targets.
 
     `samples` alone are handed to a library that does not know what a target is: their weight is its caller's.
+    What `needs_object` is driven as an object of the class, whose model and targets are its own.
     """
 
     drive: Callable[[Any, Values], Call]
-    returns: str
-    task: str
+    returns: str = ""
+    task: str = ""
+    needs_object: bool = False
 
 
 class _Stream(torch.utils.data.IterableDataset):
@@ -117,10 +119,16 @@ def _lightning_trainer(owner: Any, values: Values) -> Call:
             return optimizer
 
     quiet = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
-    chosen = {"accumulate_grad_batches": roles.ACCUMULATION, "gradient_clip_val": roles.LIMIT}
     asked = {"accelerator": "cpu", "devices": 1, "max_epochs": 1, **dict.fromkeys(quiet, False)}
-    trainer = owner(**asked, **_settings(values, "trainer", chosen))
+    trainer = owner(**asked, **_settings(values, "trainer", _OF_LIGHTNING))
     return lambda: trainer.fit(Trained(), values.loader)
+
+
+def _lightning_module(made: Any, values: Values) -> Call:
+    """What it does by itself is asked with no settings of ours."""
+    return lightning.drive(
+        made, values, _settings(values, "trainer", _OF_LIGHTNING if made.automatic_optimization else {})
+    )
 
 
 def _accelerator(owner: Any, values: Values) -> Call:
@@ -159,10 +167,14 @@ def _library_base(owner: type) -> type:
     return next(each for each in owner.__mro__ if (each.__module__.partition(".")[0], each.__name__) in _ADAPTERS)
 
 
+_OF_LIGHTNING = {"accumulate_grad_batches": roles.ACCUMULATION, "gradient_clip_val": roles.LIMIT}
+_MODULE = Adapter(_lightning_module, needs_object=True)
 _LIGHTNING = Adapter(_lightning_trainer, "scores", "samples")
 _ADAPTERS = {
     ("transformers", "Trainer"): Adapter(_transformers_trainer, "answer", NEXT_TOKENS),
     ("lightning", "Trainer"): _LIGHTNING,
     ("pytorch_lightning", "Trainer"): _LIGHTNING,
+    ("lightning", lightning.NAME): _MODULE,
+    ("pytorch_lightning", lightning.NAME): _MODULE,
     ("accelerate", "Accelerator"): Adapter(_accelerator, "scores", "samples"),
 }

@@ -3,14 +3,16 @@
 import linecache
 import os
 import re
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 import torch
 
+from ..answers.answers import flatten
 from ..base.frames import Site, most_common
 from ..base.refusals import NotApplicable, TargetRaised
 from ..instruments.syncs import count_syncs
 from . import readings
+from .adapters import adapter_of
 from .readings import SAME_SIZE, Accumulated, AfterNan, Limited, Line, Moved, Owned, Scaled, Shares, effective
 from .runs import ALL, FIXED, OPTION, Run, StepRuns, source_of
 from .seam import Grads, Step, added_up, cosine, norm_of
@@ -19,6 +21,10 @@ from .toy_model import FROZEN, Batch, ToyModel, joined, make_batches, true_gradi
 from .values import NO_LIMIT, Case
 
 _SAME_LOSS = 0.999
+_GAIN = 0.01
+_MOST_ELEMENTS = 150_000
+FIRST_STEP, FURTHER_STEPS = "first step of one micro-batch", "further steps"
+"""Families of answers: whatever a loop does with several batches is wrong or right in the second."""
 _HAS_TO_WAIT = re.compile(r"isfinite|isnan|isinf|found_inf|scaler|\.step\(", re.IGNORECASE)
 
 
@@ -54,11 +60,30 @@ class StepMeasures:
 
     # --- accumulation --------------------------------------------------------------------------------
 
+    @property
+    def weighs_targets(self) -> bool:
+        """Whether it knows how many targets a micro-batch has; who trains a LightningModule shares its batches out."""
+        return "tokens" in self.feed.task and not self._is_module
+
+    @property
+    def _is_module(self) -> bool:
+        adapter = adapter_of(self._runs.caller.owner)
+        return adapter is not None and adapter.needs_object
+
+    def _grows_with_its_batch(self) -> bool:
+        batch = make_batches(1, self.feed.task)
+        one, two = self._one_step(batch), self._one_step([joined(batch * 2)])
+        return abs(norm_of(two) / norm_of(one) - 2) < SAME_SIZE
+
     def accumulated(self, count: int, is_uneven: bool = False) -> Accumulated:
         """The step's gradient after `count` micro-batches. Raises NotApplicable where it takes one batch a step."""
         ways = self.feed.accumulates
         if not ways:
             raise NotApplicable("it makes a step after every batch: it accumulates nothing")
+        if self._is_module and self._grows_with_its_batch():
+            raise NotApplicable(
+                "its loss is a sum over samples: whether one step has many batches is its trainer's choice"
+            )
         count = self.feed.fixed_count if ways == FIXED else count
         batches = make_batches(count, self.feed.task, _uneven_counts(count) if is_uneven else None)
         whole = joined(batches)
@@ -69,8 +94,15 @@ class StepMeasures:
         site = most_common([micro.site for micro in step.micros]) or step.site
         return Accumulated(count, is_uneven, size, norm_of(found) / size, cosine(found, reference), site)
 
-    def _first_step(self, batches: Sequence[Batch], count: int) -> Step:
-        run = self._checked(self._runs.run(Case(list(batches), accumulate=count)))
+    def _one_step(self, batch: Sequence[Batch]) -> Grads:
+        """The gradient of one batch. Raises NotApplicable where it is another one the next time."""
+        one, other = (effective(self._first_step(batch, 1, seed)) for seed in (0, 1))
+        if norm_of(one) and readings.distance(other, one, 1.0) > SAME_SIZE:
+            raise NotApplicable("its gradient of one batch depends on random numbers")
+        return one
+
+    def _first_step(self, batches: Sequence[Batch], count: int, seed: int = 0) -> Step:
+        run = self._checked(self._runs.run(Case(list(batches), accumulate=count, seed=seed)))
         if not run.trace.steps:
             raise NotApplicable("no step is made of {} micro-batches".format(count))
         return run.trace.steps[0]
@@ -88,7 +120,7 @@ class StepMeasures:
                     "its loss is none whose gradient is known, and its number of micro-batches is fixed"
                 )
             return true
-        own = effective(self._first_step([whole], 1))
+        own = self._one_step([whole])
         is_true = cosine(own, true) > _SAME_LOSS and abs(norm_of(own) / norm_of(true) - 1) < SAME_SIZE
         return true if is_true else own
 
@@ -97,12 +129,15 @@ class StepMeasures:
         if self.feed.accumulates not in (OPTION, ALL):
             raise NotApplicable("the number of its micro-batches cannot be chosen")
         batch = make_batches(1, self.feed.task)
-        one = effective(self._first_step(batch, 1))
+        one = self._one_step(batch)
+        if sum(each.numel() for each in one.values()) > _MOST_ELEMENTS:
+            raise NotApplicable("its own model is too large for hundreds of micro-batches, each of which is kept")
         found, site = {}, None
         for count in counts:
             step = self._first_step(batch * count, count)
             many = readings.unclipped(step) if cosine(step.grads, one) > 0 else effective(step)
-            found[count] = min(readings.distance(many, one, factor) for factor in (1.0, count, 1.0 / count))
+            own = {name: each for name, each in one.items() if name in many}  # what no optimizer has is not summed
+            found[count] = min(readings.distance(many, own, factor) for factor in (1.0, count, 1.0 / count))
             site = most_common([micro.site for micro in step.micros]) or step.site
         return found, site
 
@@ -198,6 +233,8 @@ class StepMeasures:
         usual = self.windows(4, decays=True)
         per_step = max(1, len(usual.trace.steps[0].micros))
         run = self._runs.run(self._windows_case(4, poisoned=[per_step], decays=True))
+        if run.values.trained is not run.values.model and not run.values.drawn.inputs.is_floating_point():
+            raise NotApplicable("its model is its own, and takes token numbers, which cannot be NaN")
         is_guarded = run.trace.scale != 1.0 or any(looks_for_nan(source_of(code)) for code in run.trace.executed)
         stops = run.raised is not None or run.is_ended
         nan = [name for name, each in run.trace.known.values() if not bool(each.isfinite().all())]
@@ -226,15 +263,38 @@ class StepMeasures:
 
         Lines that look for NaN, and steps themselves, have to: they are left out.
         """
-        batches = make_batches(micro_batches, self.feed.task)
-        call = self._runs.ready(self._runs.values(Case(batches, accumulate=micro_batches)))
+        case = Case(make_batches(micro_batches, self.feed.task), accumulate=micro_batches)
+        self._checked(self._runs.run(case))  # a run that raises reads nothing
+        call = self._runs.ready(self._runs.values(case))
         counted = count_syncs(call, "cpu", self._runs.roots)
         return [site for site in counted.sites if site is not None and not _HAS_TO_WAIT.search(self._text(site))]
+
+    # --- answers -------------------------------------------------------------------------------------
+
+    def answers(self) -> Iterator[Tuple[str, Dict[str, Any]]]:
+        """What two steps of one micro-batch, then of four, are made of, and what is returned: a family and its fields.
+
+        Of each parameter's gradient the norm, its elements weighed from 1 to 2. No limit is reached, no loss is scaled.
+        """
+        for count in (1, 4):
+            run = self.windows(2, count, gain=_GAIN)
+            is_one = len(run.trace.steps[0].micros) == 1
+            for number, step in enumerate(run.trace.steps):
+                found = {name: norm_of({name: _weighed(each)}) for name, each in effective(step).items()}
+                family = FIRST_STEP if is_one and not number else FURTHER_STEPS
+                place = "step {} of {}: ".format(number + 1, count)
+                yield family, {place + name: size for name, size in found.items() if size > 0}
+            told = flatten(run.values.returned)
+            yield FURTHER_STEPS, {"steps of {}".format(count): len(run.trace.steps), **told}
 
     def _text(self, site: Site) -> str:
         roots = self._runs.roots
         lines = linecache.getlines(os.path.join(roots.folder(site.file) or roots.root, site.file))
         return statement_at("".join(lines), site.line)
+
+
+def _weighed(grad: torch.Tensor) -> torch.Tensor:
+    return grad.reshape(-1) * torch.linspace(1, 2, grad.numel(), dtype=grad.dtype)
 
 
 def _uneven_counts(count: int) -> List[int]:

@@ -24,6 +24,10 @@ GIVES_BATCH = "a function giving a batch of three samples"
 IMPORTED_BY_STEPS = "torch._dynamo"
 """What torch imports at an optimizer's first step, in 2 s: before it `host.py` replaces what that looks at."""
 
+CLASSES = 11
+"""Classes, channels and words of the small model."""
+_SIZES = re.compile(r"(n|num|in|out)_?(classes|channels|chans|labels|features)|vocab(ulary)?_size|n_vocab")
+
 _WORD = r"(?:.*_)?"
 _BY_PATTERN: Tuple[Tuple[Any, str], ...] = tuple(
     (re.compile(pattern), found)
@@ -40,7 +44,7 @@ _BY_PATTERN: Tuple[Tuple[Any, str], ...] = tuple(
         (r"_?(get|next|fetch|sample|load|draw)_\w*batch\w*", GIVES_BATCH),
         (_WORD + r"(\w*loaders?|batches|data_?iter|iterator|dl|dataset|data|train_iter)", BATCHES),
         (r"(micro_?)?batch(_data)?|data_batch|samples_and_targets", BATCH),
-        (r"x|xs|inputs?|images?|samples?|input_ids|features|tokens|(.*_)?(inputs?|images?)", INPUTS),
+        (r"x|xs|src|source|inputs?|images?|samples?|input_ids|features|tokens|(.*_)?(inputs?|images?)", INPUTS),
         (r"y|ys|targets?|labels?|(.*_)?(targets?|labels?)", TARGETS),
         (_WORD + r"(criterion|loss_fn|loss_func(tion)?|objective|loss_f|loss_module|criterions?)", CRITERION),
         (_WORD + r"(scheduler|sched|lr_schedule|lr_scheduler)", SCHEDULER),
@@ -73,8 +77,10 @@ TRAINERS = {
     ("lightning", "Trainer"): "fit",
     ("pytorch_lightning", "Trainer"): "fit",
     ("accelerate", "Accelerator"): "backward",
+    ("lightning", "LightningModule"): "training_step",
+    ("pytorch_lightning", "LightningModule"): "training_step",
 }
-"""Classes of libraries that train, by package and name, with what is called; `adapters.py` drives them."""
+"""Classes of libraries that train, or are trained, by package and name, with what is called; see `adapters.py`."""
 OF_TRAINERS = re.compile(
     r"train|fit|backward|training_step|compute_loss|create_optimizer|optimizer_step|\w*training_loop|get_batch_samples|"
     r"clip_grad\w*|accumulate"
@@ -89,6 +95,8 @@ def known(name: str, annotation: str = "", source: str = "") -> Optional[Guess]:
     word = name.strip("_").lower()
     if guesses.is_limit(name) and "dict" not in annotation.lower():
         return Guess(LIMIT)
+    if _SIZES.fullmatch(word):
+        return Guess(CLASSES)
     carried = guesses.carrier(name, annotation)
     if carried in (guesses.MODULE, guesses.MODULES, guesses.PARAMETERS, guesses.NAMED_PARAMETERS):
         return Guess(carried)

@@ -21,16 +21,22 @@ from ..feeding.caller import Caller
 from ..feeding.named_objects import raised_at
 from ..feeding.signatures import VARIADIC, annotation_text
 from ..process import placeholders
-from . import roles
+from . import lightning, roles
 from .absent import stand_in
 from .adapters import adapter_of, part_of
 from .host import on_host
 from .seam import Trace
-from .toy_model import CLASSES, widened
+from .toy_model import CLASSES, ToyModel, widened
 from .values import Case, EnoughBatches, Values
 
 _MOST_RETRIES = 16
 _RESHAPED = re.compile(r"shape '\[-1, ([\d, ]+)\]' is invalid for input of size")
+_MULTIPLIED = re.compile(r"shapes cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)")
+_CONVOLVED = re.compile(r"input to conv2d, but got input of size: \[3, \d+\]")
+_CHANNELS = re.compile(r"expected input\[3, \d+, (\d+), \d+\] to have (\d+) channels")
+_OUT_OF_BOUNDS = re.compile(r"Target (\d+) is out of bounds")
+_SIDES = (28, 32, 64, 16, 8)
+"""Heights and widths of pictures that are tried in turn, MNIST's first."""
 _MOST_FEATURES = 1_000_000
 OPTION, ALL, FIXED = "option", "all", "fixed"
 """How a step knows that it has enough micro-batches: it is told, takes all that there are, or a number of its own."""
@@ -69,16 +75,20 @@ class StepRuns:
         self._source = source_of(caller.function)
         self._part = part_of(caller.owner, roots) if adapter_of(caller.owner) else None
         self._globals: Dict[str, guesses.Guess] = {}
-        self._features = CLASSES
+        self._attributes: Dict[str, guesses.Guess] = {}
+        self._shape: Tuple[int, ...] = (CLASSES,)
+        self._classes = CLASSES
         import_first(roles.IMPORTED_BY_STEPS)
 
     def run(self, case: Case) -> Run:
         """One run. What the step raises is returned; raises CannotFeedError where something it wants is not known."""
         for _ in range(_MOST_RETRIES):
             values, trace = self.values(case), Trace(self.roots, self._part)
-            trace.watch(values.model)
-            call = self.ready(values)
             try:
+                call = self.ready(values)
+                trace.watch(values.trained)
+                if values.trained is not values.model:  # a step may ask its parts alone
+                    trace.ran.update(map(id, values.trained.parameters()))
                 with trace.recording():
                     raised, is_ended = call()
                 placeholders.raise_if_touched()  # the step may have caught it
@@ -86,10 +96,24 @@ class StepRuns:
                 if not stand_in(touched.path):
                     raise
                 continue
-            if raised is None or not (self._fill_global(raised.__cause__, values) or self._widen(raised.__cause__)):
+            if raised is None or not self._fill(raised.__cause__, values):
                 values.read.update(self._globals)
                 return Run(trace, values, raised, is_ended)
         raise CannotFeedError("it reads more than {} things that are not here".format(_MOST_RETRIES))
+
+    def _fill(self, error: Optional[BaseException], values: Values) -> bool:
+        """Make up what the step did without, where anything is known for it: then it is run again."""
+        return self._fill_global(error, values) or self._fill_attribute(error) or self._widen(error)
+
+    def _fill_attribute(self, error: Optional[BaseException]) -> bool:
+        """Give our model what the checkout's own has: `model.n_classes`, `model.config`."""
+        if not isinstance(error, AttributeError) or not isinstance(error.obj, ToyModel):
+            return False
+        guess = roles.known(error.name)
+        if guess is None or error.name in self._attributes:
+            return False
+        self._attributes[error.name] = guess
+        return True
 
     def _fill_global(self, error: Optional[BaseException], values: Values) -> bool:
         """Give a module the name that a script's last lines would have made: `args`, `logger`, `device`."""
@@ -105,18 +129,34 @@ class StepRuns:
         return True
 
     def _widen(self, error: Optional[BaseException]) -> bool:
-        """Give samples as many features as the step reshapes them to: `images.reshape(-1, 28 * 28)`."""
-        found = _RESHAPED.search(str(error)) if isinstance(error, RuntimeError) else None
-        features = math.prod(map(int, found.group(1).split(","))) if found is not None else 0
-        if not self._features < features <= _MOST_FEATURES:
-            return False
-        self._features = features
-        return True
+        """Give samples the features, or the form of pictures, that a step or a model of its own takes."""
+        said = str(error) if isinstance(error, (RuntimeError, IndexError)) else ""
+        reshaped, multiplied = _RESHAPED.search(said), _MULTIPLIED.search(said)
+        channels, target = _CHANNELS.search(said), _OUT_OF_BOUNDS.search(said)
+        before, shape = (self._shape, self._classes), self._shape
+        if target is not None:
+            self._classes = min(self._classes, int(target.group(1)))
+        elif _CONVOLVED.search(said):
+            self._shape = (1, _SIDES[0], _SIDES[0])
+        elif channels is not None and int(channels.group(1)) == shape[0] and len(shape) == 3:
+            self._shape = (int(channels.group(2)), *shape[1:])
+        elif len(shape) == 3 and (multiplied or reshaped):
+            later = _SIDES[_SIDES.index(shape[1]) + 1 :][:1]
+            self._shape = (shape[0], *later * 2) if later else shape
+        elif multiplied is not None and int(multiplied.group(1)) == shape[0]:
+            self._shape = (int(multiplied.group(2)),)
+        elif reshaped is not None:
+            self._shape = (max(*shape, math.prod(map(int, reshaped.group(1).split(",")))),)
+        return (self._shape, self._classes) != before and math.prod(self._shape) <= _MOST_FEATURES
 
     def values(self, case: Case) -> Values:
         """What is handed over in one run."""
-        case = case._replace(batches=widened(case.batches, self._features))
-        return Values(self.caller.given, case, self.feed.returns, self.feed.form, self._source)
+        case = case._replace(batches=widened(case.batches, self._shape, self._classes))
+        values = Values(self.caller.given, case, self.feed.returns, self.feed.form, self._source)
+        for name, guess in self._attributes.items():
+            setattr(values.model, name, values.made(guess, "model." + name))
+            values.read["model." + name] = guess
+        return values
 
     def ready(self, values: Values) -> Callable[[], Tuple[Optional[TargetRaised], bool]]:
         """The whole run as a call, in silence and on the host: what the step raised, and whether it ended itself."""
@@ -144,6 +184,12 @@ class StepRuns:
     def bound(self, values: Values) -> Callable[[], None]:
         """The whole run as a call without arguments: the step once, once for every batch, or until it has them all."""
         adapter = adapter_of(self.caller.owner)
+        if adapter is not None and adapter.needs_object:
+            lightning.prepare(self.caller.owner)  # type: ignore[arg-type]
+            torch.manual_seed(0)
+            values.trained = made = self._instance(values)
+            torch.manual_seed(values.case.seed)
+            return adapter.drive(made, values)
         if adapter is not None:
             return adapter.drive(self.caller.owner, values)
         function = self._bound_function(values)
@@ -152,7 +198,8 @@ class StepRuns:
         fixed = self._arguments({name: guess for name, guess in slots.items() if name not in by_batch}, values)
 
         def once() -> None:
-            _exhaust(function(**fixed, **self._arguments({name: slots[name] for name in by_batch}, values)))
+            drawn = self._arguments({name: slots[name] for name in by_batch}, values)
+            values.returned.append(_exhausted(function(**fixed, **drawn)))
 
         def for_each_batch() -> None:
             for item in values.loader:
@@ -174,12 +221,13 @@ class StepRuns:
     def _bound_function(self, values: Values) -> Callable[..., Any]:
         if not self.caller.needs_instance():
             return self.caller.function
+        return getattr(self._instance(values), self.caller.method)  # type: ignore[no-any-return]
+
+    def _instance(self, values: Values) -> Any:
         owner: Any = self.caller.owner
         if self.feed.is_made:
-            made = made_objects.make(owner, values)  # type: ignore[arg-type]
-        else:
-            made = owner(**self._arguments(self._slots(owner, values), values))
-        return getattr(made, self.caller.method)
+            return made_objects.make(owner, values)  # type: ignore[arg-type]
+        return owner(**self._arguments(self._slots(owner, values), values))
 
     def _slots(self, called: Callable[..., Any], values: Values) -> Dict[str, Any]:
         """What each argument that is handed over stands for: the required ones, and those that the case sets."""
@@ -235,11 +283,9 @@ def _join_a_group(error: Optional[BaseException]) -> bool:
     return is_missing and groups.world() is not None
 
 
-def _exhaust(answer: Any) -> None:
-    """A step that yields what it does has done nothing before it is asked for."""
-    if inspect.isgenerator(answer):
-        for _ in answer:
-            pass
+def _exhausted(answer: Any) -> Any:
+    """What a step returns; one that yields what it does has done nothing before it is asked for."""
+    return list(answer) if inspect.isgenerator(answer) else answer
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from . import roles
 from .adapters import adapter_of
 from .runs import ALL, FIXED, OPTION, Run, StepFeed, StepRuns, left_alone, source_of
 from .seam import added_up, norm_of
-from .toy_model import FORMS, RETURNS, make_batches
+from .toy_model import FORMS, PIXELS, RETURNS, make_batches
 from .values import Case, Values
 
 CONTRACT = "train_step"
@@ -20,6 +20,7 @@ _BATCHES, _MOST_BATCHES = 4, 128
 _NAMES_TOKENS = re.compile(
     r"ignore_index|input_ids|attention_mask|view\(-1|reshape\(-1|flatten\(0, ?1|token", re.IGNORECASE
 )
+_NAMES_PIXELS = re.compile(r"mask|segm|dice|n_classes|num_classes")
 
 
 def find_plan(caller: Caller, request: Dict[str, Any], roots: SourceRoots) -> Plan:
@@ -66,7 +67,7 @@ class _Runs(StepRuns):
         read = {guess.value for guess in self.last.read.values() if isinstance(guess.value, str)}
         if not (self.last.loader.drawn or any(map(roles.is_one_batch, read))):
             return 1
-        return 4 if self.last.model.calls else 3
+        return 4 if self.last.model.calls or self.last.trained is not self.last.model else 3
 
 
 def _way(feed: StepFeed) -> Tuple[Any, ...]:
@@ -76,17 +77,20 @@ def _way(feed: StepFeed) -> Tuple[Any, ...]:
 def _feeds(caller: Caller) -> Iterator[StepFeed]:
     """Every combination; what its source speaks of comes first."""
     adapter = adapter_of(caller.owner)
-    if adapter is not None:
+    if adapter is not None and not adapter.needs_object:
         yield StepFeed(adapter.returns, "tuple", adapter.task)
         return
     source = source_of(caller.function)
-    tasks = ("tokens", "samples", "values") if _NAMES_TOKENS.search(source) else ("samples", "tokens", "values")
+    tasks: Tuple[str, ...] = ("samples", "tokens", "values")
+    if _NAMES_TOKENS.search(source):
+        tasks = ("tokens", "samples", "values")
+    tasks = (*tasks, PIXELS) if _NAMES_PIXELS.search(source) else tasks
     forms = sorted(
         FORMS,
         key=lambda form: form == "mapping",
         reverse=bool(re.search(r"\*\*\w|\[[\"']\w+[\"']\]|\.items\(", source)),
     )
-    ways = (False, True) if caller.needs_instance() else (False,)
+    ways = (False, True) if caller.needs_instance() and adapter is None else (False,)
     for is_made, task, form, returns in itertools.product(ways, tasks, forms, RETURNS):
         yield StepFeed(returns, form, task, is_made=is_made)
 

@@ -2,24 +2,31 @@
 
 import contextlib
 import copy
+import math
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-CLASSES, WIDTH, TOKENS = 11, 6, 7
+from .roles import CLASSES
+
+WIDTH, TOKENS = 6, 7
 IGNORED = -100
-NEXT_TOKENS = "next tokens"
+NEXT_TOKENS, PIXELS = "next tokens", "pixels"
 TOKEN_TASKS = ("tokens", NEXT_TOKENS)
 """Tasks with a target for each token; of next tokens the first has none, so that it counts nowhere."""
 UNUSED, FROZEN = "unused", "frozen.weight"
 """Parameters by name: one that trains and that no output depends on, and one that does not train."""
 _TARGET_WORDS = ("label", "target", "y", "answer")
+_OF_PIXELS = ("mask", "segm")
 
 
 class Batch(NamedTuple):
-    """`inputs` are token numbers (B, T) or features (B, C); `targets` a class or IGNORED for each, or values (B, C)."""
+    """`inputs` are token numbers (B, T), features (B, C) or pixels (B, C, H, W).
+
+    `targets` are a class or IGNORED for each, or values (B, C).
+    """
 
     inputs: torch.Tensor
     targets: torch.Tensor
@@ -32,7 +39,8 @@ class NamedBatch(Dict[str, Any]):
         super().__init__(input_ids=batch.inputs, labels=batch.targets)
 
     def __missing__(self, name: str) -> torch.Tensor:
-        is_target = any(word in str(name).lower() for word in _TARGET_WORDS)
+        words = (*_TARGET_WORDS, *_OF_PIXELS) if self["input_ids"].dim() == 4 else _TARGET_WORDS
+        is_target = any(word in str(name).lower() for word in words)
         return self["labels" if is_target else "input_ids"]
 
     def to(self, *_: Any, **__: Any) -> "NamedBatch":
@@ -108,7 +116,10 @@ class ToyModel(nn.Module):
         }[self.returns]
 
     def scores(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Scores of the classes (..., C), of token numbers or of features."""
+        """Scores of the classes (..., C), of token numbers or of features; of pixels (B, C, H, W)."""
+        if inputs.is_floating_point() and inputs.dim() == 4 and inputs.shape[1] == CLASSES:
+            of_pixels: torch.Tensor = self.scores(inputs.movedim(1, -1).reshape(-1, CLASSES))
+            return of_pixels.reshape(len(inputs), *inputs.shape[2:], CLASSES).movedim(-1, 1)
         weight = self.embedding.weight
         is_dense = inputs.is_floating_point()
         found = (
@@ -124,6 +135,8 @@ def loss_of(scores: torch.Tensor, targets: torch.Tensor, reduction: str = "mean"
     """Cross entropy over all that is not IGNORED; of values the mean squared difference."""
     if targets.is_floating_point():
         return functional.mse_loss(scores, targets, reduction=reduction)
+    if scores.dim() == 4:
+        return functional.cross_entropy(scores, targets, ignore_index=IGNORED, reduction=reduction)
     return functional.cross_entropy(
         scores.reshape(-1, scores.shape[-1]), targets.reshape(-1), ignore_index=IGNORED, reduction=reduction
     )
@@ -155,22 +168,31 @@ def make_batches(count: int, task: str, valid: Optional[Sequence[int]] = None, s
             if task == NEXT_TOKENS:
                 targets[:, 0] = IGNORED
         else:
-            inputs = torch.randn(3, CLASSES, generator=generator)
-            targets = torch.randint(0, CLASSES, (3,), generator=generator)
+            pixels = (2, 2) if task == PIXELS else ()
+            inputs = torch.randn(3, CLASSES, *pixels, generator=generator)
+            targets = torch.randint(0, CLASSES, (3, *pixels), generator=generator)
             if task == "values":
                 targets = torch.randn(3, CLASSES, generator=generator)
         found.append(Batch(inputs, targets))
     return found
 
 
-def widened(batches: Sequence[Batch], features: int) -> List[Batch]:
-    """The batches with samples of so many features; the model looks at the first of them."""
-    return [
-        Batch(functional.pad(each.inputs, (0, features - CLASSES)), each.targets)
-        if each.inputs.is_floating_point()
-        else each
-        for each in batches
-    ]
+def widened(batches: Sequence[Batch], shape: Sequence[int], classes: int) -> List[Batch]:
+    """The batches with samples of this shape, and so many classes; our model looks at the first features."""
+    return [Batch(_shaped(each.inputs, shape), _below(each.targets, classes)) for each in batches]
+
+
+def _shaped(inputs: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    if not inputs.is_floating_point() or inputs.dim() != 2:
+        return inputs
+    missing = math.prod(shape) - inputs.shape[1]
+    return functional.pad(inputs, (0, missing)).reshape(len(inputs), *shape)
+
+
+def _below(targets: torch.Tensor, classes: int) -> torch.Tensor:
+    if targets.is_floating_point():
+        return targets
+    return torch.where(targets == IGNORED, targets, targets % classes)
 
 
 def joined(batches: Sequence[Batch]) -> Batch:

@@ -30,7 +30,7 @@ class Case(NamedTuple):
     """One run's question: the batches, and what the model, the optimizer and the options are.
 
     `accumulate` of 0 is all batches; `decays` is momentum and weight decay, `scales` a GradScaler also where it is
-    optional; `calls` is how often the step is called with these batches.
+    optional; `calls` is how often the step is called with these batches; `seed` is that of random numbers.
     """
 
     batches: List[Batch]
@@ -41,6 +41,7 @@ class Case(NamedTuple):
     decays: bool = False
     scales: bool = False
     calls: int = 1
+    seed: int = 0
 
 
 class Loader:
@@ -94,13 +95,17 @@ def _width(source: str) -> int:
 
 
 class Values:
-    """What is handed over in one run. `read` is all that was made up, by the path that the step reads it by."""
+    """What is handed over in one run. `read` is all that was made up, by the path that the step reads it by.
+
+    `returned` is what each call of the step came back with, `trained` is our model or the checkout's own.
+    """
 
     is_preparing, uses = False, None
 
     def __init__(self, given: Dict[str, Any], case: Case, returns: str, form: str, source: str = "") -> None:
         self.given, self.case, self.source = given, case, source
         self.model = ToyModel(returns, case.gain, case.poisoned)
+        self.trained: torch.nn.Module = self.model
         # A frozen parameter is handed to the optimizer too: most programs hand it all that there is.
         momentum, weight_decay = (0.9, 0.1) if case.decays else (0.0, 0.0)
         parameters = self.model.parameters()
@@ -112,6 +117,7 @@ class Values:
         self.unknown: List[str] = []
         self.defaults: Dict[str, Any] = {}
         self.batch: Any = None
+        self.returned: List[Any] = []
         self._optimizer_name = ""
 
     @property

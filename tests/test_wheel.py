@@ -211,3 +211,37 @@ def test_a_probe_file_of_the_wheel_runs_alone(python: Path, tmp_path: Path) -> N
     assert (ended.code, ended.stderr) == (1, "")
     assert "syncs_grow_with_tensors" in ended.stdout
     assert os.listdir(tmp_path) == []
+
+
+GUARDED = """
+import pytest
+
+
+def grad_norm(parameters):
+    return sum(p.grad.norm() for p in parameters)
+
+
+def test_fixture(auditkit):
+    auditkit.check(grad_norm).syncs(at_most=0)
+
+
+@pytest.mark.auditkit(probes=["syncs_grow_with_tensors"])
+def test_marker():
+    return grad_norm
+"""
+
+
+def test_pytest_finds_the_plugin_and_can_leave_it_out(python: Path, tmp_path: Path) -> None:
+    """Without it a test with the fixture is an error in pytest's own words, and so is the marked one where marks are
+    strict; else pytest warns of its mark and of what it returns.
+    """
+    (tmp_path / "test_guarded.py").write_text(GUARDED, encoding="utf-8")
+    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    found = run(*command, cwd=tmp_path)
+    assert (found.code, found.stdout.splitlines()[-1].split(" in ")[0]) == (0, "2 passed"), found.stdout
+    without = run(*command, "-p", "no:auditkit", cwd=tmp_path)
+    assert without.code == 1
+    assert "fixture 'auditkit' not found" in without.stdout
+    assert "Unknown pytest.mark.auditkit" in without.stdout
+    strict = run(*command, "-p", "no:auditkit", "--strict-markers", cwd=tmp_path)
+    assert (strict.code, "'auditkit' not found in `markers` configuration option" in strict.stdout) == (2, True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import os
+import re
 import unittest
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,8 @@ __tracebackhide__ = True  # pytest shows the test's own line
 
 _WIDTH = 9
 _MOST_LINES = 3
+_INNER = re.compile(r"(\.<locals>\.<\w+>)+$")
+"""A comprehension's own name, which Python 3.12 and later have no more."""
 
 
 class GuardFailed(AssertionError):
@@ -64,7 +67,8 @@ def lines_of(site: Any, root: Path, count: str = "") -> list[str]:
     """`stats.py:7 in layer_norms: 64 of 64`, and the line itself."""
     path = os.path.join(getattr(site, "folder", "") or root, site.file)
     code = linecache.getline(path, site.line).strip()
-    where = f" in {site.function}" if site.function else ""
+    function = _INNER.sub("", site.function)
+    where = f" in {function}" if function else ""
     return [f"{site.file}:{site.line}{where}{count}", *([f"  {code}"] if code else [])]
 
 

@@ -85,7 +85,7 @@ def _hello() -> Hello:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "executable": sys.executable,
-        "platform": platform.platform(),
+        "platform": sys.platform,
         "cuda": has_cuda(),
     }
 

@@ -26,12 +26,12 @@ class no_allocation:
 
     A law needs three sizes: `with no_allocation(growth="constant") as memory:`, and in it `with memory.at(size):`
     around what is measured. Then only those parts are. Measured, on the CPU or the GPU. `peaks` holds the bytes by
-    size, 0 for the block itself.
+    size, 0 for the block itself; `law` is the growth.
     """
 
     def __init__(self, growth: str | None = None, *, root: str | Path | None = None) -> None:
         self.peaks: dict[int, int] = {}
-        self._growth = laws.known(growth)
+        self.law = laws.known(growth)
         self._root = Path(root or Path.cwd())
         self._holders: dict[int, list[Any]] = {}
         self._block = contextlib.ExitStack()
@@ -40,7 +40,7 @@ class no_allocation:
     def __enter__(self) -> no_allocation:
         self._device = "cuda" if has_cuda() else "cpu"
         reads_its_toy("memory", self._device)
-        if self._growth is None:
+        if self.law is None:
             with contextlib.ExitStack() as entered:
                 entered.enter_context(self._recording(0))
                 self._block = entered.pop_all()
@@ -49,7 +49,7 @@ class no_allocation:
     @contextlib.contextmanager
     def at(self, size: int) -> Iterator[None]:
         """The part of the block that is measured at one size."""
-        if self._growth is None or not self._device:
+        if self.law is None or not self._device:
             raise BadInputError("sizes belong to a law", "with no_allocation(growth='constant') as memory: ...")
         with self._recording(size):
             yield
@@ -69,7 +69,7 @@ class no_allocation:
         self._block.__exit__(kind, error, trace)
         if error is not None:
             return
-        if self._growth is None:
+        if self.law is None:
             if self.peaks[0] > _SCALARS_BYTES:
                 raise self._failed(0, f"{self.peaks[0]:,} bytes at the peak of the block; none allowed", "")
             return
@@ -82,10 +82,10 @@ class no_allocation:
         # A twentieth of what is there at the smallest size, and scalars, are no growth.
         spread = most - min(self.peaks)
         tolerance = (self.peaks[min(self.peaks)] / 20 + _SCALARS_BYTES) / spread
-        if not laws.keeps(self.peaks, self._growth, tolerance):
+        if not laws.keeps(self.peaks, self.law, tolerance):
             head = f"{self.peaks[most]:,} bytes at the peak at size {most:,}; its growth is to be "
             law = f"bytes by size: {laws.listed(self.peaks)}"
-            raise self._failed(most, head + laws.in_words(self._growth), law)
+            raise self._failed(most, head + laws.in_words(self.law), law)
 
     def _failed(self, size: int, head: str, law: str) -> AssertionError:
         largest = [held.site for held in self._holders[size] if held.site is not None][:1]

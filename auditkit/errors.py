@@ -26,6 +26,8 @@ class AuditkitError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+        if hint:
+            self.add_note(f"hint: {hint}")
 
 
 class BadInputError(AuditkitError):

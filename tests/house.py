@@ -38,6 +38,8 @@ HOUSE = {
     "collectors": Room(words("collectors"), words("torch numpy"), words("triton scipy"), optional=words("triton")),
     "rendering": Room(words("rendering model rules errors assets"), in_functions=_PICTURES),
     "exporters": Room(words("exporters model rules errors assets"), in_functions=_PICTURES),
+    "testing": Room(words("testing model errors assets probing"), in_functions=words("torch")),
+    "pytest_plugin": Room(words(""), words("pytest"), calls_only=words("testing errors")),
     "workflows": Room(
         words("workflows model errors assets rules store probing collectors rendering exporters version")
     ),

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import email
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
 import tarfile
 import venv
 import zipfile
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from auditkit import __version__
 from tests.project_files import ROOT, Ended
@@ -50,16 +54,43 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     The dependencies come by a .pth file from the running environment: nothing is downloaded. An editable
     installation of our checkout there is not followed, since nested .pth files are not read.
     """
-    home = tmp_path_factory.mktemp("clean")
+    interpreter, site = with_wheel(tmp_path_factory.mktemp("clean"), wheel)
+    (site / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n", encoding="utf-8")
+    return interpreter
+
+
+@pytest.fixture(scope="module")
+def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with what the wheel asks for without an extra, and nothing else: there is no torch in it."""
+    interpreter, site = with_wheel(tmp_path_factory.mktemp("bare"), wheel)
+    for name in required_by(wheel):
+        for top in {path.parts[0] for path in distribution(name).files or () if path.parts[0] != ".."}:
+            (site / top).symlink_to(distribution(name).locate_file(top))
+    return interpreter
+
+
+def with_wheel(home: Path, wheel: Path) -> tuple[Path, Path]:
+    """A new environment's interpreter and its site-packages, in which the wheel alone is installed."""
     venv.create(home, with_pip=False, symlinks=True)
     interpreter = home / "bin" / "python"
-    site = Path(run(interpreter, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").stdout.strip())
-    here = sysconfig.get_path("purelib")
     command = ["pip", "--python", interpreter, "install", "-q", "--no-deps", "--no-index", "--no-cache-dir", wheel]
     installed = run(sys.executable, "-m", *command)
     assert installed.code == 0, installed.stdout + installed.stderr
-    (site / "dependencies.pth").write_text(f"{here}\n", encoding="utf-8")
-    return interpreter
+    return interpreter, next(home.glob("lib/python*/site-packages"))
+
+
+def required_by(wheel: Path) -> set[str]:
+    """The distributions that installing the wheel without an extra brings."""
+    with zipfile.ZipFile(wheel) as archive:
+        head = archive.read(f"auditkit-{__version__}.dist-info/METADATA").decode()
+    waiting = email.message_from_string(head).get_all("Requires-Dist") or []
+    found: set[str] = set()
+    while waiting:
+        wanted = Requirement(waiting.pop())
+        if (wanted.marker is None or wanted.marker.evaluate({"extra": ""})) and wanted.name not in found:
+            found.add(wanted.name)
+            waiting += distribution(wanted.name).requires or []
+    return found
 
 
 def test_the_wheel_holds_templates_probes_and_specimens(wheel: Path) -> None:
@@ -128,6 +159,48 @@ def test_the_bundled_audit_runs_from_the_wheel(python: Path, tmp_path: Path) -> 
     assert "no line" not in ended.stdout, "a finding of an installed specimen has its place, too"
 
 
+READING = (
+    "list",
+    "board",
+    "next",
+    "show B3-CR-01",
+    "search norm",
+    "stats",
+    "lint",
+    "set B3-CR-01 due=2027-01-01",
+    "new --title T --severity P2 --batch 9 --agent pytorch",
+)
+
+
+def test_tickets_reports_and_lint_need_no_torch(wheel: Path, bare: Path, tmp_path: Path) -> None:
+    """What installs without an extra brings them all; neither torch nor NumPy is there to be imported."""
+    assert required_by(wheel).isdisjoint({"torch", "numpy"})
+    assert run(bare, "-c", "import torch").stderr.endswith("No module named 'torch'\n")
+    tickets = tmp_path / "tickets"
+    shutil.copytree(ROOT / "tests" / "data" / "old_audit", tickets)
+    for words in READING:
+        ended = run(bare, "-m", "auditkit", "ticket", *words.split(), "--tickets", tickets, cwd=tmp_path)
+        assert (ended.code in (0, 1), bool(ended.stdout), "Traceback" in ended.stderr) == (True, True, False), ended
+    for words in ("summary", "batch 3"):
+        ended = run(bare, "-m", "auditkit", "report", *words.split(), "--tickets", tickets)
+        assert (ended.code, ended.stdout[:2], ended.stderr) == (0, "# ", "")
+
+
+def test_an_audit_without_torch_says_how_to_install_it_or_asks_another_interpreter(bare: Path, tmp_path: Path) -> None:
+    (tmp_path / "stats.py").write_text(
+        "def grad_norm(parameters):\n    return sum(p.grad.norm().item() for p in parameters)\n"
+    )
+    install = f"{bare} -m pip install 'auditkit[audit]'"
+    target = ["--target", "stats:grad_norm", "--contract", "grad_norm", "--probe", "syncs_grow_with_tensors"]
+    command = [bare, "-m", "auditkit", "audit", tmp_path, "--no-fixes", "--no-tickets", *target]
+    ended = run(*command)
+    assert (ended.code, ended.stderr.count(install)) == (5, 1), ended
+    assert run(*command, "--python", sys.executable).code == 1
+    doctor = run(bare, "-m", "auditkit", "doctor", cwd=tmp_path)
+    assert (doctor.code, doctor.stdout, install in doctor.stderr) == (5, "", True)
+    assert "tickets, reports, lint and the probes that read source need none" in doctor.stderr
+
+
 def test_a_probe_file_of_the_wheel_runs_alone(python: Path, tmp_path: Path) -> None:
     """`python .../_bundled/probes/PROBE.py --checkout DIR --target M:F` is `auditkit probe run`."""
     site = Path(run(python, "-c", "import auditkit; print(auditkit.__path__[0])").stdout.strip())
@@ -138,3 +211,37 @@ def test_a_probe_file_of_the_wheel_runs_alone(python: Path, tmp_path: Path) -> N
     assert (ended.code, ended.stderr) == (1, "")
     assert "syncs_grow_with_tensors" in ended.stdout
     assert os.listdir(tmp_path) == []
+
+
+GUARDED = """
+import pytest
+
+
+def grad_norm(parameters):
+    return sum(p.grad.norm() for p in parameters)
+
+
+def test_fixture(auditkit):
+    auditkit.check(grad_norm).syncs(at_most=0)
+
+
+@pytest.mark.auditkit(probes=["syncs_grow_with_tensors"])
+def test_marker():
+    return grad_norm
+"""
+
+
+def test_pytest_finds_the_plugin_and_can_leave_it_out(python: Path, tmp_path: Path) -> None:
+    """Without it a test with the fixture is an error in pytest's own words, and so is the marked one where marks are
+    strict; else pytest warns of its mark and of what it returns.
+    """
+    (tmp_path / "test_guarded.py").write_text(GUARDED, encoding="utf-8")
+    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    found = run(*command, cwd=tmp_path)
+    assert (found.code, found.stdout.splitlines()[-1].split(" in ")[0]) == (0, "2 passed"), found.stdout
+    without = run(*command, "-p", "no:auditkit", cwd=tmp_path)
+    assert without.code == 1
+    assert "fixture 'auditkit' not found" in without.stdout
+    assert "Unknown pytest.mark.auditkit" in without.stdout
+    strict = run(*command, "-p", "no:auditkit", "--strict-markers", cwd=tmp_path)
+    assert (strict.code, "'auditkit' not found in `markers` configuration option" in strict.stdout) == (2, True)

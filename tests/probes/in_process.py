@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from auditkit.model.enums import Contract, DeviceChoice
-from auditkit.model.runs.probe import Policy, ProbeInfo
+from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.severity import Occurs, meant, severity_of
 from auditkit.model.runs.target import Target
-from auditkit.probing.hosts.catalog import load_catalog, load_module
-from auditkit.probing.hosts.results import Asked, TargetRun, make_result
-from auditkit.probing.hosts.runner import device_for
-from auditkit.probing.hosts.session import Job
+from auditkit.probing.hosts.catalog import load_catalog, load_module, select
+from auditkit.probing.hosts.results import TargetRun
+from auditkit.probing.hosts.runner import device_for, run_target
+from auditkit.probing.hosts.sandbox import Setting
 from auditkit.probing.worker.base.frames import SourceRoots
 from auditkit.probing.worker.base.refusals import NotApplicable, TargetRaised
 from auditkit.probing.worker.context.context import Context
 from auditkit.probing.worker.feeding.caller import Caller
 from auditkit.probing.worker.feeding.search import find_plan
-from auditkit.probing.worker.process.jsonlines import Reader, Writer, new_token
 from auditkit.probing.worker.process.loading import load, owner_class
 from auditkit.probing.worker.steps import search as step_search
+from auditkit.probing.worker.targets import LoadedTarget
+from auditkit.testing.here import Here
 from tests.probing_helpers import SMALL_MEMORY
 
 ROOTS = SourceRoots(str(Path(__file__).parent))
@@ -85,21 +85,13 @@ def _is_step(target: Target) -> bool:
 
 
 def run_here(checkout: Path, target: Target | str, probes: Sequence[str]) -> TargetRun:
-    """The results of `probing_helpers.run_probes`, without a worker: what it sends, and what the host makes of it."""
+    """The results of `probing_helpers.run_probes`, by a session whose jobs are done in this process."""
     named = target if isinstance(target, Target) else Target(target)
     with _imports_from(checkout):
-        caller = _caller_of(named, checkout)
-        plan = find_plan(caller, named.to_json())
-        run = TargetRun(plan=plan.to_json())
-        for probe in (CATALOG[probe_id] for probe_id in probes):
-            device = device_for(probe, DeviceChoice.AUTO)
-            job = Job(probe.id)
-            if plan.contract in probe.contracts:
-                context = Context(plan, caller, device, SourceRoots(str(checkout)), SMALL_MEMORY)
-                for message in _received(_messages(probe, context)):
-                    job.take(message)
-            run.results.append(make_result(Asked(probe, named.call, device, Policy()), job, run, checkout))
-    return run
+        loaded = LoadedTarget(_caller_of(named, checkout), SourceRoots(str(checkout)))
+        here = type("HereOf", (Here,), {"loaded": loaded, "plan": None, "asked": {}})
+        setting = Setting(checkout, sys.executable, (checkout,), options=SMALL_MEMORY)
+        return run_target(named, select(CATALOG, probes), setting, session=here)
 
 
 @contextlib.contextmanager
@@ -114,27 +106,6 @@ def _imports_from(checkout: Path) -> Iterator[None]:
         for name in set(sys.modules) - before:
             if (getattr(sys.modules[name], "__file__", None) or "").startswith(f"{checkout}/"):
                 del sys.modules[name]
-
-
-def _messages(probe: ProbeInfo, context: Context) -> Iterator[dict[str, Any]]:
-    """What the worker sends of one probe."""
-    try:
-        yield from load_module(probe).measure(context)
-    except NotApplicable as reason:
-        yield {"type": "not_applicable", "message": str(reason)}
-    except TargetRaised as error:
-        yield context.location(error.site)
-        yield {"type": "failed", "reason": "exception", "message": f"the target raises {error}"}
-
-
-def _received(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The messages as the host reads them, with infinities and NaN as words."""
-    with tempfile.TemporaryFile() as file:
-        token = new_token()
-        for message in messages:
-            Writer(file.fileno(), token).send(message)
-        file.seek(0)
-        return Reader(token).feed(file.read())
 
 
 def _caller_of(target: Target, folder: Path) -> Caller:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from auditkit.model.enums import DeviceChoice, Outcome, Reason
 from auditkit.model.runs.probe import ProbeInfo
@@ -18,7 +18,7 @@ from auditkit.probing.hosts.results import Asked, TargetRun, in_words, make_resu
 from auditkit.probing.hosts.sandbox import Setting
 from auditkit.probing.hosts.session import Job, Session
 
-_PLAN: protocol.Job = {"id": "plan", "kind": "plan"}
+PLAN: protocol.Job = {"id": "plan", "kind": "plan"}
 _Question = TypeVar("_Question")
 _Done = TypeVar("_Done")
 Attribute = Callable[[protocol.TorchCalls, Sequence[ProbeResult]], Sequence[ProbeResult]]
@@ -33,23 +33,25 @@ def run_target(
     finished: Callable[[ProbeResult], None] = lambda _: None,
     ordinal: int = 0,
     attribute: Attribute | None = None,
+    session: type[Session] = Session,
 ) -> TargetRun:
     """Run `probes` on `target`; without probes only find out how it is fed and what it returns.
 
     `started(target, probe)` is called as each probe starts, `finished(result)` as soon as it is judged. `ordinal`
     counts the targets before this one that call the same function. `attribute` says whose the findings about a
-    target are that calls torch's own functions.
+    target are that calls torch's own functions. `session` is what runs the jobs: a worker, if nothing else.
     """
     run = TargetRun()
-    results = _TargetResults(target, probes, setting, finished, ordinal, run, attribute)
-    jobs = [_PLAN, *(_job(probe, device, setting) for probe, device in results.devices() if device in probe.devices)]
+    results = _TargetResults(target, probes, setting, finished, ordinal, run, attribute, session)
+    asked = ((probe, device) for probe, device in results.devices() if device in probe.devices)
+    jobs = [PLAN, *(job_of(probe, device, setting.options) for probe, device in asked)]
 
     def collect(fresh_imports: bool) -> str:
         """Run the jobs, in forks of one import or each with its own; the reason why this worker may not fork."""
         auto = setting.device is DeviceChoice.AUTO
-        run.session = Session(setting, jobs, target, auto_device=auto, fresh_imports=fresh_imports)
-        for job in run.session.jobs(lambda job_id: None if job_id == _PLAN["id"] else started(target.call, job_id)):
-            if job.id == _PLAN["id"]:
+        run.session = session(setting, jobs, target, auto_device=auto, fresh_imports=fresh_imports)
+        for job in run.session.jobs(lambda job_id: None if job_id == PLAN["id"] else started(target.call, job_id)):
+            if job.id == PLAN["id"]:
                 _note_plan(run, job)
             else:
                 results.add(job)
@@ -113,7 +115,8 @@ def _note_plan(run: TargetRun, job: Job) -> None:
         run.notes.append(f"given {given}; other values: --argument NAME=VALUE")
 
 
-def _job(probe: ProbeInfo, device: str, setting: Setting) -> protocol.Job:
+def job_of(probe: ProbeInfo, device: str, options: Mapping[str, Any]) -> protocol.Job:
+    """What a worker is asked to run one probe."""
     return {
         "id": probe.id,
         "kind": "probe",
@@ -122,7 +125,7 @@ def _job(probe: ProbeInfo, device: str, setting: Setting) -> protocol.Job:
         "device": device,
         "devices": list(probe.devices),
         "contracts": [contract.value for contract in probe.contracts],
-        "options": dict(setting.options),
+        "options": dict(options),
     }
 
 
@@ -138,9 +141,10 @@ class _TargetResults:
         ordinal: int,
         run: TargetRun,
         attribute: Attribute | None,
+        session: type[Session],
     ) -> None:
         self._target, self._setting, self._finished, self._ordinal, self._run = target, setting, finished, ordinal, run
-        self._attribute = attribute
+        self._attribute, self._session = attribute, session
         self._probes = {probe.id: probe for probe in probes}
         self._done: dict[str, ProbeResult] = {}
         self._broken_by_simulation: list[Job] = []
@@ -171,10 +175,10 @@ class _TargetResults:
         broken = {job.id: job for job in self._broken_by_simulation}
         if not broken or self._run.plan is None:
             return
-        jobs = [_job(self._probes[name], "cpu", self._setting) for name in broken]
+        jobs = [job_of(self._probes[name], "cpu", self._setting.options) for name in broken]
         for job in jobs:
             job["plan"] = self._run.plan
-        session = Session(self._setting, jobs, self._target, auto_device=True, fresh_imports=True)
+        session = self._session(self._setting, jobs, self._target, auto_device=True, fresh_imports=True)
         again = {job.id: job for job in session.jobs() if job.failure is None}
         for name, before in broken.items():
             if name not in again:
@@ -191,11 +195,11 @@ class _TargetResults:
             return
         others = plan.get("others", {})
         target = replace(self._target, arguments={**self._target.arguments, **others})
-        jobs = [_PLAN, *(_job(asked.probe, asked.device, self._setting) for asked, _ in doubted)]
+        jobs = [PLAN, *(job_of(asked.probe, asked.device, self._setting.options) for asked, _ in doubted)]
         auto = self._setting.device is DeviceChoice.AUTO
-        session = Session(self._setting, jobs, target, auto_device=auto, fresh_imports=True)
+        session = self._session(self._setting, jobs, target, auto_device=auto, fresh_imports=True)
         again = {job.id: job for job in session.jobs()}
-        run = TargetRun(session, again[_PLAN["id"]].plan if _PLAN["id"] in again else None)
+        run = TargetRun(session, again[PLAN["id"]].plan if PLAN["id"] in again else None)
         for asked, before in doubted:
             after = make_result(asked, again.get(asked.probe.id), run, self._setting.checkout)
             self._finish(_with_the_other(before, after, plan))

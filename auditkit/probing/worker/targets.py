@@ -34,7 +34,8 @@ def load_target(results: Writer, request: Dict[str, Any]) -> Optional[LoadedTarg
         send_load_error(results, error)
         return None
     caller = Caller(function, owner, method, dict(target.get("arguments") or {}), finish, finish_method)
-    source_roots = SourceRoots(request["checkout"], tuple(_outside_package(place, roots, request["checkout"])))
+    top = sys.modules[rungs.module_of(place, roots)[0].split(".")[0]]
+    source_roots = SourceRoots(request["checkout"], tuple(outside_package(top, request["checkout"])))
     State.modules = Modules(lambda path: source_roots.relative(path) is not None)
     return LoadedTarget(caller, source_roots)
 
@@ -59,9 +60,8 @@ def _climb(request: Dict[str, Any], calls: List[str], load: Callable[[], Any]) -
     return ladder.climb(load, [place], roots, ways, float(request["time_limit_s"]))
 
 
-def _outside_package(place: str, roots: List[str], checkout: str) -> List[str]:
-    """The folder of the target's own package, where it is installed and not part of the checkout."""
-    top = sys.modules[rungs.module_of(place, roots)[0].split(".")[0]]
+def outside_package(top: Any, checkout: str) -> List[str]:
+    """The folder of the target's own package, whose module `top` is, where it is installed and not of the checkout."""
     paths = list(getattr(top, "__path__", [])) or [getattr(top, "__file__", "") or ""]
     inside = os.path.realpath(checkout) + os.sep
     found = [os.path.realpath(path) for path in paths if path]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from auditkit.errors import TargetNotLoadedError
+from auditkit.model.enums import Reason
 from auditkit.probing.checkouts.checkout import choose_interpreter, parse_checkout
 from auditkit.probing.checkouts.git import git_is_installed
 from auditkit.probing.hosts.examination import Examination, examine
@@ -29,7 +30,9 @@ def doctor(checkout: str = ".", python: str | None = None) -> Machine:
     interpreter, _ = choose_interpreter(parse_checkout(checkout).directory, python)
     found = examine(str(interpreter))
     if found.failure is not None:
+        without = "; tickets, reports, lint and the probes that read source need none"
         raise TargetNotLoadedError(
-            found.failure.message, found.failure.hint or "name another interpreter: --python PATH"
+            found.failure.message + (without if found.failure.reason is Reason.NO_TORCH else ""),
+            found.failure.hint or "name another interpreter: --python PATH",
         )
     return Machine(interpreter, found, git_is_installed())

@@ -6,6 +6,7 @@ and Python memory is not the allocator's; tracemalloc counts it, in a run of its
 numbers are `max_memory_allocated` over the baseline.
 """
 
+import bisect
 import contextlib
 import gc
 import sys
@@ -114,15 +115,33 @@ def _calls(step: Callable[[], Any], counts: Sequence[int]) -> Iterator[int]:
 
 def live_at_peak(call: Callable[[], Any], device: str, roots: SourceRoots) -> List[LiveBytes]:
     """The lines that hold memory at the peak, largest first; on CUDA by each operator's own growth."""
-    operators = _AnnotatedOperators(roots, on_cuda=device == "cuda")
-    if device == "cuda":
-        with operators:
-            call()
-        return _sorted_by_bytes(operators.growth_bytes)
-    with on_device(device), _recording() as events, operators:
+    with recording_peak(device, roots) as found:
         kept = call()
     del kept
-    return _attribute(events, operators.sites)
+    return found[0].live
+
+
+class Peak(NamedTuple):
+    """Bytes above the baseline at the worst moment, and the lines that hold them, largest first."""
+
+    peak_bytes: int
+    live: List[LiveBytes]
+
+
+@contextlib.contextmanager
+def recording_peak(device: str, roots: SourceRoots) -> Iterator[List[Peak]]:
+    """Record a block's memory: the one `Peak` is there when the block has ended."""
+    operators = _AnnotatedOperators(roots, on_cuda=device == "cuda")
+    found: List[Peak] = []
+    if device == "cuda":
+        operators.worst = baseline = torch.cuda.memory_allocated()
+        with operators:
+            yield found
+        found.append(Peak(operators.worst - baseline, _sorted_by_bytes(operators.growth_bytes)))
+        return
+    with on_device(device), _recording() as events, operators:
+        yield found
+    found.append(Peak(_peak(_changes(events)), _attribute(events, operators.sites)))
 
 
 @contextlib.contextmanager
@@ -159,6 +178,7 @@ class _AnnotatedOperators(OperatorMode):
         self.on_cuda = on_cuda
         self.sites: List[Optional[Site]] = []
         self.growth_bytes: Dict[Optional[Site], int] = {}
+        self.worst = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         site = self.roots.innermost(sys._getframe(1))
@@ -174,6 +194,7 @@ class _AnnotatedOperators(OperatorMode):
         before = torch.cuda.memory_allocated()
         result = func(*args, **kwargs)
         growth = torch.cuda.max_memory_allocated() - before
+        self.worst = max(self.worst, before + growth)
         self.growth_bytes[site] = self.growth_bytes.get(site, 0) + growth
         return result
 
@@ -210,10 +231,9 @@ def _release(live: List[Tuple[int, Optional[Site]]], size_bytes: int) -> None:
 
 
 def _site_at(time_ns: int, ranges: List[Tuple[int, int, int]], sites: List[Optional[Site]]) -> Optional[Site]:
-    for start_ns, end_ns, index in ranges:
-        if start_ns <= time_ns <= end_ns:
-            return sites[index]
-    return None
+    place = bisect.bisect_right(ranges, (time_ns, sys.maxsize, 0)) - 1
+    _, end_ns, index = ranges[place] if place >= 0 else (0, 0, 0)
+    return sites[index] if time_ns <= end_ns else None
 
 
 def _sorted_by_bytes(totals: Dict[Optional[Site], int]) -> List[LiveBytes]:

@@ -40,17 +40,32 @@ class Count(NamedTuple):
 
 def count_syncs(call: Callable[[], Any], device: str, roots: SourceRoots) -> Count:
     """Run `call` once and count its synchronisations on `device`."""
+    with counting_syncs(device, roots) as found:
+        call()
+    return found[0]
+
+
+@contextlib.contextmanager
+def counting_syncs(device: str, roots: SourceRoots, of_block: bool = False) -> Iterator[List[Count]]:
+    """Count the synchronisations of a block: the one `Count` is there when the block has ended.
+
+    On plain CPU tensors `of_block` tells the host's own from those that stand for a device's, see `_BlockReads`.
+    """
+    found: List[Count] = []
+    if device == "cuda":
+        with _counting_on_cuda(roots, found):
+            yield found
+        return
     if device == "simulated":
         watcher = _SyncSites(roots)
         with simulated_cuda(watcher):
-            call()
-        return Count(len(watcher.sites), watcher.sites)
-    if device == "cuda":
-        return _count_on_cuda(call, roots)
-    reads = _HostReads(roots)
+            yield found
+        found.append(Count(len(watcher.sites), watcher.sites))
+        return
+    reads = _BlockReads(roots) if of_block else _HostReads(roots)
     with reads.counting():
-        call()
-    return Count(len(reads.sites), reads.sites)
+        yield found
+    found.append(Count(len(reads.sites), reads.sites))
 
 
 class _SyncSites(Observer):
@@ -82,6 +97,17 @@ class _HostReads:
     def is_host(self, tensor: Any) -> bool:
         return tensor in self.host_copies
 
+    def is_born_on_host(self, args: Any, kwargs: Dict[str, Any]) -> bool:
+        """Whether what a function makes of these is no device's."""
+        return False
+
+    def is_placement(self, tensor: torch.Tensor) -> bool:
+        """Whether moving a tensor to the CPU stands for moving it to the device."""
+        return False
+
+    def follow(self, inputs: List[Any], result: Any) -> None:
+        """Told what an operator made of tensors that are not all the host's."""
+
     def may_be_on_device(self, tensor: torch.Tensor) -> bool:
         """A tensor without dimensions may stand for Python's number, which an operator takes along for free."""
         return tensor.dim() > 0 and not self.is_host(tensor)
@@ -106,10 +132,46 @@ class _HostReads:
             else:
                 self.read_each(item)
 
+    def keep_on_host(self, result: Any) -> Any:
+        for tensor in _tensors_of(result):
+            self.host_copies[tensor] = True
+        return result
+
     def copy_to_host(self, tensor: torch.Tensor) -> torch.Tensor:
         copied = tensor.detach()
         self.host_copies[copied] = True
         return copied
+
+
+class _BlockReads(_HostReads):
+    """Those of a block of which nobody knows what its tensors stand for.
+
+    On the device are parameters and what is computed from them. What the block makes without naming a device (a
+    sampler's `randperm`) is the host's, and so is a tensor without dimensions that was there before (an optimizer keeps
+    its steps so). A batch may be either: to read it counts, to move it does not.
+    """
+
+    def __init__(self, roots: SourceRoots) -> None:
+        super().__init__(roots)
+        self._computed = WeakIdKeyDictionary()  # whether from parameters
+
+    def is_host(self, tensor: Any) -> bool:
+        is_number = tensor.dim() == 0 and not tensor.requires_grad and tensor not in self._computed
+        return is_number or super().is_host(tensor)
+
+    def is_born_on_host(self, args: Any, kwargs: Dict[str, Any]) -> bool:
+        return "device" not in kwargs and not _tensors_of(args, kwargs)
+
+    def is_placement(self, tensor: torch.Tensor) -> bool:
+        return not self._is_of_parameters(tensor)
+
+    def follow(self, inputs: List[Any], result: Any) -> None:
+        of_parameters = any(map(self._is_of_parameters, inputs))
+        for tensor in _tensors_of(result):
+            self._computed[tensor] = of_parameters or self._computed.get(tensor, False)
+
+    def _is_of_parameters(self, tensor: torch.Tensor) -> bool:
+        return tensor.requires_grad or self._computed.get(tensor, False)
 
 
 class _ReadFunctions(TorchFunctionMode):
@@ -122,7 +184,11 @@ class _ReadFunctions(TorchFunctionMode):
         if func in (torch.tensor, torch.as_tensor, torch.asarray):
             self.reads.read_each(args[0] if args else kwargs.get("data"))
         subject = args[0] if args and isinstance(args[0], torch.Tensor) else None
+        if self.reads.is_born_on_host(args, kwargs):
+            return self.reads.keep_on_host(func(*args, **kwargs))
         if subject is None or self.reads.is_host(subject):
+            return func(*args, **kwargs)
+        if func is torch.Tensor.to and self.reads.is_placement(subject):
             return func(*args, **kwargs)
         if func is torch.Tensor.cpu or (func is torch.Tensor.to and _names_cpu(args[1:], kwargs)):
             self.reads.read()
@@ -155,32 +221,37 @@ class _ReadOperators(OperatorMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        tensors = [leaf for leaf in list_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        tensors = _tensors_of(args, kwargs)
         all_host = bool(tensors) and all(self.reads.is_host(tensor) for tensor in tensors)
         if tensors and not all_host:
             for _ in range(waits(func, args, kwargs, self.reads.may_be_on_device)):
                 self.reads.read()
         result = func(*args, **kwargs)
         if all_host:
-            for leaf in list_leaves(result):
-                if isinstance(leaf, torch.Tensor):
-                    self.reads.host_copies[leaf] = True
+            self.reads.keep_on_host(result)
+        else:
+            self.reads.follow(tensors, result)
         return result
+
+
+def _tensors_of(*trees: Any) -> List[Any]:
+    return [leaf for leaf in list_leaves(trees) if isinstance(leaf, torch.Tensor)]
 
 
 # --- a real CUDA device --------------------------------------------------------------------------
 
 
-def _count_on_cuda(call: Callable[[], Any], roots: SourceRoots) -> Count:
+@contextlib.contextmanager
+def _counting_on_cuda(roots: SourceRoots, found: List[Count]) -> Iterator[None]:
     from torch.profiler import ProfilerActivity, profile, record_function
 
     sites: List[Optional[Site]] = []
     with _sync_warnings(roots, sites):
         with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
             with record_function(RANGE):
-                call()
+                yield
             torch.cuda.synchronize()
-    return Count(sum(name in _SYNC_EVENTS for name in runtime_events(profiler)), sites)
+    found.append(Count(sum(name in _SYNC_EVENTS for name in runtime_events(profiler)), sites))
 
 
 def runtime_events(profiler: Any) -> List[str]:
@@ -196,14 +267,19 @@ def runtime_events(profiler: Any) -> List[str]:
 
 @contextlib.contextmanager
 def _sync_warnings(roots: SourceRoots, sites: List[Optional[Site]]) -> Iterator[None]:
+    show = warnings.showwarning
+
     def on_warning(message: Any, *rest: Any, **kwargs: Any) -> None:
         if "synchroniz" in str(message):
             sites.append(roots.innermost(sys._getframe(1)))
+        else:
+            show(message, *rest, **kwargs)
 
     with warnings.catch_warnings():
-        warnings.simplefilter("always")
-        warnings.showwarning = on_warning
+        warnings.filterwarnings("ignore", ".*Synchronization debug mode")
         torch.cuda.set_sync_debug_mode("warn")
+        warnings.filterwarnings("always", ".*synchroniz")
+        warnings.showwarning = on_warning
         try:
             yield
         finally:

@@ -24,7 +24,7 @@ class Writer:
         self.token = token
 
     def send(self, message: Dict[str, Any]) -> None:
-        line = "\n{} {}\n".format(self.token, json.dumps(_strict(message), allow_nan=False))
+        line = "\n{} {}\n".format(self.token, json.dumps(strict(message), allow_nan=False))
         data = line.encode("utf-8")
         while data:
             data = data[os.write(self.fd, data) :]
@@ -57,11 +57,12 @@ def new_token() -> str:
     return os.urandom(8).hex()
 
 
-def _strict(value: Any) -> Any:
+def strict(value: Any) -> Any:
+    """`value` as JSON has it: infinities and NaN as words, keys as texts, tuples as lists."""
     if isinstance(value, float) and not math.isfinite(value):
         return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
     if isinstance(value, dict):
-        return {str(key): _strict(item) for key, item in value.items()}
+        return {str(key): strict(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_strict(item) for item in value]
+        return [strict(item) for item in value]
     return value

@@ -2,7 +2,7 @@
 
 import contextlib
 import difflib
-import importlib
+import importlib.util
 import inspect
 import os
 import re
@@ -59,7 +59,8 @@ def import_torch() -> None:
         if error.name != "torch":
             raise LoadError("no_torch", "importing torch fails: {}".format(error)) from error
         message = "{} has no torch".format(sys.executable)
-        raise LoadError("no_torch", message, elsewhere + " torch") from None
+        wanted = "torch" if importlib.util.find_spec("auditkit") is None else "'auditkit[audit]'"
+        raise LoadError("no_torch", message, "{} {}".format(elsewhere, wanted)) from None
     except Exception as error:
         raise LoadError("no_torch", "importing torch fails: {}".format(_one_line(error))) from error
     version = str(getattr(torch, "__version__", "without a version"))

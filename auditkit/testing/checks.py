@@ -1,0 +1,222 @@
+"""`check(collector)`: laws and bounds that a collector keeps to, each asked by the probe that knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from auditkit.assets import bundled_dir
+from auditkit.errors import BadInputError
+from auditkit.model.enums import Outcome, Severity
+from auditkit.model.runs.probe import ProbeInfo
+from auditkit.model.runs.run import ProbeResult
+from auditkit.probing.hosts.catalog import load_catalog, probe_named, read_probe, select
+from auditkit.testing import growth as laws
+from auditkit.testing.failures import GuardFailed, GuardUnavailable, failure, in_words, lines_of, whole_number
+from auditkit.testing.subject import Answer, Subject
+
+__tracebackhide__ = True  # pytest shows the test's own line
+
+_OVERFLOW, _SYNCS, _LAUNCHES = (
+    "norm_overflows_on_finite_grads", "syncs_grow_with_tensors", "launches_grow_with_tensors",
+)  # fmt: skip
+_PEAK = "_peak_by_tensors.py"
+_TENSOR_BYTES = 256 << 10
+# The norm of each tensor is a scalar, for which an allocator gives up to 512 bytes.
+_SCALARS_SHARE = 0.01
+_UNANSWERED = (Outcome.NOT_APPLICABLE, Outcome.UNAVAILABLE)
+
+
+def check(
+    target: Callable[..., Any] | str,
+    *,
+    contract: str | None = None,
+    takes: str | None = None,
+    arguments: Mapping[str, Any] | None = None,
+    returns: Mapping[str, str] | None = None,
+    finish: Callable[..., Any] | None = None,
+    device: str = "auto",
+    root: str | Path | None = None,
+) -> Check:
+    """A collector to hold against laws: `check(grad_norm).finite_up_to(1e30).syncs(at_most=1)`.
+
+    `target` is a function, a method, or `package.module:function`; how it is fed is found by trying, and `arguments`
+    by their names are what it is given beside gradients. The other words are those of auditkit.yaml. `device` is
+    `auto` (a GPU where there is one, else a pretended one), `cpu`, `cuda` or `simulated`. Raises BadInputError.
+    """
+    return Check(
+        Subject(
+            target,
+            Path(root or Path.cwd()),
+            contract=contract,
+            takes=takes,
+            arguments=arguments or {},
+            returns=returns or {},
+            finish=finish,
+            device=device,
+        )
+    )
+
+
+class Check:
+    """Each method asks one question, returns the same check, or raises GuardFailed or GuardUnavailable."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+
+    def finite_up_to(self, norm: float, dtypes: Sequence[str] = ("float32", "bfloat16")) -> Check:
+        """Its norm is right for every gradient whose true norm is up to `norm`, in each of the dtypes.
+
+        They are those of norm_overflows_on_finite_grads: float32, bfloat16, float16, mixed and float64.
+        """
+        answer, probe = self._answered(_OVERFLOW)
+        rows = [m for m in answer.measurements if m.name == "breaking_norm"]
+        missing = [dtype for dtype in dtypes if dtype not in {m.case["dtype"] for m in rows}]
+        if missing:
+            known = ", ".join(dict.fromkeys(str(m.case["dtype"]) for m in rows))
+            raise GuardUnavailable(f"{self._call}: not judged in {', '.join(missing)}; judged: {known}")
+        broken = [m for m in rows if m.case["dtype"] in dtypes and m.value is not None and m.value <= norm]
+        if broken:
+            worst = min(broken, key=lambda m: float(m.value))
+            limits = {str(m.case["dtype"]): m.value for m in sorted(broken, key=lambda m: -m.value)}
+            head = f"the norm breaks at {worst.value:.3g} in {worst.case['dtype']}, and is to be right up to {norm:g}"
+            law = "; ".join(f"right below {value:.3g} in {dtype}" for dtype, value in limits.items())
+            raise self._failed(head, law, answer, probe)
+        return self
+
+    def syncs(self, at_most: int | None = None, growth: str | None = None) -> Check:
+        """It waits for the device at most so often in one call, or so that the count grows by that law.
+
+        Without a word: `growth="constant"` in the number of tensors.
+        """
+        return self._count(_SYNCS, "sync_count", "synchronisations", at_most, growth, 0.0)
+
+    def launches(self, at_most: int | None = None, growth: str | None = None) -> Check:
+        """It launches at most so many kernels in one call, or so that their number grows by that law."""
+        # foreach packs some dozens of tensors into one launch.
+        return self._count(_LAUNCHES, "launch_count", "launches", at_most, growth, 0.1)
+
+    def peak(self, at_most: float | None = None, growth: str | None = None) -> Check:
+        """Its memory's peak is at most so many times the gradients' bytes, or grows by that law in their number.
+
+        Tensors have 65,536 elements of float32 each; what is below a hundredth of the gradients' bytes is no growth.
+        """
+        wanted = laws.known(growth or (laws.CONSTANT if at_most is None else None))
+        answer, probe = self._answered(_PEAK)
+        for name, where in (("peak_extra_bytes", ""), ("python_peak_bytes", " in NumPy and Python memory")):
+            peaks = answer.figures(name)
+            most = max(peaks)
+            share = peaks[most] / (most * _TENSOR_BYTES)
+            head = f"{share:.3g}x the gradients' bytes at the peak{where}, {most} tensors of 256 KiB"
+            law = f"bytes for n tensors: {laws.listed(peaks)}"
+            if at_most is not None and share > at_most:
+                raise self._failed(f"{head}; at most {at_most:g}x is allowed", law, answer, probe)
+            if wanted and not laws.keeps(peaks, wanted, _SCALARS_SHARE * _TENSOR_BYTES):
+                raise self._failed(f"{head}; its growth is to be {laws.in_words(wanted)}", law, answer, probe)
+        return self
+
+    def passes(self, *probes: str, fail_on: str = "P4") -> Check:
+        """None of these probes reproduces a finding as bad as `fail_on`; without names no stable one that fits it."""
+        bound = _severity(fail_on)
+        catalog = load_catalog()
+        contract = self._subject.contract()
+        chosen = [_probe(catalog, name) for name in probes] or [
+            probe for probe in select(catalog, (), style=False) if contract in probe.contracts
+        ]
+        source = [probe.id for probe in chosen if probe.scope == "source"]
+        if source:
+            raise BadInputError(f"{source[0]} reads source and calls nothing", "ask it with auditkit probe run")
+        answers = self._subject.ask(chosen)
+        findings = [each for each in answers if _is_finding(each.result, bound)]
+        if findings:
+            head = f"{len(findings)} of {len(answers)} probes reproduce a finding of {bound.value} or worse"
+            raise failure(self._headline(head), *_told(findings, self._subject.root))
+        unanswered = [each.result for each in answers if each.result.outcome in _UNANSWERED]
+        if unanswered and (probes or len(unanswered) == len(answers)):
+            raise GuardUnavailable("; ".join(f"{each.probe}: {each.message}" for each in unanswered))
+        return self
+
+    # --- how it is asked ---------------------------------------------------------------------------
+
+    @property
+    def _call(self) -> str:
+        return self._subject.target.call
+
+    def _headline(self, text: str) -> str:
+        return f"{self._call}: {text}"
+
+    def _answered(self, asked: str) -> tuple[Answer, ProbeInfo]:
+        """The probe's answer. Raises GuardUnavailable where there is none, GuardFailed where the target raised."""
+        is_ours = asked == _PEAK  # it is in no list of probes
+        probe = read_probe(bundled_dir("probes") / _PEAK) if is_ours else _probe(load_catalog(), asked)
+        self._subject.contract()
+        (answer,) = self._subject.ask([probe])
+        result = answer.result
+        if result.outcome in _UNANSWERED:
+            raise GuardUnavailable(f"{self._call}: {result.message}")
+        if result.outcome is Outcome.ERROR:
+            line = lines_of(answer.location, self._subject.root) if answer.location is not None else ()
+            raise failure(self._headline(result.message), ("line", line), ("asked", probe.title))
+        return answer, probe
+
+    def _count(
+        self, probe_id: str, name: str, things: str, at_most: int | None, growth: str | None, tolerance: float
+    ) -> Check:
+        whole_number("at_most", at_most)
+        wanted = laws.known(growth or (laws.CONSTANT if at_most is None else None))
+        answer, probe = self._answered(probe_id)
+        counts = answer.figures(name)
+        most = max(counts)
+        head = f"{counts[most]:,} {things} at {most:,} tensors"
+        text = answer.value(f"{name}_law").case["law"]
+        law = f"{text} {things} for n tensors: {laws.listed(counts)}"
+        if at_most is not None and max(counts.values()) > at_most:
+            raise self._failed(f"{head}; at most {at_most:,} allowed", law, answer, probe)
+        if wanted and not laws.keeps(counts, wanted, tolerance):
+            raise self._failed(f"{head}; their growth is to be {laws.in_words(wanted)}", law, answer, probe)
+        return self
+
+    def _failed(self, head: str, law: str, answer: Answer, probe: ProbeInfo) -> GuardFailed:
+        line = lines_of(answer.location, self._subject.root) if answer.location is not None else ()
+        evidence = [in_words(_evidence(answer), answer.result.device), *answer.result.notes]
+        facts = (("law", law), ("line", line), ("evidence", evidence), ("to mend", probe.remediation))
+        return failure(self._headline(head), *facts)
+
+
+def _probe(catalog: Mapping[str, ProbeInfo], name: str) -> ProbeInfo:
+    try:
+        return probe_named(catalog, name)
+    except BadInputError as error:  # raised again here, so that no line of the catalog is shown
+        raise BadInputError(error.message, error.hint) from None
+
+
+def _evidence(answer: Answer) -> Any:
+    kinds = {each.evidence for each in answer.measurements}
+    return max(kinds, key=lambda kind: kind.value == "simulated") if kinds else None
+
+
+def _severity(word: str) -> Severity:
+    try:
+        return Severity(word)
+    except ValueError:
+        raise BadInputError(f"no severity is called {word!r}", "P0 to P4") from None
+
+
+def _is_finding(result: ProbeResult, bound: Severity) -> bool:
+    """A reproduced one as bad as the bound; an error is never a pass."""
+    if result.outcome is Outcome.ERROR:
+        return True
+    return result.outcome is Outcome.REPRODUCED and (result.severity or Severity.P0).at_least(bound)
+
+
+def _told(findings: Sequence[Answer], root: Path) -> list[tuple[str, list[str]]]:
+    told = []
+    for answer in sorted(findings, key=lambda each: each.result.severity or Severity.P0):
+        result = answer.result
+        law = [f"law: {result.law}"] if result.law else []
+        line = lines_of(answer.location, root) if answer.location is not None else []
+        evidence = [in_words(result.evidence, result.device)] if result.evidence is not None else []
+        said = [f"{result.probe}: {result.message}", *law, *line, *evidence]
+        told.append((result.severity.value if result.severity else "error", said))
+    return told

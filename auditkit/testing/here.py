@@ -1,0 +1,144 @@
+"""The jobs of a worker, done in this process, which is left as it was."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import platform
+import random
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
+
+from auditkit.model.runs.target import Target
+from auditkit.probing.hosts.protocol import Hello, OfJob
+from auditkit.probing.hosts.protocol import Job as Request
+from auditkit.probing.hosts.sandbox import Setting
+from auditkit.probing.hosts.session import Job, LoadedBy, Session
+from auditkit.probing.worker.process.jsonlines import strict
+from auditkit.testing.failures import GuardUnavailable
+
+__tracebackhide__ = True  # pytest shows the test's own line
+
+_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
+
+
+class Here(Session):
+    """A session whose jobs are done here, on a target that is loaded already.
+
+    `loaded` is that target as `worker/targets.py` has it; `plan` how it is fed, once that is known; `asked` the jobs
+    that ended, by their ids.
+    """
+
+    loaded: Any
+    plan: Job | None
+    asked: dict[str, Job]
+
+    def __init__(
+        self, _setting: Setting, jobs: Sequence[Request], target: Target | None = None, *, auto_device: bool, **_: Any
+    ) -> None:
+        self.hello: Hello | None = None
+        self.device_name = self.fork_refusal = ""
+        self.failure, self.loaded_by = None, LoadedBy()
+        self._jobs = jobs
+        self._request = {"target": target.to_json() if target is not None else {}, "auto_device": auto_device}
+
+    def jobs(self, started: Callable[[str], None] = lambda _: None) -> Iterator[Job]:
+        """Each job as it ends."""
+        with undisturbed(self.loaded.roots):
+            self.hello = _hello()
+            for request in self._jobs:
+                started(request["id"])
+                yield self._job(request)
+
+    def _job(self, request: Request) -> Job:
+        if request["kind"] == "plan" and self.plan is not None:
+            return self.plan
+        job = Job(request["id"], has_ended=True)
+        plan = request.get("plan") or (self.plan.plan if self.plan is not None else None)
+        if request["kind"] == "plan" or (plan is not None and plan["contract"] in request["contracts"]):
+            _run({**request, "plan": plan}, self._request, job, self.loaded)
+        if request["kind"] == "plan":
+            type(self).plan = job
+        self.asked[job.id] = job
+        return job
+
+
+def _run(request: dict[str, Any], of_all: dict[str, Any], job: Job, loaded: Any) -> None:
+    """What a worker's child does, whose messages `job` takes."""
+    from auditkit.probing.worker import jobs
+
+    class Messages:
+        def send(self, message: dict[str, Any]) -> None:
+            job.take(cast("OfJob", strict(message)))
+
+    jobs.run_job(request, of_all, cast("Any", Messages()), loaded)
+
+
+def _hello() -> Hello:
+    import torch
+
+    return {
+        "type": "hello",
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "executable": sys.executable,
+        "platform": sys.platform,
+        "cuda": has_cuda(),
+    }
+
+
+def has_cuda() -> bool:
+    """Whether torch finds a CUDA device. Raises GuardUnavailable where there is no torch, or one that is too old."""
+    from auditkit.probing.worker.process.loading import LoadError, import_torch
+
+    # The profiler's own start and stop lines would stand in what pytest shows of a failing test.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    try:
+        import_torch()
+    except LoadError as error:
+        raise GuardUnavailable(f"{error.message} ({error.hint})" if error.hint else error.message) from None
+    import torch
+
+    return torch.cuda.is_available()
+
+
+@contextlib.contextmanager
+def undisturbed(roots: Any) -> Iterator[None]:
+    """Meanwhile the pretended device knows the modules below `roots`, and warnings are no errors.
+
+    Afterwards torch, its random numbers and Python's are as they were.
+    """
+    has_cuda()
+    import torch
+
+    from auditkit.probing.worker.simulated.import_time import Modules
+    from auditkit.probing.worker.simulated.tensor import State
+
+    threads, numbers, nvml = torch.get_num_threads(), random.getstate(), os.environ.get(_NVML)
+    modules, devices = State.modules, State.device_count
+    State.modules = Modules(lambda path: roots.relative(path) is not None)
+    cuda = range(torch.cuda.device_count() if torch.cuda.is_initialized() else 0)  # type: ignore[no-untyped-call]
+    try:
+        with warnings.catch_warnings(action="ignore"), torch.random.fork_rng(cuda), torch.enable_grad():
+            yield
+    finally:
+        State.modules, State.device_count = modules, devices
+        torch.set_num_threads(threads)
+        random.setstate(numbers)
+        if nvml is None:
+            os.environ.pop(_NVML, None)
+
+
+@functools.cache
+def reads_its_toy(instrument: str, device: str) -> None:
+    """Raise GuardUnavailable where an instrument does not read its known toy in this process."""
+    from auditkit.probing.worker.base.frames import SourceRoots
+    from auditkit.probing.worker.instruments.selfcheck import SelfCheckError, check
+
+    try:
+        check(instrument, device, SourceRoots(os.sep))
+    except SelfCheckError as error:
+        raise GuardUnavailable(str(error)) from None

@@ -1,0 +1,185 @@
+"""What a guard is about: a function or a method of the test's process, asked as a target of a checkout is."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from auditkit.errors import BadInputError
+from auditkit.model.enums import Contract, DeviceChoice, Takes
+from auditkit.model.runs.measurement import Location, Measurement
+from auditkit.model.runs.probe import ProbeInfo
+from auditkit.model.runs.run import ProbeResult
+from auditkit.model.runs.target import Target
+from auditkit.probing.hosts.runner import run_target
+from auditkit.probing.hosts.sandbox import Setting
+from auditkit.probing.hosts.session import Job, Session
+from auditkit.testing.failures import GuardUnavailable
+from auditkit.testing.here import Here, has_cuda
+
+__tracebackhide__ = True  # pytest shows the test's own line
+
+# They fork real ranks, or trace with a compiler whose caches are the whole process's.
+_APART = ("ranks", "graphs", "graph_capture")
+
+
+class Answer(NamedTuple):
+    """What a probe said, with its figures and its line also where they are no finding."""
+
+    result: ProbeResult
+    measurements: Sequence[Measurement]
+    location: Location | None
+
+    def figures(self, name: str) -> dict[int, Any]:
+        """A figure by the number of tensors."""
+        return {int(m.case["tensors"]): m.value for m in self.measurements if m.name == name}
+
+    def value(self, name: str) -> Measurement:
+        """The figure of that name."""
+        return next(m for m in self.measurements if m.name == name)
+
+
+class Subject:
+    """A target, its file's root, and where it is asked (`auto`, `cpu`, `cuda` or `simulated`).
+
+    Raises BadInputError for what is no function or method, and for words that are not known.
+    """
+
+    def __init__(
+        self,
+        target: Callable[..., Any] | str,
+        root: Path,
+        *,
+        contract: str | None,
+        takes: str | None,
+        arguments: Mapping[str, Any],
+        returns: Mapping[str, str],
+        finish: Callable[..., Any] | None,
+        device: str,
+    ) -> None:
+        function = _named(target) if isinstance(target, str) else target
+        if inspect.isclass(function) or not callable(function):
+            kind = "a class: name one of its methods" if inspect.isclass(function) else "no function"
+            raise BadInputError(f"{target!r} is {kind}", "hand over the function itself, or its module:name")
+        self.root, self._function, self._finish = root, function, finish
+        contracts = _member(Contract, "contract", contract), _member(Takes, "way to be fed", takes)
+        module, name = _place(function)
+        self.target = Target(f"{module}:{name}", "", *contracts, arguments=dict(arguments), returns=dict(returns))
+        self._device = _member(DeviceChoice, "device", device) or DeviceChoice.AUTO
+        self._here: type[Here] | None = None
+
+    def ask(self, probes: Sequence[ProbeInfo]) -> list[Answer]:
+        """What each probe says, in this process where its instrument allows that, else in a worker."""
+        here = self._session()
+        apart = [probe for probe in probes if probe.instrument in _APART]
+        found = self._results([probe for probe in probes if probe not in apart], here)
+        found |= self._results(apart, Session) if self._is_importable() else _without_worker(apart, self.target.call)
+        return [self._answer(found[probe.id], here.asked.get(probe.id)) for probe in probes]
+
+    def contract(self) -> Contract:
+        """What it is asked as. Raises BadInputError where nothing feeds it."""
+        self._results((), self._session())
+        planned = self._session().plan
+        if planned is None or planned.plan is None:
+            why = planned.failure.message if planned is not None and planned.failure is not None else "no plan"
+            raise BadInputError(why, "give what it needs as arguments={...}, or say contract= or takes=")
+        return Contract(planned.plan["contract"])
+
+    def _results(self, probes: Sequence[ProbeInfo], session: type[Session]) -> dict[str, ProbeResult]:
+        module = sys.modules.get(self.target.call.partition(":")[0])
+        folders = [_import_root(module)] if module is not None else []
+        setting = Setting(self.root, sys.executable, tuple(folders), self._device)
+        if not probes and session is Session:
+            return {}
+        return {result.probe: result for result in run_target(self.target, probes, setting, session=session).results}
+
+    def _session(self) -> type[Here]:
+        """The session of this target; it remembers how the target is fed."""
+        if self._here is None:
+            has_cuda()
+            self._here = type("HereOf", (Here,), {"loaded": self._loaded(), "plan": None, "asked": {}})
+        return self._here
+
+    def _loaded(self) -> Any:
+        """The target bound as the worker binds it; a bound method is called on its own object."""
+        from auditkit.probing.worker.base.frames import SourceRoots
+        from auditkit.probing.worker.feeding.caller import Caller
+        from auditkit.probing.worker.targets import LoadedTarget, outside_package
+
+        owner, method = _owner(self._function)
+        caller = Caller(self._function, owner, method, dict(self.target.arguments), self._finish)
+        top = sys.modules.get(self.target.call.partition(".")[0].partition(":")[0])
+        return LoadedTarget(caller, SourceRoots(str(self.root), tuple(outside_package(top, str(self.root)))))
+
+    def _answer(self, result: ProbeResult, job: Job | None) -> Answer:
+        place = result.location or (job.location if job is not None else None)
+        return Answer(result, result.measurements, place)
+
+    def _is_importable(self) -> bool:
+        """Whether another process finds the same function by its name."""
+        module, name = _place(self._function)
+        with contextlib.suppress(AttributeError, KeyError):
+            return _attribute(sys.modules[module], name) is self._function and module != "__main__"
+        return False
+
+
+def _named(call: str) -> Any:
+    module, colon, name = call.partition(":")
+    try:
+        return _attribute(importlib.import_module(module), name) if colon else None
+    except (ImportError, AttributeError) as error:
+        raise BadInputError(f"{call}: {error}") from error
+
+
+def _attribute(found: Any, name: str) -> Any:
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _place(function: Any) -> tuple[str, str]:
+    """The module and the qualified name; of a partial those of what it calls, of an object those of its class."""
+    function = getattr(function, "func", function)
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return str(named.__module__), str(named.__qualname__)
+
+
+def _owner(function: Any) -> tuple[type | None, str]:
+    """The class of a method that was taken from it, and the method's name; a bound one needs no class."""
+    module, name = _place(function)
+    if inspect.isfunction(function) and "." in name and not name.rpartition(".")[0].endswith("<locals>"):
+        with contextlib.suppress(AttributeError, KeyError):
+            path, _, method = name.rpartition(".")
+            owner = _attribute(sys.modules[module], path)
+            if inspect.isclass(owner) and not isinstance(inspect.getattr_static(owner, method), staticmethod):
+                return owner, method
+    return None, ""
+
+
+def _import_root(module: ModuleType) -> Path:
+    """The folder that a module is imported from by its name."""
+    path = Path(module.__file__ or "")
+    depth = module.__name__.count(".") + (path.name == "__init__.py")
+    return path.parents[depth]
+
+
+def _member(kind: Any, what: str, word: str | None) -> Any:
+    if word is None:
+        return None
+    try:
+        return kind(word)
+    except ValueError:
+        raise BadInputError(f"no {what} is called {word!r}", f"known: {', '.join(kind)}") from None
+
+
+def _without_worker(probes: Sequence[ProbeInfo], call: str) -> dict[str, ProbeResult]:
+    if not probes:
+        return {}
+    names = " and ".join(probe.id for probe in probes)
+    raise GuardUnavailable(f"{names}: asked in processes of their own, which cannot import {call} by its name")

@@ -1,0 +1,202 @@
+"""`no_sync` and `no_allocation`: what a block does is counted, what is the host's own is not, and all is put back."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+from torch.utils.data import DataLoader, TensorDataset
+
+from auditkit.errors import BadInputError
+from auditkit.testing import GuardFailed, no_allocation, no_sync
+
+HERE = Path(__file__).parent
+WIDTH = 8
+SIZES = (10_000, 20_000, 40_000)
+
+
+def parts() -> tuple[Any, ...]:
+    """A model, an optimizer that has made a step, and a batch."""
+    torch.manual_seed(0)
+    model = torch.nn.Linear(WIDTH, WIDTH)
+    optimizer = torch.optim.AdamW(model.parameters())
+    train_step(model, optimizer, torch.ones(4, WIDTH))
+    return model, optimizer, torch.randn(4, WIDTH)
+
+
+def train_step(model, optimizer, batch):
+    loss = model(batch).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss.detach()
+
+
+def waits_in(body: Any) -> int:
+    with no_sync(at_most=10**6, root=HERE) as waits:
+        body()
+    assert waits.count is not None
+    return waits.count
+
+
+def refused(block: Any, body: Any) -> list[str]:
+    """The lines of what the block says when `body` has ended."""
+    with pytest.raises(GuardFailed) as failed, block:
+        body()
+    return str(failed.value).splitlines()
+
+
+def test_a_step_that_waits_is_named_with_its_line() -> None:
+    model, optimizer, batch = parts()
+
+    def log() -> None:
+        for _ in range(3):
+            loss = train_step(model, optimizer, batch)
+        print(loss.item(), loss.tolist())
+        loss.cpu()
+
+    line = log.__code__.co_firstlineno + 3
+    assert refused(no_sync(root=HERE), log) == [
+        "3 synchronisations in the block; none allowed",
+        f"  line      test_blocks.py:{line} in test_a_step_that_waits_is_named_with_its_line.<locals>.log: 2 of 3",
+        "              print(loss.item(), loss.tolist())",
+        f"            test_blocks.py:{line + 1} in test_a_step_that_waits_is_named_with_its_line.<locals>.log: 1 of 3",
+        "              loss.cpu()",
+        "  evidence  simulated: counted on the CPU with CPU tensors that stand for a device's; no number is a GPU's",
+    ]
+
+
+def test_what_is_the_hosts_own_is_not_counted() -> None:
+    """An optimizer's step counters, a sampler's order, a batch that is moved, a copy that was made before."""
+    model, optimizer, batch = parts()
+    loader = DataLoader(TensorDataset(torch.randn(8, WIDTH)), batch_size=4, shuffle=True)
+
+    def body() -> None:
+        for (each,) in loader:
+            train_step(model, optimizer, each.to("cpu"))
+        train_step(model, optimizer, torch.stack([torch.tensor([float(n)] * WIDTH) for n in range(3)]).to("cpu"))
+        order = torch.randperm(4)
+        assert int(order.sum()) == 6
+        for index in order:
+            batch[index]
+
+    assert waits_in(body) == 0
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda loss, _: loss.item(),
+        lambda loss, _: loss.to("cpu"),
+        lambda loss, _: bool(loss > 0),
+        lambda loss, _: torch.tensor([loss]),
+        lambda _, batch: batch.max().item(),
+        lambda _, batch: batch.nonzero(),
+    ],
+)
+def test_each_read_of_what_is_on_the_device_counts_once(read: Any) -> None:
+    model, optimizer, batch = parts()
+    assert waits_in(lambda: read(train_step(model, optimizer, batch), batch)) == 1
+
+
+def test_a_loop_written_for_cuda_runs_on_the_host() -> None:
+    """Devices that it names are the host's; the scaler reads once whether to make the step."""
+    model, optimizer, batch = parts()
+
+    def body() -> None:
+        scaler = torch.amp.GradScaler("cuda")
+        moved, total = batch.cuda(non_blocking=True), torch.zeros((), device="cuda")
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = model.cuda()(moved.to("cuda")).float().square().mean()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        total += loss.detach()
+        torch.cuda.synchronize()
+
+    assert waits_in(body) == 1
+
+
+def test_all_is_put_back_and_the_blocks_own_exception_passes() -> None:
+    functions = torch.cuda.synchronize, torch.nn.Module.cuda, torch.amp.GradScaler.__init__
+
+    def fail() -> None:
+        torch.ones(3).sum().item()
+        raise KeyError("mine")
+
+    def fail_at(memory: no_allocation) -> None:
+        with memory.at(1):
+            fail()
+
+    for block in (no_sync(root=HERE), no_allocation(root=HERE), no_allocation("constant", root=HERE)):
+        with pytest.raises(KeyError, match="mine"), block:
+            fail_at(block) if isinstance(block, no_allocation) and block.law else fail()
+        assert torch.overrides._get_current_function_mode_stack() == []
+        assert _get_current_dispatch_mode_stack() == []
+    assert functions == (torch.cuda.synchronize, torch.nn.Module.cuda, torch.amp.GradScaler.__init__)
+    assert refused(no_allocation(root=HERE), lambda: torch.ones(1000)) != []  # the profiler is free again
+
+
+def test_a_block_that_allocates_nothing() -> None:
+    values = torch.ones(10_000)
+    with no_allocation(root=HERE) as memory:
+        values.mul_(0.5).add_(1)
+    assert memory.peaks[0] <= 1024
+
+    def copy() -> None:
+        values * 2
+
+    head, *rest = refused(no_allocation(root=HERE), copy)
+    # Python's number is a tensor of some bytes.
+    assert re.fullmatch(r"40,0\d\d bytes at the peak of the block; none allowed", head)
+    line = copy.__code__.co_firstlineno + 1
+    assert rest == [
+        f"  line      test_blocks.py:{line} in test_a_block_that_allocates_nothing.<locals>.copy",
+        "              values * 2",
+        "  evidence  measured on the CPU",
+    ]
+
+
+def by_law(growth: str, body: Any) -> dict[int, int]:
+    with no_allocation(growth, root=HERE) as memory:
+        for size in SIZES:
+            values = torch.ones(size)  # what lies between the sizes does not count
+            with memory.at(size):
+                body(values)
+    return memory.peaks
+
+
+def test_a_peak_keeps_to_its_law() -> None:
+    assert max(by_law("constant", torch.sum).values()) < 1024
+    assert by_law("linear", torch.clone) == {size: 4 * size for size in SIZES}
+    with pytest.raises(GuardFailed) as failed:
+        by_law("constant", torch.clone)
+    first, law, *_ = str(failed.value).splitlines()
+    assert first == "160,000 bytes at the peak at size 40,000; its growth is to be constant: the same at every size"
+    assert law == "  law       bytes by size: 40,000 at 10,000, 80,000 at 20,000, 160,000 at 40,000"
+    with pytest.raises(GuardFailed, match="linear: no faster than the size"):
+        by_law("linear", square)
+
+
+def square(values):
+    return torch.ones(len(values) // 100, len(values) // 100)
+
+
+@pytest.mark.parametrize("sizes", [0, 2])
+def test_two_sizes_are_no_law(sizes: int) -> None:
+    def measure(memory: no_allocation) -> None:
+        for size in range(sizes):
+            with memory.at(size):
+                torch.ones(3)
+
+    with pytest.raises(BadInputError, match="needs 3 sizes"), no_allocation("constant", root=HERE) as memory:
+        measure(memory)
+
+
+def test_sizes_belong_to_a_law() -> None:
+    with pytest.raises(BadInputError, match="sizes belong to a law"), no_allocation(root=HERE) as memory, memory.at(3):
+        torch.ones(3)

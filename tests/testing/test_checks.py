@@ -1,0 +1,230 @@
+"""`check(collector)`: what keeps to a law passes, what does not fails with number, law, line and evidence."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import unittest
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from auditkit.errors import BadInputError
+from auditkit.testing import Check, GuardFailed, GuardUnavailable, check
+from auditkit.testing.growth import keeps
+
+HERE = Path(__file__).parent
+
+
+def sound(parameters):
+    grads = [p.grad for p in parameters if p.grad is not None]
+    return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float64)))
+
+
+def overflowing(parameters):
+    return torch.stack([p.grad.norm() for p in parameters if p.grad is not None]).norm()
+
+
+def waiting(parameters):
+    return [p.grad.norm().item() for p in parameters if p.grad is not None]
+
+
+def flat(parameters):
+    return torch.cat([p.grad.flatten() for p in parameters if p.grad is not None]).norm()
+
+
+def raising(parameters):
+    if len([p for p in parameters if p.grad is not None]) > 100:
+        raise KeyError("too many")
+    return sound(parameters)
+
+
+def twice(parameters, factor):
+    return factor * sound(parameters)
+
+
+def nothing(parameters, unknown_thing):
+    return unknown_thing @ 3
+
+
+class Monitor:
+    def __init__(self, factor: float = 1.0) -> None:
+        self.factor = factor
+
+    def norm(self, parameters):
+        return self.factor * sound(parameters)
+
+    @staticmethod
+    def plain(parameters):
+        return sound(parameters)
+
+    @classmethod
+    def named(cls, parameters):
+        return cls().norm(parameters)
+
+
+def guard(target: Any, **how: Any) -> Check:
+    return check(target, root=HERE, **how)
+
+
+def refused(ask: Callable[[], object]) -> str:
+    """What a guard says that is not kept."""
+    with pytest.raises(GuardFailed) as failed:
+        ask()
+    return str(failed.value)
+
+
+def test_a_sound_collector_keeps_to_every_law() -> None:
+    checked = guard(sound).finite_up_to(1e30).syncs(at_most=0).peak(growth="constant", at_most=0.1)
+    checked.launches(at_most=300, growth="linear").passes("fails_on_generator_input", "mutates_gradients")
+
+
+@pytest.mark.parametrize(
+    ("target", "ask", "lines"),
+    [
+        (
+            overflowing,
+            lambda guard: guard.finite_up_to(1e30),
+            [
+                "the norm breaks at 1.84e+19 in float32, and is to be right up to 1e+30",
+                "law       right below 1.84e+19 in float32; right below 1.84e+19 in bfloat16",
+                "test_checks.py:29 in overflowing",
+                "measured on the CPU",
+            ],
+        ),
+        (
+            waiting,
+            lambda guard: guard.syncs(at_most=1),
+            [
+                "256 synchronisations at 256 tensors; at most 1 allowed",
+                "law       n synchronisations for n tensors: 4 at 4, 16 at 16, 64 at 64, 256 at 256",
+                "test_checks.py:33 in waiting",
+                "simulated: counted on the CPU with a pretended CUDA device",
+            ],
+        ),
+        (
+            waiting,
+            lambda guard: guard.syncs(),
+            ["their growth is to be constant", "test_checks.py:33 in waiting"],
+        ),
+        (
+            overflowing,
+            lambda guard: guard.launches(growth="constant"),
+            ["258 launches at 256 tensors", "law       n+2 launches for n tensors", "test_checks.py:29", "simulated"],
+        ),
+        (
+            flat,
+            lambda guard: guard.peak(),
+            ["1x the gradients' bytes at the peak", "16,777,220 at 64", "test_checks.py:37 in flat", "measured"],
+        ),
+        (flat, lambda guard: guard.peak(at_most=0.5, growth="linear"), ["at most 0.5x is allowed"]),
+        (
+            waiting,
+            lambda guard: guard.passes("norm_overflows_on_finite_grads", "syncs_grow_with_tensors", fail_on="P2"),
+            [
+                "1 of 2 probes reproduce a finding of P2",
+                "P2        syncs_grow_with_tensors",
+                "law: n",
+                ":33 in waiting",
+            ],
+        ),
+        (raising, lambda guard: guard.syncs(), ["the target raises KeyError: 'too many'", "test_checks.py:42"]),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_a_failure_names_the_number_the_law_the_line_and_its_evidence(
+    target: Any, ask: Callable[[Check], object], lines: list[str]
+) -> None:
+    said = refused(lambda: ask(guard(target)))
+    assert said.startswith(f"{target.__module__}:{target.__qualname__}: ")
+    assert [line for line in lines if line not in said] == [], said
+    assert "\n\n" not in said
+
+
+def test_functions_of_every_kind_are_asked() -> None:
+    """Defined in a test, bound, of a class, static, by name, and with arguments of their own."""
+
+    def local(parameters):
+        return max(p.grad.abs().max().item() for p in parameters)
+
+    assert re.search(r"test_checks\.py:\d+ in .*local\n", refused(lambda: guard(local).syncs(at_most=2)))
+    for target in (Monitor(2.0).norm, Monitor.norm, Monitor.plain, Monitor.named, f"{__name__}:sound"):
+        guard(target).syncs(at_most=0)
+    guard(twice, arguments={"factor": 3.0}).syncs(at_most=0)
+    guard(torch.nn.utils.clip_grad_norm_, arguments={"max_norm": 1.0}).syncs(at_most=0)
+
+
+@pytest.mark.parametrize(
+    ("ask", "message", "note"),
+    [
+        (lambda: guard(sound).syncs(growth="constnat"), "no law of growth is called 'constnat'", "constant"),
+        (lambda: guard(sound).syncs(at_most=-1), "at_most is a whole number from 0 on, not -1", None),
+        (lambda: guard(sound).passes("norm_overflow"), "no probe is called 'norm_overflow'", "norm_overflows_on_fin"),
+        (lambda: guard(sound).passes("sync_in_loop"), "sync_in_loop reads source", "auditkit probe run"),
+        (lambda: guard(sound).passes(fail_on="bad"), "no severity is called 'bad'", "P0 to P4"),
+        (lambda: guard(sound, contract="norm"), "no contract is called 'norm'", "grad_norm"),
+        (lambda: guard(Monitor), "is a class: name one of its methods", "the function itself"),
+        (lambda: guard(3.0), "3.0 is no function", "the function itself"),
+        (lambda: guard("no.such.module:f"), "No module named 'no'", None),
+        (lambda: guard(nothing).syncs(), "nothing: called with parameters it raises TypeError", "arguments="),
+    ],
+)
+def test_what_cannot_be_asked_so_is_an_error_with_a_hint(ask: Any, message: str, note: str | None) -> None:
+    with pytest.raises(BadInputError) as error:
+        ask()
+    assert message in str(error.value)
+    assert note is None or note in "".join(error.value.__notes__)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: guard(sound).finite_up_to(1e4, dtypes=["float8"]),
+        lambda: guard(sound).passes("clip_destroys_gradients"),
+        lambda: guard(lambda parameters: sound(parameters)).passes("norm_depends_on_sharding"),
+    ],
+    ids=["a dtype that is not judged", "it does not clip", "only by its name"],
+)
+def test_no_answer_is_a_skip_with_its_reason(ask: Any) -> None:
+    """Never a pass, and a skip for unittest and pytest both."""
+    with pytest.raises(GuardUnavailable, match=r"\w{3}") as skipped:
+        ask()
+    assert isinstance(skipped.value, unittest.SkipTest)
+
+
+def test_the_process_is_left_as_it_was() -> None:
+    """Random numbers, threads, torch's modes and its CUDA functions, the environment; also where a target raises."""
+
+    def state() -> list[Any]:
+        modes = torch.overrides._get_current_function_mode_stack()
+        functions = [torch.cuda.is_available, torch.cuda.synchronize, torch.cuda.current_device]
+        environment = {name: value for name, value in os.environ.items() if name != "KINETO_LOG_LEVEL"}
+        numbers = torch.get_rng_state().tolist(), random.getstate()
+        return [modes, functions, environment, numbers, torch.get_num_threads(), torch.is_grad_enabled()]
+
+    torch.set_num_threads(1)
+    before = state()
+    with torch.no_grad():
+        guard(sound).syncs().finite_up_to(1.0)
+    refused(lambda: guard(raising).syncs())
+    assert state() == before
+
+
+def test_laws_of_growth() -> None:
+    assert keeps({4: 5, 16: 5, 64: 5}, "constant")
+    assert not keeps({4: 5, 16: 5, 64: 6}, "constant")
+    assert keeps({4: 40, 16: 160, 64: 640}, "linear")
+    assert not keeps({4: 16, 16: 256, 64: 4096}, "linear")
+    assert keeps({4: 40, 16: 41, 64: 45}, "constant", tolerance=0.1)
+
+
+@pytest.mark.process
+def test_what_traces_or_forks_is_asked_in_a_worker() -> None:
+    """Its own compiler, whose caches are not the test's; the answer is that of an audit."""
+    said = refused(lambda: guard(waiting).passes("graph_breaks_under_compile"))
+    assert "graph_breaks_under_compile" in said
+    assert "test_checks.py:33 in waiting" in said

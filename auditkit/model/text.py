@@ -28,6 +28,11 @@ def inert_line(text: str) -> str:
     return _BLANKS.sub(" ", inert(text)).strip()
 
 
+def shortened(text: str, most: int) -> str:
+    """The text, or its first `most` characters where it is longer."""
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
 def counted(count: int, noun: str, plural: str = "") -> str:
     """`1 ticket`, `2 tickets`."""
     return f"{count} {noun if count == 1 else plural or noun + 's'}"

@@ -11,8 +11,6 @@ from auditkit.model.text import inert, inert_line
 from auditkit.rules.reports.findings import places_of
 
 _WHEN = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z")
-# No XML 1.0 can hold these, and `inert` leaves them: they are no controls.
-_NO_XML = re.compile("[\ufffe\uffff]")
 _KINDS = {Outcome.REPRODUCED: "failure", Outcome.ERROR: "error", Outcome.NOT_REPRODUCED: ""}
 
 
@@ -66,9 +64,9 @@ def _tell(case: ET.Element, kind: str, result: ProbeResult, ticket: str | None, 
     told = ET.SubElement(case, kind, message=_line(f"{said}: {result.message}"))
     if kind != "skipped":
         told.set("type", str(result.severity or result.reason or result.outcome))
-        lines = (place, result.message, f"fingerprint: {result.fingerprint}", f"ticket: {ticket or 'none'}")
-        told.text = _NO_XML.sub("?", inert("\n".join(lines)))
+        lines = (place, result.message, f"fingerprint: {_line(result.fingerprint)}", f"ticket: {ticket or 'none'}")
+        told.text = inert("\n".join(lines))
 
 
 def _line(text: str) -> str:
-    return _NO_XML.sub("?", inert_line(text)) or "unknown"
+    return inert_line(text) or "unknown"

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from auditkit.model.enums import Outcome, Severity
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import ProbeResult, Run
-from auditkit.model.text import inert, shortened
+from auditkit.model.text import inert, inert_line, shortened
 from auditkit.rules.lint.baseline import fingerprints_of
 from auditkit.rules.lint.check import LintFinding
 from auditkit.rules.lint.rule import Level, Rule
@@ -135,9 +135,9 @@ def _result(
         "level": level,
         "message": {"text": _text(message) or rule},
         "locations": [{"physicalLocation": {"artifactLocation": {"uri": _uri(path)}, "region": region}}],
-        "fingerprints": {"auditkit/v1": inert(fingerprint)},
+        "fingerprints": {"auditkit/v1": inert_line(fingerprint)},
         # What GitHub tells results apart by; without it, its upload makes one of the line's text, which edits change.
-        "partialFingerprints": {"primaryLocationLineHash": inert(fingerprint)},
+        "partialFingerprints": {"primaryLocationLineHash": inert_line(fingerprint)},
     }
 
 

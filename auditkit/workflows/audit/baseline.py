@@ -89,7 +89,9 @@ class Base:
         if not folder.is_dir():
             notes.append(f"there is no folder {tickets}{self.in_words()}, so every finding is new")
         against = self.commit if folder != tickets else ""
-        return Known(listing.tickets, Baseline(str(tickets), against), tuple(notes))
+        here = Path.cwd()
+        named = tickets.relative_to(here) if tickets.is_relative_to(here) else tickets
+        return Known(listing.tickets, Baseline(str(named), against), tuple(notes))
 
     def in_words(self) -> str:
         return f" at {self.commit[:12]}" if self.commit else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from auditkit.model.enums import Outcome
@@ -46,8 +47,12 @@ def _lines(run: Run, prefix: str) -> Iterator[str]:
         against = f" at {code(baseline.against[:12])}" if baseline.against else ""
         yield f"{baseline.in_words()}, by the tickets in {code(baseline.tickets)}{against}."
     outcomes = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in run.summary.items() if number)
-    torch = f"torch {environment.torch}, {environment.device_name}" if environment.torch else "the source read"
-    yield f"{outcomes or 'No question was asked'}; {code(torch)}."
+    torch = code(f"torch {environment.torch}, {environment.device_name}") if environment.torch else "the source was read"
+    yield f"{outcomes or 'No question was asked'}; {torch}."
+    left_out = Counter(each.excluded for each in run.candidates if each.excluded)
+    if left_out:
+        reasons = ", ".join(f"{number} {_code(reason)}" for reason, number in left_out.items())
+        yield f"Collectors that were left out: {reasons}."
     if baseline is None:
         yield from _table("Findings", found, run, prefix, {})
     else:

@@ -83,7 +83,7 @@ KNOWN = run_of(
         "b" * 40,
         known=(Tracked(result().fingerprint, "B1-PT-01", "open"),),
         new=(Tracked(WORST.fingerprint, "B1-PT-02", "B1-PT-02 says fixed, and it reproduces again"),),
-        gone=(Tracked("sync_in_loop/1/stats:old", "B1-PT-03", "no such code any more"),),
+        gone=(Tracked("sync_in_loop/1/stats:old", "B1-PT-03", "no such collector any more"),),
         minor=1,
     ),
 )

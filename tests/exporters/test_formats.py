@@ -168,7 +168,7 @@ def test_the_summary_says_what_is_new_known_and_gone() -> None:
     new, known, gone = (text.index(f"### {title} (1)") for title in ("New", "Known", "Gone"))
     assert new < known < gone
     assert "`B1-PT-02 says fixed, and it reproduces again`" in text[new:known]
-    assert "- `B1-PT-03` `sync_in_loop/1/stats:old`: `no such code any more`" in text[gone:]
+    assert "- `B1-PT-03` `sync_in_loop/1/stats:old`: `no such collector any more`" in text[gone:]
 
 
 def test_whatever_a_target_is_called_the_summary_has_no_markup_of_its() -> None:

@@ -91,6 +91,8 @@ def _absence(
         return candidate.excluded or candidate.why_not, False
     probe = probes.get(probe_id) if probes is not None else None
     # What reads the source says only what it finds; what runs the code answers for every collector that is there.
-    if probe is not None and (probe.scope == "source" or (run.candidates and candidate is None)):
-        return "no such code any more", True
+    if probe is not None and probe.scope == "source":
+        return "not found in the source any more", True
+    if probe is not None and run.candidates and candidate is None:
+        return "no such collector any more", True
     return "not asked", False

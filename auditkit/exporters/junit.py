@@ -54,7 +54,8 @@ def run_junit(run: Run, prefix: str = "") -> bytes:
         for name in ("system-out", "system-err"):
             ET.SubElement(suite, name)
     ET.indent(top)
-    return ET.tostring(top, "utf-8", xml_declaration=True) + b"\n"
+    text: str = ET.tostring(top, "unicode")
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'.encode()
 
 
 def _tell(case: ET.Element, kind: str, result: ProbeResult, ticket: str | None, place: str) -> None:

@@ -33,7 +33,8 @@ def run_sarif(run: Run, probes: Mapping[str, ProbeInfo], version: str, prefix: s
     silent = [each for each in run.results if each.outcome in (Outcome.ERROR, Outcome.UNAVAILABLE)]
     ids = sorted({each.probe for each in (*found, *silent)})
     rules = [_probe_rule(probe_id, probes.get(probe_id)) for probe_id in ids]
-    places, known = places_of(run, prefix), run.baseline and {one.fingerprint for one in run.baseline.known}
+    places = places_of(run, prefix)
+    known = {one.fingerprint for one in run.baseline.known} if run.baseline is not None else None
     results = []
     for each in found:
         place = places[each.fingerprint]

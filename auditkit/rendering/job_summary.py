@@ -47,7 +47,9 @@ def _lines(run: Run, prefix: str) -> Iterator[str]:
         against = f" at {code(baseline.against[:12])}" if baseline.against else ""
         yield f"{baseline.in_words()}, by the tickets in {code(baseline.tickets)}{against}."
     outcomes = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in run.summary.items() if number)
-    torch = code(f"torch {environment.torch}, {environment.device_name}") if environment.torch else "the source was read"
+    torch = (
+        code(f"torch {environment.torch}, {environment.device_name}") if environment.torch else "the source was read"
+    )
     yield f"{outcomes or 'No question was asked'}; {torch}."
     left_out = Counter(each.excluded for each in run.candidates if each.excluded)
     if left_out:

@@ -54,6 +54,8 @@ def answer(run: Run, catalog: Mapping[str, ProbeInfo]) -> Iterator[str]:
         yield "What to do first:"
     elif causes:
         yield "Nothing here breaks training: what reproduced is minor (P4)."
+    elif run.baseline is not None:
+        yield "Nothing is new."
     elif any(result.owner for result in run.results):
         yield "Nothing here is this checkout's own to mend."
     elif not run.summary["reproduced"]:

@@ -62,7 +62,8 @@ def run_and_finish(
     only one target was asked it shows what was measured. The user has not refused tickets if `wants_tickets`.
     `files` are written when it is printed, by their formats.
     """
-    from auditkit.workflows.audit.audit import audit, exit_code, load_failures, only_new
+    from auditkit.workflows.audit.audit import audit, exit_code, load_failures
+    from auditkit.workflows.audit.baseline import only_new
     from auditkit.workflows.configuration import catalog_of
     from auditkit.workflows.reports.export import write_outputs
 

@@ -43,13 +43,14 @@ def baseline_of(
         else:
             new.append(Tracked(fingerprint))
     answers = {each.fingerprint: each for each in run.results}
-    gone, unasked = [], []
+    absent: dict[bool, list[Tracked]] = {True: [], False: []}
     for fingerprint, ticket in held.items():
         if fingerprint in reproduced or (ticket.decision is not None and ticket.decision.is_finished):
             continue
         why, is_gone = _absence(fingerprint, answers.get(fingerprint), run, probes)
-        (gone if is_gone else unasked).append(Tracked(fingerprint, str(ticket.id), why))
-    return replace(empty, known=tuple(known), new=tuple(new), gone=tuple(gone), unasked=tuple(unasked), minor=minor)
+        absent[is_gone].append(Tracked(fingerprint, str(ticket.id), why))
+    gone, unasked = tuple(absent[True]), tuple(absent[False])
+    return replace(empty, known=tuple(known), new=tuple(new), gone=gone, unasked=unasked, minor=minor)
 
 
 def only_new(run: Run) -> Run:

@@ -15,10 +15,13 @@ from auditkit.model.tickets.ticket import Ticket
 from auditkit.probing.checkouts import git
 from auditkit.probing.checkouts.checkout import CheckoutSpec, open_checkout, parse_checkout
 from auditkit.probing.hosts.catalog import load_catalog
+from auditkit.rules.tickets.baseline import only_new
 from auditkit.store.config.config import Config, read_config
 from auditkit.store.config.config_file import CONFIG_NAME
 from auditkit.store.folder.repository import Repository
 from auditkit.workflows.configuration import read_configuration
+
+__all__ = ["Base", "Known", "base_at", "only_new"]
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ def run_sarif(run: Run, probes: Mapping[str, ProbeInfo], version: str, prefix: s
     """
     found = findings_of(run)
     silent = [each for each in run.results if each.outcome in (Outcome.ERROR, Outcome.UNAVAILABLE)]
-    ids = sorted({each.probe for each in (*found, *silent)})
+    ids = {probe_id: number for number, probe_id in enumerate(sorted({each.probe for each in (*found, *silent)}))}
     rules = [_probe_rule(probe_id, probes.get(probe_id)) for probe_id in ids]
     places = places_of(run, prefix)
     known = {one.fingerprint for one in run.baseline.known} if run.baseline is not None else None
@@ -40,7 +40,7 @@ def run_sarif(run: Run, probes: Mapping[str, ProbeInfo], version: str, prefix: s
         place = places[each.fingerprint]
         region = _statement_region(each, place.line)
         level = _BY_SEVERITY.get(each.severity or Severity.P4, "note")
-        result = _result(each.probe, ids.index(each.probe), level, each.message, place.file, region, each.fingerprint)
+        result = _result(each.probe, ids[each.probe], level, each.message, place.file, region, each.fingerprint)
         if place.function:
             logical = {"fullyQualifiedName": inert(place.function), "kind": "function"}
             result["locations"][0]["logicalLocations"] = [logical]
@@ -54,7 +54,7 @@ def run_sarif(run: Run, probes: Mapping[str, ProbeInfo], version: str, prefix: s
         {
             "level": "error" if each.outcome is Outcome.ERROR else "note",
             "message": {"text": _text(f"{each.outcome.value}: {each.target}: {each.message}")},
-            "associatedRule": {"id": each.probe, "index": ids.index(each.probe)},
+            "associatedRule": {"id": each.probe, "index": ids[each.probe]},
         }
         for each in silent
     ]

@@ -33,12 +33,14 @@ _FORMS: Mapping[str, Callable[[Run, _Probes, str], bytes]] = {
 def check_outputs(files: Mapping[str, Path], source: Path | None = None) -> None:
     """Refuse what could not be written before anything is measured; `files` are by format, `source` is read.
 
-    Raises BadInputError for a folder and for one file twice, StoreConflictError where it cannot be written.
+    Raises BadInputError for what is no file of its own and for one file twice, StoreConflictError where it cannot be
+    written.
     """
     taken = {source.resolve(): "the run itself"} if source is not None else {}
     for form, file in files.items():
-        if file.is_dir():
-            raise BadInputError(f"{file} is a folder", f"name a file: --{form} FILE")
+        if file.is_symlink() or (file.exists() and not file.is_file()):
+            what = "link" if file.is_symlink() else "folder" if file.is_dir() else "device"
+            raise BadInputError(f"{file} is a {what}", f"name a file: --{form} FILE")
         other = taken.setdefault(file.resolve(), f"--{form}")
         if other != f"--{form}":
             raise BadInputError(f"--{form} {file}: that is the file of {other}", "name another file")

@@ -9,6 +9,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from auditkit.workflows.audit.baseline import base_at
 from tests.filing_helpers import put
 from tests.project_files import Ended, auditkit
 from tests.test_schema import document_of
@@ -160,6 +161,7 @@ def test_probes_of_ones_own_are_those_of_the_base(project: Path) -> None:
         (["--new-only", "--against", "nothing"], "has no revision 'nothing'"),
         (["--new-only", "--against=--help"], "has no revision '--help'"),
         (["--new-only", "--sarif", "."], ". is a folder"),
+        (["--summary", "/dev/null"], "/dev/null is a device"),
         (["--sarif", "x", "--csv", "./x"], "that is the file of --sarif"),
         (["--csv", "code/train/norms.py/x.csv"], "Not a directory"),
     ],
@@ -169,6 +171,18 @@ def test_wrong_usage_is_told_before_anything_is_asked(project: Path, words: list
     assert ended.code in (2, 4)
     assert told in " ".join(ended.stderr.split())
     assert ended.stdout == ""
+
+
+def test_paths_that_the_base_names_mean_what_lies_here(project: Path) -> None:
+    """Checkout, interpreter and tickets; its own probes alone are those of then."""
+    put(project, "ci/auditkit.yaml", "checkout: ../code\npython: ../venv/bin/python\ntickets: ../tickets\n")
+    git(project, "add", ".")
+    git(project, "commit", "-qm", "configured")
+    put(project, "ci/auditkit.yaml", "nonsense: 1\n")
+    with base_at("HEAD", str(project / "ci")) as base:
+        config = base.configuration(None, str(project / "ci"))
+    assert (config.checkout, config.python) == (str(project / "code"), str(project / "venv/bin/python"))
+    assert (config.tickets, config.path) == (project / "tickets", project / "ci/auditkit.yaml")
 
 
 def test_a_folder_outside_git_has_no_base(tmp_path: Path) -> None:

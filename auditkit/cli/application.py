@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from auditkit.cli import audit, bisect, compare, doctor, init, probe, reports, ticket
+from auditkit.cli import audit, bisect, compare, doctor, export, init, probe, reports, ticket
 from auditkit.cli.help_pages import Commands
 
 _COMMANDS = {
     "Ask the code": "audit init probe doctor",
     "Compare revisions": "compare bisect",
-    "Keep track": "ticket report",
+    "Keep track": "ticket report export",
 }
 app = Commands(
     "auditkit",
@@ -45,6 +45,7 @@ app.command("init", epilog=init.EXAMPLE)(init.init)
 app.command("compare", epilog=compare.EXAMPLE)(compare.compare)
 app.command("bisect", epilog=bisect.EXAMPLE)(bisect.bisect)
 app.command("doctor", epilog=doctor.EXAMPLE)(doctor.doctor)
+app.command("export", epilog=export.EXAMPLE)(export.export)
 app.add_typer(probe.app)
 app.add_typer(ticket.app)
 app.add_typer(reports.app)

@@ -8,9 +8,11 @@ from typing import Annotated
 import typer
 
 from auditkit.cli.common import write_or_exit
+from auditkit.cli.export import OutputFiles
 from auditkit.cli.options import FILED, AuditOptions, ProbesOption, ResultOptions, StyleOption
 
 EXAMPLE = "Example: auditkit audit ../trainer@v1.2 --tickets tickets --batch 7"
+_IN_CI = "In CI"
 DEMO_FOLDER = Path("auditkit-demo")
 _FIX_TIME_S = 120.0
 
@@ -42,6 +44,24 @@ def audit(
         ),
     ] = None,
     no_fixes: Annotated[bool, typer.Option("--no-fixes", help="Try no fixes.", rich_help_panel=FILED)] = False,
+    new_only: Annotated[
+        bool,
+        typer.Option(
+            "--new-only",
+            help="Exit 1 only for findings without an open or accepted ticket; file none.",
+            rich_help_panel=_IN_CI,
+        ),
+    ] = False,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            "--against",
+            metavar="REV",
+            help="With --new-only: the tickets and auditkit.yaml as they were at REV.",
+            rich_help_panel=_IN_CI,
+        ),
+    ] = None,
+    outputs: OutputFiles,
     results: ResultOptions,
 ) -> None:
     """Find a checkout's collectors, run every probe, file tickets.
@@ -56,21 +76,31 @@ def audit(
     from auditkit.model.runs.run import BUNDLED
     from auditkit.store.folder.files import is_dry_run
     from auditkit.workflows.audit.audit import is_about_specimen, specimen_dir
-    from auditkit.workflows.configuration import read_configuration
+    from auditkit.workflows.audit.baseline import base_at
 
-    named = checkout or checkout_option
-    demo = named is None and options.runs.config is None and is_about_specimen(options.targets.target or ())
-    configuration = read_configuration(options.runs.config, specimen_dir() if demo else named or ".")
     if tickets is not None and no_tickets:
         raise BadInputError("--tickets and --no-tickets exclude each other")
+    if new_only and no_tickets:
+        raise BadInputError("--new-only compares with tickets", "leave out --no-tickets: none is filed anyway")
+    if against is not None and not new_only:
+        raise BadInputError("--against says what --new-only compares with", "add --new-only")
     if fix_time is not None and no_fixes:
         raise BadInputError("--fix-time and --no-fixes exclude each other")
-    folder = None if no_tickets else tickets or configuration.tickets or _usual_folder(demo)
-    label, limit_s = BUNDLED if demo else None, 0.0 if no_fixes else fix_time
-    if limit_s is None:
-        limit_s = _FIX_TIME_S if folder is not None and not is_dry_run() else 0.0
-    request = options.request(named, configuration, probe, folder, label=label, style=style, fix_time_s=limit_s)
-    run_and_finish(request, results, wants_tickets=not no_tickets)
+    files = outputs.checked()
+    named = checkout or checkout_option
+    demo = not (named or new_only or options.runs.config) and is_about_specimen(options.targets.target or ())
+    with base_at(against, named) as base:
+        configuration = base.configuration(options.runs.config, str(specimen_dir()) if demo else named)
+        folder = None if no_tickets else tickets or configuration.tickets or _usual_folder(demo)
+        known = base.known(folder or Path("tickets")) if new_only else None
+        folder = None if new_only else folder
+        label, limit_s = BUNDLED if demo else None, 0.0 if no_fixes else fix_time
+        if limit_s is None:
+            limit_s = _FIX_TIME_S if folder is not None and not is_dry_run() else 0.0
+        request = options.request(
+            named, configuration, probe, folder, label=label, style=style, fix_time_s=limit_s, known=known
+        )
+        run_and_finish(request, results, wants_tickets=not no_tickets, files=files)
 
 
 def _usual_folder(demo: bool) -> Path | None:

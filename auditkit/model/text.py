@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-# C0 but tab and newline, DEL and C1 (terminal escapes), the marks that reorder or hide text, and lone
-# surrogates (names of files that are not UTF-8), which cannot be written at all.
+# C0 but tab and newline, DEL and C1 (terminal escapes), the marks that reorder or hide text, and what cannot be
+# written: lone surrogates (names of files that are not UTF-8) and the two codes that no XML has.
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
-    "\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+    "\ufeff\ufff9-\ufffb\ufffe\uffff\ud800-\udfff\U000e0000-\U000e007f]"
 )
 CODE_SPAN = re.compile(r"(?<!`)(`++)(.+?)(?<!`)\1(?!`)")
 """A Markdown code span on one line; its second group is what stands between the backticks."""
@@ -26,6 +26,11 @@ def inert(text: str) -> str:
 def inert_line(text: str) -> str:
     """`text` inert and on one line, each run of blanks a single one."""
     return _BLANKS.sub(" ", inert(text)).strip()
+
+
+def shortened(text: str, most: int) -> str:
+    """The text, or its first `most` characters where it is longer."""
+    return text if len(text) <= most else f"{text[:most]}..."
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:

@@ -13,6 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from auditkit.cli.application import app
+from tests.exporters.exported_runs import RUNS
 from tests.filing_helpers import put, ticket_text
 from tests.verify_helpers import LOOP, NAIVE, git
 
@@ -25,6 +26,7 @@ READS = {
 ASK = f"--checkout . --probe {LOOP}"
 WRITES = {
     "audit": (f". --probe {LOOP} --tickets tickets", "create tickets/batch1/B1-PT-01.md"),
+    "export": ("run.json --csv run.csv", "create run.csv"),
     "init": ("src --output new.yaml", "create new.yaml"),
     "probe run": (f"{LOOP} --checkout . --tickets tickets", "create tickets/batch1/B1-PT-01.md"),
     "probe new": ("norm_is_cut_off", "create probes/norm_is_cut_off.py"),
@@ -85,6 +87,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     put(tmp_path, "tickets/batch7/B7-PT-01.md", ticket_text("B7-PT-01"))
     put(tmp_path, "tickets/batch7/B7-PT-02.md", ticket_text("B7-PT-02", status="`fixed`"))
     put(tmp_path, "old/B9-PT-01.md", ticket_text("B9-PT-01"))
+    put(tmp_path, "run.json", json.dumps(RUNS["findings"].to_json()))
     git(tmp_path, "init", "-q", "--template=")
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "-qm", "work that fixes B7-PT-01")

@@ -1,42 +1,57 @@
-"""Findings of lint as SARIF 2.1.0: what the standard requires, and that every index leads somewhere."""
+"""SARIF 2.1.0 of runs and of lint: what the standard requires and what GitHub does, and that every index leads on."""
 
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
-from auditkit.exporters.sarif import lint_sarif
+from auditkit.exporters.sarif import lint_sarif, run_sarif
+from auditkit.model.runs.run import Run
+from auditkit.probing.hosts.catalog import load_catalog
 from auditkit.rules.lint.catalog import all_rules
 from auditkit.rules.lint.check import LintFinding
 from auditkit.rules.lint.rule import Level
+from auditkit.workflows.reports.export import json_text
+from tests.exporters.exported_runs import ERROR, PASS, RUNS, UNAVAILABLE, many, result, run_of
 
 RULES = list(all_rules().values())
+PROBES = load_catalog()
 FINDINGS = [
     LintFinding("tickets/batch7/B7-PT-01.md", 11, 17, "TK011", "status 'wontfix' | is `unknown`", Level.WARN),
+    LintFinding("tickets/batch7/B7-PT-01.md", 14, 3, "TK011", "status 'wontfix' | is `unknown`", Level.WARN),
     LintFinding("tickets/my tickets/B7-PT-02 é.md", 1, 1, "TK000", "not UTF-8", Level.ERROR),
     LintFinding("/home/a b/B7-PT-03.md", 9, 2, "TK008", "no newline", Level.INFO),
 ]
+WIDTHS = {("tickets/batch7/B7-PT-01.md", 11): 30}
 
-# The parts of the standard's own schema that these documents use, with its required members and patterns.
+# The parts of the standard that these documents use, with what GitHub requires beside it.
 _MESSAGE = {"type": "object", "required": ["text"], "properties": {"text": {"type": "string", "minLength": 1}}}
 _LEVEL = {"enum": ["none", "note", "warning", "error"]}
 _RULE = {
     "type": "object",
-    "required": ["id"],
+    "required": ["id", "name", "shortDescription", "fullDescription", "help", "defaultConfiguration"],
     "properties": {
-        "id": {"type": "string"},
+        "id": {"type": "string", "minLength": 1},
+        "name": {"type": "string", "minLength": 1},
         "shortDescription": _MESSAGE,
+        "fullDescription": _MESSAGE,
+        "help": {**_MESSAGE, "required": ["text", "markdown"]},
         "defaultConfiguration": {"properties": {"level": _LEVEL}, "additionalProperties": False},
+        "properties": {"properties": {"tags": {"type": "array", "uniqueItems": True, "maxItems": 10}}},
     },
     "additionalProperties": False,
 }
+_REGION_KEYS = ("startLine", "startColumn", "endLine", "endColumn")
 _REGION = {
     "type": "object",
-    "required": ["startLine", "startColumn"],
-    "properties": {name: {"type": "integer", "minimum": 1} for name in ("startLine", "startColumn")},
+    "required": list(_REGION_KEYS),
+    "properties": {name: {"type": "integer", "minimum": 1} for name in _REGION_KEYS},
     "additionalProperties": False,
 }
 _PHYSICAL = {
@@ -52,9 +67,10 @@ _PHYSICAL = {
     },
     "additionalProperties": False,
 }
+_TEXTS = {"type": "object", "minProperties": 1, "additionalProperties": {"type": "string", "minLength": 1}}
 _RESULT = {
     "type": "object",
-    "required": ["message", "ruleId", "ruleIndex", "level", "locations"],
+    "required": ["message", "ruleId", "ruleIndex", "level", "locations", "fingerprints", "partialFingerprints"],
     "properties": {
         "message": _MESSAGE,
         "ruleId": {"type": "string"},
@@ -63,18 +79,51 @@ _RESULT = {
         "locations": {
             "type": "array",
             "minItems": 1,
-            "items": {"properties": {"physicalLocation": _PHYSICAL}, "additionalProperties": False},
+            "items": {
+                "properties": {"physicalLocation": _PHYSICAL, "logicalLocations": {"type": "array"}},
+                "additionalProperties": False,
+            },
         },
+        "fingerprints": _TEXTS,
+        "partialFingerprints": {**_TEXTS, "required": ["primaryLocationLineHash"]},
+        "baselineState": {"enum": ["new", "unchanged"]},
+        "properties": {"type": "object"},
+    },
+    "additionalProperties": False,
+}
+_NOTIFICATION = {
+    "required": ["level", "message", "associatedRule"],
+    "properties": {"level": _LEVEL, "message": _MESSAGE, "associatedRule": {"required": ["id", "index"]}},
+    "additionalProperties": False,
+}
+_INVOCATION = {
+    "required": ["executionSuccessful"],
+    "properties": {
+        "executionSuccessful": {"type": "boolean"},
+        "toolExecutionNotifications": {"type": "array", "items": _NOTIFICATION},
     },
     "additionalProperties": False,
 }
 _DRIVER = {
     "type": "object",
-    "required": ["name"],
+    "required": ["name", "rules"],
     "properties": {
         "name": {"type": "string"},
         "version": {"type": "string"},
+        "semanticVersion": {"type": "string"},
         "rules": {"type": "array", "uniqueItems": True, "items": _RULE},
+    },
+    "additionalProperties": False,
+}
+_RUN = {
+    "type": "object",
+    "required": ["tool", "results"],
+    "properties": {
+        "tool": {"required": ["driver"], "properties": {"driver": _DRIVER}, "additionalProperties": False},
+        "automationDetails": {"properties": {"id": {"type": "string"}}, "additionalProperties": False},
+        "invocations": {"type": "array", "items": _INVOCATION},
+        "columnKind": {"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
+        "results": {"type": "array", "items": _RESULT},
     },
     "additionalProperties": False,
 }
@@ -84,49 +133,92 @@ SARIF = {
     "properties": {
         "$schema": {"type": "string", "format": "uri"},
         "version": {"const": "2.1.0"},
-        "runs": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["tool"],
-                "properties": {
-                    "tool": {"required": ["driver"], "properties": {"driver": _DRIVER}, "additionalProperties": False},
-                    "columnKind": {"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
-                    "results": {"type": "array", "items": _RESULT},
-                },
-                "additionalProperties": False,
-            },
-        },
+        "runs": {"type": "array", "items": _RUN},
     },
     "additionalProperties": False,
 }
 
 
-def log() -> dict[str, Any]:
-    made: dict[str, Any] = json.loads(json.dumps(lint_sarif(FINDINGS, RULES, "1.2.3")))
+def log(run: Run | None = None) -> dict[str, Any]:
+    """The run's log as it is written; without one that of lint."""
+    document = run_sarif(run, PROBES, "1.2.3", "sub/") if run else lint_sarif(FINDINGS, RULES, "1.2.3", WIDTHS)
+    made: dict[str, Any] = json.loads(json_text(document))
     return made
 
 
-def test_the_log_is_valid() -> None:
-    Draft202012Validator(SARIF).validate(log())
+LOGS = {"lint": None, **RUNS}
+
+
+@pytest.mark.parametrize("run", LOGS.values(), ids=LOGS)
+def test_the_log_is_valid(run: Run | None) -> None:
+    document = log(run)
+    Draft202012Validator(SARIF).validate(document)
+    (only,) = document["runs"]
+    rules = [rule["id"] for rule in only["tool"]["driver"]["rules"]]
+    assert len(set(rules)) == len(rules)
+    for each in only["results"]:
+        region = each["locations"][0]["physicalLocation"]["region"]
+        assert (region["endLine"], region["endColumn"]) > (region["startLine"], region["startColumn"])
+        assert rules[each["ruleIndex"]] == each["ruleId"]
+    prints = [each["partialFingerprints"]["primaryLocationLineHash"] for each in only["results"]]
+    assert len(set(prints)) == len(prints)
+
+
+def test_a_finding_of_lint_says_which_rule_where_and_how_bad() -> None:
     (run,) = log()["runs"]
-    assert (run["tool"]["driver"]["version"], run["columnKind"]) == ("1.2.3", "unicodeCodePoints")
     assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == list(all_rules())
-
-
-def test_a_result_says_which_rule_where_and_how_bad() -> None:
-    (run,) = log()["runs"]
-    rules = run["tool"]["driver"]["rules"]
-    assert [rules[result["ruleIndex"]]["id"] for result in run["results"]] == ["TK011", "TK000", "TK008"]
-    assert [result["level"] for result in run["results"]] == ["warning", "error", "note"]
-    places = [result["locations"][0]["physicalLocation"] for result in run["results"]]
-    assert places[0]["region"] == {"startLine": 11, "startColumn": 17}
-    assert [place["artifactLocation"]["uri"] for place in places] == [
+    assert [each["ruleId"] for each in run["results"]] == ["TK011", "TK011", "TK000", "TK008"]
+    assert [each["level"] for each in run["results"]] == ["warning", "warning", "error", "note"]
+    places = [each["locations"][0]["physicalLocation"] for each in run["results"]]
+    assert places[0]["region"] == {"startLine": 11, "startColumn": 17, "endLine": 11, "endColumn": 31}
+    assert [place["artifactLocation"]["uri"] for place in places[1:]] == [
         "tickets/batch7/B7-PT-01.md",
         "tickets/my%20tickets/B7-PT-02%20%C3%A9.md",
         "file:///home/a%20b/B7-PT-03.md",
     ]
-    assert run["results"][0]["message"] == {"text": "status 'wontfix' | is `unknown`"}
+    first, second = (each["fingerprints"]["auditkit/v1"] for each in run["results"][:2])
+    assert first == "B7-PT-01.md TK011 status 'wontfix' | is `unknown`"
+    assert second == f"{first} #2"
+
+
+def test_a_finding_of_a_run_has_the_columns_of_its_statement_and_a_path_of_the_repository() -> None:
+    (run,) = log(RUNS["findings"])["runs"]
+    worst, found, minor = run["results"]
+    assert [each["level"] for each in (worst, found, minor)] == ["error", "warning", "note"]
+    place = found["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"] == "sub/stats.py"
+    # `    return [` to the end of `        g.norm().item()`.
+    assert place["region"] == {"startLine": 5, "startColumn": 5, "endLine": 6, "endColumn": 24}
+    assert found["fingerprints"] == {"auditkit/v1": "sync_in_loop/1/stats:layer_norms"}
+    assert minor["properties"] == {
+        "severity": "P4", "evidence": "measured", "target": "stats:layer_norms", "ticket": "B1-PT-01",
+    }  # fmt: skip
+
+
+def test_what_got_no_answer_is_told_and_is_no_result() -> None:
+    """An error makes the execution unsuccessful; a device that is not here does not."""
+    (run,) = log(run_of(ERROR, UNAVAILABLE, PASS))["runs"]
+    (invocation,) = run["invocations"]
+    assert run["results"] == []
+    assert invocation["executionSuccessful"] is False
+    told = invocation["toolExecutionNotifications"]
+    assert [(each["level"], each["message"]["text"]) for each in told] == [
+        ("error", "error: stats:slow: no answer in 120 s"),
+        ("note", "unavailable: stats:other: there is no CUDA device on this machine"),
+    ]
+    assert log(run_of(UNAVAILABLE))["runs"][0]["invocations"][0]["executionSuccessful"] is True
+
+
+def test_beside_tickets_a_result_says_whether_it_is_new() -> None:
+    (run,) = log(RUNS["known"])["runs"]
+    assert [each["baselineState"] for each in run["results"]] == ["new", "unchanged", "new"]
+
+
+def test_a_probe_that_is_not_known_here_is_a_rule_all_the_same() -> None:
+    """A saved run may be of another version, or of a project's own probes."""
+    (run,) = log(run_of(result("of_another_version")))["runs"]
+    (rule,) = run["tool"]["driver"]["rules"]
+    assert (rule["id"], rule["fullDescription"]["text"]) == ("of_another_version", "of another version.")
 
 
 @pytest.mark.parametrize(
@@ -137,3 +229,46 @@ def test_a_wrong_result_is_refused(name: str, value: object) -> None:
     document["runs"][0]["results"][0][name] = value
     with pytest.raises(ValidationError):
         Draft202012Validator(SARIF).validate(document)
+
+
+@pytest.fixture(scope="module")
+def multitool(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Microsoft's validator, 100 MB from npm; the program in the package, because its script hides the errors."""
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("npm is not installed, which brings sarif-multitool")
+    folder = tmp_path_factory.mktemp("npm")
+    wanted = ["install", "--no-audit", "--no-fund", "--ignore-scripts", "@microsoft/sarif-multitool@5.7"]
+    done = subprocess.run([npm, *wanted], cwd=folder, capture_output=True, text=True, check=False, timeout=300)
+    program = next(folder.glob("node_modules/@microsoft/sarif-multitool-*/Sarif.Multitool"), None)
+    if program is None:
+        pytest.skip(f"npm could not install sarif-multitool: {done.stderr.strip()[-200:]}")
+    program.chmod(0o755)
+    return program
+
+
+def verdicts(multitool: Path, document: object, folder: Path) -> list[str]:
+    """The errors by the standard's rules and by GitHub's; it ends with 0 whatever it finds, so its log is read."""
+    file, found = folder / "audit.sarif", folder / "found.sarif"
+    file.write_bytes(json_text(document))
+    command = [multitool, "validate", file, "--rule-kind", "Sarif;Gh", "--output", found, "--log", "ForceOverwrite"]
+    subprocess.run(command, capture_output=True, check=True, timeout=300)
+    (run,) = json.loads(found.read_text("utf-8-sig"))["runs"]
+    assert run["invocations"][0]["executionSuccessful"]
+    told = [note for one in run["invocations"] for note in one.get("toolExecutionNotifications", ())]
+    errors = [each for each in (*run.get("results", ()), *told) if each.get("level") == "error"]
+    return [f"{each.get('ruleId')}: {each['message']}" for each in errors]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("run", [*LOGS.values(), many()], ids=[*LOGS, "ten thousand"])
+def test_microsofts_validator_and_githubs_rules_have_no_error(run: Run | None, multitool: Path, tmp_path: Path) -> None:
+    assert verdicts(multitool, log(run), tmp_path) == []
+
+
+@pytest.mark.slow
+def test_the_validator_sees_what_github_refuses(multitool: Path, tmp_path: Path) -> None:
+    document = log()
+    del document["runs"][0]["tool"]["driver"]["rules"][0]["help"]
+    document["runs"][0]["results"][0]["locations"] = []
+    assert {error.partition(":")[0] for error in verdicts(multitool, document, tmp_path)} >= {"GH2012"}

@@ -24,6 +24,7 @@ from auditkit.model.codec import ABSENT, Record, encode
 from auditkit.model.revisions.bisection import CommitAnswer
 from auditkit.model.revisions.changes import Changes
 from auditkit.model.revisions.comparison import AnswerContrast, Comparison, Contrast, FigureChange, Said
+from auditkit.model.runs.baseline import Baseline
 from auditkit.model.runs.measurement import CodeExcerpt, Location, Measurement
 from auditkit.model.runs.run import ArmOutcome, Environment, ProbeResult, Run, TargetReading
 from auditkit.model.runs.target import Target
@@ -211,6 +212,7 @@ def test_what_is_written_is_what_the_schema_says(name: str, record: Record) -> N
         ("run", "armOutcome", ArmOutcome),
         ("run", "location", Location),
         ("run", "measurement", Measurement),
+        ("run", "baseline", Baseline),
         ("compare", "environment", Environment),
         ("compare", "said", Said),
         ("compare", "figure", FigureChange),

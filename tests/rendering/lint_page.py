@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from auditkit.rendering import markdown
 from auditkit.rules.lint.rule import Rule
@@ -30,17 +28,7 @@ This page is made from the rules: rewrite it with
 
 | rule | level | what it finds | |
 |---|---|---|---|"""
-_PART = re.compile(r"^(Why|Bad|Good|Mend): *", re.MULTILINE)
 _TITLES = {"Why": "Why it matters", "Bad": "Bad", "Good": "Good", "Mend": "How to mend it"}
-
-
-def rule_parts(rule: Rule) -> Mapping[str, str]:
-    """The parts of the rule's docstring: what it finds under "", and Why, Bad, Good and Mend."""
-    pieces = _PART.split(inspect.getdoc(rule.check) or "")
-    return {
-        "": pieces[0].strip(),
-        **{name: text.strip() for name, text in zip(pieces[1::2], pieces[2::2], strict=True)},
-    }
 
 
 def render_lint_page(rules: Sequence[Rule]) -> str:
@@ -56,7 +44,7 @@ def _row(rule: Rule) -> str:
 
 def _section(rule: Rule) -> str:
     """Level, what the rule finds, why, a bad and a good example, how to mend it."""
-    parts = rule_parts(rule)
+    parts = rule.parts()
     facts = [f"Level: {rule.level.value}."]
     facts += ["Needs `--checkout`."] * rule.needs_tree
     facts += ["Waits until an open ticket is a week old."] * rule.waits

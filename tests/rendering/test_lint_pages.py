@@ -11,7 +11,7 @@ import pytest
 from auditkit.rules.lint.catalog import all_rules
 from auditkit.rules.lint.rule import Level, Rule
 from tests.project_files import ROOT
-from tests.rendering.lint_page import render_lint_page, rule_parts
+from tests.rendering.lint_page import render_lint_page
 
 PAGE = ROOT / "docs" / "lint.md"
 RULES = list(all_rules().values())
@@ -30,7 +30,7 @@ def test_each_rule_has_a_row_that_leads_to_its_section() -> None:
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 def test_a_rule_says_everything_that_its_section_shows(rule: Rule) -> None:
     """What it finds, why that matters, an example of each kind, and how to mend it."""
-    assert {name for name, text in rule_parts(rule).items() if text} == {"", "Why", "Bad", "Good", "Mend"}
+    assert {name for name, text in rule.parts().items() if text} == {"", "Why", "Bad", "Good", "Mend"}
 
 
 def test_an_example_cannot_break_the_page() -> None:

@@ -68,14 +68,11 @@ class OutputOptions:
         end_if_broken(page.broken, folder)
 
     def _write(self, document: bytes) -> None:
-        from auditkit.store.folder.files import create_file, replace_file
+        from auditkit.store.folder.files import write_file
 
         if self.output is None:
             say(document.decode("utf-8").removesuffix("\n"))
             return
         self.check()
-        if self.output.exists():
-            replace_file(self.output, document, self.output.read_bytes())
-        else:
-            create_file(self.output, document)
+        write_file(self.output, document)
         complain(f"wrote {self.output}")

@@ -54,6 +54,8 @@ def answer(run: Run, catalog: Mapping[str, ProbeInfo]) -> Iterator[str]:
         yield "What to do first:"
     elif causes:
         yield "Nothing here breaks training: what reproduced is minor (P4)."
+    elif run.baseline is not None:
+        yield "Nothing is new."
     elif any(result.owner for result in run.results):
         yield "Nothing here is this checkout's own to mend."
     elif not run.summary["reproduced"]:
@@ -100,6 +102,18 @@ def counts(run: Run, tickets: Path | None, verbose: bool) -> Iterator[str]:
     yield f"{found}: {len(filed) - known} new, {known} known{others}"
 
 
+def beside_tickets(run: Run) -> Iterator[str]:
+    """How many findings the tickets knew before, with those that came back and those that are gone; none unasked."""
+    found = run.baseline
+    if found is None:
+        return
+    at = f" at {found.against[:12]}" if found.against else ""
+    yield f"{found.in_words()}, by the tickets in {found.tickets}{at}"
+    yield from (f"    again: {one.fingerprint}: {one.why}" for one in found.new if one.ticket)
+    yield from (f"    gone: {one.fingerprint}: {one.why}, {one.ticket} is open" for one in found.gone)
+    yield from (f"    not asked: {one.fingerprint}: {one.why}, {one.ticket} is open" for one in found.unasked)
+
+
 def nothing_audited(run: Run) -> list[str]:
     """That no collector gave any answer, in plain words, and why; nothing where one did."""
     from auditkit.workflows.audit.audit import load_failures
@@ -126,7 +140,8 @@ def next_step(run: Run, request: AuditRequest, wants_tickets: bool) -> Step | No
         title = f"Next, the evidence of {filed} and its fix:"
         return Step(title, ("ticket", "show", filed, "--tickets", str(request.tickets)))
     if request.tickets is None and wants_tickets and any(map(_is_tracked, own)):
-        return Step("Next, a ticket for each, with its evidence and its fix:", _typed(request, "--tickets", "tickets"))
+        folder = run.baseline.tickets if run.baseline else "tickets"
+        return Step("Next, a ticket for each, with its evidence and its fix:", _typed(request, "--tickets", folder))
     causes = own or causes_of(run.results)
     if not causes or any(name.endswith(".py") for name in request.probes):
         return None
@@ -162,12 +177,12 @@ def _way_to_a_target(run: Run, request: AuditRequest) -> Step:
 
 
 def _typed(request: AuditRequest, *more: str) -> tuple[str, ...]:
-    """What the user ran, with further options; another interpreter takes the place of the one that lacks something."""
+    """What the user ran, with further options; another interpreter or folder takes the place of the one before."""
     words = shlex.split(request.command)[1:]
-    renewed = {"--python"} & set(more)
+    renewed = {"--python", "--tickets"} & set(more) | {"--against"}
     kept = (
         word
         for before, word in zip(["", *words], words, strict=False)
-        if word != "--no-tickets" and not {before, word.partition("=")[0]} & renewed
+        if word not in ("--no-tickets", "--new-only") and not {before, word.partition("=")[0]} & renewed
     )
     return (*kept, *more)

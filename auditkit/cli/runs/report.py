@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from auditkit.cli.output import complain_fitted, complain_of, fitted, say, say_json, terminal_width, wants_colour
+from auditkit.cli.output import (
+    complain,
+    complain_fitted,
+    complain_of,
+    fitted,
+    say,
+    say_json,
+    terminal_width,
+    wants_colour,
+)
 from auditkit.cli.runs.causes import causes_of, place_of, words_of
-from auditkit.cli.runs.ending import answer, counts, next_step, nothing_audited
+from auditkit.cli.runs.ending import answer, beside_tickets, counts, next_step, nothing_audited
 from auditkit.cli.runs.lines import columns_of, how_it_is_read, measured_tables, without_answer
 from auditkit.cli.runs.matrix_report import difference_lines, matrix_lines
 from auditkit.cli.runs.progress import progress
@@ -40,14 +50,22 @@ class View:
 
 
 def run_and_finish(
-    request: AuditRequest, shown: ResultOptions, named: bool = False, wants_tickets: bool = True
+    request: AuditRequest,
+    shown: ResultOptions,
+    named: bool = False,
+    wants_tickets: bool = True,
+    files: Mapping[str, Path] | None = None,
 ) -> None:
     """Run the audit with progress, print it, and end with its exit code.
 
     `named` is a question of a few named probes, soon answered: in a pipe it says nothing on its way, and where
     only one target was asked it shows what was measured. The user has not refused tickets if `wants_tickets`.
+    `files` are written when it is printed, by their formats.
     """
     from auditkit.workflows.audit.audit import audit, exit_code, load_failures
+    from auditkit.workflows.audit.baseline import only_new
+    from auditkit.workflows.configuration import catalog_of
+    from auditkit.workflows.reports.export import write_outputs
 
     lowest = shown.lowest()
     said: list[str] = []
@@ -63,8 +81,11 @@ def run_and_finish(
     if shown.as_json:
         say_json(run.to_json())
     else:
-        for line in page_lines(run, request, View(shown.verbose, named, terminal_width()), wants_tickets):
+        for line in page_lines(only_new(run), request, View(shown.verbose, named, terminal_width()), wants_tickets):
             _say_line(line)
+    if files:
+        write_outputs(run, files, catalog_of(request.config))
+        complain(f"wrote {', '.join(map(str, files.values()))}")
     raise typer.Exit(int(exit_code(run, lowest)))
 
 
@@ -205,6 +226,7 @@ def _ending(run: Run, request: AuditRequest, view: View) -> Iterator[Iterable[st
     yield missing
     # What was counted where nothing was audited reads like an answer.
     yield list(counts(run, request.tickets, view.verbose))[bool(missing) :]
+    yield beside_tickets(run)
 
 
 def _say_line(line: str) -> None:

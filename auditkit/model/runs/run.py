@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from auditkit.model.codec import Record, decode, read_fields
 from auditkit.model.enums import Evidence, Outcome, Reason, Severity
+from auditkit.model.runs.baseline import Baseline
 from auditkit.model.runs.candidates import FoundCandidate
 from auditkit.model.runs.cause import Siblings, Statement
 from auditkit.model.runs.fix import Fix
@@ -246,13 +247,13 @@ class NoTarget:
 
 
 @dataclass(frozen=True)
-class Run(Record, keys="run! targets candidates? results fixes? no_fix? summary notes matrix?"):
+class Run(Record, keys="run! targets candidates? results fixes? no_fix? summary notes matrix? baseline?"):
     """The whole of one invocation, as `--json` prints it, but for `no_target`, whose message is among the notes.
 
     With several arms, `matrix` holds the run of each one; `results` then has one entry for each target and
     probe over all arms (see docs/design/matrix.md) and `environment` is the first arm's. `candidates` are what reading
     the source found, where no target was named; `fixes` those that were run and suffice, `no_fix` says of the
-    fingerprints without one why.
+    fingerprints without one why. `baseline` is what tickets say of its findings, where that was asked.
     """
 
     schema_version: ClassVar[int] = 1
@@ -267,6 +268,7 @@ class Run(Record, keys="run! targets candidates? results fixes? no_fix? summary 
     candidates: tuple[FoundCandidate, ...] = ()
     fixes: tuple[Fix, ...] = ()
     no_fix: Mapping[str, str] = field(default_factory=dict)
+    baseline: Baseline | None = None
 
     def environment_of(self, result: ProbeResult) -> Environment:
         """Where the figures of `result` were taken: its own arm's environment, where there are several."""

@@ -39,5 +39,15 @@ def not_known(findings: Iterable[LintFinding], baseline: str) -> tuple[list[Lint
     return new, known.total()
 
 
+def fingerprints_of(findings: Iterable[LintFinding]) -> list[str]:
+    """A name for each finding that stays when lines move; of several with one name all but the first have a number."""
+    seen: Counter[str] = Counter()
+    names = []
+    for name in map(_named, findings):
+        seen[name] += 1
+        names.append(name if seen[name] == 1 else f"{name} #{seen[name]}")
+    return names
+
+
 def _named(finding: LintFinding) -> str:
     return f"{PurePath(finding.path).name} {finding.rule} {_NUMBER.sub('#', inert_line(finding.message))}"

@@ -6,11 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from auditkit.model.codec import Record
+from auditkit.model.text import shortened
 from auditkit.model.tickets.page import Page
 from auditkit.rules.lint.positions import is_new
 from auditkit.rules.lint.rule import Level, LintContext, Rule
 
 _LONGEST_MESSAGE = 1000
+"""A message may quote a value of megabytes."""
 
 
 @dataclass(frozen=True, order=True)
@@ -42,7 +44,7 @@ def check_pages(
             problem.line,
             problem.column,
             rule.id,
-            _short(problem.message),
+            shortened(problem.message, _LONGEST_MESSAGE),
             (levels or {}).get(rule.id, rule.level),
         )
         for path, page in pages
@@ -51,8 +53,3 @@ def check_pages(
         for problem in rule.check(page, context)
     ]
     return sorted(found)
-
-
-def _short(message: str) -> str:
-    """A message that quotes a value of megabytes shows its beginning."""
-    return message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}..."

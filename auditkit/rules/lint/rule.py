@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import inspect
+import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -15,6 +17,7 @@ from auditkit.model.tickets.page import Page
 from auditkit.model.tickets.ticket import Status
 
 _T = TypeVar("_T")
+_PART = re.compile(r"^(Why|Bad|Good|Mend): *", re.MULTILINE)
 
 FOLDERS: Mapping[str, tuple[str, ...]] = {
     "fixed": ("fixed", "already-fixed", "closed"),
@@ -142,6 +145,12 @@ class Rule:
     needs_tree: bool = False
     is_fixable: bool = False
     waits: bool = False
+
+    def parts(self) -> dict[str, str]:
+        """The parts of the docstring: what the rule finds under "", and Why, Bad, Good and Mend."""
+        pieces = _PART.split(inspect.getdoc(self.check) or "")
+        texts = zip(pieces[1::2], pieces[2::2], strict=True)
+        return {"": pieces[0].strip(), **{name: text.strip() for name, text in texts}}
 
 
 RULES: dict[str, Rule] = {}

@@ -131,6 +131,14 @@ def create_file(path: Path, data: bytes) -> None:
         _note_written(path.parent)
 
 
+def write_file(path: Path, data: bytes) -> None:
+    """Write a file that may be there already, in its place. Raises what `replace_file` and `create_file` raise."""
+    if is_there(path):
+        replace_file(path, data, read_bytes(path))
+    else:
+        create_file(path, data)
+
+
 def create_files(contents: Mapping[Path, bytes]) -> None:
     """Write every new file, or none: what was written is taken back where another one cannot be."""
     folders = {folder for path in contents for folder in path.parents if not folder.exists()}

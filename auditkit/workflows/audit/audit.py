@@ -23,10 +23,12 @@ from auditkit.probing.source_code.files import LeftOut
 from auditkit.probing.source_code.likeness.causes import with_causes
 from auditkit.probing.source_code.modules import source_files
 from auditkit.probing.source_code.python_files import PythonFiles
+from auditkit.rules.tickets.baseline import baseline_of, only_new
 from auditkit.store.config.config import Config
 from auditkit.store.config.config_file import config_in
 from auditkit.store.folder.repository import Repository
 from auditkit.store.folder.status_folders import folders_of
+from auditkit.workflows.audit.baseline import Known
 from auditkit.workflows.audit.filing import Paperwork, Root, file_run, without_ticket
 from auditkit.workflows.audit.found_targets import FoundTargets, find_targets, notes_on_imports
 from auditkit.workflows.audit.matrix import combine
@@ -48,7 +50,8 @@ class AuditRequest:
     files nothing. `command` is what the user typed, for the tickets' appendix. `whole_source` lets source
     probes ask about every module, not only about those that deal with gradients. `style` also asks the probes of
     style, whose findings get no ticket unless their probe was named. For `fix_time_s` seconds at most fixes are
-    searched for: of what will have a new ticket, or of all that would without a folder.
+    searched for: of what will have a new ticket, or of all that would without a folder. `known` are tickets that the
+    findings are compared with; nothing is filed then.
     """
 
     checkout: str
@@ -63,6 +66,7 @@ class AuditRequest:
     whole_source: bool = False
     style: bool = False
     fix_time_s: float = 0.0
+    known: Known | None = None
 
     @property
     def config(self) -> Config:
@@ -133,11 +137,21 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
         paperwork = _paperwork(request, probes)
         if settings and not mistyped:
             run = _with_fixes(run, request, repository, opened, paperwork, progress)
+    if request.known is not None:
+        return _beside_tickets(run, request.known, request, paperwork)
     if repository is None:
         return run
     if mistyped:
         return replace(run, notes=(*notes, f"no ticket was filed: {mistyped} cannot be imported"))
     return file_run(run, repository, paperwork)
+
+
+def _beside_tickets(run: Run, known: Known, request: AuditRequest, paperwork: Paperwork) -> Run:
+    """The run with what the tickets say of its findings."""
+    asked_in_part = request.targets or request.config.exclude
+    probes = None if asked_in_part else paperwork.probes
+    baseline = baseline_of(run, known.tickets, known.baseline, paperwork.ticket_from, probes)
+    return replace(run, baseline=baseline, notes=(*run.notes, *known.notes))
 
 
 def _with_fixes(
@@ -265,8 +279,9 @@ def exit_code(run: Run, fail_on: Severity = Severity.P4) -> ExitCode:
     Where targets were asked about and none was found, or none could be loaded, that is it, whatever reading the
     source found. Else findings at or above `fail_on` come first; then a target that could not be loaded; then any
     probe that ended in an error, or a run in which nothing was measured. Of several arms, the one counts whose code
-    comes first in that order.
+    comes first in that order. With a baseline only new findings count.
     """
+    run = only_new(run)
     if run.matrix:
         read = tuple(result for result in run.results if result.is_of_source)
         arms = [replace(arm.run, results=(*arm.run.results, *read)) for arm in run.matrix]

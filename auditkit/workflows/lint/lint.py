@@ -153,8 +153,13 @@ def title_of(rule_id: str) -> str:
 
 
 def sarif_of(report: LintReport) -> dict[str, Any]:
-    """The report as one SARIF log, with every rule in it."""
-    return lint_sarif(report.findings, list(all_rules().values()), __version__)
+    """The report as one SARIF log, with every rule in it; the files are read again for the ends of their lines."""
+    widths = {}
+    for path in {finding.path for finding in report.findings}:
+        with contextlib.suppress(OSError):
+            lines = Path(path).read_bytes().decode("utf-8", "replace").splitlines()
+            widths.update({(path, number): len(line) for number, line in enumerate(lines, 1)})
+    return lint_sarif(report.findings, list(all_rules().values()), __version__, widths)
 
 
 def _read_config(path: Path | None) -> Config:

@@ -1,0 +1,69 @@
+"""`auditkit export`: a saved run in the formats that other programs read; and the options that `audit` shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from auditkit.cli.common import write_or_exit
+from auditkit.cli.comparison import read_saved_run
+from auditkit.cli.options import ConfigOption
+from auditkit.cli.output import complain
+
+EXAMPLE = "Example: auditkit export run.json --sarif audit.sarif --summary summary.md"
+_WRITTEN = "What is written for other programs"
+
+
+def _file(name: str, text: str) -> typer.models.OptionInfo:
+    option: typer.models.OptionInfo = typer.Option(f"--{name}", metavar="FILE", help=text, rich_help_panel=_WRITTEN)
+    return option
+
+
+@dataclass(frozen=True)
+class OutputFiles:
+    """Into which files a run is written, each replaced as a whole."""
+
+    sarif: Annotated[Path | None, _file("sarif", "Findings as SARIF 2.1.0, for code scanning and editors.")] = None
+    junit: Annotated[Path | None, _file("junit", "Every question as a test, in JUnit's XML.")] = None
+    gitlab: Annotated[Path | None, _file("gitlab", "Findings as GitLab's code quality report.")] = None
+    csv: Annotated[Path | None, _file("csv", "Every answer as a line of a table.")] = None
+    summary: Annotated[Path | None, _file("summary", "Markdown for a job's summary or a comment, 900 kB at most.")] = (
+        None
+    )
+
+    def checked(self, source: Path | None = None) -> dict[str, Path]:
+        """The files that were named, by format, all of which can be written; `source` is not one of them.
+
+        Raises BadInputError or StoreConflictError.
+        """
+        from auditkit.workflows.reports.export import check_outputs
+
+        files = {field.name: file for field in fields(self) if (file := getattr(self, field.name)) is not None}
+        check_outputs(files, source)
+        return files
+
+
+@write_or_exit
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN.json", help="A finished run, as `audit --json` printed it.")],
+    config: ConfigOption = None,
+    *,
+    outputs: OutputFiles,
+) -> None:
+    """Write a saved run as SARIF, JUnit, GitLab, CSV or Markdown.
+
+    The formats are those of `auditkit audit`, and every finding has the fingerprint of its ticket in all of them. Exits
+    0 when they are written, whatever the run has found.
+    """
+    from auditkit.errors import BadInputError
+    from auditkit.workflows.configuration import catalog_of, read_configuration
+    from auditkit.workflows.reports.export import write_outputs
+
+    files = outputs.checked(run)
+    if not files:
+        raise BadInputError("no format is named", "one or several of --sarif, --junit, --gitlab, --csv, --summary FILE")
+    write_outputs(read_saved_run(run), files, catalog_of(read_configuration(config, None)))
+    complain(f"wrote {', '.join(map(str, files.values()))}")

@@ -1,0 +1,46 @@
+"""A run as a table in CSV, a line for each question and its answer."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+from auditkit.model.runs.run import Run
+from auditkit.model.text import inert_line
+from auditkit.rules.reports.findings import findings_of, places_of
+
+COLUMNS = (
+    "severity", "outcome", "baseline", "probe", "target", "file", "line", "function", "evidence", "device", "ticket",
+    "message", "fingerprint",
+)  # fmt: skip
+# What a spreadsheet takes for the beginning of a formula.
+_FORMULA = ("=", "+", "-", "@")
+
+
+def run_csv(run: Run, prefix: str = "") -> bytes:
+    """RFC 4180 in UTF-8 with a heading: findings first, the worst of them first, then every other answer.
+
+    A cell that a spreadsheet would compute begins with a quote.
+    """
+    found, places = findings_of(run), places_of(run, prefix)
+    kinds = {}
+    if run.baseline is not None:
+        kinds = {one.fingerprint: "known" for one in run.baseline.known}
+        kinds |= {one.fingerprint: "new" for one in run.baseline.new}
+    shown = set(map(id, found))
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(COLUMNS)
+    for each in (*found, *(each for each in run.results if id(each) not in shown)):
+        place = places[each.fingerprint]
+        cells = (
+            each.severity, each.outcome, kinds.get(each.fingerprint), each.probe, each.target, place.file, place.line,
+            place.function, each.evidence, each.device, each.ticket, each.message, each.fingerprint,
+        )  # fmt: skip
+        writer.writerow([_cell("" if cell is None else str(cell)) for cell in cells])
+    return text.getvalue().encode("utf-8")
+
+
+def _cell(text: str) -> str:
+    text = inert_line(text)
+    return f"'{text}" if text.startswith(_FORMULA) else text

@@ -1,0 +1,71 @@
+"""A run in the formats that other programs read: SARIF, JUnit, GitLab's code quality, CSV, a job's summary."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from auditkit import __version__
+from auditkit.errors import BadInputError
+from auditkit.exporters.gitlab import run_gitlab
+from auditkit.exporters.junit import run_junit
+from auditkit.exporters.sarif import run_sarif
+from auditkit.exporters.table import run_csv
+from auditkit.model.runs.probe import ProbeInfo
+from auditkit.model.runs.run import Run
+from auditkit.probing.checkouts.checkout import parse_checkout
+from auditkit.rendering.job_summary import job_summary
+from auditkit.store.folder.files import ensure_writable, write_file
+from auditkit.workflows.fixes.file_change import prefix_of
+
+_Probes = Mapping[str, ProbeInfo]
+_FORMS: Mapping[str, Callable[[Run, _Probes, str], bytes]] = {
+    "sarif": lambda run, probes, prefix: json_text(run_sarif(run, probes, __version__, prefix)),
+    "junit": lambda run, _, prefix: run_junit(run, prefix),
+    "gitlab": lambda run, probes, prefix: json_text(run_gitlab(run, probes, prefix)),
+    "csv": lambda run, _, prefix: run_csv(run, prefix),
+    "summary": lambda run, _, prefix: job_summary(run, prefix),
+}
+
+
+def check_outputs(files: Mapping[str, Path], source: Path | None = None) -> None:
+    """Refuse what could not be written before anything is measured; `files` are by format, `source` is read.
+
+    Raises BadInputError for what is no file of its own and for one file twice, StoreConflictError where it cannot be
+    written.
+    """
+    taken = {source.resolve(): "the run itself"} if source is not None else {}
+    for form, file in files.items():
+        if file.is_symlink() or (file.exists() and not file.is_file()):
+            what = "link" if file.is_symlink() else "folder" if file.is_dir() else "device"
+            raise BadInputError(f"{file} is a {what}", f"name a file: --{form} FILE")
+        other = taken.setdefault(file.resolve(), f"--{form}")
+        if other != f"--{form}":
+            raise BadInputError(f"--{form} {file}: that is the file of {other}", "name another file")
+        ensure_writable(file.parent)
+
+
+def write_outputs(run: Run, files: Mapping[str, Path], probes: _Probes) -> None:
+    """Write the run in every format that `files` names, in place of what was there, each whole or not at all.
+
+    Nothing is written where a format cannot be made. Raises StoreConflictError where a file cannot be written.
+    """
+    prefix = _prefix(run.environment.checkout)
+    made = {file: _FORMS[form](run, probes, prefix) for form, file in files.items()}
+    for file, data in made.items():
+        write_file(file, data)
+
+
+def json_text(document: Any) -> bytes:
+    """Strict JSON in pure ASCII, in which no text can reach a terminal raw."""
+    return (json.dumps(document, indent=1, allow_nan=False) + "\n").encode("ascii")
+
+
+def _prefix(checkout: str) -> str:
+    """The way from the top of its repository to the checkout; "" where that is not here."""
+    try:
+        return prefix_of(parse_checkout(checkout))
+    except BadInputError:
+        return ""

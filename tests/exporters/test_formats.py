@@ -1,0 +1,210 @@
+"""Every format bears every run: findings, none, no answer, hostile names, 10,000; one fingerprint in all of them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import time
+from dataclasses import replace
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from auditkit.exporters.gitlab import run_gitlab
+from auditkit.exporters.junit import run_junit
+from auditkit.exporters.sarif import run_sarif
+from auditkit.exporters.table import COLUMNS, run_csv
+from auditkit.model.enums import Outcome
+from auditkit.model.runs.run import Run
+from auditkit.model.text import inert_line
+from auditkit.probing.hosts.catalog import load_catalog
+from auditkit.rendering.job_summary import MOST_BYTES, job_summary
+from auditkit.workflows.reports.export import json_text
+from tests.exporters.exported_runs import HOSTILE, PASS, RUNS, WORST, many, result, run_of
+
+PROBES = load_catalog()
+each_run = pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+
+
+def junit_problems(data: bytes) -> list[str]:
+    """What Ant's schema of JUnit's XML would refuse: its elements in their order, its attributes, and its counts."""
+    problems = []
+    top = ET.fromstring(data)
+    needed = {"name", "timestamp", "hostname", "tests", "failures", "errors", "time", "package", "id"}
+    if top.tag != "testsuites":
+        problems.append(f"the top is {top.tag}")
+    for suite in top:
+        if not needed <= set(suite.keys()) <= needed | {"skipped"} or not (suite.get("name") and suite.get("hostname")):
+            problems.append(f"attributes of a suite: {sorted(suite.keys())}")
+        if not re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", suite.get("timestamp", "")):
+            problems.append(f"timestamp {suite.get('timestamp')}")
+        tags = [child.tag for child in suite]
+        cases = suite.findall("testcase")
+        if tags != ["properties", *["testcase"] * len(cases), "system-out", "system-err"]:
+            problems.append(f"children of a suite: {tags[:3]}")
+        for case in cases:
+            if set(case.keys()) != {"name", "classname", "time"} or not case.get("name"):
+                problems.append(f"attributes of a test: {sorted(case.keys())}")
+            if [child.tag for child in case] not in ([], ["skipped"], ["failure"], ["error"]):
+                problems.append(f"children of a test: {[child.tag for child in case]}")
+            problems += [
+                f"no type in {child.tag}" for child in case if child.tag != "skipped" and not child.get("type")
+            ]
+        for word, tag in (("tests", "testcase"), ("failures", "testcase/failure"), ("errors", "testcase/error")):
+            if int(suite.get(word, -1)) != len(suite.findall(tag)):
+                problems.append(f"{word} is {suite.get(word)}")
+    return problems
+
+
+def gitlab_problems(document: object) -> list[str]:
+    """What GitLab's code quality report needs: its fields, its five severities, a path in the repository, a line."""
+    problems = []
+    assert isinstance(document, list)
+    for entry in document:
+        if not all(entry.get(name) and isinstance(entry[name], str) for name in ("check_name", "fingerprint")):
+            problems.append(f"names: {entry}")
+        if entry.get("severity") not in ("info", "minor", "major", "critical", "blocker"):
+            problems.append(f"severity: {entry.get('severity')}")
+        if not isinstance(entry["description"], str) or entry["location"]["lines"]["begin"] < 1:
+            problems.append(f"place: {entry}")
+    if len({entry["fingerprint"] for entry in document}) < len(document):
+        problems.append("a fingerprint twice")
+    return problems
+
+
+@each_run
+def test_junit_keeps_to_its_schema(run: Run) -> None:
+    """Every question that applies is a test; only one that was answered without a finding passes."""
+    data = run_junit(run)
+    assert junit_problems(data) == []
+    cases = [case for suite in ET.fromstring(data) for case in suite.findall("testcase")]
+    assert len(cases) == len([each for each in run.results if each.outcome is not Outcome.NOT_APPLICABLE])
+    passed = [case for case in cases if len(case) == 0]
+    assert len(passed) == run.summary["not_reproduced"]
+
+
+def test_what_breaks_junits_schema_is_seen() -> None:
+    data = run_junit(RUNS["findings"])
+    assert junit_problems(data.replace(b'hostname="localhost" ', b""))
+    assert junit_problems(data.replace(b"<system-out />", b""))
+    assert junit_problems(data.replace(b'failures="3"', b'failures="2"')) == ["failures is 2"]
+
+
+def test_junit_fails_only_for_what_is_new() -> None:
+    """Beside tickets a known finding is skipped and names its ticket, a minor one is skipped, a new one fails."""
+    (suite,) = ET.fromstring(run_junit(RUNS["known"]))
+    told = {case.get("name"): [(child.tag, child.get("message")) for child in case] for case in suite.iter("testcase")}
+    assert told == {
+        "sync_in_loop": [("skipped", "known, B1-PT-01: 1 line waits for the device")],
+        "norm_overflows_on_finite_grads": [("failure", "reproduced: 1 line waits for the device")],
+        "launches_grow_with_tensors": [("skipped", "minor, without a ticket: 1 line waits for the device")],
+        "norm_depends_on_grouping": [],
+    }
+
+
+@each_run
+def test_gitlab_has_its_fields(run: Run) -> None:
+    document = json.loads(json_text(run_gitlab(run, PROBES, "sub/")))
+    assert gitlab_problems(document) == []
+    assert len(document) == run.summary["reproduced"]
+    assert all(entry["location"]["path"].startswith("sub/") for entry in document)
+
+
+def test_what_gitlab_lacks_is_seen() -> None:
+    document = run_gitlab(RUNS["findings"], PROBES)
+    assert gitlab_problems([document[0] | {"severity": "P1"}]) == ["severity: P1"]
+    assert gitlab_problems([document[0], document[0]]) == ["a fingerprint twice"]
+
+
+@each_run
+def test_csv_is_a_table_that_computes_nothing(run: Run) -> None:
+    head, *lines = csv.reader(io.StringIO(run_csv(run).decode(), newline=""))
+    assert tuple(head) == COLUMNS
+    assert len(lines) == len(run.results)
+    assert {len(line) for line in lines} <= {len(COLUMNS)}
+    assert not [cell for line in lines for cell in line if cell.startswith(("=", "+", "-", "@", "\t", "\r"))]
+
+
+@each_run
+def test_one_fingerprint_in_every_format(run: Run) -> None:
+    """That of the finding, which its ticket has: in SARIF's two places, in GitLab, CSV and JUnit."""
+    expected = {inert_line(each.fingerprint) for each in run.results if each.outcome is Outcome.REPRODUCED}
+    (sarif,) = run_sarif(run, PROBES, "1")["runs"]
+    rows = list(csv.DictReader(io.StringIO(run_csv(run).decode(), newline="")))
+    assert {entry["fingerprint"] for entry in run_gitlab(run, PROBES)} == expected
+    assert {row["fingerprint"] for row in rows if row["outcome"] == "reproduced"} == expected
+    for kind in ("fingerprints", "partialFingerprints"):
+        assert {text for each in sarif["results"] for text in each[kind].values()} == expected
+    told = "\n".join(case.text or "" for case in ET.fromstring(run_junit(replace(run, baseline=None))).iter("failure"))
+    assert set(re.findall(r"^fingerprint: (.*)$", told, re.MULTILINE)) == expected
+
+
+# The job's summary.
+
+
+def test_the_summary_begins_with_the_worst() -> None:
+    text = job_summary(RUNS["findings"]).decode()
+    assert text.startswith("## auditkit: 3 findings\n\n3 reproduced, 1 not reproduced, 1 not applicable; ")
+    rows = [line for line in text.split("\n") if line.startswith("| P")]
+    assert [row[:4] for row in rows] == ["| P1", "| P2", "| P4"]
+    assert rows[1] == (
+        "| P2 | `stats.py:5` | `1 line waits for the device` | measured |  | `sync_in_loop/1/stats:layer_norms` |"
+    )
+
+
+def test_no_answer_is_no_pass_in_the_summary() -> None:
+    assert "## auditkit: nothing found\n" in job_summary(RUNS["none"]).decode()
+    errors, missing = (job_summary(RUNS[name]).decode() for name in ("errors", "unavailable"))
+    assert errors.startswith("## auditkit: nothing found, 1 question without an answer\n")
+    assert "- error, `norm_loses_accuracy/1/stats:slow`: `no answer in 120 s`" in errors
+    assert "- unavailable, 2 questions: `there is no CUDA device on this machine`" in missing
+
+
+def test_the_summary_says_what_is_new_known_and_gone() -> None:
+    text = job_summary(RUNS["known"]).decode()
+    assert text.startswith("## auditkit: 1 new finding\n\n1 known, 1 new, 1 gone; 1 minor without a ticket, by the ")
+    new, known, gone = (text.index(f"### {title} (1)") for title in ("New", "Known", "Gone"))
+    assert new < known < gone
+    assert "`B1-PT-02 says fixed, and it reproduces again`" in text[new:known]
+    assert "- `B1-PT-03` `sync_in_loop/1/stats:old`: `no such collector any more`" in text[gone:]
+
+
+def test_whatever_a_target_is_called_the_summary_has_no_markup_of_its() -> None:
+    """Outside code spans stands nothing that a target said; no line is one that it made."""
+    text = job_summary(RUNS["hostile"]).decode()
+    bare = re.sub(r"(`+)(?!`).+?(?<!`)\1(?!`)", "", text)
+    assert not re.search(r"evil|@maintainer|script|heading|etc|\x1b|\u2028|[<>]", bare)
+    assert sum(line.startswith("| P2 |") for line in text.split("\n")) == len(HOSTILE)
+
+
+def test_a_summary_that_is_too_long_says_what_it_leaves_out() -> None:
+    """10,000 findings with long words would be 7 MB; GitHub drops more than 1 MiB without a word."""
+    run = run_of(*(result(target=f"m:{'f' * 250}{number}", message="é" * 300) for number in range(10_000)), WORST)
+    data = job_summary(run)
+    assert 0.9 * MOST_BYTES < len(data) <= MOST_BYTES
+    lines = data.decode().rstrip("\n").split("\n")
+    shown = sum(line.startswith("| P") for line in lines)
+    assert lines[8].startswith("| P1")
+    assert lines[-1].startswith(f"**Left out: {10_001 - shown} lines more.** `auditkit export")
+
+
+def test_ten_thousand_findings_take_seconds_and_megabytes() -> None:
+    """GitHub takes 10 MB of packed SARIF; none of the formats needs more than what a machine writes in a second."""
+    import gzip
+
+    run = many()
+    started = time.process_time()
+    sarif = json_text(run_sarif(run, PROBES, "1"))
+    others = (run_junit(run), json_text(run_gitlab(run, PROBES)), run_csv(run), job_summary(run))
+    assert time.process_time() - started < 30
+    assert len(gzip.compress(sarif)) < 10e6
+    assert max(map(len, (sarif, *others))) < 30e6
+    assert junit_problems(others[0]) == []
+
+
+def test_a_pass_alone_has_no_finding_anywhere() -> None:
+    run = run_of(PASS)
+    assert run_gitlab(run, PROBES) == []
+    assert run_sarif(run, PROBES, "1")["runs"][0]["results"] == []

@@ -10,14 +10,16 @@ from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Set,
 from .cut_out import statements_of
 
 _DISTRIBUTIONS: Dict[str, str] = {
-    "absl": "absl-py", "apex": "git+https://github.com/NVIDIA/apex", "attr": "attrs", "bs4": "beautifulsoup4",
+    "absl": "absl-py", "amp_C": "git+https://github.com/NVIDIA/apex", "apex": "git+https://github.com/NVIDIA/apex",
+    "attr": "attrs", "bs4": "beautifulsoup4",
     "clip": "git+https://github.com/openai/CLIP", "Crypto": "pycryptodome", "cv2": "opencv-python",
-    "dateutil": "python-dateutil", "docx": "python-docx", "dotenv": "python-dotenv", "faiss": "faiss-cpu",
+    "dateutil": "python-dateutil", "docx": "python-docx", "dora": "dora-search", "dotenv": "python-dotenv",
+    "faiss": "faiss-cpu", "flash_attn": "flash-attn",
     "fitz": "PyMuPDF", "git": "GitPython", "github": "PyGithub", "google": "protobuf", "hydra": "hydra-core",
     "jose": "python-jose", "jwt": "PyJWT", "magic": "python-magic", "megatron": "megatron-core",
     "mpl_toolkits": "matplotlib", "OpenGL": "PyOpenGL", "osgeo": "GDAL", "PIL": "Pillow",
     "pkg_resources": "setuptools", "ruamel": "ruamel.yaml", "serial": "pyserial", "skimage": "scikit-image",
-    "sklearn": "scikit-learn", "umap": "umap-learn", "wx": "wxPython", "yaml": "PyYAML", "zmq": "pyzmq",
+    "sklearn": "scikit-learn", "transformer_engine": "transformer-engine", "umap": "umap-learn", "wx": "wxPython", "yaml": "PyYAML", "zmq": "pyzmq",
 }  # fmt: skip
 """What to install where that is not called as what is imported."""
 _MOST_FILES = 2000
@@ -29,8 +31,8 @@ _MACHINERY = tuple(os.path.join(_WORKER, "process", name) for name in ("placehol
 
 
 def distributions(modules: Iterable[str]) -> List[str]:
-    """What to install for these modules."""
-    return [_DISTRIBUTIONS.get(name, name) for name in modules]
+    """What to install for these modules, each once."""
+    return list(dict.fromkeys(_DISTRIBUTIONS.get(name, name) for name in modules))
 
 
 def missing_modules(module_name: str, roots: List[str]) -> List[str]:

@@ -19,7 +19,8 @@ _DISTRIBUTIONS: Dict[str, str] = {
     "jose": "python-jose", "jwt": "PyJWT", "magic": "python-magic", "megatron": "megatron-core",
     "mpl_toolkits": "matplotlib", "OpenGL": "PyOpenGL", "osgeo": "GDAL", "PIL": "Pillow",
     "pkg_resources": "setuptools", "ruamel": "ruamel.yaml", "serial": "pyserial", "skimage": "scikit-image",
-    "sklearn": "scikit-learn", "transformer_engine": "transformer-engine", "umap": "umap-learn", "wx": "wxPython", "yaml": "PyYAML", "zmq": "pyzmq",
+    "sklearn": "scikit-learn", "transformer_engine": "transformer-engine",
+    "umap": "umap-learn", "wx": "wxPython", "yaml": "PyYAML", "zmq": "pyzmq",
 }  # fmt: skip
 """What to install where that is not called as what is imported."""
 _MOST_FILES = 2000

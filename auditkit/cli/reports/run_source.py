@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from auditkit.cli.common import TicketsOption
+from auditkit.cli.comparison import read_saved_run
 from auditkit.cli.options import AuditOptions, FilingOptions, MatrixOptions, ProbesOption, TargetOptions
 from auditkit.cli.output import complain
 
@@ -41,7 +42,7 @@ class ReportOptions:
         from auditkit.cli.runs.progress import progress
         from auditkit.errors import BadInputError
         from auditkit.workflows.configuration import read_configuration
-        from auditkit.workflows.reports.audit_report import ReportRequest, new_run, read_saved_run
+        from auditkit.workflows.reports.audit_report import ReportRequest, new_run
 
         if self.checkout is None and self.run_file is None:
             raise BadInputError("neither a checkout nor a run is named", "name CHECKOUT, or --run FILE")

@@ -64,12 +64,10 @@ def run_and_finish(
     """
     from auditkit.workflows.audit.audit import audit, exit_code, load_failures
     from auditkit.workflows.audit.baseline import only_new
-    from auditkit.workflows.configuration import catalog_of
-    from auditkit.workflows.reports.export import write_outputs
 
     lowest = shown.lowest()
     said: list[str] = []
-    with progress(findings=True, in_pipe=not (named or shown.as_json), said=said) as told:
+    with progress(findings=request.known is None, in_pipe=not (named or shown.as_json), said=said) as told:
         run = audit(request, told)
     failures = load_failures(run)
     # Talk comes first: the report ends with what to do next.
@@ -84,6 +82,9 @@ def run_and_finish(
         for line in page_lines(only_new(run), request, View(shown.verbose, named, terminal_width()), wants_tickets):
             _say_line(line)
     if files:
+        from auditkit.workflows.configuration import catalog_of
+        from auditkit.workflows.reports.export import write_outputs
+
         write_outputs(run, files, catalog_of(request.config))
         complain(f"wrote {', '.join(map(str, files.values()))}")
     raise typer.Exit(int(exit_code(run, lowest)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,11 +27,9 @@ from auditkit.workflows.audit.measurement import Progress
 from auditkit.workflows.configuration import catalog_of
 
 __all__ = [
-    "ReportRequest", "code_audit_of", "new_run", "read_saved_run", "render_audit_report", "render_code_audit",
+    "ReportRequest", "code_audit_of", "new_run", "render_audit_report", "render_code_audit",
     "report_code", "report_of",
 ]  # fmt: skip
-
-_SAVE_ONE = "save one: auditkit audit CHECKOUT --json > FILE"
 
 
 @dataclass(frozen=True)
@@ -47,21 +44,6 @@ class ReportRequest:
     checkout: str | None = None
     tickets: Path | None = None
     config: Config = field(default_factory=Config)
-
-
-def read_saved_run(file: Path) -> Run:
-    """The run that `auditkit audit --json` printed into `file`; raises BadInputError where that is none."""
-    try:
-        document = json.loads(file.read_text("utf-8"))
-        return Run.from_json(document)
-    except OSError as error:
-        raise BadInputError(f"cannot read {file}: {error.strerror}", _SAVE_ONE) from error
-    except UnicodeDecodeError as error:
-        raise BadInputError(f"{file} is no text: {error.reason}", _SAVE_ONE) from error
-    except json.JSONDecodeError as error:
-        raise BadInputError(f"{file}:{error.lineno}:{error.colno}: no JSON: {error.msg}") from error
-    except ValueError as error:
-        raise BadInputError(f"{file} is no run: {error}", _SAVE_ONE) from error
 
 
 def new_run(request: AuditRequest, progress: Progress | None = None) -> Run:

@@ -11,18 +11,21 @@ from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from auditkit.exporters.gitlab import run_gitlab
 from auditkit.exporters.junit import run_junit
 from auditkit.exporters.sarif import run_sarif
 from auditkit.exporters.table import COLUMNS, run_csv
 from auditkit.model.enums import Outcome
-from auditkit.model.runs.run import Run
+from auditkit.model.runs.run import Finding, Run
 from auditkit.model.text import inert_line
 from auditkit.probing.hosts.catalog import load_catalog
 from auditkit.rendering.job_summary import MOST_BYTES, job_summary
 from auditkit.workflows.reports.export import json_text
 from tests.exporters.exported_runs import HOSTILE, PASS, RUNS, WORST, many, result, run_of
+from tests.rendering.hostile import findings
 
 PROBES = load_catalog()
 each_run = pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
@@ -139,6 +142,22 @@ def test_one_fingerprint_in_every_format(run: Run) -> None:
         assert {text for each in sarif["results"] for text in each[kind].values()} == expected
     told = "\n".join(case.text or "" for case in ET.fromstring(run_junit(replace(run, baseline=None))).iter("failure"))
     assert set(re.findall(r"^fingerprint: (.*)$", told, re.MULTILINE)) == expected
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(findings(), max_size=3))
+def test_every_format_bears_every_text(drawn: list[Finding]) -> None:
+    """Whatever names, messages, places and excerpts are, each format is what it should be."""
+    run = run_of(*(each.result for each in drawn))
+    assert junit_problems(run_junit(run)) == []
+    json.loads(json_text(run_gitlab(run, PROBES)))
+    (sarif,) = json.loads(json_text(run_sarif(run, PROBES, "1")))["runs"]
+    regions = [each["locations"][0]["physicalLocation"]["region"] for each in sarif["results"]]
+    assert all((one["endLine"], one["endColumn"]) > (one["startLine"], one["startColumn"]) for one in regions)
+    head, *rows = csv.reader(io.StringIO(run_csv(run).decode(), newline=""))
+    assert [len(row) for row in rows] == [len(head)] * len(run.results)
+    text = job_summary(run).decode()
+    assert len(re.findall(r"^\| (?:P\d)? \|", text, re.MULTILINE)) == len(sarif["results"])
 
 
 # The job's summary.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from auditkit.model.tickets.ids import TicketId
@@ -18,7 +18,7 @@ def files_of(folder: Path) -> list[Path]:
     A folder that cannot be listed is among them: reading it says why.
     """
     found = [folder / name for name in markdown_files(str(folder))]
-    return found if files.plan is None else _as_planned(folder, files.plan, found)
+    return found if files.plan is None else _as_planned(folder, files.plan.after, found)
 
 
 def files_named(folder: Path, ticket_id: TicketId) -> list[Path]:
@@ -28,8 +28,8 @@ def files_named(folder: Path, ticket_id: TicketId) -> list[Path]:
     else:
         # Listed once: a hundred times takes 4 s of 10,000 files. What others do meanwhile is found by the writing.
         named = files.plan.named.get(folder) or files.plan.named.setdefault(folder, _by_stem(folder))
-        planned = _as_planned(folder, files.plan, named.get(ticket_id, ()))
-        found = [file for file in planned if file.stem.upper() == ticket_id]
+        ours = {name: data for name, data in files.plan.after.items() if name.upper().endswith(f"/{ticket_id}.MD")}
+        found = _as_planned(folder, ours, named.get(ticket_id, ()))
     if any(file.exists() and file.stat().st_nlink > 1 for file in found):
         second = second_files(folder)
         found = [file for file in found if file not in second]
@@ -48,10 +48,10 @@ def _by_stem(folder: Path) -> dict[str, list[Path]]:
     return found
 
 
-def _as_planned(folder: Path, plan: files.Plan, found: Iterable[Path]) -> list[Path]:
+def _as_planned(folder: Path, after: Mapping[str, bytes | None], found: Iterable[Path]) -> list[Path]:
     names = {os.path.abspath(file): file for file in found}
     top = os.path.abspath(folder)
-    for name, data in plan.after.items():
+    for name, data in after.items():
         if data is None:
             names.pop(name, None)
         elif name.startswith(top + os.sep) and name.endswith(".md"):

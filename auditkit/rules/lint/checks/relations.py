@@ -214,7 +214,8 @@ def misplaced_note(page: Page, context: LintContext) -> Iterator[Problem]:
     Mend: Open both tickets and write the id that is meant.
     """
     batch = id_parts(page.ticket.id)[0]
-    titles = context.once(("titles", batch), lambda _: _titles(context.once("titles by batch", _titles_by_batch)[batch]))
+    batches = context.once("titles by batch", _titles_by_batch)
+    titles = context.once(("titles", batch), lambda _: _titles(batches[batch]))
     for relation, others in _existing(page, context):
         note = words_in(relation.note)
         own = max(coverage(note, words_in(other.ticket.title)) for other in others)

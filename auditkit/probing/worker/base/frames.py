@@ -91,7 +91,10 @@ def _real_path(file: str) -> str:
 
 @functools.lru_cache(maxsize=None)
 def _real_folder(folder: str) -> str:
-    return os.path.realpath(folder)
+    parent, name = os.path.split(folder)
+    if name in ("", ".", "..") or os.path.islink(folder):
+        return os.path.realpath(folder)
+    return os.path.join(_real_folder(parent), name)
 
 
 def name_of(frame: FrameType) -> str:

@@ -9,6 +9,7 @@ import ast
 import contextlib
 import functools
 import inspect
+import os
 import sys
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set
@@ -44,7 +45,10 @@ class Modules:
         spaces = [vars(module) for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
         others = [held for held in spaces if str(held.get("__name__")).partition(".")[0] != "torch"]
         files = [(held, held.get("__file__") or "") for held in others]
-        return [held for held, path in files if path.endswith(".py") and self._is_checkout(path)]
+        folders = {os.path.dirname(path) for _, path in files if path.endswith(".py")}
+        own = {folder for folder in folders if self._is_checkout(os.path.join(folder, "__init__.py"))}
+        inside = [(held, path) for held, path in files if os.path.dirname(path) in own]
+        return [held for held, path in inside if path.endswith(".py") and self._is_checkout(path)]
 
     @functools.cached_property
     def answers(self) -> List[Answer]:

@@ -27,7 +27,7 @@ from .stand_ins import SELF, Surroundings
 
 def make(owner: type, around: Surroundings, at: str = SELF) -> Any:
     """An object of `owner` at a path, whose attributes are those of the surroundings. Raises CannotFeedError."""
-    stored = _stored_by_constructor(owner)
+    stored = {**(_stored_by_setup(owner) if around.has_none else {}), **_stored_by_constructor(owner)}
     asked: List[str] = []
 
     def read(self: Any, name: str) -> Any:
@@ -85,7 +85,7 @@ def _computed(computed: "Computed", made: Any, path: str, around: Surroundings, 
     try:
         told, value = computed.evaluated(made, around)
     except UnknownValueError:
-        if around.uses is None and found is None:
+        if around.uses is None and found is None and not around.has_none:
             raise
         return around.filled(path, found)
     around.read[path] = told
@@ -170,10 +170,15 @@ class Computed:
         """Whether the expression is a better witness than a name: a tensor, or an object of a class of the checkout."""
         if found is None or not isinstance(self._node, ast.Call):
             return found is None
-        if found.value == guesses.LOGGER:
-            return ast.unparse(self._node.func) in _TENSORS
+        if found.value == guesses.LOGGER or found.value is False:
+            return self.is_of_torch
         made = self._globals.get(ast.unparse(self._node.func))
         return found.value == guesses.SCALER and isinstance(made, type) and not made.__module__.startswith("torch.")
+
+    @property
+    def is_of_torch(self) -> bool:
+        """Whether it is a tensor that torch makes."""
+        return isinstance(self._node, ast.Call) and ast.unparse(self._node.func) in _TENSORS
 
     def evaluated(self, made: Any, around: Surroundings) -> Tuple[Guess, Any]:
         """The value as `__init__` would store it, and what the reader is told. Raises UnknownValueError."""
@@ -229,6 +234,16 @@ def _stored_by_constructor(owner: type) -> Dict[str, Any]:
         if not constructor.__module__.startswith("torch."):
             found.update(_stored_by(constructor))
     return found
+
+
+@functools.lru_cache(maxsize=None)
+def _stored_by_setup(owner: type) -> Dict[str, Any]:
+    """What a method that a program calls behind the constructor stores."""
+    found: Dict[str, Any] = {}
+    for method in [vars(each).get("setup") for each in reversed(owner.__mro__)]:
+        if inspect.isfunction(method):
+            found.update(_stored_by(method))
+    return {name: each for name, each in found.items() if isinstance(each, Computed) and each.is_of_torch}
 
 
 def _stored_by(constructor: Any) -> Dict[str, Any]:

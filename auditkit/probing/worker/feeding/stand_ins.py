@@ -40,8 +40,11 @@ class Surroundings:
     While a way to feed the target `is_searched`, an optimizer answers for settings that SGD has not.
     `read` holds what was made up, by path; `unknown` what was asked for in vain; `said` the numbers that loggers got;
     `uses` tells what no name does, see `uses.py`; None where names alone are asked.
+    `has_none` where what no name explains is None.
     `written` the tensors that a target is handed to write to; `defaults` those of what configurations are declared as.
     """
+
+    has_none = False
 
     def __init__(self, given: Dict[str, Any], grads: Sequence[Optional[torch.Tensor]], device: str = "cpu") -> None:
         self.is_searched = False

@@ -171,7 +171,9 @@ def import_module(place: str, qualified_name: str, roots: List[str]) -> Any:
         with placeholders.loading():
             return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        missing = error.name or module_name
+        if not error.name:  # raised by a package that does not want to be imported
+            raise _import_error(place, error) from error
+        missing = error.name
         if module_name == missing or module_name.startswith(missing + "."):
             if place in _libraries:
                 raise _lacks(place, (missing,), is_final=True) from None

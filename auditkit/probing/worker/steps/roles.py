@@ -15,6 +15,8 @@ BATCH, INPUTS, TARGETS = "a batch of three samples", "its inputs", "its targets"
 CRITERION, SCHEDULER = "cross entropy", "a schedule that changes nothing"
 ACCUMULATION, LIMIT = "as many micro-batches as are handed over", "the limit that the probe asks about"
 STEPS, RARELY, NOTHING = "as many steps as there are batches for", "so seldom that it does not happen", "nothing"
+SAMPLES = "as many samples as a batch has"
+SILENT = "an object whose methods do nothing"
 NO_CONTEXT = "a context that does nothing"
 MIXED = "mixed precision where a probe asks about its scaler"
 LAUNCHER = "an accelerator of one process that accumulates nothing"
@@ -53,9 +55,12 @@ _BY_PATTERN: Tuple[Tuple[Any, str], ...] = tuple(
             r"(interval|freq\w*|every\w*|steps?|iters?)",
             RARELY,
         ),
-        (r"(max|num|total|n)_?(train\w*_)?(steps|iters|iterations|updates|batches)|steps|iters|iterations", STEPS),
+        (r"(max|num|total|n)_?(train\w*_)?(steps|iters|iterations|updates|batches)(_per_epoch)?|"
+            r"(steps|iters|iterations)(_per_epoch)?", STEPS),
         (_WORD + r"(epochs)", "one"),
-        (_WORD + r"(mixup\w*|(model_)?ema(_model)?|callbacks?|hooks?|swa\w*|teacher\w*|prof(iler)?|wandb\w*)", NOTHING),
+        (_WORD + r"batch_size", SAMPLES),
+        (_WORD + r"(mixup\w*|(model_)?ema(_model)?|callbacks?|hooks?|swa\w*|teacher\w*|wandb\w*)", NOTHING),
+        (_WORD + r"(prof(iler)?|sampler)", SILENT),
         (_WORD + r"(autocast\w*|amp_context|amp_autocast|ctx|context)", NO_CONTEXT),
         (_WORD + r"(accelerator|fabric)", LAUNCHER),
         (r"(train(er)?_)?state", guesses.OBJECT),

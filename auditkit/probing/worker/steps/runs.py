@@ -20,6 +20,7 @@ from ..feeding import groups, guesses, made_objects
 from ..feeding.caller import Caller
 from ..feeding.named_objects import raised_at
 from ..feeding.signatures import VARIADIC, annotation_text
+from ..feeding.stand_ins import SELF
 from ..process import placeholders
 from . import lightning, roles
 from .absent import stand_in
@@ -30,6 +31,7 @@ from .toy_model import CLASSES, ToyModel, widened
 from .values import Case, EnoughBatches, Values
 
 _MOST_RETRIES = 16
+_SAVES = re.compile(r"_?save(_\w+)?")
 _RESHAPED = re.compile(r"shape '\[-1, ([\d, ]+)\]' is invalid for input of size")
 _MULTIPLIED = re.compile(r"shapes cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)")
 _CONVOLVED = re.compile(r"input to conv2d, but got input of size: \[3, \d+\]")
@@ -226,7 +228,10 @@ class StepRuns:
     def _instance(self, values: Values) -> Any:
         owner: Any = self.caller.owner
         if self.feed.is_made:
-            return made_objects.make(owner, values)  # type: ignore[arg-type]
+            made = made_objects.make(owner, values)  # type: ignore[arg-type]
+            for name in filter(_SAVES.fullmatch, dir(owner)):
+                made.__dict__[name] = values.filled("{}.{}".format(SELF, name), guesses.Guess(roles.SILENT))
+            return made
         return owner(**self._arguments(self._slots(owner, values), values))
 
     def _slots(self, called: Callable[..., Any], values: Values) -> Dict[str, Any]:

@@ -12,7 +12,7 @@ from . import roles
 from .adapters import adapter_of
 from .runs import ALL, FIXED, OPTION, Run, StepFeed, StepRuns, left_alone, source_of
 from .seam import added_up, norm_of
-from .toy_model import FORMS, PIXELS, RETURNS, make_batches
+from .toy_model import FORMS, NEXT_TOKENS, PIXELS, RETURNS, make_batches
 from .values import Case, Values
 
 CONTRACT = "train_step"
@@ -20,6 +20,7 @@ _BATCHES, _MOST_BATCHES = 4, 128
 _NAMES_TOKENS = re.compile(
     r"ignore_index|input_ids|attention_mask|view\(-1|reshape\(-1|flatten\(0, ?1|token", re.IGNORECASE
 )
+_SHIFTS = re.compile(r"(labels|targets|input_ids|tokens|y)\[(\.\.\.|:), ?1:\]")
 _NAMES_PIXELS = re.compile(r"mask|segm|dice|n_classes|num_classes")
 
 
@@ -43,6 +44,8 @@ def find_plan(caller: Caller, request: Dict[str, Any], roots: SourceRoots) -> Pl
             except Exception as error:  # an object's constructor may raise anything
                 said.append("{}: {}".format(type(error).__name__, " ".join(str(error).split())[:160]))
             else:
+                if feed.task == "tokens" and any(_SHIFTS.search(source_of(code)) for code in run.trace.executed):
+                    feed = feed._replace(task=NEXT_TOKENS)
                 found = _with_accumulation(caller, feed, run, roots)
                 if found is not None:
                     return _plan(found, run)

@@ -145,6 +145,8 @@ def loss_of(scores: torch.Tensor, targets: torch.Tensor, reduction: str = "mean"
 class Criterion(nn.Module):
     """The loss that a step is handed where it asks for one."""
 
+    ignore_index = IGNORED
+
     def forward(self, *values: Any, **named: Any) -> torch.Tensor:
         """Of scores and targets; of a model, inputs and targets, too, where a loop leaves the model to its loss."""
         given = [each for each in (*values, *named.values()) if isinstance(each, (nn.Module, torch.Tensor))]

@@ -12,6 +12,7 @@ from ..feeding import groups, guesses
 from ..feeding.guesses import Guess
 from ..feeding.named_objects import Answering, Quiet, UnknownValueError, is_plain_read, no_value
 from . import roles
+from .absent import Bar
 from .launcher import Launcher, groups_of
 from .toy_model import Batch, Criterion, ToyModel, batches_as
 
@@ -100,7 +101,7 @@ class Values:
     `returned` is what each call of the step came back with, `trained` is our model or the checkout's own.
     """
 
-    is_preparing, uses = False, None
+    is_preparing, uses, has_none = False, None, True
 
     def __init__(self, given: Dict[str, Any], case: Case, returns: str, form: str, source: str = "") -> None:
         self.given, self.case, self.source = given, case, source
@@ -136,6 +137,8 @@ class Values:
             return self.given[path]
         if found is None or found.value != guesses.CONFIG:
             found = roles.known(path.rpartition(".")[2]) or found
+        if found is None and path.startswith("self.") and path.count(".") == 1:
+            found = Guess(None)
         if found is None:
             raise no_value(path)
         self.read[path] = found
@@ -226,8 +229,10 @@ _MAKERS: Dict[str, Callable[[Values, str], Any]] = {
     roles.ACCUMULATION: lambda values, _: _per_step(values),
     roles.LIMIT: lambda values, _: values.case.limit,
     roles.STEPS: lambda values, _: max(1, len(values.case.batches) // _per_step(values)),
+    roles.SAMPLES: lambda values, _: max(len(each.inputs) for each in values.case.batches),
     roles.RARELY: lambda values, _: _RARELY,
     roles.MIXED: lambda values, _: values.case.scales,
     roles.NOTHING: lambda values, _: None,
+    roles.SILENT: lambda values, _: Bar(),
     roles.NO_CONTEXT: lambda values, _: contextlib.nullcontext(),
 }  # fmt: skip

@@ -14,8 +14,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 class OperatorMode(TorchDispatchMode):
     """A dispatch mode whose handler torch does not wrap in `_disable_dynamo`.
 
-    The wrapper imports torch._dynamo, 1 s of processor time in every worker; nothing of ours is compiled.
+    The wrapper imports torch._dynamo, 1 s of processor time in every worker; nothing of ours is compiled. Where it is
+    imported already, the code that is measured may be: then the handler is wrapped, or it would be traced as well.
     """
+
+    def __enter__(self) -> Any:
+        handler = type(self).__dict__.get("__torch_dispatch__")
+        if "torch._dynamo" in sys.modules and handler is not None and not hasattr(handler, "__wrapped__"):
+            type(self).__torch_dispatch__ = torch._disable_dynamo(handler, recursive=True)  # type: ignore
+        return super().__enter__()
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:

@@ -196,6 +196,8 @@ def test_an_audit_without_torch_says_how_to_install_it_or_asks_another_interpret
     ended = run(*command)
     assert (ended.code, ended.stderr.count(install)) == (5, 1), ended
     assert run(*command, "--python", sys.executable).code == 1
+    guard = run(bare, "-c", "from auditkit.testing import check; check('json:dumps').syncs()")
+    assert ("GuardUnavailable: " in guard.stderr, install in guard.stderr) == (True, True)
     doctor = run(bare, "-m", "auditkit", "doctor", cwd=tmp_path)
     assert (doctor.code, doctor.stdout, install in doctor.stderr) == (5, "", True)
     assert "tickets, reports, lint and the probes that read source need none" in doctor.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
+import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -70,7 +71,9 @@ class Subject:
         self.root, self._function, self._finish = root, function, finish
         contracts = _member(Contract, "contract", contract), _member(Takes, "way to be fed", takes)
         module, name = _place(function)
-        self.target = Target(f"{module}:{name}", "", *contracts, arguments=dict(arguments), returns=dict(returns))
+        called = f"{module}:{name}"
+        ends = ":".join(_place(finish)) if finish is not None else None
+        self.target = Target(called, "", *contracts, ends, None, dict(arguments), dict(returns))
         self._device = _member(DeviceChoice, "device", device) or DeviceChoice.AUTO
         self._here: type[Here] | None = None
 
@@ -79,7 +82,7 @@ class Subject:
         here = self._session()
         apart = [probe for probe in probes if probe.instrument in _APART]
         found = self._results([probe for probe in probes if probe not in apart], here)
-        found |= self._results(apart, Session) if self._is_importable() else _without_worker(apart, self.target.call)
+        found |= self._results(apart, Session) if self._can_travel() else _without_worker(apart, self.target.call)
         return [self._answer(found[probe.id], here.asked.get(probe.id)) for probe in probes]
 
     def contract(self) -> Contract:
@@ -88,7 +91,10 @@ class Subject:
         planned = self._session().plan
         if planned is None or planned.plan is None:
             why = planned.failure.message if planned is not None and planned.failure is not None else "no plan"
-            raise BadInputError(why, "give what it needs as arguments={...}, or say contract= or takes=")
+            needs = "give what it needs as arguments={...}, or say contract= or takes="
+            own = inspect.ismethod(self._function) and not inspect.isclass(self._function.__self__)
+            unbound = f"; of {_place(self._function)[1]} itself an object is made for each call"
+            raise BadInputError(why, needs + (unbound if own else ""))
         return Contract(planned.plan["contract"])
 
     def _results(self, probes: Sequence[ProbeInfo], session: type[Session]) -> dict[str, ProbeResult]:
@@ -121,11 +127,11 @@ class Subject:
         place = result.location or (job.location if job is not None else None)
         return Answer(result, result.measurements, place)
 
-    def _is_importable(self) -> bool:
-        """Whether another process finds the same function by its name."""
-        module, name = _place(self._function)
-        with contextlib.suppress(AttributeError, KeyError):
-            return _attribute(sys.modules[module], name) is self._function and module != "__main__"
+    def _can_travel(self) -> bool:
+        """Whether another process finds the same functions by their names, and gets the same arguments."""
+        with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):
+            same_arguments = json.loads(json.dumps(self.target.arguments)) == self.target.arguments
+            return same_arguments and all(map(_is_importable, filter(None, (self._function, self._finish))))
         return False
 
 
@@ -148,6 +154,11 @@ def _place(function: Any) -> tuple[str, str]:
     function = getattr(function, "func", function)
     named = function if hasattr(function, "__qualname__") else type(function)
     return str(named.__module__), str(named.__qualname__)
+
+
+def _is_importable(function: Any) -> bool:
+    module, name = _place(function)
+    return module != "__main__" and _attribute(sys.modules[module], name) is function
 
 
 def _owner(function: Any) -> tuple[type | None, str]:
@@ -182,4 +193,6 @@ def _without_worker(probes: Sequence[ProbeInfo], call: str) -> dict[str, ProbeRe
     if not probes:
         return {}
     names = " and ".join(probe.id for probe in probes)
-    raise GuardUnavailable(f"{names}: asked in processes of their own, which cannot import {call} by its name")
+    raise GuardUnavailable(
+        f"{names}: asked in processes of their own, which import {call} by its name and get its arguments as JSON"
+    )

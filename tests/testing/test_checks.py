@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import random
 import re
+import sys
 import unittest
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -67,6 +69,14 @@ class Monitor:
         return cls().norm(parameters)
 
 
+class Holder:
+    def __init__(self, model):
+        self.model = model
+
+    def norm(self):
+        return sound(self.model.parameters())
+
+
 def guard(target: Any, **how: Any) -> Check:
     return check(target, root=HERE, **how)
 
@@ -76,6 +86,11 @@ def refused(ask: Callable[[], object]) -> str:
     with pytest.raises(GuardFailed) as failed:
         ask()
     return str(failed.value)
+
+
+def place(function: Any, offset: int = 1) -> str:
+    """A line of a function, as failures name it."""
+    return f"test_checks.py:{function.__code__.co_firstlineno + offset} in {function.__name__}"
 
 
 def test_a_sound_collector_keeps_to_every_law() -> None:
@@ -92,7 +107,7 @@ def test_a_sound_collector_keeps_to_every_law() -> None:
             [
                 "the norm breaks at 1.84e+19 in float32, and is to be right up to 1e+30",
                 "law       right below 1.84e+19 in float32; right below 1.84e+19 in bfloat16",
-                "test_checks.py:29 in overflowing",
+                place(overflowing),
                 "measured on the CPU",
             ],
         ),
@@ -102,24 +117,24 @@ def test_a_sound_collector_keeps_to_every_law() -> None:
             [
                 "256 synchronisations at 256 tensors; at most 1 allowed",
                 "law       n synchronisations for n tensors: 4 at 4, 16 at 16, 64 at 64, 256 at 256",
-                "test_checks.py:33 in waiting",
+                place(waiting),
                 "simulated: counted on the CPU with a pretended CUDA device",
             ],
         ),
         (
             waiting,
             lambda guard: guard.syncs(),
-            ["their growth is to be constant", "test_checks.py:33 in waiting"],
+            ["their growth is to be constant", place(waiting)],
         ),
         (
             overflowing,
             lambda guard: guard.launches(growth="constant"),
-            ["258 launches at 256 tensors", "law       n+2 launches for n tensors", "test_checks.py:29", "simulated"],
+            ["258 launches at 256 tensors", "law       n+2 launches for n tensors", place(overflowing), "simulated"],
         ),
         (
             flat,
             lambda guard: guard.peak(),
-            ["1x the gradients' bytes at the peak", "16,777,220 at 64", "test_checks.py:37 in flat", "measured"],
+            ["1x the gradients' bytes at the peak", "16,777,220 at 64", place(flat), "measured"],
         ),
         (flat, lambda guard: guard.peak(at_most=0.5, growth="linear"), ["at most 0.5x is allowed"]),
         (
@@ -129,10 +144,10 @@ def test_a_sound_collector_keeps_to_every_law() -> None:
                 "1 of 2 probes reproduce a finding of P2",
                 "P2        syncs_grow_with_tensors",
                 "law: n",
-                ":33 in waiting",
+                place(waiting),
             ],
         ),
-        (raising, lambda guard: guard.syncs(), ["the target raises KeyError: 'too many'", "test_checks.py:42"]),
+        (raising, lambda guard: guard.syncs(), ["the target raises KeyError: 'too many'", place(raising, 2)]),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
@@ -170,6 +185,7 @@ def test_functions_of_every_kind_are_asked() -> None:
         (lambda: guard(Monitor), "is a class: name one of its methods", "the function itself"),
         (lambda: guard(3.0), "3.0 is no function", "the function itself"),
         (lambda: guard("no.such.module:f"), "No module named 'no'", None),
+        (lambda: guard(Holder(sound).norm).syncs(), "it takes no gradients", "of Holder.norm itself"),
         (lambda: guard(nothing).syncs(), "nothing: called with parameters it raises TypeError", "arguments="),
     ],
 )
@@ -222,9 +238,29 @@ def test_laws_of_growth() -> None:
     assert keeps({4: 40, 16: 41, 64: 45}, "constant", tolerance=0.1)
 
 
+def steps_that_add_up(model, optimizer, batches):
+    for batch in batches:
+        model(batch).square().mean().backward()
+        optimizer.step()
+
+
+def test_a_training_step_is_asked_and_its_hooks_are_gone() -> None:
+    def hooks() -> list[int]:
+        spaces = (vars(torch.nn.modules.module), vars(sys.modules["torch.optim.optimizer"]))
+        return [len(held) for space in spaces for held in space.values() if isinstance(held, OrderedDict)]
+
+    torch.optim.SGD([torch.zeros(1, requires_grad=True)])  # torch imports its optimizers late
+    before = hooks()
+    assert len(before) > 4
+    said = refused(lambda: guard(steps_that_add_up, contract="train_step").passes("gradients_lost_or_stale"))
+    assert "P0        gradients_lost_or_stale: " in said
+    assert re.search(r"test_checks\.py:\d+ in steps_that_add_up\n +optimizer\.step\(\)", said)
+    assert hooks() == before
+
+
 @pytest.mark.process
 def test_what_traces_or_forks_is_asked_in_a_worker() -> None:
     """Its own compiler, whose caches are not the test's; the answer is that of an audit."""
     said = refused(lambda: guard(waiting).passes("graph_breaks_under_compile"))
     assert "graph_breaks_under_compile" in said
-    assert "test_checks.py:33 in waiting" in said
+    assert place(waiting) in said

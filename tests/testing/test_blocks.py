@@ -88,6 +88,23 @@ def test_what_is_the_hosts_own_is_not_counted() -> None:
 
 
 @pytest.mark.parametrize(
+    ("make", "waits"),
+    [
+        (torch.optim.Adagrad, 0),
+        (torch.optim.RAdam, 0),
+        (lambda parameters: torch.optim.Adam(parameters, fused=True), 0),
+        (torch.optim.Adafactor, 2 * 6),  # it reads the norms of each parameter and of its update
+    ],
+)
+def test_torchs_own_optimizers_and_layers(make: Any, waits: int) -> None:
+    layers = torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2), torch.nn.Dropout(), torch.nn.Linear(6, 2)
+    model = torch.nn.Sequential(*layers)
+    optimizer, batch = make(model.parameters()), torch.randn(2, 1, 8, 8)
+    train_step(model, optimizer, batch)
+    assert waits_in(lambda: train_step(model, optimizer, batch)) == waits
+
+
+@pytest.mark.parametrize(
     "read",
     [
         lambda loss, _: loss.item(),

@@ -51,10 +51,12 @@ for folder, _, names in os.walk(sys.argv[1]):
 
 
 def cpu_ms(words: list[str], caches: Path) -> tuple[float, bytes]:
-    """Processor milliseconds of one child, and what it wrote to a pipe."""
+    """Processor milliseconds of one child, and what it wrote to a pipe; `lint` exits 1 where it finds something."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     environment = {**os.environ, "XDG_CACHE_HOME": str(caches)}
-    done = subprocess.run([sys.executable, *words], capture_output=True, check=True, cwd=ROOT, env=environment)
+    done = subprocess.run([sys.executable, *words], capture_output=True, cwd=ROOT, env=environment)
+    if done.returncode > ("lint" in words):
+        raise SystemExit(f"{' '.join(words)} exits {done.returncode}: {done.stderr.decode()}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return 1000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime), done.stdout
 
@@ -115,11 +117,13 @@ def measured_human(corpus: Path, count: int, folder: Path) -> dict[str, Any]:
         shutil.rmtree(caches, ignore_errors=True)
         new = ("new", "--title", "overflow", "--severity", "P2", "--agent", "pytorch", "--batch", "7")
         one, another, third = ids[3 * turn : 3 * turn + 3]
+        elsewhere = _elsewhere(folder, ids[-1], f"B9{turn}-PT-01")
         commands = {
             "list, first": ("list",), "list": ("list",), "next": ("next",), "show ID": ("show", ids[count // 2]),
             "search the code, first": ("search", "the", "code"), "search the code": ("search", "the", "code"),
             "stats": ("stats",), "new": new, "renumber ID": ("renumber", one), "assign ID": ("assign", another, "Kim"),
             "review ID": ("review", third, "--reviewer", "kim", "--verdict", "endorse"),
+            "lint ID": ("lint", ids[count // 2]), "import of one": ("import", str(elsewhere), "--copy"),
             "assign of 100": ("assign", *ids[-100:], f"Kim {turn}", "--yes"),
             "list, many files changed": ("list",),
         }  # fmt: skip
@@ -133,6 +137,15 @@ def measured_human(corpus: Path, count: int, folder: Path) -> dict[str, Any]:
         "bytes": sum(path.stat().st_size for path in folder.rglob("*.md")),
         "cpu_ms": {name: _summary(taken, figures["python -c pass"]) for name, taken in figures.items()},
     }
+
+
+def _elsewhere(folder: Path, ticket_id: str, new_id: str) -> Path:
+    """Another folder, with one ticket that `folder` has not."""
+    place = folder.parent / new_id
+    place.mkdir()
+    text = next(folder.rglob(f"{ticket_id}.md")).read_text(encoding="utf-8")
+    (place / f"{new_id}.md").write_text(text.replace(ticket_id, new_id), encoding="utf-8")
+    return place
 
 
 def _summary(taken: list[float], floor: list[float]) -> dict[str, float]:

@@ -57,7 +57,7 @@ def tell(report: LintReport, baseline: Path | None, is_written: bool) -> None:
     if len(report.findings) > _MANY and baseline is None:
         groups = sorted(_by_rule(report.findings), key=len, reverse=True)[:_MOST_FREQUENT]
         often = ", ".join(f"{group[0].rule} {len(group)} times" for group in groups)
-        complain(f"most often: {often}; --ignore leaves rules out, --baseline FILE --write-baseline what is there now")
+        complain(f"most often: {often}\n--ignore leaves rules out, --baseline FILE --write-baseline what is there now")
 
 
 def _by_rule(findings: Iterable[LintFinding]) -> list[list[LintFinding]]:

@@ -59,12 +59,12 @@ def _acquire(folder: Path, place: _Place, timeout_s: float) -> int:
             return handle
         if waited_s >= timeout_s:
             raise StoreConflictError(
-                f"{folder} is locked by process {_holder(folder)} for more than {timeout_s:g} s",
+                f"{folder} is locked by {_holder(folder)} for more than {timeout_s:g} s",
                 "wait until that auditkit is done, or stop it; the lock goes with its holder",
             )
         if waited_s > _TOLD_AFTER_S and not is_told and tell is not None:
             is_told = True
-            tell(f"waiting for process {_holder(folder)}, which writes to {folder}")
+            tell(f"waiting for {_holder(folder)}, which writes to {folder}")
         time.sleep(_POLL_S)
 
 
@@ -85,7 +85,8 @@ def _try(folder: Path) -> int | None:
 def _holder(folder: Path) -> str:
     handle, _ = _open(folder, "lock")
     with os.fdopen(handle, "rb") as file:
-        return inert_line(file.read(4 * _COMMAND_CHARACTERS).decode("utf-8", "replace")) or "?"
+        signed = inert_line(file.read(4 * _COMMAND_CHARACTERS).decode("utf-8", "replace"))
+    return f"process {signed}" if signed else "another process"
 
 
 def _sign(handle: int) -> None:

@@ -120,7 +120,9 @@ class Repository:
             raise StoreConflictError(f"{ticket_id} is in several files: {files}", "renumber all but one")
         if isinstance(found[0], BrokenTicket):
             broken = found[0]
-            raise BadInputError(broken.describe(self._path_of(broken)), "mend the file by hand")
+            is_merge = "merge conflict" in broken.message
+            driver = "; `auditkit ticket merge --install` lets git merge what two people write" if is_merge else ""
+            raise BadInputError(broken.describe(self._path_of(broken)), f"mend the file by hand{driver}")
         return found[0]
 
     def find_fingerprint(self, fingerprint: str) -> Entry | None:

@@ -60,6 +60,9 @@ def _filter(index: Index, condition: str, by_option: ByOption) -> Filter:
     if sign in _ORDERS:
         return _ordered(index, condition, name, sign, value)
     values = [part.strip() for part in value.split(",")]
+    for part in values[1:]:
+        if (another := _CONDITION.fullmatch(part)) and another[1].casefold() in _LISTED:
+            raise _no_condition(condition, f"--where {part} is a condition of its own")
     found = _holding(index, name, values) if sign == "~" else _equal(index, name, values, by_option)
     return (found[0], _neither(found[1])) if sign == "!=" else found
 

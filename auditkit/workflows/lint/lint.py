@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from auditkit import __version__
 from auditkit.errors import BadInputError, nearest_names
@@ -27,7 +27,7 @@ from auditkit.store.config.config_file import config_near
 from auditkit.store.folder.branches import BranchFile, added_on_branches, read_on_branch
 from auditkit.store.folder.repository import Entry, Repository
 from auditkit.store.listing import rows as at
-from auditkit.store.listing.index import Index, read_index
+from auditkit.store.listing.index import read_index
 from auditkit.store.markdown.document import BrokenFileError, Document
 from auditkit.store.markdown.evidence import ticket_digest
 from auditkit.store.markdown.pages import page_of
@@ -35,7 +35,7 @@ from auditkit.store.reading.reader import read_ticket, ticket_of
 from auditkit.workflows.lint.baseline import read_baseline, write_baseline
 from auditkit.workflows.lint.fixes import LintChange, fix_entries
 from auditkit.workflows.lint.scope import Scope, find_scopes
-from auditkit.workflows.lint.settings import lint_settings
+from auditkit.workflows.lint.settings import in_their_repository, lint_settings
 from auditkit.workflows.lint.source_tree import open_source_tree
 
 __all__ = ["LEVELS", "LintFinding", "LintReport", "LintRequest", "lint", "parse_level", "sarif_of", "title_of"]
@@ -192,21 +192,15 @@ def _lint_folder(scope: Scope, task: _Task) -> LintReport:
         changes = fix_entries(repository, entries, settings, task.rule_ids)
         scope, files = _after(scope, changes), repository.files()
         reads = list(_read_all(repository, scope, filter(scope.holds, files)))
-    titles: dict[TicketId, str] = {}
-    others = {file.relative_to(scope.folder) for file in files} if scope.files is None else set()
-    if scope.files is not None:
-        index = read_index(str(scope.folder))
-        near = _near(index, scope.folder, reads)
-        reads = list(_read_all(repository, scope, (file for file in files if file in near or scope.holds(file))))
-        titles = dict(zip(*map(index.column, (at.ID, at.TITLE)), strict=True))
-        others = set(map(PurePath, index.others))
-    others -= {read.ticket.path if isinstance(read, Entry) else read.path for read in reads}
+    reads, known = _with_near(repository, scope, files, reads)
+    if task.checkout is None and "first_commit" not in task.config.lint.settings:
+        settings = in_their_repository(settings, known.created)
     pages = [(read.file, page_of(read.document, read.ticket)) for read in reads if isinstance(read, Entry)]
     context = LintContext(
         settings,
         pages=_by_id(page for _, page in pages),
-        titles=titles,
-        reports={**_named_reports(scope.folder, pages), **_texts(scope.folder, map(str, others))},
+        titles=known.titles,
+        reports={**_named_reports(scope.folder, pages), **_texts(scope.folder, known.others)},
         tree=task.tree,
         folder=_as_seen_from(task.checkout, scope.folder),
         digests=_digests(reads),
@@ -236,14 +230,33 @@ def _read_all(repository: Repository, scope: Scope, files: Iterable[Path]) -> It
             yield read
 
 
-def _near(index: Index, folder: Path, reads: Sequence[Entry | BrokenTicket]) -> set[Path]:
-    """The files of the tickets that rules compare those with that were read."""
+class _Known(NamedTuple):
+    """Of every ticket of a folder its title (none for those that are read anyway) and date; its other pages' paths."""
+
+    titles: dict[TicketId, str]
+    created: Sequence[str]
+    others: Iterable[str]
+
+
+def _with_near(
+    repository: Repository, scope: Scope, files: Sequence[Path], reads: list[Entry | BrokenTicket]
+) -> tuple[list[Entry | BrokenTicket], _Known]:
+    """What was read of the scope, with the tickets that rules compare it with: where it is not all, the index knows."""
     entries = [read for read in reads if isinstance(read, Entry)]
-    ids = {read.ticket.id for read in entries}
-    ids.update(*(find_ticket_ids(read.document.data.decode("utf-8", "replace")) for read in entries))
-    names = {_name_of_file(read.ticket.files) for read in entries} - {""}
+    tickets = {read.ticket.path if isinstance(read, Entry) else read.path for read in reads}
+    if scope.files is None:
+        paths = {file.relative_to(scope.folder) for file in files} - tickets
+        return reads, _Known({}, [entry.ticket.created for entry in entries], map(str, paths))
+    index = read_index(str(scope.folder))
+    ids = {entry.ticket.id for entry in entries}
+    ids.update(*(find_ticket_ids(entry.document.data.decode("utf-8", "replace")) for entry in entries))
+    names = {_name_of_file(entry.ticket.files) for entry in entries} - {""}
     rows = zip(*map(index.column, (at.ID, at.PATH, at.FILES)), strict=True)
-    return {folder / path for one, path, files in rows if one in ids or _name_of_file(files) in names}
+    near = {scope.folder / path for one, path, cited in rows if one in ids or _name_of_file(cited) in names}
+    titles = dict(zip(*map(index.column, (at.ID, at.TITLE)), strict=True))
+    others = [path for path in index.others if PurePath(path) not in tickets]
+    wanted = (file for file in files if file in near or scope.holds(file))
+    return list(_read_all(repository, scope, wanted)), _Known(titles, index.column(at.CREATED), others)
 
 
 def _name_of_file(files: Sequence[str]) -> str:

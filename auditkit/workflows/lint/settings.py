@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from auditkit.store.folder.folder_names import folders_named_by_status
 from auditkit.store.markdown.document import BrokenFileError, Document
 
 TEMPLATE_NAME = "ticket-template.md"
+
+_MANY = 10
+"""Of fewer tickets each may have a wrong year."""
 
 _CODE_SPAN = re.compile(r"`([^`]+)`")
 _BOX = re.compile(r"^[-*+] \[[ xX]\]\s+(.*?)\s*$", re.MULTILINE)
@@ -31,6 +35,17 @@ def lint_settings(config: Config, folder: Path, checkout: Path | None = None) ->
     if "first_commit" not in said:
         said["first_commit"] = first_commit(checkout or folder)
     return replace(LintSettings(agents=config.agents), **said)
+
+
+def in_their_repository(settings: LintSettings, created: Sequence[str]) -> LintSettings:
+    """The settings for tickets of these dates, where the folder's own repository says when it began.
+
+    One that is younger than half of many tickets is one that they were copied into: what they are about began before.
+    """
+    dates = sorted(date for text in created if (date := read_date(text)))
+    first = settings.first_commit
+    is_copy = len(dates) >= _MANY and first is not None and dates[len(dates) // 2] < first
+    return replace(settings, first_commit=None) if is_copy else settings
 
 
 def first_commit(directory: Path) -> datetime.date | None:

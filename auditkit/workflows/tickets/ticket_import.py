@@ -38,7 +38,7 @@ class Imported(Record):
 
 
 def check_folder(folder: Path) -> Imported:
-    """Read every Markdown file below `folder` as a ticket; writes nothing. Raises BadInputError for no folder."""
+    """Read every Markdown file below `folder` as a ticket; writes nothing. Raises BadInputError where there is none."""
     return _read(folder)[0]
 
 
@@ -89,10 +89,13 @@ def _read(folder: Path) -> tuple[Imported, list[Entry]]:
     if not folder.is_dir():
         raise BadInputError(f"{folder} is no folder" if folder.exists() else f"no such folder: {folder}")
     reader = Repository(folder)
+    files = reader.files()
+    if not files:
+        raise BadInputError(f"no Markdown file (*.md) in {folder}", "a ticket is a file B7-PT-01.md")
     entries: list[Entry] = []
     broken: list[BrokenTicket] = []
     pages: list[Path] = []
-    for file in reader.files():
+    for file in files:
         problem = _problem(folder, file)
         read = BrokenTicket(file.relative_to(folder), 1, 1, problem) if problem else reader.read(file)
         if isinstance(read, Entry):

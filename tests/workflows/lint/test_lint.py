@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import re
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -178,6 +179,23 @@ def test_the_first_commit_is_the_repositorys(tmp_path: Path) -> None:
     assert first_commit(whole) == datetime.date(2025, 2, 3)
     git(tmp_path, "clone", "-q", "--depth", "1", f"file://{whole}", "shallow")
     assert first_commit(tmp_path / "shallow") is None
+
+
+def test_a_repository_that_many_tickets_were_copied_into_says_nothing_of_their_dates(tmp_path: Path) -> None:
+    """Also where one of them is checked; when more were made there, those from before are too early again."""
+    folder = tmp_path / "tickets"
+    write_tickets(folder, 12)
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "one")
+    for file in folder.rglob("*.md"):
+        file.write_text(re.sub(r"2025-\d\d-\d\d", "2024-12-27", file.read_text()))
+    one = str(folder / "batch1" / f"{ticket_id(1)}.md")
+    for paths in ([], [one]):
+        assert lint_with(folder, select=["TK019"], paths=paths).findings == ()
+    assert lint_with(folder, "lint:\n  first_commit: 2025-02-03\n", select=["TK019"]).findings
+    for number in range(70, 84):
+        put(folder, f"batch1/B1-PT-{number}.md", OPEN.replace("B7-PT-01", f"B1-PT-{number}"))
+    assert [len(lint_with(folder, select=["TK019"], paths=paths).findings) for paths in ([], [one])] == [12, 1]
 
 
 def test_configuration_selects_and_weighs(folder: Path) -> None:

@@ -90,6 +90,8 @@ def updated_after_created(page: Page, context: LintContext) -> Iterator[Problem]
 def created_after_first_commit(page: Page, context: LintContext) -> Iterator[Problem]:
     """Created is not earlier than the first commit of the repository, or than `lint: first_commit`.
 
+    Without a checkout, a repository that is younger than half of ten tickets or more says nothing of their dates:
+    they were copied into it.
     Why: Nobody reviews code that is not there yet: the year is usually last year's.
     Bad: Created 2024-12-27 in a repository that began on 2025-11-26
     Good: Created 2025-12-27 in a repository that began on 2025-11-26

@@ -42,6 +42,18 @@ def test_what_the_code_may_do_without_is_not_asked_for(tmp_path: Path) -> None:
     assert missing_modules("broken", [str(tmp_path)]) == []
 
 
+def test_a_folder_is_found_that_an_installed_package_of_its_name_hides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many an installed package brings `examples` or `tests` along."""
+    installed, checkout = tmp_path / "installed", tmp_path / "checkout"
+    write(installed, {"hidden_folder/__init__.py": "OTHER = 1\n"})
+    write(checkout, {"hidden_folder/training/norms.py": "def norm(grads):\n    return 2.0\n"})
+    monkeypatch.setattr(sys, "path", [str(installed), *sys.path])
+    use_import_roots([str(checkout)])
+    assert load("hidden_folder.training.norms:norm", [str(checkout)])([]) == 2.0
+
+
 def test_distributions_have_their_own_names() -> None:
     assert distributions(["cv2", "einops", "PIL", "yaml"]) == ["opencv-python", "einops", "Pillow", "PyYAML"]
 

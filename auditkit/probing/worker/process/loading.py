@@ -166,9 +166,10 @@ def split(call: str) -> Tuple[str, str]:
 
 def import_module(place: str, qualified_name: str, roots: List[str]) -> Any:
     """The module, imported once; `qualified_name` is what is wanted of it. Raises LoadError."""
-    module_name, _ = rungs.module_of(place, roots)
+    module_name, file = rungs.module_of(place, roots)
     try:
         with placeholders.loading():
+            _find_own_folders(module_name, file)
             return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if not error.name:  # raised by a package that does not want to be imported
@@ -183,6 +184,19 @@ def import_module(place: str, qualified_name: str, roots: List[str]) -> Any:
         raise _lacks(place, (missing,)) from error
     except BaseException as error:
         raise _import_error(place, error) from error
+
+
+def _find_own_folders(module_name: str, file: str) -> None:
+    """Let a folder without `__init__` be found that an installed package of its name (`examples`, `tests`) hides."""
+    parts = module_name.split(".")
+    path = os.path.abspath(file if os.path.basename(file) != "__init__.py" else os.path.dirname(file))
+    for depth in range(1, len(parts)) if file else ():
+        folder = os.path.normpath(os.path.join(path, *[os.pardir] * (len(parts) - depth)))
+        if os.path.isfile(os.path.join(folder, "__init__.py")):
+            return
+        package = importlib.import_module(".".join(parts[:depth]))
+        if folder not in list(getattr(package, "__path__", [folder])):
+            package.__path__ = [folder, *package.__path__]
 
 
 def _import_error(place: str, error: BaseException) -> LoadError:

@@ -47,6 +47,9 @@ REPRODUCED: dict[str, set[str]] = {
     "clip_the_head": {LIMIT_MISSED},
     "unfreeze": {FROZEN},
     "LateTrainer.train_epoch": set(),
+    "Recipe.train": set(),
+    "MeanRecipe.train": {ACCUMULATION},
+    "train_on_pixels": set(),
 }
 
 

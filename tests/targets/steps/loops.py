@@ -342,3 +342,72 @@ class LateTrainer:
 
     def compute_loss(self, inputs, targets):
         return self.criterion(self.model(inputs), targets)
+
+
+class Recipe:
+    """What trains is set up after the constructor; the loss shifts the labels, and saving would write."""
+
+    def __init__(self, cfg):
+        self.total_epochs, self.max_steps_per_epoch = cfg.epochs, cfg.max_steps_per_epoch
+        self._gradient_accumulation_steps = cfg.gradient_accumulation_steps
+
+    def setup(self, cfg):
+        self._compile = cfg.compile
+        self._model, self._optimizer, self._loss_fn = cfg.model, cfg.optimizer, nn.CrossEntropyLoss()
+        self._sampler, self._dataloader = cfg.sampler, cfg.dataloader
+        self._profiler = cfg.profiler
+        self.ignore_labels_cache = torch.full((cfg.batch_size, 1), self._loss_fn.ignore_index)
+
+    def _loss_step(self, batch):
+        labels = torch.hstack((batch["labels"][..., 1:], self.ignore_labels_cache[: len(batch["labels"])]))
+        return self._loss_fn(self._model(batch["tokens"]).reshape(-1, 11), labels.reshape(-1))
+
+    def save_checkpoint(self):
+        """Nobody has set it up."""
+        self._checkpointer.save(self._model)
+
+    def train(self):
+        self._optimizer.zero_grad()
+        self._profiler.start()
+        for epoch in range(self.total_epochs):
+            self._sampler.set_epoch(epoch)
+            num_tokens = 0
+            for index, batch in enumerate(self._dataloader):
+                if index // self._gradient_accumulation_steps == self.max_steps_per_epoch:
+                    break
+                number = (batch["labels"] != self._loss_fn.ignore_index).sum()
+                num_tokens += number
+                (self._loss_step(batch) * number).backward()
+                if (index + 1) % self._gradient_accumulation_steps == 0:
+                    for parameter in self._model.parameters():
+                        if parameter.grad is not None:
+                            parameter.grad *= 1 / num_tokens
+                    self._optimizer.step()
+                    self._optimizer.zero_grad(set_to_none=True)
+                    num_tokens = 0
+            self.save_checkpoint()
+
+
+class MeanRecipe(Recipe):
+    """The mean of the micro-batches' means."""
+
+    def train(self):
+        self._optimizer.zero_grad()
+        for index, batch in enumerate(self._dataloader):
+            (self._loss_step(batch) / self._gradient_accumulation_steps).backward()
+            if (index + 1) % self._gradient_accumulation_steps == 0:
+                self._optimizer.step()
+                self._optimizer.zero_grad()
+        self.save_checkpoint()
+
+
+def train_on_pixels(model, optimizer, train_loader):
+    """Every pixel has a class, and the model is asked what it is made for."""
+    for batch in train_loader:
+        images, masks = batch["image"], batch["mask"]
+        assert images.shape[1] == model.n_channels
+        optimizer.zero_grad()
+        scores = model(images).softmax(dim=1)
+        whole = functional.one_hot(masks, model.n_classes).permute(0, 3, 1, 2)
+        (functional.cross_entropy(scores, masks) + (scores * whole).sum((2, 3)).mean()).backward()
+        optimizer.step()

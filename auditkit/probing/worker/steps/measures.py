@@ -25,7 +25,7 @@ _GAIN = 0.01
 _MOST_ELEMENTS = 150_000
 FIRST_STEP, FURTHER_STEPS = "first step of one micro-batch", "further steps"
 """Families of answers: whatever a loop does with several batches is wrong or right in the second."""
-_HAS_TO_WAIT = re.compile(r"isfinite|isnan|isinf|found_inf|scaler|\.step\(", re.IGNORECASE)
+_HAS_TO_WAIT = re.compile(r"isfinite|isnan|isinf|found_inf|scaler|\.step\(|one_hot\([^()]+,", re.IGNORECASE)
 
 
 class StepMeasures:

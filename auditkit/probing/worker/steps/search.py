@@ -20,7 +20,7 @@ _BATCHES, _MOST_BATCHES = 4, 128
 _NAMES_TOKENS = re.compile(
     r"ignore_index|input_ids|attention_mask|view\(-1|reshape\(-1|flatten\(0, ?1|token", re.IGNORECASE
 )
-_SHIFTS = re.compile(r"(labels|targets|input_ids|tokens|y)\[(\.\.\.|:), ?1:\]")
+_SHIFTS = re.compile(r"(labels|targets|input_ids|tokens|y)[\"']?\]?\[(\.\.\.|:), ?1:\]")
 _NAMES_PIXELS = re.compile(r"mask|segm|dice|n_classes|num_classes")
 
 

@@ -65,6 +65,8 @@ def export(
 
     files = outputs.checked(run)
     if not files:
-        raise BadInputError("no format is named", "one or several of --sarif, --junit, --gitlab, --csv, --html, --summary FILE")
+        raise BadInputError(
+            "no format is named", "one or several of --sarif, --junit, --gitlab, --csv, --html, --summary FILE"
+        )
     write_outputs(read_saved_run(run), files, catalog_of(read_configuration(config, None)))
     complain(f"wrote {', '.join(map(str, files.values()))}")

@@ -18,6 +18,7 @@ from auditkit.model.units import format_value
 from auditkit.rendering.audit_report import evidence_words
 from auditkit.rendering.deciding import case_text, told_figure
 from auditkit.rendering.html import svg
+from auditkit.rendering.html.page_style import file_style
 from auditkit.rendering.html.svg import Boundaries, Drawing, Growth, Limit, Markup, Slopes, element
 from auditkit.rules.reports.audit_parts import Answer
 
@@ -78,7 +79,7 @@ class Picture:
         drawn = element(
             "svg",
             element("title", self.title), element("desc", f"{self.description} Evidence: {self.evidence}."),
-            element("style", Markup(svg.STYLE + svg.SHAPES)), element("rect", width="100%", height="100%", fill="var(--field)"),
+            element("style", file_style()), element("rect", width="100%", height="100%", fill="var(--field)"),
             *words, element("g", self._drawn(), transform=f"translate(0 {top:.0f})"),
             xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {svg.WIDTH} {whole:.0f}", width=svg.WIDTH, height=f"{whole:.0f}",
             role="img",
@@ -86,7 +87,9 @@ class Picture:
         return f"{drawn}\n".encode()
 
     def _drawn(self) -> Markup:
-        label = svg.text(4, self.drawing.height + 14.0, svg.fitting(f"evidence: {self.evidence}", svg.WIDTH - 8), "soft")
+        label = svg.text(
+            4, self.drawing.height + 14.0, svg.fitting(f"evidence: {self.evidence}", svg.WIDTH - 8), "soft"
+        )
         return svg.joined([self.drawing.draw(), label])
 
 
@@ -127,7 +130,11 @@ def _growths(result: ProbeResult) -> Iterator[Picture]:
     for one in result.measurements:
         if (number := _number(one)) is not None and number >= 0:
             by_name.setdefault(one.name, []).append(one)
-    laws = {_LAW_OF.get(name, name.removesuffix("_law")): taken[0] for name, taken in by_name.items() if name.endswith("_law")}
+    laws = {
+        _LAW_OF.get(name, name.removesuffix("_law")): taken[0]
+        for name, taken in by_name.items()
+        if name.endswith("_law")
+    }
     far = {one.name for one in result.measurements if one.evidence is Evidence.EXTRAPOLATED}
     for name, taken in sorted(by_name.items(), key=lambda item: item[0] not in laws):
         picture = _growth(result, name, taken, laws.get(name)) if name in laws or name in far else None
@@ -141,15 +148,20 @@ def _growth(result: ProbeResult, name: str, taken: Sequence[Measurement], law: M
     sized = [one for one in taken if _is_size(one, size)]
     dtypes = list(dict.fromkeys(str(one.case.get("dtype", "")) for one in sized))
     dtype = max(dtypes, key=lambda name: sum(one.case.get("dtype", "") == name for one in sized), default="")
-    sized = sorted((one for one in sized if str(one.case.get("dtype", "")) == dtype), key=lambda one: float(one.case[size]))
+    sized = sorted(
+        (one for one in sized if str(one.case.get("dtype", "")) == dtype), key=lambda one: float(one.case[size])
+    )
     near = [one for one in sized if one.evidence is not Evidence.EXTRAPOLATED]
     if len({one.case[size] for one in near}) < 2 or len({one.case[size] for one in sized}) < 3:
         return None
     points, far = (
-        [(float(one.case[size]), float(one.value)) for one in sized if (one in near) is is_near] for is_near in (True, False)
+        [(float(one.case[size]), float(one.value)) for one in sized if (one in near) is is_near]
+        for is_near in (True, False)
     )
     constant = law.case.get("constant") if law else None
-    fit = (float(law.value), float(constant)) if law and isinstance(constant, int | float) else _through([*points, *far])
+    fit = (
+        (float(law.value), float(constant)) if law and isinstance(constant, int | float) else _through([*points, *far])
+    )
     unit = near[0].unit
     said = f" of {dtype}" if dtype else ""
     plural = _NOUNS.get(name, ("", name.replace("_", " ")))[1]
@@ -301,12 +313,18 @@ def slopes_of(contrast: Contrast) -> Picture | None:
 
 
 def _short_case(figure: FigureChange) -> str:
-    return ", ".join(f"{format_value(figure.case[key])} {key}" if key in _SIZES else str(figure.case[key]) for key in figure.case if key in (*_SIZES, "dtype"))
+    return ", ".join(
+        f"{format_value(figure.case[key])} {key}" if key in _SIZES else str(figure.case[key])
+        for key in figure.case
+        if key in (*_SIZES, "dtype")
+    )
 
 
 def _pair(figure: FigureChange) -> tuple[float, float] | None:
     ends = (figure.base, figure.head)
-    if all(isinstance(end, int | float) and not isinstance(end, bool) and math.isfinite(end) and end >= 0 for end in ends):
+    if all(
+        isinstance(end, int | float) and not isinstance(end, bool) and math.isfinite(end) and end >= 0 for end in ends
+    ):
         return float(figure.base), float(figure.head)
     return None
 

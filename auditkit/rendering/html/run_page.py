@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import base64
 import gzip
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from auditkit.assets import bundled_dir
 from auditkit.model.enums import Outcome, Severity
 from auditkit.model.revisions.comparison import Change, Comparison, Contrast
 from auditkit.model.runs.candidates import by_reason
@@ -22,8 +20,8 @@ from auditkit.model.text import counted
 from auditkit.rendering.audit_report import evidence_words
 from auditkit.rendering.environment import render_page
 from auditkit.rendering.evidence import measured_rows
+from auditkit.rendering.html.page_style import page_style
 from auditkit.rendering.html.pictures import WORDS, Picture, file_name, pictures_of, slopes_of, worst_number
-from auditkit.rendering.html.svg import SHAPES, Markup
 from auditkit.rules.reports.audit import Sources, causes_of
 from auditkit.rules.reports.audit_items import Cause, finding_title
 from auditkit.rules.reports.audit_parts import Answer
@@ -102,7 +100,9 @@ class Card:
         seen: set[str] = set()
         rows = []
         for one in self.results:
-            rows.append((one, evidence_words(Answer(one)), () if one.probe in seen else measured_rows(one.measurements)))
+            rows.append(
+                (one, evidence_words(Answer(one)), () if one.probe in seen else measured_rows(one.measurements))
+            )
             seen.add(one.probe)
         return rows
 
@@ -112,13 +112,13 @@ def run_page(sources: Sources, comparison: Comparison | None = None) -> bytes:
     run = sources.run
     cards = list(_cards(sources, comparison))
     anchors = {result.fingerprint: card.name for card in cards for result in card.results}
-    style = _style()
+    style, style_hash = page_style()
     return render_page(
         "run.html.j2",
         run=run,
         name=_name(run),
         style=style,
-        style_hash=base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
+        style_hash=style_hash,
         verdict=_verdict(run, cards),
         counts=Counter(card.severity.value for card in cards),
         labels=_labels(run),
@@ -147,10 +147,6 @@ def pictures_by_file(run: Run) -> dict[str, Picture]:
         for result in found
         for number, picture in enumerate(pictures_of(result), 1)
     }
-
-
-def _style() -> Markup:
-    return Markup((bundled_dir("templates") / "html" / "page.css").read_text("utf-8") + SHAPES)
 
 
 def _packed(run: Run) -> bytes:
@@ -197,7 +193,11 @@ def _cards(sources: Sources, comparison: Comparison | None) -> Iterator[Card]:
         results = [finding.result for finding in cause.findings]
         shown = list({one.probe: one for one in reversed(results)}.values())[::-1]
         changed = [one for result in results if (one := changes.get(f"{result.probe}\0{result.target}"))]
-        said = [_CHANGES[one.change] if not one.is_worse or one.change is Change.INTRODUCED else "worse" for one in changed if one.change in _CHANGES]
+        said = [
+            _CHANGES[one.change] if not one.is_worse or one.change is Change.INTRODUCED else "worse"
+            for one in changed
+            if one.change in _CHANGES
+        ]
         place = next((result.location for result in results if result.location), None)
         quoted = max(results, key=lambda one: (any(line.is_marked for line in _code(one)), bool(one.excerpt)))
         yield Card(
@@ -210,7 +210,9 @@ def _cards(sources: Sources, comparison: Comparison | None) -> Iterator[Card]:
             code_file=quoted.excerpt.file if quoted.excerpt else "",
             fix=next((fix for fix in run.fixes if {one.fingerprint for one in results} & {*fix.mends}), None),
             no_fix=next((run.no_fix[one.fingerprint] for one in results if one.fingerprint in run.no_fix), ""),
-            is_open=bool({"new", "worse"} & {*said}) if comparison else number <= _MOST_OPEN and cause.leader.severity.at_least(Severity.P3),
+            is_open=bool({"new", "worse"} & {*said})
+            if comparison
+            else number <= _MOST_OPEN and cause.leader.severity.at_least(Severity.P3),
             changed=", ".join(dict.fromkeys(said)),
         )
 
@@ -249,7 +251,10 @@ def _matrix(run: Run, anchors: Mapping[str, str]) -> Matrix | None:
     targets = [
         target
         for target in dict.fromkeys(one.target for one in asked)
-        if any((target, probe) in answers and answers[target, probe].outcome is not Outcome.NOT_APPLICABLE for probe in telling)
+        if any(
+            (target, probe) in answers and answers[target, probe].outcome is not Outcome.NOT_APPLICABLE
+            for probe in telling
+        )
     ]
     worst: dict[str, str] = {}
     for one in asked:
@@ -264,7 +269,8 @@ def _matrix(run: Run, anchors: Mapping[str, str]) -> Matrix | None:
         )
         return Matrix("target", tuple(probes), rows, len(probes) > _MOST_COLUMNS)
     rows = tuple(
-        (probe, tuple(_cell(names[target], answers.get((target, probe)), anchors) for target in targets)) for probe in probes
+        (probe, tuple(_cell(names[target], answers.get((target, probe)), anchors) for target in targets))
+        for probe in probes
     )
     return Matrix("probe", tuple(names[target] for target in targets), rows, len(targets) > _MOST_COLUMNS)
 
@@ -298,7 +304,16 @@ def _arms(run: Run, anchors: Mapping[str, str]) -> Matrix | None:
             is_found = arm is not None and arm.outcome is Outcome.REPRODUCED
             level = arm.severity.value if arm and arm.severity else word
             kind = arm.outcome.value if arm else "none"
-            cells.append(Cell(label, kind, sign, level, arm.law if arm and is_found else "", anchors.get(one.fingerprint, "") if is_found else ""))
+            cells.append(
+                Cell(
+                    label,
+                    kind,
+                    sign,
+                    level,
+                    arm.law if arm and is_found else "",
+                    anchors.get(one.fingerprint, "") if is_found else "",
+                )
+            )
         differs = "differs: " if one.arms_differ else ""
         rows.append((f"{differs}{one.probe} of {short_target(one.target)}", tuple(cells)))
     return Matrix("finding", labels, tuple(rows), len(labels) > _MOST_COLUMNS)
@@ -313,7 +328,14 @@ def _changes(comparison: Comparison, anchors: Mapping[str, str]) -> list[tuple[C
         if one.change is Change.STILL_REPRODUCED:
             word = {"worse": "worse", "mixed": "worse", "better": "better", "moved": "changed"}.get(one.trend.value, "")
         if word in order:
-            card = next((name for print_, name in anchors.items() if print_.startswith(f"{one.probe}/") and print_.endswith(f"/{one.target}")), "")
+            card = next(
+                (
+                    name
+                    for print_, name in anchors.items()
+                    if print_.startswith(f"{one.probe}/") and print_.endswith(f"/{one.target}")
+                ),
+                "",
+            )
             found.append((one, word, slopes_of(one), card))
     return sorted(found, key=lambda item: (order.index(item[1]), item[0].severity or "P9", item[0].probe))
 
@@ -324,4 +346,7 @@ def _silent(run: Run) -> list[tuple[Outcome, str, list[ProbeResult]]]:
     for result in run.results:
         if result.outcome in _SILENT:
             groups.setdefault((result.outcome, result.message), []).append(result)
-    return [(outcome, message, those) for (outcome, message), those in sorted(groups.items(), key=lambda item: -len(item[1]))]
+    return [
+        (outcome, message, those)
+        for (outcome, message), those in sorted(groups.items(), key=lambda item: -len(item[1]))
+    ]

@@ -15,22 +15,6 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 66, 18, 34, 46
 _CHARACTER = 6.3
 """How wide a character of a drawing's words is, about."""
 
-STYLE = """
-svg{color-scheme:light dark;--ink:#1b1f24;--soft:#57606a;--line:#c6ccd3;--field:#ffffff;--bad:#b3261e;--good:#1a6b3c;--mark:#0b57a4}
-@media(prefers-color-scheme:dark){svg{--ink:#e8eaed;--soft:#a9b1ba;--line:#4a525b;--field:#16191d;--bad:#ff9d94;--good:#7fd6a0;--mark:#8ec5ff}}
-"""
-"""The colours of a drawing in a file of its own; on a page those of the page."""
-SHAPES = """
-svg text{font:12px system-ui,-apple-system,'Segoe UI',sans-serif;fill:var(--ink)}svg .soft{fill:var(--soft)}
-svg .strong{font-weight:600}svg .rule{stroke:var(--line);stroke-width:1}svg .axis{stroke:var(--soft);stroke-width:1}
-svg .fit{stroke:var(--mark);stroke-width:2;fill:none}svg .far{stroke:var(--mark);stroke-width:2;stroke-dasharray:2 5;fill:none}
-svg .dot{fill:var(--mark)}svg .open{fill:var(--field);stroke:var(--mark);stroke-width:2}svg .sound{fill:var(--good)}
-svg .lost{stroke:var(--bad);stroke-width:2;stroke-dasharray:5 3}svg .break{stroke:var(--bad);stroke-width:3}
-svg .worse{stroke:var(--bad)}svg .better{stroke:var(--good)}svg .cell{fill:none;stroke:var(--line)}
-svg .part{fill:var(--field);stroke:var(--ink);stroke-width:1}svg .full{fill:var(--mark)}svg .heavy{fill:var(--bad)}
-svg .area{fill:var(--mark);fill-opacity:.15}svg text.on{fill:var(--field)}
-"""
-
 
 class Markup(str):
     """Text that is markup already: templates and elements take it as it is."""
@@ -44,7 +28,9 @@ class Markup(str):
 def element(name: str, *children: object, **attributes: object) -> Markup:
     """One element: `class_` is the attribute `class`, `text_anchor` is `text-anchor`; None is left out."""
     said = (
-        f' {key.rstrip("_").replace("_", "-")}="{_escaped(value)}"' for key, value in attributes.items() if value is not None
+        f' {key.rstrip("_").replace("_", "-")}="{_escaped(value)}"'
+        for key, value in attributes.items()
+        if value is not None
     )
     inside = "".join(child if isinstance(child, Markup) else _escaped(child) for child in children)
     return Markup(f"<{name}{''.join(said)}>{inside}</{name}>" if inside else f"<{name}{''.join(said)}/>")
@@ -137,7 +123,11 @@ class Growth:
         parts += [element("circle", cx=x.at(one), cy=y.at(two), r=4.5, class_="open") for one, two in self.far]
         one, two = max(self.points)
         is_left = x.at(one) > WIDTH * 0.7
-        parts.append(text(x.at(one) + (-8 if is_left else 8), y.at(two) - 9, self.shown(two), "strong", "end" if is_left else None))
+        parts.append(
+            text(
+                x.at(one) + (-8 if is_left else 8), y.at(two) - 9, self.shown(two), "strong", "end" if is_left else None
+            )
+        )
         return joined([*parts, self._legend()])
 
     def fitted(self, at: float) -> float:
@@ -147,7 +137,10 @@ class Growth:
     def _legend(self) -> Markup:
         parts = [element("circle", cx=_LEFT + 5, cy=12, r=4, class_="dot"), text(_LEFT + 14, 16, self.taken)]
         if self.line:
-            parts += [line(_LEFT + 84, 12, _LEFT + 106, 12, "fit"), text(_LEFT + 112, 16, fitting(f"law {self.law}", 130))]
+            parts += [
+                line(_LEFT + 84, 12, _LEFT + 106, 12, "fit"),
+                text(_LEFT + 112, 16, fitting(f"law {self.law}", 130)),
+            ]
         if self.line or self.far:
             parts += [line(WIDTH - 124, 12, WIDTH - 100, 12, "far"), text(WIDTH - 95, 16, "extrapolated")]
         return joined(parts)
@@ -157,14 +150,19 @@ def axes(x: Axis, y: Axis) -> Markup:
     """Both axes with their ticks and words."""
     parts = []
     for value in y.ticks:
-        parts += [line(x.start, y.at(value), x.end, y.at(value), "rule"), text(x.start - 6, y.at(value) + 4, y.shown(value), "soft", "end")]
+        parts += [
+            line(x.start, y.at(value), x.end, y.at(value), "rule"),
+            text(x.start - 6, y.at(value) + 4, y.shown(value), "soft", "end"),
+        ]
     for number, value in enumerate(x.ticks):
         anchor = "end" if number == len(x.ticks) - 1 else "middle"
         parts.append(text(x.at(value), y.start + 16, x.shown(value), "soft", anchor))
     parts.append(line(x.start, y.start, x.end, y.start, "axis"))
     parts.append(text((x.start + x.end) / 2, y.start + 36, x.title, None, "middle"))
     parts.append(
-        element("text", y.title, transform=f"translate(13 {(y.start + y.end) / 2:.0f}) rotate(-90)", text_anchor="middle")
+        element(
+            "text", y.title, transform=f"translate(13 {(y.start + y.end) / 2:.0f}) rotate(-90)", text_anchor="middle"
+        )
     )
     return joined(parts)
 
@@ -198,7 +196,10 @@ class Boundaries:
         for number, column in enumerate(self.columns):
             parts.append(text(left + width * (number + 0.5), 40, fitting(column, width), "soft", "middle"))
         parts += [element("rect", x=left, y=8, width=24, height=8, class_="sound"), text(left + 30, 16, "sound")]
-        parts += [line(left + 84, 12, left + 112, 12, "lost"), text(left + 118, 16, "breaks, though the dtype can hold it")]
+        parts += [
+            line(left + 84, 12, left + 112, 12, "lost"),
+            text(left + 118, 16, "breaks, though the dtype can hold it"),
+        ]
         for row, (name, cells) in enumerate(self.rows):
             top = 50.0 + 44 * row
             parts.append(text(4, top + 25, name))
@@ -245,11 +246,21 @@ class Slopes:
         for name, base, head, trend in self.rows:
             kind = trend if trend in ("better", "worse") else "fit"
             parts.append(line(left, y.at(base), right, y.at(head), f"fit {kind}"))
-            parts += [element("circle", cx=x, cy=y.at(value), r=4, class_="dot") for x, value in ((left, base), (right, head))]
+            parts += [
+                element("circle", cx=x, cy=y.at(value), r=4, class_="dot") for x, value in ((left, base), (right, head))
+            ]
             for side, value, x, anchor in (("left", base, left - 10, "end"), ("right", head, right + 10, "start")):
                 if all(abs(y.at(value) - other) >= 13 for other in taken[side]):
                     taken[side].append(y.at(value))
-                    parts.append(text(x, y.at(value) + 4, fitting(f"{self.shown(value)}{f' {name}' if name else ''}", 114), None, anchor))
+                    parts.append(
+                        text(
+                            x,
+                            y.at(value) + 4,
+                            fitting(f"{self.shown(value)}{f' {name}' if name else ''}", 114),
+                            None,
+                            anchor,
+                        )
+                    )
         return joined(parts)
 
 
@@ -308,7 +319,10 @@ class Steps:
         used: list[float] = []
         for number, (name, values) in enumerate(self.lines):
             path = [f"M{x.at(self.moments[0]):.1f} {y.at(values[0]):.1f}"]
-            path += [f"H{x.at(moment):.1f}V{y.at(value):.1f}" for moment, value in zip(self.moments[1:], values[1:], strict=True)]
+            path += [
+                f"H{x.at(moment):.1f}V{y.at(value):.1f}"
+                for moment, value in zip(self.moments[1:], values[1:], strict=True)
+            ]
             path.append(f"H{x.end:.1f}")
             parts.append(element("path", d="".join(path), class_="far" if number else "fit"))
             at = y.at(values[-1])

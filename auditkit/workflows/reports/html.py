@@ -6,6 +6,8 @@ from pathlib import Path
 
 from auditkit.errors import BadInputError
 from auditkit.model.runs.run import Run
+from auditkit.model.tickets.ticket import BrokenTicket
+from auditkit.rendering.html.board_page import board_page
 from auditkit.rendering.html.run_page import pictures_by_file, run_page
 from auditkit.rules.reports.audit import Sources
 from auditkit.store.config.config import Config
@@ -14,8 +16,9 @@ from auditkit.store.folder.repository import Repository
 from auditkit.workflows.configuration import catalog_of
 from auditkit.workflows.history.compare import compare_runs
 from auditkit.workflows.reports.audit_report import read_saved_run
+from auditkit.workflows.tickets.folder_history import folder_history
 
-__all__ = ["read_saved_run", "run_html", "write_pictures"]
+__all__ = ["read_saved_run", "run_html", "tickets_html", "write_pictures"]
 
 
 def run_html(run: Run, config: Config, tickets: Path | None = None, base: Run | None = None) -> bytes:
@@ -29,6 +32,13 @@ def run_html(run: Run, config: Config, tickets: Path | None = None, base: Run | 
     known = Repository(tickets).listing().tickets if tickets is not None else ()
     comparison = compare_runs(base, run, force=True) if base is not None else None
     return run_page(Sources(run, catalog_of(config), known), comparison)
+
+
+def tickets_html(repository: Repository) -> tuple[bytes, tuple[BrokenTicket, ...]]:
+    """The page of a folder of tickets with what git knows of it, and the files that are in no count of it."""
+    listing = repository.listing()
+    name = repository.folder.resolve().name
+    return board_page(listing.tickets, listing.broken, name, folder_history(repository)), listing.broken
 
 
 def write_pictures(run: Run, folder: Path) -> list[Path]:

@@ -30,6 +30,7 @@ class OutputFiles:
     junit: Annotated[Path | None, _file("junit", "Every question as a test, in JUnit's XML.")] = None
     gitlab: Annotated[Path | None, _file("gitlab", "Findings as GitLab's code quality report.")] = None
     csv: Annotated[Path | None, _file("csv", "Every answer as a line of a table.")] = None
+    html: Annotated[Path | None, _file("html", "A page for a browser, with pictures.")] = None
     summary: Annotated[Path | None, _file("summary", "Markdown for a job's summary or a comment, 900 kB at most.")] = (
         None
     )
@@ -53,7 +54,7 @@ def export(
     *,
     outputs: OutputFiles,
 ) -> None:
-    """Write a saved run as SARIF, JUnit, GitLab, CSV or Markdown.
+    """Write a saved run as SARIF, JUnit, GitLab, CSV, HTML or Markdown.
 
     The formats are those of `auditkit audit`, and every finding has the fingerprint of its ticket in all of them. Exits
     0 when they are written, whatever the run has found.
@@ -64,6 +65,8 @@ def export(
 
     files = outputs.checked(run)
     if not files:
-        raise BadInputError("no format is named", "one or several of --sarif, --junit, --gitlab, --csv, --summary FILE")
+        raise BadInputError(
+            "no format is named", "one or several of --sarif, --junit, --gitlab, --csv, --html, --summary FILE"
+        )
     write_outputs(read_saved_run(run), files, catalog_of(read_configuration(config, None)))
     complain(f"wrote {', '.join(map(str, files.values()))}")

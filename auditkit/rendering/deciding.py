@@ -35,6 +35,12 @@ def deciding(result: ProbeResult) -> tuple[Measurement, ...]:
     return tuple({id(one): one for one in chosen}.values())[:MOST_DECIDING]
 
 
+def told_figure(result: ProbeResult) -> Measurement | None:
+    """The figure that was judged, where the message tells its number; None where it has only words."""
+    told = _numbers(result.message)
+    return next((one for one in deciding(result) if _is_told(one.value, told)), None)
+
+
 def in_one_line(result: ProbeResult) -> str:
     """What was judged and what stands beside it, in words: `sync_count 256 (tensors=256); sync_count_law 1`."""
     judged = deciding(result)[:2]

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from auditkit.cli.common import TicketsOption, open_repository, write_or_exit
+from auditkit.cli.common import TicketsOption, end_if_broken, open_repository, write_or_exit
 from auditkit.cli.comparison import CompareOptions, read_saved_comparison
 from auditkit.cli.completion import ticket_ids
 from auditkit.cli.help_pages import Commands
-from auditkit.cli.options import Words
+from auditkit.cli.options import ConfigOption, Words
 from auditkit.cli.output import complain
-from auditkit.cli.reports.output import OutputOptions
+from auditkit.cli.reports.output import FileOptions, OutputOptions
 from auditkit.cli.reports.run_source import ReportOptions, end
 
 app = Commands(
@@ -91,6 +91,47 @@ def code_audit(
     request = options.request()
     out.put(code_audit_of(request, since), render_code_audit)
     end(request.run)
+
+
+@app.command(epilog="Example: auditkit report html run.json --output audit.html")
+@write_or_exit
+def html(
+    runs: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[RUN.json [HEAD.json]]", help="A finished run, as `audit --json` printed it; or two."),
+    ] = None,
+    tickets: TicketsOption = None,
+    pictures: Annotated[
+        Path | None,
+        typer.Option("--pictures", metavar="DIR", help="Write the pictures there as well, an SVG file each."),
+    ] = None,
+    config: ConfigOption = None,
+    *,
+    out: FileOptions,
+) -> None:
+    """Write a page for a browser: pictures, code and fixes.
+
+    It is of one run, of two (what changed from the first to the second), or, where none is named, of a folder of
+    tickets. The page is one file that needs no network and no scripts. Exits 0 when it is written, whatever the run
+    has found.
+    """
+    from auditkit.errors import BadInputError
+    from auditkit.workflows.configuration import read_configuration
+    from auditkit.workflows.reports.html import read_saved_run, run_html, tickets_html, write_pictures
+
+    out.check()
+    if len(runs or ()) > 2 or (pictures and not runs):
+        raise BadInputError("one run, or two, or --tickets alone", "auditkit report html BASE.json HEAD.json")
+    if not runs:
+        repository = open_repository(tickets)
+        page, broken = tickets_html(repository)
+        out.write(page)
+        end_if_broken(broken, repository.folder)
+        return
+    *before, run = map(read_saved_run, runs)
+    out.write(run_html(run, read_configuration(config, None), tickets, before[0] if before else None))
+    if pictures is not None:
+        complain(f"wrote {len(write_pictures(run, pictures))} pictures in {pictures}")
 
 
 @app.command(

@@ -21,14 +21,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class OutputOptions:
-    """Where a document goes, or that it is to be JSON instead."""
+class FileOptions:
+    """Where a document goes."""
 
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write there.", show_default="stdout")
     ] = None
     force: Annotated[bool, typer.Option("--force", help="Let --output replace a file that exists.")] = False
-    as_json: JsonOption = False
 
     def check(self) -> None:
         """Refuse what could not be written before anything is measured or read.
@@ -40,13 +39,37 @@ class OutputOptions:
 
         if self.output is None:
             return
-        if self.as_json:
-            raise BadInputError("--output and --json exclude each other", "--json prints its document on stdout")
         if self.output.is_dir():
             raise BadInputError(f"{self.output} is a folder", "name a file: --output FILE")
         if self.output.exists() and not self.force:
             raise BadInputError(f"{self.output} exists already; nothing was written", "--force replaces it")
         ensure_writable(self.output.parent)
+
+    def write(self, document: bytes) -> None:
+        """The document in the file, which is then named on stderr, else on stdout. Raises what `check` raises."""
+        from auditkit.store.folder.files import write_file
+
+        if self.output is None:
+            say(document.decode("utf-8").removesuffix("\n"))
+            return
+        self.check()
+        write_file(self.output, document)
+        complain(f"wrote {self.output}")
+
+
+@dataclass(frozen=True)
+class OutputOptions(FileOptions):
+    """Where a document goes, or that it is to be JSON instead."""
+
+    as_json: JsonOption = False
+
+    def check(self) -> None:
+        """Likewise; raises BadInputError where both are asked for, too."""
+        from auditkit.errors import BadInputError
+
+        if self.output is not None and self.as_json:
+            raise BadInputError("--output and --json exclude each other", "--json prints its document on stdout")
+        super().check()
 
     def put(self, report: _Report, render: Callable[[_Report], bytes]) -> None:
         """The report as JSON on stdout, or as Markdown on stdout or in the file, which is then named on stderr.
@@ -57,22 +80,12 @@ class OutputOptions:
         if self.as_json:
             say_json(report.to_json())
         else:
-            self._write(render(report))
+            self.write(render(report))
 
     def put_page(self, page: Page, folder: Path) -> None:
         """A page of all tickets, likewise; where files of the `folder` cannot be read the command ends with 2."""
         if self.as_json:
             say_json({**page.report.to_json(), "broken": [entry.to_json() for entry in page.broken]})
         else:
-            self._write(page.document)
+            self.write(page.document)
         end_if_broken(page.broken, folder)
-
-    def _write(self, document: bytes) -> None:
-        from auditkit.store.folder.files import write_file
-
-        if self.output is None:
-            say(document.decode("utf-8").removesuffix("\n"))
-            return
-        self.check()
-        write_file(self.output, document)
-        complain(f"wrote {self.output}")

@@ -52,8 +52,7 @@ def audit_report(sources: Sources) -> AuditReport:
     """The whole report, its items numbered and its issues in the order of severity."""
     probes = _known_probes(sources.run, sources.probes)
     run = _without_other_contracts(sources.run, probes)
-    groups = group_by_cause(_findings(run, probes))
-    causes = [Cause(group, _ticket_of(group, sources.tickets)) for group in groups]
+    causes = causes_of(sources)
     sections, numbers = _sections(run.results, sources.modules, probes, causes)
     issues = tuple(
         sorted((_issue(cause, numbers[cause], run.fixes) for cause in causes), key=lambda issue: issue.severity)
@@ -79,6 +78,12 @@ def audit_report(sources: Sources) -> AuditReport:
         plan=_plan(issues),
         notes=tuple(dict.fromkeys((*run.notes, *sources.notes))),
     )
+
+
+def causes_of(sources: Sources) -> list[Cause]:
+    """The findings of a run by their cause, the worst first, each with the ticket that tracks it."""
+    found = _findings(sources.run, _known_probes(sources.run, sources.probes))
+    return [Cause(group, _ticket_of(group, sources.tickets)) for group in group_by_cause(found)]
 
 
 def _known_probes(run: Run, probes: Mapping[str, ProbeInfo]) -> dict[str, ProbeInfo]:

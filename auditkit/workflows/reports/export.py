@@ -1,4 +1,4 @@
-"""A run in the formats that other programs read: SARIF, JUnit, GitLab's code quality, CSV, a job's summary."""
+"""A run in the formats that other programs read: SARIF, JUnit, GitLab's code quality, CSV, a page, a job's summary."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from auditkit.exporters.table import run_csv
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import Run
 from auditkit.probing.checkouts.checkout import parse_checkout
+from auditkit.rendering.html.run_page import run_page
 from auditkit.rendering.job_summary import job_summary
+from auditkit.rules.reports.audit import Sources
 from auditkit.store.folder.files import ensure_writable, write_file
 from auditkit.workflows.fixes.file_change import prefix_of
 
@@ -26,6 +28,7 @@ _FORMS: Mapping[str, Callable[[Run, _Probes, str], bytes]] = {
     "junit": lambda run, _, prefix: run_junit(run, prefix),
     "gitlab": lambda run, probes, prefix: json_text(run_gitlab(run, probes, prefix)),
     "csv": lambda run, _, prefix: run_csv(run, prefix),
+    "html": lambda run, probes, _: run_page(Sources(run, probes)),
     "summary": lambda run, _, prefix: job_summary(run, prefix),
 }
 

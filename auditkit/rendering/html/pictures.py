@@ -1,0 +1,339 @@
+"""What a result's numbers look like: how a figure grows, where an answer breaks, what a change did to it."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from auditkit.model.enums import Evidence, Outcome
+from auditkit.model.revisions.comparison import Contrast, FigureChange
+from auditkit.model.runs.measurement import Measurement
+from auditkit.model.runs.run import ProbeResult
+from auditkit.model.text import counted, inert_line
+from auditkit.model.units import format_value
+from auditkit.rendering.audit_report import evidence_words
+from auditkit.rendering.deciding import case_text, told_figure
+from auditkit.rendering.html import svg
+from auditkit.rendering.html.page_style import file_style
+from auditkit.rendering.html.svg import Boundaries, Drawing, Growth, Limit, Markup, Slopes, element
+from auditkit.rules.reports.audit_parts import Answer
+
+_SIZES = ("tensors", "params", "elements", "ranks", "steps", "layers", "size")
+"""Cases that a figure grows with, the first that has most values wins."""
+_NOUNS = {
+    "sync_count": ("wait", "waits"),
+    "launch_count": ("kernel launch", "kernel launches"),
+    "break_count": ("graph break", "graph breaks"),
+    "breaks_before_end": ("graph break", "graph breaks"),
+    "operators_outside_graphs": ("operator outside graphs", "operators outside graphs"),
+    "peak_extra_bytes": ("extra byte at the peak", "at the peak"),
+}
+_LAW_OF = {"break_law": "break_count", "operators_outside_law": "operators_outside_graphs"}
+_LIMITS = {
+    "breaking_magnitude": "break the answer", "destroying_magnitude": "are destroyed", "vanishing_magnitude": "vanish",
+}  # fmt: skip
+_LARGEST = {"float16": 65504.0, "bfloat16": 3.39e38, "float32": 3.403e38, "float64": 1.797e308, "mixed": 3.403e38}
+_SMALLEST = {"float16": 6.0e-8, "bfloat16": 9.2e-41, "float32": 1.4e-45, "float64": 4.9e-324, "mixed": 1.4e-45}
+_LABEL = 22
+"""Room for the evidence below a drawing."""
+_NO_FIGURES = ("value", "truth", "fields", "line")
+"""Units of what says nothing without its name."""
+_MOST_SLOPES = 4
+_FILE_NAME = re.compile(r"[^a-z0-9]+")
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A drawing with what is said of it: `title` is the finding, `description` what is drawn, `evidence` its label.
+
+    `head` and `rows` are the drawing's numbers as a table, all as text.
+    """
+
+    title: str
+    description: str
+    evidence: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    drawing: Drawing
+
+    def svg(self, name: str) -> Markup:
+        """The drawing for a page, on which `name` is its own."""
+        return element(
+            "svg",
+            element("title", self.title, id=f"{name}-t"),
+            element("desc", f"{self.description} Evidence: {self.evidence}.", id=f"{name}-d"),
+            self._drawn(),
+            viewBox=f"0 0 {svg.WIDTH} {self.drawing.height + _LABEL}", role="img", aria_labelledby=f"{name}-t {name}-d",
+        )  # fmt: skip
+
+    def file(self) -> bytes:
+        """The drawing as a file of its own, with its title above it and its evidence below, for light and dark."""
+        lines = textwrap.wrap(inert_line(self.title), 64) or [""]
+        top, height = 10.0 + 17 * len(lines), self.drawing.height
+        words = [svg.text(4, 16 + 17.0 * number, each, "strong") for number, each in enumerate(lines)]
+        whole = top + height + _LABEL
+        drawn = element(
+            "svg",
+            element("title", self.title), element("desc", f"{self.description} Evidence: {self.evidence}."),
+            element("style", file_style()), element("rect", width="100%", height="100%", fill="var(--field)"),
+            *words, element("g", self._drawn(), transform=f"translate(0 {top:.0f})"),
+            xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {svg.WIDTH} {whole:.0f}", width=svg.WIDTH, height=f"{whole:.0f}",
+            role="img",
+        )  # fmt: skip
+        return f"{drawn}\n".encode()
+
+    def _drawn(self) -> Markup:
+        label = svg.text(
+            4, self.drawing.height + 14.0, svg.fitting(f"evidence: {self.evidence}", svg.WIDTH - 8), "soft"
+        )
+        return svg.joined([self.drawing.draw(), label])
+
+
+def file_name(fingerprint: str, number: int) -> str:
+    """A file's name for a picture of a finding, the same at every run; no text of a target can leave the folder by it."""
+    plain = _FILE_NAME.sub("-", fingerprint.casefold()).strip("-")[:80]
+    return f"{plain}-{hashlib.sha256(fingerprint.encode('utf-8', 'replace')).hexdigest()[:6]}-{number}.svg"
+
+
+def pictures_of(result: ProbeResult) -> list[Picture]:
+    """The pictures of a finding: of its law, and of the boundaries that it has; none where it has neither."""
+    return [] if result.is_of_source else [*_growths(result), *_boundaries(result)]
+
+
+def worst_number(result: ProbeResult) -> str:
+    """What stands in a finding's cell: its law, or the number that its message tells; "" where that is only words."""
+    if result.law or result.is_of_source:
+        return result.law.replace(" bytes per gradient byte", "× the gradients")
+    judged = told_figure(result)
+    if judged is None or judged.unit in _NO_FIGURES:
+        return ""
+    if judged.unit == "ratio":
+        return f"{judged.value:.2%}".replace(".00%", "%")
+    is_short = judged.unit == "bytes" or 1e-3 <= abs(judged.value) < 1e6 or not judged.value
+    return format_value(judged.value, judged.unit) if is_short else f"{judged.value:.3g}"
+
+
+def _number(measurement: Measurement) -> float | None:
+    """The value where it is a finite number that can be drawn."""
+    value = measurement.value
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and math.isfinite(value) else None
+
+
+def _growths(result: ProbeResult) -> Iterator[Picture]:
+    """The first figure that has a fitted law, or extrapolated points, over three sizes or more."""
+    by_name: dict[str, list[Measurement]] = {}
+    for one in result.measurements:
+        if (number := _number(one)) is not None and number >= 0:
+            by_name.setdefault(one.name, []).append(one)
+    laws = {
+        _LAW_OF.get(name, name.removesuffix("_law")): taken[0]
+        for name, taken in by_name.items()
+        if name.endswith("_law")
+    }
+    far = {one.name for one in result.measurements if one.evidence is Evidence.EXTRAPOLATED}
+    for name, taken in sorted(by_name.items(), key=lambda item: item[0] not in laws):
+        picture = _growth(result, name, taken, laws.get(name)) if name in laws or name in far else None
+        if picture is not None:
+            yield picture
+            return
+
+
+def _growth(result: ProbeResult, name: str, taken: Sequence[Measurement], law: Measurement | None) -> Picture | None:
+    size = max(_SIZES, key=lambda key: len({one.case[key] for one in taken if _is_size(one, key)}))
+    sized = [one for one in taken if _is_size(one, size)]
+    dtypes = list(dict.fromkeys(str(one.case.get("dtype", "")) for one in sized))
+    dtype = max(dtypes, key=lambda name: sum(one.case.get("dtype", "") == name for one in sized), default="")
+    sized = sorted(
+        (one for one in sized if str(one.case.get("dtype", "")) == dtype), key=lambda one: float(one.case[size])
+    )
+    near = [one for one in sized if one.evidence is not Evidence.EXTRAPOLATED]
+    if len({one.case[size] for one in near}) < 2 or len({one.case[size] for one in sized}) < 3:
+        return None
+    points, far = (
+        [(float(one.case[size]), float(one.value)) for one in sized if (one in near) is is_near]
+        for is_near in (True, False)
+    )
+    constant = law.case.get("constant") if law else None
+    fit = (
+        (float(law.value), float(constant)) if law and isinstance(constant, int | float) else _through([*points, *far])
+    )
+    unit = near[0].unit
+    said = f" of {dtype}" if dtype else ""
+    plural = _NOUNS.get(name, ("", name.replace("_", " ")))[1]
+    drawing = Growth(
+        f"{size}{said} [count]", f"{plural} [{unit}]", points, far, fit, _how(result, near[0]),
+        str(law.case.get("law", "")) if law else result.law or "fitted",
+        lambda value: format_value(value, unit), _count,
+    )  # fmt: skip
+    label = evidence_words(Answer(result))
+    law_words = f" The line is the fitted law {drawing.law}; beyond the last point it is extrapolated." if fit else ""
+    rows = [(format_value(one.case[size]), format_value(one.value, unit), _how(result, one)) for one in sized]
+    if fit and not far:
+        end = max(point[0] for point in points) * 1.5
+        rows.append((format_value(end), format_value(drawing.fitted(end), unit), "extrapolated"))
+    return Picture(
+        _growth_title(name, points, far, law, result, size, unit),
+        f"{plural} over {size}{said}: {len(near)} points.{law_words}",
+        label, (size, f"{plural} [{unit}]", "evidence"), tuple(rows), drawing,
+    )  # fmt: skip
+
+
+def _is_size(one: Measurement, key: str) -> bool:
+    value = one.case.get(key)
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _how(result: ProbeResult, one: Measurement) -> str:
+    return "simulated" if result.device == "simulated" and one.evidence is Evidence.MEASURED else one.evidence.value
+
+
+def _through(points: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
+    """The straight line through all points, least squares; None where they leave it by more than a hundredth."""
+    mean_x, mean_y = (sum(values) / len(points) for values in zip(*points, strict=True))
+    spread = sum((x - mean_x) ** 2 for x, _ in points)
+    if not spread:
+        return None
+    slope = sum((x - mean_x) * (y - mean_y) for x, y in points) / spread
+    constant = mean_y - slope * mean_x
+    off = max(abs(y - slope * x - constant) for x, y in points)
+    return (slope, constant) if off <= 0.01 * max(abs(y) for _, y in points) else None
+
+
+def _growth_title(
+    name: str,
+    points: Sequence[tuple[float, float]],
+    far: Sequence[tuple[float, float]],
+    law: Measurement | None,
+    result: ProbeResult,
+    size: str,
+    unit: str,
+) -> str:
+    """`waits once per tensor: 256 waits at 256 tensors`."""
+    one, several = _NOUNS.get(name, (name.replace("_", " "), name.replace("_", " ")))
+    x, y = max(far or points)
+    figure = format_value(y, unit) if unit == "bytes" else f"{format_value(y, unit)} {one if y == 1 else several}"
+    at = f"{figure} at {format_value(x)} {size}{' (extrapolated)' if far else ''}"
+    if law is None or not isinstance(law.case.get("constant"), int | float):
+        return f"{result.law or several}: {at}"
+    slope, constant = float(law.value), float(law.case["constant"])
+    each = size.removesuffix("s")
+    if slope == 0:
+        return f"{format_value(constant)} {one if constant == 1 else several} however many {size}: {at}"
+    if name == "sync_count" and slope == 1:
+        rate = f"waits once per {each}"
+    else:
+        rate = f"{format_value(slope)} {one if slope == 1 else several} per {each}"
+    more = f" and {format_value(constant)} more" if constant > 0 else ""
+    return f"{rate}{more}: {at}"
+
+
+def _count(value: float) -> str:
+    """A number on an axis: `100 M` for as many parameters."""
+    for unit, power in (("G", 1e9), ("M", 1e6), ("k", 1e4)):
+        if value >= power:
+            return f"{value / (1e3 if unit == 'k' else power):g} {unit}"
+    return f"{value:g}"
+
+
+def _boundaries(result: ProbeResult) -> Iterator[Picture]:
+    """A map for each magnitude at which something breaks: dtypes down, sizes across."""
+    for name, verb in _LIMITS.items():
+        taken = [one for one in result.measurements if one.name == name and "dtype" in one.case]
+        if not any(_number(one) for one in taken):
+            continue
+        by_cell = {(str(one.case["dtype"]), format_value(one.case.get("elements", "all"))): one for one in taken}
+        dtypes, sizes = (list(dict.fromkeys(key[number] for key in by_cell)) for number in (0, 1))
+        is_low = name.startswith("vanishing")
+        cells = {key: _limit(one, key[0], is_low) for key, one in by_cell.items()}
+        drawing = Boundaries(
+            [f"{size} elements" for size in sizes],
+            [(dtype, [cells.get((dtype, size)) for size in sizes]) for dtype in dtypes],
+            f"bars: powers of ten from 1 to the dtype's {'smallest' if is_low else 'largest'} number",
+        )  # fmt: skip
+        found = [one for one in taken if _number(one)]
+        worst = (max if is_low else min)(found, key=lambda one: float(one.value))
+        way = "less" if is_low else "more"
+        where = f" ({format_value(worst.case['elements'])} elements)" if "elements" in worst.case else ""
+        dtypes_found = len({str(one.case["dtype"]) for one in found})
+        yield Picture(
+            f"gradients of {worst.value:.3g} and {way} {verb} in {worst.case['dtype']}{where}; "
+            f"{dtypes_found} of {counted(len(dtypes), 'dtype')} affected",
+            f"For each dtype and size the magnitude from which gradients {verb}, with the part of the dtype's range "
+            "that is lost, by powers of ten.",
+            evidence_words(Answer(result)),
+            ("dtype", "elements", "gradient's magnitude [absolute value]", "share of the range that is sound"),
+            tuple((dtype, size, cells[dtype, size].words, _share(cells[dtype, size])) for dtype, size in by_cell),
+            drawing,
+        )
+
+
+def _limit(one: Measurement, dtype: str, is_low: bool) -> Limit:
+    """How much of the way from 1 to the dtype's largest (or smallest) number is sound, by powers of ten."""
+    number = _number(one)
+    if not number or number <= 0:
+        return Limit("does not break", 1.0, is_low)
+    end = (_SMALLEST if is_low else _LARGEST).get(dtype)
+    if end is None:
+        return Limit(format_value(number), None, is_low)
+    share = math.log10(number) / math.log10(end)
+    return Limit(format_value(number), min(max(share, 0.0), 1.0), is_low)
+
+
+def _share(limit: Limit) -> str:
+    return "unknown" if limit.sound is None else f"{limit.sound:.0%}"
+
+
+def slopes_of(contrast: Contrast) -> Picture | None:
+    """The figures of a contrast that moved, of one unit and at most four, from base to head."""
+    moved = [one for one in contrast.figures if one.trend.value != "same" and _pair(one)]
+    moved = [one for one in moved if not one.name.endswith("_law") and one.name != "syncs_at_line"]
+    if not moved:
+        return None
+    moved.sort(key=lambda one: (one.name not in _NOUNS, -max(_pair(one) or (0, 0))))
+    unit, name = moved[0].unit, moved[0].name
+    shown = [one for one in moved if (one.unit, one.name) == (unit, name)][:_MOST_SLOPES]
+    noun = _NOUNS.get(name, ("", name.replace("_", " ")))[1]
+    lines = [(_short_case(one), *(_pair(one) or (0.0, 0.0)), one.trend.value) for one in shown]
+    first = shown[0]
+    at = f" at {_short_case(first)}" if _short_case(first) else ""
+    return Picture(
+        f"{format_value(first.base, unit)} → {format_value(first.head, unit)} {noun}{at}: {first.trend.value}",
+        f"{noun} at base and at head, a line for each case.",
+        contrast.evidence or "read", ("case", "base", "head", "trend"),
+        tuple(
+            (case_text(one.case), format_value(one.base, unit), format_value(one.head, unit), one.trend.value) for one in shown
+        ),
+        Slopes(lines, lambda value: format_value(value, unit), f"{noun} [{unit}]"),
+    )  # fmt: skip
+
+
+def _short_case(figure: FigureChange) -> str:
+    return ", ".join(
+        f"{format_value(figure.case[key])} {key}" if key in _SIZES else str(figure.case[key])
+        for key in figure.case
+        if key in (*_SIZES, "dtype")
+    )
+
+
+def _pair(figure: FigureChange) -> tuple[float, float] | None:
+    ends = (figure.base, figure.head)
+    if all(
+        isinstance(end, int | float) and not isinstance(end, bool) and math.isfinite(end) and end >= 0 for end in ends
+    ):
+        return float(figure.base), float(figure.head)
+    return None
+
+
+WORDS: Mapping[Outcome, tuple[str, str]] = {
+    Outcome.REPRODUCED: ("✗", "reproduced"),
+    Outcome.NOT_REPRODUCED: ("✓", "sound"),
+    Outcome.NOT_APPLICABLE: ("–", "does not apply"),
+    Outcome.UNAVAILABLE: ("?", "not here"),
+    Outcome.ERROR: ("!", "error"),
+}
+"""The shape and the word of each outcome, as a cell has them."""

@@ -1,0 +1,352 @@
+"""The page of a run, or of two: the verdict, a matrix, each cause with its pictures and its fix, what got no answer."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from auditkit.model.enums import Outcome, Severity
+from auditkit.model.revisions.comparison import Change, Comparison, Contrast
+from auditkit.model.runs.candidates import by_reason
+from auditkit.model.runs.fix import Fix
+from auditkit.model.runs.run import ProbeResult, Run
+from auditkit.model.runs.target import short_target
+from auditkit.model.text import counted
+from auditkit.rendering.audit_report import evidence_words
+from auditkit.rendering.environment import render_page
+from auditkit.rendering.evidence import measured_rows
+from auditkit.rendering.html.page_style import page_style
+from auditkit.rendering.html.pictures import WORDS, Picture, file_name, pictures_of, slopes_of, worst_number
+from auditkit.rules.reports.audit import Sources, causes_of
+from auditkit.rules.reports.audit_items import Cause, finding_title
+from auditkit.rules.reports.audit_parts import Answer
+
+_SILENT = (Outcome.UNAVAILABLE, Outcome.ERROR)
+_MOST_COLUMNS = 14
+"""Columns that a matrix has room for beside each other; of more, each row is a block of its own."""
+_MOST_OPEN = 5
+"""Cards that are unfolded from the start, the worst: of the others the summary says what was found and where."""
+_MOST_CODE, _CODE_BEFORE = 14, 8
+_SOURCES = ("measured", "simulated", "extrapolated", "read")
+_CHANGES = {
+    Change.INTRODUCED: "new", Change.STILL_REPRODUCED: "still there", Change.FIXED: "gone",
+    Change.NOT_COMPARABLE: "cannot be compared", Change.STILL_SOUND: "still sound",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One answer in a matrix: its column, its shape and word, the worst number, and the card that tells more."""
+
+    column: str
+    kind: str
+    sign: str
+    word: str
+    number: str = ""
+    card: str = ""
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Answers by target and probe: `corner` names the rows; `is_stacked` where there is no room for its columns."""
+
+    corner: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[Cell, ...]], ...]
+    is_stacked: bool = False
+
+
+@dataclass(frozen=True)
+class CodeLine:
+    """A line of code, and whether it is the one that is blamed."""
+
+    number: int
+    text: str
+    is_marked: bool
+
+
+@dataclass(frozen=True)
+class Card:
+    """One cause as the page shows it; `changed` is what became of it since the base, "" where there is none."""
+
+    name: str
+    cause: Cause
+    title: str
+    place: str
+    pictures: tuple[Picture, ...]
+    code: tuple[CodeLine, ...]
+    code_file: str
+    fix: Fix | None
+    no_fix: str
+    is_open: bool
+    changed: str = ""
+
+    @property
+    def severity(self) -> Severity:
+        return self.cause.leader.severity
+
+    @property
+    def results(self) -> list[ProbeResult]:
+        return [finding.result for finding in self.cause.findings]
+
+    @property
+    def told(self) -> list[tuple[ProbeResult, str, tuple[tuple[str, ...], ...]]]:
+        """Each result with its evidence and its numbers; of one probe only the first with numbers."""
+        seen: set[str] = set()
+        rows = []
+        for one in self.results:
+            rows.append(
+                (one, evidence_words(Answer(one)), () if one.probe in seen else measured_rows(one.measurements))
+            )
+            seen.add(one.probe)
+        return rows
+
+
+def run_page(sources: Sources, comparison: Comparison | None = None) -> bytes:
+    """The page of a run; with a `comparison`, whose head it is, first what changed, and only that unfolded."""
+    run = sources.run
+    cards = list(_cards(sources, comparison))
+    anchors = {result.fingerprint: card.name for card in cards for result in card.results}
+    style, style_hash = page_style()
+    return render_page(
+        "run.html.j2",
+        run=run,
+        name=_name(run),
+        style=style,
+        style_hash=style_hash,
+        verdict=_verdict(run, cards),
+        counts=Counter(card.severity.value for card in cards),
+        labels=_labels(run),
+        environments=[arm.run.environment for arm in run.matrix] or [run.environment],
+        matrix=_matrix(run, anchors),
+        quiet=_quiet(run),
+        outcomes=[WORDS[outcome] for outcome in Outcome],
+        cards=cards,
+        arms=_arms(run, anchors),
+        comparison=comparison,
+        changes=_changes(comparison, anchors) if comparison else [],
+        change_counts=Counter(_CHANGES.get(one.change, "") for one in comparison.contrasts) if comparison else {},
+        silent=_silent(run),
+        unasked=by_reason(run.candidates),
+        excluded=Counter(each.excluded for each in run.candidates if each.excluded),
+        packed=base64.b64encode(_packed(run)).decode(),
+        file=f"auditkit-{run.id}.json.gz",
+    )
+
+
+def pictures_by_file(run: Run) -> dict[str, Picture]:
+    """Every picture of a run's findings by the name of a file for it; the same names for the same findings."""
+    found = (result for result in run.results if result.outcome is Outcome.REPRODUCED)
+    return {
+        file_name(result.fingerprint, number): picture
+        for result in found
+        for number, picture in enumerate(pictures_of(result), 1)
+    }
+
+
+def _packed(run: Run) -> bytes:
+    return gzip.compress(json.dumps(run.to_json(), ensure_ascii=True).encode("ascii"), 9, mtime=0)
+
+
+def _name(run: Run) -> str:
+    """The checkout's last folder and the revision that was asked."""
+    environment = run.environment
+    name = PurePath(environment.checkout.partition("@")[0]).name or environment.checkout
+    revision = f" at {environment.revision[:12]}" if environment.revision else ""
+    return f"{name}{revision}{' with uncommitted changes' if environment.dirty else ''}"
+
+
+def _verdict(run: Run, cards: Sequence[Card]) -> str:
+    found = run.summary[Outcome.REPRODUCED.value]
+    levels = Counter(card.severity.value for card in cards)
+    said = ", ".join(f"{count} {level}" for level, count in sorted(levels.items()))
+    if not found:
+        return "Nothing reproduced"
+    causes = f" of {counted(len(cards), 'cause')}" if len(cards) != found else ""
+    return f"{counted(found, 'finding')}{causes}: {said}"
+
+
+def _labels(run: Run) -> list[tuple[str, str, int]]:
+    """By which evidence the findings stand: the kind, in words, and how many of them."""
+    counts: Counter[tuple[str, str]] = Counter()
+    device = run.environment.device_name or "this machine"
+    words = {
+        "simulated": "simulated: CPU values behind a pretended CUDA device, no number is a GPU's",
+        "source": "read from the source, nothing was run",
+    }
+    for one in run.results:
+        if one.outcome is Outcome.REPRODUCED:
+            kind = {"simulated": "simulated", "source": "read"}.get(one.device, "measured")
+            counts[kind, words.get(one.device, f"measured on {one.device} ({device})")] += 1
+    return [(*key, count) for key, count in sorted(counts.items(), key=lambda item: _SOURCES.index(item[0][0]))]
+
+
+def _cards(sources: Sources, comparison: Comparison | None) -> Iterator[Card]:
+    run = sources.run
+    changes = {f"{one.probe}\0{one.target}": one for one in comparison.contrasts} if comparison else {}
+    for number, cause in enumerate(causes_of(sources), 1):
+        results = [finding.result for finding in cause.findings]
+        shown = list({one.probe: one for one in reversed(results)}.values())[::-1]
+        changed = [one for result in results if (one := changes.get(f"{result.probe}\0{result.target}"))]
+        said = [
+            _CHANGES[one.change] if not one.is_worse or one.change is Change.INTRODUCED else "worse"
+            for one in changed
+            if one.change in _CHANGES
+        ]
+        place = next((result.location for result in results if result.location), None)
+        quoted = max(results, key=lambda one: (any(line.is_marked for line in _code(one)), bool(one.excerpt)))
+        yield Card(
+            name=f"f{number}",
+            cause=cause,
+            title=finding_title(cause.findings),
+            place=f"{place.file}:{place.line}{f' in {place.function}' if place.function else ''}" if place else "",
+            pictures=tuple(picture for one in shown for picture in pictures_of(one)),
+            code=tuple(_code(quoted)),
+            code_file=quoted.excerpt.file if quoted.excerpt else "",
+            fix=next((fix for fix in run.fixes if {one.fingerprint for one in results} & {*fix.mends}), None),
+            no_fix=next((run.no_fix[one.fingerprint] for one in results if one.fingerprint in run.no_fix), ""),
+            is_open=bool({"new", "worse"} & {*said})
+            if comparison
+            else number <= _MOST_OPEN and cause.leader.severity.at_least(Severity.P3),
+            changed=", ".join(dict.fromkeys(said)),
+        )
+
+
+def _code(result: ProbeResult) -> Iterator[CodeLine]:
+    excerpt, place, statement = result.excerpt, result.location, result.statement
+    first = last = place.line if place else 0
+    if statement is not None and excerpt is not None and statement.file == excerpt.file:
+        first, last = statement.first, statement.last
+    lines = list(enumerate(excerpt.lines, excerpt.first_line)) if excerpt else []
+    # What is blamed, and little more than leads to it.
+    start = max(0, min(first - lines[0][0] - _CODE_BEFORE, len(lines) - _MOST_CODE)) if lines else 0
+    for number, line in lines[start : start + max(_MOST_CODE, last - first + 1 + _CODE_BEFORE)]:
+        # Of what is only known to be in a function no line is blamed.
+        is_definition = statement is None and line.lstrip().startswith(("def ", "async def ", "class ", "@"))
+        yield CodeLine(number, line, first <= number <= last and not is_definition)
+
+
+def _cell(column: str, result: ProbeResult | None, anchors: Mapping[str, str]) -> Cell:
+    if result is None:
+        return Cell(column, "none", "", "not asked")
+    sign, word = WORDS[result.outcome]
+    if result.outcome is not Outcome.REPRODUCED:
+        return Cell(column, result.outcome.value, sign, word)
+    word = (result.severity or Severity.P4).value
+    return Cell(column, result.outcome.value, sign, word, worst_number(result), anchors.get(result.fingerprint, ""))
+
+
+def _matrix(run: Run, anchors: Mapping[str, str]) -> Matrix | None:
+    """Targets by the probes that found something of one, or got no answer; the longer of the two are the rows."""
+    asked = [one for one in run.results if not one.is_of_source]
+    telling = {one.probe for one in asked if one.outcome in (Outcome.REPRODUCED, *_SILENT)}
+    if not telling:
+        return None
+    answers = {(one.target, one.probe): one for one in asked}
+    targets = [
+        target
+        for target in dict.fromkeys(one.target for one in asked)
+        if any(
+            (target, probe) in answers and answers[target, probe].outcome is not Outcome.NOT_APPLICABLE
+            for probe in telling
+        )
+    ]
+    worst: dict[str, str] = {}
+    for one in asked:
+        worst[one.probe] = min(worst.get(one.probe, "P9"), one.severity or "P9")
+    found = Counter(one.probe for one in asked if one.outcome is Outcome.REPRODUCED)
+    probes = sorted(telling, key=lambda probe: (worst[probe], -found[probe], probe))
+    names = _names(targets)
+    if len(targets) > len(probes):
+        rows = tuple(
+            (names[target], tuple(_cell(probe, answers.get((target, probe)), anchors) for probe in probes))
+            for target in targets
+        )
+        return Matrix("target", tuple(probes), rows, len(probes) > _MOST_COLUMNS)
+    rows = tuple(
+        (probe, tuple(_cell(names[target], answers.get((target, probe)), anchors) for target in targets))
+        for probe in probes
+    )
+    return Matrix("probe", tuple(names[target] for target in targets), rows, len(targets) > _MOST_COLUMNS)
+
+
+def _names(targets: Iterable[str]) -> dict[str, str]:
+    """The short name of each target, the whole one where two have the same."""
+    targets = list(targets)
+    short = Counter(short_target(target) for target in targets)
+    return {target: short_target(target) if short[short_target(target)] == 1 else target for target in targets}
+
+
+def _quiet(run: Run) -> list[str]:
+    """Probes that were answered and found nothing anywhere."""
+    loud = {one.probe for one in run.results if one.outcome in (Outcome.REPRODUCED, *_SILENT)}
+    return sorted({one.probe for one in run.results if one.outcome is Outcome.NOT_REPRODUCED} - loud)
+
+
+def _arms(run: Run, anchors: Mapping[str, str]) -> Matrix | None:
+    """Findings by torch and device, those that differ first."""
+    if not run.matrix:
+        return None
+    labels = tuple(arm.label for arm in run.matrix)
+    found = [one for one in run.results if any(arm.outcome is Outcome.REPRODUCED for arm in one.arms)]
+    rows = []
+    for one in sorted(found, key=lambda one: (not one.arms_differ, one.severity or "P9", one.fingerprint)):
+        said = {arm.arm: arm for arm in one.arms}
+        cells = []
+        for label in labels:
+            arm = said.get(label)
+            sign, word = WORDS[arm.outcome] if arm else ("", "not asked")
+            is_found = arm is not None and arm.outcome is Outcome.REPRODUCED
+            level = arm.severity.value if arm and arm.severity else word
+            kind = arm.outcome.value if arm else "none"
+            cells.append(
+                Cell(
+                    label,
+                    kind,
+                    sign,
+                    level,
+                    arm.law if arm and is_found else "",
+                    anchors.get(one.fingerprint, "") if is_found else "",
+                )
+            )
+        differs = "differs: " if one.arms_differ else ""
+        rows.append((f"{differs}{one.probe} of {short_target(one.target)}", tuple(cells)))
+    return Matrix("finding", labels, tuple(rows), len(labels) > _MOST_COLUMNS)
+
+
+def _changes(comparison: Comparison, anchors: Mapping[str, str]) -> list[tuple[Contrast, str, Picture | None, str]]:
+    """What changed, the worst first: the contrast, its word, its slopes, and the card of the head."""
+    order = ("new", "worse", "gone", "better", "changed")
+    found = []
+    for one in comparison.contrasts:
+        word = _CHANGES.get(one.change, "")
+        if one.change is Change.STILL_REPRODUCED:
+            word = {"worse": "worse", "mixed": "worse", "better": "better", "moved": "changed"}.get(one.trend.value, "")
+        if word in order:
+            card = next(
+                (
+                    name
+                    for print_, name in anchors.items()
+                    if print_.startswith(f"{one.probe}/") and print_.endswith(f"/{one.target}")
+                ),
+                "",
+            )
+            found.append((one, word, slopes_of(one), card))
+    return sorted(found, key=lambda item: (order.index(item[1]), item[0].severity or "P9", item[0].probe))
+
+
+def _silent(run: Run) -> list[tuple[Outcome, str, list[ProbeResult]]]:
+    """Questions without an answer, by why."""
+    groups: dict[tuple[Outcome, str], list[ProbeResult]] = {}
+    for result in run.results:
+        if result.outcome in _SILENT:
+            groups.setdefault((result.outcome, result.message), []).append(result)
+    return [
+        (outcome, message, those)
+        for (outcome, message), those in sorted(groups.items(), key=lambda item: -len(item[1]))
+    ]

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from auditkit.cli.common import TicketsOption, end_if_broken, open_repository, write_or_exit
-from auditkit.cli.comparison import CompareOptions, read_saved_comparison
+from auditkit.cli.comparison import CompareOptions, read_saved_comparison, read_saved_run
 from auditkit.cli.completion import ticket_ids
 from auditkit.cli.help_pages import Commands
 from auditkit.cli.options import ConfigOption, Words
@@ -117,7 +117,7 @@ def html(
     """
     from auditkit.errors import BadInputError
     from auditkit.workflows.configuration import read_configuration
-    from auditkit.workflows.reports.html import read_saved_run, run_html, tickets_html, write_pictures
+    from auditkit.workflows.reports.html import run_html, tickets_html, write_pictures
 
     out.check()
     if len(runs or ()) > 2 or (pictures and not runs):

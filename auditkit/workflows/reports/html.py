@@ -15,10 +15,7 @@ from auditkit.store.folder.files import ensure_writable, write_file
 from auditkit.store.folder.repository import Repository
 from auditkit.workflows.configuration import catalog_of
 from auditkit.workflows.history.compare import compare_runs
-from auditkit.workflows.reports.audit_report import read_saved_run
 from auditkit.workflows.tickets.folder_history import folder_history
-
-__all__ = ["read_saved_run", "run_html", "tickets_html", "write_pictures"]
 
 
 def run_html(run: Run, config: Config, tickets: Path | None = None, base: Run | None = None) -> bytes:

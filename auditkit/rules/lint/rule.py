@@ -106,13 +106,13 @@ class LintContext:
 
     settings: LintSettings
     pages: Mapping[TicketId, Sequence[Page]]
-    titles: Mapping[TicketId, str] = field(default_factory=dict)
     reports: Mapping[str, str] = field(default_factory=dict)
     tree: SourceTree | None = None
     folder: str = ""
     digests: Mapping[PurePath, str] = field(default_factory=dict)
     branches: Mapping[TicketId, Sequence[str]] = field(default_factory=dict)
     today: datetime.date = field(default_factory=datetime.date.today)
+    titles: Mapping[TicketId, str] = field(default_factory=dict)
     _made: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

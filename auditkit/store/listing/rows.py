@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 # word is not known; `SHOWN` is the ticket's line of the list; `IS_STALE` tells of a review that judged other
 # evidence; `FOLDER` is that of an unfinished ticket which lies among finished ones, "" for every other; `VOTES` are
 # the verdicts that count, "" for one that is not known; `FURTHER` are pairs of a label in lower case and a text, for
-# the project's own rows of the metadata.
+# the project's own rows of the metadata; `LINES` is the cell Line(s) as written.
 (
     PATH, ID, ORDER, TITLE, SEVERITY, SEVERITY_WRITTEN, STATUS, STATUS_WRITTEN, IS_FINISHED, BATCH, AGENT, AGENT_CODE,
     DOMAINS, ASSIGNEE, CREATED, UPDATED, FILES, SUMMARY, CATEGORIES, REVIEWS, BLOCKS, AGREEMENT, VERDICT,
-    ANSWER, SHOWN, IS_STALE, FOLDER, VOTES, FINGERPRINTS, LABELS, DUE, FURTHER,
-) = range(32)  # fmt: skip
-FIELDS = FURTHER + 1
+    ANSWER, SHOWN, IS_STALE, FOLDER, VOTES, FINGERPRINTS, LABELS, DUE, FURTHER, LINES,
+) = range(33)  # fmt: skip
+FIELDS = LINES + 1
 
 LIFE = (
     "open", "investigating", "fix-in-progress", "in-review", "deferred", "fixed", "closed", "wont-fix", "already-fixed",

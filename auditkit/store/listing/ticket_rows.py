@@ -91,6 +91,7 @@ def row_of(ticket: Ticket, document: Document) -> Row:
         ticket.labels,
         ticket.due,
         tuple((row.label.casefold(), row.text) for row in ticket.further),
+        ticket.lines_written,
     )
 
 

@@ -51,7 +51,7 @@ def ticket_of(document: Document) -> Ticket:
     brief = brief_of(document)
     return replace(
         brief,
-        lines=_line_ranges(brief.lines_written),
+        lines=line_ranges(brief.lines_written),
         verification=read_verification(document),
         reports=read_reports(document),
         description=_prose(document, "Detailed Description"),
@@ -233,7 +233,7 @@ def _unpadded(code: str) -> str:
     return code[1:-1] if is_padded else code
 
 
-def _line_ranges(written: str) -> tuple[LineRange, ...]:
+def line_ranges(written: str) -> tuple[LineRange, ...]:
     """`320-325`, `12`, lists of them, and a file's name before a colon that holds until the next one."""
     ranges: list[LineRange] = []
     file = ""

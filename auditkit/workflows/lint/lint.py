@@ -14,13 +14,15 @@ from auditkit.exporters.sarif import lint_sarif
 from auditkit.model.codec import Record
 from auditkit.model.tickets.ids import TicketId, find_ticket_ids
 from auditkit.model.tickets.page import Page
-from auditkit.model.tickets.ticket import BrokenTicket
+from auditkit.model.tickets.ticket import BrokenTicket, Ticket
 from auditkit.probing.checkouts import git
 from auditkit.probing.checkouts.checkout import parse_checkout
 from auditkit.rules.lint.baseline import not_known
 from auditkit.rules.lint.catalog import all_rules, rules_named, select_rules
 from auditkit.rules.lint.check import LintFinding, check_pages
+from auditkit.rules.lint.checks.duplicates import SIMILAR_TITLE
 from auditkit.rules.lint.checks.metadata import UNREADABLE
+from auditkit.rules.lint.checks.wording import jaccard, words_in
 from auditkit.rules.lint.rule import Level, LintContext, LintSettings, Rule, SourceTree
 from auditkit.store.config.config import Config, read_config
 from auditkit.store.config.config_file import config_near
@@ -31,7 +33,7 @@ from auditkit.store.listing.index import read_index
 from auditkit.store.markdown.document import BrokenFileError, Document
 from auditkit.store.markdown.evidence import ticket_digest
 from auditkit.store.markdown.pages import page_of
-from auditkit.store.reading.reader import read_ticket, ticket_of
+from auditkit.store.reading.reader import line_ranges, read_ticket, ticket_of
 from auditkit.workflows.lint.baseline import read_baseline, write_baseline
 from auditkit.workflows.lint.fixes import LintChange, fix_entries
 from auditkit.workflows.lint.scope import Scope, find_scopes
@@ -250,13 +252,29 @@ def _with_near(
     index = read_index(str(scope.folder))
     ids = {entry.ticket.id for entry in entries}
     ids.update(*(find_ticket_ids(entry.document.data.decode("utf-8", "replace")) for entry in entries))
-    names = {_name_of_file(entry.ticket.files) for entry in entries} - {""}
-    rows = zip(*map(index.column, (at.ID, at.PATH, at.FILES)), strict=True)
-    near = {scope.folder / path for one, path, cited in rows if one in ids or _name_of_file(cited) in names}
+    named: dict[str, list[Ticket]] = {}
+    for entry in entries:
+        named.setdefault(_name_of_file(entry.ticket.files), []).append(entry.ticket)
+    rows = zip(*map(index.column, (at.ID, at.PATH, at.FILES, at.LINES, at.TITLE)), strict=True)
+    near = {
+        scope.folder / path
+        for one, path, cited, lines, title in rows
+        if one in ids or (_name_of_file(cited) in named and _may_pair(named[_name_of_file(cited)], lines, title))
+    }
     titles = dict(zip(*map(index.column, (at.ID, at.TITLE)), strict=True))
     others = [path for path in index.others if PurePath(path) not in tickets]
     wanted = (file for file in files if file in near or scope.holds(file))
     return list(_read_all(repository, scope, wanted)), _Known(titles, index.column(at.CREATED), others)
+
+
+def _may_pair(tickets: Sequence[Ticket], lines: str, title: str) -> bool:
+    """Whether a ticket with these lines of one file and this title makes a pair with one of `tickets`."""
+    ranges, words = line_ranges(lines), words_in(title)
+    return any(
+        jaccard(words, words_in(ticket.title)) >= SIMILAR_TITLE
+        or any(one.first <= other.last and other.first <= one.last for one in ranges for other in ticket.lines)
+        for ticket in tickets
+    )
 
 
 def _name_of_file(files: Sequence[str]) -> str:

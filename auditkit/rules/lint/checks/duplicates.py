@@ -17,7 +17,7 @@ from auditkit.rules.lint.rule import Level, LintContext, Problem, rule
 
 _DUPLICATE_TITLE = 0.34
 _DUPLICATE_OVERLAP = 0.5
-_SIMILAR_TITLE = 0.5
+SIMILAR_TITLE = 0.5
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def similar_title(page: Page, context: LintContext) -> Iterator[Problem]:
     Mend: Link them, or merge them into one ticket with several ranges.
     """
     for pair in _pairs_of(page, context):
-        if not pair.shared and pair.likeness >= _SIMILAR_TITLE and not pair.is_filed:
+        if not pair.shared and pair.likeness >= SIMILAR_TITLE and not pair.is_filed:
             other = pair.other.page.ticket.id
             yield Problem(f"same file, other lines, similar title ({pair.likeness:.2f}): {other}")
 
@@ -167,7 +167,7 @@ def _alike(places: Sequence[_Place]) -> set[tuple[int, int]]:
     return {
         (one, other)
         # Both titles of a pair that is alike enough have the word among their rarest ones.
-        for numbers in telling_words(words, _SIMILAR_TITLE).values()
+        for numbers in telling_words(words, SIMILAR_TITLE).values()
         for one, other in itertools.combinations(numbers, 2)
-        if jaccard(words[one], words[other]) >= _SIMILAR_TITLE
+        if jaccard(words[one], words[other]) >= SIMILAR_TITLE
     }

@@ -9,7 +9,7 @@ import typer
 
 from auditkit.cli.common import JsonOption, TicketsOption, open_repository, run_or_exit
 from auditkit.cli.completion import probe_ids, ticket_ids
-from auditkit.cli.options import ArmOptions, TargetOptions, Words
+from auditkit.cli.options import ArmOptions, FreshOption, TargetOptions, Words, remembered
 from auditkit.cli.output import complain, say, say_json
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def bisect(
     targets: _TargetOptions,
     runs: ArmOptions,
     tickets: TicketsOption = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Forget what was asked before.")] = False,
+    fresh: FreshOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Find the commit since which a ticket's finding is there, or gone.
@@ -66,10 +66,9 @@ def bisect(
         checkout=checkout_of(checkout, configuration),
         good=good,
         bad=bad,
-        options=runs.with_config(configuration),
+        options=runs.with_config(configuration, remembered(fresh)),
         probe=probe,
         target=named[-1] if named else None,
-        fresh=fresh,
     )
     found = search(request, _tell)
     if as_json:

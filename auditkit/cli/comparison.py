@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from auditkit.cli.options import ArmOptions, ProbesOption, TargetOptions
+from auditkit.cli.options import ArmOptions, FreshOption, ProbesOption, TargetOptions, remembered
 
 if TYPE_CHECKING:
     from auditkit.model.codec import Record
@@ -31,6 +31,7 @@ class CompareOptions:
     targets: TargetOptions
     probe: ProbesOption = None
     runs: ArmOptions
+    fresh: FreshOption = False
 
     @property
     def ask(self) -> bool:
@@ -50,7 +51,7 @@ class CompareOptions:
             checkout=self.checkout,
             base=self.base,
             head=self.head,
-            options=self.runs.with_config(config),
+            options=self.runs.with_config(config, remembered(self.fresh)),
             targets=targets,
             probes=tuple(self.probe or ()),
             force=force,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from auditkit.model.enums import DeviceChoice, Severity
     from auditkit.model.runs.target import Target
+    from auditkit.probing.hosts.memory import Memory
     from auditkit.store.config.config import Config
     from auditkit.workflows.audit.audit import AuditRequest
     from auditkit.workflows.audit.run_options import RunOptions
@@ -61,6 +62,9 @@ ExcludeOption = Annotated[
     typer.Option(
         "--exclude", metavar="GLOB", help="Paths below the checkout to pass over: 'examples/*'.", rich_help_panel=_RUN
     ),
+]
+FreshOption = Annotated[
+    bool, typer.Option("--fresh", help="Ask anew what earlier commands were told of the same bytes.")
 ]
 _DEVICES = "auto, cuda, cpu or simulated"
 
@@ -179,11 +183,12 @@ class ArmOptions:
     time_limit: TimeLimitOption = 120.0
     in_place: InPlaceOption = False
 
-    def with_config(self, config: Config) -> RunOptions:
+    def with_config(self, config: Config, memory: Memory | None = None) -> RunOptions:
         """What the workflows know them as. Raises BadInputError for a device that is none."""
         from auditkit.workflows.audit.run_options import RunOptions
 
-        return RunOptions(config, self.python, parse_device(self.device), self.time_limit, in_place=self.in_place)
+        device = parse_device(self.device)
+        return RunOptions(config, self.python, device, self.time_limit, in_place=self.in_place, memory=memory)
 
 
 @dataclass(frozen=True)
@@ -212,12 +217,14 @@ class MatrixOptions:
     config: _RunConfigOption = None
     time_limit: TimeLimitOption = 120.0
     in_place: InPlaceOption = False
+    fresh: FreshOption = False
 
     def arms(self, config: Config) -> tuple[RunOptions, ...]:
         """One for each interpreter and device. Raises BadInputError for a device that is none."""
         from auditkit.workflows.audit.run_options import RunOptions
 
-        options = RunOptions(config, time_limit_s=self.time_limit, in_place=self.in_place)
+        memory = remembered(self.fresh)
+        options = RunOptions(config, time_limit_s=self.time_limit, in_place=self.in_place, memory=memory)
         return options.on_arms(self.python or (), [parse_device(device) for device in self.device or ()])
 
 
@@ -332,6 +339,17 @@ def _pairs(texts: Words, option: str, read: Callable[[str], Any]) -> dict[str, A
             raise BadInputError(f"{option} {text}: not of the form name=value", f"for example: {option} name=value")
         found[name] = read(value)
     return found
+
+
+def remembered(fresh: bool) -> Memory | None:
+    """What earlier commands were told; one line where their folder may be written by others."""
+    from auditkit.cli.output import complain
+    from auditkit.workflows.audit.run_options import user_memory
+
+    memory = user_memory(fresh)
+    if memory is None:
+        complain("note: nothing is remembered: auditkit's folder in the cache folder has to be yours alone: chmod go-w")
+    return memory
 
 
 def typed_command() -> str:

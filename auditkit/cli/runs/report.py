@@ -76,6 +76,9 @@ def run_and_finish(
             complain_fitted(f"note: {note}")
     for failure in failures:
         complain_of(failure)
+    again = sum(result.remembered for result in run.results)
+    if again:
+        complain(f"note: {again} of {len(run.results)} answers were remembered; --fresh asks anew")
     if shown.as_json:
         say_json(run.to_json())
     else:

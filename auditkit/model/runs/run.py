@@ -99,7 +99,7 @@ class ProbeResult(
     Record,
     keys="probe probe_version target outcome severity! evidence! reason device message law fingerprint ticket "
     "ticket_action location! measurements! notes duration_s siblings? excerpt? statement? arm? arms? breaks? occurs? "
-    "owner? style?",
+    "owner? style? remembered?",
 ):
     """What one probe said of one target.
 
@@ -110,7 +110,8 @@ class ProbeResult(
     of the arm that `arm` names. `statement` is what a finding's line belongs to, None where that line only
     defines a function; `siblings` are places like it, None where none were looked for. `breaks` and `occurs` are
     what a finding's severity follows from, where its probe says so; `owner` is whose defect it is where it is not
-    the checkout's, such as `torch 2.13.0: torch.nn.utils.clip_grad_norm_`. `style` is its probe's.
+    the checkout's, such as `torch 2.13.0: torch.nn.utils.clip_grad_norm_`. `style` is its probe's. `remembered`
+    says that an earlier command asked, of the same bytes; `evidence` and `duration_s` are of that time.
     """
 
     probe: str
@@ -140,6 +141,7 @@ class ProbeResult(
     occurs: Occurs | None = None
     owner: str = ""
     style: bool = False
+    remembered: bool = False
 
     @property
     def why(self) -> str:

@@ -7,7 +7,8 @@ import os
 import signal
 import subprocess
 import threading
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from types import TracebackType
 
 from auditkit.probing.hosts.fork_servers import Process
@@ -20,10 +21,11 @@ _MOST_KEPT = 4
 
 @dataclass
 class StartedWorker:
-    """A process with the read end of its results."""
+    """A process with the read end of its results, and when it began, before it read anything."""
 
     process: subprocess.Popen[bytes] | Process
     results_fd: int
+    began_ns: int = field(default_factory=time.time_ns)
 
     def end(self, patience_s: float = GRACE_S) -> int:
         """Let it end by itself for so long, then have its guard end the family; the exit code."""

@@ -221,6 +221,16 @@ class Failed(TypedDict):
     missing: NotRequired[list[str]]
 
 
+class Read(TypedDict):
+    """What its process has read; `unknown` is why that is not all, "" where it is."""
+
+    type: Literal["read"]
+    files: list[str]
+    searched: list[str]
+    listed: list[str]
+    unknown: str
+
+
 class End(TypedDict):
     """The child has ended; a `status` other than `ok` says with `reason` and `message` how."""
 
@@ -232,5 +242,5 @@ class End(TypedDict):
     output_tail: NotRequired[str]
 
 
-OfJob = Bare | Planned | Measured | Located | Noted | Device | Took | Refused | Failed | LoadError | End
+OfJob = Bare | Planned | Measured | Located | Noted | Device | Took | Refused | Failed | LoadError | Read | End
 Message = Hello | Loaded | Start | OfJob

@@ -170,7 +170,7 @@ def _answer(asked: Asked, job: Job, checkout: Path, notes: tuple[str, ...], clip
             **told,
         )
 
-    told: dict[str, Any] = {"notes": notes, "duration_s": job.duration_s}
+    told: dict[str, Any] = {"notes": notes, "duration_s": job.duration_s, "remembered": job.remembered}
     if job.failure is not None:
         return unanswered(Outcome.ERROR, job.failure.reason, job.failure.message)
     if job.refusal is not None:
@@ -180,6 +180,7 @@ def _answer(asked: Asked, job: Job, checkout: Path, notes: tuple[str, ...], clip
     try:
         return asked.judged(measurements, _evidence(measurements), job.location, excerpt, clips, **told)
     except JudgingFailedError as error:
+        job.forget()
         return unanswered(Outcome.ERROR, Reason.EXCEPTION, f"judging failed: {error}")
 
 

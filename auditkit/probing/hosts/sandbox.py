@@ -19,6 +19,7 @@ from auditkit.model.runs.probe import Policy
 from auditkit.model.runs.target import split_call
 from auditkit.probing.hosts.fork_servers import ENTRY, START_LIMIT_S, Process, server_for
 from auditkit.probing.hosts.kept_workers import GRACE_S, KeptWorkers, StartedWorker
+from auditkit.probing.hosts.memory import Memory
 from auditkit.probing.hosts.protocol import Message, Request
 from auditkit.probing.worker.process.jsonlines import Reader
 
@@ -35,12 +36,22 @@ _ENVIRONMENT = (
 )  # fmt: skip
 
 
+def worker_environment() -> dict[str, str]:
+    """The environment of a worker: little of ours, and what keeps it to one thread and its own output."""
+    environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+    environment["KINETO_LOG_LEVEL"] = "99"  # the profiler's own start and stop lines are not the target's output
+    # One thread, as torch has in a worker: numpy's own would be a reason not to fork what has imported it.
+    environment["OPENBLAS_NUM_THREADS"] = "1"
+    return environment
+
+
 @dataclass(frozen=True)
 class Setting:
     """Where and how probes run: the checkout's path and interpreter, the device, the limits.
 
     `copied` and `replaced` are those of the open checkout: what a worker says of the copy is said of what was copied.
-    `kept` are workers that have imported a module already; without it each ends when it has answered. `rungs` are the
+    `kept` are workers that have imported a module already; without it each ends when it has answered. `memory` has
+    answers that are used again. `rungs` are the
     ways to load a target that are tried in turn; without them those that make sense for it.
     """
 
@@ -55,6 +66,7 @@ class Setting:
     copied: tuple[str, str] = ("", "")
     replaced: Mapping[str, tuple[tuple[int, int], tuple[str, ...]]] = field(default_factory=dict)
     kept: KeptWorkers | None = None
+    memory: Memory | None = None
     rungs: tuple[str, ...] = ()
 
 
@@ -83,6 +95,7 @@ class Worker:
     setting: Setting
     request: Request
     end: WorkerEnd = field(default_factory=WorkerEnd)
+    began_ns: int = 0
 
     def messages(self) -> Generator[Message]:
         """Every message of the worker, in order, until it has answered, ends or is silent for too long.
@@ -92,6 +105,7 @@ class Worker:
         kept, imported = self.setting.kept, self._imported()
         started = kept.take(imported) if kept is not None and imported else None
         started = started or self._start()
+        self.began_ns = started.began_ns
         try:
             self._send_request(started.process)
             yield from self._read(started)
@@ -113,10 +127,7 @@ class Worker:
         return self.setting.interpreter, self.request["checkout"], roots, rungs, name
 
     def _start(self) -> StartedWorker:
-        environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
-        environment["KINETO_LOG_LEVEL"] = "99"  # the profiler's own start and stop lines are not the target's output
-        # One thread, as torch has in a worker: numpy's own would be a reason not to fork what has imported it.
-        environment["OPENBLAS_NUM_THREADS"] = "1"
+        environment = worker_environment()
         server = server_for(self.setting.interpreter, environment)
         results_read, results_write = os.pipe()
         try:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import cast
 
 from auditkit.model.enums import Outcome, Reason
@@ -12,10 +13,12 @@ from auditkit.model.runs.measurement import Location, Measurement
 from auditkit.model.runs.target import Target
 from auditkit.probing.hosts import protocol
 from auditkit.probing.hosts.block_requests import block_requests
-from auditkit.probing.hosts.sandbox import Setting, Worker, WorkerEnd
+from auditkit.probing.hosts.memory import Entry
+from auditkit.probing.hosts.sandbox import Setting, Worker, WorkerEnd, worker_environment
 from auditkit.probing.worker.process.families import signal_name
 from auditkit.probing.worker.process.jsonlines import new_token
 
+_NOT_FED = (Reason.CANNOT_FEED, Reason.CANNOT_READ)
 # Who ends without a word of ours may have said something itself.
 _LAST_WORDS_MATTER = (Reason.EXIT, Reason.CRASH, Reason.TIMEOUT)
 
@@ -66,6 +69,8 @@ class Job:
 
     `failure` is what the job said itself, else how its process ended; `refusal` that its question makes no
     sense here, or cannot be asked; `checked` that an instrument read its toy. `loaded_by` is how a planned target was.
+    `said` is every message of it but what it has `read`; `remembered` that they were said to an earlier command.
+    `forget` has it asked anew by the next one.
     """
 
     id: str = ""
@@ -79,6 +84,10 @@ class Job:
     checked: bool = False
     duration_s: float = 0.0
     has_ended: bool = False
+    read: protocol.Read | None = None
+    said: list[protocol.Message] = field(default_factory=list)
+    remembered: bool = False
+    forget: Callable[[], None] = lambda: None
 
     def take(self, message: protocol.OfJob) -> None:
         """Take in what was said of it; of several failures the first one counts."""
@@ -101,8 +110,17 @@ class Job:
             self.duration_s = float(message["seconds"])
         elif message["type"] == "checked":
             self.checked = True
+        elif message["type"] == "read":
+            self.read = message
         elif message["type"] == "end":
             self._end(message)
+
+    def is_answer(self, of_trial: bool) -> bool:
+        """Whether it may be used again: no failure, nothing unavailable; of a trial also that nothing known feeds it."""
+        if self.failure is not None:
+            return of_trial and self.failure.reason in _NOT_FED and not self.failure.missing
+        is_refused = self.refusal is not None and self.refusal[0] is not Outcome.NOT_APPLICABLE
+        return not is_refused and bool(self.plan or self.measurements or self.refusal)
 
     def _end(self, message: protocol.End) -> None:
         self.has_ended = True
@@ -132,7 +150,8 @@ class Session:
 
     `hello` is what it said of itself, with the name of its device where one was used. `failure` says why nothing
     ran: the interpreter, its torch, or the target's import. `fork_refusal` says why a worker that was to fork
-    may not: it has done nothing then. `loaded_by` is how the target was loaded.
+    may not: it has done nothing then. `loaded_by` is how the target was loaded. What its setting remembers is not
+    asked, and without further jobs no worker is started; `not_kept` says why the next one has to ask again.
     """
 
     def __init__(
@@ -150,7 +169,9 @@ class Session:
         self.failure: Failure | None = None
         self.fork_refusal = ""
         self.loaded_by = LoadedBy()
+        self.not_kept = ""
         self._setting = setting
+        self._of_trial = target is None
         self._imports = target.call.partition(":")[0] if target is not None else " and ".join(modules) or "a target"
         self._may_refuse = (target is not None or bool(modules)) and not fresh_imports
         request: protocol.Request = {
@@ -167,6 +188,9 @@ class Session:
             "rungs": list(setting.rungs),
         }
         self.worker = Worker(setting, request)
+        self._asked = {job["id"]: job for job in jobs}
+        memory = setting.memory
+        self._memory = memory.of(setting, request, worker_environment()) if memory is not None else None
 
     @property
     def has_cuda(self) -> bool:
@@ -176,7 +200,10 @@ class Session:
     def jobs(self, started: Callable[[str], None] = lambda _: None) -> Iterator[Job]:
         """Each job as it ends, also one that the worker did not live to end. `started(id)` hears of its start."""
         worker = self.worker
-        job, is_loaded = Job(has_ended=True), False
+        job, is_loaded, known = Job(has_ended=True), False, self._recalled()
+        if known and not worker.request["jobs"]:
+            yield from self._again(known, started)
+            return
         try:
             with contextlib.closing(worker.messages()) as messages:
                 for message in messages:
@@ -188,9 +215,11 @@ class Session:
                         self.fork_refusal = "" if message["fork_safe"] or not self._may_refuse else message["why"]
                         if self.fork_refusal:
                             return
+                        yield from self._again(known, started)
                     elif job.id:
                         self._take(job, message)
                         if job.has_ended:
+                            self._keep(job)
                             yield job
                     elif message["type"] == "hello":
                         self.hello = message
@@ -208,7 +237,46 @@ class Session:
             job.failure = job.failure or self._cut_short(worker.end)
             yield job
 
+    def _recalled(self) -> dict[str, Entry]:
+        """What is known of the jobs, which are then no longer asked, nor what follows from it."""
+        if self._memory is None:
+            return {}
+        found = {name: self._memory.recall(job) for name, job in self._asked.items()}
+        known = {name: entry for name, entry in found.items() if entry is not None}
+        waiting = [job for name, job in self._asked.items() if name not in known]
+        if "plan" in self._asked:
+            if "plan" not in known:
+                return {}
+            planned = known["plan"]
+            plan = next(said["plan"] for said in planned.messages if said["type"] == "plan")
+            waiting = [{**job, "plan": plan} for job in waiting if plan["contract"] in job.get("contracts", ())]
+            waiting = [job for job in waiting if planned.cuda or job.get("device") != "cuda"]
+        self.worker.request["jobs"] = waiting
+        return known
+
+    def _again(self, known: Mapping[str, Entry], started: Callable[[str], None]) -> Iterator[Job]:
+        """Jobs that were asked by an earlier command, as they ended then."""
+        for name, entry in known.items():
+            assert self._memory is not None
+            self.hello = self.hello or self._memory.hello(entry.cuda)
+            job = Job(name, remembered=True, forget=partial(self._memory.forget, self._asked[name]))
+            started(name)
+            for message in entry.messages:
+                self._take(job, message)
+            self.loaded_by = LoadedBy.read(cast("protocol.LoadedBy", entry.loaded_by))
+            yield job
+
+    def _keep(self, job: Job) -> None:
+        if self._memory is None or not job.is_answer(self._of_trial):
+            return
+        asked = self._asked[job.id]
+        entry = Entry(job.said, asdict(self.loaded_by), self.has_cuda)
+        self.not_kept = self._memory.keep(asked, job.read, entry, self.worker.began_ns) or self.not_kept
+        job.forget = partial(self._memory.forget, asked)
+
     def _take(self, job: Job, message: protocol.Message) -> None:
+        if message["type"] != "read":
+            job.said.append(message)
         if message["type"] == "device":
             self.device_name = message["name"]
         elif message["type"] == "plan":

@@ -18,7 +18,7 @@ from typing import Any, Callable, Dict, List
 
 from . import jobs
 from .base.frames import SourceRoots
-from .process import cut_out, families, ladder, loading, trial_modules
+from .process import cut_out, families, ladder, loading, reads, trial_modules
 from .process.children import Child
 from .process.jsonlines import Writer
 from .targets import load_target, send_load_error
@@ -44,6 +44,7 @@ def serve(results_fd: int) -> None:
             return
         preload(request["jobs"])
         _hello(results)
+        reads.watch(request["checkout"])
         _answer(results, request)
         results.send({"type": "idle"})
         line = requests.readline()

@@ -12,15 +12,18 @@ from auditkit.model.runs.probe import Policy
 from auditkit.probing.checkouts import checkout
 from auditkit.probing.checkouts.checkout import CheckoutSpec, OpenCheckout, choose_interpreter, open_checkout
 from auditkit.probing.checkouts.copies import open_copy
+from auditkit.probing.hosts.memory import Memory
 from auditkit.probing.hosts.sandbox import DEFAULT_TIME_LIMIT_S, Setting
 from auditkit.store.config.config import Config
+from auditkit.store.listing.answers import Answers
 
 
 @dataclass(frozen=True)
 class RunOptions:
     """How probes run: with which configuration, interpreter (None: the configured one), device and limit.
 
-    `in_place` says that the files of a checkout run where they lie, not in a copy.
+    `in_place` says that the files of a checkout run where they lie, not in a copy; `memory` has answers of earlier
+    commands, which are used where nothing that they hang on has changed.
     """
 
     config: Config = field(default_factory=Config)
@@ -28,6 +31,7 @@ class RunOptions:
     device: DeviceChoice = DeviceChoice.AUTO
     time_limit_s: float = DEFAULT_TIME_LIMIT_S
     in_place: bool = False
+    memory: Memory | None = None
 
     @property
     def interpreter(self) -> str | None:
@@ -60,6 +64,7 @@ class RunOptions:
             device=self.device,
             time_limit_s=self.time_limit_s,
             policy=self.policy,
+            memory=self.memory,
             copied=opened.copied,
             replaced=opened.replaced,
         )
@@ -69,3 +74,9 @@ class RunOptions:
         named = dict.fromkeys(pythons) or [self.python]
         kinds = dict.fromkeys(devices) or [self.device]
         return tuple(replace(self, python=python, device=device) for python in named for device in kinds)
+
+
+def user_memory(fresh: bool) -> Memory | None:
+    """What earlier commands of this user were told; None where no folder is the user's alone. `fresh` uses none."""
+    answers = Answers()
+    return Memory(answers, fresh) if answers.folder else None

@@ -28,7 +28,6 @@ class BisectRequest:
 
     `good` and `bad` are revisions of `checkout` (a directory without one) that answer differently, in either
     order of time. `probe` and `target` choose among the ticket's questions, or name one that it does not ask.
-    `fresh` forgets what earlier bisections of this question were told.
     """
 
     ticket: Ticket
@@ -38,7 +37,6 @@ class BisectRequest:
     options: RunOptions = field(default_factory=RunOptions)
     probe: str | None = None
     target: Target | None = None
-    fresh: bool = False
 
 
 Told = Callable[[CommitAnswer, int], None]
@@ -49,8 +47,8 @@ def bisect(request: BisectRequest, told: Told = lambda *_: None) -> Bisection:
     """Ask the finding's probe at about log2 of the commits between two revisions.
 
     Each commit is checked out apart, and the function followed over renames; one that gives no answer (it
-    cannot be imported, the function is not there) is skipped. Answers are kept, so that the same call goes on
-    where an earlier one was stopped.
+    cannot be imported, the function is not there) is skipped. Where the options have a memory, the same
+    call goes on where an earlier one was stopped.
 
     Raises BadInputError for revisions that are not there, have no common history, or answer alike;
     TargetNotLoadedError or NothingMeasuredError where one of the two gives no answer.
@@ -95,9 +93,7 @@ class _Search:
         self, request: BisectRequest, spec: CheckoutSpec, repository: git.Repository, question: Question, told: Told
     ) -> None:
         self._request, self._repository, self._question, self._remaining = request, repository, question, 0
-        self._asked = CommitAnswers(
-            spec, request.options, question, lambda answer: told(answer, self._remaining), request.fresh
-        )
+        self._asked = CommitAnswers(spec, request.options, question, lambda answer: told(answer, self._remaining))
 
     def ends(self, good: str, bad: str) -> tuple[CommitAnswer, CommitAnswer]:
         """The older and the newer end, which answer differently; where histories parted, that commit is asked, too."""

@@ -1,11 +1,10 @@
-"""What one question gets from one commit: checked out apart, the function found again, the answer kept."""
+"""What one question gets from one commit: checked out apart, the function found again, and asked."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 
-import auditkit
 from auditkit.model.enums import Outcome
 from auditkit.model.revisions.bisection import CommitAnswer, State
 from auditkit.model.runs.probe import ProbeInfo
@@ -14,7 +13,6 @@ from auditkit.model.runs.target import Target
 from auditkit.model.text import inert_line
 from auditkit.probing.checkouts.checkout import CheckoutSpec, OpenCheckout, open_checkout
 from auditkit.probing.source_code.history.anchors import Anchor, AnchoredSource, FoundAgain
-from auditkit.store.listing.answer_log import AnswerLog
 from auditkit.workflows.audit.measurement import ask
 from auditkit.workflows.audit.run_options import RunOptions
 from auditkit.workflows.audit.source_audit import SourceQuestions, SourceScope, read_source
@@ -25,10 +23,7 @@ _ORDER = ("same", "changed", "moved", "renamed", "lost")
 
 
 class CommitAnswers:
-    """One question about one function, asked of commits; `answers` are those of this call, in their order.
-
-    What earlier calls were told is used again, unless `fresh`; `told` hears of every answer.
-    """
+    """One question about one function, asked of commits; `answers` are in their order, and `told` hears of each."""
 
     def __init__(
         self,
@@ -36,62 +31,22 @@ class CommitAnswers:
         options: RunOptions,
         question: Question,
         told: Callable[[CommitAnswer], None],
-        fresh: bool,
     ) -> None:
         self._spec, self._options, self._question, self._told = spec, options, question, told
         self._anchors: list[Anchor] = []
         self.answers: dict[str, CommitAnswer] = {}
-        self._log = AnswerLog("bisect", self._identity())
-        if fresh:
-            self._log.forget()
 
     def of(self, commit: str) -> CommitAnswer:
         """The answer of a commit, asked if nobody knows it."""
         if commit not in self.answers:
-            known = self._known(commit)
-            answer = known or self._ask(commit)
-            if known is None:
-                self._keep(answer)
-            elif known.found not in ("", "same", "lost"):
-                self.look(commit, known.call)  # as the first asking saw it, for commits that are still to be asked
-            self.answers[commit] = answer
-            self._told(answer)
+            self.answers[commit] = self._ask(commit)
+            self._told(self.answers[commit])
         return self.answers[commit]
 
     def look(self, commit: str, call: str) -> None:
         """Remember how the function `call` stands at a commit, if it is there."""
         with open_checkout(self._spec.at(commit), self._options.interpreter) as opened:
             self._remember(self._source(opened).anchor(call))
-
-    def _identity(self) -> dict[str, object]:
-        """What makes two answers about one commit the same."""
-        options = self._options
-        return {
-            "directory": str(self._spec.directory.resolve()),
-            "probe": [self._question.probe.id, self._question.probe.version],
-            "target": self._question.target.to_json(),
-            "python": options.interpreter or "",
-            "device": options.device.value,
-            "policy": {name: str(value) for name, value in options.config.policy.items()},
-            "import_roots": list(options.config.import_roots),
-            "auditkit": auditkit.__version__,
-        }
-
-    def _known(self, commit: str) -> CommitAnswer | None:
-        said = self._log.known.get(commit)
-        try:
-            return CommitAnswer(**{**said, "state": State(said["state"]), "was_known": True}) if said else None
-        except (TypeError, ValueError, KeyError):
-            return None
-
-    def _keep(self, answer: CommitAnswer) -> None:
-        """Keep it for the next call; what another torch said under the same path is worth nothing then."""
-        others = {said.get("torch") for said in self._log.known.values()} - {"", answer.torch}
-        if answer.torch and others:
-            self._log.forget()
-        said = {**vars(answer), "state": answer.state.value}
-        del said["was_known"]
-        self._log.add(answer.commit, said)
 
     def _ask(self, commit: str) -> CommitAnswer:
         with open_checkout(self._spec.at(commit), self._options.interpreter) as opened:
@@ -103,7 +58,8 @@ class CommitAnswers:
             result, torch = self._measure(opened, replace(self._question.target, call=call))
         state = _STATES.get(result.outcome, State.SKIPPED)
         how = found.describe() if found is not None else ""
-        return CommitAnswer(commit, state, inert_line(result.message), call, how, torch, result.device)
+        said = inert_line(result.message)
+        return CommitAnswer(commit, state, said, call, how, torch, result.device, was_known=result.remembered)
 
     def _without(self, commit: str, source: AnchoredSource) -> CommitAnswer:
         """The answer where the function was not found: a file that does not parse may hide it."""

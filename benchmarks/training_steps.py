@@ -96,7 +96,7 @@ def fixes(place: Place, environments: Path) -> Iterator[Document]:
     for name, words in [("the specimens", str(SPECIMENS)), *(pair for pair in red if not pair[1].startswith("empty"))]:
         contract = "--contract train_step" if "--target" in words else ""
         document = place.document(f"audit {words} {contract} --dry-run --fix-time 300 --python {python}")
-        found = [{key: each[key] for key in ("target", "mends", "changes")} for each in document["fixes"]]
+        found = [{key: each[key] for key in ("target", "mends", "changes")} for each in document.get("fixes", ())]
         yield {"subject": name, "fixes": found, "reproduced": document["summary"]["reproduced"]}
 
 

@@ -3,9 +3,10 @@
     python -m benchmarks.training_steps --environments FOLDER --clones FOLDER
     python -m benchmarks.training_steps --page      # only the page, from the stored answers
 
-An environment that its folder lacks is made there with pip: torch and what a row names. The other folder holds a clone
-of github.com/pytorch/examples. A run replaces what stands between the marks of the page, and ends with an error where
-the probes that reproduce are not those on record.
+An environment that its folder lacks is made there with pip: torch and what a row names. The other folder holds clones
+of pytorch/examples, milesial/Pytorch-UNet and pytorch/torchtune. What a rewrite mends is tried in their places. A run
+replaces what stands between the marks of the page, and ends with an error where the probes that reproduce are not those
+on record.
 """
 
 from __future__ import annotations
@@ -26,9 +27,14 @@ TORCH = ("torch==2.13.0", "numpy")
 OLDER = ("accelerate==1.15.0", "numpy<2.3")
 LIBRARIES = ("transformers==5.23.0", "accelerate==1.15.0", "lightning==2.6.6")
 TRAINER = "--checkout empty --target transformers.trainer:Trainer.train"
-SPECIMEN = f"--checkout {ROOT / 'probes' / 'specimens' / 'training_steps'} --target trainsteps.sound"
+SPECIMENS = ROOT / "probes" / "specimens" / "training_steps"
+SPECIMEN = f"--checkout {SPECIMENS} --target trainsteps.sound"
+UNET = "--checkout Pytorch-UNet@52b4f14{} --target train.py:train_model#training_step"
+RECIPE = "recipes/lora_finetune_single_device.py:LoRAFinetuneRecipeSingleDevice.train"
+MODULE = "--checkout empty --target lightning.pytorch.demos.boring_classes:BoringModel.training_step"
 EXAMPLE = "--checkout examples --target distributed/minGPT-ddp/mingpt/trainer.py:Trainer._run_batch"
 RED = ("accumulation_differs_from_full_batch",)
+SCALED = ("clip_on_scaled_gradients",)
 WAITS = ("step_waits_for_the_device",)
 
 
@@ -49,7 +55,13 @@ SUBJECTS = (
     Subject("transformers 5.23.0", LIBRARIES, TRAINER),
     Subject("lightning 2.6.6", LIBRARIES, "--checkout empty --target lightning.pytorch.trainer.trainer:Trainer.fit"),
     Subject("accelerate 1.15.0", LIBRARIES, "--checkout empty --target accelerate.accelerator:Accelerator.backward"),
-    Subject("examples: minGPT-ddp", LIBRARIES, EXAMPLE, ("clip_on_scaled_gradients",)),
+    Subject("lightning 2.6.6: its BoringModel", LIBRARIES, MODULE),
+    Subject("examples: minGPT-ddp", LIBRARIES, EXAMPLE, SCALED),
+    Subject("Pytorch-UNet before 52b4f14", LIBRARIES, UNET.format("~1"), SCALED),
+    Subject("Pytorch-UNet 52b4f14", LIBRARIES, UNET.format("")),
+    Subject("torchtune before #1875", LIBRARIES, f"--checkout torchtune@23c8829ac~1 --target {RECIPE}", RED),
+    Subject("torchtune #1875", LIBRARIES, f"--checkout torchtune@23c8829ac --target {RECIPE}"),
+    Subject("torchtune #1917", LIBRARIES, f"--checkout torchtune@2fa6a54a2 --target {RECIPE}"),
     Subject("a plain loop", LIBRARIES, f"{SPECIMEN}:train_and_clip"),
     Subject("a loop by tokens, as torchtitan's", LIBRARIES, f"{SPECIMEN}:train_by_token"),
 )
@@ -78,13 +90,24 @@ def ask(place: Place, environments: Path) -> Iterator[Document]:
         yield {"subject": subject.name, "torch": document["run"]["torch"], "results": results, "figures": figures}
 
 
+def fixes(place: Place, environments: Path) -> Iterator[Document]:
+    """The rewrites that suffice: of the specimens, and of every public loop that is red."""
+    red = [(each.name, each.options.removeprefix("--checkout ")) for each in SUBJECTS if each.red]
+    python = interpreter(LIBRARIES, environments)
+    for name, words in [("the specimens", str(SPECIMENS)), *(pair for pair in red if not pair[1].startswith("empty"))]:
+        contract = "--contract train_step" if "--target" in words else ""
+        document = place.document(f"audit {words} {contract} --dry-run --fix-time 300 --python {python}")
+        found = [{key: each[key] for key in ("target", "mends", "changes")} for each in document.get("fixes", ())]
+        yield {"subject": name, "fixes": found, "reproduced": document["summary"]["reproduced"]}
+
+
 def is_figure(measurement: Document) -> bool:
     """Whether it is one of four micro-batches against one batch."""
     case = measurement["case"]
     return measurement["name"] in ("norm_ratio", "cosine") and "targets" in case and case["micro_batches"] == 4
 
 
-def page(stored: Sequence[Document]) -> tuple[dict[str, str], list[str]]:
+def page(stored: Sequence[Document], mended: Sequence[Document]) -> tuple[dict[str, str], list[str]]:
     """The blocks of the page, and each subject whose red probes are not those on record."""
     lines, answers, others = [], [], []
     for subject, row in zip(SUBJECTS, stored, strict=True):
@@ -108,7 +131,16 @@ def page(stored: Sequence[Document]) -> tuple[dict[str, str], list[str]]:
         "not applicable",
         "slowest",
     )
-    return {"answers": rows(titles, lines), "findings": "\n".join(answers)}, others
+    changes = [mend for each in mended for mend in mends(each)]
+    return {"answers": rows(titles, lines), "findings": "\n".join(answers), "fixes": "\n".join(changes)}, others
+
+
+def mends(row: Document) -> Iterator[str]:
+    """How many findings have a fix that was run, and what each does to which loop."""
+    yield f"- {row['subject']}: {len(row['fixes'])} of {row['reproduced']}"
+    for each in row["fixes"]:
+        names = ", ".join(f"`{mend.partition('/')[0]}`" for mend in each["mends"])
+        yield f"  - {names} of `{each['target'].partition(':')[2]}`: {'; '.join(each['changes'])}"
 
 
 def figures(row: Document) -> list[str]:
@@ -132,8 +164,10 @@ def main() -> None:
     if not options.stored:
         with tempfile.TemporaryDirectory() as folder:
             place = Place(Path(folder), options.clones, sys.executable)
-            store_results(PAGE, {"rows": list(ask(place, options.environments.resolve()))})
-    blocks, others = page(results_of(PAGE)["rows"])
+            environments = options.environments.resolve()
+            store_results(PAGE, {"rows": list(ask(place, environments)), "fixes": list(fixes(place, environments))})
+    results = results_of(PAGE)
+    blocks, others = page(results["rows"], results["fixes"])
     write_blocks(PAGE, blocks)
     if others:
         raise SystemExit("not as on record:\n" + "\n".join(others))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -192,7 +193,8 @@ def answer_line(answer: AnswerContrast) -> str:
     sides = [_value(value, "") for value in (answer.base, answer.head)]
     nearer = f", the {answer.nearer} is nearer" if answer.nearer else ""
     field = answer.field or "the answer"
-    return f"{field}: {sides[0]} -> {sides[1]} ({answer.family}, {case}; exact norm {answer.exact:.6g}{nearer})"
+    exact = f"; exact norm {answer.exact:.6g}{nearer}" if not math.isnan(answer.exact) else ""
+    return f"{field}: {sides[0]} -> {sides[1]} ({answer.family}, {case}{exact})"
 
 
 def _summary_lines(comparison: Comparison) -> Iterator[str]:

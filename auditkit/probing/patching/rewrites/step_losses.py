@@ -173,7 +173,7 @@ def added_up_on_device(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
 def _added_up(text: StepText, statement: ast.stmt) -> list[Edit]:
     match statement:
         case ast.AugAssign(target=ast.Name(id=name), op=ast.Add(), value=value) if text.loop_of(statement) is not None:
-            reads = [node for node in ast.walk(value) if _reads(node)]
+            reads = [node for node in ast.walk(value) if isinstance(node, ast.Call) and _reads(node)]
             uses = [node for node in text.function.nodes if isinstance(node, ast.Name) and node.id == name]
             loads = [node for node in uses if isinstance(node.ctx, ast.Load)]
             if len(reads) == 1:

@@ -153,7 +153,8 @@ def left_out_if_nonfinite(functions: Sequence[FunctionText]) -> Iterator[Rewrite
 
 def _left_out(text: StepText, step: Step) -> list[Edit]:
     function, suite = text.function, text.places[step.statement][0]
-    edits, norm, above = [], "", ""
+    edits: list[Edit] = []
+    norm = above = ""
     for other in suite[: suite.index(step.statement)]:
         match other:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call) if is_clip(call):

@@ -144,8 +144,19 @@ def leave() -> None:
     if _ours:
         import torch.distributed as dist
 
+        _forget_copies()
         _ours.clear()
         for name in _environment:
             os.environ.pop(name, None)
         _environment.clear()
         dist.destroy_process_group()
+
+
+def _forget_copies() -> None:
+    """Let modules that keep a group which they made beside ours make another: this one answers no rank."""
+    import torch.distributed as dist
+
+    for name, module in list(sys.modules.items()):
+        if isinstance(module, ModuleType) and not name.startswith("torch"):
+            for held in [key for key, value in vars(module).items() if type(value) is dist.ProcessGroup]:
+                setattr(module, held, None)

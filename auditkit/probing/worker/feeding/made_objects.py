@@ -52,7 +52,11 @@ def make(owner: type, around: Surroundings, at: str = SELF) -> Any:
             if method is not None and path not in around.given:
                 around.read[path] = Guess("{} of a class that derives from it".format(method.__qualname__))
                 value = types.MethodType(method, self)
-            elif isinstance(computed, Computed) and computed.tells_more_than(found) and path not in around.given:
+            elif (
+                isinstance(computed, Computed)
+                and computed.tells_more_than(found)
+                and not (path in around.given or around.silences(name))
+            ):
                 value = _computed(computed, self, path, around, found)
             else:
                 value = around.filled(path, found)

@@ -4,7 +4,7 @@ import enum
 from typing import Any, Dict, List, Literal, NamedTuple, Optional, Tuple
 
 from ..answers.roles import Role
-from .guesses import FOUND_HOST, Guess
+from .guesses import BACKEND, FOUND_HOST, Guess
 
 MADE = "__new__"
 """The set-up step of an object that is made without its constructor, see `made_objects.py`."""
@@ -84,6 +84,9 @@ class Plan(NamedTuple):
         """Why an instrument's answer would not be about the target, by what was made up for it; "" where it would."""
         if self.feed.setup is not None and "torch.distributed" in self.filled and instrument == "ranks":
             return "its object shares parameters out over ranks by itself: what each would be handed is not known"
+        backend = next((path for path, made in self.filled.items() if made == BACKEND), "")
+        if backend and instrument == "ranks":
+            return "its package reduces through {}, which its own program makes over its ranks".format(backend)
         if instrument == "ranks" and any("of one sample" in str(made) for made in self.filled.values()):
             return "it reads gradients of single samples: what a rank holds of each is not known"
         if self.feed.keeps and instrument == "ranks":

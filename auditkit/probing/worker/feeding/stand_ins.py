@@ -133,6 +133,10 @@ class Surroundings:
                     found = _part(found, step)
         self.is_preparing = False
 
+    def silences(self, _: str) -> bool:
+        """Whether what a constructor makes under this name is not made, and does nothing."""
+        return False
+
     def join_groups(self, paths: Sequence[str]) -> None:
         """Make the process group that the target asks for without being handed one, where `paths` says so."""
         for path in paths:

@@ -50,5 +50,7 @@ def on_host() -> Iterator[None]:
         stack.enter_context(mock.patch.object(torch.nn.Module, "cuda", itself))
         for name in ("synchronize", "reset_peak_memory_stats", "set_device"):
             stack.enter_context(mock.patch.object(torch.cuda, name, nothing))
+        for name in ("empty_cache", "reset_peak_memory_stats"):  # asked of whatever module its device is of
+            stack.enter_context(mock.patch.object(torch.cpu, name, nothing, create=True))
         stack.enter_context(_OnHost())
         yield

@@ -18,7 +18,7 @@ from ..base.refusals import CannotFeedError
 from ..feeding.guesses import Guess
 from ..feeding.named_objects import Quiet
 from .launcher import Launcher
-from .toy_model import Batch
+from .toy_model import Batch, NamedBatch
 from .values import Values
 
 NAME = "LightningModule"
@@ -63,7 +63,7 @@ def _poisoned(item: Any) -> Any:
     if isinstance(item, torch.Tensor):
         return item * float("nan") if item.is_floating_point() else item
     if isinstance(item, dict):
-        return type(item)(Batch(_poisoned(item["input_ids"]), item["labels"]))  # type: ignore[call-arg]
+        return NamedBatch(Batch(_poisoned(item["input_ids"]), item["labels"]))
     return (_poisoned(item[0]), *item[1:])
 
 

@@ -14,7 +14,7 @@ from . import roles
 from .adapters import adapter_of
 from .runs import FIXED, StepRuns, source_of
 from .seam import Grads, cosine, norm_of
-from .toy_model import Batch, ModelAnswer, ToyModel, joined, make_batches, true_gradient
+from .toy_model import NEXT_TOKENS, TOKEN_TASKS, Batch, ModelAnswer, ToyModel, joined, make_batches, true_gradient
 from .values import Case, Values
 
 UNWRAPPED = "none"
@@ -72,7 +72,8 @@ class RankSteps:
     def __init__(self, runs: StepRuns, run_ranks: RunRanks, package_mentions: Callable[[Any], bool]) -> None:
         self._handed = runs.feed.task
         # Code that was fed samples may take tokens as well.
-        self._runs = StepRuns(runs.caller, runs.feed._replace(task="tokens"), runs.roots)
+        task = runs.feed.task if runs.feed.task in TOKEN_TASKS else "tokens"
+        self._runs = StepRuns(runs.caller, runs.feed._replace(task=task), runs.roots)
         self._run_ranks, self._package_mentions = run_ranks, package_mentions
 
     def alone(self) -> Speaks:
@@ -81,7 +82,7 @@ class RankSteps:
             raise NotApplicable("a library's trainer shares batches out to ranks by itself")
         batches = self._batches(2)[0]
         run = self._runs.run(_case(batches))
-        if run.raised is not None and self._handed != "tokens":
+        if run.raised is not None and self._handed not in TOKEN_TASKS:
             raise NotApplicable("it has one target for each sample: ranks have equally many")
         if run.raised is not None:
             raise run.raised
@@ -107,6 +108,10 @@ class RankSteps:
         ]
 
     def _true(self, batches: Sequence[Batch]) -> Grads:
+        """Of the mean over all targets; of a step that shifts them by itself what it makes of one batch alone."""
+        if self._runs.feed.task == NEXT_TOKENS:
+            run = self._runs.run(_case([joined(batches)]))
+            return run.trace.steps[0].grads if run.trace.steps else {}
         return true_gradient(ToyModel(self._runs.feed.returns, _GAIN), joined(batches))
 
     def reached(self, world_size: int) -> Dict[str, List[Reached]]:

@@ -60,7 +60,7 @@ _BY_PATTERN: Tuple[Tuple[Any, str], ...] = tuple(
         (_WORD + r"(epochs)", "one"),
         (_WORD + r"batch_size", SAMPLES),
         (_WORD + r"(mixup\w*|(model_)?ema(_model)?|callbacks?|hooks?|swa\w*|teacher\w*|wandb\w*)", NOTHING),
-        (_WORD + r"(prof(iler)?|sampler)", SILENT),
+        (_WORD + r"(prof(iler)?|sampler|checkpoint(er|_client|_manager))", SILENT),
         (_WORD + r"(autocast\w*|amp_context|amp_autocast|ctx|context)", NO_CONTEXT),
         (_WORD + r"(accelerator|fabric)", LAUNCHER),
         (r"(train(er)?_)?state", guesses.OBJECT),

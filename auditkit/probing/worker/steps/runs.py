@@ -27,7 +27,7 @@ from .absent import stand_in
 from .adapters import adapter_of, part_of
 from .host import on_host
 from .seam import Trace
-from .toy_model import CLASSES, ToyModel, widened
+from .toy_model import ToyModel, widened
 from .values import Case, EnoughBatches, Values
 
 _MOST_RETRIES = 16
@@ -78,8 +78,8 @@ class StepRuns:
         self._part = part_of(caller.owner, roots) if adapter_of(caller.owner) else None
         self._globals: Dict[str, guesses.Guess] = {}
         self._attributes: Dict[str, guesses.Guess] = {}
-        self._shape: Tuple[int, ...] = (CLASSES,)
-        self._classes = CLASSES
+        self._shape: Tuple[int, ...] = (roles.CLASSES,)
+        self._classes = roles.CLASSES
         import_first(roles.IMPORTED_BY_STEPS)
 
     def run(self, case: Case) -> Run:
@@ -111,8 +111,8 @@ class StepRuns:
         """Give our model what the checkout's own has: `model.n_classes`, `model.config`."""
         if not isinstance(error, AttributeError) or not isinstance(error.obj, ToyModel):
             return False
-        guess = roles.known(error.name)
-        if guess is None or error.name in self._attributes:
+        guess = roles.known(error.name or "")
+        if guess is None or not error.name or error.name in self._attributes:
             return False
         self._attributes[error.name] = guess
         return True
@@ -223,7 +223,7 @@ class StepRuns:
     def _bound_function(self, values: Values) -> Callable[..., Any]:
         if not self.caller.needs_instance():
             return self.caller.function
-        return getattr(self._instance(values), self.caller.method)  # type: ignore[no-any-return]
+        return getattr(self._instance(values), self.caller.method)
 
     def _instance(self, values: Values) -> Any:
         owner: Any = self.caller.owner

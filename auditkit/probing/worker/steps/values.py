@@ -144,6 +144,10 @@ class Values:
         self.read[path] = found
         return self.made(found, path)
 
+    def silences(self, name: str) -> bool:
+        """What a constructor would save or profile with."""
+        return roles.known(name) == Guess(roles.SILENT)
+
     def _refuse_a_second_optimizer(self, name: str) -> None:
         """Two that hold the same parameters would step twice on one gradient: a finding about us."""
         self._optimizer_name = self._optimizer_name or name

@@ -116,7 +116,7 @@ class Job:
             self._end(message)
 
     def is_answer(self, of_trial: bool) -> bool:
-        """Whether it may be used again: no failure, nothing unavailable; of a trial also that nothing known feeds it."""
+        """Whether it may be used again: no failure, nothing unavailable; of a trial also that nothing feeds it."""
         if self.failure is not None:
             return of_trial and self.failure.reason in _NOT_FED and not self.failure.missing
         is_refused = self.refusal is not None and self.refusal[0] is not Outcome.NOT_APPLICABLE

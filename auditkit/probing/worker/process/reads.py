@@ -23,10 +23,13 @@ _INSTALLED = tuple(
 _OF_MACHINE = ("/proc/", "/sys/", "/dev/")
 # Extension modules that open no file by a name of their own.
 _HARMLESS = frozenset(
-    "torch torchvision functorch triton numpy scipy pandas sklearn yaml _yaml markupsafe regex msgspec orjson "
-    "pydantic_core rpds psutil charset_normalizer PIL google mpmath gmpy2 matplotlib kiwisolver contourpy cffi "
-    "_cffi_backend xxhash frozenlist multidict yarl propcache aiohttp zstandard lxml numba llvmlite".split()
-)
+    (
+        "torch", "torchvision", "functorch", "triton", "numpy", "scipy", "pandas", "sklearn", "yaml", "_yaml",
+        "markupsafe", "regex", "msgspec", "orjson", "pydantic_core", "rpds", "psutil", "charset_normalizer", "PIL",
+        "google", "mpmath", "gmpy2", "matplotlib", "kiwisolver", "contourpy", "cffi", "_cffi_backend", "xxhash",
+        "frozenlist", "multidict", "yarl", "propcache", "aiohttp", "zstandard", "lxml", "numba", "llvmlite",
+    )
+)  # fmt: skip
 _STARTS = "it starts processes"
 _NETWORK = "it uses the network"
 _UNSEEN = {
@@ -58,7 +61,7 @@ class _Seen:
     """Of this process and those that it was forked from; `unknown` is why that is not all, "" where it is."""
 
     is_on = False
-    checkout = ""
+    checkout = temporary = ""
     files: ClassVar[Set[str]] = set()
     searched: ClassVar[Set[str]] = set()
     listed: ClassVar[Set[str]] = set()
@@ -71,6 +74,8 @@ def watch(checkout: str) -> None:
     if _Seen.is_on:
         return
     _Seen.is_on, _Seen.checkout = True, os.path.join(checkout, "")
+    # Not in the hook: finding it opens a file, under a lock.
+    _Seen.temporary = os.path.join(tempfile.gettempdir(), "")
     _leave_to_python(_hook)
     sys.addaudithook(_hook)
 
@@ -147,7 +152,7 @@ def _change(path: str) -> None:
     _Seen.written.add(path)
     if path.startswith(_Seen.checkout):
         _doubt("it writes {} of the checkout".format(path[len(_Seen.checkout) :]))
-    elif not path.startswith((os.path.join(tempfile.gettempdir(), ""), *_OF_MACHINE)):
+    elif not path.startswith((_Seen.temporary, *_OF_MACHINE)):
         _doubt("it writes {}".format(path))
 
 

@@ -128,6 +128,15 @@ def test_a_block_gets_definitions_and_constants_and_not_what_a_run_makes(
     assert stand_ins == ()
 
 
+def test_what_another_process_parsed_is_parsed_once(tmp_path: Path) -> None:
+    """Also where a target has removed a file again."""
+    kept, removed = tmp_path / "kept.py", tmp_path / "removed.py"
+    kept.write_text("x = 1\n")
+    assert cut_out.parse([str(removed), str(kept)])
+    assert str(kept) in cut_out.parsed_files()
+    assert not cut_out.parse([str(removed), str(kept)])
+
+
 def test_names_are_read_from_bytecode_past_the_first_256(tmp_path: Path) -> None:
     """A name's number takes more than one byte, and an attribute of the same name is no read."""
     names = [f"name_{number}" for number in range(300)]

@@ -85,11 +85,11 @@ def parsed_files() -> List[str]:
 
 def parse(paths: Iterable[str]) -> bool:
     """Parse what another process has parsed, before more are forked that will; whether any was new."""
-    new = [path for path in paths if path not in _parsed]
-    for path in new:
+    before = len(_parsed)
+    for path in paths:
         with contextlib.suppress(OSError, ValueError, SyntaxError):  # a file that a target has made and removed
             statements_of(path)
-    return bool(new)
+    return len(_parsed) > before
 
 
 class Statements:

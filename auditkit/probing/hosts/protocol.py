@@ -102,6 +102,7 @@ class Request(TypedDict):
     time_limit_s: float
     fresh_imports: bool
     rungs: list[str]
+    remembers: bool
 
 
 # --- what the worker answers: of itself ---

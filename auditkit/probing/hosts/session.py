@@ -186,6 +186,7 @@ class Session:
             "time_limit_s": setting.time_limit_s,
             "fresh_imports": fresh_imports,
             "rungs": list(setting.rungs),
+            "remembers": setting.memory is not None,
         }
         self.worker = Worker(setting, request)
         self._asked = {job["id"]: job for job in jobs}

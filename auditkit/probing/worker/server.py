@@ -44,7 +44,8 @@ def serve(results_fd: int) -> None:
             return
         preload(request["jobs"])
         _hello(results)
-        reads.watch(request["checkout"])
+        if request["remembers"]:
+            reads.watch(request["checkout"])
         _answer(results, request)
         results.send({"type": "idle"})
         line = requests.readline()

@@ -21,6 +21,7 @@ UNWRAPPED = "none"
 """The model as it is: a step that reduces its gradients by itself is handed this one in training."""
 WRAPPINGS = (UNWRAPPED, "ddp", "fsdp2")
 _SIZE = re.compile(r"(world|dp|data_parallel|replica)\w*_(size|degree)$|num_(processes|replicas|ranks|gpus)$")
+_ALONE = re.compile(r"single_?(device|gpu|process|node)", re.IGNORECASE)
 _RANK = re.compile(r"(^|[._])rank$")
 _GAIN = 0.01
 """Gradients so small that a limit of the step's own, of 1 or the like, does not touch them."""
@@ -80,6 +81,9 @@ class RankSteps:
         """What the step's code says. Raises NotApplicable where its gradient is another one in one process, too."""
         if adapter_of(self._runs.caller.owner) is not None:
             raise NotApplicable("a library's trainer shares batches out to ranks by itself")
+        function = self._runs.caller.function
+        if _ALONE.search("{}.{}".format(function.__module__, function.__qualname__)):
+            raise NotApplicable("it trains on a single device, by its name")
         batches = self._batches(2)[0]
         run = self._runs.run(_case(batches))
         if run.raised is not None and self._handed not in TOKEN_TASKS:

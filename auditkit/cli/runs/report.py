@@ -78,7 +78,8 @@ def run_and_finish(
         complain_of(failure)
     again = sum(result.remembered for result in run.results)
     if again:
-        complain(f"note: {again} of {len(run.results)} answers were remembered; --fresh asks anew")
+        asked = sum(bool(result.measurements) and not result.is_of_source for result in run.results)
+        complain(f"note: {again} answers were remembered, of {max(again, asked)}; --fresh asks anew")
     if shown.as_json:
         say_json(run.to_json())
     else:

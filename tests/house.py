@@ -44,5 +44,5 @@ HOUSE = {
         words("workflows model errors assets rules store probing collectors rendering exporters version")
     ),
     # The words of the model (severities, ids, inert text) belong to the commands' own vocabulary.
-    "cli": Room(words("cli"), words("typer"), words("rich"), words("workflows store errors model version")),
+    "cli": Room(words("cli"), words("typer"), words("rich mcp"), words("workflows store errors model version")),
 }

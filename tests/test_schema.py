@@ -23,7 +23,7 @@ pytestmark = pytest.mark.acceptance
 
 SCHEMAS = ROOT / "docs" / "schema"
 NAMES = (
-    "error", "board", "search",
+    "error", "board", "search", "brief",
     "run", "tickets", "next", "ticket_stats", "lint", "probes", "probe_new", "doctor", "init",
     "ticket_change", "ticket_verify", "ticket_try_fix", "ticket_fix", "ticket_claims",
     "ticket_changes", "ticket_undo", "ticket_log", "ticket_from_commits",

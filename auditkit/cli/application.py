@@ -6,13 +6,14 @@ from typing import Annotated
 
 import typer
 
-from auditkit.cli import audit, bisect, compare, doctor, export, init, probe, reports, ticket
+from auditkit.cli import audit, bisect, compare, doctor, export, init, mcp, probe, reports, ticket
 from auditkit.cli.help_pages import Commands
 
 _COMMANDS = {
     "Ask the code": "audit init probe doctor",
     "Compare revisions": "compare bisect",
     "Keep track": "ticket report export",
+    "For agents": "mcp",
 }
 app = Commands(
     "auditkit",
@@ -46,6 +47,7 @@ app.command("compare", epilog=compare.EXAMPLE)(compare.compare)
 app.command("bisect", epilog=bisect.EXAMPLE)(bisect.bisect)
 app.command("doctor", epilog=doctor.EXAMPLE)(doctor.doctor)
 app.command("export", epilog=export.EXAMPLE)(export.export)
+app.command("mcp", epilog=mcp.EXAMPLE)(mcp.mcp)
 app.add_typer(probe.app)
 app.add_typer(ticket.app)
 app.add_typer(reports.app)

@@ -9,7 +9,7 @@ import typer
 
 from auditkit.cli.common import write_or_exit
 from auditkit.cli.export import OutputFiles
-from auditkit.cli.options import FILED, AuditOptions, ProbesOption, ResultOptions, StyleOption
+from auditkit.cli.options import FILED, AuditOptions, ProbesOption, ResultOptions, SaveOption, StyleOption
 
 EXAMPLE = "Example: auditkit audit ../trainer@v1.2 --tickets tickets --batch 7"
 _IN_CI = "In CI"
@@ -63,6 +63,7 @@ def audit(
     ] = None,
     outputs: OutputFiles,
     results: ResultOptions,
+    save: SaveOption = None,
 ) -> None:
     """Find a checkout's collectors, run every probe, file tickets.
 
@@ -100,7 +101,7 @@ def audit(
         request = options.request(
             named, configuration, probe, folder, label=label, style=style, fix_time_s=limit_s, known=known
         )
-        run_and_finish(request, results, wants_tickets=not no_tickets, files=files)
+        run_and_finish(request, results, wants_tickets=not no_tickets, files=files, save=save)
 
 
 def _usual_folder(demo: bool) -> Path | None:

@@ -310,6 +310,14 @@ class ResultOptions:
         return choose(Severity, self.fail_on.upper(), list(Severity), "severity")
 
 
+SaveOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--save", metavar="FILE", help="Write the whole run there as JSON; --json then prints findings alone."
+    ),
+]
+
+
 def _other_targets(name: str, configured: Mapping[str, Target], config: Config, checkout: str | None) -> str:
     """What may have been meant: the nearest configured targets, else the nearest collectors of the checkout."""
     from auditkit.errors import nearest_names

@@ -10,7 +10,7 @@ import typer
 from auditkit.cli.common import JsonOption, run_or_exit, write_or_exit
 from auditkit.cli.completion import probe_ids
 from auditkit.cli.help_pages import Commands
-from auditkit.cli.options import AuditOptions, CheckoutOption, ConfigOption, ResultOptions
+from auditkit.cli.options import AuditOptions, CheckoutOption, ConfigOption, ResultOptions, SaveOption
 from auditkit.cli.output import say, say_json
 
 app = Commands("probe", "List, read, run and write single probes.", "auditkit probe list")
@@ -81,6 +81,7 @@ def run_probes(
         Path | None, typer.Option("--tickets", metavar="DIR", help="File what reproduces there.")
     ] = None,
     results: ResultOptions,
+    save: SaveOption = None,
 ) -> None:
     """Run the named probes. Files tickets only with --tickets.
 
@@ -91,7 +92,7 @@ def run_probes(
 
     configuration = read_configuration(options.runs.config, checkout or ".")
     request = options.request(checkout, configuration, probes, tickets, whole_source=True)
-    run_and_finish(request, results, named=True, wants_tickets=False)
+    run_and_finish(request, results, named=True, wants_tickets=False, save=save)
 
 
 @app.command("new", epilog="Example: auditkit probe new norm_is_cut_off --dir probes")

@@ -55,17 +55,22 @@ def run_and_finish(
     named: bool = False,
     wants_tickets: bool = True,
     files: Mapping[str, Path] | None = None,
+    save: Path | None = None,
 ) -> None:
     """Run the audit with progress, print it, and end with its exit code.
 
     `named` is a question of a few named probes, soon answered: in a pipe it says nothing on its way, and where
     only one target was asked it shows what was measured. The user has not refused tickets if `wants_tickets`.
-    `files` are written when it is printed, by their formats.
+    `files` are written when it is printed, by their formats, and the whole run to `save`.
     """
     from auditkit.workflows.audit.audit import audit, exit_code, load_failures
     from auditkit.workflows.audit.baseline import only_new
 
     lowest = shown.lowest()
+    if save is not None:
+        from auditkit.workflows.reports.export import check_outputs
+
+        check_outputs({"save": save, **(files or {})})
     said: list[str] = []
     with progress(findings=request.known is None, in_pipe=not (named or shown.as_json), said=said) as told:
         run = audit(request, told)
@@ -78,9 +83,14 @@ def run_and_finish(
         complain_of(failure)
     again = sum(result.remembered for result in run.results)
     if again:
-        complain(f"note: {again} of {len(run.results)} answers were remembered; --fresh asks anew")
+        asked = sum(bool(result.measurements) and not result.is_of_source for result in run.results)
+        complain(f"note: {again} answers were remembered, of {max(again, asked)}; --fresh asks anew")
+    if save is not None:
+        from auditkit.workflows.reports.export import save_run
+
+        brief = save_run(run, save)
     if shown.as_json:
-        say_json(run.to_json())
+        say_json(run.to_json() if save is None else brief)
     else:
         for line in page_lines(only_new(run), request, View(shown.verbose, named, terminal_width()), wants_tickets):
             _say_line(line)

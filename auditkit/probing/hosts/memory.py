@@ -213,7 +213,7 @@ def _is_module(folder: str, name: str) -> bool:
     if name.endswith((".py", ".so", ".pyd", ".pyc", ".pth")):
         return True
     path = os.path.join(folder, name)
-    return name.isidentifier() and name != "__pycache__" and os.path.isdir(path) and any(os.scandir(path))
+    return name.isidentifier() and name != "__pycache__" and os.path.isdir(path) and bool(os.listdir(path))
 
 
 def _stamp(path: str) -> tuple[int, int, int, int]:

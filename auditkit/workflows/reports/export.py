@@ -9,6 +9,7 @@ from typing import Any
 
 from auditkit import __version__
 from auditkit.errors import BadInputError
+from auditkit.exporters.brief import run_brief
 from auditkit.exporters.gitlab import run_gitlab
 from auditkit.exporters.junit import run_junit
 from auditkit.exporters.sarif import run_sarif
@@ -48,6 +49,12 @@ def check_outputs(files: Mapping[str, Path], source: Path | None = None) -> None
         if other != f"--{form}":
             raise BadInputError(f"--{form} {file}: that is the file of {other}", "name another file")
         ensure_writable(file.parent)
+
+
+def save_run(run: Run, file: Path) -> dict[str, Any]:
+    """Write the whole run, in place of what was there, and tell it in few words. Raises StoreConflictError."""
+    write_file(file, json_text(run.to_json()))
+    return run_brief(run, file)
 
 
 def write_outputs(run: Run, files: Mapping[str, Path], probes: _Probes) -> None:

@@ -1,0 +1,128 @@
+"""`auditkit mcp` as an agent meets it: the SDK's own client over standard input and output, one real audit."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.project_files import ROOT, auditkit, our_environment
+
+_NEEDS_SDK = pytest.mark.skipif(importlib.util.find_spec("mcp") is None, reason="mcp is not installed: auditkit[mcp]")
+VERBS = {"audit", "answers", "probe", "tickets", "ticket", "verify", "fix"}
+PROBE = "norm_overflows_on_finite_grads"
+TARGET = "stats:grad_norm"
+COLLECTOR = """def grad_norm(parameters):
+    return sum(p.grad.pow(2).sum() for p in parameters if p.grad is not None) ** 0.5
+"""
+
+
+def _calls(folder: Path, *calls: tuple[str, dict[str, Any]]) -> tuple[set[str], list[dict[str, Any]]]:
+    """The names of the server's verbs, and the answer to each call in turn; `WHOLE` stands for the last file named."""
+    from mcp import Client, StdioServerParameters
+
+    async def ask() -> tuple[set[str], list[dict[str, Any]]]:
+        arguments = ["-P", "-m", "auditkit", "mcp"]
+        server = StdioServerParameters(command=sys.executable, args=arguments, env=our_environment(), cwd=folder)
+        async with Client(server) as client:
+            names = {tool.name for tool in (await client.list_tools()).tools}
+            told: list[dict[str, Any]] = []
+            for verb, given in calls:
+                whole = next((one["answer"]["whole"] for one in reversed(told) if "whole" in one["answer"]), "")
+                given = {name: whole if value == "WHOLE" else value for name, value in given.items()}
+                ended = await client.call_tool(verb, given)
+                assert not ended.is_error, ended.content
+                told.append(json.loads(ended.content[0].text))
+        return names, told
+
+    return asyncio.run(asyncio.wait_for(ask(), 240))
+
+
+@_NEEDS_SDK
+@pytest.mark.process
+def test_an_agent_audits_reads_and_finds_the_ticket(tmp_path: Path) -> None:
+    (tmp_path / "stats.py").write_text(COLLECTOR)
+    asked = {"checkout": ".", "targets": [TARGET], "probes": [PROBE], "tickets": "tickets"}
+    names, (audited, answers, listed, ticket, probe, verified) = _calls(
+        tmp_path,
+        ("audit", asked),
+        ("answers", {"whole": "WHOLE", "probe": PROBE}),
+        ("tickets", {}),
+        ("ticket", {"ticket_id": "B1-PT-01"}),
+        ("probe", {"name": PROBE}),
+        ("verify", {"ticket_id": "B1-PT-01", "checkout": "."}),
+    )
+    assert names == VERBS
+    assert len(names) <= 7
+    (finding,) = audited["answer"]["findings"]
+    assert audited["exit_code"] == 1
+    assert (finding["probe"], finding["target"], finding["ticket"]) == (PROBE, TARGET, "B1-PT-01")
+    (answer,) = answers["answer"]["answers"]
+    assert answer["fingerprint"] == finding["fingerprint"]
+    assert answer["measurements"]
+    assert "B1-PT-01" in listed["answer"]
+    assert ticket["answer"].startswith("# ")
+    assert "Why" in probe["answer"] or "overflow" in probe["answer"]
+    assert verified["exit_code"] == 1  # nothing was mended
+    assert all(len(json.dumps(one)) < 30_000 for one in (audited, listed, ticket, probe, verified))
+
+
+@_NEEDS_SDK
+@pytest.mark.process
+def test_what_is_large_is_a_file_and_what_is_wrong_is_said(tmp_path: Path) -> None:
+    _, (wrong, option, whole) = _calls(
+        tmp_path,
+        ("audit", {"checkout": "nowhere"}),
+        ("ticket", {"ticket_id": "--help"}),
+        ("probe", {}),
+    )
+    assert (wrong["exit_code"], wrong["answer"]["error"]) == (2, "no such directory: nowhere")
+    assert option["exit_code"] == 2  # a ticket that is not there, not the page of options
+    assert "Usage" not in str(option["answer"])
+    assert whole["exit_code"] == 0
+
+
+@pytest.mark.process
+def test_without_the_package_one_line_says_what_to_install() -> None:
+    """In an interpreter whose search finds no mcp, whether it is installed or not."""
+    hide = "import sys; sys.modules['mcp'] = None; from auditkit.cli.main import main; sys.argv[1:] = ['mcp']; main()"
+    command = [sys.executable, "-c", hide]
+    ended = subprocess.run(command, capture_output=True, text=True, env=our_environment(), cwd=ROOT, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr.splitlines() == [
+        "error: the MCP server needs the package mcp, 2 or later",
+        "hint: pip install 'auditkit[mcp]'",
+    ]
+    assert ended.stdout == ""
+
+
+@pytest.mark.process
+def test_a_saved_run_is_whole_and_what_is_printed_small(tmp_path: Path) -> None:
+    from tests.test_schema import document_of
+
+    (tmp_path / "stats.py").write_text(COLLECTOR)
+    words = ["probe", "run", PROBE, "--checkout", tmp_path, "--target", TARGET, "--json"]
+    ended = auditkit(*words, "--save", tmp_path / "run.json")
+    brief, whole = document_of("brief", ended), json.loads((tmp_path / "run.json").read_text())
+    assert ended.code == 1
+    assert brief["run"] == whole["run"]
+    assert brief["whole"] == str(tmp_path / "run.json")
+    assert [one["fingerprint"] for one in brief["findings"]] == [one["fingerprint"] for one in whole["results"]]
+    refused = auditkit(*words, "--save", tmp_path)
+    assert refused.code == 2
+
+
+def test_the_skill_is_short() -> None:
+    """1,500 tokens by either plain count, and every command that it shows exists."""
+    text = (ROOT / "SKILL.md").read_text(encoding="utf-8")
+    assert max(len(text) / 4, len(text.split()) * 1.4) <= 1500
+    commands = {line.split("#")[0].split()[1] for line in text.splitlines() if line.startswith("auditkit ")}
+    assert commands <= {"audit", "probe", "ticket", "compare"}
+    verbs = {line.split()[2] for line in text.splitlines() if line.startswith("auditkit ticket ")}
+    assert verbs == {"next", "list", "show", "status", "fix", "try-fix", "verify", "resolve"}

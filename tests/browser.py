@@ -82,7 +82,9 @@ class Browser:
     def violations(self, axe: Path) -> list[str]:
         """What axe-core finds wrong: the rule, and the first element that breaks it."""
         self.value(axe.read_text("utf-8") + ";1")
-        found = self.value("axe.run(document,{resultTypes:['violations']}).then(r=>r.violations.map(v=>[v.id,v.help,v.nodes.length,v.nodes[0].html,v.nodes[0].failureSummary]))")
+        found = self.value(
+            "axe.run(document,{resultTypes:['violations']}).then(r=>r.violations.map(v=>[v.id,v.help,v.nodes.length,v.nodes[0].html,v.nodes[0].failureSummary]))"
+        )
         return [" | ".join(map(str, one)) for one in found]
 
     def _next(self) -> dict[str, Any]:

@@ -46,10 +46,15 @@ def _page_environment() -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: inert(value) if type(value) is str else value,
     )
+    from auditkit.rendering.html.prose import inline
+
     # A name may be broken after its parts, and nowhere else where there is room.
     parted = re.compile(r"([._/#:])(?=\w)")
     environment.filters.update(
-        counted=counted, short=short_target, name=lambda text: Markup(parted.sub(r"\1<wbr>", str(escape(inert(text)))))
+        inline=inline,
+        counted=counted,
+        short=short_target,
+        name=lambda text: Markup(parted.sub(r"\1<wbr>", str(escape(inert(text))))),
     )
     return environment
 

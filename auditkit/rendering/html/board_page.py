@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,12 +17,11 @@ from auditkit.rendering.environment import render_page
 from auditkit.rendering.evidence import measured_rows
 from auditkit.rendering.html.page_style import page_style
 from auditkit.rendering.html.pictures import Picture, pictures_of
+from auditkit.rendering.html.prose import Part, parts_of
 from auditkit.rendering.html.svg import Bars, Line, Steps
 from auditkit.rules.reports.ticket_history import FolderHistory
 from auditkit.rules.tickets.consensus import consensus_of
 
-_FENCE = re.compile(r"^(?P<fence>`{3,}|~{3,})(?P<language>[\w+-]*)[^\n]*\n(?P<code>.*?)^(?P=fence)[ \t]*$", re.S | re.M)
-_FOLDING = re.compile(r"^</?(?:details|summary)>.*$|^<!--.*?-->$", re.M)
 _GIT = "read from git's history of the folder"
 _MOST_ROWS = 60
 
@@ -36,9 +34,9 @@ class TicketCard:
     pictures: tuple[Picture, ...]
     told: tuple[tuple[EvidenceSummary, tuple[tuple[str, ...], ...]], ...]
     consensus: str
-    description: tuple[tuple[str, str], ...]
-    advice: tuple[tuple[str, str], ...]
-    resolution: tuple[tuple[str, str], ...]
+    description: tuple[Part, ...]
+    advice: tuple[Part, ...]
+    resolution: tuple[Part, ...]
 
 
 def board_page(tickets: Sequence[Ticket], broken: Sequence[BrokenTicket], name: str, history: FolderHistory) -> bytes:
@@ -72,7 +70,7 @@ def _burn_down(history: FolderHistory) -> Picture | None:
     days = [max((date - first).total_seconds() / 86400, 0.0) for date in dates]
     days = [max(days[: number + 1]) for number in range(len(days))]
     last, most = moments[-1], max(one.unfinished for one in moments)
-    end = max(days[-1], 1.0)
+    form = "%Y-%m-%d" if days[-1] > 2 else "%m-%d %H:%M"
     shown = moments if len(moments) <= _MOST_ROWS else [*moments[:: len(moments) // _MOST_ROWS + 1], last]
     return Picture(
         f"{last.unfinished} of {counted(last.all, 'ticket')} unfinished on {last.date[:10]}, {most} at most",
@@ -81,7 +79,7 @@ def _burn_down(history: FolderHistory) -> Picture | None:
         tuple((one.date[:16].replace("T", " "), str(one.unfinished), str(one.all)) for one in shown),
         Steps(
             days, (("open", [one.unfinished for one in moments]), ("all", [one.all for one in moments])),
-            lambda day: (first + datetime.timedelta(days=day)).strftime("%Y-%m-%d" if end > 2 else "%m-%d %H:%M"), "tickets [count]",
+            lambda day: (first + datetime.timedelta(days=day)).strftime(form), "tickets [count]",
         ),
     )  # fmt: skip
 
@@ -95,8 +93,11 @@ def _by_batch(tickets: Sequence[Ticket]) -> Picture | None:
     rows = [(f"batch {batch}", sorted(counts[batch].items())) for batch in sorted(counts)]
     grave = {name: sum(count for level, count in parts if level in ("P0", "P1")) for name, parts in rows}
     worst = max(grave, key=lambda name: grave[name])
+    title = (
+        f"{worst} has most P0 and P1: {grave[worst]}" if grave[worst] else f"no P0 or P1 in {len(rows)} of the batches"
+    )
     return Picture(
-        f"{worst} has most P0 and P1: {grave[worst]}" if grave[worst] else f"no P0 or P1 in {counted(len(rows), 'batch', 'batches')}",
+        title,
         "Tickets of each batch by severity, one bar for each batch.",
         "counted from the tickets", ("batch", "severity", "tickets [count]"),
         tuple((name, level, str(count)) for name, parts in rows for level, count in parts),
@@ -107,7 +108,7 @@ def _by_batch(tickets: Sequence[Ticket]) -> Picture | None:
 def _card(ticket: Ticket, history: FolderHistory) -> TicketCard:
     events = history.events.get(str(ticket.id), ())
     pictures = [picture for one in ticket.evidence if one.measurements for picture in pictures_of(_result(one))]
-    if events:
+    if len(events) > 1:
         said = [(one.date[:10], one.what) for one in events]
         pictures.append(
             Picture(
@@ -124,22 +125,10 @@ def _card(ticket: Ticket, history: FolderHistory) -> TicketCard:
         f"{agreed.kind.value}{verdict}{f'; {agreed.needs_answer}' if agreed.needs_answer else ''}"
         if ticket.reviews
         else "",
-        _parts(ticket.description),
-        _parts(ticket.recommended_fix),
-        _parts(ticket.resolution.text if ticket.resolution else ""),
+        parts_of(ticket.description),
+        parts_of(ticket.recommended_fix),
+        parts_of(ticket.resolution.text if ticket.resolution else ""),
     )
-
-
-def _parts(text: str) -> tuple[tuple[str, str], ...]:
-    """Markdown as its prose and its code, in order: no text of a ticket becomes markup of the page."""
-    parts: list[tuple[str, str]] = []
-    position = 0
-    for match in _FENCE.finditer(text):
-        parts += [("prose", text[position : match.start()]), (match["language"] or "code", match["code"])]
-        position = match.end()
-    parts.append(("prose", text[position:]))
-    cleaned = ((kind, _FOLDING.sub("", part) if kind == "prose" else part) for kind, part in parts)
-    return tuple((kind, part.strip("\n")) for kind, part in cleaned if part.strip())
 
 
 def _result(evidence: EvidenceSummary) -> ProbeResult:

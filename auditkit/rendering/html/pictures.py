@@ -72,17 +72,18 @@ class Picture:
 
     def file(self) -> bytes:
         """The drawing as a file of its own, with its title above it and its evidence below, for light and dark."""
-        lines = textwrap.wrap(inert_line(self.title), 64) or [""]
+        lines = textwrap.wrap(inert_line(self.title), 56) or [""]
         top, height = 10.0 + 17 * len(lines), self.drawing.height
         words = [svg.text(4, 16 + 17.0 * number, each, "strong") for number, each in enumerate(lines)]
         whole = top + height + _LABEL
         drawn = element(
             "svg",
             element("title", self.title), element("desc", f"{self.description} Evidence: {self.evidence}."),
-            element("style", file_style()), element("rect", width="100%", height="100%", fill="var(--field)"),
+            element("style", file_style()),
+            element("rect", width="100%", height="100%", fill="var(--field)"),
             *words, element("g", self._drawn(), transform=f"translate(0 {top:.0f})"),
-            xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {svg.WIDTH} {whole:.0f}", width=svg.WIDTH, height=f"{whole:.0f}",
-            role="img",
+            xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {svg.WIDTH} {whole:.0f}", width=svg.WIDTH,
+            height=f"{whole:.0f}", role="img",
         )  # fmt: skip
         return f"{drawn}\n".encode()
 
@@ -94,7 +95,7 @@ class Picture:
 
 
 def file_name(fingerprint: str, number: int) -> str:
-    """A file's name for a picture of a finding, the same at every run; no text of a target can leave the folder by it."""
+    """A file's name for a picture of a finding, the same at every run; no target's text can leave the folder by it."""
     plain = _FILE_NAME.sub("-", fingerprint.casefold()).strip("-")[:80]
     return f"{plain}-{hashlib.sha256(fingerprint.encode('utf-8', 'replace')).hexdigest()[:6]}-{number}.svg"
 
@@ -294,21 +295,24 @@ def slopes_of(contrast: Contrast) -> Picture | None:
     moved = [one for one in moved if not one.name.endswith("_law") and one.name != "syncs_at_line"]
     if not moved:
         return None
-    moved.sort(key=lambda one: (one.name not in _NOUNS, -max(_pair(one) or (0, 0))))
+    # Of what got better and worse, the worse is shown.
+    moved.sort(key=lambda one: (one.trend.value != "worse", one.name not in _NOUNS, -max(_pair(one) or (0, 0))))
     unit, name = moved[0].unit, moved[0].name
     shown = [one for one in moved if (one.unit, one.name) == (unit, name)][:_MOST_SLOPES]
     noun = _NOUNS.get(name, ("", name.replace("_", " ")))[1]
     lines = [(_short_case(one), *(_pair(one) or (0.0, 0.0)), one.trend.value) for one in shown]
+
+    def shown_value(value: object) -> str:
+        return format_value(value, unit)
+
     first = shown[0]
     at = f" at {_short_case(first)}" if _short_case(first) else ""
     return Picture(
-        f"{format_value(first.base, unit)} → {format_value(first.head, unit)} {noun}{at}: {first.trend.value}",
+        f"{shown_value(first.base)} → {shown_value(first.head)} {noun}{at}: {first.trend.value}",
         f"{noun} at base and at head, a line for each case.",
         contrast.evidence or "read", ("case", "base", "head", "trend"),
-        tuple(
-            (case_text(one.case), format_value(one.base, unit), format_value(one.head, unit), one.trend.value) for one in shown
-        ),
-        Slopes(lines, lambda value: format_value(value, unit), f"{noun} [{unit}]"),
+        tuple((case_text(one.case), *map(shown_value, (one.base, one.head)), one.trend.value) for one in shown),
+        Slopes(lines, shown_value, f"{noun} [{unit}]"),
     )  # fmt: skip
 
 

@@ -113,13 +113,14 @@ def run_page(sources: Sources, comparison: Comparison | None = None) -> bytes:
     cards = list(_cards(sources, comparison))
     anchors = {result.fingerprint: card.name for card in cards for result in card.results}
     style, style_hash = page_style()
+    changes = _changes(comparison, anchors) if comparison else []
     return render_page(
         "run.html.j2",
         run=run,
         name=_name(run),
         style=style,
         style_hash=style_hash,
-        verdict=_verdict(run, cards),
+        verdict=f"{_changed_words(changes)}; {_verdict(run, cards)}" if comparison else _verdict(run, cards),
         counts=Counter(card.severity.value for card in cards),
         labels=_labels(run),
         environments=[arm.run.environment for arm in run.matrix] or [run.environment],
@@ -129,7 +130,7 @@ def run_page(sources: Sources, comparison: Comparison | None = None) -> bytes:
         cards=cards,
         arms=_arms(run, anchors),
         comparison=comparison,
-        changes=_changes(comparison, anchors) if comparison else [],
+        changes=changes,
         change_counts=Counter(_CHANGES.get(one.change, "") for one in comparison.contrasts) if comparison else {},
         silent=_silent(run),
         unasked=by_reason(run.candidates),
@@ -319,14 +320,19 @@ def _arms(run: Run, anchors: Mapping[str, str]) -> Matrix | None:
     return Matrix("finding", labels, tuple(rows), len(labels) > _MOST_COLUMNS)
 
 
+def _changed_words(changes: Sequence[tuple[Contrast, str, Picture | None, str]]) -> str:
+    counts = Counter(word for _, word, _, _ in changes)
+    return f"{counts['new']} new, {counts['worse'] + counts['mixed']} worse, {counts['gone']} gone"
+
+
 def _changes(comparison: Comparison, anchors: Mapping[str, str]) -> list[tuple[Contrast, str, Picture | None, str]]:
     """What changed, the worst first: the contrast, its word, its slopes, and the card of the head."""
-    order = ("new", "worse", "gone", "better", "changed")
+    order = ("new", "worse", "mixed", "gone", "better", "changed")
     found = []
     for one in comparison.contrasts:
         word = _CHANGES.get(one.change, "")
         if one.change is Change.STILL_REPRODUCED:
-            word = {"worse": "worse", "mixed": "worse", "better": "better", "moved": "changed"}.get(one.trend.value, "")
+            word = {"worse": "worse", "mixed": "mixed", "better": "better", "moved": "changed"}.get(one.trend.value, "")
         if word in order:
             card = next(
                 (

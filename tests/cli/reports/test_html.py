@@ -7,12 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from typer.testing import CliRunner
 
 from auditkit.cli.application import app
 from tests.exporters.exported_runs import RUNS, run_of
 from tests.filing_helpers import put, ticket_text
 from tests.rendering.html.test_run_page import OVERFLOW, waiting
+
+pytestmark = pytest.mark.process
 
 
 def run(*arguments: object) -> Any:

@@ -27,7 +27,7 @@ from auditkit.rules.reports.audit_items import Cause, finding_title
 from auditkit.rules.reports.audit_parts import Answer
 
 _SILENT = (Outcome.UNAVAILABLE, Outcome.ERROR)
-_MOST_COLUMNS = 14
+_MOST_COLUMNS, _MOST_UPRIGHT = 14, 6
 """Columns that a matrix has room for beside each other; of more, each row is a block of its own."""
 _MOST_OPEN = 5
 """Cards that are unfolded from the start, the worst: of the others the summary says what was found and where."""
@@ -53,12 +53,17 @@ class Cell:
 
 @dataclass(frozen=True)
 class Matrix:
-    """Answers by target and probe: `corner` names the rows; `is_stacked` where there is no room for its columns."""
+    """Answers by target and probe: `corner` names the rows."""
 
     corner: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, tuple[Cell, ...]], ...]
-    is_stacked: bool = False
+
+    @property
+    def layout(self) -> str:
+        """How its columns lie: with upright heads where they are few, else turned; each row a block where many."""
+        count = len(self.columns)
+        return "stacked" if count > _MOST_COLUMNS else "turned" if count > _MOST_UPRIGHT else "few"
 
 
 @dataclass(frozen=True)
@@ -123,7 +128,7 @@ def run_page(sources: Sources, comparison: Comparison | None = None) -> bytes:
         verdict=f"{_changed_words(changes)}; {_verdict(run, cards)}" if comparison else _verdict(run, cards),
         counts=Counter(card.severity.value for card in cards),
         labels=_labels(run),
-        environments=[arm.run.environment for arm in run.matrix] or [run.environment],
+        environments=[(arm.label, arm.run.environment) for arm in run.matrix] or [("Ran on", run.environment)],
         matrix=_matrix(run, anchors),
         quiet=_quiet(run),
         outcomes=[WORDS[outcome] for outcome in Outcome],
@@ -249,13 +254,9 @@ def _matrix(run: Run, anchors: Mapping[str, str]) -> Matrix | None:
     if not telling:
         return None
     answers = {(one.target, one.probe): one for one in asked}
+    telling_of = {one.target for one in asked if one.outcome in (Outcome.REPRODUCED, Outcome.ERROR)}
     targets = [
-        target
-        for target in dict.fromkeys(one.target for one in asked)
-        if any(
-            (target, probe) in answers and answers[target, probe].outcome is not Outcome.NOT_APPLICABLE
-            for probe in telling
-        )
+        target for target in dict.fromkeys(one.target for one in asked) if target in telling_of or not telling_of
     ]
     worst: dict[str, str] = {}
     for one in asked:
@@ -268,12 +269,12 @@ def _matrix(run: Run, anchors: Mapping[str, str]) -> Matrix | None:
             (names[target], tuple(_cell(probe, answers.get((target, probe)), anchors) for probe in probes))
             for target in targets
         )
-        return Matrix("target", tuple(probes), rows, len(probes) > _MOST_COLUMNS)
+        return Matrix("target", tuple(probes), rows)
     rows = tuple(
         (probe, tuple(_cell(names[target], answers.get((target, probe)), anchors) for target in targets))
         for probe in probes
     )
-    return Matrix("probe", tuple(names[target] for target in targets), rows, len(targets) > _MOST_COLUMNS)
+    return Matrix("probe", tuple(names[target] for target in targets), rows)
 
 
 def _names(targets: Iterable[str]) -> dict[str, str]:
@@ -283,41 +284,46 @@ def _names(targets: Iterable[str]) -> dict[str, str]:
     return {target: short_target(target) if short[short_target(target)] == 1 else target for target in targets}
 
 
-def _quiet(run: Run) -> list[str]:
-    """Probes that were answered and found nothing anywhere."""
-    loud = {one.probe for one in run.results if one.outcome in (Outcome.REPRODUCED, *_SILENT)}
-    return sorted({one.probe for one in run.results if one.outcome is Outcome.NOT_REPRODUCED} - loud)
+def _quiet(run: Run) -> list[tuple[str, list[str]]]:
+    """Probes and targets of which nothing was found: answered, and sound."""
+    loud = [one for one in run.results if one.outcome in (Outcome.REPRODUCED, *_SILENT)]
+    asked = [one for one in run.results if one.outcome is Outcome.NOT_REPRODUCED and not one.is_of_source]
+    found = {one.target for one in loud if one.outcome is not Outcome.UNAVAILABLE}
+    probes = sorted({one.probe for one in asked} - {one.probe for one in loud})
+    targets = sorted({one.target for one in asked} - found)
+    said = [
+        (f"{counted(len(probes), 'probe')} reproduced nowhere", probes),
+        (f"nothing of {counted(len(targets), 'target')} reproduced", targets),
+    ]
+    return [(words, names) for words, names in said if names]
 
 
-def _arms(run: Run, anchors: Mapping[str, str]) -> Matrix | None:
-    """Findings by torch and device, those that differ first."""
-    if not run.matrix:
-        return None
+def _arms(run: Run, anchors: Mapping[str, str]) -> list[tuple[str, Matrix]]:
+    """Findings by torch and device: those that differ, then those that are the same everywhere."""
     labels = tuple(arm.label for arm in run.matrix)
     found = [one for one in run.results if any(arm.outcome is Outcome.REPRODUCED for arm in one.arms)]
-    rows = []
-    for one in sorted(found, key=lambda one: (not one.arms_differ, one.severity or "P9", one.fingerprint)):
-        said = {arm.arm: arm for arm in one.arms}
-        cells = []
-        for label in labels:
-            arm = said.get(label)
-            sign, word = WORDS[arm.outcome] if arm else ("", "not asked")
-            is_found = arm is not None and arm.outcome is Outcome.REPRODUCED
-            level = arm.severity.value if arm and arm.severity else word
-            kind = arm.outcome.value if arm else "none"
-            cells.append(
-                Cell(
-                    label,
-                    kind,
-                    sign,
-                    level,
-                    arm.law if arm and is_found else "",
-                    anchors.get(one.fingerprint, "") if is_found else "",
-                )
-            )
-        differs = "differs: " if one.arms_differ else ""
-        rows.append((f"{differs}{one.probe} of {short_target(one.target)}", tuple(cells)))
-    return Matrix("finding", labels, tuple(rows), len(labels) > _MOST_COLUMNS)
+    found.sort(key=lambda one: (one.severity or "P9", one.fingerprint))
+    tables = []
+    for differ, words in ((True, "not the same everywhere"), (False, "the same everywhere")):
+        rows = [
+            (f"{one.probe} of {short_target(one.target)}", tuple(_arm_cell(label, one, anchors) for label in labels))
+            for one in found
+            if one.arms_differ is differ
+        ]
+        if rows:
+            tables.append((f"{counted(len(rows), 'finding')}: {words}", Matrix("finding", labels, tuple(rows))))
+    return tables
+
+
+def _arm_cell(label: str, result: ProbeResult, anchors: Mapping[str, str]) -> Cell:
+    arm = next((arm for arm in result.arms if arm.arm == label), None)
+    if arm is None:
+        return Cell(label, "none", "", "not asked")
+    sign, word = WORDS[arm.outcome]
+    if arm.outcome is not Outcome.REPRODUCED:
+        return Cell(label, arm.outcome.value, sign, word)
+    level = arm.severity.value if arm.severity else word
+    return Cell(label, arm.outcome.value, sign, level, arm.law, anchors.get(result.fingerprint, ""))
 
 
 def _changed_words(changes: Sequence[tuple[Contrast, str, Picture | None, str]]) -> str:

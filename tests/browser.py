@@ -72,10 +72,10 @@ class Browser:
         assert "exceptionDetails" not in said, said
         return said["result"].get("value")
 
-    def picture(self, file: Path, height: int | None = None) -> None:
-        """The page as PNG, whole or its first `height` pixels."""
+    def picture(self, file: Path, height: int, scale: float = 1, top: float = 0) -> None:
+        """`height` pixels of the page from `top` on as PNG, made smaller by `scale`."""
         size = self.ask("Page.getLayoutMetrics")["cssContentSize"]
-        clip = {"x": 0, "y": 0, "width": size["width"], "height": min(height or 16000, size["height"]), "scale": 1}
+        clip = {"x": 0, "y": top, "width": size["width"], "height": min(height, size["height"] - top), "scale": scale}
         data = self.ask("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)["data"]
         file.write_bytes(base64.b64decode(data))
 

@@ -260,7 +260,9 @@ def _matrix(run: Run, anchors: Mapping[str, str]) -> Matrix | None:
     ]
     worst: dict[str, str] = {}
     for one in asked:
-        worst[one.probe] = min(worst.get(one.probe, "P9"), one.severity or "P9")
+        for name in (one.probe, one.target):
+            worst[name] = min(worst.get(name, "P9"), one.severity or "P9")
+    targets.sort(key=lambda target: worst[target])
     found = Counter(one.probe for one in asked if one.outcome is Outcome.REPRODUCED)
     probes = sorted(telling, key=lambda probe: (worst[probe], -found[probe], probe))
     names = _names(targets)

@@ -198,7 +198,7 @@ class Boundaries:
         parts += [element("rect", x=left, y=8, width=24, height=8, class_="sound"), text(left + 30, 16, "sound")]
         parts += [
             line(left + 84, 12, left + 112, 12, "lost"),
-            text(left + 118, 16, "breaks, though the dtype can hold it"),
+            text(left + 118, 16, "lost, though the dtype reaches it"),
         ]
         for row, (name, cells) in enumerate(self.rows):
             top = 50.0 + 44 * row

@@ -89,6 +89,24 @@ def start_git(directory: Path, *arguments: str) -> subprocess.Popen[bytes]:
     )
 
 
+def read_objects(directory: Path, names: Iterable[str]) -> dict[str, bytes]:
+    """What git holds under each name, such as a hash or `commit:path`; names of nothing are left out."""
+    names = list(names)
+    asked = start_git(directory, "cat-file", "--batch")
+    told, _ = asked.communicate("".join(f"{name}\n" for name in names).encode())
+    held: dict[str, bytes] = {}
+    position = 0
+    for name in names:
+        end = told.index(b"\n", position)
+        head = told[position:end].split()
+        position = end + 1
+        if head[-1] not in (b"missing", b"ambiguous"):
+            size = int(head[-1])
+            held[name] = told[position : position + size]
+            position += size + 1
+    return held
+
+
 def _command(arguments: Iterable[str]) -> list[str]:
     settings = [part for key, value in _SETTINGS.items() for part in ("-c", f"{key}={value}")]
     return ["git", *settings, *arguments]

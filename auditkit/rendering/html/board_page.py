@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -67,8 +68,7 @@ def _burn_down(history: FolderHistory) -> Picture | None:
         return None
     dates = [datetime.datetime.fromisoformat(one.date) for one in moments]
     first = dates[0]
-    days = [max((date - first).total_seconds() / 86400, 0.0) for date in dates]
-    days = [max(days[: number + 1]) for number in range(len(days))]
+    days = list(itertools.accumulate(((date - first).total_seconds() / 86400 for date in dates), max))
     last, most = moments[-1], max(one.unfinished for one in moments)
     form = "%Y-%m-%d" if days[-1] > 2 else "%m-%d %H:%M"
     shown = moments if len(moments) <= _MOST_ROWS else [*moments[:: len(moments) // _MOST_ROWS + 1], last]
@@ -93,11 +93,9 @@ def _by_batch(tickets: Sequence[Ticket]) -> Picture | None:
     rows = [(f"batch {batch}", sorted(counts[batch].items())) for batch in sorted(counts)]
     grave = {name: sum(count for level, count in parts if level in ("P0", "P1")) for name, parts in rows}
     worst = max(grave, key=lambda name: grave[name])
-    title = (
-        f"{worst} has most P0 and P1: {grave[worst]}" if grave[worst] else f"no P0 or P1 in {len(rows)} of the batches"
-    )
+    none = f"no P0 or P1 in {counted(len(rows), 'batch', 'batches')}"
     return Picture(
-        title,
+        f"{worst} has most P0 and P1: {grave[worst]}" if grave[worst] else none,
         "Tickets of each batch by severity, one bar for each batch.",
         "counted from the tickets", ("batch", "severity", "tickets [count]"),
         tuple((name, level, str(count)) for name, parts in rows for level, count in parts),
@@ -117,14 +115,12 @@ def _card(ticket: Ticket, history: FolderHistory) -> TicketCard:
             )
         )  # fmt: skip
     agreed = consensus_of(ticket)
-    verdict = f", {agreed.verdict.value}" if agreed.verdict else ""
+    words = filter(None, (agreed.kind.value, agreed.verdict and agreed.verdict.value, agreed.needs_answer))
     return TicketCard(
         ticket,
         tuple(pictures),
         tuple((one, measured_rows(map(_measurement, one.measurements))) for one in ticket.evidence),
-        f"{agreed.kind.value}{verdict}{f'; {agreed.needs_answer}' if agreed.needs_answer else ''}"
-        if ticket.reviews
-        else "",
+        ", ".join(words) if ticket.reviews else "",
         parts_of(ticket.description),
         parts_of(ticket.recommended_fix),
         parts_of(ticket.resolution.text if ticket.resolution else ""),

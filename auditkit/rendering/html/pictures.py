@@ -6,8 +6,10 @@ import hashlib
 import math
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from auditkit.model.enums import Evidence, Outcome
 from auditkit.model.revisions.comparison import Contrast, FigureChange
@@ -43,6 +45,7 @@ _LABEL = 22
 _NO_FIGURES = ("value", "truth", "fields", "line")
 """Units of what says nothing without its name."""
 _MOST_SLOPES = 4
+_LARGEST_DRAWN = 1e300
 _FILE_NAME = re.compile(r"[^a-z0-9]+")
 
 
@@ -118,18 +121,17 @@ def worst_number(result: ProbeResult) -> str:
     return format_value(judged.value, judged.unit) if is_short else f"{judged.value:.3g}"
 
 
-def _number(measurement: Measurement) -> float | None:
-    """The value where it is a finite number that can be drawn."""
-    value = measurement.value
+def _finite(value: object) -> float | None:
+    """The value where it is a number that can be drawn."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and math.isfinite(value) else None
+    return float(value) if is_number and abs(value) < _LARGEST_DRAWN else None  # type: ignore[arg-type]
 
 
 def _growths(result: ProbeResult) -> Iterator[Picture]:
     """The first figure that has a fitted law, or extrapolated points, over three sizes or more."""
     by_name: dict[str, list[Measurement]] = {}
     for one in result.measurements:
-        if (number := _number(one)) is not None and number >= 0:
+        if (number := _finite(one.value)) is not None and number >= 0:
             by_name.setdefault(one.name, []).append(one)
     laws = {
         _LAW_OF.get(name, name.removesuffix("_law")): taken[0]
@@ -145,92 +147,77 @@ def _growths(result: ProbeResult) -> Iterator[Picture]:
 
 
 def _growth(result: ProbeResult, name: str, taken: Sequence[Measurement], law: Measurement | None) -> Picture | None:
-    size = max(_SIZES, key=lambda key: len({one.case[key] for one in taken if _is_size(one, key)}))
-    sized = [one for one in taken if _is_size(one, size)]
-    dtypes = list(dict.fromkeys(str(one.case.get("dtype", "")) for one in sized))
-    dtype = max(dtypes, key=lambda name: sum(one.case.get("dtype", "") == name for one in sized), default="")
-    sized = sorted(
-        (one for one in sized if str(one.case.get("dtype", "")) == dtype), key=lambda one: float(one.case[size])
-    )
+    def sizes(key: str) -> set[Any]:
+        return {one.case[key] for one in taken if _finite(one.case.get(key)) is not None}
+
+    size = max(_SIZES, key=lambda key: len(sizes(key)))
+    sized = [one for one in taken if _finite(one.case.get(size)) is not None]
+    dtypes = Counter(str(one.case.get("dtype", "")) for one in sized)
+    dtype = max(dtypes, key=lambda name: dtypes[name], default="")
+    sized = [one for one in sized if str(one.case.get("dtype", "")) == dtype]
+    sized.sort(key=lambda one: float(one.case[size]))
     near = [one for one in sized if one.evidence is not Evidence.EXTRAPOLATED]
     if len({one.case[size] for one in near}) < 2 or len({one.case[size] for one in sized}) < 3:
         return None
-    points, far = (
-        [(float(one.case[size]), float(one.value)) for one in sized if (one in near) is is_near]
-        for is_near in (True, False)
-    )
-    constant = law.case.get("constant") if law else None
-    fit = (
-        (float(law.value), float(constant)) if law and isinstance(constant, int | float) else _through([*points, *far])
-    )
-    unit = near[0].unit
-    said = f" of {dtype}" if dtype else ""
-    plural = _NOUNS.get(name, ("", name.replace("_", " ")))[1]
+    every = [(float(one.case[size]), float(one.value)) for one in sized]
+    points = [point for point, one in zip(every, sized, strict=True) if one.evidence is not Evidence.EXTRAPOLATED]
+    far = [point for point, one in zip(every, sized, strict=True) if one.evidence is Evidence.EXTRAPOLATED]
+    slope, constant = (_finite(law.value), _finite(law.case.get("constant"))) if law else (None, None)
+    is_known = slope is not None and constant is not None
+    fit = _kept((slope or 0.0, constant or 0.0), points, 0.25) if is_known else _through(every)
+    unit, one, several = near[0].unit, *_NOUNS.get(name, (name.replace("_", " "),) * 2)
     drawing = Growth(
-        f"{size}{said} [count]", f"{plural} [{unit}]", points, far, fit, _how(result, near[0]),
-        str(law.case.get("law", "")) if law else result.law or "fitted",
+        f"{size}{f' of {dtype}' if dtype else ''} [count]", f"{several} [{unit}]", points, far, fit,
+        _how(result, near[0]), str(law.case.get("law", "")) if law else result.law or "fitted",
         lambda value: format_value(value, unit), _count,
     )  # fmt: skip
-    label = evidence_words(Answer(result))
-    law_words = f" The line is the fitted law {drawing.law}; beyond the last point it is extrapolated." if fit else ""
     rows = [(format_value(one.case[size]), format_value(one.value, unit), _how(result, one)) for one in sized]
     if fit and not far:
-        end = max(point[0] for point in points) * 1.5
+        end = max(points)[0] * 1.5
         rows.append((format_value(end), format_value(drawing.fitted(end), unit), "extrapolated"))
+    x, y = max(far or points)
+    at = f"{format_value(y, unit)}{'' if unit == 'bytes' else f' {one if y == 1 else several}'}"
+    at += f" at {format_value(x)} {size}{' (extrapolated)' if far else ''}"
+    words = f" The line is the fitted law {drawing.law}; beyond the last point it is extrapolated." if fit else ""
     return Picture(
-        _growth_title(name, points, far, law, result, size, unit),
-        f"{plural} over {size}{said}: {len(near)} points.{law_words}",
-        label, (size, f"{plural} [{unit}]", "evidence"), tuple(rows), drawing,
+        f"{_rate(name, fit, size) if law and fit else result.law or several}: {at}",
+        f"{several} over {drawing.x_title}: {len(near)} points.{words}",
+        evidence_words(Answer(result)), (size, drawing.y_title, "evidence"), tuple(rows), drawing,
     )  # fmt: skip
-
-
-def _is_size(one: Measurement, key: str) -> bool:
-    value = one.case.get(key)
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _how(result: ProbeResult, one: Measurement) -> str:
     return "simulated" if result.device == "simulated" and one.evidence is Evidence.MEASURED else one.evidence.value
 
 
-def _through(points: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
-    """The straight line through all points, least squares; None where they leave it by more than a hundredth."""
+_Point = tuple[float, float]
+
+
+def _through(points: Sequence[_Point]) -> _Point | None:
+    """Slope and constant of the straight line through all points, least squares; None where they leave it."""
     mean_x, mean_y = (sum(values) / len(points) for values in zip(*points, strict=True))
     spread = sum((x - mean_x) ** 2 for x, _ in points)
-    if not spread:
-        return None
     slope = sum((x - mean_x) * (y - mean_y) for x, y in points) / spread
-    constant = mean_y - slope * mean_x
+    return _kept((slope, mean_y - slope * mean_x), points, 0.01)
+
+
+def _kept(line: _Point, points: Sequence[_Point], share: float) -> _Point | None:
+    """The line, where no point is further off than a `share` of the largest; else none is drawn."""
+    slope, constant = line
     off = max(abs(y - slope * x - constant) for x, y in points)
-    return (slope, constant) if off <= 0.01 * max(abs(y) for _, y in points) else None
+    return line if off <= share * max(abs(y) for _, y in points) else None
 
 
-def _growth_title(
-    name: str,
-    points: Sequence[tuple[float, float]],
-    far: Sequence[tuple[float, float]],
-    law: Measurement | None,
-    result: ProbeResult,
-    size: str,
-    unit: str,
-) -> str:
-    """`waits once per tensor: 256 waits at 256 tensors`."""
-    one, several = _NOUNS.get(name, (name.replace("_", " "), name.replace("_", " ")))
-    x, y = max(far or points)
-    figure = format_value(y, unit) if unit == "bytes" else f"{format_value(y, unit)} {one if y == 1 else several}"
-    at = f"{figure} at {format_value(x)} {size}{' (extrapolated)' if far else ''}"
-    if law is None or not isinstance(law.case.get("constant"), int | float):
-        return f"{result.law or several}: {at}"
-    slope, constant = float(law.value), float(law.case["constant"])
-    each = size.removesuffix("s")
+def _rate(name: str, line: _Point, size: str) -> str:
+    """`waits once per tensor`, `3 kernel launches per tensor and 1 more`."""
+    one, several = _NOUNS.get(name, (name.replace("_", " "),) * 2)
+    slope, constant = line
     if slope == 0:
-        return f"{format_value(constant)} {one if constant == 1 else several} however many {size}: {at}"
-    if name == "sync_count" and slope == 1:
-        rate = f"waits once per {each}"
-    else:
-        rate = f"{format_value(slope)} {one if slope == 1 else several} per {each}"
+        return f"{format_value(constant)} {one if constant == 1 else several} however many {size}"
+    each = size.removesuffix("s")
+    rate = f"{format_value(slope)} {one if slope == 1 else several} per {each}"
     more = f" and {format_value(constant)} more" if constant > 0 else ""
-    return f"{rate}{more}: {at}"
+    return f"{f'waits once per {each}' if (name, slope) == ('sync_count', 1) else rate}{more}"
 
 
 def _count(value: float) -> str:
@@ -245,7 +232,7 @@ def _boundaries(result: ProbeResult) -> Iterator[Picture]:
     """A map for each magnitude at which something breaks: dtypes down, sizes across."""
     for name, verb in _LIMITS.items():
         taken = [one for one in result.measurements if one.name == name and "dtype" in one.case]
-        if not any(_number(one) for one in taken):
+        if not any(_finite(one.value) for one in taken):
             continue
         by_cell = {(str(one.case["dtype"]), format_value(one.case.get("elements", "all"))): one for one in taken}
         dtypes, sizes = (list(dict.fromkeys(key[number] for key in by_cell)) for number in (0, 1))
@@ -256,7 +243,7 @@ def _boundaries(result: ProbeResult) -> Iterator[Picture]:
             [(dtype, [cells.get((dtype, size)) for size in sizes]) for dtype in dtypes],
             f"bars: powers of ten from 1 to the dtype's {'smallest' if is_low else 'largest'} number",
         )  # fmt: skip
-        found = [one for one in taken if _number(one)]
+        found = [one for one in taken if _finite(one.value)]
         worst = (max if is_low else min)(found, key=lambda one: float(one.value))
         way = "less" if is_low else "more"
         where = f" ({format_value(worst.case['elements'])} elements)" if "elements" in worst.case else ""
@@ -275,7 +262,7 @@ def _boundaries(result: ProbeResult) -> Iterator[Picture]:
 
 def _limit(one: Measurement, dtype: str, is_low: bool) -> Limit:
     """How much of the way from 1 to the dtype's largest (or smallest) number is sound, by powers of ten."""
-    number = _number(one)
+    number = _finite(one.value)
     if not number or number <= 0:
         return Limit("does not break", 1.0, is_low)
     end = (_SMALLEST if is_low else _LARGEST).get(dtype)
@@ -325,12 +312,8 @@ def _short_case(figure: FigureChange) -> str:
 
 
 def _pair(figure: FigureChange) -> tuple[float, float] | None:
-    ends = (figure.base, figure.head)
-    if all(
-        isinstance(end, int | float) and not isinstance(end, bool) and math.isfinite(end) and end >= 0 for end in ends
-    ):
-        return float(figure.base), float(figure.head)
-    return None
+    base, head = _finite(figure.base), _finite(figure.head)
+    return (base, head) if base is not None and head is not None and min(base, head) >= 0 else None
 
 
 WORDS: Mapping[Outcome, tuple[str, str]] = {

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from auditkit.model.enums import Outcome, Severity
-from auditkit.model.revisions.comparison import Change, Comparison, Contrast
+from auditkit.model.revisions.comparison import Change, Comparison, Contrast, Trend
 from auditkit.model.runs.candidates import by_reason
 from auditkit.model.runs.fix import Fix
-from auditkit.model.runs.run import ProbeResult, Run
+from auditkit.model.runs.run import ArmOutcome, ProbeResult, Run
 from auditkit.model.runs.target import short_target
 from auditkit.model.text import counted
 from auditkit.rendering.audit_report import evidence_words
@@ -26,6 +26,7 @@ from auditkit.rules.reports.audit import Sources, causes_of
 from auditkit.rules.reports.audit_items import Cause, finding_title
 from auditkit.rules.reports.audit_parts import Answer
 
+_Key = tuple[str, str]
 _SILENT = (Outcome.UNAVAILABLE, Outcome.ERROR)
 _MOST_COLUMNS, _MOST_UPRIGHT = 14, 6
 """Columns that a matrix has room for beside each other; of more, each row is a block of its own."""
@@ -116,7 +117,7 @@ def run_page(sources: Sources, comparison: Comparison | None = None) -> bytes:
     """The page of a run; with a `comparison`, whose head it is, first what changed, and only that unfolded."""
     run = sources.run
     cards = list(_cards(sources, comparison))
-    anchors = {result.fingerprint: card.name for card in cards for result in card.results}
+    anchors = {_key(result): card.name for card in cards for result in card.results}
     style, style_hash = page_style()
     changes = _changes(comparison, anchors) if comparison else []
     return render_page(
@@ -194,16 +195,13 @@ def _labels(run: Run) -> list[tuple[str, str, int]]:
 
 def _cards(sources: Sources, comparison: Comparison | None) -> Iterator[Card]:
     run = sources.run
-    changes = {f"{one.probe}\0{one.target}": one for one in comparison.contrasts} if comparison else {}
+    changes = {_key(one): one for one in comparison.contrasts} if comparison else {}
     for number, cause in enumerate(causes_of(sources), 1):
         results = [finding.result for finding in cause.findings]
         shown = list({one.probe: one for one in reversed(results)}.values())[::-1]
-        changed = [one for result in results if (one := changes.get(f"{result.probe}\0{result.target}"))]
-        said = [
-            _CHANGES[one.change] if not one.is_worse or one.change is Change.INTRODUCED else "worse"
-            for one in changed
-            if one.change in _CHANGES
-        ]
+        changed = [changes[_key(one)] for one in results if _key(one) in changes]
+        said = [word for one in changed if (word := _change_word(one))]
+        is_worse = any(one.is_worse for one in changed)
         place = next((result.location for result in results if result.location), None)
         quoted = max(results, key=lambda one: (any(line.is_marked for line in _code(one)), bool(one.excerpt)))
         yield Card(
@@ -216,9 +214,7 @@ def _cards(sources: Sources, comparison: Comparison | None) -> Iterator[Card]:
             code_file=quoted.excerpt.file if quoted.excerpt else "",
             fix=next((fix for fix in run.fixes if {one.fingerprint for one in results} & {*fix.mends}), None),
             no_fix=next((run.no_fix[one.fingerprint] for one in results if one.fingerprint in run.no_fix), ""),
-            is_open=bool({"new", "worse"} & {*said})
-            if comparison
-            else number <= _MOST_OPEN and cause.leader.severity.at_least(Severity.P3),
+            is_open=is_worse if comparison else number <= _MOST_OPEN and cause.leader.severity.at_least(Severity.P3),
             changed=", ".join(dict.fromkeys(said)),
         )
 
@@ -237,46 +233,46 @@ def _code(result: ProbeResult) -> Iterator[CodeLine]:
         yield CodeLine(number, line, first <= number <= last and not is_definition)
 
 
-def _cell(column: str, result: ProbeResult | None, anchors: Mapping[str, str]) -> Cell:
-    if result is None:
+def _key(one: ProbeResult | Contrast) -> _Key:
+    return one.probe, one.target
+
+
+def _cell(column: str, said: ProbeResult | ArmOutcome | None, number: str, card: str) -> Cell:
+    if said is None:
         return Cell(column, "none", "", "not asked")
-    sign, word = WORDS[result.outcome]
-    if result.outcome is not Outcome.REPRODUCED:
-        return Cell(column, result.outcome.value, sign, word)
-    word = (result.severity or Severity.P4).value
-    return Cell(column, result.outcome.value, sign, word, worst_number(result), anchors.get(result.fingerprint, ""))
+    sign, word = WORDS[said.outcome]
+    if said.outcome is not Outcome.REPRODUCED:
+        return Cell(column, said.outcome.value, sign, word)
+    return Cell(column, said.outcome.value, sign, (said.severity or Severity.P4).value, number, card)
 
 
-def _matrix(run: Run, anchors: Mapping[str, str]) -> Matrix | None:
+def _matrix(run: Run, anchors: Mapping[_Key, str]) -> Matrix | None:
     """Targets by the probes that found something of one, or got no answer; the longer of the two are the rows."""
     asked = [one for one in run.results if not one.is_of_source]
-    telling = {one.probe for one in asked if one.outcome in (Outcome.REPRODUCED, *_SILENT)}
-    if not telling:
+    loud = [one for one in asked if one.outcome in (Outcome.REPRODUCED, *_SILENT)]
+    if not loud:
         return None
-    answers = {(one.target, one.probe): one for one in asked}
-    telling_of = {one.target for one in asked if one.outcome in (Outcome.REPRODUCED, Outcome.ERROR)}
-    targets = [
-        target for target in dict.fromkeys(one.target for one in asked) if target in telling_of or not telling_of
-    ]
+    found = Counter(name for one in asked if one.outcome is Outcome.REPRODUCED for name in _key(one))
     worst: dict[str, str] = {}
-    for one in asked:
-        for name in (one.probe, one.target):
-            worst[name] = min(worst.get(name, "P9"), one.severity or "P9")
-    targets.sort(key=lambda target: worst[target])
-    found = Counter(one.probe for one in asked if one.outcome is Outcome.REPRODUCED)
-    probes = sorted(telling, key=lambda probe: (worst[probe], -found[probe], probe))
-    names = _names(targets)
-    if len(targets) > len(probes):
-        rows = tuple(
-            (names[target], tuple(_cell(probe, answers.get((target, probe)), anchors) for probe in probes))
-            for target in targets
-        )
-        return Matrix("target", tuple(probes), rows)
-    rows = tuple(
-        (probe, tuple(_cell(names[target], answers.get((target, probe)), anchors) for target in targets))
-        for probe in probes
-    )
-    return Matrix("probe", tuple(names[target] for target in targets), rows)
+    for each in asked:
+        for name in _key(each):
+            worst[name] = min(worst.get(name, "P9"), each.severity or "P9")
+    probes = sorted({one.probe for one in loud}, key=lambda name: (worst[name], -found[name], name))
+    # What got no answer for want of a device says nothing of its target.
+    telling = {one.target for one in loud if one.outcome is not Outcome.UNAVAILABLE} or {one.target for one in loud}
+    targets = sorted(telling, key=lambda name: (worst[name], -found[name], name))
+    names = _names(targets) | {probe: probe for probe in probes}
+    down, across = (targets, probes) if len(targets) > len(probes) else (probes, targets)
+    answers = {pair: one for one in asked for pair in (_key(one), _key(one)[::-1])}
+    rows = []
+    for row in down:
+        cells = []
+        for column in across:
+            one = answers.get((row, column))
+            number, card = (worst_number(one), anchors.get(_key(one), "")) if one else ("", "")
+            cells.append(_cell(names[column], one, number, card))
+        rows.append((names[row], tuple(cells)))
+    return Matrix("target" if down is targets else "probe", tuple(names[name] for name in across), tuple(rows))
 
 
 def _names(targets: Iterable[str]) -> dict[str, str]:
@@ -300,32 +296,22 @@ def _quiet(run: Run) -> list[tuple[str, list[str]]]:
     return [(words, names) for words, names in said if names]
 
 
-def _arms(run: Run, anchors: Mapping[str, str]) -> list[tuple[str, Matrix]]:
+def _arms(run: Run, anchors: Mapping[_Key, str]) -> list[tuple[str, Matrix]]:
     """Findings by torch and device: those that differ, then those that are the same everywhere."""
     labels = tuple(arm.label for arm in run.matrix)
     found = [one for one in run.results if any(arm.outcome is Outcome.REPRODUCED for arm in one.arms)]
     found.sort(key=lambda one: (one.severity or "P9", one.fingerprint))
     tables = []
     for differ, words in ((True, "not the same everywhere"), (False, "the same everywhere")):
-        rows = [
-            (f"{one.probe} of {short_target(one.target)}", tuple(_arm_cell(label, one, anchors) for label in labels))
-            for one in found
-            if one.arms_differ is differ
-        ]
+        rows = []
+        for one in (one for one in found if one.arms_differ is differ):
+            said = {arm.arm: arm for arm in one.arms}
+            card = anchors.get(_key(one), "")
+            cells = (_cell(label, said.get(label), said[label].law if label in said else "", card) for label in labels)
+            rows.append((f"{one.probe} of {short_target(one.target)}", tuple(cells)))
         if rows:
             tables.append((f"{counted(len(rows), 'finding')}: {words}", Matrix("finding", labels, tuple(rows))))
     return tables
-
-
-def _arm_cell(label: str, result: ProbeResult, anchors: Mapping[str, str]) -> Cell:
-    arm = next((arm for arm in result.arms if arm.arm == label), None)
-    if arm is None:
-        return Cell(label, "none", "", "not asked")
-    sign, word = WORDS[arm.outcome]
-    if arm.outcome is not Outcome.REPRODUCED:
-        return Cell(label, arm.outcome.value, sign, word)
-    level = arm.severity.value if arm.severity else word
-    return Cell(label, arm.outcome.value, sign, level, arm.law, anchors.get(result.fingerprint, ""))
 
 
 def _changed_words(changes: Sequence[tuple[Contrast, str, Picture | None, str]]) -> str:
@@ -333,24 +319,20 @@ def _changed_words(changes: Sequence[tuple[Contrast, str, Picture | None, str]])
     return f"{counts['new']} new, {counts['worse'] + counts['mixed']} worse, {counts['gone']} gone"
 
 
-def _changes(comparison: Comparison, anchors: Mapping[str, str]) -> list[tuple[Contrast, str, Picture | None, str]]:
+def _change_word(contrast: Contrast) -> str:
+    if contrast.change is Change.STILL_REPRODUCED:
+        return "changed" if contrast.trend is Trend.MOVED else str(contrast.trend.value)
+    return _CHANGES.get(contrast.change, "")
+
+
+def _changes(comparison: Comparison, anchors: Mapping[_Key, str]) -> list[tuple[Contrast, str, Picture | None, str]]:
     """What changed, the worst first: the contrast, its word, its slopes, and the card of the head."""
     order = ("new", "worse", "mixed", "gone", "better", "changed")
-    found = []
-    for one in comparison.contrasts:
-        word = _CHANGES.get(one.change, "")
-        if one.change is Change.STILL_REPRODUCED:
-            word = {"worse": "worse", "mixed": "mixed", "better": "better", "moved": "changed"}.get(one.trend.value, "")
-        if word in order:
-            card = next(
-                (
-                    name
-                    for print_, name in anchors.items()
-                    if print_.startswith(f"{one.probe}/") and print_.endswith(f"/{one.target}")
-                ),
-                "",
-            )
-            found.append((one, word, slopes_of(one), card))
+    found = [
+        (one, word, slopes_of(one), anchors.get(_key(one), ""))
+        for one in comparison.contrasts
+        if (word := _change_word(one)) in order
+    ]
     return sorted(found, key=lambda item: (order.index(item[1]), item[0].severity or "P9", item[0].probe))
 
 

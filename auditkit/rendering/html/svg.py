@@ -110,7 +110,7 @@ class Growth:
     def draw(self) -> Markup:
         """The axes, the line solid where it was measured and dotted beyond, a dot for each point."""
         last = max(x for x, _ in self.points)
-        end = max([x for x, _ in self.far] or [last * 1.5 if self.line else last])
+        end = max([last * 1.5] if self.line and not self.far else [last, *(x for x, _ in self.far)])
         high = max([y for _, y in (*self.points, *self.far)] + ([self.fitted(end)] if self.line else []))
         x = Axis(self.x_title, self.number, ticks(end), _LEFT, WIDTH - _RIGHT)
         y = Axis(self.y_title, self.shown, ticks(high), self.height - _BOTTOM, _TOP)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
+import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import PurePath
 
 from auditkit.model.tickets.ticket import Ticket
@@ -68,23 +68,12 @@ def _commits(found: git.Repository) -> Iterator[tuple[str, list[_Change]]]:
 
 def _tickets(found: git.Repository, blobs: dict[str, str]) -> dict[str, Ticket]:
     """What git's objects say, as tickets; other pages and broken ones are left out."""
-    asked = git.start_git(found.directory, "cat-file", "--batch")
-    told, _ = asked.communicate("".join(f"{blob}\n" for blob in blobs).encode())
     tickets: dict[str, Ticket] = {}
-    position = 0
-    for blob, path in blobs.items():
-        end = told.index(b"\n", position)
-        head = told[position:end].split()
-        position = end + 1
-        if len(head) == 3:
-            data = told[position : position + int(head[2])]
-            position += int(head[2]) + 1
-            try:
-                document = Document.parse(data, PurePath(path))
-                if not is_other_page(document):
-                    tickets[blob] = replace(brief_of(document), path=PurePath(path))
-            except BrokenFileError:
-                continue
+    for blob, data in git.read_objects(found.directory, blobs).items():
+        with contextlib.suppress(BrokenFileError):
+            document = Document.parse(data, PurePath(blobs[blob]))
+            if not is_other_page(document):
+                tickets[blob] = brief_of(document)
     return tickets
 
 
@@ -94,12 +83,9 @@ def _happened(before: Ticket | None, after: Ticket | None) -> Iterator[str]:
     elif after is None:
         yield "removed"
     elif before is not None:
-        pairs = itertools.starmap(
-            lambda name, one, other: f"{name} {one or 'none'} → {other or 'none'}" if one != other else "",
-            (
-                ("status", before.status_written, after.status_written),
-                ("severity", before.severity_written, after.severity_written),
-                ("assignee", before.assignee, after.assignee),
-            ),
+        pairs = (
+            ("status", before.status_written, after.status_written),
+            ("severity", before.severity_written, after.severity_written),
+            ("assignee", before.assignee, after.assignee),
         )
-        yield from filter(None, pairs)
+        yield from (f"{name} {one or 'none'} → {other or 'none'}" for name, one, other in pairs if one != other)

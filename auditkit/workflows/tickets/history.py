@@ -118,19 +118,8 @@ def _texts(found: git.Repository, steps: Iterable[_Step]) -> Mapping[tuple[str, 
         [(step.parent, step.before) for step in steps if step.before]
         + [(step.commit, step.after) for step in steps if step.after]
     )
-    asked = git.start_git(found.directory, "cat-file", "--batch")
-    told, _ = asked.communicate("".join(f"{commit}:{path}\n" for commit, path in wanted).encode())
-    texts: dict[tuple[str, str], bytes] = {}
-    position = 0
-    for place in wanted:
-        end = told.index(b"\n", position)
-        head = told[position:end].split()
-        position = end + 1
-        if head[-1] not in (b"missing", b"ambiguous"):
-            size = int(head[-1])
-            texts[place] = told[position : position + size]
-            position += size + 1
-    return texts
+    held = git.read_objects(found.directory, (f"{commit}:{path}" for commit, path in wanted))
+    return {(commit, path): held[name] for commit, path in wanted if (name := f"{commit}:{path}") in held}
 
 
 def _entry(found: git.Repository, step: _Step, texts: Mapping[tuple[str, str], bytes]) -> LogEntry:

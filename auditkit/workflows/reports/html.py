@@ -44,7 +44,6 @@ def write_pictures(run: Run, folder: Path) -> list[Path]:
     Raises StoreConflictError where the folder cannot be written.
     """
     ensure_writable(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name, picture in pictures_by_file(run).items():
         write_file(folder / name, picture.file())

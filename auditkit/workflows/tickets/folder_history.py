@@ -15,7 +15,6 @@ from auditkit.store.markdown.document import BrokenFileError, Document
 from auditkit.store.reading.reader import brief_of, is_other_page
 
 _FORMAT = "%x01%H%x00%cI"
-_NO_BLOB = "0" * 40
 
 
 @dataclass(frozen=True)
@@ -53,17 +52,22 @@ def folder_history(repository: Repository) -> FolderHistory:
 def _commits(found: git.Repository) -> Iterator[tuple[str, list[_Change]]]:
     words = ("log", "--first-parent", "--diff-merges=first-parent", "--reverse", "--no-renames", "--raw", "--no-abbrev")
     told = git.run_git(found.directory, *words, "-z", f"--format={_FORMAT}", "--", ".")
-    for part in told.stdout.split("\x01")[1:]:
-        _, date, *rest = part.split("\x00")
-        words_of = iter(rest)
-        changes = []
-        for meta in words_of:
-            fields = meta.strip("\n").lstrip(":").split(" ")
-            path = next(words_of, "")
-            if len(fields) == 5 and path.endswith(".md"):
-                blob = "" if fields[3] == _NO_BLOB or fields[4] == "D" or not fields[1].startswith("100") else fields[3]
-                changes.append(_Change(path, blob))
-        yield date.strip(), changes
+    date, changes = "", list[_Change]()
+    fields = iter(told.stdout.split("\x00"))
+    for field in fields:
+        mark = field.lstrip("\n")
+        if mark.startswith("\x01"):
+            if date:
+                yield date, changes
+            date, changes = next(fields), []
+        elif mark.startswith(":"):
+            # A path follows, which may hold anything but the byte that ends it.
+            _, mode, _, blob, status = mark[1:].split(" ")
+            path = next(fields)
+            if path.endswith(".md"):
+                changes.append(_Change(path, blob if status != "D" and mode.startswith("100") else ""))
+    if date:
+        yield date, changes
 
 
 def _tickets(found: git.Repository, blobs: dict[str, str]) -> dict[str, Ticket]:

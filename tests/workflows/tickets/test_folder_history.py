@@ -27,6 +27,7 @@ def test_counts_events_moves_and_merges(tmp_path: Path) -> None:
     put(folder, "batch7/B7-PT-09.md", "no ticket at all\n")
     commit("first")
     put(folder, "batch7/B7-PT-02 a\tb.md", ticket_text("B7-PT-02"))
+    put(folder, "\x01a\n:b.md", "no ticket either\n")
     put(tmp_path, "elsewhere.md", ticket_text("B7-PT-03"))
     commit("second")
     git(tmp_path, "checkout", "-qb", "other")

@@ -10,12 +10,14 @@ import gzip
 import json
 import re
 import sys
+import tempfile
 from pathlib import Path
 
 from auditkit.model.runs.run import Run
 from auditkit.rendering.html.pictures import pictures_of
 from auditkit.store.config.config import Config
-from auditkit.workflows.reports.html import run_html
+from auditkit.store.folder.repository import Repository
+from auditkit.workflows.reports.html import run_html, tickets_html
 from tests.project_files import ROOT
 
 FOLDER = ROOT / "docs" / "html"
@@ -49,7 +51,11 @@ def screens() -> None:
     """What docs/html.md shows of the pages, as small PNG files."""
     from tests.browser import browser
 
-    with browser() as tab:
+    with browser() as tab, tempfile.TemporaryDirectory() as scratch:
+        board = Path(scratch, "board.html")
+        board.write_bytes(tickets_html(Repository(ROOT / "tests" / "data" / "old_audit"))[0])
+        tab.open(board, 1300)
+        tab.picture(FOLDER / "board.png", 700, 0.55)
         tab.open(FOLDER / "specimen.html", 1600)
         tab.picture(FOLDER / "light.png", 1000, 0.6)
         tab.open(FOLDER / "specimen.html", 400, dark=True)

@@ -32,7 +32,7 @@ _NOUNS = {
     "break_count": ("graph break", "graph breaks"),
     "breaks_before_end": ("graph break", "graph breaks"),
     "operators_outside_graphs": ("operator outside graphs", "operators outside graphs"),
-    "peak_extra_bytes": ("extra byte at the peak", "at the peak"),
+    "peak_extra_bytes": ("extra byte at the peak", "extra bytes at the peak"),
 }
 _LAW_OF = {"break_law": "break_count", "operators_outside_law": "operators_outside_graphs"}
 _LIMITS = {
@@ -70,7 +70,8 @@ class Picture:
             element("title", self.title, id=f"{name}-t"),
             element("desc", f"{self.description} Evidence: {self.evidence}.", id=f"{name}-d"),
             self._drawn(),
-            viewBox=f"0 0 {svg.WIDTH} {self.drawing.height + _LABEL}", role="img", aria_labelledby=f"{name}-t {name}-d",
+            viewBox=f"0 0 {svg.WIDTH} {self.drawing.height + _LABEL}", role="img",
+            aria_labelledby=f"{name}-t", aria_describedby=f"{name}-d",
         )  # fmt: skip
 
     def file(self) -> bytes:

@@ -35,7 +35,7 @@ _TAGS = words(
     "fieldset legend label input"
 )
 _ATTRIBUTES = words(
-    "lang charset http-equiv content name class href id aria-label aria-labelledby aria-hidden role scope data-column "
+    "lang charset http-equiv content name class href id aria-label aria-labelledby aria-describedby aria-hidden role scope data-column "
     "open type checked download viewbox cx cy r x y x1 y1 x2 y2 width height d transform text-anchor"
 )
 
@@ -184,7 +184,7 @@ def test_a_picture_says_the_finding_and_has_its_numbers_beside_it() -> None:
     assert [row[2] for row in limits.rows] == ["2.88e+17", "1.8e+16", "4", "does not break"]
     drawn = ET.fromstring(growth.svg("p1"))
     assert drawn.attrib["role"] == "img"
-    assert drawn.attrib["aria-labelledby"] == "p1-t p1-d"
+    assert (drawn.attrib["aria-labelledby"], drawn.attrib["aria-describedby"]) == ("p1-t", "p1-d")
     words = [element.text or "" for element in drawn.iter("text")]
     assert {"tensors [count]", "waits [count]", "extrapolated", f"evidence: {growth.evidence}"} <= {*words}
     # The legend's stand behind the drawing's own.

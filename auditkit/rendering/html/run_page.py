@@ -316,7 +316,8 @@ def _arms(run: Run, anchors: Mapping[_Key, str]) -> list[tuple[str, Matrix]]:
 
 def _changed_words(changes: Sequence[tuple[Contrast, str, Picture | None, str]]) -> str:
     counts = Counter(word for _, word, _, _ in changes)
-    return f"{counts['new']} new, {counts['worse'] + counts['mixed']} worse, {counts['gone']} gone"
+    mixed = f"{counts['mixed']} mixed, " if counts["mixed"] else ""
+    return f"{counts['new']} new, {counts['worse']} worse, {mixed}{counts['gone']} gone"
 
 
 def _change_word(contrast: Contrast) -> str:

@@ -12,8 +12,8 @@ from auditkit.model.text import inert
 WIDTH = 440
 """Units of every drawing: nearly those of a telephone's screen, so that its words can be read there."""
 _LEFT, _RIGHT, _TOP, _BOTTOM = 66, 18, 34, 46
-_CHARACTER = 6.3
-"""How wide a character of a drawing's words is, about."""
+_CHARACTER = 6.8
+"""How wide a character of a drawing's words is, about, on a narrow screen, where they are largest."""
 
 
 class Markup(str):
@@ -238,7 +238,7 @@ class Slopes:
         """The lines between two upright axes, each ended by a dot; the words of ends that meet stand once."""
         high = max([value for _, *ends, _ in self.rows for value in ends if isinstance(value, int | float)] + [1e-300])
         y = Axis(self.title, self.shown, [0.0, high], self.height - 26.0, 40.0)
-        left, right = 142.0, WIDTH - 142.0
+        left, right = 154.0, WIDTH - 154.0
         parts = [text(left, 16, self.heads[0], "strong", "middle"), text(right, 16, self.heads[1], "strong", "middle")]
         parts += [line(x, 26, x, y.start, "axis") for x in (left, right)]
         parts.append(text(WIDTH / 2, self.height - 6, self.title, "soft", "middle"))
@@ -256,7 +256,7 @@ class Slopes:
                         text(
                             x,
                             y.at(value) + 4,
-                            fitting(self.shown(value) + (f" at {name}" if name else ""), 128),
+                            fitting(self.shown(value) + (f" at {name}" if name else ""), 142),
                             None,
                             anchor,
                         )

@@ -35,7 +35,8 @@ _TAGS = words(
     "fieldset legend label input"
 )
 _ATTRIBUTES = words(
-    "lang charset http-equiv content name class href id aria-label aria-labelledby aria-describedby aria-hidden role scope data-column "
+    "lang charset http-equiv content name class href id aria-label aria-labelledby aria-describedby aria-hidden role "
+    "scope data-column "
     "open type checked download viewbox cx cy r x y x1 y1 x2 y2 width height d transform text-anchor"
 )
 

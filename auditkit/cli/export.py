@@ -10,15 +10,14 @@ import typer
 
 from auditkit.cli.common import write_or_exit
 from auditkit.cli.comparison import read_saved_run
-from auditkit.cli.options import ConfigOption
+from auditkit.cli.options import WRITTEN, ConfigOption
 from auditkit.cli.output import complain
 
 EXAMPLE = "Example: auditkit export run.json --sarif audit.sarif --summary summary.md"
-_WRITTEN = "What is written for other programs"
 
 
 def _file(name: str, text: str) -> typer.models.OptionInfo:
-    option: typer.models.OptionInfo = typer.Option(f"--{name}", metavar="FILE", help=text, rich_help_panel=_WRITTEN)
+    option: typer.models.OptionInfo = typer.Option(f"--{name}", metavar="FILE", help=text, rich_help_panel=WRITTEN)
     return option
 
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from auditkit.cli.common import run_or_exit
 
-EXAMPLE = "Example: claude mcp add auditkit -- auditkit mcp"
+EXAMPLE = "Example: auditkit mcp"
 _LARGEST_BYTES = 20_000
 _LONGEST_TALK = 2_000
 _INSTRUCTIONS = (

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from auditkit.model.enums import DeviceChoice, Severity
     from auditkit.model.runs.target import Target
-    from auditkit.probing.hosts.memory import Memory
     from auditkit.store.config.config import Config
     from auditkit.workflows.audit.audit import AuditRequest
     from auditkit.workflows.audit.run_options import RunOptions
@@ -29,6 +28,7 @@ Words = list[str] | None
 _CALLED = "How the --target is called, fed and read"
 _RUN = "How probes run"
 FILED = "How tickets are filed"
+WRITTEN = "What is written for other programs"
 
 PythonOption = Annotated[
     str | None,
@@ -64,7 +64,8 @@ ExcludeOption = Annotated[
     ),
 ]
 FreshOption = Annotated[
-    bool, typer.Option("--fresh", help="Ask anew what earlier commands were told of the same bytes.")
+    bool,
+    typer.Option("--fresh", help="Ask anew what earlier commands were told of the same bytes.", rich_help_panel=_RUN),
 ]
 _DEVICES = "auto, cuda, cpu or simulated"
 
@@ -183,12 +184,12 @@ class ArmOptions:
     time_limit: TimeLimitOption = 120.0
     in_place: InPlaceOption = False
 
-    def with_config(self, config: Config, memory: Memory | None = None) -> RunOptions:
+    def with_config(self, config: Config) -> RunOptions:
         """What the workflows know them as. Raises BadInputError for a device that is none."""
         from auditkit.workflows.audit.run_options import RunOptions
 
         device = parse_device(self.device)
-        return RunOptions(config, self.python, device, self.time_limit, in_place=self.in_place, memory=memory)
+        return RunOptions(config, self.python, device, self.time_limit, in_place=self.in_place)
 
 
 @dataclass(frozen=True)
@@ -223,8 +224,8 @@ class MatrixOptions:
         """One for each interpreter and device. Raises BadInputError for a device that is none."""
         from auditkit.workflows.audit.run_options import RunOptions
 
-        memory = remembered(self.fresh)
-        options = RunOptions(config, time_limit_s=self.time_limit, in_place=self.in_place, memory=memory)
+        options = RunOptions(config, time_limit_s=self.time_limit, in_place=self.in_place)
+        options = with_memory(options, self.fresh)
         return options.on_arms(self.python or (), [parse_device(device) for device in self.device or ()])
 
 
@@ -313,7 +314,10 @@ class ResultOptions:
 SaveOption = Annotated[
     Path | None,
     typer.Option(
-        "--save", metavar="FILE", help="Write the whole run there as JSON; --json then prints findings alone."
+        "--save",
+        metavar="FILE",
+        help="The whole run as JSON; --json then prints its findings alone.",
+        rich_help_panel=WRITTEN,
     ),
 ]
 
@@ -349,15 +353,17 @@ def _pairs(texts: Words, option: str, read: Callable[[str], Any]) -> dict[str, A
     return found
 
 
-def remembered(fresh: bool) -> Memory | None:
-    """What earlier commands were told; one line where their folder may be written by others."""
+def with_memory(options: RunOptions, fresh: bool) -> RunOptions:
+    """With what earlier commands were told; one line where its folder may be written by others."""
+    from dataclasses import replace
+
     from auditkit.cli.output import complain
     from auditkit.workflows.audit.run_options import user_memory
 
     memory = user_memory(fresh)
     if memory is None:
         complain("note: nothing is remembered: auditkit's folder in the cache folder has to be yours alone: chmod go-w")
-    return memory
+    return replace(options, memory=memory)
 
 
 def typed_command() -> str:

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-import auditkit
 from auditkit.probing.hosts.fork_servers import ENTRY
 from auditkit.probing.hosts.protocol import Hello, Message, Read
 
@@ -58,9 +57,10 @@ class Entry:
 
 @dataclass
 class Memory:
-    """All answers that one command may use again; `fresh` asks anew and keeps what it is told."""
+    """All answers that one command of auditkit's `version` may use again; `fresh` asks anew, and keeps the answer."""
 
     store: Store
+    version: str
     fresh: bool = False
 
     def of(self, setting: Setting, request: Request, environment: Mapping[str, str]) -> SessionMemory | None:
@@ -88,7 +88,7 @@ class SessionMemory:
         roots = [str(root) for root in request["import_roots"]]
         of_all = {
             "scheme": SCHEME,
-            "auditkit": [auditkit.__version__, _worker_code()],
+            "auditkit": [memory.version, _worker_code()],
             "interpreter": [setting.interpreter, interpreter],
             "place": place,
             "target": request["target"],

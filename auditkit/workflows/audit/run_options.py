@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from auditkit import __version__
 from auditkit.model.enums import DeviceChoice
 from auditkit.model.runs.probe import Policy
 from auditkit.probing.checkouts import checkout
@@ -79,4 +80,4 @@ class RunOptions:
 def user_memory(fresh: bool) -> Memory | None:
     """What earlier commands of this user were told; None where no folder is the user's alone. `fresh` uses none."""
     answers = Answers()
-    return Memory(answers, fresh) if answers.folder else None
+    return Memory(answers, __version__, fresh) if answers.folder else None

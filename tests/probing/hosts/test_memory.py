@@ -8,10 +8,10 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-import auditkit
 from auditkit.model.enums import Contract, DeviceChoice
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import ProbeResult
@@ -76,12 +76,12 @@ class Asking:
         (package / "scale.json").write_text("1.0")
         self.setting = replace(self.setting, checkout=self.folder, import_roots=(self.folder,))
 
-    def run(self, fresh: bool = False, **more: object) -> TargetRun:
-        setting = replace(self.setting, memory=Memory(Answers(), fresh), **more)  # type: ignore[arg-type]
+    def run(self, fresh: bool = False, version: str = "1", **more: Any) -> TargetRun:
+        setting = replace(self.setting, memory=Memory(Answers(), version, fresh), **more)
         return run_target(self.target, [self.probe], setting)
 
-    def ask(self, fresh: bool = False, **more: object) -> ProbeResult:
-        return self.run(fresh, **more).results[0]
+    def ask(self, **more: Any) -> ProbeResult:
+        return self.run(**more).results[0]
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_each_ingredient_changed_alone_asks_again(
     other_probe.write_bytes(Path(probe.path).read_bytes() + b"\n# another byte\n")
     wrapper = environment.parents[2] / "bin" / "python"
 
-    def told(change: Callable[[], object], **more: object) -> bool:
+    def told(change: Callable[[], object], **more: Any) -> bool:
         change()
         return asking.ask(**more).remembered
 
@@ -143,7 +143,8 @@ def test_each_ingredient_changed_alone_asks_again(
         "a file that it imports": told(added(package / "helper.py", "# x\n")),
         "a data file that it reads": told(added(package / "scale.json", "\n")),
         "a file that could be imported instead": told(added(asking.folder / "torch_helpers.py", "")),
-        "the worker's own code": told(lambda: monkeypatch.setattr(auditkit, "__version__", "0.0.0")),
+        "the version of auditkit": told(nothing, version="2"),
+        "the worker's own code": told(lambda: monkeypatch.setattr(memory_module, "_worker_code", lambda: "other")),
         "the environment": told(lambda: monkeypatch.setenv("TZ", "UTC+1")),
         "an option of the probe": told(nothing, options=options),
         "the device": told(nothing, device=DeviceChoice.CPU),

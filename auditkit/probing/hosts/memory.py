@@ -41,6 +41,8 @@ _NOT_ASKED = ("id", "path", "imports")
 class Store(Protocol):
     """Where entries lie, by a name of hexadecimal digits."""
 
+    folder: str
+
     def read(self, name: str) -> bytes: ...
 
     def write(self, name: str, data: bytes) -> None: ...
@@ -62,6 +64,12 @@ class Memory:
     store: Store
     version: str
     fresh: bool = False
+
+    def lies_in(self, checkout: Path) -> bool:
+        """Whether the checkout, or the repository that it is in, could have brought the answers itself."""
+        tops = (each for each in (checkout, *checkout.absolute().parents) if (each / ".git").exists())
+        top = os.path.realpath(next(tops, checkout))
+        return os.path.commonpath([top, os.path.realpath(self.store.folder)]) == top
 
     def of(self, setting: Setting, request: Request, environment: Mapping[str, str]) -> SessionMemory | None:
         """The answers to one request; None where the interpreter says nothing of itself."""

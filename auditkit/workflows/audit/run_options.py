@@ -65,7 +65,7 @@ class RunOptions:
             device=self.device,
             time_limit_s=self.time_limit_s,
             policy=self.policy,
-            memory=self.memory,
+            memory=self.memory if self.memory is not None and not self.memory.lies_in(opened.source) else None,
             copied=opened.copied,
             replaced=opened.replaced,
         )

@@ -231,6 +231,16 @@ def test_an_entry_that_others_may_have_written_is_not_read(asking: Asking, cache
     assert Answers().folder == ""
 
 
+def test_a_checkout_cannot_bring_its_answers(caches: Path, tmp_path: Path) -> None:
+    memory = Memory(Answers(), "1")
+    checkout = tmp_path / "checkout" / "src"
+    checkout.mkdir(parents=True)
+    assert not memory.lies_in(checkout)
+    assert memory.lies_in(tmp_path)
+    (tmp_path / ".git").mkdir()  # of the repository that both are in
+    assert memory.lies_in(checkout)
+
+
 def test_entries_are_whole_whoever_writes_them_at_once_and_the_oldest_make_room(caches: Path) -> None:
     texts = [bytes([65 + number]) * 50_000 for number in range(4)]
     wrong: list[bytes] = []

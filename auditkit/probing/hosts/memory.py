@@ -122,7 +122,7 @@ class SessionMemory:
         if self._memory.fresh:
             return None
         for variant in self._variants(self._name(job)):
-            if self._files.state(variant["names"]) == variant["state"]:
+            if self._files.state(variant["names"], has_run=False) == variant["state"]:
                 text = json.dumps(variant["said"]).replace(_ROOT, json.dumps(self._files.shown)[1:-1])
                 return Entry(**json.loads(text))
         return None
@@ -142,7 +142,7 @@ class SessionMemory:
         name = self._name(job)
         shown = re.escape(json.dumps(self._files.shown)[1:-1])
         said = json.loads(re.sub(shown + r"(?![\w.-])", _ROOT, json.dumps(vars(entry))))
-        variant = {"names": names, "state": self._files.state(names, anew=True), "said": said}
+        variant = {"names": names, "state": self._files.state(names, has_run=True), "said": said}
         others = [each for each in self._variants(name) if each["state"] != variant["state"]]
         self._memory.store.write(name, json.dumps([variant, *others[: _MOST_VARIANTS - 1]]).encode("ascii"))
         return ""
@@ -172,17 +172,17 @@ class _Files:
         copy, original = setting.copied
         self.root, self.shown = copy or str(setting.checkout), original or str(setting.checkout)
         self._tops = [os.path.join(top, "") for top in (self.shown, self.root, os.path.realpath(self.root))]
-        self._known: dict[tuple[str, ...], str] = {}
+        self._known: dict[tuple[bool, tuple[str, ...]], str] = {}
 
     def named(self, path: str) -> str:
         """A path from the top of the checkout; that of any other file as it is."""
         top = next((top for top in self._tops if os.path.join(path, "").startswith(top)), "")
         return path[len(top) :] if top else path
 
-    def state(self, names: Sequence[str], anew: bool = False) -> str:
-        """A digest over all that is in them; looked up once for each list of names, unless `anew`."""
-        key = tuple(names)
-        if anew or key not in self._known:
+    def state(self, names: Sequence[str], has_run: bool) -> str:
+        """A digest over all that is in them, made once before and once after something `has_run`."""
+        key = (has_run, tuple(names))
+        if key not in self._known:
             self._known[key] = _digest("\0".join(map(self._content, names)).encode("utf-8", "surrogateescape"))
         return self._known[key]
 

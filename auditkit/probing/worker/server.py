@@ -190,6 +190,7 @@ def _run_in_fresh_imports(results: Writer, request: Dict[str, Any], run: Callabl
 def _run_jobs(results: Writer, request: Dict[str, Any], run: Callable[..., None]) -> None:
     """Each job in a child: `run(job, request, results)`."""
     _preload_steps(request)
+    reads.seen()  # of the modules that every child has
     plan = None
     for job in request["jobs"]:
         job = dict(job, plan=job.get("plan") or plan)

@@ -66,6 +66,7 @@ class _Seen:
     searched: ClassVar[Set[str]] = set()
     listed: ClassVar[Set[str]] = set()
     written: ClassVar[Set[str]] = set()
+    modules: ClassVar[Set[str]] = set()
     unknown = ""
 
 
@@ -84,24 +85,31 @@ def seen() -> Dict[str, Any]:
     """Files by their absolute paths, folders that an import `searched` and that were `listed`; `unknown` as above."""
     if not _Seen.is_on:  # to look through all modules took a third of the processor time of a trial
         return {"files": [], "searched": [], "listed": [], "unknown": "nobody asked what it reads"}
-    files = set(_Seen.files)
-    for name, module in list(sys.modules.items()):
-        file = vars(module).get("__file__") if isinstance(module, ModuleType) else None
-        if isinstance(file, str) and not _is_known(file):
-            files.add(os.path.abspath(file))
-        if isinstance(file, str) and file.endswith((".so", ".pyd")) and not _is_harmless(name, file):
-            _doubt("{} is native code, which may read what nobody sees".format(name.split(".")[0]))
-        if name in _STARTERS:
-            _doubt(_STARTS)
-    if len(files) > _MOST_FILES:
+    _look_at_modules()
+    if len(_Seen.files) > _MOST_FILES:
         _doubt("it reads more than {} files".format(_MOST_FILES))
-    files = {path for path in files if "__pycache__" not in path and path not in _Seen.written}
+    files = {path for path in _Seen.files if "__pycache__" not in path and path not in _Seen.written}
     return {
         "files": sorted(files)[:_MOST_FILES],
         "searched": sorted(_Seen.searched - _Seen.listed),
         "listed": sorted(_Seen.listed),
         "unknown": _Seen.unknown,
     }
+
+
+def _look_at_modules() -> None:
+    """Each module once, in this process or one that it was forked from."""
+    for name, module in list(sys.modules.items()):
+        if name in _Seen.modules:
+            continue
+        _Seen.modules.add(name)
+        file = vars(module).get("__file__") if isinstance(module, ModuleType) else None
+        if isinstance(file, str) and not _is_known(file):
+            _Seen.files.add(os.path.abspath(file))
+        if isinstance(file, str) and file.endswith((".so", ".pyd")) and not _is_harmless(name, file):
+            _doubt("{} is native code, which may read what nobody sees".format(name.split(".")[0]))
+        if name in _STARTERS:
+            _doubt(_STARTS)
 
 
 def add(others: Optional[Dict[str, Any]]) -> None:
@@ -209,7 +217,7 @@ def _leave_to_python(function: Callable[..., Any]) -> None:
     """What runs in the middle of a compiled function is no part of it: torch's compiler leaves its frames alone."""
     try:
         from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
-    except ImportError:
+    except ImportError:  # an older torch, or none
         return
     skip = _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.SKIP)
     set_code_exec_strategy(function.__code__, skip)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.process
 
 READS = {
     "ticket log", "ticket list", "ticket show", "ticket search", "ticket board", "ticket next", "ticket stats",
-    "probe list", "probe show", "compare", "bisect", "doctor",
+    "probe list", "probe show", "compare", "bisect", "doctor", "mcp",
 }  # fmt: skip
 ASK = f"--checkout . --probe {LOOP}"
 WRITES = {
@@ -56,6 +56,7 @@ WRITES = {
     "report audit": (f". --probe {LOOP} --output page.md", "create page.md"),
     "report batch": ("7 --output page.md", "create page.md"),
     "report code-audit": (f". --probe {LOOP} --output page.md", "create page.md"),
+    "report html": ("run.json --output page.html", "create page.html"),
     "report review": ("--from comparison.json --output page.md", ""),
     "report summary": ("--output page.md", "create page.md"),
 }

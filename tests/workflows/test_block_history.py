@@ -165,9 +165,7 @@ def test_two_revisions_are_compared_block_by_block(history: tuple[Path, dict[str
 def test_the_first_commit_with_the_defect_is_found(history: tuple[Path, dict[str, str]], ticket: Repository) -> None:
     folder, commits = history
     found = bisect(
-        BisectRequest(
-            ticket.find(only_id(ticket)).ticket, str(folder), commits["sound"], commits["moved"], OPTIONS, fresh=True
-        )
+        BisectRequest(ticket.find(only_id(ticket)).ticket, str(folder), commits["sound"], commits["moved"], OPTIONS)
     )
     assert (found.first, found.newer.state) == (commits["overflowing"], State.REPRODUCED)
     assert found.target == Target(CALL).call

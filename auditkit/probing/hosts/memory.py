@@ -14,7 +14,6 @@ import os
 import re
 import stat
 import subprocess
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -269,20 +268,9 @@ def _text(path: Path) -> str:
         return ""
 
 
-_described: dict[tuple[str, int], Mapping[str, Any] | None] = {}
-_describing = threading.Lock()
-
-
+@functools.cache
 def describe(interpreter: str) -> Mapping[str, Any] | None:
     """An interpreter's version, torch and packages, asked once in this process; None where it does not tell."""
-    with _describing:
-        key = (interpreter, 0)
-        if key not in _described:
-            _described[key] = _ask(interpreter)
-        return _described[key]
-
-
-def _ask(interpreter: str) -> Mapping[str, Any] | None:
     command = [interpreter, "-I", "-B", str(ENTRY.parent / "describe.py")]
     try:
         ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=True)

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from auditkit.model.enums import Contract, DeviceChoice
-from auditkit.model.runs.probe import ProbeInfo
+from auditkit.model.enums import Contract, DeviceChoice, Severity
+from auditkit.model.runs.probe import Policy, ProbeInfo
 from auditkit.model.runs.run import ProbeResult
 from auditkit.model.runs.target import Target
 from auditkit.probing.hosts import memory as memory_module
@@ -107,7 +107,7 @@ def environment(tmp_path: Path) -> Iterator[Path]:
     (place / "pyvenv.cfg").write_text(f"home = {os.path.dirname(os.path.realpath(sys.executable))}\n")
     (packages / "here.pth").write_text("\n".join(path for path in sys.path if path.endswith("-packages")))
     yield packages
-    memory_module._described.clear()
+    memory_module.describe.cache_clear()
 
 
 @pytest.mark.process
@@ -127,7 +127,7 @@ def test_each_ingredient_changed_alone_asks_again(
 
     def package_installed() -> None:
         (environment / "extra-1.0.dist-info").mkdir()
-        memory_module._described.clear()
+        memory_module.describe.cache_clear()
 
     def added(path: Path, text: str) -> Callable[[], object]:
         return lambda: path.write_text(path.read_text() + text if path.exists() else text)
@@ -175,6 +175,13 @@ def test_a_change_taken_back_is_known_and_fresh_asks_anew(asking: Asking, tmp_pa
     assert not asking.ask(fresh=True).remembered
     copy = Asking(tmp_path / "elsewhere" / "copy")
     assert copy.ask().remembered  # the same bytes in another place
+
+
+@pytest.mark.process
+def test_a_severity_of_the_users_is_applied_to_what_is_remembered(asking: Asking) -> None:
+    assert asking.ask().severity is not Severity.P4
+    judged = asking.ask(policy=Policy({}, {OVERFLOW: Severity.P4}))
+    assert (judged.remembered, judged.severity) == (True, Severity.P4)
 
 
 @pytest.mark.process

@@ -41,7 +41,8 @@ class Answers:
         path = self._path(name)
         if not self._has_written:
             self._has_written = True
-            self._make_room()
+            with contextlib.suppress(OSError):
+                self._make_room()
         temporary = f"{path}.{os.getpid()}-{os.urandom(4).hex()}.tmp"
         with contextlib.suppress(OSError):
             try:
@@ -56,15 +57,18 @@ class Answers:
 
     def _make_room(self) -> None:
         """Remove what was not used for longest, where all is too large: before the first entry of a command."""
-        with contextlib.suppress(OSError):
-            files = [(entry.stat().st_mtime_ns, entry.stat().st_size, entry.path) for entry in os.scandir(self.folder)]
-            surplus = sum(size for _, size, _ in files) - self._most_bytes
-            for _, size, path in sorted(files):
-                if surplus <= 0:
-                    break
-                surplus -= size
-                with contextlib.suppress(OSError):
-                    os.unlink(path)
+        files: list[tuple[int, int, str]] = []
+        for name in os.listdir(self.folder):
+            with contextlib.suppress(OSError):  # another job removed or renamed it
+                found = os.stat(f"{self.folder}/{name}")
+                files.append((found.st_mtime_ns, found.st_size, name))
+        surplus = sum(size for _, size, _ in files) - self._most_bytes
+        for _, size, name in sorted(files):
+            if surplus <= 0:
+                break
+            surplus -= size
+            with contextlib.suppress(OSError):
+                os.unlink(f"{self.folder}/{name}")
 
     def _path(self, name: str) -> str:
         if not self.folder:

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import re
 import sys
 import traceback
 from types import FrameType, TracebackType
@@ -15,6 +16,8 @@ _MACHINERY = (
     "torch/_dynamo/", "torch/_compile.py", "torch/_ops.py", "torch/_tensor.py", "torch/overrides.py",
     "torch/utils/_python_dispatch.py", "torch/utils/_contextlib.py", "torch/_prims_common/", "torch/autograd/",
 )  # fmt: skip
+# What Dynamo of torch 2.15 calls a comprehension that it runs by itself.
+_COMPREHENSION = re.compile(r"__comprehension_(\w+)_at_\d+_\d+")
 
 
 class Site(NamedTuple):
@@ -99,7 +102,9 @@ def _real_folder(folder: str) -> str:
 
 def name_of(frame: FrameType) -> str:
     """The function's qualified name; Python 3.10 knows only the plain one."""
-    return getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
+    name = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
+    of_dynamo = _COMPREHENSION.fullmatch(name)
+    return of_dynamo.group(1) if of_dynamo is not None else name
 
 
 def most_common(sites: List[Optional[Site]]) -> Optional[Site]:

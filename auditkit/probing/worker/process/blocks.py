@@ -69,6 +69,7 @@ def decoded(said: Any) -> Any:
     node = kind(**{name: decoded(value) for name, value in said["fields"].items() if name in kind._fields})
     if "at" in said:
         node.lineno, node.col_offset, node.end_lineno, node.end_col_offset = said["at"]
-    if isinstance(node, ast.FunctionDef) and not hasattr(node, "type_params") and "type_params" in node._fields:
-        node.type_params = []  # type: ignore[attr-defined]
+    # Python 3.12 asks for them, and a block's function, which no source has, was made without.
+    if "type_params" in node._fields and getattr(node, "type_params", None) is None:
+        node.type_params = []
     return node

@@ -24,9 +24,9 @@ _OF_MACHINE = ("/proc/", "/sys/", "/dev/")
 # Extension modules that open no file by a name of their own.
 _HARMLESS = frozenset(
     (
-        "torch", "torchvision", "functorch", "triton", "numpy", "scipy", "pandas", "sklearn", "yaml", "_yaml",
-        "markupsafe", "regex", "msgspec", "orjson", "pydantic_core", "rpds", "psutil", "charset_normalizer", "PIL",
-        "google", "mpmath", "gmpy2", "matplotlib", "kiwisolver", "contourpy", "cffi", "_cffi_backend", "xxhash",
+        "torch", "torchvision", "functorch", "triton", "cuda", "nvidia", "numpy", "scipy", "pandas", "sklearn", "yaml",
+        "_yaml", "markupsafe", "regex", "msgspec", "orjson", "pydantic_core", "rpds", "psutil", "charset_normalizer",
+        "PIL", "google", "mpmath", "gmpy2", "matplotlib", "kiwisolver", "contourpy", "cffi", "_cffi_backend", "xxhash",
         "frozenlist", "multidict", "yarl", "propcache", "aiohttp", "zstandard", "lxml", "numba", "llvmlite",
     )
 )  # fmt: skip

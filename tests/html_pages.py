@@ -11,6 +11,7 @@ import json
 import re
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from auditkit.model.runs.run import Run
@@ -60,9 +61,15 @@ def screens() -> None:
         tab.picture(FOLDER / "light.png", 1000, 0.6)
         tab.open(FOLDER / "specimen.html", 400, dark=True)
         tab.picture(FOLDER / "narrow.png", 1000, 0.6)
-        tab.open(FOLDER / "esper-lite.html", 1000)
+        tab.open(FOLDER / "specimen.html", 1000)
         top = tab.value("document.getElementById('f2').getBoundingClientRect().top + scrollY")
         tab.picture(FOLDER / "finding.png", 900, 0.7, top)
+
+
+def without_code(run: Run) -> Run:
+    """The run without the lines of the checkout: what others wrote is theirs."""
+    results = (replace(result, excerpt=None, siblings=None) for result in run.results)
+    return replace(run, results=tuple(results), fixes=tuple(replace(fix, difference="") for fix in run.fixes))
 
 
 def main(words: list[str]) -> None:
@@ -71,6 +78,7 @@ def main(words: list[str]) -> None:
         name: Run.from_json(json.loads(Path(named[name]).read_text("utf-8"))) if name in named else run_of(name)
         for name in PAGES
     }
+    runs["esper-lite"] = without_code(runs["esper-lite"])
     for file, data in files(runs).items():
         (FOLDER / file).write_bytes(data)
     if "--screens" in words:

@@ -7,14 +7,16 @@ from benchmarks.training_steps import PAGE, SUBJECTS, page
 
 
 def test_the_page_is_written_from_its_answers_and_they_are_those_on_record() -> None:
-    blocks, others = page(results_of(PAGE)["rows"])
+    stored = results_of(PAGE)
+    blocks, others = page(stored["rows"], stored["fixes"])
     text = (EVIDENCE / f"{PAGE}.md").read_text(encoding="utf-8")
     assert fill(text, blocks) == text
     assert others == []
 
 
 def test_an_answer_that_is_not_on_record_is_told() -> None:
-    rows = results_of(PAGE)["rows"]
+    stored = results_of(PAGE)
+    rows = stored["rows"]
     sound = next(index for index, each in enumerate(SUBJECTS) if not each.red)
     rows[sound]["results"][0] |= {"outcome": "reproduced", "probe": "a_probe"}
-    assert page(rows)[1] == [f"{SUBJECTS[sound].name}: a_probe"]
+    assert page(rows, stored["fixes"])[1] == [f"{SUBJECTS[sound].name}: a_probe"]

@@ -11,7 +11,7 @@ from auditkit.model.text import inert
 
 WIDTH = 440
 """Units of every drawing: nearly those of a telephone's screen, so that its words can be read there."""
-_LEFT, _RIGHT, _TOP, _BOTTOM = 66, 18, 34, 46
+_LEFT, _RIGHT, _TOP, _BOTTOM = 74, 18, 34, 46
 _CHARACTER = 6.8
 """How wide a character of a drawing's words is, about, on a narrow screen, where they are largest."""
 
@@ -113,7 +113,9 @@ class Growth:
         end = max([last * 1.5] if self.line and not self.far else [last, *(x for x, _ in self.far)])
         high = max([y for _, y in (*self.points, *self.far)] + ([self.fitted(end)] if self.line else []))
         x = Axis(self.x_title, self.number, ticks(end), _LEFT, WIDTH - _RIGHT)
-        y = Axis(self.y_title, self.shown, ticks(high), self.height - _BOTTOM, _TOP)
+        # Round numbers of GiB, not of bytes.
+        unit = 1024 ** int(math.log(max(high, 1), 1024)) if "[bytes]" in self.y_title else 1
+        y = Axis(self.y_title, self.shown, [unit * each for each in ticks(high / unit)], self.height - _BOTTOM, _TOP)
         parts = [axes(x, y)]
         if self.line:
             first = min(point[0] for point in self.points)

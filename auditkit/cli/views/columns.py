@@ -1,9 +1,9 @@
-"""The columns that a list of tickets may have, and the list as a table for a terminal, a pipe, CSV and Markdown."""
+"""The columns that a list of tickets may have, and the list of them in a terminal, a pipe, CSV, JSON and Markdown."""
 
 from __future__ import annotations
 
 from auditkit.cli.lookups import choose
-from auditkit.cli.output import is_terminal, say_styled
+from auditkit.cli.output import is_terminal, say_json, say_styled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +27,10 @@ def print_columns(index: Index, numbers: Sequence[int], names: Sequence[str], fo
     for name in names:
         if name not in COLUMNS:
             choose(COLUMNS.index, name, COLUMNS, "column")
+    if form == "json":
+        cells = zip(*(_cells(index, numbers, name) for name in names), strict=True)
+        say_json({"schema_version": 1, "tickets": [dict(zip(names, line, strict=True)) for line in cells]})
+        return
     is_file = form in ("csv", "markdown")
     table = table_of(index, numbers, names or (_IN_A_FILE if is_file else ON_A_TERMINAL))
     if form == "csv":

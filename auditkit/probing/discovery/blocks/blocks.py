@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from auditkit.errors import nearest_names
-from auditkit.model.runs.target import split_call
+from auditkit.model.runs.target import TRAINING_STEP, split_call
 from auditkit.probing.discovery.blocks.functions import (
     BlockFunction,
     answering_function,
@@ -22,7 +22,7 @@ from auditkit.probing.discovery.blocks.functions import (
 from auditkit.probing.discovery.blocks.handed_on import handed_on
 from auditkit.probing.discovery.blocks.marks import ScopeMarks, Suite, own_statements, suites_of
 from auditkit.probing.discovery.blocks.runs import Run, Runs
-from auditkit.probing.discovery.blocks.training_loops import MAY_TRAIN, NAME, training_loops
+from auditkit.probing.discovery.blocks.training_loops import MAY_TRAIN, training_loops
 from auditkit.probing.patching.local_names import names_of
 from auditkit.probing.source_code.modules import Class, Function, FunctionNode, Module
 from auditkit.probing.source_code.python_files import PythonFiles
@@ -73,7 +73,7 @@ class Block(Function):
     @property
     def trains(self) -> bool:
         """Whether it is a training step, and no statistic of gradients."""
-        return self.qualified_name.partition("#")[2].partition(".")[0] == NAME
+        return self.qualified_name.partition("#")[2].partition(".")[0] == TRAINING_STEP
 
     @property
     def place(self) -> str:

@@ -7,6 +7,7 @@ import copy
 import re
 from collections.abc import Callable, Iterator, Sequence
 
+from auditkit.model.runs.target import TRAINING_STEP
 from auditkit.probing.discovery.blocks.bodies import with_suites
 from auditkit.probing.discovery.blocks.functions import BlockFunction, loop_function, reads_of
 from auditkit.probing.discovery.blocks.marks import ScopeMarks, own_nodes, suites_of
@@ -18,7 +19,6 @@ from auditkit.probing.source_code.walking import walk
 from auditkit.probing.worker.feeding import guesses
 from auditkit.probing.worker.steps import roles
 
-NAME = "training_step"
 MAY_TRAIN = re.compile(r"\.backward\(")
 _LEAVING = (ast.Yield, ast.YieldFrom, ast.Await, ast.AsyncFor, ast.AsyncWith)
 _STEPPED = re.compile(r"(.*\.)?\w*(opt|optim\w*|optimizer\w*|scaler)\w*(\[.*\])?")
@@ -49,7 +49,7 @@ def training_loops(
         statements = [_sliced(each, run) for each in run.statements]
         if not any(isinstance(node, _LEAVING) for node in own_nodes(statements)):
             body = [kept for each in statements for kept in _kept(each, scope)]
-            yield run, loop_function(run, scope, module, functions, NAME, body)
+            yield run, loop_function(run, scope, module, functions, TRAINING_STEP, body)
 
 
 def _runs(scope: ScopeMarks) -> list[Run]:

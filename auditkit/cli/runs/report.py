@@ -84,7 +84,7 @@ def run_and_finish(
     again = sum(result.remembered for result in run.results)
     if again and not shown.as_json:
         asked = sum(bool(result.measurements) and not result.is_of_source for result in run.results)
-        complain(f"note: {again} answers were remembered, of {max(again, asked)}; --fresh asks anew")
+        complain(f"note: remembered answers: {again} of {max(again, asked)}; --fresh asks anew")
     if save is not None:
         from auditkit.workflows.reports.export import save_run
 

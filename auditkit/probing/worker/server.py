@@ -54,6 +54,8 @@ def serve(results_fd: int) -> None:
 
 def _answer(results: Writer, request: Dict[str, Any]) -> None:
     is_trial = request["target"] is None
+    if is_trial:  # it finds a way to feed the code; torch.compile only takes its time, 0.8 s for the first decorator
+        os.environ["TORCHDYNAMO_DISABLE"] = "1"
     if request["fresh_imports"] or (is_trial and not request["modules"]):
         _run_in_fresh_imports(results, request, jobs.run_trial if is_trial else jobs.load_and_run)
     else:

@@ -45,6 +45,25 @@ def test_a_module_that_has_numpy_multiply_is_imported_once(tmp_path: Path, monke
     assert imports(tmp_path) == ["norms"]
 
 
+COMPILED = """
+import torch
+
+
+def norm(gradients):
+    if compiled is not norm:
+        raise ValueError("compiled for a trial, which only finds out how it is fed")
+    return torch.stack([each.norm() for each in gradients]).norm()
+
+
+compiled = torch.compile(norm)
+"""
+
+
+def test_a_trial_compiles_nothing(tmp_path: Path) -> None:
+    (tmp_path / "norms.py").write_text(COMPILED)
+    assert [trial.works for trial in tried(tmp_path, "norms:norm")] == [True]
+
+
 HELD = """
 import gc
 

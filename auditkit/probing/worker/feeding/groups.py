@@ -11,6 +11,7 @@ from traceback import walk_tb
 from types import FrameType, FunctionType, ModuleType
 from typing import Any, Dict, Iterator, List, Optional
 
+from ..base.namespaces import replace_held
 from .guesses import GROUP, known
 
 _ours: List[Any] = []
@@ -156,7 +157,4 @@ def _forget_copies() -> None:
     """Let modules that keep a group which they made beside ours make another: this one answers no rank."""
     import torch.distributed as dist
 
-    for name, module in list(sys.modules.items()):
-        if isinstance(module, ModuleType) and not name.startswith("torch"):
-            for held in [key for key, value in vars(module).items() if type(value) is dist.ProcessGroup]:
-                setattr(module, held, None)
+    replace_held(dist.ProcessGroup, lambda _: None)

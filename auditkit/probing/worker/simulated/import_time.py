@@ -10,10 +10,10 @@ import contextlib
 import functools
 import inspect
 import os
-import sys
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FunctionType
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set
 
+from ..base.namespaces import namespaces
 from ..process.cut_out import statements_of
 
 _QUESTIONS = ("is_available", "device_count", "current_accelerator")
@@ -42,9 +42,7 @@ class Modules:
     @functools.cached_property
     def namespaces(self) -> List[Dict[str, Any]]:
         """What each module holds; torch, which may be what is audited, is pretended as a whole already."""
-        spaces = [vars(module) for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
-        others = [held for held in spaces if str(held.get("__name__")).partition(".")[0] != "torch"]
-        files = [(held, held.get("__file__") or "") for held in others]
+        files = [(held, held.get("__file__") or "") for held in namespaces()]
         folders = {os.path.dirname(path) for _, path in files if path.endswith(".py")}
         own = {folder for folder in folders if self._is_checkout(os.path.join(folder, "__init__.py"))}
         inside = [(held, path) for held, path in files if os.path.dirname(path) in own]

@@ -4,6 +4,7 @@ import re
 import sys
 from typing import Any, Iterable, Iterator
 
+from ..base.namespaces import replace_held
 from ..feeding.named_objects import Quiet
 from ..process import placeholders
 
@@ -51,10 +52,6 @@ def stand_in(path: str) -> bool:
     parent = sys.modules.get(place)
     if isinstance(parent, placeholders.Placeholder):
         vars(parent)[name] = found
-    for module in list(sys.modules.values()):
-        space = getattr(module, "__dict__", {}) if not isinstance(module, placeholders.Placeholder) else {}
-        for held, value in list(space.items()):
-            if type(value) is placeholders.Placeholder and vars(value)["_path"] == path:
-                space[held] = found
+    replace_held(placeholders.Placeholder, lambda value: found if vars(value)["_path"] == path else value)
     placeholders.forget()
     return True

@@ -3,11 +3,13 @@
 import contextlib
 import functools
 import inspect
+import linecache
 import logging
 import math
 import re
 import textwrap
 import warnings
+from types import CodeType
 from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
 
 import torch
@@ -273,13 +275,22 @@ def is_block(function: Any) -> bool:
 
 @functools.lru_cache(maxsize=None)
 def source_of(function: Any) -> str:
-    """The text of a function; "" where it has none."""
+    """The text of a function, or of a code object; "" where it has none.
+
+    `inspect.getsource` resolves the path of every module that is loaded, anew in each process.
+    """
     if is_block(function):
         return str(function.text)
-    try:
-        return textwrap.dedent(inspect.getsource(inspect.unwrap(function)))
-    except (OSError, TypeError):
-        return ""
+    code = getattr(inspect.unwrap(function), "__code__", function)
+    return _text_of(code) if isinstance(code, CodeType) else ""
+
+
+@functools.lru_cache(maxsize=None)
+def _text_of(code: CodeType) -> str:
+    lines = linecache.getlines(code.co_filename)
+    if code.co_name != "<module>":
+        lines = inspect.getblock(lines[code.co_firstlineno - 1 :])
+    return textwrap.dedent("".join(lines))
 
 
 def _join_a_group(error: Optional[BaseException]) -> bool:

@@ -13,6 +13,9 @@ from auditkit.store.markdown.tables import split_row
 VOLATILE_LABELS = frozenset({"Message"})
 """Rows that only retell the measurements below them, times among them."""
 
+OF_THE_COMMAND = frozenset({"Asked"})
+"""Rows on how a command came to its answer, which is the same in another way."""
+
 VERIFIED = "Verified"
 """The title of the part that a block may have between what was found and its history."""
 
@@ -144,7 +147,7 @@ def _is_volatile(block: bytes, line: Span, has_measurements: bool) -> bool:
     if not cells:
         return False
     is_retold = cells[_LABEL] in VOLATILE_LABELS and has_measurements
-    return is_retold or (len(cells) > _UNIT + 1 and cells[_UNIT] in TIME_UNITS)
+    return is_retold or cells[_LABEL] in OF_THE_COMMAND or (len(cells) > _UNIT + 1 and cells[_UNIT] in TIME_UNITS)
 
 
 def ticket_digest(document: Document) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from auditkit.model.runs.measurement import Measured, Measurement
@@ -52,6 +54,17 @@ def test_an_outcome_goes_and_comes_back() -> None:
 
 def test_a_part_says_something_else() -> None:
     assert not say_the_same(BLOCK, with_part(BLOCK, VERIFIED, ONE))
+
+
+def test_an_answer_of_an_earlier_command_says_so_and_is_the_same() -> None:
+    finding = make_finding()
+    remembered = replace(finding, result=replace(finding.result, remembered=True))
+    asked, again = render_evidence(finding), render_evidence(remembered)
+    assert (b"| **Asked** | by an earlier command" in asked, b"| **Asked** | by an earlier command" in again) == (
+        False,
+        True,
+    )
+    assert say_the_same(asked, again)
 
 
 def test_what_was_found_is_read_with_its_rows() -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from auditkit.errors import ExitCode
 from auditkit.model.codec import Record
+from auditkit.model.text import counted
 from auditkit.workflows.sweep.engines.opening import open_engine
 from auditkit.workflows.sweep.engines.protocol import Ended, Engine, EngineSettings, Task
 from auditkit.workflows.sweep.folder import Failure, ResultsFolder
@@ -26,8 +27,9 @@ _SEEN_WITHIN_S = 5.0
 class SweepRequest:
     """Which jobs run where: on which engine, into which folder, how many at a time, and how often each may begin.
 
-    `cache` keeps clones and environments, and `clones` are folders that stand for URLs. `again` asks again what was
-    given up, `fresh` what earlier commands were told of the same bytes.
+    `cache` keeps clones and environments; `clones` holds folders that stand for URLs, and `interpreters` stand, by
+    torch's version, for environments that would be made. `again` asks again what was given up, `fresh` what earlier
+    commands were told of the same bytes. `only` are the keys that are meant, none for all.
     """
 
     jobs: Sequence[Job]
@@ -36,17 +38,21 @@ class SweepRequest:
     engine: str = "local"
     at_a_time: int | None = None
     attempts: int = DEFAULT_ATTEMPTS
-    options: dict[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
     clones: Path | None = None
+    interpreters: Mapping[str, str] = field(default_factory=dict)
+    only: frozenset[str] = frozenset()
     again: bool = False
     fresh: bool = False
 
 
 @dataclass(frozen=True)
-class Event(Record, keys="event key? attempt? reason? node? done failed running planned seconds"):
-    """What happened: `begun`, `submitted`, `answered`, `again`, `failed` or `ended`, and the counts after it.
+class Event(Record, keys="event key? attempt? reason? node? done failed running planned here seconds"):
+    """What happened: `begun`, `submitted`, `running`, `answered`, `again`, `failed` or `ended`, and the counts.
 
-    `begun` and `ended` are the sweep's own. `again` is a job that ended without a result and is asked once more.
+    `begun` and `ended` are the sweep's own. A job is `submitted` to the engine, `running` when its process says so, and
+    asked `again` where it ended without a result. `done` have an answer, `failed` a reason why they have none; `here`
+    is how many of both came since this start, `seconds` ago.
     """
 
     event: str
@@ -54,6 +60,7 @@ class Event(Record, keys="event key? attempt? reason? node? done failed running 
     failed: int
     running: int
     planned: int
+    here: int
     seconds: float
     key: str = ""
     attempt: int = 0
@@ -69,6 +76,12 @@ class Swept:
     answered: int
     failed: tuple[str, ...]
 
+    def in_words(self) -> str:
+        """`150 jobs: 148 answered, 2 without an answer`."""
+        left = self.planned - self.answered - len(self.failed)
+        more = f", {len(self.failed)} without an answer" if self.failed else ""
+        return f"{counted(self.planned, 'job')}: {self.answered} answered{more}{f', {left} left' if left else ''}"
+
 
 def run_sweep(request: SweepRequest, tell: Callable[[Event], None] = lambda _: None) -> Swept:
     """Run every job of the request that has no result yet.
@@ -82,23 +95,37 @@ def run_sweep(request: SweepRequest, tell: Callable[[Event], None] = lambda _: N
         return _Sweep(request, folder, tell).run()
 
 
+def keys_to_ask(request: SweepRequest) -> list[str]:
+    """The jobs that `run_sweep` would ask; it changes nothing. Raises BadInputError for a folder of another version."""
+    folder = ResultsFolder(request.folder.absolute())
+    done = folder.answered() if request.again else folder.answered() | folder.failed()
+    return [job.key for job in _left(request, done)]
+
+
+def _left(request: SweepRequest, done: Collection[str]) -> Iterator[Job]:
+    return (job for job in request.jobs if job.key not in done and (not request.only or job.key in request.only))
+
+
 class _Sweep:
     def __init__(self, request: SweepRequest, folder: ResultsFolder, tell: Callable[[Event], None]) -> None:
         self._request, self._folder, self._tell = request, folder, tell
         self._began = time.monotonic()
-        planned = {job.key: job for job in request.jobs}
-        failed = folder.failed() & planned.keys()
+        planned = {job.key for job in request.jobs}
+        self._answered = folder.answered() & planned
+        self._failed = (folder.failed() & planned) - self._answered
         if request.again:
-            for key in failed:
+            meant = {key for key in self._failed if not request.only or key in request.only}
+            for key in meant:
                 folder.forget(key)
             folder.forget_environments()
-            failed = set()
-        self._answered = folder.answered() & planned.keys()
-        self._failed = failed - self._answered
-        self._asked = deque(job for key, job in planned.items() if key not in self._answered | self._failed)
+            self._failed -= meant
+        self._done_before = len(self._answered | self._failed)
+        self._asked = deque(_left(request, self._answered | self._failed))
         self._planned = len(planned)
-        self._running: dict[str, Job] = {}
+        self._submitted: dict[str, Job] = {}
+        self._running: set[str] = set()
         self._tries: dict[str, int] = {}
+        self._before: dict[str, int] = {}
 
     def run(self) -> Swept:
         self._say("begun")
@@ -106,10 +133,11 @@ class _Sweep:
             settings = EngineSettings(self._folder.path, self._name, self._request.at_a_time, self._request.options)
             engine = open_engine(self._request.engine, settings)
             try:
-                while self._asked or self._running:
+                while self._asked or self._submitted:
                     self._hand_out(engine)
                     for ended in engine.finished(_LOOK_S):
                         self._take(ended)
+                    self._see_what_runs()
             finally:
                 engine.close()
         self._say("ended")
@@ -121,7 +149,7 @@ class _Sweep:
         return f"auditkit-{self._folder.identity()}"
 
     def _hand_out(self, engine: Engine) -> None:
-        while self._asked and len(self._running) < engine.capacity:
+        while self._asked and len(self._submitted) < engine.capacity:
             job = self._asked.popleft()
             begun = self._folder.begun(job.key, self._request.attempts)
             if begun >= self._request.attempts:
@@ -133,17 +161,27 @@ class _Sweep:
                 cache=str(self._request.cache.absolute()),
                 job=job,
                 clones=str(self._request.clones.absolute()) if self._request.clones is not None else "",
+                interpreters=self._request.interpreters,
                 fresh=self._request.fresh,
             )
             self._tries[job.key] = self._tries.get(job.key, 0) + 1
-            self._running[job.key] = job
+            self._submitted[job.key] = job
+            self._before[job.key] = begun
             engine.submit(Task(job.key, command_of(order), job.resources))
             self._say("submitted", job.key, attempt=self._tries[job.key])
 
+    def _see_what_runs(self) -> None:
+        """Say of each job that waited whether it has begun."""
+        for key in self._submitted.keys() - self._running:
+            if self._folder.begun(key, self._request.attempts) > self._before[key]:
+                self._running.add(key)
+                self._say("running", key, attempt=self._tries[key])
+
     def _take(self, ended: Ended) -> None:
-        job = self._running.pop(ended.key, None)
+        job = self._submitted.pop(ended.key, None)
         if job is None:
             return
+        self._running.discard(ended.key)
         if not self._has_result(ended):
             if ended.exit_code == ExitCode.STORE_CONFLICT:
                 self._folder.ensure_room()
@@ -182,5 +220,6 @@ class _Sweep:
 
     def _say(self, event: str, key: str = "", attempt: int = 0, reason: str = "", node: str = "") -> None:
         seconds = round(time.monotonic() - self._began, 3)
-        counts = (len(self._answered), len(self._failed), len(self._running), self._planned)
+        done, failed = len(self._answered), len(self._failed)
+        counts = (done, failed, len(self._running), self._planned, done + failed - self._done_before)
         self._tell(Event(event, *counts, seconds, key, attempt, reason, node))

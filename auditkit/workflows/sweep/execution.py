@@ -160,7 +160,9 @@ def ask(order: Order, folder: ResultsFolder) -> Run:
     config = replace(config, exclude=(*config.exclude, *settings.exclude))
     options = RunOptions(config, device=job.device, time_limit_s=settings.time_limit_s, memory=user_memory(order.fresh))
     code = Code(place, job.revision)
-    python = interpreter_for(job.environment, job.device, code, Path(order.cache), folder.path / "environments")
+    python = order.interpreters.get(job.environment.torch) if not job.environment.interpreter else None
+    if python is None:
+        python = interpreter_for(job.environment, job.device, code, Path(order.cache), folder.path / "environments")
     request = AuditRequest(
         checkout=spec.text,
         arms=(replace(options, python=python or options.python),),

@@ -150,6 +150,8 @@ class ResultsFolder:
         return self._keys(_FAILURES)
 
     def _keys(self, folder: str) -> set[str]:
+        if self._head() is None:
+            return set()
         with os.scandir(self.path / folder) as entries:
             return {name.removesuffix(".json") for name in (entry.name for entry in entries) if name[0] != "."}
 

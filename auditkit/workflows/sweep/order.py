@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from auditkit.model.codec import Record
 from auditkit.workflows.sweep.jobs import Job
@@ -16,7 +17,8 @@ _MODULE = "auditkit.workflows.sweep.execution"
 class Order(Record):
     """All that the process is told: the job, the sweep's folder, and where this machine keeps clones and environments.
 
-    `attempts` is how often the job may begin. `fresh` asks anew what earlier commands were told of the same bytes.
+    `attempts` is how often the job may begin. `interpreters` stand, by torch's version, for environments that would be
+    made. `fresh` asks anew what earlier commands were told of the same bytes.
     """
 
     folder: str
@@ -24,6 +26,7 @@ class Order(Record):
     cache: str
     job: Job
     clones: str = ""
+    interpreters: Mapping[str, str] = field(default_factory=dict)
     fresh: bool = False
 
 

@@ -76,7 +76,7 @@ class ProbeInfo(
     occurs: Occurs | None = None
     style: bool = False
     statement_does: str = ""
-    memory_mb: int = 600
+    memory_mb: int = 900
 
 
 @dataclass(frozen=True)

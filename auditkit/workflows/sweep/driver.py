@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from auditkit.errors import ExitCode
+from auditkit.errors import ExitCode, StoreConflictError
 from auditkit.model.codec import Record
 from auditkit.model.text import counted
 from auditkit.workflows.sweep.engines.opening import open_engine
@@ -205,7 +205,11 @@ class _Sweep:
 
     def _give_up(self, job: Job, reason: str, attempts: int, node: str = "") -> None:
         times = f" (the last of {attempts} attempts)" if attempts > 1 else ""
-        self._folder.put(Failure(job, "lost", f"{reason}{times}", attempts=attempts, node=node))
+        try:
+            self._folder.put(Failure(job, "lost", f"{reason}{times}", attempts=attempts, node=node))
+        except StoreConflictError:
+            self._folder.ensure_room()  # which knows what to do about a full disk
+            raise
         self._failed.add(job.key)
         self._say("failed", job.key, reason=reason, node=node)
 

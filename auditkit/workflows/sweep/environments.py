@@ -113,7 +113,12 @@ def _build(wanted: Wanted, place: Path) -> None:
         path.write_text(_without_torch(text), encoding="utf-8")
         lists += ["-r", str(path)]
     installer = [uv, "pip", "install", "--quiet", "--python", python] if uv else [python, "-m", "pip", "install", "-q"]
-    _run([*installer, *_source(wanted, uv is not None), torch, *wanted.packages, *lists], torch)
+    source = _source(wanted, uv is not None)
+    try:
+        _run([*installer, *source, torch, *wanted.packages, *lists], torch)
+    except EnvironmentFailedError as error:
+        hint = "; torch_index: default in the plan takes the usual index" if source and not wanted.index else ""
+        raise EnvironmentFailedError(f"{error.message}{hint}") from None
     (place / _READY).write_text(json.dumps(vars(wanted)), encoding="utf-8")
 
 
@@ -162,8 +167,10 @@ def _run(command: Sequence[str], what: str) -> None:
 
 
 def _reason(stderr: str) -> str:
-    """Why an installer gave up, in one line: its own error, without its marks and its hints."""
-    lines = [line.strip(" ×╰─▶│") for line in stderr.splitlines() if line.strip()]
+    """Why an installer gave up, in one line: from its own word for it on, without its marks and its hints."""
+    lines = [line.strip(" ×╰─▶│|`->") for line in stderr.splitlines() if line.strip()]
     told = [line for line in lines if not line.startswith(("hint:", "[notice]", "WARNING", "warning"))]
-    words = " ".join(told[-3:]) if told else "the installer said nothing"
+    first = next((number for number, line in enumerate(told) if re.match("(?i)error|no solution|failed", line)), 0)
+    words = " ".join(told[first:]) or "the installer said nothing"
+    words = re.sub(r"(?i) \(from versions: [^)]*\)|error: ", "", words)
     return words if len(words) <= 400 else f"{words[:400]}..."

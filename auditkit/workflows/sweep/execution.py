@@ -26,6 +26,7 @@ from auditkit.errors import AuditkitError, ExitCode, StoreConflictError
 from auditkit.model.runs.run import Run
 from auditkit.model.runs.target import Target
 from auditkit.probing.checkouts.checkout import CheckoutSpec
+from auditkit.probing.hosts.fork_servers import end_servers
 from auditkit.workflows.audit.audit import AuditRequest, audit
 from auditkit.workflows.audit.run_options import RunOptions, user_memory
 from auditkit.workflows.configuration import read_configuration
@@ -38,6 +39,7 @@ from auditkit.workflows.sweep.repositories import Code, NoCodeError, folder_of
 
 # An end that was asked for takes a worker's patience; whoever does not end by then is ended.
 _GRACE_S = 20.0
+_ENDS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 class _Clock:
@@ -80,26 +82,32 @@ def main(words: Sequence[str]) -> int:
     """Do the job of an order; the exit code."""
     order = Order.from_json(json.loads(words[0]))
     folder, job = ResultsFolder(Path(order.folder)), order.job
+    # Until the attempt can be taken back; threads that begin now will not hear these signals at all.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
+    for number in _ENDS:
+        signal.signal(number, _end)
     if LIFELINE in words[1:]:
         threading.Thread(target=_follow_lifeline, daemon=True).start()
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, _end)
     if folder.is_done(job.key):
         return 0
-    mark = folder.begin(job.key, order.attempts)
-    if mark is None:
-        return 0
-    clock = _Clock(job, folder)
+    try:
+        mark = folder.begin(job.key, order.attempts)
+        return _do(order, folder, mark) if mark is not None else 0
+    except StoreConflictError as error:
+        print(error.message, file=sys.stderr)
+        return int(ExitCode.STORE_CONFLICT)
+
+
+def _do(order: Order, folder: ResultsFolder, mark: Path) -> int:
+    """The job, begun as `mark` says; an end that is not the job's own fault takes the mark away."""
+    clock = _Clock(order.job, folder)
     clock.start()
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDS)
         folder.put(_result(order, folder, clock))
-    except (StoreConflictError, SystemExit) as ended:
-        # Nothing is wrong with the job: it may begin as often as before.
+    except (StoreConflictError, SystemExit):
         mark.unlink(missing_ok=True)
-        if isinstance(ended, SystemExit):
-            raise
-        print(ended.message, file=sys.stderr)
-        return int(ExitCode.STORE_CONFLICT)
+        raise
     return 0
 
 
@@ -131,6 +139,7 @@ def _result(order: Order, folder: ResultsFolder, clock: _Clock) -> Answer | Fail
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(place.filename).name}:{place.lineno}"
         return _timed(replace(failure, reason=f"{type(error).__name__}: {error} ({where})"), clock)
+    end_servers()  # which counts what the workers took
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     missing = run.no_target
     return Answer(

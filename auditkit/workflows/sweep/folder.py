@@ -22,6 +22,7 @@ from auditkit.errors import BadInputError, StoreConflictError
 from auditkit.model.codec import Record
 from auditkit.store.folder.files import create_file, write_file
 from auditkit.store.folder.locks import locked
+from auditkit.store.folder.side_folder import SIDE_FOLDER
 from auditkit.workflows.sweep.jobs import KEY_DIGITS, Job, read_plan, write_plan
 
 _FORMAT = 1
@@ -79,10 +80,6 @@ class ResultsFolder:
         """
         head = self._head()
         if head is None:
-            if self.path.exists() and not self.path.is_dir():
-                raise BadInputError(f"{self.path} is a file", "name a folder: --results FOLDER")
-            if self.path.is_dir() and any(entry.name != ".auditkit" for entry in self.path.iterdir()):
-                raise BadInputError(f"{self.path} is no sweep's folder, and it is not empty", "name a new one")
             create_file(self.path / _HEAD, _json({"sweep": _FORMAT, "auditkit": __version__}))
         elif head.get("auditkit") != __version__:
             said = f"{self.path} was made by auditkit {head.get('auditkit')}, and this is {__version__}"
@@ -111,9 +108,15 @@ class ResultsFolder:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Keep every other sweep out. Raises StoreConflictError where one runs in this folder."""
-        if self._head() is None and self.path.is_dir() and any(self.path.iterdir()):
-            raise BadInputError(f"{self.path} is no sweep's folder, and it is not empty", "name a new one")
+        """Keep every other sweep out.
+
+        Raises StoreConflictError where one runs in this folder, BadInputError where it holds something else.
+        """
+        if self._head() is None and self.path.exists():
+            if not self.path.is_dir():
+                raise BadInputError(f"{self.path} is a file", "name a folder: --results FOLDER")
+            if any(entry.name != SIDE_FOLDER for entry in self.path.iterdir()):
+                raise BadInputError(f"{self.path} is no sweep's folder, and it is not empty", "name a new one")
         with locked(self.path, timeout_s=0.0):
             yield
 
@@ -158,13 +161,18 @@ class ResultsFolder:
     # What a job does.
 
     def begin(self, key: str, attempts: int) -> Path | None:
-        """Note that a job begins; None where it has begun so many times already."""
+        """Note that a job begins; None where it has begun so many times already.
+
+        Raises StoreConflictError where that cannot be written.
+        """
         for number in range(1, attempts + 1):
             path = self.path / _ATTEMPTS / f"{key}.{number}"
             try:
                 handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
             except FileExistsError:
                 continue
+            except OSError as error:
+                raise StoreConflictError(f"cannot write {path}: {error.strerror}") from None
             with contextlib.suppress(OSError), os.fdopen(handle, "w", encoding="utf-8") as file:
                 file.write(f"{socket.gethostname()} {os.getpid()}\n")
             return path

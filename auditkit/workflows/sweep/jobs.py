@@ -97,10 +97,16 @@ def key_of(job: Job) -> str:
     asked = {one.name: encode(getattr(job, one.name)) for one in fields(job) if one.name not in _NOT_IN_KEY}
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode("ascii")).hexdigest()[:KEY_DIGITS]
     environment = job.environment
-    torch = f"torch{environment.torch}" if environment.torch else Path(environment.interpreter).name
+    torch = f"torch{environment.torch}" if environment.torch else _short(environment.interpreter)
     name = job.name.partition("@")[0]
     parts = (name, job.revision[:_SHORT_REVISION], torch, job.device.value, digest)
     return "-".join(re.sub(r"[^\w.]+", "_", part)[:40] for part in parts if part)
+
+
+def _short(interpreter: str) -> str:
+    """`t29` of `/envs/t29/bin/python`."""
+    path = Path(interpreter)
+    return path.parent.parent.name if path.parent.name == "bin" else path.name
 
 
 def write_plan(jobs: Iterable[Job]) -> Iterator[str]:

@@ -17,7 +17,7 @@ from auditkit.workflows.sweep.plan_file import Checkout, PlanFile
 from auditkit.workflows.sweep.repositories import resolve
 
 # One that runs no probe yet: torch, and what the target imports.
-_IDLE_WORKER_MB = 600
+_IDLE_WORKER_MB = 700
 _HOST_MB = 200
 _GITHUB_MOST = 256
 _SHORT = 12

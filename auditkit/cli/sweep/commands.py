@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 app = Commands(
     "sweep",
-    "Audit many checkouts, revisions, torch versions and devices on an engine.",
+    "Audit many checkouts and torch versions on an engine.",
     "auditkit sweep plan sweep.yaml > plan.jsonl",
 )
 ResultsOption = Annotated[
@@ -241,14 +241,14 @@ def merge(
     """Make one matrix of what the jobs said.
 
     Writes matrix.json (a run, as `audit --json` prints it), matrix.html, matrix.md, matrix.csv and jobs.csv, and files
-    tickets. The same answers make the same files, whatever engine they came from; times are in jobs.csv alone. Exits as
-    `audit` does.
+    tickets. The same answers make the same files, whatever engine they came from; times are in jobs.csv alone. Exits 1
+    with findings, 3 where a job or a question has no answer.
     """
     from auditkit.model.enums import Severity
-    from auditkit.workflows.audit.audit import exit_code
+    from auditkit.workflows.sweep.merge import exit_code, read_sweep
     from auditkit.workflows.sweep.merge import merge as merge_jobs
-    from auditkit.workflows.sweep.merge import read_sweep
     from auditkit.workflows.sweep.merged_files import TICKETS, file_tickets, write_merged
+    from auditkit.workflows.sweep.tables import markdown_table
 
     lowest = choose(Severity, fail_on.upper(), list(Severity), "severity")
     results, jobs = read_sweep(folder)
@@ -259,8 +259,8 @@ def merge(
     if as_json:
         say_json(merged.run.to_json())
     else:
-        say((out / "matrix.md").read_text(encoding="utf-8").rstrip("\n"))
+        say(markdown_table(merged).decode("utf-8").rstrip("\n"))
         complain(f"wrote {', '.join(map(str, written))}")
         if filed:
             complain(f"{sum(one.findings for one in filed)} findings have tickets in {tickets or out / TICKETS}")
-    raise typer.Exit(int(exit_code(merged.run, lowest)))
+    raise typer.Exit(int(exit_code(merged, lowest)))

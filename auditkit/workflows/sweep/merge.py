@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from auditkit import __version__
-from auditkit.model.enums import DeviceChoice, Outcome
+from auditkit.errors import ExitCode
+from auditkit.model.enums import DeviceChoice, Outcome, Severity
 from auditkit.model.runs.run import Arm, Environment, NoTarget, ProbeResult, Run, TargetReading, fingerprint
 from auditkit.model.text import counted
 from auditkit.workflows.audit.matrix import label_arms, over_arms
@@ -179,7 +180,6 @@ def _silent(example: ProbeResult, told: Told) -> ProbeResult:
         fingerprint=example.fingerprint,
         location=example.location,
         device=told.job.device.value,
-        loaded=told.run is not None,
     )
 
 
@@ -263,6 +263,16 @@ def _result_under(name: str, one: ProbeResult) -> ProbeResult:
         statement=replace(statement, file=f"{name}/{statement.file}") if statement is not None else None,
         excerpt=replace(excerpt, file=f"{name}/{excerpt.file}") if excerpt is not None else None,
     )
+
+
+def exit_code(merged: Merged, fail_on: Severity) -> ExitCode:
+    """Findings at or above `fail_on` come first, then anything without an answer, in any column."""
+    results = [one for arm in merged.run.matrix for one in arm.run.results]
+    if any(one.severity and one.severity.at_least(fail_on) for one in (*results, *merged.run.results)):
+        return ExitCode.FINDINGS
+    silent = any(told.run is None or told.run.no_target for one in merged.subjects for told in one.told.values())
+    has_error = any(one.outcome is Outcome.ERROR for one in results)
+    return ExitCode.NOTHING_MEASURED if silent or has_error else ExitCode.OK
 
 
 def read_sweep(path: Path) -> tuple[ResultsFolder, list[Job]]:

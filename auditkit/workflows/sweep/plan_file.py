@@ -15,7 +15,7 @@ from auditkit.store.config.yaml_reader import YamlReader
 from auditkit.workflows.sweep.repositories import is_url, short_name
 
 if TYPE_CHECKING:
-    from yaml.nodes import Node
+    from auditkit.store.config.yaml_reader import Node
 
 KEYS = (
     "checkouts", "torch", "pythons", "interpreters", "devices", "probes", "contracts", "requirements", "torch_index",
@@ -108,7 +108,7 @@ def _split(text: str, folder: Path) -> tuple[str, str]:
     at = text.rfind("@")
     head, revision = (text[:at], text[at + 1 :]) if at > 0 else (text, "")
     if is_url(text):
-        is_address = not is_url(head) or "/" not in head.partition("://")[2]
+        is_address = not is_url(head) or "/" not in (head.partition("://")[2] or head.partition(":")[2])
         return (text, "") if at <= 0 or is_address else (head, revision)
     whole = _absolute(text, folder)
     if revision and not os.path.isdir(whole):

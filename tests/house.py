@@ -41,7 +41,9 @@ HOUSE = {
     "testing": Room(words("testing model errors assets probing"), in_functions=words("torch")),
     "pytest_plugin": Room(words(""), words("pytest"), calls_only=words("testing errors")),
     "workflows": Room(
-        words("workflows model errors assets rules store probing collectors rendering exporters version")
+        words("workflows model errors assets rules store probing collectors rendering exporters version"),
+        # The engines of a sweep that a team has already; neither need be there.
+        in_functions=words("ray submitit"),
     ),
     # The words of the model (severities, ids, inert text) belong to the commands' own vocabulary.
     "cli": Room(words("cli"), words("typer"), words("rich mcp"), words("workflows store errors model version")),

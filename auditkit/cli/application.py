@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
-from auditkit.cli import audit, bisect, compare, doctor, export, init, mcp, probe, reports, ticket
+from auditkit.cli import audit, bisect, compare, doctor, export, init, mcp, probe, reports, sweep, ticket
 from auditkit.cli.help_pages import Commands
 
 _COMMANDS = {
     "Ask the code": "audit init probe doctor",
     "Compare revisions": "compare bisect",
+    "Ask many at once": "sweep",
     "Keep track": "ticket report export",
     "For agents": "mcp",
 }
@@ -51,3 +52,4 @@ app.command("mcp", epilog=mcp.EXAMPLE)(mcp.mcp)
 app.add_typer(probe.app)
 app.add_typer(ticket.app)
 app.add_typer(reports.app)
+app.add_typer(sweep.app)

@@ -13,15 +13,17 @@ import typer
 from typer.testing import CliRunner
 
 from auditkit.cli.application import app
+from auditkit.workflows.sweep.folder import Answer, ResultsFolder
 from tests.exporters.exported_runs import RUNS
 from tests.filing_helpers import put, ticket_text
+from tests.sweep_helpers import job, plan
 from tests.verify_helpers import LOOP, NAIVE, git
 
 pytestmark = pytest.mark.process
 
 READS = {
     "ticket log", "ticket list", "ticket show", "ticket search", "ticket board", "ticket next", "ticket stats",
-    "probe list", "probe show", "compare", "bisect", "doctor", "mcp",
+    "probe list", "probe show", "compare", "bisect", "doctor", "mcp", "sweep plan",
 }  # fmt: skip
 ASK = f"--checkout . --probe {LOOP}"
 WRITES = {
@@ -59,6 +61,8 @@ WRITES = {
     "report html": ("run.json --output page.html", "create page.html"),
     "report review": ("--from comparison.json --output page.md", ""),
     "report summary": ("--output page.md", "create page.md"),
+    "sweep run": ("plan.jsonl --results other", "ask trainer-"),
+    "sweep merge": ("swept --output merged", "create merged/matrix.json"),
 }
 MAY_FAIL = {"ticket try-fix", "ticket fix", "ticket undo", "report review"}
 """These need what is not made here: they are held to have the option."""
@@ -89,6 +93,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     put(tmp_path, "tickets/batch7/B7-PT-02.md", ticket_text("B7-PT-02", status="`fixed`"))
     put(tmp_path, "old/B9-PT-01.md", ticket_text("B9-PT-01"))
     put(tmp_path, "run.json", json.dumps(RUNS["findings"].to_json()))
+    asked = job(tmp_path, "trainer", "a" * 40)
+    plan(tmp_path / "plan.jsonl", [asked])
+    swept = ResultsFolder(tmp_path / "swept")
+    swept.prepare([asked])
+    swept.put(Answer(asked, RUNS["findings"].to_json()))
     git(tmp_path, "init", "-q", "--template=")
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "-qm", "work that fixes B7-PT-01")

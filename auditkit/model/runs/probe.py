@@ -48,7 +48,8 @@ class ProbeInfo(
     `severity` is that of a finding whose `judge` says nothing else. It follows from `breaks` and `occurs` (see
     model/runs/severity.py), where the probe has them.
     `statement_does` are the words of a ticket for the statement that the probe blames: `line 7 waits for the device`.
-    `style` marks questions of upkeep, which an audit asks only where it is told to.
+    `style` marks questions of upkeep, which an audit asks only where it is told to. `memory_mb` is the most that a
+    worker holds while it asks, torch included.
     """
 
     id: str
@@ -75,6 +76,7 @@ class ProbeInfo(
     occurs: Occurs | None = None
     style: bool = False
     statement_does: str = ""
+    memory_mb: int = 900
 
 
 @dataclass(frozen=True)

@@ -165,6 +165,7 @@ def _to_info(literal: Any, path: Path, line: int) -> ProbeInfo:
             scope=scope,
             style=literal.get("style", False),
             statement_does=literal.get("statement_does", ""),
+            memory_mb=int(literal.get("memory_mb", ProbeInfo.memory_mb)),
             **{key: literal[key] for key in _TEXT_KEYS},
         )
     except (KeyError, ValueError, TypeError, OSError) as error:

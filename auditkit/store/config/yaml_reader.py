@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from auditkit.errors import BadInputError, nearest_names
 
 if TYPE_CHECKING:
-    from yaml.nodes import MappingNode, Node, ScalarNode
+    from yaml.nodes import MappingNode, ScalarNode
+    from yaml.nodes import Node as Node  # for those who read with it
 
 # YAML 1.1 takes 1e-8 for text (it wants 1.0e-8); nobody who writes it in a config means text.
 NUMBER_TEXT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")

@@ -26,7 +26,7 @@ def combine(runs: Sequence[Run], devices: Sequence[DeviceChoice]) -> Run:
     readings = zip(*(run.targets for run in runs), strict=True)
     return replace(
         runs[0],
-        results=tuple(_over_arms(results, arms) for results in columns),
+        results=tuple(over_arms(results, arms) for results in columns),
         # Of each the first arm's in which it could be fed.
         targets=tuple(next((one for one in of_one if one.answer), of_one[0]) for of_one in readings),
         notes=_notes(arms),
@@ -34,7 +34,8 @@ def combine(runs: Sequence[Run], devices: Sequence[DeviceChoice]) -> Run:
     )
 
 
-def _over_arms(results: Sequence[ProbeResult], arms: Sequence[Arm]) -> ProbeResult:
+def over_arms(results: Sequence[ProbeResult], arms: Sequence[Arm]) -> ProbeResult:
+    """What several arms said of one question, as one result; see `combine`."""
     outcomes = tuple(
         ArmOutcome(arm.label, arm.run.environment, one.outcome, one.severity, one.message, one.law, one.device)
         for one, arm in zip(results, arms, strict=True)

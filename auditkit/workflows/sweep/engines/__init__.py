@@ -1,0 +1,1 @@
+"""What runs the jobs of a sweep: processes of this machine, or a cluster that a team has already."""

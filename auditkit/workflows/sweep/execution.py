@@ -1,0 +1,186 @@
+"""One job in one process, the same on every engine: `python -m auditkit.workflows.sweep.execution ORDER [--lifeline]`.
+
+It checks the code out, finds or makes the interpreter, audits, and writes one file: the answer, or why there is none.
+It ends with 0 where that file is written; with 4 where it cannot be; else it may be run again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import os
+import resource
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+
+from auditkit.errors import AuditkitError, ExitCode, StoreConflictError
+from auditkit.model.runs.run import Run
+from auditkit.model.runs.target import Target
+from auditkit.probing.checkouts.checkout import CheckoutSpec
+from auditkit.probing.hosts.fork_servers import end_servers
+from auditkit.workflows.audit.audit import AuditRequest, audit
+from auditkit.workflows.audit.run_options import RunOptions, user_memory
+from auditkit.workflows.configuration import read_configuration
+from auditkit.workflows.sweep.engines.local import LIFELINE
+from auditkit.workflows.sweep.environments import EnvironmentFailedError, interpreter_for
+from auditkit.workflows.sweep.folder import Answer, Failure, ResultsFolder
+from auditkit.workflows.sweep.jobs import Job
+from auditkit.workflows.sweep.order import Order
+from auditkit.workflows.sweep.repositories import Code, NoCodeError, folder_of
+
+# An end that was asked for takes a worker's patience; whoever does not end by then is ended.
+_GRACE_S = 20.0
+_ENDS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
+
+class _Clock:
+    """Ends this process when its time is up, or when whoever started it is gone: first politely, then at once."""
+
+    def __init__(self, job: Job, folder: ResultsFolder) -> None:
+        self.is_out = False
+        self._job, self._folder = job, folder
+        self.began = time.monotonic()
+
+    def start(self) -> None:
+        timer = threading.Thread(target=self._run_out, daemon=True)
+        timer.start()
+
+    def _run_out(self) -> None:
+        time.sleep(self._job.resources.time_s)
+        self.is_out = True
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(_GRACE_S)
+        with contextlib.suppress(AuditkitError, OSError):
+            self._folder.put(self.failure())
+        os._exit(0)
+
+    def failure(self) -> Failure:
+        limit = self._job.resources.time_s
+        return Failure(self._job, "time", f"no answer within {limit:g} s", "time_limit in the plan gives it longer")
+
+
+def _follow_lifeline() -> None:
+    """End when standard input does."""
+    with contextlib.suppress(OSError):
+        while os.read(0, 1):
+            pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_GRACE_S)
+    os._exit(128 + signal.SIGTERM)
+
+
+def main(words: Sequence[str]) -> int:
+    """Do the job of an order; the exit code."""
+    order = Order.from_json(json.loads(words[0]))
+    folder, job = ResultsFolder(Path(order.folder)), order.job
+    # Until the attempt can be taken back; threads that begin now will not hear these signals at all.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
+    for number in _ENDS:
+        signal.signal(number, _end)
+    if LIFELINE in words[1:]:
+        threading.Thread(target=_follow_lifeline, daemon=True).start()
+    if folder.is_done(job.key):
+        return 0
+    try:
+        mark = folder.begin(job.key, order.attempts)
+        return _do(order, folder, mark) if mark is not None else 0
+    except StoreConflictError as error:
+        print(error.message, file=sys.stderr)
+        return int(ExitCode.STORE_CONFLICT)
+
+
+def _do(order: Order, folder: ResultsFolder, mark: Path) -> int:
+    """The job, begun as `mark` says; an end that is not the job's own fault takes the mark away."""
+    clock = _Clock(order.job, folder)
+    clock.start()
+    try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDS)
+        folder.put(_result(order, folder, clock))
+    except (StoreConflictError, SystemExit):
+        mark.unlink(missing_ok=True)
+        raise
+    return 0
+
+
+def _end(number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+def _result(order: Order, folder: ResultsFolder, clock: _Clock) -> Answer | Failure:
+    """The answer, or why there is none. Raises SystemExit where it is to end, OSError where it may be tried again."""
+    job = order.job
+    began = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    failure = Failure(job, "error", "", node=socket.gethostname())
+    try:
+        run = ask(order, folder)
+    except StoreConflictError:
+        raise
+    except EnvironmentFailedError as error:
+        return _timed(replace(failure, kind="environment", reason=error.message), clock)
+    except AuditkitError as error:
+        kind = "checkout" if isinstance(error, NoCodeError) else "input"
+        return _timed(replace(failure, kind=kind, reason=error.message, hint=error.hint or ""), clock)
+    except (SystemExit, KeyboardInterrupt):
+        if clock.is_out:
+            return _timed(replace(clock.failure(), node=failure.node), clock)
+        raise
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(place.filename).name}:{place.lineno}"
+        return _timed(replace(failure, reason=f"{type(error).__name__}: {error} ({where})"), clock)
+    end_servers()  # which counts what the workers took
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    missing = run.no_target
+    return Answer(
+        job=job,
+        run=run.to_json(),
+        no_target=missing.message if missing is not None else "",
+        no_target_hint=missing.hint if missing is not None else "",
+        node=failure.node,
+        began=began,
+        seconds=round(time.monotonic() - clock.began, 3),
+        cpu_seconds=round(sum(usage.ru_utime + usage.ru_stime for usage in usages), 3),
+        memory_mb=max(usage.ru_maxrss for usage in usages) // 1000,
+    )
+
+
+def _timed(failure: Failure, clock: _Clock) -> Failure:
+    return replace(failure, seconds=round(time.monotonic() - clock.began, 3))
+
+
+def ask(order: Order, folder: ResultsFolder) -> Run:
+    """The audit of a job. Raises AuditkitError where that cannot begin."""
+    job, settings = order.job, order.job.settings
+    clones = Path(order.clones) if order.clones else None
+    place = folder_of(job.repository, job.revision, clones, Path(order.cache))
+    spec = CheckoutSpec(f"{place}@{job.revision}" * bool(job.revision) or str(place), place, job.revision)
+    config = read_configuration(Path(settings.config) if settings.config else None, place)
+    config = replace(config, exclude=(*config.exclude, *settings.exclude))
+    options = RunOptions(config, device=job.device, time_limit_s=settings.time_limit_s, memory=user_memory(order.fresh))
+    code = Code(place, job.revision)
+    python = order.interpreters.get(job.environment.torch) if not job.environment.interpreter else None
+    if python is None:
+        python = interpreter_for(job.environment, job.device, code, Path(order.cache), folder.path / "environments")
+    request = AuditRequest(
+        checkout=spec.text,
+        arms=(replace(options, python=python or options.python),),
+        targets=tuple(Target(call) for call in settings.targets),
+        probes=job.probes,
+        style=settings.style,
+    )
+    return audit(request)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -54,7 +54,7 @@ def serve(results_fd: int) -> None:
 
 def _answer(results: Writer, request: Dict[str, Any]) -> None:
     is_trial = request["target"] is None
-    if is_trial and request["modules"]:  # it finds a way to feed them: torch.compile takes 0.8 s for its first decorator
+    if is_trial and request["modules"]:  # it finds a way to feed them; the first torch.compile takes 0.8 s
         os.environ["TORCHDYNAMO_DISABLE"] = "1"
     if request["fresh_imports"] or (is_trial and not request["modules"]):
         _run_in_fresh_imports(results, request, jobs.run_trial if is_trial else jobs.load_and_run)

@@ -39,13 +39,9 @@ def wheel(folder: Path, name: str, version: str) -> None:
             archive.writestr(path, text)
 
 
-@pytest.fixture(params=["uv", "pip"])
-def index(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of wheels that takes the place of every index, for one installer and for the other."""
-    if request.param == "uv" and environments._uv() is None:
-        pytest.skip("uv is not installed")
-    if request.param == "pip":
-        monkeypatch.setattr(environments, "_uv", lambda: None)
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of wheels that takes the place of every index, for uv and for pip."""
     folder = tmp_path / "wheels"
     folder.mkdir()
     for name, version in WHEELS:
@@ -69,8 +65,15 @@ def made(spec: EnvironmentSpec, code: Path, tmp_path: Path) -> str:
     return found
 
 
-def test_an_environment_is_made_once_with_what_the_checkout_asks(index: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("installer", ["uv", "pip"])
+def test_an_environment_is_made_once_with_what_the_checkout_asks(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installer: str
+) -> None:
     """Its requirements pin another torch: the plan's word counts."""
+    if installer == "uv" and environments._uv() is None:
+        pytest.skip("uv is not installed")
+    if installer == "pip":
+        monkeypatch.setattr(environments, "_uv", lambda: None)
     put(tmp_path, "code/requirements.txt", "torch==1.13.1\ntorch>=1\neinops\n-e .\n")
     spec = EnvironmentSpec(torch="2.9", index="default")
     with ThreadPoolExecutor(4) as threads:

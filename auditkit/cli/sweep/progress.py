@@ -92,7 +92,7 @@ class Board:
             self._running.pop(event.key, None)
         if event.event in ("again", "failed"):
             word = "again" if event.event == "again" else "failed"
-            self._failed = [*self._failed, f"{word}  {event.key}: {event.reason}"][-_MOST_FAILED:]
+            self._failed = [*self._failed, f"{word} {event.key}: {event.reason}"][-_MOST_FAILED:]
 
     def shown(self) -> Group:
         """The table as it is now."""
@@ -113,7 +113,7 @@ class Board:
             cells = (last.done, last.running, last.failed, waiting, last.planned, end or "-")
             counts.add_row(*map(str, cells))
         now = time.monotonic()
-        running = [f"{_clock(now - since)}  {key}" for key, since in list(self._running.items())[:_MOST_RUNNING]]
+        running = [f"{_clock(now - since)} {key}" for key, since in list(self._running.items())[:_MOST_RUNNING]]
         more = len(self._running) - _MOST_RUNNING
         lines = [*running, *([f"and {more} more"] if more > 0 else []), *self._failed]
         return Group(counts, *(Text(inert_line(line)[:width], no_wrap=True) for line in lines))

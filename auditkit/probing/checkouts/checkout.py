@@ -13,11 +13,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from auditkit.errors import BadInputError, nearest_names
+from auditkit.model.text import counted
 from auditkit.probing.checkouts import git
 from auditkit.probing.checkouts.scratch import scratch_directory
 
 _SOURCE_FOLDERS = ("src", "lib", "python")
 _ENVIRONMENTS = (".venv", "venv")
+_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -149,14 +151,18 @@ def _at_revision(spec: CheckoutSpec, interpreter: Path) -> Iterator[OpenCheckout
         # The tree keeps the directory's own name: it shows in tracebacks.
         tree = scratch / "tree" / (spec.directory.name.removesuffix(".git") or "checkout")
         tree.parent.mkdir()
-        git.check_out(repository, commit, scratch / "repository.git", tree)
+        missing = git.check_out(repository, commit, scratch / "repository.git", tree)
         path = tree / repository.prefix
         if not path.is_dir():
             raise BadInputError(
                 f"{spec.revision} has no directory {repository.prefix}",
                 "it came later or had another name then: name the repository's top, or an earlier folder",
             )
-        yield OpenCheckout(path, spec.directory, spec.text, commit, False, True, interpreter, _gaps(tree, path))
+        notes = _gaps(tree, path)
+        if missing:
+            named = ", ".join(missing[:_NAMED]) + " and others" * (len(missing) > _NAMED)
+            notes += (f"this partial clone lacks {counted(len(missing), 'file')}: {named}",)
+        yield OpenCheckout(path, spec.directory, spec.text, commit, False, True, interpreter, notes)
 
 
 def _repository_of(spec: CheckoutSpec) -> git.Repository:

@@ -22,9 +22,10 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
-from auditkit.errors import AuditkitError, ExitCode, StoreConflictError
+from auditkit.errors import AuditkitError, ExitCode, NothingMeasuredError, StoreConflictError, TargetNotLoadedError
 from auditkit.model.runs.run import Run
 from auditkit.model.runs.target import Target
+from auditkit.model.text import inert_line
 from auditkit.probing.checkouts.checkout import CheckoutSpec
 from auditkit.probing.hosts.fork_servers import end_servers
 from auditkit.workflows.audit.audit import AuditRequest, audit
@@ -39,6 +40,7 @@ from auditkit.workflows.sweep.repositories import Code, NoCodeError, folder_of
 
 # An end that was asked for takes a worker's patience; whoever does not end by then is ended.
 _GRACE_S = 20.0
+_LONGEST_REASON = 400
 _ENDS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
@@ -127,8 +129,8 @@ def _result(order: Order, folder: ResultsFolder, clock: _Clock) -> Answer | Fail
     except EnvironmentFailedError as error:
         return _timed(replace(failure, kind="environment", reason=error.message), clock)
     except AuditkitError as error:
-        kind = "checkout" if isinstance(error, NoCodeError) else "input"
-        return _timed(replace(failure, kind=kind, reason=error.message, hint=error.hint or ""), clock)
+        reason = in_one_line(error.message)
+        return _timed(replace(failure, kind=_kind(error), reason=reason, hint=error.hint or ""), clock)
     except (SystemExit, KeyboardInterrupt):
         if clock.is_out:
             return _timed(replace(clock.failure(), node=failure.node), clock)
@@ -138,7 +140,7 @@ def _result(order: Order, folder: ResultsFolder, clock: _Clock) -> Answer | Fail
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(place.filename).name}:{place.lineno}"
-        return _timed(replace(failure, reason=f"{type(error).__name__}: {error} ({where})"), clock)
+        return _timed(replace(failure, reason=in_one_line(f"{type(error).__name__}: {error} ({where})")), clock)
     end_servers()  # which counts what the workers took
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     missing = run.no_target
@@ -153,6 +155,19 @@ def _result(order: Order, folder: ResultsFolder, clock: _Clock) -> Answer | Fail
         cpu_seconds=round(sum(usage.ru_utime + usage.ru_stime for usage in usages), 3),
         memory_mb=max(usage.ru_maxrss for usage in usages) // 1000,
     )
+
+
+def _kind(error: AuditkitError) -> str:
+    """What was missing: the code, a target in it, or something else that the plan names."""
+    if isinstance(error, NoCodeError):
+        return "checkout"
+    return "target" if isinstance(error, NothingMeasuredError | TargetNotLoadedError) else "input"
+
+
+def in_one_line(text: str) -> str:
+    """A reason as it fits into a table."""
+    line = inert_line(" ".join(text.split()))
+    return line if len(line) <= _LONGEST_REASON else f"{line[:_LONGEST_REASON]}..."
 
 
 def _timed(failure: Failure, clock: _Clock) -> Failure:

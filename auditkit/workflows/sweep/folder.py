@@ -33,7 +33,10 @@ _ROOM_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Failure(Record):
-    """A job without an answer, and why: `kind` is `checkout`, `environment`, `input`, `time`, `error` or `lost`."""
+    """A job without an answer, and why.
+
+    `kind` is what there is none of (`checkout`, `environment`, `target`), or `input`, `time`, `error`, `lost`.
+    """
 
     schema_version: ClassVar[int] = 1
 

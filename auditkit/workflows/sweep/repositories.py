@@ -102,7 +102,7 @@ def _resolve_remote(url: str, revision: str) -> str:
     name = revision or "HEAD"
     answer = git.run_git(Path.cwd(), "ls-remote", "--", url, name, f"{name}^{{}}")
     if answer.returncode != 0:
-        raise BadInputError(f"git cannot ask {url}: {_last_line(answer.stderr)}", "check the URL and the network")
+        raise BadInputError(f"git cannot ask {url}: {_why(answer.stderr)}", "check the URL and the network")
     lines = [line.split("\t", 1) for line in answer.stdout.splitlines() if "\t" in line]
     found = {ref: commit for commit, ref in lines}
     best = [f"refs/heads/{name}", f"refs/tags/{name}^{{}}", f"refs/tags/{name}", name]
@@ -124,7 +124,7 @@ def _mirror(url: str, revision: str, cache: Path) -> Path:
                 answer = git.run_git(place.parent, "clone", "--quiet", "--mirror", "--", url, str(half))
                 if answer.returncode != 0:
                     hint = "check the URL and the network; --clones DIR names folders that are here"
-                    raise NoCodeError(f"git cannot clone {url}: {_last_line(answer.stderr)}", hint)
+                    raise NoCodeError(f"git cannot clone {url}: {_why(answer.stderr)}", hint)
                 half.rename(place)
             finally:
                 shutil.rmtree(half, ignore_errors=True)
@@ -152,6 +152,6 @@ def locked_file(path: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _last_line(text: str) -> str:
-    lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "no word from git"
+def _why(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()] or ["no word from git"]
+    return next((line for line in lines if line.startswith("fatal:")), lines[-1])

@@ -266,6 +266,25 @@ def test_a_commit_that_no_branch_holds_can_be_checked_out(repository: Path) -> N
         assert checkout.revision == commit
 
 
+def test_a_partial_clone_is_checked_out_without_what_it_lacks(repository: Path, tmp_path: Path) -> None:
+    """Only where that is no code."""
+    (repository / "weights.bin").write_bytes(bytes(10_000))
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "weights")
+    git(repository, "config", "uploadpack.allowFilter", "true")
+    for limit, has_code in (("5k", True), ("1", False)):
+        clone, source = tmp_path / f"clone-{limit}", f"file://{repository}"
+        git(tmp_path, "clone", "-q", "--no-checkout", f"--filter=blob:limit={limit}", source, str(clone))
+        if has_code:
+            with open_checkout(f"{clone}@HEAD") as checkout:
+                assert (checkout.path / "src" / "package" / "module.py").is_file()
+                assert not (checkout.path / "weights.bin").exists()
+                assert "this partial clone lacks 1 file: weights.bin" in checkout.notes
+        else:
+            with pytest.raises(BadInputError, match="git could not check out"), open_checkout(f"{clone}@HEAD"):
+                pass
+
+
 def test_git_variables_of_a_hook_do_not_lead_elsewhere(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

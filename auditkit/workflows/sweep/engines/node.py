@@ -1,0 +1,98 @@
+"""A job's command on a node of a cluster: run it to its end, keep its last words, leave nothing of it behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+from collections.abc import Sequence
+from types import FrameType
+
+from auditkit.workflows.sweep.engines.local import LIFELINE, reason_of
+
+_GRACE_S = 15.0
+# Ray interrupts between two lines of Python: no call may wait longer.
+_LOOK_S = 0.5
+_TAIL_BYTES = 2000
+
+
+def run_command(command: Sequence[str], log: str) -> tuple[int | None, str, str]:
+    """Run a command; its exit code, why it ended with another than 0, and this node's name.
+
+    It is told to end when this process is interrupted or gets SIGTERM, and ends by itself when this process is killed.
+    """
+    node = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+    # Ray's workers are told one thread for each processor core that a job asked for; elsewhere torch decides.
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    try:
+        with open(log, "wb") as words:
+            process = subprocess.Popen(
+                [*command, LIFELINE],
+                stdin=subprocess.PIPE,
+                stdout=words,
+                stderr=words,
+                env=environment,
+                start_new_session=True,
+            )
+    except OSError as error:
+        return None, f"it could not be started: {error.strerror}", node
+    try:
+        with _terminated_by(process):
+            _wait(process)
+    finally:
+        code = _end(process)
+    if code == 0:
+        with contextlib.suppress(OSError):
+            os.unlink(log)
+        return 0, "", node
+    return code, reason_of(code, last_words(log)), node
+
+
+def _wait(process: subprocess.Popen[bytes]) -> None:
+    pidfd = os.pidfd_open(process.pid)
+    try:
+        while not select.select([pidfd], [], [], _LOOK_S)[0]:
+            pass
+    finally:
+        os.close(pidfd)
+
+
+@contextlib.contextmanager
+def _terminated_by(process: subprocess.Popen[bytes]):  # type: ignore[no-untyped-def]
+    """Hand SIGTERM on to the command."""
+
+    def hand_on(_number: int, _frame: FrameType | None) -> None:
+        process.terminate()
+
+    before = signal.signal(signal.SIGTERM, hand_on)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _end(process: subprocess.Popen[bytes]) -> int:
+    """End what still runs of a command, politely first; its exit code."""
+    if process.poll() is None:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE_S)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    code = process.wait()
+    assert process.stdin is not None
+    process.stdin.close()
+    return code
+
+
+def last_words(path: str) -> str:
+    """The end of a log; "" where there is none."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""

@@ -54,7 +54,9 @@ def serve(results_fd: int) -> None:
 
 def _answer(results: Writer, request: Dict[str, Any]) -> None:
     is_trial = request["target"] is None
-    if is_trial and request["modules"]:  # it finds a way to feed them; the first torch.compile takes 0.8 s
+    if len(request["modules"]) > 1:
+        # A trial finds a way to feed the code, and the first torch.compile takes 0.8 s. Of one module, the process may
+        # be kept for the audit.
         os.environ["TORCHDYNAMO_DISABLE"] = "1"
     if request["fresh_imports"] or (is_trial and not request["modules"]):
         _run_in_fresh_imports(results, request, jobs.run_trial if is_trial else jobs.load_and_run)

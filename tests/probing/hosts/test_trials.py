@@ -11,6 +11,7 @@ from auditkit.model.enums import Contract, Takes
 from auditkit.probing.discovery.candidates import Candidate
 from auditkit.probing.hosts.sandbox import Setting
 from auditkit.probing.hosts.trials import Trial, try_candidates
+from tests.filing_helpers import put
 
 pytestmark = pytest.mark.process
 
@@ -59,9 +60,12 @@ compiled = torch.compile(norm)
 """
 
 
-def test_a_trial_compiles_nothing(tmp_path: Path) -> None:
-    (tmp_path / "norms.py").write_text(COMPILED)
-    assert [trial.works for trial in tried(tmp_path, "norms:norm")] == [True]
+def test_a_trial_compiles_nothing_but_where_its_process_is_kept_for_the_audit(tmp_path: Path) -> None:
+    for name in ("norms", "others"):
+        put(tmp_path, f"package/{name}.py", COMPILED)
+    calls = [f"package.{name}:norm" for name in ("norms", "others")]
+    assert [trial.works for trial in tried(tmp_path, *calls)] == [True, True]
+    assert [trial.works for trial in tried(tmp_path, calls[0])] == [False]
 
 
 HELD = """

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from auditkit.cli.common import JsonOption
-from auditkit.cli.completion import contracts, devices, probe_ids, severities, ways_to_feed
+from auditkit.cli.completion import cages, contracts, devices, probe_ids, severities, ways_to_feed
 from auditkit.cli.lookups import choose
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from auditkit.model.enums import DeviceChoice, Severity
+    from auditkit.model.enums import CageChoice, DeviceChoice, Severity
     from auditkit.model.runs.target import Target
     from auditkit.store.config.config import Config
     from auditkit.workflows.audit.audit import AuditRequest
@@ -68,6 +68,17 @@ FreshOption = Annotated[
     typer.Option("--fresh", help="Ask anew what earlier commands were told of the same bytes.", rich_help_panel=_RUN),
 ]
 _DEVICES = "auto, cuda, cpu or simulated"
+CageOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cage",
+        metavar="HOW",
+        help="Shut the code in: auto, require (refuse without a cage) or off.",
+        show_default="auto",
+        rich_help_panel=_RUN,
+        autocompletion=cages,
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -183,13 +194,14 @@ class ArmOptions:
     config: _RunConfigOption = None
     time_limit: TimeLimitOption = 120.0
     in_place: InPlaceOption = False
+    cage: CageOption = None
 
     def with_config(self, config: Config) -> RunOptions:
         """What the workflows know them as. Raises BadInputError for a device that is none."""
         from auditkit.workflows.audit.run_options import RunOptions
 
         device = parse_device(self.device)
-        return RunOptions(config, self.python, device, self.time_limit, in_place=self.in_place)
+        return RunOptions(config, self.python, device, self.time_limit, self.in_place, cage=parse_cage(self.cage))
 
 
 @dataclass(frozen=True)
@@ -218,13 +230,14 @@ class MatrixOptions:
     config: _RunConfigOption = None
     time_limit: TimeLimitOption = 120.0
     in_place: InPlaceOption = False
+    cage: CageOption = None
     fresh: FreshOption = False
 
     def arms(self, config: Config) -> tuple[RunOptions, ...]:
         """One for each interpreter and device. Raises BadInputError for a device that is none."""
         from auditkit.workflows.audit.run_options import RunOptions
 
-        options = RunOptions(config, time_limit_s=self.time_limit, in_place=self.in_place)
+        options = RunOptions(config, time_limit_s=self.time_limit, in_place=self.in_place, cage=parse_cage(self.cage))
         options = with_memory(options, self.fresh)
         return options.on_arms(self.python or (), [parse_device(device) for device in self.device or ()])
 
@@ -339,6 +352,13 @@ def parse_device(word: str) -> DeviceChoice:
     from auditkit.model.enums import DeviceChoice
 
     return choose(DeviceChoice, word, list(DeviceChoice), "device")
+
+
+def parse_cage(word: str | None) -> CageChoice | None:
+    """What an option says of the cage; None where it says nothing. Raises BadInputError."""
+    from auditkit.model.enums import CageChoice
+
+    return choose(CageChoice, word, list(CageChoice), "choice of a cage") if word else None
 
 
 def _pairs(texts: Words, option: str, read: Callable[[str], Any]) -> dict[str, Any]:

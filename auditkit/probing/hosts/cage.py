@@ -1,67 +1,365 @@
-"""The cage for probes that are not ours: a process without our environment, our modules and our input.
+"""The cage around every process that runs a checkout's code or somebody's probe: what it may see, and by which engine.
 
-A probe that comes with an audited checkout may hang, end its process, print, or look for secrets; in the
-cage it can spoil its own results and no others.
+bubblewrap where it works, else Landlock, else none, as `engine_of` found by trying. This file decides and prepares;
+`worker/process/cage.py` is the part that the caged process runs itself. See docs/design/cage.md.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
-import signal
+import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from auditkit import assets
-from auditkit.model.enums import Reason
+from auditkit.errors import BadInputError
+from auditkit.model.enums import CageChoice
+from auditkit.probing.checkouts import scratch
+from auditkit.probing.worker.process import cage as inside
 
-_PROGRAM = Path(__file__).parent / "caged_probe.py"
-_ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ")
+ENTRY = Path(__file__).parents[1] / "worker" / "entry.py"
+ENGINES = ("bubblewrap", "landlock")
+FORCED = "AUDITKIT_CAGE_ENGINE"
+"""An environment variable that names the one engine to try, or `none`."""
+
+_SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/nix/store", "/gnu/store", "/etc/ld.so.cache",
+           "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf",
+           "/etc/hosts", "/etc/os-release", "/etc/alternatives", "/sys/devices/system")  # fmt: skip
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
+_GPU_FILES = ("/sys/bus/pci", "/sys/devices", "/sys/module", "/sys/class/drm", "/run/opengl-driver")
+_MOST_OPEN_FILES, _MOST_PROCESSES = 4096, 1024
+_LARGEST_SCRATCH_BYTES = 2 << 30
+_STARTS_WITHIN_S = 10.0
 
 
 class CageError(Exception):
-    """The probe's process gave no answer; `reason` says what happened to it."""
-
-    def __init__(self, reason: Reason, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
+    """A cage that could not be built, or that a process could not enter: nothing was run."""
 
 
-def ask_in_cage(probe: Path, request: Mapping[str, Any], time_limit_s: float, wanted: str = "answer") -> dict[str, Any]:
-    """What the probe's file answers to one of the requests of `caged_probe`, and the end of all that it started.
+@dataclass(frozen=True)
+class Engine:
+    """What holds a process: its name and version; `lacks` is what it does not hold, or why there is none."""
 
-    `wanted` is what an answer is called in a message. Raises CageError where there is none.
+    name: str = ""
+    version: str = ""
+    lacks: tuple[str, ...] = ()
+
+    def describe(self) -> str:
+        """Such as `bubblewrap 0.8.0`; `none` without one."""
+        return f"{self.name} {self.version}" if self.name else "none"
+
+
+@dataclass(frozen=True)
+class Cage:
+    """What a process may see: `read` and below, `write` and below, the graphics cards; and the engine that holds it."""
+
+    engine: Engine
+    read: tuple[str, ...]
+    write: tuple[str, ...] = ()
+    listed: tuple[str, ...] = ()
+    gpu: bool = False
+
+    def open(self, environment: Mapping[str, str]) -> OpenCage:
+        """Built, for one process and what it starts. Raises CageError where that fails: then nothing may be run."""
+        return OpenCage(self, environment)
+
+
+class OpenCage:
+    """A cage that stands until it is ended, and everything in it then ends, too.
+
+    `holder` is a descriptor of bubblewrap's process, -1 with Landlock.
     """
-    package = Path(assets.__file__).parent
-    asked = {"path": str(probe.resolve()), "package": str(package), **request}
-    with subprocess.Popen(
-        [sys.executable, "-I", "-B", str(_PROGRAM)],
-        stdin=subprocess.PIPE,  # closed before the probe's file is run
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
-        start_new_session=True,
-    ) as process:
+
+    def __init__(self, cage: Cage, environment: Mapping[str, str]) -> None:
+        self._cage = cage
+        self._began_s = time.time()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.holder = -1
+        self._scratch = "/tmp"
+        if cage.engine.name == "bubblewrap":
+            self._build(environment)
+        else:
+            self._scratch = tempfile.mkdtemp(prefix="auditkit-cage-")
+        self.spec: dict[str, Any] = {
+            "engine": cage.engine.name,
+            "environment": dict(environment),
+            "scratch": self._scratch,
+            "limits": _limits(cage.gpu),
+            "read": [*_SYSTEM, *cage.read, "/proc"],
+            "listed": [*cage.listed],
+            "write": [*cage.write, self._scratch, "/dev/shm"],
+            "devices": [*_DEVICES, *(gpu_devices() if cage.gpu else ())],
+            "passed": [],
+        }
+
+    def popen(self, command: Sequence[str], pass_fds: Sequence[int] = (), **streams: Any) -> subprocess.Popen[bytes]:
+        """Start a command in the cage, with the environment that it was opened with. Raises OSError."""
+        os.stat(command[0])
+        if not os.access(command[0], os.X_OK):
+            raise PermissionError(13, os.strerror(13), command[0])
+        spec = json.dumps({**self.spec, "passed": list(pass_fds)})
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", "-B", str(ENTRY), "--caged", spec, str(self.holder), *command],
+            pass_fds=[*pass_fds, *([self.holder] if self.holder >= 0 else [])],
+            env={},
+            cwd="/",
+            start_new_session=True,
+            **streams,
+        )
+
+    def end(self) -> None:
+        """End what is in it, and take its scratch folder away."""
+        if self._process is None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            return
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._process.kill()  # with it its whole process space
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        os.close(self.holder)
+
+    def _build(self, environment: Mapping[str, str]) -> None:
+        told_read, told_write = os.pipe()
+        words = os.memfd_create("cage")  # not on the command line, which everybody in the cage can read
+        os.write(words, "\0".join(_bubblewrap(self._cage, environment)).encode())
+        os.lseek(words, 0, os.SEEK_SET)
         try:
-            told, _ = process.communicate(json.dumps(asked).encode("utf-8"), time_limit_s)
-        except subprocess.TimeoutExpired:
-            raise CageError(Reason.TIMEOUT, f"no {wanted} within {time_limit_s:g} s") from None
+            self._process = process = subprocess.Popen(
+                [str(_bubblewrap_file()), "--args", str(words), "--info-fd", str(told_write), "--", "cat"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                pass_fds=[words, told_write],
+                env={"PATH": "/usr/local/bin:/usr/bin:/bin"},
+                cwd="/",
+                start_new_session=True,
+            )
         finally:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
+            os.close(told_write)
+            os.close(words)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        with os.fdopen(told_read) as told:
+            try:
+                process.stdin.write(b"x")  # what comes back has been through the finished cage
+                if process.stdout.read(1) != b"x":
+                    raise OSError(process.stderr.read().decode("utf-8", "replace").strip() or "bubblewrap ended")
+                self.holder = os.pidfd_open(json.load(told)["child-pid"])
+            except (OSError, ValueError) as error:
+                process.kill()
+                process.wait()
+                raise CageError(f"the cage cannot be built: {error}") from None
+            finally:
+                process.stderr.close()
+
+
+def _bubblewrap(cage: Cage, environment: Mapping[str, str]) -> list[str]:
+    """The options that build the cage: what is deeper is mounted later; nothing else of the disk is there."""
+    size = str(_scratch_bytes())
+    mounts: dict[str, list[str]] = {"/proc": ["--proc", "/proc"], "/dev": ["--perms", "0755", "--tmpfs", "/dev"]}
+    home = os.path.abspath(environment.get("HOME", "/"))
+    for folder in ("/tmp", "/dev/shm", *([] if is_below(home, ("/usr", *cage.read)) or home == "/" else [home])):
+        mounts[folder] = ["--size", size, "--tmpfs", folder]
+    for device in (*_DEVICES, *(gpu_devices() if cage.gpu else ())):
+        mounts[device] = ["--dev-bind-try", device, device]
+    for path in (*_SYSTEM, *(_GPU_FILES if cage.gpu else ()), *cage.read):
+        is_link = path in _SYSTEM and os.path.islink(path) and not path.startswith("/etc/")
+        mounts[path] = ["--symlink", os.readlink(path), path] if is_link else ["--ro-bind-try", path, path]
+    for path in cage.write:
+        mounts[path] = ["--bind", path, path]
+    ordered = sorted(mounts.items(), key=lambda each: each[0].count("/") if each[0] != "/" else 0)
+    spaces = ("user", "pid", "net", "ipc", "uts")
+    return [
+        *(f"--unshare-{space}" for space in spaces), "--unshare-cgroup-try",
+        "--cap-drop", "ALL", "--new-session", "--die-with-parent", "--hostname", "cage",
+        *(word for _, words in ordered for word in words), "--remount-ro", "/", "--chdir", "/",
+    ]  # fmt: skip
+
+
+def is_below(path: str, folders: Iterable[str]) -> bool:
+    """Whether a path is one of the folders or lies in one."""
+    return any(path == folder or path.startswith(os.path.join(folder, "")) for folder in folders)
+
+
+@functools.cache
+def _bubblewrap_file() -> str | None:
+    return shutil.which("bwrap", path="/usr/local/bin:/usr/bin:/bin:/run/current-system/sw/bin")
+
+
+def gpu_devices() -> list[str]:
+    """The devices of graphics cards that this machine has."""
+    nvidia = [str(path) for path in sorted(Path("/dev").glob("nvidia*"))]
+    return [*nvidia, *(path for path in ("/dev/dri", "/dev/kfd", "/dev/dxg") if os.path.exists(path))]
+
+
+@functools.cache
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _scratch_bytes() -> int:
+    """Of each of the folders that may be written; they lie in memory."""
+    return min(_LARGEST_SCRATCH_BYTES, _memory_bytes() // 8)
+
+
+def _limits(gpu: bool) -> dict[str, int]:
+    """Of one process. CUDA reserves address space for all that the machine has: with it memory is not limited."""
+    return {
+        "memory_bytes": 1 << 62 if gpu else _memory_bytes() * 3 // 4,
+        "file_bytes": _scratch_bytes(),
+        "open_files": _MOST_OPEN_FILES,
+        "processes": _MOST_PROCESSES,
+    }
+
+
+# Which engine.
+
+
+def engine_of(choice: CageChoice) -> Engine:
+    """The engine for a choice; one without a name for `off`, and where none works.
+
+    Raises BadInputError for `require` where none does.
+    """
+    if choice is CageChoice.OFF:
+        return Engine(lacks=("it was asked for: --cage off",))
+    engine = _working(os.environ.get(FORCED, ""))
+    if choice is CageChoice.REQUIRE and not engine.name:
+        why = "; ".join(engine.lacks)
+        raise BadInputError(f"no cage works here: {why}", "install bubblewrap, or run without one: --cage off")
+    return engine
+
+
+@functools.cache
+def _working(forced: str) -> Engine:
+    """The first engine that really runs a process, remembered: both are tried in some 30 ms."""
+    reasons = []
+    for name in (forced,) if forced else ENGINES:
+        try:
+            return _tried(name)
+        except (OSError, CageError) as error:
+            reasons.append(f"{name}: {error}")
+    return Engine(lacks=tuple(reasons))
+
+
+def _tried(name: str) -> Engine:
+    """Raises OSError where it does not work."""
+    if name not in ENGINES or not sys.platform.startswith("linux"):
+        raise OSError("not known" if name not in ENGINES else "only on Linux")
+    if not inside.can_filter():
+        raise OSError("the system calls of this machine are not known")
+    if name == "bubblewrap":
+        if _bubblewrap_file() is None:
+            raise OSError("not installed")
+        said = subprocess.run([str(_bubblewrap_file()), "--version"], capture_output=True, text=True, check=False)
+        engine = Engine(name, said.stdout.strip().rpartition(" ")[2], _not_held_by_bubblewrap())
+    else:
+        version = inside.landlock_version()
+        if not version:
+            raise OSError("the kernel has none")
+        engine = Engine(name, f"ABI {version}", _not_held_by_landlock(version))
+    opened = Cage(engine, (*interpreter_files(sys.executable), str(ENTRY.parent))).open({})
     try:
-        answer: dict[str, Any] = json.loads(told)
-    except ValueError:
-        text = f"the probe's process ended with status {process.returncode} and without {_a(wanted)}"
-        raise CageError(Reason.EXIT, text) from None
-    if "error" in answer:
-        raise CageError(Reason.EXCEPTION, str(answer["error"]))
-    return answer
+        process = opened.popen(
+            [sys.executable, "-I", "-S", "-c", "print('caged')"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        said_out, said_wrong = process.communicate(timeout=_STARTS_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise OSError("it does not start") from None
+    finally:
+        opened.end()
+    if said_out != b"caged\n":
+        raise OSError((said_wrong.decode("utf-8", "replace").strip().splitlines() or ["it does not start"])[-1])
+    return engine
 
 
-def _a(noun: str) -> str:
-    return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"
+def _not_held_by_bubblewrap() -> tuple[str, ...]:
+    processes = ("the number of processes (root has no such limit)",) if os.getuid() == 0 else ()
+    return ("the size of what is written into a copy of the checkout, beyond that of one file", *processes)
+
+
+def _not_held_by_landlock(version: int) -> tuple[str, ...]:
+    return (
+        "the names and command lines of this user's processes, in /proc",
+        "the size of what is written, beyond that of one file",
+        *(("abstract sockets and signals to processes of this user",) if version < 6 else ()),
+    )
+
+
+# What is needed.
+
+
+def interpreter_files(interpreter: str, within: str = "") -> tuple[str, ...]:
+    """The folders that an interpreter needs: its installation, its environment, and what that has installed by path.
+
+    Of an interpreter that lies in the checkout (`within`) nothing outside counts but a real installation of Python:
+    its files could name any folder.
+    """
+    folders = [os.path.dirname(os.path.dirname(os.path.abspath(interpreter)))]
+    path = interpreter
+    for _ in range(8):
+        if not os.path.islink(path):
+            break
+        path = os.path.abspath(os.path.join(os.path.dirname(path), os.readlink(path)))
+        folders.append(os.path.dirname(os.path.dirname(path)))
+    folders.append(os.path.dirname(os.path.dirname(os.path.realpath(interpreter))))
+    settings = Path(folders[0], "pyvenv.cfg")
+    with contextlib.suppress(OSError):
+        home = re.search(r"(?m)^home\s*=\s*(.+?)\s*$", settings.read_text("utf-8", "replace"))
+        folders += [os.path.dirname(os.path.realpath(home[1]))] if home is not None else []
+    found = [folder for folder in dict.fromkeys(folders) if is_below(folder, [within] if within else ())
+             or _is_installation(folder)]  # fmt: skip
+    linked = [] if within and is_below(folders[0], [within]) else [path for each in found for path in _linked(each)]
+    return tuple(dict.fromkeys([*found, *linked]))
+
+
+def _is_installation(folder: str) -> bool:
+    if folder in ("/", os.path.expanduser("~")):
+        return False
+    is_environment = os.path.isfile(os.path.join(folder, "pyvenv.cfg"))
+    return is_environment or any(Path(folder).glob("lib*/python3*/os.py"))
+
+
+def _linked(folder: str) -> Iterator[str]:
+    """What is installed in an environment by its path: editable installations, by the lines and finders that say so."""
+    places = [*Path(folder).glob("lib*/python3*/*-packages")]
+    for file in (file for place in places for pattern in ("*.pth", "__editable__*.py") for file in place.glob(pattern)):
+        with contextlib.suppress(OSError):
+            text = file.read_text("utf-8", "replace")
+            named = re.findall(r"""['"](/[^'"\n]+)['"]""", text) if file.suffix == ".py" else text.splitlines()
+            for path in named:
+                if os.path.isabs(path) and os.path.exists(path) and not is_below(os.path.expanduser("~"), [path]):
+                    yield path
+
+
+def checkout_files(checkout: Path, import_roots: Iterable[Path]) -> tuple[list[str], list[str], list[str]]:
+    """What may be read of a checkout, what may be written, and folders whose names may be listed.
+
+    A copy that this process made may be written to; a checkout where it lies may not. With a package come the
+    packages around it, but not the folder that they lie in.
+    """
+    own = scratch.own_scratch_of(checkout)
+    if own is not None:
+        alternates = own / "repository.git" / "objects" / "info" / "alternates"
+        with contextlib.suppress(OSError):
+            return [str(own / "repository.git"), *alternates.read_text("utf-8").splitlines()], [str(own / "tree")], []
+        return [], [str(own / "tree")], []
+    top = Path(os.path.abspath(checkout))
+    while (top / "__init__.py").is_file() and (top.parent / "__init__.py").is_file() and top.parent != top:
+        top = top.parent
+    read = [str(top), os.path.realpath(top)]
+    return read, [], [str(root) for root in import_roots if not is_below(str(root), read)]

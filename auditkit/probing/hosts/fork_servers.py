@@ -20,10 +20,10 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import IO, Any
 
-ENTRY = Path(__file__).parents[1] / "worker" / "entry.py"
+from auditkit.probing.hosts.cage import ENTRY, Cage, OpenCage
+
 # Importing torch from a cold disk takes long.
 START_LIMIT_S = 120.0
 _LOOK_S = 0.25
@@ -65,27 +65,38 @@ class Process:
 
 @dataclass
 class ForkServer:
-    """One interpreter that forks workers; `usable` ends with its first failure."""
+    """One interpreter that forks workers; `usable` ends with its first failure.
+
+    With a `cage` it is in there itself, and so are its workers: its files came with what is audited.
+    """
 
     interpreter: str
     environment: Mapping[str, str]
+    cage: Cage | None = None
     usable: bool = True
     _channel: socket.socket | None = None
     _process: subprocess.Popen[bytes] | None = None
     _cache: tempfile.TemporaryDirectory[str] | None = None
+    _caged: OpenCage | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def fork(self, jobs: Sequence[Mapping[str, Any]], results_fd: int, cancelled: threading.Event) -> Process | None:
+    def fork(
+        self,
+        jobs: Sequence[Mapping[str, Any]],
+        results_fd: int,
+        cancelled: threading.Event,
+        caged: OpenCage | None = None,
+    ) -> Process | None:
         """A worker that will write its results to `results_fd`; None where this interpreter cannot fork one.
 
-        `jobs` say what is imported before the fork.
+        `jobs` say what is imported before the fork; the worker goes into the cage `caged` after it.
         """
         with self._lock:
             if not self.usable:
                 return None
             process = None
             with contextlib.suppress(OSError, ValueError):
-                process = self._fork(jobs, results_fd, cancelled)
+                process = self._fork(jobs, results_fd, cancelled, caged)
             if process is None:
                 # Where nobody waits any more its answer may still come, and would be taken for the next one's.
                 self.usable = cancelled.is_set()
@@ -106,66 +117,82 @@ class ForkServer:
             self._process.wait()
         if self._cache is not None:
             self._cache.cleanup()
-        self._channel = self._process = self._cache = None
+        if self._caged is not None:
+            self._caged.end()
+        self._channel = self._process = self._cache = self._caged = None
 
-    def _fork(self, jobs: Sequence[Mapping[str, Any]], results_fd: int, cancelled: threading.Event) -> Process | None:
+    def _fork(
+        self,
+        jobs: Sequence[Mapping[str, Any]],
+        results_fd: int,
+        cancelled: threading.Event,
+        caged: OpenCage | None,
+    ) -> Process | None:
         channel = self._channel = self._channel or self._start()
         needs = [{name: job[name] for name in _SAY_NEEDS if name in job} for job in jobs]
         needs = [need for number, need in enumerate(needs) if need not in needs[:number]]
         (input_read, input_write), (output_read, output_write), (end_read, end_write) = os.pipe(), os.pipe(), os.pipe()
-        given = [input_read, output_write, results_fd, end_write]
+        holder = caged.holder if caged is not None and caged.holder >= 0 else end_write
+        given = [input_read, output_write, results_fd, end_write, holder]
+        asked = [needs, caged.spec if caged is not None else {"engine": ""}]
         kept = [input_write, output_read, end_read]
-        answer = b""
+        pid = 0
         try:
-            socket.send_fds(channel, [json.dumps(needs).encode("ascii") + b"\n"], given)
-            answer = _answer(channel, cancelled)
+            socket.send_fds(channel, [json.dumps(asked).encode("ascii") + b"\n"], given)
+            pid = _answer(channel, cancelled)
         finally:
-            for fd in (input_read, output_write, end_write, *([] if answer else kept)):
+            for fd in (input_read, output_write, end_write, *([] if pid else kept)):
                 os.close(fd)
-        if not answer:
+        if not pid:
             return None
-        return Process(int(answer), os.fdopen(input_write, "wb"), os.fdopen(output_read, "rb"), end_read)
+        return Process(pid, os.fdopen(input_write, "wb"), os.fdopen(output_read, "rb"), end_read)
 
     def _start(self) -> socket.socket:
         # torch's compiler makes a folder for its cache, among the user's temporary files where it is given none.
         self._cache = self._cache or tempfile.TemporaryDirectory(prefix="auditkit-compiled-")
+        environment = {**self.environment, "TORCHINDUCTOR_CACHE_DIR": self._cache.name}
         ours, theirs = socket.socketpair()
         with theirs, contextlib.ExitStack() as if_it_fails:
             if_it_fails.enter_context(ours)
-            self._process = subprocess.Popen(
-                [self.interpreter, "-I", "-B", "-u", "-X", "faulthandler", str(ENTRY), "--forks", str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
-                env={**self.environment, "TORCHINDUCTOR_CACHE_DIR": self._cache.name},
-                cwd="/",
-                start_new_session=True,
-            )
+            flags = ("-I", "-S", "-B", "-u", "-X", "faulthandler")
+            command = [self.interpreter, *flags, str(ENTRY), "--forks", str(theirs.fileno())]
+            nothing = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+            if self.cage is None:
+                self._process = subprocess.Popen(
+                    command, pass_fds=(theirs.fileno(),), env=environment, cwd="/", start_new_session=True, **nothing
+                )
+            else:
+                self._caged = self.cage.open(environment)
+                self._process = self._caged.popen(command, pass_fds=(theirs.fileno(),), **nothing)
             if_it_fails.pop_all()
         return ours
 
 
-def _answer(channel: socket.socket, cancelled: threading.Event) -> bytes:
-    """The server's next line; nothing where it has ended, is silent for too long, or nobody waits any more."""
+def _answer(channel: socket.socket, cancelled: threading.Event) -> int:
+    """The worker's process; 0 where the server has ended, is silent for too long, or nobody waits any more."""
     deadline = time.monotonic() + START_LIMIT_S
     while time.monotonic() < deadline and not cancelled.is_set():
-        if select.select([channel], [], [], _LOOK_S)[0]:
-            return channel.recv(64)
-    return b""
+        if not select.select([channel], [], [], _LOOK_S)[0]:
+            continue
+        answer, descriptors, _, _ = socket.recv_fds(channel, 64, 1)
+        for descriptor in descriptors:
+            with os.fdopen(descriptor), open(f"/proc/self/fdinfo/{descriptor}") as told:
+                return int(next(line for line in told if line.startswith("Pid:")).split()[1])
+        return int(answer or 0)
+    return 0
 
 
 # A matrix has an interpreter for each of its arms, and each server takes 300 MB; two are in use at once.
 _MOST_SERVERS = 4
-_SERVERS: dict[tuple[str, tuple[tuple[str, str], ...]], ForkServer] = {}
+_SERVERS: dict[tuple[str, tuple[tuple[str, str], ...], Cage | None], ForkServer] = {}
 _SERVERS_LOCK = threading.Lock()
 
 
-def server_for(interpreter: str, environment: Mapping[str, str]) -> ForkServer:
-    """The one server of this interpreter in this environment; the one that was not used for longest makes room."""
-    key = (interpreter, tuple(sorted(environment.items())))
+def server_for(interpreter: str, environment: Mapping[str, str], cage: Cage | None = None) -> ForkServer:
+    """The one server of this interpreter in this environment and cage; the one unused for longest makes room."""
+    key = (interpreter, tuple(sorted(environment.items())), cage)
     with _SERVERS_LOCK:
-        server = _SERVERS.pop(key, None) or ForkServer(interpreter, dict(environment))
+        server = _SERVERS.pop(key, None) or ForkServer(interpreter, dict(environment), cage)
         while len(_SERVERS) >= _MOST_SERVERS:
             _SERVERS.pop(next(iter(_SERVERS))).close()
         return _SERVERS.setdefault(key, server)

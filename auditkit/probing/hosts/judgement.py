@@ -13,8 +13,8 @@ from auditkit.model.enums import Outcome, Severity
 from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.severity import Occurs, meant
-from auditkit.probing.hosts.cage import CageError, ask_in_cage
 from auditkit.probing.hosts.catalog import load_module
+from auditkit.probing.hosts.foreign_probes import ForeignProbeError, ask_in_cage
 
 # Arithmetic over at most some hundred numbers; starting Python takes most of the time.
 _TIME_LIMIT_S = 20.0
@@ -52,7 +52,7 @@ def judge(
     request = {"measurements": [measurement.to_json() for measurement in measurements], "policy": dict(policy)}
     try:
         return _verdict(ask_in_cage(Path(probe.path), request, time_limit_s, "verdict")["verdict"])
-    except CageError as error:
+    except ForeignProbeError as error:
         raise JudgingFailedError(str(error)) from None
 
 

@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass, field
 from types import TracebackType
 
+from auditkit.probing.hosts.cage import OpenCage
 from auditkit.probing.hosts.fork_servers import Process
 
 # What a worker, which keeps the limits itself, may take to end a child, to say so, or to end.
@@ -25,6 +26,7 @@ class StartedWorker:
 
     process: subprocess.Popen[bytes] | Process
     results_fd: int
+    cage: OpenCage | None = None
     began_ns: int = field(default_factory=time.time_ns)
 
     def end(self, patience_s: float = GRACE_S) -> int:
@@ -45,7 +47,10 @@ class StartedWorker:
         # Without /proc there is only the process group; where the guard has ended, it is empty.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-        return process.wait()
+        code = process.wait()
+        if self.cage is not None:
+            self.cage.end()
+        return code
 
 
 class KeptWorkers:

@@ -11,13 +11,26 @@ import threading
 import time
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from auditkit.model.enums import DeviceChoice
+from auditkit import assets
+from auditkit.model.enums import CageChoice, DeviceChoice
 from auditkit.model.runs.probe import Policy
 from auditkit.model.runs.target import split_call
-from auditkit.probing.hosts.fork_servers import ENTRY, START_LIMIT_S, Process, server_for
+from auditkit.probing.hosts.cage import (
+    ENTRY,
+    Cage,
+    CageError,
+    Engine,
+    checkout_files,
+    engine_of,
+    gpu_devices,
+    interpreter_files,
+    is_below,
+)
+from auditkit.probing.hosts.fork_servers import START_LIMIT_S, Process, server_for
 from auditkit.probing.hosts.kept_workers import GRACE_S, KeptWorkers, StartedWorker
 from auditkit.probing.hosts.memory import Memory
 from auditkit.probing.hosts.protocol import Message, Request
@@ -52,7 +65,8 @@ class Setting:
     `copied` and `replaced` are those of the open checkout: what a worker says of the copy is said of what was copied.
     `kept` are workers that have imported a module already; without it each ends when it has answered. `memory` has
     answers that are used again. `rungs` are the
-    ways to load a target that are tried in turn; without them those that make sense for it.
+    ways to load a target that are tried in turn; without them those that make sense for it. `cage` is whether its
+    workers are shut in; `source` the folder that the user named, where `checkout` is a copy of it or a revision.
     """
 
     checkout: Path
@@ -68,6 +82,25 @@ class Setting:
     kept: KeptWorkers | None = None
     memory: Memory | None = None
     rungs: tuple[str, ...] = ()
+    cage: CageChoice = CageChoice.AUTO
+    source: Path | None = None
+
+    @property
+    def engine(self) -> Engine:
+        """What holds its workers. Raises BadInputError where a cage is required and none works."""
+        return engine_of(self.cage)
+
+    @property
+    def is_interpreter_audited(self) -> bool:
+        """Whether the interpreter came with the checkout: then nothing of it runs outside of the cage."""
+        tops = (repository_of(each) for each in (self.checkout, self.source) if each is not None)
+        return is_below(os.path.abspath(self.interpreter), map(str, tops))
+
+
+def repository_of(path: Path) -> Path:
+    """The folder of the repository that a path lies in; else the path. Nothing of git is run."""
+    top = Path(os.path.abspath(path))
+    return next((each for each in (top, *top.parents) if (each / ".git").exists()), top)
 
 
 @dataclass
@@ -124,28 +157,56 @@ class Worker:
         if not name or self.request["fresh_imports"]:
             return None
         roots, rungs = tuple(self.request["import_roots"]), tuple(self.request["rungs"])
-        return self.setting.interpreter, self.request["checkout"], roots, rungs, name
+        return self.setting.interpreter, self.request["checkout"], roots, rungs, name, tuple(self._probe_files())
 
     def _start(self) -> StartedWorker:
-        environment = worker_environment()
-        server = server_for(self.setting.interpreter, environment)
+        environment, interpreter = worker_environment(), self.setting.interpreter
+        cage = self._cage()
+        is_server_caged = cage is not None and self.setting.is_interpreter_audited
+        server = server_for(interpreter, environment, cage if is_server_caged else None)
+        opened = cage.open(environment) if cage is not None and not is_server_caged else None
         results_read, results_write = os.pipe()
         try:
-            process = server.fork(self.request["jobs"], results_write, self.setting.cancelled) or subprocess.Popen(
-                [self.setting.interpreter, "-I", "-B", "-u", "-X", "faulthandler", str(ENTRY), str(results_write)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                pass_fds=(results_write,),
-                env=environment,
-                start_new_session=True,
-            )
-        except OSError:
+            process = server.fork(self.request["jobs"], results_write, self.setting.cancelled, opened)
+            if process is None:
+                opened = opened or (cage.open(environment) if cage is not None else None)
+                start = (
+                    opened.popen
+                    if opened is not None
+                    else partial(subprocess.Popen, env=environment, start_new_session=True)
+                )
+                process = start(
+                    [interpreter, "-I", "-B", "-u", "-X", "faulthandler", str(ENTRY), str(results_write)],
+                    pass_fds=(results_write,),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                )
+        except (OSError, CageError):
             os.close(results_read)
+            if opened is not None:
+                opened.end()
             raise
         finally:
             os.close(results_write)
-        return StartedWorker(process, results_read)
+        return StartedWorker(process, results_read, opened)
+
+    def _cage(self) -> Cage | None:
+        """What this worker may see; None without an engine."""
+        setting, engine = self.setting, self.setting.engine
+        if not engine.name:
+            return None
+        read, write, listed = checkout_files(setting.checkout, setting.import_roots)
+        within = str(repository_of(setting.source or setting.checkout)) if setting.is_interpreter_audited else ""
+        files = (*interpreter_files(setting.interpreter, within), str(ENTRY.parent), *self._probe_files())
+        gpu = setting.device in (DeviceChoice.AUTO, DeviceChoice.CUDA) and bool(gpu_devices())
+        return Cage(engine, tuple(dict.fromkeys((*files, *read))), tuple(write), tuple(listed), gpu)
+
+    def _probe_files(self) -> list[str]:
+        """Of all our probes, as this worker may be asked others later, and of those of others that are asked now."""
+        ours = str(assets.bundled_dir("probes").resolve())
+        paths = dict.fromkeys(job["path"] for job in self.request["jobs"] if "path" in job)
+        return [ours, *(path for path in paths if not is_below(path, [ours]))]
 
     def _send_request(self, process: subprocess.Popen[bytes] | Process) -> None:
         assert process.stdin is not None

@@ -13,6 +13,7 @@ from auditkit.model.runs.measurement import Location, Measurement
 from auditkit.model.runs.target import Target
 from auditkit.probing.hosts import protocol
 from auditkit.probing.hosts.block_requests import block_requests
+from auditkit.probing.hosts.cage import CageError
 from auditkit.probing.hosts.memory import Entry
 from auditkit.probing.hosts.sandbox import Setting, Worker, WorkerEnd, worker_environment
 from auditkit.probing.worker.process.families import signal_name
@@ -229,6 +230,9 @@ class Session:
         except OSError as error:
             text = f"{error.filename or self._setting.interpreter} cannot be started: {error.strerror}"
             self.failure = Failure(Reason.NO_INTERPRETER, text, "name another with --python")
+            return
+        except CageError as error:
+            self.failure = Failure(Reason.PROTOCOL, str(error), "run without one: --cage off")
             return
         if not is_loaded:
             self.failure = self.failure or self._not_loaded(worker.end)

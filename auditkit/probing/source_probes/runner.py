@@ -15,8 +15,8 @@ from auditkit.model.enums import Evidence, Outcome, Reason
 from auditkit.model.runs.measurement import CodeExcerpt, Location, Measurement
 from auditkit.model.runs.probe import Policy, ProbeInfo
 from auditkit.model.runs.run import SOURCE_DEVICE, ProbeResult
-from auditkit.probing.hosts.cage import CageError, ask_in_cage
 from auditkit.probing.hosts.catalog import load_module
+from auditkit.probing.hosts.foreign_probes import ForeignProbeError, ask_in_cage
 from auditkit.probing.hosts.judgement import JudgingFailedError, is_bundled
 from auditkit.probing.hosts.results import Asked
 from auditkit.probing.source_code.excerpts import cut_excerpt
@@ -89,7 +89,7 @@ def _run(probe: ProbeInfo, context: SourceContext, policy: Policy, time_limit_s:
         subjects = _by_subject(_messages(probe, context, time_limit_s))
     except NotApplicable as error:
         return unanswered(Outcome.NOT_APPLICABLE, None, str(error))
-    except CageError as error:
+    except ForeignProbeError as error:
         return unanswered(Outcome.ERROR, error.reason, str(error))
     except Exception as error:
         return unanswered(Outcome.ERROR, Reason.EXCEPTION, f"{type(error).__name__}: {error}")

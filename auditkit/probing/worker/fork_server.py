@@ -1,27 +1,29 @@
 """A process that has torch imported and forks a worker for every request: milliseconds, not seconds of imports.
 
-It runs nothing of a target. On its channel it reads one JSON line with four descriptors (the worker's standard
-input, its output, its results, and where its end is told) and answers with the worker's process id. It ends
-when the channel is closed, and says nothing at all where torch cannot be imported: a worker of its own then
-says why.
+It runs nothing of a target. On its channel it reads one JSON line with five descriptors (the worker's standard
+input, its output, its results, where its end is told, and what holds its cage) and answers with the worker's process
+id and a descriptor of it: the host may number processes in another way. It ends when the channel is closed, and says
+nothing at all where torch cannot be imported: a worker of its own then says why. It need not be in a cage itself: it
+imports what is installed, and every worker goes into its own.
 """
 
 import contextlib
+import functools
 import json
 import os
 import select
 import socket
 import sys
 import traceback
-from typing import Dict
+from typing import Callable, Dict
 
 from . import server
-from .process import loading
+from .process import cage, loading
 
 # How late the end of a worker may be told: an idle server sleeps, one with workers looks 50 times a second.
 _LOOK_S = 0.02
 _LONGEST_REQUEST_BYTES = 1 << 16
-_DESCRIPTORS = 4
+_DESCRIPTORS = 5
 
 
 def serve_forks(channel_fd: int) -> None:
@@ -43,8 +45,8 @@ def serve_forks(channel_fd: int) -> None:
         line, descriptors, _, _ = socket.recv_fds(channel, _LONGEST_REQUEST_BYTES, _DESCRIPTORS)
         if not line:
             return
-        *pipes, end_fd = descriptors
-        jobs = json.loads(line)
+        *pipes, end_fd, holder = descriptors
+        jobs, caged = json.loads(line)
         server.preload(jobs)
         compiling_workers += any(map(server.compiles, jobs))
         if compiling_workers > 1:  # the first one's other jobs need not wait for the compiler: it loads its own
@@ -54,11 +56,14 @@ def serve_forks(channel_fd: int) -> None:
             for fd in (*ends.values(), end_fd):
                 os.close(fd)
             channel.close()
-            _become_worker(*pipes)
-        for fd in pipes:
+            _become_worker(*pipes, enter=functools.partial(cage.enter, caged, holder))
+        for fd in (*pipes, holder):
             os.close(fd)
         ends[pid] = end_fd
-        channel.sendall("{}\n".format(pid).encode("ascii"))
+        process = [os.pidfd_open(pid)] if hasattr(os, "pidfd_open") else []
+        socket.send_fds(channel, ["{}\n".format(pid).encode("ascii")], process)
+        for fd in process:
+            os.close(fd)
 
 
 def _tell_ends(ends: Dict[int, int]) -> None:
@@ -71,7 +76,7 @@ def _tell_ends(ends: Dict[int, int]) -> None:
             os.close(ends.pop(pid))
 
 
-def _become_worker(input_fd: int, output_fd: int, results_fd: int) -> None:
+def _become_worker(input_fd: int, output_fd: int, results_fd: int, enter: Callable[[], None]) -> None:
     """What a started interpreter has at its first line: a session, standard streams, and one descriptor. No return."""
     code = 1
     try:
@@ -80,7 +85,7 @@ def _become_worker(input_fd: int, output_fd: int, results_fd: int) -> None:
             os.dup2(fd, standard)
         os.close(input_fd)
         os.close(output_fd)
-        server.serve(results_fd)
+        server.serve(results_fd, enter)
         code = 0
     except BaseException:
         traceback.print_exc()

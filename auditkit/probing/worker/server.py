@@ -18,14 +18,14 @@ from typing import Any, Callable, Dict, List
 
 from . import jobs
 from .base.frames import SourceRoots
-from .process import cut_out, families, ladder, loading, reads, trial_modules
+from .process import cut_out, families, installed, ladder, loading, reads, trial_modules
 from .process.children import Child
 from .process.jsonlines import Writer
 from .targets import load_target, send_load_error
 
 
-def serve(results_fd: int) -> None:
-    """Answer the requests on standard input, then end."""
+def serve(results_fd: int, enter: Callable[[], None] = lambda: None) -> None:
+    """Answer the requests on standard input, then end; `enter` a cage before anything is read but the first one."""
     os.set_inheritable(results_fd, False)
     keep_garbage()
     del sys.argv[1:]  # a script that reads its command line when it is imported has its defaults
@@ -34,6 +34,8 @@ def serve(results_fd: int) -> None:
     os.dup2(nothing, 0)
     os.close(nothing)
     request = json.loads(requests.readline().decode("utf-8"))
+    enter()
+    installed.run_start_files()
     os.chdir(request["checkout"])
     families.guard(results_fd)
     families.adopt_orphans()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from auditkit.model.enums import Contract, Severity, Takes
+from auditkit.model.enums import CageChoice, Contract, Severity, Takes
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.target import Target
 from auditkit.model.tickets.ids import AGENT_NAMES, is_agent_code
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 KEYS = (
     "checkout", "python", "import_roots", "tickets", "batch", "agent", "targets", "severity", "policy",
-    "probes_dir", "agents", "lint", "style", "exclude",
+    "probes_dir", "agents", "lint", "style", "exclude", "cage",
 )  # fmt: skip
 TARGET_KEYS = ("name", "contract", "call", "takes", "finish", "setup", "arguments", "returns", "places")
 
-_Name = TypeVar("_Name", Severity, Contract, Takes)
+_Name = TypeVar("_Name", CageChoice, Severity, Contract, Takes)
 
 _WORDS = r"[^\W\d]\w*(\.([^\W\d]\w*|<locals>))*"
 _CALL = re.compile(rf"({_WORDS}|(?!/)[^:#]+\.py):({_WORDS}|({_WORDS})?#\w[\w.]*)")
@@ -40,7 +40,7 @@ class Config:
     `import_roots` are relative to the checkout. `policy` maps threshold names to values. `agents` are names
     by code, ours and the project's own. `catalog` holds the probes that may be named, where they were looked up.
     `style` asks the probes of style in every audit. `exclude` are patterns of paths below the checkout whose files
-    are asked nothing.
+    are asked nothing. `cage` says whether the code is shut in.
     """
 
     path: Path | None = None
@@ -59,6 +59,7 @@ class Config:
     catalog: Mapping[str, ProbeInfo] = field(default_factory=dict)
     style: bool = False
     exclude: tuple[str, ...] = ()
+    cage: CageChoice | None = None
 
 
 def read_config(
@@ -124,6 +125,7 @@ class _ConfigReader:
             "lint": lambda node: read_lint(self.reader, node, self.known_rules),
             "style": lambda node: self.reader.flag_of(node, "style"),
             "exclude": self.exclude,
+            "cage": self.cage,
         }
         found = {key: readers[key](node) for (key, _), node in self.reader.mapping(root, "auditkit.yaml", KEYS)}
         return Config(path=self.reader.path, **found)
@@ -227,6 +229,11 @@ class _ConfigReader:
             else:
                 self.reader.report(item, f"the threshold {name} must be one value")
         return found
+
+    def cage(self, node: Node) -> CageChoice | None:
+        if node.value == "off":  # a word that YAML takes for `false`
+            return CageChoice.OFF
+        return self.choice(node, CageChoice, "cage")
 
     def choice(self, node: Node, names: type[_Name], what: str) -> _Name | None:
         text = self.reader.text_of(node, what)

@@ -8,15 +8,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from auditkit import __version__
-from auditkit.model.enums import DeviceChoice
+from auditkit.model.enums import CageChoice, DeviceChoice
 from auditkit.model.runs.probe import Policy
 from auditkit.probing.checkouts import checkout
 from auditkit.probing.checkouts.checkout import CheckoutSpec, OpenCheckout, choose_interpreter, open_checkout
 from auditkit.probing.checkouts.copies import open_copy
 from auditkit.probing.hosts.memory import Memory
-from auditkit.probing.hosts.sandbox import DEFAULT_TIME_LIMIT_S, Setting
+from auditkit.probing.hosts.sandbox import DEFAULT_TIME_LIMIT_S, Setting, repository_of
 from auditkit.store.config.config import Config
 from auditkit.store.listing.answers import Answers
+
+_STRICTER = (CageChoice.OFF, CageChoice.AUTO, CageChoice.REQUIRE)
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,8 @@ class RunOptions:
     """How probes run: with which configuration, interpreter (None: the configured one), device and limit.
 
     `in_place` says that the files of a checkout run where they lie, not in a copy; `memory` has answers of earlier
-    commands, which are used where nothing that they hang on has changed.
+    commands, which are used where nothing that they hang on has changed. `cage` is what the user says of it, None for
+    nothing.
     """
 
     config: Config = field(default_factory=Config)
@@ -33,6 +36,7 @@ class RunOptions:
     time_limit_s: float = DEFAULT_TIME_LIMIT_S
     in_place: bool = False
     memory: Memory | None = None
+    cage: CageChoice | None = None
 
     @property
     def interpreter(self) -> str | None:
@@ -68,7 +72,18 @@ class RunOptions:
             memory=self.memory if self.memory is not None and not self.memory.lies_in(opened.source) else None,
             copied=opened.copied,
             replaced=opened.replaced,
+            cage=self.cage_for(opened.source),
+            source=opened.source,
         )
+
+    def cage_for(self, checkout: Path) -> CageChoice:
+        """The user's word, else the configuration's; a file that lies in the checkout can only make it stricter."""
+        said = self.config.cage
+        if said is None or self.config.path is None:
+            return self.cage or CageChoice.AUTO
+        if self.config.path.resolve().is_relative_to(repository_of(checkout).resolve()):
+            return max(self.cage or CageChoice.AUTO, said, key=_STRICTER.index)
+        return self.cage or said
 
     def on_arms(self, pythons: Sequence[str], devices: Sequence[DeviceChoice]) -> tuple[RunOptions, ...]:
         """Every interpreter on every device, each once, in the order given; these options where none is named."""

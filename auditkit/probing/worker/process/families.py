@@ -62,11 +62,11 @@ def end_children(spared: Collection[int] = ()) -> None:
                 os.waitpid(pid, 0)
 
 
-def guard(results_fd: int) -> None:
+def guard(*descriptors: int) -> None:
     """Split in two: this process stays behind and guards, and only its child returns, to do the work.
 
-    The guard runs nothing of the target. When the child ends, or the host sends SIGTERM, it ends whatever
-    the target has started and then itself, in the way that the child ended.
+    The guard runs nothing of the target, and keeps none of `descriptors`. When the child ends, or the host sends
+    SIGTERM, it ends whatever the target has started and then itself, in the way that the child ended.
     """
     die_with_parent()
     adopt_orphans()
@@ -77,7 +77,8 @@ def guard(results_fd: int) -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         die_with_parent()
         return
-    os.close(results_fd)
+    for descriptor in descriptors:
+        os.close(descriptor)
     signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGKILL))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     _, status = os.waitpid(child, 0)

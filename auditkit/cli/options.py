@@ -79,6 +79,10 @@ CageOption = Annotated[
         autocompletion=cages,
     ),
 ]
+CageReadOption = Annotated[
+    list[Path] | None,
+    typer.Option("--cage-read", metavar="PATH", help="What else the code may read in the cage.", rich_help_panel=_RUN),
+]
 
 
 @dataclass(frozen=True)
@@ -195,13 +199,22 @@ class ArmOptions:
     time_limit: TimeLimitOption = 120.0
     in_place: InPlaceOption = False
     cage: CageOption = None
+    cage_read: CageReadOption = None
 
     def with_config(self, config: Config) -> RunOptions:
         """What the workflows know them as. Raises BadInputError for a device that is none."""
         from auditkit.workflows.audit.run_options import RunOptions
 
         device = parse_device(self.device)
-        return RunOptions(config, self.python, device, self.time_limit, self.in_place, cage=parse_cage(self.cage))
+        return RunOptions(
+            config,
+            self.python,
+            device,
+            self.time_limit,
+            self.in_place,
+            cage=parse_cage(self.cage),
+            cage_read=tuple(self.cage_read or ()),
+        )
 
 
 @dataclass(frozen=True)
@@ -231,13 +244,20 @@ class MatrixOptions:
     time_limit: TimeLimitOption = 120.0
     in_place: InPlaceOption = False
     cage: CageOption = None
+    cage_read: CageReadOption = None
     fresh: FreshOption = False
 
     def arms(self, config: Config) -> tuple[RunOptions, ...]:
         """One for each interpreter and device. Raises BadInputError for a device that is none."""
         from auditkit.workflows.audit.run_options import RunOptions
 
-        options = RunOptions(config, time_limit_s=self.time_limit, in_place=self.in_place, cage=parse_cage(self.cage))
+        options = RunOptions(
+            config,
+            time_limit_s=self.time_limit,
+            in_place=self.in_place,
+            cage=parse_cage(self.cage),
+            cage_read=tuple(self.cage_read or ()),
+        )
         options = with_memory(options, self.fresh)
         return options.on_arms(self.python or (), [parse_device(device) for device in self.device or ()])
 

@@ -36,6 +36,7 @@ class Environment(Record):
     """Where a run was made: two runs are comparable only where these agree.
 
     `checkout` is the path as the user named it, `revision` the full commit or "" outside git.
+    `cage` is what the code was shut in by, "" where none was run.
     """
 
     checkout: str
@@ -48,6 +49,7 @@ class Environment(Record):
     interpreter: str = ""
     platform: str = ""
     auditkit: str = ""
+    cage: str = ""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -76,19 +77,24 @@ class Cage:
 class OpenCage:
     """A cage that stands until it is ended, and everything in it then ends, too.
 
-    `holder` is a descriptor of bubblewrap's process, -1 with Landlock.
+    `holder` is a descriptor of bubblewrap's process, -1 with Landlock; `group` one of a control group's processes, -1
+    where that is not needed or cannot be made.
     """
 
     def __init__(self, cage: Cage, environment: Mapping[str, str]) -> None:
         self._cage = cage
         self._began_s = time.time()
         self._process: subprocess.Popen[bytes] | None = None
-        self.holder = -1
+        self.holder = self.group = -1
+        self._group_folder = ""
         self._scratch = "/tmp"
         if cage.engine.name == "bubblewrap":
             self._build(environment)
         else:
             self._scratch = tempfile.mkdtemp(prefix="auditkit-cage-")
+        self._written = [*cage.write, *([self._scratch] if cage.engine.name == "landlock" else [])]
+        self._free_bytes = {folder: _free_bytes(folder) for folder in self._written}
+        self._join_group()
         self.spec: dict[str, Any] = {
             "engine": cage.engine.name,
             "environment": dict(environment),
@@ -108,27 +114,69 @@ class OpenCage:
             raise PermissionError(13, os.strerror(13), command[0])
         spec = json.dumps({**self.spec, "passed": list(pass_fds)})
         return subprocess.Popen(
-            [sys.executable, "-I", "-S", "-B", str(ENTRY), "--caged", spec, str(self.holder), *command],
-            pass_fds=[*pass_fds, *([self.holder] if self.holder >= 0 else [])],
+            [
+                sys.executable,
+                "-I",
+                "-S",
+                "-B",
+                str(ENTRY),
+                "--caged",
+                spec,
+                str(self.holder),
+                str(self.group),
+                *command,
+            ],
+            pass_fds=[*pass_fds, *(fd for fd in (self.holder, self.group) if fd >= 0)],
             env={},
             cwd="/",
             start_new_session=True,
             **streams,
         )
 
+    def is_overfull(self) -> bool:
+        """Whether more was written to a disk than may be; bubblewrap's scratch folder is memory of a fixed size."""
+        return any(
+            free - _free_bytes(folder) > _scratch_bytes() and _written_bytes(folder, self._began_s) > _scratch_bytes()
+            for folder, free in self._free_bytes.items()
+        )
+
     def end(self) -> None:
         """End what is in it, and take its scratch folder away."""
         if self._process is None:
             shutil.rmtree(self._scratch, ignore_errors=True)
-            return
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
+        else:
+            assert self._process.stdin is not None
+            assert self._process.stdout is not None
+            self._process.kill()  # with it its whole process space
+            self._process.wait()
             self._process.stdin.close()
-        self._process.kill()  # with it its whole process space
-        self._process.wait()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-        os.close(self.holder)
+            self._process.stdout.close()
+            os.close(self.holder)
+        self._leave_group()
+
+    def _join_group(self) -> None:
+        """Root has no limit of processes but that of a control group."""
+        top = _processes_group()
+        if not top:
+            return
+        with contextlib.suppress(OSError):
+            self._group_folder = tempfile.mkdtemp(prefix=f"auditkit-{os.getpid()}-", dir=top)
+            Path(self._group_folder, "pids.max").write_text(str(_MOST_PROCESSES))
+            self.group = os.open(os.path.join(self._group_folder, "cgroup.procs"), os.O_WRONLY)
+
+    def _leave_group(self) -> None:
+        """End whoever is left in it, such as a daemon that Landlock cannot hold; then remove it."""
+        if self.group >= 0:
+            os.close(self.group)
+        deadline = time.monotonic() + _STARTS_WITHIN_S
+        while self._group_folder and time.monotonic() < deadline:
+            with contextlib.suppress(OSError, ProcessLookupError):
+                for pid in Path(self._group_folder, "cgroup.procs").read_text().split():
+                    os.kill(int(pid), signal.SIGKILL)
+            with contextlib.suppress(OSError):
+                os.rmdir(self._group_folder)
+                return
+            time.sleep(0.002)
 
     def _build(self, environment: Mapping[str, str]) -> None:
         told_read, told_write = os.pipe()
@@ -200,6 +248,33 @@ def _bubblewrap_file() -> str | None:
     return shutil.which("bwrap", path="/usr/local/bin:/usr/bin:/bin:/run/current-system/sw/bin")
 
 
+def run_in_cage(
+    cage: Cage | None, command: Sequence[str], data: bytes, variables: Iterable[str], limit_s: float
+) -> subprocess.CompletedProcess[bytes]:
+    """What a command answers to `data`, and the end of all that it started; `variables` are its whole environment.
+
+    Without a cage it runs as it is. Raises CageError, OSError, or subprocess.TimeoutExpired after `limit_s` seconds.
+    """
+    environment = {name: os.environ[name] for name in variables if name in os.environ}
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    opened = cage.open(environment) if cage is not None else None
+    try:
+        if opened is not None:
+            process = opened.popen(command, **streams)
+        else:
+            process = subprocess.Popen(command, env=environment, start_new_session=True, **streams)
+        with process:
+            try:
+                told, _ = process.communicate(data, limit_s)
+            finally:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, signal.SIGKILL)
+        return subprocess.CompletedProcess(command, process.returncode, told)
+    finally:
+        if opened is not None:
+            opened.end()
+
+
 def gpu_devices() -> list[str]:
     """The devices of graphics cards that this machine has."""
     nvidia = [str(path) for path in sorted(Path("/dev").glob("nvidia*"))]
@@ -216,6 +291,22 @@ def _scratch_bytes() -> int:
     return min(_LARGEST_SCRATCH_BYTES, _memory_bytes() // 8)
 
 
+def _free_bytes(folder: str) -> int:
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize
+
+
+def _written_bytes(folder: str, since_s: float) -> int:
+    """On the disk, of the files that were changed since then."""
+    total = 0
+    for path, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                found = os.lstat(os.path.join(path, name))
+                total += found.st_blocks * 512 if found.st_ctime >= since_s else 0
+    return total
+
+
 def _limits(gpu: bool) -> dict[str, int]:
     """Of one process. CUDA reserves address space for all that the machine has: with it memory is not limited."""
     return {
@@ -224,6 +315,27 @@ def _limits(gpu: bool) -> dict[str, int]:
         "open_files": _MOST_OPEN_FILES,
         "processes": _MOST_PROCESSES,
     }
+
+
+@functools.cache
+def _processes_group() -> str:
+    """The folder of this process's control group where that can limit processes; only root has no other limit."""
+    if os.getuid() != 0:
+        return ""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            number, controllers, path = line.split(":", 2)
+            top = (
+                "/sys/fs/cgroup/pids" if "pids" in controllers.split(",") else "/sys/fs/cgroup" if number == "0" else ""
+            )
+            folder = os.path.join(top, path.lstrip("/"))
+            if top and os.access(os.path.join(folder, "cgroup.procs"), os.W_OK):
+                made = tempfile.mkdtemp(prefix="auditkit-", dir=folder)
+                limits = os.path.exists(os.path.join(made, "pids.max"))
+                os.rmdir(made)
+                if limits:
+                    return folder
+    return ""
 
 
 # Which engine.
@@ -288,21 +400,47 @@ def _tried(name: str) -> Engine:
 
 
 def _not_held_by_bubblewrap() -> tuple[str, ...]:
-    processes = ("the number of processes (root has no such limit)",) if os.getuid() == 0 else ()
-    return ("the size of what is written into a copy of the checkout, beyond that of one file", *processes)
+    processes = ("the number of processes (root has no such limit)",) if _is_unlimited() else ()
+    return ("the memory of all processes together, but for each one's", *processes)
+
+
+def _is_unlimited() -> bool:
+    return os.getuid() == 0 and not _processes_group()
 
 
 def _not_held_by_landlock(version: int) -> tuple[str, ...]:
     return (
         "the names and command lines of this user's processes, in /proc",
-        "the size of what is written, beyond that of one file",
+        "/dev/shm, which is shared with the machine",
+        *_not_held_by_bubblewrap(),
         *(("abstract sockets and signals to processes of this user",) if version < 6 else ()),
     )
+
+
+_DENIED_PATH = re.compile(r"\[Errno (1|2|13|30)\] [^:\]]+: '(/[^']+)'")
+_DENIED_NETWORK = re.compile(r"Network is unreachable|[Nn]ame resolution|Name or service not known")
+
+
+def why_denied(message: str, cage: Cage) -> str:
+    """A hint where an error's message shows that the cage is what stopped a target; "" where that cannot be known."""
+    if _DENIED_NETWORK.search(message):
+        return "the cage has no network; --cage off is without one"
+    for number, path in _DENIED_PATH.findall(message):
+        if number != "2" and not is_below(path, (*cage.write, "/proc")):
+            is_shown = is_below(path, (*_SYSTEM, *cage.read)) and os.path.exists(path) and os.access(path, os.W_OK)
+            return f"the cage {'lets nothing be written to' if is_shown else 'does not show'} {path}; {_WAYS_OUT}"
+        if number == "2" and os.path.lexists(path) and not is_below(path, (*_SYSTEM, *cage.read, *cage.write)):
+            return f"the cage does not show {path}; {_WAYS_OUT}"
+    return ""
+
+
+_WAYS_OUT = "--cage-read PATH shows more, --cage off is without one"
 
 
 # What is needed.
 
 
+@functools.cache
 def interpreter_files(interpreter: str, within: str = "") -> tuple[str, ...]:
     """The folders that an interpreter needs: its installation, its environment, and what that has installed by path.
 

@@ -1,4 +1,4 @@
-"""Run as `python -I -B caged_probe.py` by `cage`: run one probe's file, from standard input to standard output.
+"""Run as `python -I -B caged_probe.py` by `foreign_probes`: run one probe's file.
 
 A request with `measurements` and `policy` is answered with `{verdict}`; one with `checkout`, `import_roots` and
 `modules` with `{messages}` or `{not_applicable}`; both with `{error}`. A judging probe finds nothing of ours in

@@ -1,23 +1,21 @@
-"""The cage for probes that are not ours: a process without our environment, our modules and our input.
+"""Probes that are not ours: each in a process without our environment, our modules and our input, and in the cage.
 
-A probe that comes with an audited checkout may hang, end its process, print, or look for secrets; in the
-cage it can spoil its own results and no others.
+A probe that comes with an audited checkout may hang, end its process, print, or look for secrets; there it can
+spoil its own results and no others. Whatever is said of the cage: a probe needs nothing that it keeps away.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from auditkit import assets
-from auditkit.model.enums import Reason
+from auditkit.model.enums import CageChoice, Reason
+from auditkit.probing.hosts.cage import Cage, CageError, checkout_files, engine_of, interpreter_files, run_in_cage
 
 _PROGRAM = Path(__file__).parent / "caged_probe.py"
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ")
@@ -38,29 +36,31 @@ def ask_in_cage(probe: Path, request: Mapping[str, Any], time_limit_s: float, wa
     """
     package = Path(assets.__file__).parent
     asked = {"path": str(probe.resolve()), "package": str(package), **request}
-    with subprocess.Popen(
-        [sys.executable, "-I", "-B", str(_PROGRAM)],
-        stdin=subprocess.PIPE,  # closed before the probe's file is run
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
-        start_new_session=True,
-    ) as process:
-        try:
-            told, _ = process.communicate(json.dumps(asked).encode("utf-8"), time_limit_s)
-        except subprocess.TimeoutExpired:
-            raise ForeignProbeError(Reason.TIMEOUT, f"no {wanted} within {time_limit_s:g} s") from None
-        finally:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
+    engine = engine_of(CageChoice.AUTO)
+    read = (*interpreter_files(sys.executable), str(package), asked["path"], *_checkout_of(request))
+    cage = Cage(engine, tuple(dict.fromkeys(read))) if engine.name else None
+    command = [sys.executable, "-I", "-B", str(_PROGRAM)]
     try:
-        answer: dict[str, Any] = json.loads(told)
+        ended = run_in_cage(cage, command, json.dumps(asked).encode("utf-8"), _ENVIRONMENT, time_limit_s)
+    except subprocess.TimeoutExpired:
+        raise ForeignProbeError(Reason.TIMEOUT, f"no {wanted} within {time_limit_s:g} s") from None
+    except CageError as error:
+        raise ForeignProbeError(Reason.PROTOCOL, str(error)) from None
+    try:
+        answer: dict[str, Any] = json.loads(ended.stdout)
     except ValueError:
-        text = f"the probe's process ended with status {process.returncode} and without {_a(wanted)}"
+        text = f"the probe's process ended with status {ended.returncode} and without {_a(wanted)}"
         raise ForeignProbeError(Reason.EXIT, text) from None
     if "error" in answer:
         raise ForeignProbeError(Reason.EXCEPTION, str(answer["error"]))
     return answer
+
+
+def _checkout_of(request: Mapping[str, Any]) -> Iterator[str]:
+    """The source that a probe reads; one that only judges reads none."""
+    if "checkout" in request:
+        read, write, _ = checkout_files(Path(request["checkout"]), map(Path, request["import_roots"]))
+        yield from (*read, *write)
 
 
 def _a(noun: str) -> str:

@@ -132,9 +132,9 @@ class ForkServer:
         needs = [{name: job[name] for name in _SAY_NEEDS if name in job} for job in jobs]
         needs = [need for number, need in enumerate(needs) if need not in needs[:number]]
         (input_read, input_write), (output_read, output_write), (end_read, end_write) = os.pipe(), os.pipe(), os.pipe()
-        holder = caged.holder if caged is not None and caged.holder >= 0 else end_write
-        given = [input_read, output_write, results_fd, end_write, holder]
-        asked = [needs, caged.spec if caged is not None else {"engine": ""}]
+        held_by = (caged.holder, caged.group) if caged is not None else (-1, -1)
+        given = [input_read, output_write, results_fd, end_write, *(fd for fd in held_by if fd >= 0)]
+        asked = [needs, {**(caged.spec if caged is not None else {"engine": ""}), "given": [fd >= 0 for fd in held_by]}]
         kept = [input_write, output_read, end_read]
         pid = 0
         try:

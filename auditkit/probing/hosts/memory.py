@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from auditkit.probing.hosts.fork_servers import ENTRY
+from auditkit.probing.hosts.cage import ENTRY, Cage, CageError, run_in_cage
 from auditkit.probing.hosts.protocol import Hello, Message, Read
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ _LARGEST_FILE_BYTES, _MOST_BYTES = 64 << 20, 256 << 20
 _MOST_VARIANTS = 8
 # A file system's clock may be as late as that: what changed in the moment before the start may have changed after it.
 _CLOCK_NS = 5_000_000
+_DESCRIBED_WITHIN_S = 30.0
 # Of a job what says nothing of its question: its place in a list, where a probe lies, what may be imported early.
 _NOT_ASKED = ("id", "path", "imports")
 
@@ -72,10 +73,11 @@ class Memory:
 
     def of(self, setting: Setting, request: Request, environment: Mapping[str, str]) -> SessionMemory | None:
         """The answers to one request; None where the interpreter says nothing of itself."""
-        machine = describe(setting.interpreter)
+        machine = describe(setting.interpreter, setting.interpreter_cage())
         if machine is None:
             return None
-        return SessionMemory(self, setting, request, machine, {**_machine(), "environment": dict(environment)})
+        place = {**_machine(), "environment": dict(environment), "cage": setting.engine.describe()}
+        return SessionMemory(self, setting, request, machine, place)
 
 
 class SessionMemory:
@@ -269,12 +271,12 @@ def _text(path: Path) -> str:
 
 
 @functools.cache
-def describe(interpreter: str) -> Mapping[str, Any] | None:
+def describe(interpreter: str, cage: Cage | None = None) -> Mapping[str, Any] | None:
     """An interpreter's version, torch and packages, asked once in this process; None where it does not tell."""
     command = [interpreter, "-I", "-B", str(ENTRY.parent / "describe.py")]
     try:
-        ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=True)
+        ended = run_in_cage(cage, command, b"", ("PATH", "HOME", "LD_LIBRARY_PATH"), _DESCRIBED_WITHIN_S)
         told = json.loads(ended.stdout)
-    except (OSError, ValueError, subprocess.SubprocessError):
+    except (OSError, ValueError, CageError, subprocess.SubprocessError):
         return None
     return told if isinstance(told, dict) else None

@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -66,7 +66,8 @@ class Setting:
     `kept` are workers that have imported a module already; without it each ends when it has answered. `memory` has
     answers that are used again. `rungs` are the
     ways to load a target that are tried in turn; without them those that make sense for it. `cage` is whether its
-    workers are shut in; `source` the folder that the user named, where `checkout` is a copy of it or a revision.
+    workers are shut in; `source` the folder that the user named, where `checkout` is a copy of it or a revision,
+    and `readable` what else may be read.
     """
 
     checkout: Path
@@ -84,11 +85,18 @@ class Setting:
     rungs: tuple[str, ...] = ()
     cage: CageChoice = CageChoice.AUTO
     source: Path | None = None
+    readable: tuple[str, ...] = ()
 
     @property
     def engine(self) -> Engine:
         """What holds its workers. Raises BadInputError where a cage is required and none works."""
         return engine_of(self.cage)
+
+    def interpreter_cage(self) -> Cage | None:
+        """For a process that only asks the interpreter about itself; None without an engine."""
+        within = str(repository_of(self.source or self.checkout)) if self.is_interpreter_audited else ""
+        files = (*interpreter_files(self.interpreter, within), str(ENTRY.parent))
+        return Cage(self.engine, files) if self.engine.name else None
 
     @property
     def is_interpreter_audited(self) -> bool:
@@ -108,7 +116,8 @@ class WorkerEnd:
     """How the process ended: its exit code (negative: a signal), whether it was out of time, its last output.
 
     `begun` tells a Python that ran our code from anything else; `ready` that it also had a working torch; `loaded`
-    that the target's module was imported; `idle` that it has answered and waits for the next request.
+    that the target's module was imported; `idle` that it has answered and waits for the next request; `overfull`
+    that it wrote more than the cage lets it.
     """
 
     returncode: int | None = None
@@ -117,6 +126,7 @@ class WorkerEnd:
     ready: bool = False
     loaded: bool = False
     idle: bool = False
+    overfull: bool = False
     output_tail: str = ""
     output_bytes: int = 0
 
@@ -146,7 +156,7 @@ class Worker:
             if kept is not None and imported and self.end.loaded and self.end.idle:
                 kept.keep(imported, started)
             else:
-                cut_off = self.end.timed_out or self.setting.cancelled.is_set()
+                cut_off = self.end.timed_out or self.end.overfull or self.setting.cancelled.is_set()
                 self.end.returncode = started.end(0.0 if cut_off else GRACE_S)
 
     def _imported(self) -> object:
@@ -161,7 +171,7 @@ class Worker:
 
     def _start(self) -> StartedWorker:
         environment, interpreter = worker_environment(), self.setting.interpreter
-        cage = self._cage()
+        cage = self.cage()
         is_server_caged = cage is not None and self.setting.is_interpreter_audited
         server = server_for(interpreter, environment, cage if is_server_caged else None)
         opened = cage.open(environment) if cage is not None and not is_server_caged else None
@@ -191,16 +201,15 @@ class Worker:
             os.close(results_write)
         return StartedWorker(process, results_read, opened)
 
-    def _cage(self) -> Cage | None:
+    def cage(self) -> Cage | None:
         """What this worker may see; None without an engine."""
-        setting, engine = self.setting, self.setting.engine
-        if not engine.name:
+        setting, cage = self.setting, self.setting.interpreter_cage()
+        if cage is None:
             return None
         read, write, listed = checkout_files(setting.checkout, setting.import_roots)
-        within = str(repository_of(setting.source or setting.checkout)) if setting.is_interpreter_audited else ""
-        files = (*interpreter_files(setting.interpreter, within), str(ENTRY.parent), *self._probe_files())
         gpu = setting.device in (DeviceChoice.AUTO, DeviceChoice.CUDA) and bool(gpu_devices())
-        return Cage(engine, tuple(dict.fromkeys((*files, *read))), tuple(write), tuple(listed), gpu)
+        files = dict.fromkeys((*cage.read, *self._probe_files(), *read, *setting.readable))
+        return replace(cage, read=tuple(files), write=tuple(write), listed=tuple(listed), gpu=gpu)
 
     def _probe_files(self) -> list[str]:
         """Of all our probes, as this worker may be asked others later, and of those of others that are asked now."""
@@ -242,6 +251,9 @@ class Worker:
                         last_message = time.monotonic()  # what the host does with a message is not the worker's time
                 if time.monotonic() - last_message > self._patience_s():
                     self.end.timed_out = True
+                    return
+                if started.cage is not None and started.cage.is_overfull():
+                    self.end.overfull = True
                     return
                 # The guard ends last: nobody is left to write, and what the pipes hold is finite.
                 ended = ended or process.poll() is not None

@@ -13,7 +13,7 @@ from auditkit.model.runs.measurement import Location, Measurement
 from auditkit.model.runs.target import Target
 from auditkit.probing.hosts import protocol
 from auditkit.probing.hosts.block_requests import block_requests
-from auditkit.probing.hosts.cage import CageError
+from auditkit.probing.hosts.cage import CageError, why_denied
 from auditkit.probing.hosts.memory import Entry
 from auditkit.probing.hosts.sandbox import Setting, Worker, WorkerEnd, worker_environment
 from auditkit.probing.worker.process.families import signal_name
@@ -226,7 +226,7 @@ class Session:
                     elif message["type"] == "hello":
                         self.hello = message
                     elif message["type"] == "load_error":
-                        self.failure = _failure(message)
+                        self.failure = self._explained(_failure(message))
         except OSError as error:
             text = f"{error.filename or self._setting.interpreter} cannot be started: {error.strerror}"
             self.failure = Failure(Reason.NO_INTERPRETER, text, "name another with --python")
@@ -287,6 +287,14 @@ class Session:
         elif message["type"] == "plan":
             self.loaded_by = LoadedBy.read(message)
         job.take(cast("protocol.OfJob", message))
+        job.failure = self._explained(job.failure)
+
+    def _explained(self, failure: Failure | None) -> Failure | None:
+        """With the hint that it was the cage, where that shows."""
+        if failure is None or failure.hint:
+            return failure
+        cage = self.worker.cage()
+        return replace(failure, hint=why_denied(failure.message, cage)) if cage is not None else failure
 
     def _not_loaded(self, end: WorkerEnd) -> Failure:
         """A worker that stopped before its time, and why."""
@@ -301,6 +309,8 @@ class Session:
         if end.timed_out:
             text = f"no answer within {self._setting.time_limit_s:g} s; the process and all it started were ended"
             return Failure(Reason.TIMEOUT, text)
+        if end.overfull:
+            return Failure(Reason.NO_MEMORY, "it wrote more than the cage lets it; the process was ended", "--cage off")
         if end.returncode is not None and end.returncode < 0:
             return Failure(Reason.CRASH, f"the process died of {signal_name(-end.returncode)}")
         text = f"the process ended itself with status {end.returncode} (sys.exit or os._exit)"

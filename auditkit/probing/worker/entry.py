@@ -3,7 +3,7 @@
 It finds its own folder, loads it as a private package (so that no name of ours can shadow a module of
 the target), reads one JSON request from standard input and answers in JSON lines on RESULTS_FD. As
 `entry.py --forks CHANNEL_FD` it imports torch once and forks such workers; as `entry.py --caged SPEC HOLDER_FD
-COMMAND...`, run by the host's interpreter, it goes into the cage and becomes the command there.
+GROUP_FD COMMAND...`, run by the host's interpreter, it goes into the cage and becomes the command there.
 """
 
 import importlib.util
@@ -30,7 +30,7 @@ def main() -> None:
     _load_own_package()
     if sys.argv[1] == "--caged":
         cage = importlib.import_module(PACKAGE + ".process.cage")
-        cage.launch(json.loads(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])
+        cage.launch(json.loads(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5:])
     elif sys.argv[1] == "--forks":
         importlib.import_module(PACKAGE + ".process.installed").find()
         importlib.import_module(PACKAGE + ".fork_server").serve_forks(int(sys.argv[2]))

@@ -1,6 +1,6 @@
 """A process that has torch imported and forks a worker for every request: milliseconds, not seconds of imports.
 
-It runs nothing of a target. On its channel it reads one JSON line with five descriptors (the worker's standard
+It runs nothing of a target. On its channel it reads one JSON line with descriptors (the worker's standard
 input, its output, its results, where its end is told, and what holds its cage) and answers with the worker's process
 id and a descriptor of it: the host may number processes in another way. It ends when the channel is closed, and says
 nothing at all where torch cannot be imported: a worker of its own then says why. It need not be in a cage itself: it
@@ -15,7 +15,7 @@ import select
 import socket
 import sys
 import traceback
-from typing import Callable, Dict
+from typing import Callable, Dict, Optional
 
 from . import server
 from .process import cage, loading
@@ -23,7 +23,7 @@ from .process import cage, loading
 # How late the end of a worker may be told: an idle server sleeps, one with workers looks 50 times a second.
 _LOOK_S = 0.02
 _LONGEST_REQUEST_BYTES = 1 << 16
-_DESCRIPTORS = 5
+_OF_WORKER, _OF_CAGE = 4, 2
 
 
 def serve_forks(channel_fd: int) -> None:
@@ -42,11 +42,13 @@ def serve_forks(channel_fd: int) -> None:
         _tell_ends(ends)
         if not readable:
             continue
-        line, descriptors, _, _ = socket.recv_fds(channel, _LONGEST_REQUEST_BYTES, _DESCRIPTORS)
+        line, descriptors, _, _ = socket.recv_fds(channel, _LONGEST_REQUEST_BYTES, _OF_WORKER + _OF_CAGE)
         if not line:
             return
-        *pipes, end_fd, holder = descriptors
+        *pipes, end_fd = descriptors[:_OF_WORKER]
         jobs, caged = json.loads(line)
+        holders = iter(descriptors[_OF_WORKER:])
+        holder, group = (next(holders) if is_given else -1 for is_given in caged["given"])
         server.preload(jobs)
         compiling_workers += any(map(server.compiles, jobs))
         if compiling_workers > 1:  # the first one's other jobs need not wait for the compiler: it loads its own
@@ -56,8 +58,10 @@ def serve_forks(channel_fd: int) -> None:
             for fd in (*ends.values(), end_fd):
                 os.close(fd)
             channel.close()
-            _become_worker(*pipes, enter=functools.partial(cage.enter, caged, holder))
-        for fd in (*pipes, holder):
+            _become_worker(
+                *pipes, enter=functools.partial(cage.enter, caged, holder, group) if caged["engine"] else None
+            )
+        for fd in (*pipes, *descriptors[_OF_WORKER:]):
             os.close(fd)
         ends[pid] = end_fd
         process = [os.pidfd_open(pid)] if hasattr(os, "pidfd_open") else []
@@ -76,7 +80,7 @@ def _tell_ends(ends: Dict[int, int]) -> None:
             os.close(ends.pop(pid))
 
 
-def _become_worker(input_fd: int, output_fd: int, results_fd: int, enter: Callable[[], None]) -> None:
+def _become_worker(input_fd: int, output_fd: int, results_fd: int, enter: Optional[Callable[[], None]]) -> None:
     """What a started interpreter has at its first line: a session, standard streams, and one descriptor. No return."""
     code = 1
     try:

@@ -14,7 +14,7 @@ import os
 import platform
 import sys
 import threading
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Optional
 
 from . import jobs
 from .base.frames import SourceRoots
@@ -24,7 +24,7 @@ from .process.jsonlines import Writer
 from .targets import load_target, send_load_error
 
 
-def serve(results_fd: int, enter: Callable[[], None] = lambda: None) -> None:
+def serve(results_fd: int, enter: Optional[Callable[[], None]] = None) -> None:
     """Answer the requests on standard input, then end; `enter` a cage before anything is read but the first one."""
     os.set_inheritable(results_fd, False)
     keep_garbage()
@@ -34,7 +34,8 @@ def serve(results_fd: int, enter: Callable[[], None] = lambda: None) -> None:
     os.dup2(nothing, 0)
     os.close(nothing)
     request = json.loads(requests.readline().decode("utf-8"))
-    enter()
+    if enter is not None:
+        enter()
     installed.run_start_files()
     os.chdir(request["checkout"])
     families.guard(results_fd)

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from auditkit.errors import BadInputError
 from auditkit.model.codec import Record
+from auditkit.model.enums import CageChoice
 from auditkit.model.runs.candidates import FoundCandidate
 from auditkit.model.runs.target import Target
 from auditkit.probing.checkouts.checkout import CheckoutSpec, parse_checkout
@@ -56,6 +57,7 @@ def init(
     progress: Callable[[str], None] | None = None,
     in_place: bool = False,
     exclude: Sequence[str] = (),
+    cage: CageChoice | None = None,
 ) -> Initialised:
     """Write `auditkit.yaml` in the checkout's folder, or at `output`. An existing file is never replaced.
 
@@ -65,7 +67,7 @@ def init(
     path = output or spec.directory / CONFIG_NAME
     if path.exists():
         raise BadInputError(f"{path} exists already", "edit it, or name another file: --output FILE")
-    options = RunOptions(python=python, in_place=in_place)
+    options = RunOptions(python=python, in_place=in_place, cage=cage)
     with options.open(spec) as opened:
         setting = options.setting(opened)
         left_out = LeftOut(opened.path, exclude)

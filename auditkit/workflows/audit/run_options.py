@@ -27,7 +27,7 @@ class RunOptions:
 
     `in_place` says that the files of a checkout run where they lie, not in a copy; `memory` has answers of earlier
     commands, which are used where nothing that they hang on has changed. `cage` is what the user says of it, None for
-    nothing.
+    nothing, and `cage_read` what else the code may read.
     """
 
     config: Config = field(default_factory=Config)
@@ -37,6 +37,7 @@ class RunOptions:
     in_place: bool = False
     memory: Memory | None = None
     cage: CageChoice | None = None
+    cage_read: tuple[Path, ...] = ()
 
     @property
     def interpreter(self) -> str | None:
@@ -74,6 +75,7 @@ class RunOptions:
             replaced=opened.replaced,
             cage=self.cage_for(opened.source),
             source=opened.source,
+            readable=tuple(str(path.expanduser().absolute()) for path in self.cage_read),
         )
 
     def cage_for(self, checkout: Path) -> CageChoice:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from auditkit.model.enums import Contract, DeviceChoice, Severity
+from auditkit.model.enums import CageChoice, Contract, DeviceChoice, Severity
 from auditkit.model.runs.probe import Policy, ProbeInfo
 from auditkit.model.runs.run import ProbeResult
 from auditkit.model.runs.target import Target
@@ -195,6 +195,7 @@ def test_a_severity_of_the_users_is_applied_to_what_is_remembered(asking: Asking
 )
 def test_what_nobody_can_know_is_asked_anew_and_said(asking: Asking, name: str, why: str) -> None:
     asking.target = Target(f"pkg.stats:{name}")
+    asking.setting = replace(asking.setting, cage=CageChoice.OFF)  # in one, nothing is written where it lies
     asking.run()
     again = asking.run()
     assert not again.results[0].remembered

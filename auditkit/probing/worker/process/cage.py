@@ -26,23 +26,25 @@ _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 _SCRATCH = ("XDG_CACHE_HOME", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "MPLCONFIGDIR")
 
 
-def enter(cage: Dict[str, Any], holder: int) -> None:
+def enter(cage: Dict[str, Any], holder: int, group: int) -> None:
     """Join the namespaces of `holder` (a descriptor of bubblewrap's process), or shut this process off by Landlock.
 
-    Without an engine nothing is done: nobody wants a cage, or this process is in one already. Only children of this
-    process have a process space of their own. Raises OSError where the kernel refuses: then nothing may be run.
+    `group` is the file of a control group that limits the number of processes. A descriptor may be -1 for none.
+
+    Only children of this process have a process space of their own. Raises OSError where the kernel refuses: then
+    nothing may be run.
     """
-    if not cage["engine"]:
-        os.close(holder)
-        return
     has_network_space = True
+    if group >= 0:
+        os.write(group, b"0")
     if cage["engine"] == "bubblewrap":
         flags = _NEW_USER | _NEW_MOUNTS | _NEW_PIDS | _NEW_NETWORK | _NEW_IPC | _NEW_UTS
         _checked(_libc().setns(holder, flags), "setns")
     else:
         has_network_space = _leave_network()
-    if holder >= 0:
-        os.close(holder)
+    for descriptor in (holder, group):
+        if descriptor >= 0:
+            os.close(descriptor)
     _libc().prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)  # who changes the user space may not read its own /proc
     _set_environment(cage)
     _set_limits(cage["limits"], has_network_space)
@@ -53,9 +55,9 @@ def enter(cage: Dict[str, Any], holder: int) -> None:
     _filter_calls(has_network_space)
 
 
-def launch(cage: Dict[str, Any], holder: int, command: List[str]) -> NoReturn:
+def launch(cage: Dict[str, Any], holder: int, group: int, command: List[str]) -> NoReturn:
     """Run a command in the cage, and end as it ends; its descriptors but the standard ones are its alone."""
-    enter(cage, holder)
+    enter(cage, holder, group)
     families.guard(*cage["passed"])
     os.execv(command[0], command)
 

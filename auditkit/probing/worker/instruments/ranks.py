@@ -166,8 +166,9 @@ def _join(number: int, world_size: int, folder: str, limit_s: float, device: str
 
     environment = {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": world_size, "LOCAL_WORLD_SIZE": world_size}
     os.environ.update({name: str(value) for name, value in environment.items()})
-    if os.path.isdir("/sys/class/net/lo"):
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    with contextlib.suppress(OSError):  # gloo reads the same folder, which a cage does not show
+        if "lo" in os.listdir("/sys/class/net"):
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     if device == "cuda":
         torch.cuda.set_device(number)
     dist.init_process_group(

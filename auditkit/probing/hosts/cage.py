@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -184,7 +185,8 @@ class OpenCage:
         os.write(words, "\0".join(_bubblewrap(self._cage, environment)).encode())
         os.lseek(words, 0, os.SEEK_SET)
         try:
-            self._process = process = subprocess.Popen(
+            start = functools.partial(
+                subprocess.Popen,
                 [str(_bubblewrap_file()), "--args", str(words), "--info-fd", str(told_write), "--", "cat"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -195,6 +197,7 @@ class OpenCage:
                 cwd="/",
                 start_new_session=True,
             )
+            self._process = process = _builder(os.getpid()).submit(start).result()
         finally:
             os.close(told_write)
             os.close(words)
@@ -213,6 +216,12 @@ class OpenCage:
                 raise CageError(f"the cage cannot be built: {error}") from None
             finally:
                 process.stderr.close()
+
+
+@functools.cache
+def _builder(_process: int) -> ThreadPoolExecutor:
+    """The thread that starts every cage: with the thread that started it, and not with its process, one would end."""
+    return ThreadPoolExecutor(1, "cages")
 
 
 def _bubblewrap(cage: Cage, environment: Mapping[str, str]) -> list[str]:

@@ -67,12 +67,14 @@ class Process:
 class ForkServer:
     """One interpreter that forks workers; `usable` ends with its first failure.
 
-    With a `cage` it is in there itself, and so are its workers: its files came with what is audited.
+    With a `cage` it is in there itself, and so are its workers: its files came with what is audited. One that `is_bare`
+    runs nothing but what is installed, and its workers go into cages.
     """
 
     interpreter: str
     environment: Mapping[str, str]
     cage: Cage | None = None
+    is_bare: bool = False
     usable: bool = True
     _channel: socket.socket | None = None
     _process: subprocess.Popen[bytes] | None = None
@@ -154,7 +156,7 @@ class ForkServer:
         ours, theirs = socket.socketpair()
         with theirs, contextlib.ExitStack() as if_it_fails:
             if_it_fails.enter_context(ours)
-            flags = ("-I", "-S", "-B", "-u", "-X", "faulthandler")
+            flags = ("-I", *(["-S"] if self.is_bare else []), "-B", "-u", "-X", "faulthandler")
             command = [self.interpreter, *flags, str(ENTRY), "--forks", str(theirs.fileno())]
             nothing = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
             if self.cage is None:
@@ -184,15 +186,17 @@ def _answer(channel: socket.socket, cancelled: threading.Event) -> int:
 
 # A matrix has an interpreter for each of its arms, and each server takes 300 MB; two are in use at once.
 _MOST_SERVERS = 4
-_SERVERS: dict[tuple[str, tuple[tuple[str, str], ...], Cage | None], ForkServer] = {}
+_SERVERS: dict[tuple[str, tuple[tuple[str, str], ...], Cage | None, bool], ForkServer] = {}
 _SERVERS_LOCK = threading.Lock()
 
 
-def server_for(interpreter: str, environment: Mapping[str, str], cage: Cage | None = None) -> ForkServer:
+def server_for(
+    interpreter: str, environment: Mapping[str, str], cage: Cage | None = None, is_bare: bool = False
+) -> ForkServer:
     """The one server of this interpreter in this environment and cage; the one unused for longest makes room."""
-    key = (interpreter, tuple(sorted(environment.items())), cage)
+    key = (interpreter, tuple(sorted(environment.items())), cage, is_bare)
     with _SERVERS_LOCK:
-        server = _SERVERS.pop(key, None) or ForkServer(interpreter, dict(environment), cage)
+        server = _SERVERS.pop(key, None) or ForkServer(interpreter, dict(environment), cage, is_bare)
         while len(_SERVERS) >= _MOST_SERVERS:
             _SERVERS.pop(next(iter(_SERVERS))).close()
         return _SERVERS.setdefault(key, server)

@@ -173,8 +173,9 @@ class Worker:
         environment, interpreter = worker_environment(), self.setting.interpreter
         cage = self.cage()
         is_server_caged = cage is not None and self.setting.is_interpreter_audited
-        server = server_for(interpreter, environment, cage if is_server_caged else None)
-        opened = cage.open(environment) if cage is not None and not is_server_caged else None
+        is_bare = cage is not None and not is_server_caged
+        server = server_for(interpreter, environment, cage if is_server_caged else None, is_bare)
+        opened = cage.open(environment) if cage is not None and is_bare else None
         results_read, results_write = os.pipe()
         try:
             process = server.fork(self.request["jobs"], results_write, self.setting.cancelled, opened)

@@ -1,4 +1,7 @@
-"""torch is imported once for each interpreter, a target once for all its probes: counted, not timed."""
+"""torch is imported once for each interpreter, a target once for all its probes: counted, not timed.
+
+They are counted in a file that no cage would let them write.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.model.enums import DeviceChoice, Outcome
+from auditkit.model.enums import CageChoice, DeviceChoice, Outcome
 from auditkit.model.runs.run import Run
 from auditkit.model.runs.target import Target
 from auditkit.probing.hosts import fork_servers
@@ -81,6 +84,10 @@ def counted(interpreter: tuple[Path, Path]) -> tuple[Path, Path]:
     return interpreter
 
 
+def options_of(python: Path) -> RunOptions:
+    return RunOptions(python=str(python), device=DeviceChoice.CPU, cage=CageChoice.OFF)
+
+
 def run(tmp_path: Path, counted: tuple[Path, Path], functions: tuple[str, ...], threaded: bool = False) -> Run:
     python, log = counted
     checkout = tmp_path / "checkout"
@@ -88,7 +95,7 @@ def run(tmp_path: Path, counted: tuple[Path, Path], functions: tuple[str, ...], 
     text = STATS.replace("THREADED", str(threaded)).replace("LOG", repr(str(log)))
     (checkout / "stats.py").write_text(text, encoding="utf-8")
     targets = tuple(Target(f"stats:{name}") for name in functions)
-    request = AuditRequest(str(checkout), (RunOptions(python=str(python), device=DeviceChoice.CPU),), targets, PROBES)
+    request = AuditRequest(str(checkout), (options_of(python),), targets, PROBES)
     done = audit(request)
     assert len(done.results) == len(PROBES) * len(functions)
     assert Outcome.ERROR not in {result.outcome for result in done.results}
@@ -123,7 +130,7 @@ def test_a_trial_shares_its_import_with_the_audit(tmp_path: Path, counted: tuple
     checkout.mkdir()
     text = STATS.replace("THREADED", "False").replace("LOG", repr(str(log)))
     (checkout / "stats.py").write_text(text, encoding="utf-8")
-    request = AuditRequest(str(checkout), (RunOptions(python=str(python), device=DeviceChoice.CPU),), (), PROBES)
+    request = AuditRequest(str(checkout), (options_of(python),), (), PROBES)
     assert len(audit(request).targets) == 2
     assert len(imports(log, "stats")) == 2
 
@@ -144,7 +151,7 @@ def test_an_import_that_failed_is_tried_again_in_a_process_of_its_own(
     python, log = counted
     text = STATS.replace("THREADED", "False").replace("LOG", repr(str(log)))
     put(tmp_path, "checkout/stats.py", f"{text}\nraise OSError\n")
-    options = RunOptions(python=str(python), device=DeviceChoice.CPU)
+    options = options_of(python)
     targets = tuple(map(Target, ("stats:grad_norm", "stats:largest_norm", "stats:other_norm")))
     run = audit(AuditRequest(str(tmp_path / "checkout"), (options,), targets, PROBES[:1]))
     cut_out = Outcome.NOT_REPRODUCED

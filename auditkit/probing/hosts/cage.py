@@ -36,6 +36,9 @@ FORCED = "AUDITKIT_CAGE_ENGINE"
 _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/nix/store", "/gnu/store", "/etc/ld.so.cache",
            "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf",
            "/etc/hosts", "/etc/os-release", "/etc/alternatives", "/sys/devices/system")  # fmt: skip
+# It hides nothing: gloo fails where it may not read of network cards what is there, and runs where nothing is.
+_OF_LANDLOCK = ("/proc", "/sys/class/net", "/sys/devices/virtual/net", "/sys/bus/pci/devices",
+                *map(str, Path("/sys/devices").glob("pci*")))  # fmt: skip
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 _GPU_FILES = ("/sys/bus/pci", "/sys/devices", "/sys/module", "/sys/class/drm", "/run/opengl-driver")
 _MOST_OPEN_FILES, _MOST_PROCESSES = 4096, 1024
@@ -101,7 +104,7 @@ class OpenCage:
             "environment": dict(environment),
             "scratch": self._scratch,
             "limits": _limits(cage.gpu),
-            "read": [*_SYSTEM, *cage.read, "/proc"],
+            "read": [*_SYSTEM, *_OF_LANDLOCK, *cage.read],
             "listed": [*cage.listed],
             "write": [*cage.write, self._scratch, "/dev/shm"],
             "devices": [*_DEVICES, *(gpu_devices() if cage.gpu else ())],

@@ -7,6 +7,7 @@ bubblewrap where it works, else Landlock, else none, as `engine_of` found by try
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import json
 import os
@@ -111,32 +112,6 @@ class OpenCage:
             "passed": [],
         }
 
-    def popen(self, command: Sequence[str], pass_fds: Sequence[int] = (), **streams: Any) -> subprocess.Popen[bytes]:
-        """Start a command in the cage, with the environment that it was opened with. Raises OSError."""
-        os.stat(command[0])
-        if not os.access(command[0], os.X_OK):
-            raise PermissionError(13, os.strerror(13), command[0])
-        spec = json.dumps({**self.spec, "passed": list(pass_fds)})
-        return subprocess.Popen(
-            [
-                sys.executable,
-                "-I",
-                "-S",
-                "-B",
-                str(ENTRY),
-                "--caged",
-                spec,
-                str(self.holder),
-                str(self.group),
-                *command,
-            ],
-            pass_fds=[*pass_fds, *(fd for fd in (self.holder, self.group) if fd >= 0)],
-            env={},
-            cwd="/",
-            start_new_session=True,
-            **streams,
-        )
-
     def is_overfull(self) -> bool:
         """Whether more was written to a disk than may be; bubblewrap's scratch folder is memory of a fixed size."""
         return any(
@@ -188,19 +163,22 @@ class OpenCage:
         os.write(words, "\0".join(_bubblewrap(self._cage, environment)).encode())
         os.lseek(words, 0, os.SEEK_SET)
         try:
-            start = functools.partial(
-                subprocess.Popen,
-                [str(_bubblewrap_file()), "--args", str(words), "--info-fd", str(told_write), "--", "cat"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                bufsize=0,
-                pass_fds=[words, told_write],
-                env={"PATH": "/usr/local/bin:/usr/bin:/bin"},
-                cwd="/",
-                start_new_session=True,
+            self._process = process = (
+                _builder(os.getpid())
+                .submit(
+                    subprocess.Popen[bytes],
+                    [str(_bubblewrap_file()), "--args", str(words), "--info-fd", str(told_write), "--", "cat"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    bufsize=0,
+                    pass_fds=[words, told_write],
+                    env={"PATH": "/usr/local/bin:/usr/bin:/bin"},
+                    cwd="/",
+                    start_new_session=True,
+                )
+                .result()
             )
-            self._process = process = _builder(os.getpid()).submit(start).result()
         finally:
             os.close(told_write)
             os.close(words)
@@ -260,6 +238,37 @@ def _bubblewrap_file() -> str | None:
     return shutil.which("bwrap", path="/usr/local/bin:/usr/bin:/bin:/run/current-system/sw/bin")
 
 
+def start(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    caged: OpenCage | None,
+    pass_fds: Sequence[int] = (),
+    stdin: int = subprocess.DEVNULL,
+    stdout: int = subprocess.DEVNULL,
+    stderr: int = subprocess.DEVNULL,
+) -> subprocess.Popen[bytes]:
+    """Start a command that runs code of others, in a cage where one is given. Raises OSError where it cannot be run."""
+    if not os.access(command[0], os.X_OK):
+        os.stat(command[0])
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), command[0])
+    if caged is not None:
+        spec = json.dumps({**caged.spec, "environment": dict(environment), "passed": list(pass_fds)})
+        held_by = (caged.holder, caged.group)
+        entry = [sys.executable, "-I", "-S", "-B", str(ENTRY), "--caged", spec, *map(str, held_by)]
+        command, environment = [*entry, *command], {}
+        pass_fds = [*pass_fds, *(fd for fd in held_by if fd >= 0)]
+    return subprocess.Popen(
+        command,
+        pass_fds=pass_fds,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        env=environment,
+        cwd="/",
+        start_new_session=True,
+    )
+
+
 def run_in_cage(
     cage: Cage | None, command: Sequence[str], data: bytes, variables: Iterable[str], limit_s: float
 ) -> subprocess.CompletedProcess[bytes]:
@@ -268,14 +277,9 @@ def run_in_cage(
     Without a cage it runs as it is. Raises CageError, OSError, or subprocess.TimeoutExpired after `limit_s` seconds.
     """
     environment = {name: os.environ[name] for name in variables if name in os.environ}
-    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    opened = cage.open(environment) if cage is not None else None
+    caged = cage.open(environment) if cage is not None else None
     try:
-        if opened is not None:
-            process = opened.popen(command, **streams)
-        else:
-            process = subprocess.Popen(command, env=environment, start_new_session=True, **streams)
-        with process:
+        with start(command, environment, caged, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             try:
                 told, _ = process.communicate(data, limit_s)
             finally:
@@ -283,8 +287,8 @@ def run_in_cage(
                     os.killpg(process.pid, signal.SIGKILL)
         return subprocess.CompletedProcess(command, process.returncode, told)
     finally:
-        if opened is not None:
-            opened.end()
+        if caged is not None:
+            caged.end()
 
 
 def gpu_devices() -> list[str]:
@@ -397,9 +401,8 @@ def _tried(name: str) -> Engine:
         engine = Engine(name, f"ABI {version}", _not_held_by_landlock(version))
     opened = Cage(engine, (*interpreter_files(sys.executable), str(ENTRY.parent))).open({})
     try:
-        process = opened.popen(
-            [sys.executable, "-I", "-S", "-c", "print('caged')"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
+        command = [sys.executable, "-I", "-S", "-c", "print('caged')"]
+        process = start(command, {}, opened, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         said_out, said_wrong = process.communicate(timeout=_STARTS_WITHIN_S)
     except subprocess.TimeoutExpired:
         process.kill()
@@ -456,8 +459,8 @@ _WAYS_OUT = "--cage-read PATH shows more, --cage off is without one"
 def interpreter_files(interpreter: str, within: str = "") -> tuple[str, ...]:
     """The folders that an interpreter needs: its installation, its environment, and what that has installed by path.
 
-    Of an interpreter that lies in the checkout (`within`) nothing outside counts but a real installation of Python:
-    its files could name any folder.
+    Of one that comes with the checkout `within` nothing outside counts but a real installation of Python: its files
+    could name any folder.
     """
     folders = [os.path.dirname(os.path.dirname(os.path.abspath(interpreter)))]
     path = interpreter
@@ -473,7 +476,7 @@ def interpreter_files(interpreter: str, within: str = "") -> tuple[str, ...]:
         folders += [os.path.dirname(os.path.realpath(home[1]))] if home is not None else []
     found = [folder for folder in dict.fromkeys(folders) if is_below(folder, [within] if within else ())
              or _is_installation(folder)]  # fmt: skip
-    linked = [] if within and is_below(folders[0], [within]) else [path for each in found for path in _linked(each)]
+    linked = [] if within else [path for each in found for path in _linked(each)]
     return tuple(dict.fromkeys([*found, *linked]))
 
 

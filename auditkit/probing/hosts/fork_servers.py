@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from auditkit.probing.hosts.cage import ENTRY, Cage, OpenCage
+from auditkit.probing.hosts.cage import ENTRY, Cage, OpenCage, start
 
 # Importing torch from a cold disk takes long.
 START_LIMIT_S = 120.0
@@ -158,14 +158,8 @@ class ForkServer:
             if_it_fails.enter_context(ours)
             flags = ("-I", *(["-S"] if self.is_bare else []), "-B", "-u", "-X", "faulthandler")
             command = [self.interpreter, *flags, str(ENTRY), "--forks", str(theirs.fileno())]
-            nothing = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-            if self.cage is None:
-                self._process = subprocess.Popen(
-                    command, pass_fds=(theirs.fileno(),), env=environment, cwd="/", start_new_session=True, **nothing
-                )
-            else:
-                self._caged = self.cage.open(environment)
-                self._process = self._caged.popen(command, pass_fds=(theirs.fileno(),), **nothing)
+            self._caged = self.cage.open(environment) if self.cage is not None else None
+            self._process = start(command, environment, self._caged, pass_fds=(theirs.fileno(),))
             if_it_fails.pop_all()
         return ours
 

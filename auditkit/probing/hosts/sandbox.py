@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,6 +28,7 @@ from auditkit.probing.hosts.cage import (
     gpu_devices,
     interpreter_files,
     is_below,
+    start,
 )
 from auditkit.probing.hosts.fork_servers import START_LIMIT_S, Process, server_for
 from auditkit.probing.hosts.kept_workers import GRACE_S, KeptWorkers, StartedWorker
@@ -67,7 +67,7 @@ class Setting:
     answers that are used again. `rungs` are the
     ways to load a target that are tried in turn; without them those that make sense for it. `cage` is whether its
     workers are shut in; `source` the folder that the user named, where `checkout` is a copy of it or a revision,
-    and `readable` what else may be read.
+    and `readable` what else may be read. `names_interpreter` says that a file of the checkout does.
     """
 
     checkout: Path
@@ -86,6 +86,7 @@ class Setting:
     cage: CageChoice = CageChoice.AUTO
     source: Path | None = None
     readable: tuple[str, ...] = ()
+    names_interpreter: bool = False
 
     @property
     def engine(self) -> Engine:
@@ -100,9 +101,9 @@ class Setting:
 
     @property
     def is_interpreter_audited(self) -> bool:
-        """Whether the interpreter came with the checkout: then nothing of it runs outside of the cage."""
+        """Whether the checkout brings or names the interpreter: then nothing of it runs outside of the cage."""
         tops = (repository_of(each) for each in (self.checkout, self.source) if each is not None)
-        return is_below(os.path.abspath(self.interpreter), map(str, tops))
+        return self.names_interpreter or is_below(os.path.abspath(self.interpreter), map(str, tops))
 
 
 def repository_of(path: Path) -> Path:
@@ -178,21 +179,13 @@ class Worker:
         opened = cage.open(environment) if cage is not None and is_bare else None
         results_read, results_write = os.pipe()
         try:
+            process: Process | subprocess.Popen[bytes] | None
             process = server.fork(self.request["jobs"], results_write, self.setting.cancelled, opened)
             if process is None:
                 opened = opened or (cage.open(environment) if cage is not None else None)
-                start = (
-                    opened.popen
-                    if opened is not None
-                    else partial(subprocess.Popen, env=environment, start_new_session=True)
-                )
-                process = start(
-                    [interpreter, "-I", "-B", "-u", "-X", "faulthandler", str(ENTRY), str(results_write)],
-                    pass_fds=(results_write,),
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                )
+                command = [interpreter, "-I", "-B", "-u", "-X", "faulthandler", str(ENTRY), str(results_write)]
+                pipe, both = subprocess.PIPE, subprocess.STDOUT
+                process = start(command, environment, opened, (results_write,), stdin=pipe, stdout=pipe, stderr=both)
         except (OSError, CageError):
             os.close(results_read)
             if opened is not None:

@@ -15,7 +15,7 @@ import select
 import socket
 import sys
 import traceback
-from typing import Callable, Dict, Optional
+from typing import Callable, Dict, List, Optional
 
 from . import server
 from .process import cage, loading
@@ -58,9 +58,8 @@ def serve_forks(channel_fd: int) -> None:
             for fd in (*ends.values(), end_fd):
                 os.close(fd)
             channel.close()
-            _become_worker(
-                *pipes, enter=functools.partial(cage.enter, caged, holder, group) if caged["engine"] else None
-            )
+            enter = functools.partial(cage.enter, caged, holder, group) if caged["engine"] else None
+            _become_worker(pipes, enter)
         for fd in (*pipes, *descriptors[_OF_WORKER:]):
             os.close(fd)
         ends[pid] = end_fd
@@ -80,8 +79,9 @@ def _tell_ends(ends: Dict[int, int]) -> None:
             os.close(ends.pop(pid))
 
 
-def _become_worker(input_fd: int, output_fd: int, results_fd: int, enter: Optional[Callable[[], None]]) -> None:
+def _become_worker(pipes: List[int], enter: Optional[Callable[[], None]]) -> None:
     """What a started interpreter has at its first line: a session, standard streams, and one descriptor. No return."""
+    input_fd, output_fd, results_fd = pipes
     code = 1
     try:
         os.setsid()

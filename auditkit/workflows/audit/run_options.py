@@ -75,17 +75,22 @@ class RunOptions:
             replaced=opened.replaced,
             cage=self.cage_for(opened.source),
             source=opened.source,
+            names_interpreter=bool(self.python is None and self.config.python and self._config_lies_in(opened.source)),
             readable=tuple(str(path.expanduser().absolute()) for path in self.cage_read),
         )
 
     def cage_for(self, checkout: Path) -> CageChoice:
         """The user's word, else the configuration's; a file that lies in the checkout can only make it stricter."""
         said = self.config.cage
-        if said is None or self.config.path is None:
+        if said is None:
             return self.cage or CageChoice.AUTO
-        if self.config.path.resolve().is_relative_to(repository_of(checkout).resolve()):
+        if self._config_lies_in(checkout):
             return max(self.cage or CageChoice.AUTO, said, key=_STRICTER.index)
         return self.cage or said
+
+    def _config_lies_in(self, checkout: Path) -> bool:
+        top, path = repository_of(checkout).resolve(), self.config.path
+        return path is not None and path.resolve().is_relative_to(top)
 
     def on_arms(self, pythons: Sequence[str], devices: Sequence[DeviceChoice]) -> tuple[RunOptions, ...]:
         """Every interpreter on every device, each once, in the order given; these options where none is named."""

@@ -1,83 +1,170 @@
-"""The cage: what probes of others find in it, whichever of their functions is run."""
+"""The cage by each of its engines: what a target finds in it, that it answers as without, and who may leave it off."""
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Callable
+import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from auditkit.model.runs.measurement import Measurement
-from auditkit.model.runs.probe import Policy, ProbeInfo
-from auditkit.probing.hosts.catalog import read_probe
-from auditkit.probing.hosts.judgement import JudgingFailedError, judge
-from auditkit.probing.source_code.index import SourceIndex
-from auditkit.probing.source_probes.runner import run_source_probes
-from tests.project_files import ROOT
-from tests.source_helpers import LOOP, write
+from auditkit.errors import BadInputError
+from auditkit.model.enums import CageChoice, Outcome, Reason
+from auditkit.model.runs.run import Run
+from auditkit.model.runs.target import Target
+from auditkit.probing.hosts import cage, fork_servers
+from auditkit.store.config.config import Config
+from auditkit.workflows.audit.audit import AuditRequest, audit
+from auditkit.workflows.audit.run_options import RunOptions
+from tests.filing_helpers import put
+from tests.probing_helpers import OVERFLOW
+from tests.second_interpreter import make_interpreter
 
 pytestmark = pytest.mark.process
 
-TELLS = """
-    import importlib.util, os, sys
-    told = {told}
-"""
-FINDS = """{
-        "secret": os.environ.get("SECRET_TOKEN"),
-        "beside": importlib.util.find_spec("beside") is not None,
-        "cage": importlib.util.find_spec("cage") is not None,
-        "input": os.read(0, 1),
-    }"""
-NOTHING = "{'secret': None, 'beside': False, 'cage': False, 'input': b''}"
+COLLECTOR = """
+import os, socket
 
 
-def judging(folder: Path, told: str) -> str:
-    """What a caged `judge` says that `told` is."""
-    judged = f"{TELLS.format(told=told)}    return {{'outcome': 'reproduced', 'message': repr(told)}}\n"
+def tried(what):
     try:
-        return judge(probe_with(folder, "", judged), [Measurement("norm", 1.0, "norm")], {}, 5.0).message
-    except JudgingFailedError as error:
-        return str(error)
+        what()
+        return "yes"
+    except OSError as error:
+        return "no"
 
 
-def measuring(folder: Path, told: str) -> str:
-    """What a caged `measure` of source says that `told` is."""
-    measured = f"{TELLS.format(told=told)}    yield ctx.measurement('', 'told', repr(told), 'text')\n"
-    judged = "    return {'outcome': 'not_reproduced', 'message': measurements[0].value}\n"
-    index = SourceIndex(write(folder / "code", {"norms.py": "x = 1\n"}))
-    probe = probe_with(folder, measured, judged)
-    (result,) = run_source_probes([probe], index, lambda _: True, Policy(), 5.0, lambda _: None)
-    return result.message
+def told():
+    def write(path):
+        open(path, "w").close()
+
+    yield "secret", tried(lambda: open(FOLDER + "/secret").close())
+    yield "variable", "yes" if "SECRET_TOKEN" in os.environ else "no"
+    yield "network", tried(lambda: socket.create_connection(("127.0.0.1", PORT), 1).close())
+    yield "outside", tried(lambda: write(FOLDER + "/written"))
+    yield "device", tried(lambda: open("/dev/full").close())
+    yield "scratch", tried(lambda: write(os.environ["TMPDIR"] + "/written"))
+    yield "copy", tried(lambda: write(__file__ + ".written"))
 
 
-def probe_with(folder: Path, measure: str, judge_body: str) -> ProbeInfo:
-    ours = (ROOT / "probes" / f"{LOOP}.py").read_text("utf-8")
-    head = ours.partition("def measure(ctx):")[0].replace(f'"id": "{LOOP}"', '"id": "theirs"')
-    path = folder / "theirs.py"
-    path.write_text(
-        f"{head}def measure(ctx):\n{measure or '    yield'}\n\ndef judge(measurements, policy):\n{judge_body}", "utf-8"
-    )
-    return read_probe(path)
+def tells(gradients):
+    raise RuntimeError("it saw " + " ".join("=".join(each) for each in told()))
 
 
-@pytest.mark.parametrize("ask", [judging, measuring])
-def test_a_caged_probe_finds_no_secret_no_module_beside_us_and_no_input(
-    ask: Callable[[Path, str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever the environment holds, also as PYTHONPATH, and whatever lies in the current folder or beside us."""
-    (tmp_path / "beside.py").write_text("x = 1\n", encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
+def norm(gradients):
+    return sum(float(g.pow(2).sum()) for g in gradients) ** 0.5
+
+
+def reads(gradients):
+    open(FOLDER + "/secret").close()
+    return norm(gradients)
+
+
+def fills(gradients):
+    import time
+
+    for number in range(40):
+        with open(f"{__file__}.{number}", "wb") as file:
+            file.write(bytes(1 << 20))
+    time.sleep(30)
+"""
+START = "try:\n    open({0!r}, 'a').write('x')\nexcept OSError:\n    pass\n"
+
+
+@pytest.fixture(params=cage.ENGINES)
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Each engine that works here, as the only one."""
+    monkeypatch.setenv(cage.FORCED, request.param)
+    found = cage.engine_of(CageChoice.AUTO)
+    if not found.name:
+        pytest.skip("; ".join(found.lacks))
+    yield found.describe()
+    fork_servers.end_servers()
+
+
+@pytest.fixture
+def trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A checkout beside a secret, with a variable, and somebody who listens on this machine."""
     monkeypatch.setenv("SECRET_TOKEN", "abc")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([".", str(tmp_path), str(ROOT)]))
-    assert ask(tmp_path, FINDS) == NOTHING
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    put(tmp_path, "secret", "abc")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        text = COLLECTOR.replace("FOLDER", repr(str(tmp_path))).replace("PORT", str(listener.getsockname()[1]))
+        yield put(tmp_path, "trainer/stats.py", text).parent
 
 
-@pytest.mark.parametrize("ask", [judging, measuring])
-def test_what_a_caged_probe_started_ends_with_its_time(ask: Callable[[Path, str], str], tmp_path: Path) -> None:
-    """A process that it forked, which would hold our pipe and go on, ends with it."""
-    told = f"os.fork() and None, __import__('time').sleep(8), open({str(tmp_path / 'lives')!r}, 'w').close()"
-    assert " within 5 s" in ask(tmp_path, told)
-    time.sleep(4)
-    assert not (tmp_path / "lives").exists()
+def ask(trainer: Path, name: str, options: RunOptions) -> Run:
+    return audit(AuditRequest(str(trainer), (options,), (Target(f"stats:{name}"),), (OVERFLOW,)))
+
+
+def test_a_target_sees_its_checkout_and_nothing_else(trainer: Path, engine: str) -> None:
+    """Beside the control, in which it sees all but the variable, which no worker is ever given."""
+    kept = "secret=no variable=no network=no outside=no device=no scratch=yes copy=yes"
+    (result,) = ask(trainer, "tells", RunOptions()).results
+    assert f"it saw {kept}" in result.message
+    (result,) = ask(trainer, "tells", RunOptions(cage=CageChoice.OFF)).results
+    assert f"it saw {kept.replace('no', 'yes').replace('variable=yes', 'variable=no')}" in result.message
+
+
+def test_a_run_says_what_held_it_and_answers_as_without(trainer: Path, engine: str) -> None:
+    caged, free = (ask(trainer, "norm", RunOptions(cage=choice)) for choice in (CageChoice.REQUIRE, CageChoice.OFF))
+    assert (caged.environment.cage, free.environment.cage) == (engine, "none")
+    (one,), (other,) = caged.results, free.results
+    assert one.outcome is Outcome.REPRODUCED
+    assert (one.message, one.location, one.measurements) == (other.message, other.location, other.measurements)
+
+
+def test_what_the_cage_denied_is_said_and_can_be_shown(trainer: Path, engine: str) -> None:
+    (denied,) = ask(trainer, "reads", RunOptions()).results
+    assert f"the cage does not show {trainer.parent}/secret; --cage-read PATH shows more" in denied.message
+    (shown,) = ask(trainer, "reads", RunOptions(cage_read=(trainer.parent / "secret",))).results
+    assert shown.outcome is Outcome.REPRODUCED
+
+
+def test_a_disk_is_not_filled(trainer: Path, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cage, "_LARGEST_SCRATCH_BYTES", 8 << 20)
+    (result,) = ask(trainer, "fills", RunOptions(time_limit_s=20.0)).results
+    assert (result.outcome, result.reason) == (Outcome.ERROR, Reason.NO_MEMORY)
+    assert "it wrote more than the cage lets it" in result.message
+
+
+@pytest.mark.parametrize("is_of_checkout", [True, False])
+def test_an_interpreters_start_files_run_in_the_cage_only(trainer: Path, engine: str, is_of_checkout: bool) -> None:
+    """One that came with the checkout, in `.venv`, and one that has installed something that starts with it."""
+    mark = trainer.parent / "mark"
+    python = make_interpreter(
+        (trainer / ".venv") if is_of_checkout else trainer.parent / "env", START.format(str(mark))
+    )
+    ask(trainer, "norm", RunOptions(python=str(python), cage=CageChoice.AUTO))
+    assert not mark.exists()
+    ask(trainer, "norm", RunOptions(python=str(python), cage=CageChoice.OFF))
+    assert mark.exists()
+
+
+def test_require_refuses_where_none_works(trainer: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(cage.FORCED, "none")
+    with pytest.raises(BadInputError, match="no cage works here") as refused:
+        ask(trainer, "norm", RunOptions(cage=CageChoice.REQUIRE))
+    assert refused.value.exit_code == 2
+    assert ask(trainer, "norm", RunOptions()).environment.cage == "none"
+
+
+@pytest.mark.parametrize(
+    ("said", "by_checkout", "by_user", "meant"),
+    [
+        (None, "off", "off", ("auto", "off")),
+        (None, "require", "require", ("require", "require")),
+        ("off", "auto", "require", ("auto", "off")),
+        ("require", "off", "off", ("require", "require")),
+    ],
+)
+def test_a_checkouts_file_can_only_make_it_stricter(
+    tmp_path: Path, said: str | None, by_checkout: str, by_user: str, meant: tuple[str, str]
+) -> None:
+    checkout = put(tmp_path, "trainer/auditkit.yaml", "").parent
+    files = ((checkout / "auditkit.yaml", by_checkout), (tmp_path / "auditkit.yaml", by_user))
+    choices = tuple(
+        RunOptions(Config(path=path, cage=CageChoice(word)), cage=CageChoice(said) if said else None).cage_for(checkout)
+        for path, word in files
+    )
+    assert choices == meant

@@ -38,7 +38,7 @@ def scratch_directory() -> Iterator[Path]:
             lock = _own(path)
             yield path
         finally:
-            _remove(path)
+            remove(path)
             if lock is not None:
                 os.close(lock)
 
@@ -47,7 +47,7 @@ def remove_abandoned() -> list[Path]:
     """Remove what killed processes of this user left in the temporary directory."""
     removed = [path for path in Path(tempfile.gettempdir()).glob(PREFIX + "*") if _is_abandoned(path)]
     for path in removed:
-        _remove(path)
+        remove(path)
     return removed
 
 
@@ -85,7 +85,7 @@ def _is_abandoned(path: Path) -> bool:
     return True
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
     """Remove a tree, also one in which the audited code took write permission away."""
     shutil.rmtree(path, ignore_errors=True)
     if not path.exists():

@@ -92,13 +92,12 @@ class OpenCage:
         self._process: subprocess.Popen[bytes] | None = None
         self.holder = self.group = -1
         self._group_folder = ""
-        self._scratch = "/tmp"
-        if cage.engine.name == "bubblewrap":
+        is_landlock = cage.engine.name == "landlock"
+        self._scratch = tempfile.mkdtemp(prefix="auditkit-cage-") if is_landlock else "/tmp"
+        on_disk = (*cage.write, self._scratch) if is_landlock else cage.write
+        self._free_bytes = {folder: _free_bytes(folder) for folder in on_disk}
+        if not is_landlock:
             self._build(environment)
-        else:
-            self._scratch = tempfile.mkdtemp(prefix="auditkit-cage-")
-        self._written = [*cage.write, *([self._scratch] if cage.engine.name == "landlock" else [])]
-        self._free_bytes = {folder: _free_bytes(folder) for folder in self._written}
         self._join_group()
         self.spec: dict[str, Any] = {
             "engine": cage.engine.name,
@@ -122,7 +121,7 @@ class OpenCage:
     def end(self) -> None:
         """End what is in it, and take its scratch folder away."""
         if self._process is None:
-            shutil.rmtree(self._scratch, ignore_errors=True)
+            scratch.remove(Path(self._scratch))
         else:
             assert self._process.stdin is not None
             assert self._process.stdout is not None
@@ -160,24 +159,15 @@ class OpenCage:
     def _build(self, environment: Mapping[str, str]) -> None:
         told_read, told_write = os.pipe()
         words = os.memfd_create("cage")  # not on the command line, which everybody in the cage can read
-        os.write(words, "\0".join(_bubblewrap(self._cage, environment)).encode())
+        os.write(words, os.fsencode("\0".join(_bubblewrap(self._cage, environment))))
         os.lseek(words, 0, os.SEEK_SET)
         try:
-            self._process = process = (
-                _builder(os.getpid())
-                .submit(
-                    subprocess.Popen[bytes],
-                    [str(_bubblewrap_file()), "--args", str(words), "--info-fd", str(told_write), "--", "cat"],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    bufsize=0,
-                    pass_fds=[words, told_write],
-                    env={"PATH": "/usr/local/bin:/usr/bin:/bin"},
-                    cwd="/",
-                    start_new_session=True,
-                )
-                .result()
+            self._process = process = _popen(
+                [str(_bubblewrap_file()), "--args", str(words), "--info-fd", str(told_write), "--", "cat"],
+                {"PATH": "/usr/local/bin:/usr/bin:/bin"},
+                (words, told_write),
+                *(subprocess.PIPE,) * 3,
+                bufsize=0,
             )
         finally:
             os.close(told_write)
@@ -200,9 +190,34 @@ class OpenCage:
 
 
 @functools.cache
-def _builder(_process: int) -> ThreadPoolExecutor:
-    """The thread that starts every cage: with the thread that started it, and not with its process, one would end."""
+def _starter(_process: int) -> ThreadPoolExecutor:
+    """The thread that starts what ends with its parent: for the kernel that is a thread, and ours come and go."""
     return ThreadPoolExecutor(1, "cages")
+
+
+def _popen(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    pass_fds: Sequence[int],
+    stdin: int,
+    stdout: int,
+    stderr: int,
+    bufsize: int = -1,
+) -> subprocess.Popen[bytes]:
+    def started() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            command,
+            bufsize,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            cwd="/",
+            env=environment,
+            start_new_session=True,
+            pass_fds=pass_fds,
+        )
+
+    return _starter(os.getpid()).submit(started).result()
 
 
 def _bubblewrap(cage: Cage, environment: Mapping[str, str]) -> list[str]:
@@ -257,16 +272,7 @@ def start(
         entry = [sys.executable, "-I", "-S", "-B", str(ENTRY), "--caged", spec, *map(str, held_by)]
         command, environment = [*entry, *command], {}
         pass_fds = [*pass_fds, *(fd for fd in held_by if fd >= 0)]
-    return subprocess.Popen(
-        command,
-        pass_fds=pass_fds,
-        stdin=stdin,
-        stdout=stdout,
-        stderr=stderr,
-        env=environment,
-        cwd="/",
-        start_new_session=True,
-    )
+    return _popen(command, environment, pass_fds, stdin, stdout, stderr)
 
 
 def run_in_cage(
@@ -289,6 +295,12 @@ def run_in_cage(
     finally:
         if caged is not None:
             caged.end()
+
+
+def library_folders() -> tuple[str, ...]:
+    """What this user's environment names as folders of libraries."""
+    named = (os.environ.get("CUDA_HOME", ""), *os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep))
+    return tuple(each for each in named if os.path.isabs(each) and not is_below(os.path.expanduser("~"), [each]))
 
 
 def gpu_devices() -> list[str]:
@@ -427,6 +439,7 @@ def _not_held_by_landlock(version: int) -> tuple[str, ...]:
     return (
         "the names and command lines of this user's processes, in /proc",
         "/dev/shm, which is shared with the machine",
+        "modes and times of this user's files, and whether they exist",
         *_not_held_by_bubblewrap(),
         *(("abstract sockets and signals to processes of this user",) if version < 6 else ()),
     )
@@ -441,15 +454,13 @@ def why_denied(message: str, cage: Cage) -> str:
     if _DENIED_NETWORK.search(message):
         return "the cage has no network; --cage off is without one"
     for number, path in _DENIED_PATH.findall(message):
-        if number != "2" and not is_below(path, (*cage.write, "/proc")):
-            is_shown = is_below(path, (*_SYSTEM, *cage.read)) and os.path.exists(path) and os.access(path, os.W_OK)
-            return f"the cage {'lets nothing be written to' if is_shown else 'does not show'} {path}; {_WAYS_OUT}"
-        if number == "2" and os.path.lexists(path) and not is_below(path, (*_SYSTEM, *cage.read, *cage.write)):
-            return f"the cage does not show {path}; {_WAYS_OUT}"
+        if is_below(path, cage.write):
+            continue
+        if not is_below(path, (*_SYSTEM, *cage.read)) and (number != "2" or os.path.lexists(path)):
+            return f"the cage does not show {path}; --cage-read PATH shows more, --cage off is without one"
+        if number != "2" and os.access(path if os.path.exists(path) else os.path.dirname(path), os.W_OK):
+            return f"the cage lets nothing be written to {path}; --cage off is without one"
     return ""
-
-
-_WAYS_OUT = "--cage-read PATH shows more, --cage off is without one"
 
 
 # What is needed.

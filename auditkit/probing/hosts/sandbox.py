@@ -28,6 +28,7 @@ from auditkit.probing.hosts.cage import (
     gpu_devices,
     interpreter_files,
     is_below,
+    library_folders,
     start,
 )
 from auditkit.probing.hosts.fork_servers import START_LIMIT_S, Process, server_for
@@ -96,7 +97,7 @@ class Setting:
     def interpreter_cage(self) -> Cage | None:
         """For a process that only asks the interpreter about itself; None without an engine."""
         within = str(repository_of(self.source or self.checkout)) if self.is_interpreter_audited else ""
-        files = (*interpreter_files(self.interpreter, within), str(ENTRY.parent))
+        files = (*interpreter_files(self.interpreter, within), *library_folders(), str(ENTRY.parent))
         return Cage(self.engine, files) if self.engine.name else None
 
     @property

@@ -15,7 +15,7 @@ import resource
 import socket
 import struct
 import tempfile
-from typing import Any, Dict, Iterable, List, NoReturn
+from typing import Any, Dict, Iterable, List, NoReturn, Sequence
 
 from . import families
 
@@ -34,14 +34,14 @@ def enter(cage: Dict[str, Any], holder: int, group: int) -> None:
     Only children of this process have a process space of their own. Raises OSError where the kernel refuses: then
     nothing may be run.
     """
-    has_network_space = True
+    is_landlock, has_network_space = cage["engine"] == "landlock", True
     if group >= 0:
         os.write(group, b"0")
-    if cage["engine"] == "bubblewrap":
+    if is_landlock:
+        has_network_space = _leave_network()
+    else:
         flags = _NEW_USER | _NEW_MOUNTS | _NEW_PIDS | _NEW_NETWORK | _NEW_IPC | _NEW_UTS
         _checked(_libc().setns(holder, flags), "setns")
-    else:
-        has_network_space = _leave_network()
     for descriptor in (holder, group):
         if descriptor >= 0:
             os.close(descriptor)
@@ -49,10 +49,12 @@ def enter(cage: Dict[str, Any], holder: int, group: int) -> None:
     _set_environment(cage)
     _set_limits(cage["limits"], has_network_space)
     _checked(_libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
-    if cage["engine"] == "landlock":
+    if is_landlock:
         _shut_off_files(cage)
     _drop_capabilities()
-    _filter_calls(has_network_space)
+    families_of_sockets = _SOCKETS if has_network_space else ()
+    # Landlock does not keep a process from a socket that lies in a folder, such as that of the user's services.
+    _filter_calls([each for each in families_of_sockets if not (is_landlock and each == socket.AF_UNIX)])
 
 
 def launch(cage: Dict[str, Any], holder: int, group: int, command: List[str]) -> NoReturn:
@@ -112,9 +114,9 @@ def _leave_network() -> bool:
     if _libc().unshare(_NEW_USER | _NEW_NETWORK | _NEW_IPC | _NEW_UTS) < 0:
         return False
     for name, text in (("setgroups", "deny"), ("uid_map", "{0} {0} 1"), ("gid_map", "{1} {1} 1")):
-        with open("/proc/self/" + name, "w") as file:
+        with contextlib.suppress(OSError), open("/proc/self/" + name, "w") as file:
             file.write(text.format(user, group))
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         up = 0x1  # IFF_UP
         fcntl.ioctl(any_socket, 0x8914, struct.pack("16sh14x", b"lo", up))  # SIOCSIFFLAGS
     return True
@@ -178,6 +180,8 @@ _REFUSED = {
 }  # fmt: skip
 _CLONE, _CLONE3, _SOCKET, _IOCTL = (56, 220), (435, 435), (41, 198), (16, 29)
 _ANY_SPACE = _NEW_MOUNTS | _NEW_UTS | _NEW_IPC | _NEW_USER | _NEW_PIDS | _NEW_NETWORK | _NEW_CGROUP
+# Of others, such as those to the machine around this one, no network space holds any.
+_SOCKETS = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK)
 _TYPE_INTO_TERMINAL, _PASTE_INTO_TERMINAL = 0x5412, 0x541C
 _LOAD, _IS, _IS_LEAST, _HAS_BITS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _CALL, _MACHINE, _ARGUMENTS = 0, 4, 16
@@ -189,10 +193,10 @@ def can_filter() -> bool:
     return platform.machine() in _MACHINES
 
 
-def _filter_calls(has_network_space: bool) -> None:
+def _filter_calls(sockets: Sequence[int]) -> None:
     """Refuse what only an escape needs: other processes' memory, namespaces, mounts, keys, kernel modules, io_uring.
 
-    Without a network space also every socket but those of files. A filter in the classic form: each instruction is
+    And every socket of a family that is not in `sockets`. A filter in the classic form: each instruction is
     (code, how many to skip where it holds, and where not, value).
     """
     audit, column = _MACHINES[platform.machine()]
@@ -206,10 +210,10 @@ def _filter_calls(has_network_space: bool) -> None:
     program += [(_IS, 0, 3, _CLONE[column]), (_LOAD, 0, 0, _ARGUMENTS), (_HAS_BITS, 0, 1, _ANY_SPACE), refuse]
     program += [(_LOAD, 0, 0, _CALL), (_IS, 0, 4, _IOCTL[column]), (_LOAD, 0, 0, _ARGUMENTS + 8)]
     program += [(_IS, 1, 0, _TYPE_INTO_TERMINAL), (_IS, 0, 1, _PASTE_INTO_TERMINAL), refuse]
-    if not has_network_space:
-        program += [(_LOAD, 0, 0, _CALL), (_IS, 0, 3, _SOCKET[column]), (_LOAD, 0, 0, _ARGUMENTS)]
-        program += [(_IS, 1, 0, socket.AF_UNIX), refuse]
-    program.append((_RETURN, 0, 0, _PASS))
+    program += [(_LOAD, 0, 0, _CALL), (_IS, 1, 0, _SOCKET[column]), (_RETURN, 0, 0, _PASS), (_LOAD, 0, 0, _ARGUMENTS)]
+    for family in sockets:
+        program += [(_IS, 0, 1, family), (_RETURN, 0, 0, _PASS)]
+    program.append(refuse)
     packed = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *each) for each in program))
     described = struct.pack("HP", len(program), ctypes.addressof(packed))
     _checked(_libc().prctl(_PR_SET_SECCOMP, 2, described, 0, 0), "seccomp")

@@ -55,7 +55,7 @@ def _read(told: str) -> Iterator[Commit]:
 
 def _files(repository: git.Repository, base: str, head: str) -> Iterator[FileChange]:
     """Paths are relative to the checkout's directory, and what lies outside of it is left out."""
-    words = ["--no-ext-diff", "--no-textconv", "-M", "-z", *(["--relative"] if repository.prefix else [])]
+    words = ["-M", "-z", *(["--relative"] if repository.prefix else [])]
     told = git.run_git(repository.directory, "diff", "--name-status", *words, base, head, "--").stdout
     state = {path: (old, kind) for kind, old, path in _statuses(told.split("\0"))}
     counted = git.run_git(repository.directory, "diff", "--numstat", *words, base, head, "--").stdout

@@ -10,12 +10,12 @@ import shutil
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from io import FileIO
 from pathlib import Path
 
 from auditkit.errors import BadInputError
 from auditkit.probing.checkouts import git
 from auditkit.probing.checkouts.checkout import CheckoutSpec, OpenCheckout, open_checkout
+from auditkit.probing.checkouts.reading import open_file
 from auditkit.probing.checkouts.scratch import scratch_directory
 
 # Of what is neither tracked by git nor code: datasets and checkpoints lie in checkouts, too.
@@ -117,7 +117,7 @@ class _Copy:
                 raise
             self.unreadable.append(name)
         except OSError as error:
-            if error.errno != errno.ELOOP:  # a link has taken its place
+            if error.errno not in (None, errno.ELOOP):  # a pipe or a link has taken its place
                 raise
 
     def _take_link(self, source: str, copy: str) -> None:
@@ -152,21 +152,14 @@ def name_some(names: list[str]) -> str:
     return ", ".join(sorted(names)[:_NAMED]) + more
 
 
-def _open_file(path: str) -> FileIO:
-    """The file itself, whatever has taken its place since it was looked at: no link is followed, no pipe waited for."""
-    return FileIO(path, opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK))
-
-
 def _copy_file(source: str, copy: str) -> None:
-    with _open_file(source) as read:
-        if stat.S_ISREG(os.fstat(read.fileno()).st_mode):
-            with open(copy, "wb") as written:
-                shutil.copyfileobj(read, written, _PIECE_BYTES)
+    with open_file(source, os.O_NOFOLLOW) as read, open(copy, "wb") as written:
+        shutil.copyfileobj(read, written, _PIECE_BYTES)
 
 
 def _clone(source: str, copy: str) -> bool:
     """Let `copy` share the blocks of `source`, where the file system can do that."""
-    with _open_file(source) as read, open(copy, "wb") as written, contextlib.suppress(OSError):
+    with open_file(source, os.O_NOFOLLOW) as read, open(copy, "wb") as written, contextlib.suppress(OSError):
         fcntl.ioctl(written.fileno(), _FICLONE, read.fileno())
         return True
     os.unlink(copy)

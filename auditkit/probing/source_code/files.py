@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from auditkit.model.text import counted
 from auditkit.probing.checkouts import git
+from auditkit.probing.checkouts.reading import read_file, read_text
 from auditkit.probing.source_code.modules import TEST_FILE, TEST_FOLDERS, VENDORED_FOLDERS, is_foreign
 
 _ARCHIVES = re.compile(r"_?(archived?|archives|old|deprecated|obsolete|attic|graveyard)")
@@ -192,14 +193,12 @@ def _matches(file: str, pattern: str) -> bool:
 def _copyrights(folder: Path) -> frozenset[bytes]:
     """The lines of a folder's licence that name its holders, without years."""
     licences = [path for path in sorted(folder.iterdir()) if _LICENCE.fullmatch(path.name) and path.is_file()]
-    lines = (line for path in licences for line in _COPYRIGHT.findall(path.read_bytes()))
+    lines = (line for path in licences for line in _COPYRIGHT.findall(read_file(path) or b""))
     return frozenset(re.sub(rb"[\W\d]+", b" ", line).strip() for line in lines)
 
 
 def _submodules(root: Path) -> frozenset[str]:
-    listed = root / ".gitmodules"
-    text = listed.read_text("utf-8", errors="replace") if listed.is_file() else ""
-    return frozenset(re.findall(r"^\s*path\s*=\s*(.+?)/?\s*$", text, re.MULTILINE))
+    return frozenset(re.findall(r"^\s*path\s*=\s*(.+?)/?\s*$", read_text(root / ".gitmodules"), re.MULTILINE))
 
 
 def _python_files(root: Path) -> Iterator[str]:

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-MAX_FILE_BYTES = 2_000_000
-"""Larger files are generated; none of them is a collector that somebody wrote."""
+from auditkit.probing.checkouts.reading import MAX_FILE_BYTES, read_file
 
 TEST_FOLDERS = frozenset({"tests", "test"})
 VENDORED_FOLDERS = frozenset({
@@ -353,6 +352,6 @@ def text_in(node: ast.AST | None) -> str:
 def source_bytes(path: Path, most: int = MAX_FILE_BYTES) -> bytes:
     """A file's bytes; none where it is generated (too large) or cannot be read."""
     try:
-        return path.read_bytes() if path.stat().st_size <= most else b""
+        return read_file(path, most) or b""
     except OSError:
         return b""

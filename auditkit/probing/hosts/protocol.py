@@ -185,12 +185,15 @@ class Planned(LoadedBy):
     plan: Plan
 
 
+Scalar = float | str | bool | None
+
+
 class Measured(TypedDict):
     type: Literal["measurement"]
     name: str
-    value: float | str | bool | None
+    value: Scalar | Sequence[Scalar]
     unit: str
-    case: NotRequired[Mapping[str, float | str | bool | None]]
+    case: NotRequired[Mapping[str, Scalar | Sequence[Scalar]]]
     evidence: NotRequired[Evidence]
 
 

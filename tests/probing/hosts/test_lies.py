@@ -13,13 +13,13 @@ from auditkit.model.runs.run import ProbeResult
 from auditkit.probing.hosts import sandbox
 from auditkit.probing.hosts.protocol import checked
 from auditkit.probing.worker.process.jsonlines import Reader
-from tests.probing_helpers import OVERFLOW, TARGETS, by_probe, run_probes
+from tests.probing_helpers import GRAPHS, LAUNCHES, MUTATES, OVERFLOW, RETAINED, SYNCS, TARGETS, by_probe, run_probes
 
 GARBAGE = ("null", "5", "[1]", "{", "", "[" * 100_000, '{"type": "note", "text": "\xff"}', f'{{"type": {"9" * 5000}}}')
 STRANGE = (
     {"type": "measurement"},
     {"type": "measurement", "name": 1, "value": {}, "unit": []},
-    {"type": "measurement", "name": "norm", "value": [1], "unit": "none"},
+    {"type": "measurement", "name": "norm", "value": [{}], "unit": "none"},
     {"type": "measurement", "name": "norm", "value": 1, "unit": "none", "evidence": "sworn"},
     {"type": "location", "location": {"file": 5, "line": "x", "function": "", "folder": ""}},
     {"type": "failed", "reason": "made up", "message": "x"},
@@ -119,3 +119,26 @@ def test_a_flood_of_messages_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_jobs_that_nobody_asked_for_are_not_heard_of(tmp_path: Path) -> None:
     said = [{"type": "start", "job": "made up"}, {"type": "device", "name": "x"}]
     assert ask(tmp_path, said).outcome == "reproduced"
+
+
+@pytest.mark.process
+def test_a_target_that_replaces_torchs_functions_is_said_to(tmp_path: Path) -> None:
+    """What it puts back before it returns is not seen: nothing in its process can be held against it."""
+    shutil.copy(TARGETS / "escapes" / "patches.py", tmp_path)
+    notes = {
+        name: by_probe(run_probes(tmp_path, f"patches:{name}", [OVERFLOW]))[OVERFLOW].notes
+        for name in ("at_import", "in_the_call", "undone")
+    }
+    word = ": what is measured with them is its own word"
+    assert notes["at_import"] == notes["undone"] == (f"the target has replaced torch.isfinite{word}",)
+    assert notes["in_the_call"] == (f"the target has replaced torch.Tensor.isinf, torch.isfinite{word}",)
+
+
+@pytest.mark.process
+def test_an_honest_target_has_replaced_nothing(tmp_path: Path) -> None:
+    """With every instrument of ours at work, the compiler and the simulated device among them."""
+    shutil.copy(TARGETS / "escapes" / "lies.py", tmp_path)
+    (tmp_path / "lies.json").write_text(json.dumps({"said": [], "when": "", "token": False}))
+    run = run_probes(tmp_path, "lies:collect", [OVERFLOW, SYNCS, LAUNCHES, MUTATES, RETAINED, GRAPHS])
+    assert len(run.results) == 6
+    assert [note for result in run.results for note in result.notes if "replaced" in note] == []

@@ -15,6 +15,7 @@ from pathlib import Path
 from auditkit.errors import BadInputError, nearest_names
 from auditkit.model.text import counted
 from auditkit.probing.checkouts import git
+from auditkit.probing.checkouts.reading import read_file, read_text
 from auditkit.probing.checkouts.scratch import scratch_directory
 
 _SOURCE_FOLDERS = ("src", "lib", "python")
@@ -182,11 +183,9 @@ def _repository_of(spec: CheckoutSpec) -> git.Repository:
 
 def _gaps(tree: Path, path: Path) -> tuple[str, ...]:
     """What a worktree lacks although the commit names it: submodules are not checked out."""
-    if not (tree / ".gitmodules").is_file():
-        return ()
     names = sorted(
         line.partition("=")[2].strip()
-        for line in (tree / ".gitmodules").read_text("utf-8", errors="replace").splitlines()
+        for line in read_text(tree / ".gitmodules").splitlines()
         if line.partition("=")[0].strip() == "path"
     )
     inside = [name for name in names if (tree / name).is_relative_to(path)]
@@ -298,4 +297,4 @@ def _is_imported_as_package(folder: Path) -> bool:
         return False
     statement = re.compile(rb"^\s*(from|import)\s+" + re.escape(os.fsencode(folder.name)) + rb"\b", re.MULTILINE)
     files = itertools.chain(folder.parent.glob("*.py"), folder.rglob("*.py"))
-    return any(statement.search(file.read_bytes()) for file in files if file.is_file())
+    return any(statement.search(read_file(file) or b"") for file in files if file.is_file())

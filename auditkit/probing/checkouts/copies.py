@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
@@ -14,15 +15,19 @@ from pathlib import Path
 from auditkit.errors import BadInputError
 from auditkit.probing.checkouts import git
 from auditkit.probing.checkouts.checkout import CheckoutSpec, OpenCheckout, open_checkout
+from auditkit.probing.checkouts.reading import open_file
 from auditkit.probing.checkouts.scratch import scratch_directory
 
 # Of what is neither tracked by git nor code: datasets and checkpoints lie in checkouts, too.
 _LARGEST_DATA_BYTES = 16 << 20
 _MOST_DATA_BYTES = 256 << 20
+# Of what git tracks, and code: a file with holes takes no room where it lies, and its whole size in a copy.
+_LARGEST_FILE_BYTES = 1 << 30
 _CODE = (".py", ".pyi", ".so", ".pyd")
 _LEFT_OUT = ("__pycache__", "node_modules")
 _FICLONE = 0x40049409  # ioctl_ficlone(2): the copy shares its blocks with the file until one of them changes
 _NAMED = 3
+_PIECE_BYTES = 1 << 20
 
 
 @contextlib.contextmanager
@@ -73,9 +78,14 @@ class _Copy:
 
     def take(self, tracked: set[str]) -> None:
         """Copy what git tracks and what `walk` finds."""
-        for folder in {name.rpartition("/")[0] for name in tracked}:
+        folders = {name.rpartition("/")[0] for name in tracked}
+        # An index may name files behind a link to a folder outside.
+        outside = {folder for folder in folders if not self._is_inside(os.path.realpath(self.top / folder))}
+        for folder in folders - outside:
             os.makedirs(self.tree / folder, exist_ok=True)
         for name in tracked:
+            if name.rpartition("/")[0] in outside:
+                continue
             self._take_file(name, is_wanted=True)
         for entry, name in walk(self.top):
             if entry.is_dir(follow_symlinks=False):
@@ -88,13 +98,12 @@ class _Copy:
         try:
             found = os.lstat(source)
             if stat.S_ISLNK(found.st_mode):
-                if self._take_link(source, copy):
-                    return
-                found = os.stat(source)
+                self._take_link(source, copy)
+                return
             if not stat.S_ISREG(found.st_mode):
                 return  # a submodule, a pipe
-            if is_wanted or self._has_room(found.st_size):
-                shutil.copyfile(source, copy)
+            if found.st_size <= _LARGEST_FILE_BYTES if is_wanted else self._has_room(found.st_size):
+                _copy_file(source, copy)
                 if found.st_mode & stat.S_IXUSR:
                     os.chmod(copy, stat.S_IMODE(found.st_mode) | stat.S_IWUSR)
             elif not _clone(source, copy):
@@ -102,23 +111,25 @@ class _Copy:
         except FileNotFoundError as error:
             if error.filename != source:
                 raise
-            # deleted and not committed, or a link that leads nowhere
+            # deleted and not committed
         except PermissionError as error:
             if error.filename != source:
                 raise
             self.unreadable.append(name)
+        except OSError as error:
+            if error.errno not in (None, errno.ELOOP):  # a pipe or a link has taken its place
+                raise
 
-    def _take_link(self, source: str, copy: str) -> bool:
-        """Whether it is a link in the copy, too: to the same place in the copy, or to a folder outside."""
+    def _take_link(self, source: str, copy: str) -> None:
+        """A link to the same place in the copy, or to what lies outside: that is not copied to where it can be read."""
         target = os.path.realpath(source)
-        if target.startswith(f"{self.top}{os.sep}"):
+        if target != str(self.top) and self._is_inside(target):
             place = os.path.join(self.tree, os.path.relpath(target, self.top))
-            os.symlink(os.path.relpath(place, os.path.dirname(copy)), copy)
-            return True
-        if os.path.isdir(target):
-            os.symlink(target, copy)
-            return True
-        return False
+            target = os.path.relpath(place, os.path.dirname(copy))
+        os.symlink(target, copy)
+
+    def _is_inside(self, path: str) -> bool:
+        return path == str(self.top) or path.startswith(f"{self.top}{os.sep}")
 
     def _has_room(self, size_bytes: int) -> bool:
         if size_bytes > _LARGEST_DATA_BYTES or self.data_bytes + size_bytes > _MOST_DATA_BYTES:
@@ -141,9 +152,14 @@ def name_some(names: list[str]) -> str:
     return ", ".join(sorted(names)[:_NAMED]) + more
 
 
+def _copy_file(source: str, copy: str) -> None:
+    with open_file(source, os.O_NOFOLLOW) as read, open(copy, "wb") as written:
+        shutil.copyfileobj(read, written, _PIECE_BYTES)
+
+
 def _clone(source: str, copy: str) -> bool:
     """Let `copy` share the blocks of `source`, where the file system can do that."""
-    with open(source, "rb") as read, open(copy, "wb") as written, contextlib.suppress(OSError):
+    with open_file(source, os.O_NOFOLLOW) as read, open(copy, "wb") as written, contextlib.suppress(OSError):
         fcntl.ioctl(written.fileno(), _FICLONE, read.fileno())
         return True
     os.unlink(copy)

@@ -11,33 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from auditkit.errors import BadInputError, nearest_names
-
-# Left in the environment (inside a git hook they are set), these would lead git to another repository.
-_REPOSITORY_VARIABLES = (
-    "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_CONFIG", "GIT_DIR", "GIT_GRAFT_FILE",
-    "GIT_IMPLICIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_INTERNAL_SUPER_PREFIX", "GIT_NAMESPACE",
-    "GIT_OBJECT_DIRECTORY", "GIT_PREFIX", "GIT_SHALLOW_FILE", "GIT_WORK_TREE",
-)  # fmt: skip
-
-_ENVIRONMENT = {
-    "GIT_OPTIONAL_LOCKS": "0",  # `git status` would otherwise rewrite the index
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_NO_LAZY_FETCH": "1",  # an audit is offline: a partial clone must not fetch
-    "GIT_LFS_SKIP_SMUDGE": "1",  # nor must large-file storage
-    "LC_ALL": "C",
-}
-
-_SETTINGS = {
-    "core.hooksPath": os.devnull,
-    "core.fsmonitor": "false",  # may name a program
-    "core.untrackedCache": "false",
-    "gc.auto": "0",
-    "maintenance.auto": "false",
-    # git's ownership check guards against programs named in a repository's own config. The two kinds that
-    # these commands could start are switched off above, and an audit runs the checkout's code anyway.
-    "safe.directory": "*",
-    "safe.bareRepository": "all",
-}
+from auditkit.git_process import run_git as run_git
+from auditkit.git_process import start_git as start_git
 
 
 @dataclass(frozen=True)
@@ -63,32 +38,6 @@ def git_is_installed() -> bool:
     return shutil.which("git") is not None
 
 
-def run_git(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run git in `directory` with hooks, file monitors, background upkeep and prompts switched off."""
-    return subprocess.run(
-        _command(arguments),
-        cwd=directory,
-        env=_environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        encoding="utf-8",
-        errors="surrogateescape",
-        check=False,
-    )
-
-
-def start_git(directory: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    """Start git as `run_git` does, to be asked through its pipes; whoever starts it ends it."""
-    return subprocess.Popen(
-        _command(arguments),
-        cwd=directory,
-        env=_environment(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
-
-
 def read_objects(directory: Path, names: Iterable[str]) -> dict[str, bytes]:
     """What git holds under each name, such as a hash or `commit:path`; names of nothing are left out."""
     names = list(names)
@@ -107,28 +56,37 @@ def read_objects(directory: Path, names: Iterable[str]) -> dict[str, bytes]:
     return held
 
 
-def _command(arguments: Iterable[str]) -> list[str]:
-    settings = [part for key, value in _SETTINGS.items() for part in ("-c", f"{key}={value}")]
-    return ["git", *settings, *arguments]
-
-
-def _environment() -> dict[str, str]:
-    return {key: value for key, value in os.environ.items() if key not in _REPOSITORY_VARIABLES} | _ENVIRONMENT
-
-
 def find_repository(directory: Path) -> Repository | None:
-    """The repository around `directory`, or None where there is none or git is not installed."""
+    """The repository around `directory`, or None where there is none or git is not installed.
+
+    Raises BadInputError where git refuses it, as one that belongs to somebody else, or where it claims files that lie
+    outside of the folder that holds it.
+    """
     if not git_is_installed():
         return None
     questions = ("--is-inside-work-tree", "--git-path", "objects", "--show-prefix")
     answer = run_git(directory, "rev-parse", *questions)
     if answer.returncode != 0:
+        _check_that_there_is_none(directory, answer.stderr.strip().removeprefix("fatal: "))
         return None
     inside, objects, prefix = [*answer.stdout.split("\n"), "", ""][:3]
     has_work_tree = inside == "true"
-    return Repository(
+    found = Repository(
         directory, prefix.rstrip("/") if has_work_tree else "", (directory / objects).resolve(), has_work_tree
     )
+    folders = (found.directory.resolve(), *found.directory.resolve().parents)
+    holder = next((folder for folder in folders if os.path.lexists(folder / ".git")), None)
+    if has_work_tree and holder is not None and not found.top.is_relative_to(holder):
+        text = f"the repository in {holder} says that its files lie in {found.top}, which is outside of it"
+        raise BadInputError(text, f"git -C {holder} config --unset core.worktree")
+    return found
+
+
+def _check_that_there_is_none(directory: Path, told: str) -> None:
+    """git's refusal of a repository is not the same as there being none."""
+    if told.startswith(("detected dubious ownership", "cannot use bare repository", "unsafe repository")):
+        first, *rest = (line.strip() for line in told.splitlines() if line.strip())
+        raise BadInputError(f"git does not read {directory}: {first}", rest[-1] if rest else None)
 
 
 def resolve_revision(repository: Repository, revision: str) -> str:

@@ -6,9 +6,26 @@ message is the mapping that JSON makes of its line, told apart by its `type`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NotRequired, TypedDict
+import enum
+import functools
+import types
+from collections.abc import Iterable, Mapping, Sequence
+from types import NoneType
+from typing import (
+    Any,
+    Literal,
+    Never,
+    NotRequired,
+    TypedDict,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
+from auditkit.model.enums import Evidence, Reason
 from auditkit.model.runs.target import Target
 
 
@@ -42,7 +59,7 @@ class Plan(TypedDict):
     filled: NotRequired[Mapping[str, Any]]
     device: NotRequired[str]
     others: NotRequired[Mapping[str, Any]]
-    torch_calls: NotRequired[TorchCalls]
+    torch_calls: NotRequired[TorchCalls | Mapping[str, Never]]
 
 
 # --- what the host sends ---
@@ -149,7 +166,7 @@ class LoadError(TypedDict):
     """
 
     type: Literal["load_error"]
-    reason: str
+    reason: Reason
     message: str
     hint: NotRequired[str]
     missing: NotRequired[list[str]]
@@ -168,13 +185,16 @@ class Planned(LoadedBy):
     plan: Plan
 
 
+Scalar = float | str | bool | None
+
+
 class Measured(TypedDict):
     type: Literal["measurement"]
     name: str
-    value: Any
+    value: Scalar | Sequence[Scalar]
     unit: str
-    case: NotRequired[Mapping[str, Any]]
-    evidence: NotRequired[str]
+    case: NotRequired[Mapping[str, Scalar | Sequence[Scalar]]]
+    evidence: NotRequired[Evidence]
 
 
 class Place(TypedDict):
@@ -211,12 +231,12 @@ class Refused(TypedDict):
 
     type: Literal["not_applicable", "unavailable"]
     message: str
-    reason: NotRequired[str]
+    reason: NotRequired[Reason | None]
 
 
 class Failed(TypedDict):
     type: Literal["failed"]
-    reason: str
+    reason: Reason
     message: str
     hint: NotRequired[str]
     missing: NotRequired[list[str]]
@@ -237,7 +257,7 @@ class End(TypedDict):
 
     type: Literal["end"]
     status: str
-    reason: NotRequired[str]
+    reason: NotRequired[Reason | None]
     message: NotRequired[str]
     output_bytes: NotRequired[int]
     output_tail: NotRequired[str]
@@ -245,3 +265,69 @@ class End(TypedDict):
 
 OfJob = Bare | Planned | Measured | Located | Noted | Device | Took | Refused | Failed | LoadError | Read | End
 Message = Hello | Loaded | Start | OfJob
+
+
+# --- what the host believes ---
+
+
+def checked(said: Mapping[str, Any]) -> Message | None:
+    """The message that a worker sent; None for what is none, as a target may write whatever it likes.
+
+    One whose fields are not what they have to be is a failure of its job.
+    """
+    kind = _kinds().get(str(said.get("type")))
+    if kind is None:
+        return None
+    misfit = _misfit(said, kind, "")
+    if misfit is None:
+        return cast("Message", said)
+    text = (
+        f"the worker sent a message of type {said['type']} that is none{': it has a strange ' * bool(misfit)}{misfit}"
+    )
+    return {"type": "failed", "reason": Reason.PROTOCOL, "message": text}
+
+
+@functools.cache
+def _kinds() -> dict[str, Any]:
+    """The types of messages by what each calls itself."""
+    return {name: kind for kind in get_args(Message) for name in get_args(_fields(kind)["type"])}
+
+
+@functools.cache
+def _fields(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
+
+
+def _misfit(value: Any, kind: Any, place: str) -> str | None:
+    """The place in what JSON said that is not of a type, as far as the types of this file go; None for none."""
+    origin, parts = get_origin(kind), get_args(kind)
+    inner: Iterable[tuple[Any, Any, str]]
+    if is_typeddict(kind):
+        if not isinstance(value, dict):
+            return place
+        inner = ((value.get(name), each, name) for name, each in _fields(kind).items()
+                 if name in value or get_origin(each) is not NotRequired)  # fmt: skip
+    elif origin is NotRequired:
+        inner = ((value, parts[0], place),)
+    elif origin in (list, Sequence) and isinstance(value, list):
+        inner = ((each, parts[0], place) for each in value)
+    elif origin is Mapping and isinstance(value, dict):
+        inner = ((each, parts[1], f"{place}.{name}") for name, each in value.items())
+    else:
+        return None if _fits(value, kind, parts) else place
+    found = (_misfit(each, of, name) for each, of, name in inner)
+    return next((each for each in found if each is not None), None)
+
+
+def _fits(value: Any, kind: Any, parts: Sequence[Any]) -> bool:
+    if get_origin(kind) is Literal:
+        return isinstance(value, str) and value in parts
+    if get_origin(kind) in (Union, types.UnionType):
+        return any(_misfit(value, each, "") is None for each in parts)
+    if kind is Any or kind is NoneType or kind is None:
+        return kind is Any or value is None
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if isinstance(kind, type) and issubclass(kind, enum.StrEnum):
+        return value in kind._value2member_map_
+    return isinstance(kind, type) and isinstance(value, kind) and isinstance(value, bool) == (kind is bool)

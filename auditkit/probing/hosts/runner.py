@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from auditkit.model.enums import DeviceChoice, Outcome, Reason
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import ProbeResult
 from auditkit.model.runs.target import Target
 from auditkit.probing.hosts import protocol
+from auditkit.probing.hosts.protocol import TorchCalls
 from auditkit.probing.hosts.results import Asked, TargetRun, in_words, make_result
 from auditkit.probing.hosts.sandbox import Setting
 from auditkit.probing.hosts.session import Job, Session
@@ -210,7 +211,7 @@ class _TargetResults:
         """Findings about a target that calls torch's own functions are told once it is known whose they are."""
         calls = self._run.plan.get("torch_calls") if self._run.plan is not None else None
         if calls and self._attribute is not None and self._perhaps_torchs:
-            for result in self._attribute(calls, self._perhaps_torchs):
+            for result in self._attribute(cast("TorchCalls", calls), self._perhaps_torchs):
                 self._tell(result)
 
     def all(self) -> list[ProbeResult]:

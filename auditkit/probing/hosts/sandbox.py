@@ -9,10 +9,10 @@ import selectors
 import subprocess
 import threading
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from auditkit import assets
 from auditkit.model.enums import CageChoice, DeviceChoice
@@ -34,13 +34,15 @@ from auditkit.probing.hosts.cage import (
 from auditkit.probing.hosts.fork_servers import START_LIMIT_S, Process, server_for
 from auditkit.probing.hosts.kept_workers import GRACE_S, KeptWorkers, StartedWorker
 from auditkit.probing.hosts.memory import Memory
-from auditkit.probing.hosts.protocol import Message, Request
+from auditkit.probing.hosts.protocol import Message, Request, checked
 from auditkit.probing.worker.process.jsonlines import Reader
 
 DEFAULT_TIME_LIMIT_S = 120.0
 
 _TAIL_BYTES = 4096
 _PIECE_BYTES = 1 << 16
+# A target that finds the pipe of its worker may go on for ever.
+_MOST_RESULT_BYTES = 256 << 20
 
 # What a worker may inherit. PYTHON* would change what `-I` promises; the rest finds libraries and devices.
 _ENVIRONMENT = (
@@ -226,7 +228,8 @@ class Worker:
         process, results_fd = started.process, started.results_fd
         assert process.stdout is not None
         reader = Reader(self.request["token"], *self.setting.copied)
-        last_message = time.monotonic()
+        began = last_message = time.monotonic()
+        received_bytes = 0
         with selectors.DefaultSelector() as pipes:
             pipes.register(results_fd, selectors.EVENT_READ)
             pipes.register(process.stdout, selectors.EVENT_READ)
@@ -242,9 +245,11 @@ class Worker:
                     elif key.fd != results_fd:
                         self._keep_output(data)
                     else:
-                        yield from self._noted(cast("list[Message]", reader.feed(data)))
+                        received_bytes += len(data)
+                        yield from self._noted(filter(None, map(checked, reader.feed(data))))
                         last_message = time.monotonic()  # what the host does with a message is not the worker's time
-                if time.monotonic() - last_message > self._patience_s():
+                is_late = time.monotonic() - last_message > self._patience_s()
+                if is_late or time.monotonic() - began > self._longest_s() or received_bytes > _MOST_RESULT_BYTES:
                     self.end.timed_out = True
                     return
                 if started.cage is not None and started.cage.is_overfull():
@@ -253,7 +258,7 @@ class Worker:
                 # The guard ends last: nobody is left to write, and what the pipes hold is finite.
                 ended = ended or process.poll() is not None
 
-    def _noted(self, messages: list[Message]) -> Iterator[Message]:
+    def _noted(self, messages: Iterable[Message]) -> Iterator[Message]:
         for message in messages:
             self.end.begun = True
             self.end.ready = self.end.ready or message["type"] == "hello"
@@ -265,6 +270,10 @@ class Worker:
     def _patience_s(self) -> float:
         limit_s = self.setting.time_limit_s
         return limit_s + GRACE_S if self.end.ready else max(limit_s, START_LIMIT_S)
+
+    def _longest_s(self) -> float:
+        """What all jobs may take, with every way to load their target."""
+        return START_LIMIT_S + (len(self.request["jobs"]) + 5) * (self.setting.time_limit_s + GRACE_S)
 
     def _keep_output(self, data: bytes) -> None:
         self.end.output_bytes += len(data)

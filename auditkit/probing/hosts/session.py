@@ -11,6 +11,7 @@ from typing import cast
 from auditkit.model.enums import Outcome, Reason
 from auditkit.model.runs.measurement import Location, Measurement
 from auditkit.model.runs.target import Target
+from auditkit.model.text import shortened
 from auditkit.probing.hosts import protocol
 from auditkit.probing.hosts.block_requests import block_requests
 from auditkit.probing.hosts.cage import CageError, why_denied
@@ -22,6 +23,10 @@ from auditkit.probing.worker.process.jsonlines import new_token
 _NOT_FED = (Reason.CANNOT_FEED, Reason.CANNOT_READ)
 # Who ends without a word of ours may have said something itself.
 _LAST_WORDS_MATTER = (Reason.EXIT, Reason.CRASH, Reason.TIMEOUT)
+
+
+# Ours are much shorter; a target may speak in the name of its worker.
+_MOST_NOTES, _LONGEST_TEXT = 100, 2000
 
 
 @dataclass(frozen=True)
@@ -96,15 +101,18 @@ class Job:
             self.measurements.append(Measurement.from_json(message))
         elif message["type"] == "location":
             place = message["location"]
-            if self.location is None and place is not None:
+            if self.location is None and place is not None and _lies_inside(place["file"]):
                 self.location = Location(place["file"], int(place["line"]), place["function"], place["folder"])
         elif message["type"] == "note":
-            self.notes.append(str(message["text"]))
+            if len(self.notes) < _MOST_NOTES:
+                self.notes.append(shortened(message["text"], _LONGEST_TEXT))
         elif message["type"] == "plan":
             self.plan, self.loaded_by = message["plan"], LoadedBy.read(message)
         elif message["type"] == "not_applicable" or message["type"] == "unavailable":
-            reason = Reason(message["reason"]) if message.get("reason") else None
-            self.refusal = self.refusal or (Outcome(message["type"]), reason, message["message"])
+            named = message.get("reason")
+            reason = Reason(named) if named else None
+            text = shortened(message["message"], _LONGEST_TEXT)
+            self.refusal = self.refusal or (Outcome(message["type"]), reason, text)
         elif message["type"] == "failed" or message["type"] == "load_error":
             self.failure = self.failure or _failure(message)
         elif message["type"] == "took":
@@ -131,9 +139,18 @@ class Job:
             self.notes.append(f"the target printed {message['output_bytes']:,} bytes, ignored")
 
 
+def _lies_inside(file: str) -> bool:
+    return not file.startswith("/") and ".." not in file.split("/")
+
+
 def _failure(said: protocol.Failed | protocol.LoadError | protocol.End) -> Failure:
     hint, missing = said.get("hint") or "", cast("list[str]", said.get("missing") or [])
-    return Failure(Reason(said.get("reason", Reason.PROTOCOL.value)), said["message"], str(hint), tuple(missing))
+    return Failure(
+        Reason(said.get("reason") or Reason.PROTOCOL),
+        shortened(said.get("message") or "it does not say why", _LONGEST_TEXT),
+        shortened(str(hint), _LONGEST_TEXT),
+        tuple(missing),
+    )
 
 
 def _calls(target: Target | None, jobs: Sequence[protocol.Job]) -> Iterator[str]:
@@ -203,6 +220,7 @@ class Session:
         """Each job as it ends, also one that the worker did not live to end. `started(id)` hears of its start."""
         worker = self.worker
         job, is_loaded, known = Job(has_ended=True), False, self._recalled()
+        waiting = {each["id"] for each in self.worker.request["jobs"]}
         if known and not worker.request["jobs"]:
             yield from self._again(known, started)
             return
@@ -210,8 +228,10 @@ class Session:
             with contextlib.closing(worker.messages()) as messages:
                 for message in messages:
                     if message["type"] == "start":
-                        job = Job(message["job"])
-                        started(job.id)
+                        if message["job"] in waiting:  # a target may say that others have begun, or this one again
+                            waiting.remove(message["job"])
+                            job = Job(message["job"])
+                            started(job.id)
                     elif message["type"] == "loaded":
                         is_loaded, self.loaded_by = True, LoadedBy.read(message)
                         self.fork_refusal = "" if message["fork_safe"] or not self._may_refuse else message["why"]

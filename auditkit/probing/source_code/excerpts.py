@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from pathlib import Path
 
 from auditkit.model.runs.measurement import CodeExcerpt, Location
@@ -15,18 +16,20 @@ _LINES_AFTER = 3
 _LONGEST_STATEMENT = 12
 _LONGEST_OPENING = 20
 _LONGEST_LINE = 240
+_PACKAGE_FOLDERS = ("site-packages", "dist-packages")
 
 
 def cut_excerpt(root: Path, location: Location, tree: ast.Module | None = None) -> CodeExcerpt | None:
     """The code evidence at `location`; None where the file cannot be read or has no such line.
 
     That of an installed package is cut where the package lies. `tree` is the file's, where it was parsed already.
+    Nothing is cut of a file outside: a worker says where, and so may its target.
     """
-    path = Path(location.folder or root) / location.file
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
+    top = os.path.realpath(location.folder or root)
+    path = Path(os.path.realpath(os.path.join(top, location.file)))
+    if not path.is_relative_to(top) or (location.folder and os.path.basename(top) not in _PACKAGE_FOLDERS):
         return None
+    text = source_bytes(path).decode("utf-8", "replace")
     lines = text.splitlines()
     if not 1 <= location.line <= len(lines):
         return None

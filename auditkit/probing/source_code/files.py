@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
-from auditkit.model.text import counted
+from auditkit.model.text import counted, inert_line
 from auditkit.probing.checkouts import git
+from auditkit.probing.checkouts.reading import read_file, read_text
 from auditkit.probing.source_code.modules import TEST_FILE, TEST_FOLDERS, VENDORED_FOLDERS, is_foreign
 
 _ARCHIVES = re.compile(r"_?(archived?|archives|old|deprecated|obsolete|attic|graveyard)")
@@ -66,7 +67,8 @@ def list_files(root: Path) -> list[SourceFile]:
     """The checkout's files in the order of their names, links left out.
 
     In a git work tree: what is tracked, and what is neither tracked nor ignored. Elsewhere: what lies
-    there. In both cases without hidden, vendored, built and environment folders, and hidden Python files.
+    there. In both cases without hidden, vendored, built and environment folders, hidden Python files, and names that
+    no line can show.
     """
     names = _listed_by_git(root)
     found = [_classified(root, name) for name in (names if names is not None else _walked(root))]
@@ -76,7 +78,7 @@ def list_files(root: Path) -> list[SourceFile]:
 def _classified(root: Path, name: str) -> SourceFile | None:
     path = root / name
     kind = _kind(path.name)
-    if not kind or path.is_symlink() or not path.is_file():
+    if not kind or inert_line(name) != name or path.is_symlink() or not path.is_file():
         return None
     return SourceFile(path, name, kind)
 
@@ -192,14 +194,12 @@ def _matches(file: str, pattern: str) -> bool:
 def _copyrights(folder: Path) -> frozenset[bytes]:
     """The lines of a folder's licence that name its holders, without years."""
     licences = [path for path in sorted(folder.iterdir()) if _LICENCE.fullmatch(path.name) and path.is_file()]
-    lines = (line for path in licences for line in _COPYRIGHT.findall(path.read_bytes()))
+    lines = (line for path in licences for line in _COPYRIGHT.findall(read_file(path) or b""))
     return frozenset(re.sub(rb"[\W\d]+", b" ", line).strip() for line in lines)
 
 
 def _submodules(root: Path) -> frozenset[str]:
-    listed = root / ".gitmodules"
-    text = listed.read_text("utf-8", errors="replace") if listed.is_file() else ""
-    return frozenset(re.findall(r"^\s*path\s*=\s*(.+?)/?\s*$", text, re.MULTILINE))
+    return frozenset(re.findall(r"^\s*path\s*=\s*(.+?)/?\s*$", read_text(root / ".gitmodules"), re.MULTILINE))
 
 
 def _python_files(root: Path) -> Iterator[str]:

@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from auditkit.probing.checkouts.reading import MAX_FILE_BYTES, read_file
 from auditkit.probing.source_code.facts import Definition, ModuleFacts
 from auditkit.probing.source_code.files import SourceFile
 from auditkit.probing.source_code.literal_defaults import signatures_of
 from auditkit.probing.source_code.modules import (
-    MAX_FILE_BYTES,
     Class,
     Function,
     Module,
@@ -29,10 +29,11 @@ _STUBS = frozenset(("overload", "abstractmethod"))
 def load(source: SourceFile) -> bytes | SourceProblem:
     """The file's bytes, or why they are not read."""
     try:
-        size = source.path.stat().st_size
-        if size > MAX_FILE_BYTES:
+        data = read_file(source.path)
+        if data is None:
+            size = source.path.stat().st_size
             return SourceProblem(source.name, 1, f"{size:,} bytes: files above {MAX_FILE_BYTES:,} are not read")
-        return source.path.read_bytes()
+        return data
     except OSError as error:
         return SourceProblem(source.name, 1, f"cannot be read: {error.strerror}")
 

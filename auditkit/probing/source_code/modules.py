@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-MAX_FILE_BYTES = 2_000_000
-"""Larger files are generated; none of them is a collector that somebody wrote."""
+from auditkit.model.text import inert_line
+from auditkit.probing.checkouts.reading import MAX_FILE_BYTES, read_file
 
 TEST_FOLDERS = frozenset({"tests", "test"})
 VENDORED_FOLDERS = frozenset({
@@ -179,12 +179,12 @@ def source_files(root: Path) -> Iterator[Path]:
     """The checkout's own Python files: no tests, no hidden, vendored or generated folders.
 
     Links are not followed: what they lead to inside the checkout has a name of its own, and what lies
-    outside is not part of it. So a loop of links ends nothing.
+    outside is not part of it. So a loop of links ends nothing. A name that no line can show is no module's.
     """
     for folder, subfolders, files in os.walk(root):
         kept = (name for name in subfolders if name not in TEST_FOLDERS and not is_foreign(Path(folder, name)))
-        subfolders[:] = sorted(kept)
-        for name in sorted(files):
+        subfolders[:] = sorted(name for name in kept if inert_line(name) == name)
+        for name in sorted(name for name in files if inert_line(name) == name):
             path = Path(folder, name)
             if name.endswith(".py") and not TEST_FILE.fullmatch(name) and not path.is_symlink():
                 yield path
@@ -353,6 +353,6 @@ def text_in(node: ast.AST | None) -> str:
 def source_bytes(path: Path, most: int = MAX_FILE_BYTES) -> bytes:
     """A file's bytes; none where it is generated (too large) or cannot be read."""
     try:
-        return path.read_bytes() if path.stat().st_size <= most else b""
+        return read_file(path, most) or b""
     except OSError:
         return b""

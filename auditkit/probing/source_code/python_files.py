@@ -10,9 +10,9 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from auditkit.probing.checkouts.reading import read_file
 from auditkit.probing.source_code.links import Links
 from auditkit.probing.source_code.modules import (
-    MAX_FILE_BYTES,
     Class,
     Function,
     Module,
@@ -77,8 +77,7 @@ class PythonFiles:
             if file not in self._sources:
                 self._sources[file] = None
                 try:
-                    if file.stat().st_size <= MAX_FILE_BYTES:
-                        self._sources[file] = file.read_bytes()
+                    self._sources[file] = read_file(file)
                 except OSError as error:
                     name = file.relative_to(self.path).as_posix()
                     self.problems.append(SourceProblem(name, 1, f"cannot be read: {error.strerror}"))

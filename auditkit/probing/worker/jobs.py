@@ -5,7 +5,7 @@ import time
 from typing import Any, Dict
 
 from .base.frames import SourceRoots
-from .process import cut_out, ladder, loading, placeholders, reads
+from .process import cut_out, ladder, loading, placeholders, reads, torch_functions
 from .process.jsonlines import Writer
 from .targets import LoadedTarget, load_target
 
@@ -56,6 +56,9 @@ def run_job(job: Dict[str, Any], request: Dict[str, Any], results: Writer, loade
         _send_plan(results, request, loaded)
     else:
         _send_probe(results, job, request, loaded)
+        replaced = torch_functions.describe_replaced()
+        if replaced:
+            results.send({"type": "note", "text": replaced})
     results.send({"type": "took", "seconds": time.monotonic() - started})
     results.send({"type": "read", **reads.seen()})
     results.send({"type": "imported", "modules": [], "parsed": cut_out.parsed_files()})

@@ -18,7 +18,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 from . import jobs
 from .base.frames import SourceRoots
-from .process import cut_out, families, installed, ladder, loading, reads, trial_modules
+from .process import cut_out, families, installed, ladder, loading, reads, torch_functions, trial_modules
 from .process.children import Child
 from .process.jsonlines import Writer
 from .targets import load_target, send_load_error
@@ -46,6 +46,7 @@ def serve(results_fd: int, enter: Optional[Callable[[], None]] = None) -> None:
         if not _import_torch(results):
             return
         preload(request["jobs"])
+        torch_functions.remember()
         _hello(results)
         if request["remembers"]:
             reads.watch(request["checkout"])

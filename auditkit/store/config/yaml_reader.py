@@ -38,6 +38,9 @@ class Problem:
     hint: str | None = None
 
 
+_LARGEST_BYTES = 2_000_000
+
+
 class YamlReader:
     """One YAML file: typed access to its nodes, with every problem collected until `raise_problems`."""
 
@@ -49,7 +52,13 @@ class YamlReader:
 
     def _read(self) -> str:
         try:
-            return self.path.read_bytes().decode("utf-8-sig")
+            with open(self.path, "rb") as file:
+                data = file.read(_LARGEST_BYTES + 1)
+            if len(data) > _LARGEST_BYTES:
+                raise BadInputError(
+                    f"{self.path} has more than {_LARGEST_BYTES:,} bytes", "no configuration is so large"
+                )
+            return data.decode("utf-8-sig")
         except FileNotFoundError:
             hint = "auditkit init CHECKOUT writes an auditkit.yaml"
             raise BadInputError(f"no such file: {self.path}", hint) from None

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from auditkit.errors import BadInputError
 from auditkit.model.tickets.ids import TicketId, is_ticket_id, parse_ticket_id
 
-_GIT_TIMEOUT_S = 60
 _STEM = re.compile(r"([^/]+)\.md$")
 
 
@@ -72,19 +71,10 @@ def _git(folder: Path, *arguments: str) -> list[str]:
 
 def _output(folder: Path, *arguments: str) -> bytes:
     # Imported here because reading tickets never needs it.
-    import subprocess
+    from auditkit.git_process import run_git_bytes
 
-    # A hook that runs us exports GIT_DIR and the like, which would point git at another repository.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *arguments],
-            capture_output=True,
-            check=True,
-            timeout=_GIT_TIMEOUT_S,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-        )
-    except (OSError, subprocess.SubprocessError):
+        done = run_git_bytes(folder, *arguments)
+    except (OSError, BadInputError):
         return b""
-    return done.stdout
+    return done.stdout if done.returncode == 0 else b""

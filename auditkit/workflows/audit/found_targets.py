@@ -21,6 +21,7 @@ from auditkit.probing.hosts.sandbox import Setting
 from auditkit.probing.hosts.trials import Trial, try_candidates
 from auditkit.probing.source_code.files import LeftOut
 from auditkit.probing.source_code.import_effects import dear_imports, import_effects
+from auditkit.probing.source_code.modules import source_bytes
 from auditkit.probing.source_code.python_files import PythonFiles, garbage_collection_paused
 from auditkit.probing.worker.process.missing_modules import distributions
 from auditkit.workflows.audit.found_candidates import not_asked_lines, told
@@ -128,7 +129,7 @@ def is_specimen(checkout: Path, file: str) -> bool:
 
 def _holds_probes(folder: Path) -> bool:
     files = (path for path in folder.glob("*.py") if path.is_file())
-    return any(re.search(rb"^PROBE = \{", path.read_bytes(), re.MULTILINE) for path in files)
+    return any(re.search(rb"^PROBE = \{", source_bytes(path), re.MULTILINE) for path in files)
 
 
 def _through(callers: Sequence[str] | None) -> str:

@@ -16,7 +16,7 @@ from auditkit.model.tickets.ticket import Ticket
 from auditkit.probing.checkouts.checkout import OpenCheckout, cited_file, import_roots
 from auditkit.probing.discovery.blocks.blocks import blocks_of
 from auditkit.probing.hosts.catalog import select
-from auditkit.probing.source_code.modules import Module, module_name, parse_module
+from auditkit.probing.source_code.modules import Module, module_name, parse_module, source_bytes
 from auditkit.store.config.config import Config
 from auditkit.workflows.configuration import catalog_of
 from auditkit.workflows.proof.box_commands import CODE, commands_in
@@ -177,5 +177,5 @@ def _probe(probe_id: str, catalog: Mapping[str, ProbeInfo]) -> ProbeInfo:
 
 def _module(file: Path, checkout: Path, roots: Sequence[Path]) -> Module | None:
     name = module_name(file, roots) if file.suffix == ".py" else None
-    parsed = parse_module(file, file.read_bytes(), checkout, name) if name else None
+    parsed = parse_module(file, source_bytes(file), checkout, name) if name else None
     return parsed if isinstance(parsed, Module) else None

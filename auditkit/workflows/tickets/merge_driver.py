@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from auditkit.errors import BadInputError
+from auditkit.git_process import run_git_bytes
 from auditkit.probing.checkouts import git
 from auditkit.store.edits.comments import align_comments
 from auditkit.store.edits.merge import Aligned, align_rows, gather_reviews
@@ -73,9 +73,7 @@ def _merge_file(aligned: Aligned, name: str, marker_size: int | None) -> tuple[b
         size = [f"--marker-size={marker_size}"] if marker_size else []
         files = [str(Path(folder, side)) for side in sides]
         # Run where git stands, so that its merge.conflictStyle holds.
-        done = subprocess.run(
-            ["git", "merge-file", "-p", "-q", *size, *labels, *files], capture_output=True, check=False
-        )
+        done = run_git_bytes(Path(), "merge-file", "-p", "-q", *size, *labels, *files)
     if not 0 <= done.returncode <= _MOST_CONFLICTS:
         told = done.stderr.decode("utf-8", "replace").strip().removeprefix("error: ")
         raise BadInputError(f"git cannot merge {name}: {told}", "merge it by hand")

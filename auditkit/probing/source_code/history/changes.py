@@ -13,7 +13,7 @@ from auditkit.model.revisions.changes import Changes, Commit, FileChange, TestCh
 from auditkit.model.runs.target import split_call
 from auditkit.probing.checkouts import git
 from auditkit.probing.checkouts.checkout import OpenCheckout
-from auditkit.probing.source_code.modules import TEST_FILE, TEST_FOLDERS
+from auditkit.probing.source_code.modules import TEST_FILE, TEST_FOLDERS, source_bytes
 
 _SEPARATOR = "\x1e"
 _FORM = "--format=%H%x00%an%x00%as%x00%B%x1e"
@@ -55,7 +55,7 @@ def _read(told: str) -> Iterator[Commit]:
 
 def _files(repository: git.Repository, base: str, head: str) -> Iterator[FileChange]:
     """Paths are relative to the checkout's directory, and what lies outside of it is left out."""
-    words = ["--no-ext-diff", "--no-textconv", "-M", "-z", *(["--relative"] if repository.prefix else [])]
+    words = ["-M", "-z", *(["--relative"] if repository.prefix else [])]
     told = git.run_git(repository.directory, "diff", "--name-status", *words, base, head, "--").stdout
     state = {path: (old, kind) for kind, old, path in _statuses(told.split("\0"))}
     counted = git.run_git(repository.directory, "diff", "--numstat", *words, base, head, "--").stdout
@@ -113,7 +113,7 @@ def _functions(path: Path) -> dict[str, str]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(path.read_bytes())
+            tree = ast.parse(source_bytes(path))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return {}
     return dict(_walk(tree.body, ""))

@@ -84,13 +84,14 @@ class Child:
 
     def _pass_on(self, data: bytes) -> None:
         for message in self._reader.feed(data):
-            if message["type"] == "done":
+            kind = message.get("type")
+            if kind == "done":
                 self._finished = True
                 continue
-            if message["type"] == "imported":
+            if kind == "imported":
                 self.imported, self.parsed = message["modules"], message["parsed"]
                 continue
-            if message["type"] == "plan":
+            if kind == "plan":
                 self.plan = message["plan"]
             self._results.send(message)
 

@@ -7,7 +7,7 @@ descriptor it finds can neither send a message nor spoil one.
 import json
 import math
 import os
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 _LONGEST_LINE_BYTES = 64 << 20
 
@@ -49,7 +49,16 @@ class Reader:
         found = [line[len(self._prefix) :] for line in lines if line.startswith(self._prefix)]
         if self._copy:
             found = [line.replace(self._copy, self._original) for line in found]
-        return [json.loads(line) for line in found]
+        return [message for message in map(_message, found) if message is not None]
+
+
+def _message(line: bytes) -> Optional[Dict[str, Any]]:
+    """What a line says; None for one that is no object: a target that finds the token writes what it likes."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def new_token() -> str:

@@ -1,0 +1,61 @@
+"""Names, comments, output and messages that a terminal or a ticket's reader might take for something else."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from auditkit.store.markdown.document import Document
+from tests.probing_helpers import OVERFLOW, SYNCS, TARGETS
+from tests.project_files import ROOT
+
+pytestmark = pytest.mark.process
+
+ALIVE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]")
+
+
+def run(folder: Path, *words: str) -> str:
+    """What a command prints, on both streams, into a pipe."""
+    done = subprocess.run(
+        [sys.executable, "-m", "auditkit", *words],
+        cwd=folder, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    folder = tmp_path / "checkout"
+    folder.mkdir()
+    text = (TARGETS / "escapes" / "forger.py").read_text("utf-8")
+    assert ALIVE.search(text), "the control: they are alive in the checkout"
+    (folder / "forger.py").write_text(text, "utf-8")
+    (folder / "odd\x1b[31m\u202e.py").write_text(text, "utf-8")
+    (folder / "odd\n# Forged.py").write_text(text, "utf-8")
+    (tmp_path / "tickets").mkdir()
+    return folder
+
+
+def test_nothing_of_them_is_alive_in_a_ticket_or_on_a_terminal(checkout: Path) -> None:
+    place = checkout.parent
+    words = ("--no-fixes", "--fresh", f"--probe={OVERFLOW}", f"--probe={SYNCS}", "-v")
+    told = run(place, "audit", "checkout", "--tickets", "tickets", *words)
+    told += run(place, "probe", "run", OVERFLOW, "--checkout=checkout", "--target=forger:raising_norm",
+                "--contract=grad_norm", "--takes=parameters")  # fmt: skip
+    (ticket,) = (place / "tickets").rglob("*.md")
+    told += run(place, "ticket", "show", ticket.stem, "--tickets=tickets")
+    text = ticket.read_text("utf-8")
+    assert ALIVE.findall(told) == ALIVE.findall(text) == []
+    assert "\\x1b[31m" in told
+    assert not re.search(r"(?m)^#+ (Forged|Resolution \\x1b)", text)
+    first = Document.parse(text.encode(), ticket.relative_to(place / "tickets"))
+    run(place, "audit", "checkout", "--tickets", "tickets", *words)
+    again = Document.parse(ticket.read_bytes(), first.path)
+    assert len(list((place / "tickets").rglob("*.md"))) == 1
+    assert again.data.count(b"auditkit:evidence") == first.data.count(b"auditkit:evidence")

@@ -35,7 +35,7 @@ from benchmarks.evidence import ROOT, results_of, rows, store_results, write_blo
 
 NAME = "sweep"
 PLANNED, DRIVEN = 100_000, 10_000
-SMALL, LARGE, TURNS = 24, 8, 3
+SMALL, LARGE, TURNS = 24, 6, 2
 SPECIMEN = ROOT / "probes" / "specimens" / "gradient_monitoring"
 NUMERIC = ("norm_overflows_on_finite_grads", "norm_underflows_to_zero", "nonfinite_grads_look_healthy")
 LIMITS = {"plan": "20 s", "driver": "300 MB"}

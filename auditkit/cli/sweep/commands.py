@@ -11,7 +11,7 @@ from auditkit.cli.common import JsonOption, run_or_exit, write_or_exit
 from auditkit.cli.completion import contracts, devices, probe_ids, severities
 from auditkit.cli.help_pages import Commands
 from auditkit.cli.lookups import choose
-from auditkit.cli.options import Words, parse_device
+from auditkit.cli.options import CageOption, CageReadOption, Words, parse_cage, parse_device
 from auditkit.cli.output import complain, say, say_json
 
 if TYPE_CHECKING:
@@ -161,6 +161,8 @@ def run(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Ask anew what earlier commands were told of the same bytes.")
     ] = False,
+    cage: CageOption = None,
+    cage_read: CageReadOption = None,
     events: Annotated[bool, typer.Option("--json", help="Print each event as a line of JSON.")] = False,
 ) -> None:
     """Run the jobs of a plan that have no result yet.
@@ -193,6 +195,8 @@ def run(
         only=frozenset(only or ()),
         again=again,
         fresh=fresh,
+        cage=parse_cage(cage),
+        cage_read=tuple(cage_read or ()),
     )
     if is_dry_run():
         for key in keys_to_ask(request):

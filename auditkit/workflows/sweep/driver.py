@@ -10,6 +10,7 @@ from pathlib import Path
 
 from auditkit.errors import ExitCode, StoreConflictError
 from auditkit.model.codec import Record
+from auditkit.model.enums import CageChoice
 from auditkit.model.text import counted
 from auditkit.workflows.sweep.engines.opening import open_engine
 from auditkit.workflows.sweep.engines.protocol import Ended, Engine, EngineSettings, Task
@@ -30,6 +31,7 @@ class SweepRequest:
     `cache` keeps clones and environments; `clones` holds folders that stand for URLs, and `interpreters` stand, by
     torch's version, for environments that would be made. `again` asks again what was given up, `fresh` what earlier
     commands were told of the same bytes. `only` are the keys that are meant, none for all.
+    `cage` and `cage_read` are what the user says of the cage.
     """
 
     jobs: Sequence[Job]
@@ -44,6 +46,8 @@ class SweepRequest:
     only: frozenset[str] = frozenset()
     again: bool = False
     fresh: bool = False
+    cage: CageChoice | None = None
+    cage_read: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -163,6 +167,8 @@ class _Sweep:
                 clones=str(self._request.clones.absolute()) if self._request.clones is not None else "",
                 interpreters=self._request.interpreters,
                 fresh=self._request.fresh,
+                cage=self._request.cage,
+                cage_read=tuple(path.expanduser().absolute() for path in self._request.cage_read),
             )
             self._tries[job.key] = self._tries.get(job.key, 0) + 1
             self._submitted[job.key] = job

@@ -182,7 +182,14 @@ def ask(order: Order, folder: ResultsFolder) -> Run:
     spec = CheckoutSpec(f"{place}@{job.revision}" * bool(job.revision) or str(place), place, job.revision)
     config = read_configuration(Path(settings.config) if settings.config else None, place)
     config = replace(config, exclude=(*config.exclude, *settings.exclude))
-    options = RunOptions(config, device=job.device, time_limit_s=settings.time_limit_s, memory=user_memory(order.fresh))
+    options = RunOptions(
+        config,
+        device=job.device,
+        time_limit_s=settings.time_limit_s,
+        memory=user_memory(order.fresh),
+        cage=order.cage,
+        cage_read=order.cage_read,
+    )
     code = Code(place, job.revision)
     python = order.interpreters.get(job.environment.torch) if not job.environment.interpreter else None
     if python is None:

@@ -94,6 +94,9 @@ class _Driver:
             key = self._keys.pop(task)
             try:
                 code, reason, node = self._ray.get(task)
+            except self._ray.exceptions.LocalRayletDiedError as error:
+                # No task can run any more: none is to lose an attempt.
+                raise SystemExit("the node of Ray's that this machine is part of is gone") from error
             except self._ray.exceptions.RayError as error:
                 reason, node = _reason_of(self._ray.exceptions, error)
                 code = None

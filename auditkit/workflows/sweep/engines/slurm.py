@@ -77,7 +77,8 @@ class SlurmQueue:
         self._options = {name: text for name, text in settings.options.items() if name != "poll_s"}
         self._name, self._logs = settings.name, settings.folder / "logs"
         self._folder = settings.folder / "slurm"
-        self._folder.mkdir(exist_ok=True)
+        # Its pickles are loaded: nobody else may put one there.
+        self._folder.mkdir(mode=0o700, exist_ok=True)
         self._waiting: list[Task] = []
         self._running: dict[str, Task] = {}
         self._ended: list[Ended] = []
@@ -214,8 +215,7 @@ class SlurmQueue:
         for job in list(self._running):
             if f"{job}_0_result.pkl" in seen:
                 self._take(job)
-        if self._running and time.monotonic() - self._polled_at >= self._poll_s:
-            self._poll()
+        if self._running and time.monotonic() - self._polled_at >= self._poll_s and self._poll():
             for job in list(self._running):
                 self._take_lost(job)
 
@@ -254,15 +254,17 @@ class SlurmQueue:
         for name in ("submitted.pkl", "0_result.pkl", *(["0_log.out"] if ended.exit_code == 0 else [])):
             (self._folder / f"{job}_{name}").unlink(missing_ok=True)
 
-    def _poll(self) -> None:
-        """Look at the queue. Raises BadInputError where the controller has not answered for long."""
+    def _poll(self) -> bool:
+        """Whether the controller says what is in the queue. Raises BadInputError where it has not done so for long."""
         self._polled_at = time.monotonic()
         try:
             self._states = self._queue()
-            self._answered_at = time.monotonic()
         except BadInputError:
             if time.monotonic() - self._answered_at > _SILENT_AT_MOST_S:
                 raise
+            return False
+        self._answered_at = time.monotonic()
+        return True
 
     def _queue(self) -> dict[str, tuple[str, str]]:
         """The state and the node of each job of this sweep that Slurm still knows."""

@@ -10,6 +10,7 @@ import contextlib
 import datetime
 import json
 import os
+import re
 import resource
 import signal
 import socket
@@ -168,6 +169,11 @@ def in_one_line(text: str) -> str:
     """A reason as it fits into a table."""
     line = inert_line(" ".join(text.split()))
     return line if len(line) <= _LONGEST_REASON else f"{line[:_LONGEST_REASON]}..."
+
+
+def without_folder(text: str, cache: str) -> str:
+    """A text with `python` for the interpreters of the cache: whose folder it is makes one reason many."""
+    return re.sub(re.escape(os.path.join(cache, "environments")) + r"/[^/\s]+/bin/", "", text)
 
 
 def _timed(failure: Failure, clock: _Clock) -> Failure:

@@ -14,6 +14,7 @@ from auditkit.model.enums import DeviceChoice
 from auditkit.workflows.sweep import environments
 from auditkit.workflows.sweep.driver import SweepRequest, run_sweep
 from auditkit.workflows.sweep.environments import EnvironmentFailedError, interpreter_for, torch_requirement
+from auditkit.workflows.sweep.execution import without_folder
 from auditkit.workflows.sweep.folder import ResultsFolder
 from auditkit.workflows.sweep.jobs import EnvironmentSpec
 from auditkit.workflows.sweep.repositories import Code
@@ -135,3 +136,11 @@ def test_a_url_is_cloned_once_and_fetched_where_a_commit_is_missing(tmp_path: Pa
     # Clones that are here stand for the URL.
     again = SweepRequest([moved], folder, cache, clones=tmp_path, again=True)
     assert run_sweep(again).answered == 1
+
+
+def test_a_reason_names_no_folder_of_the_cache() -> None:
+    told = (
+        "it needs accelerate (/home/me/.cache/sweep/environments/py3.12-torch2.9-cpu-0a1b/bin/python -m pip install x)"
+    )
+    assert without_folder(told, "/home/me/.cache/sweep") == "it needs accelerate (python -m pip install x)"
+    assert without_folder(told, "/elsewhere") == told

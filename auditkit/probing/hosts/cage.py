@@ -93,8 +93,8 @@ class OpenCage:
         self.holder = self.group = -1
         self._group_folder = ""
         is_landlock = cage.engine.name == "landlock"
-        self._scratch = tempfile.mkdtemp(prefix="auditkit-cage-") if is_landlock else "/tmp"
-        on_disk = (*cage.write, self._scratch) if is_landlock else cage.write
+        self._folder, self._lock = scratch.make_scratch() if is_landlock else (Path("/tmp"), -1)
+        on_disk = (*cage.write, str(self._folder)) if is_landlock else cage.write
         self._free_bytes = {folder: _free_bytes(folder) for folder in on_disk}
         if not is_landlock:
             self._build(environment)
@@ -102,11 +102,11 @@ class OpenCage:
         self.spec: dict[str, Any] = {
             "engine": cage.engine.name,
             "environment": dict(environment),
-            "scratch": self._scratch,
+            "scratch": str(self._folder),
             "limits": _limits(cage.gpu),
             "read": [*_SYSTEM, *_OF_LANDLOCK, *cage.read],
             "listed": [*cage.listed],
-            "write": [*cage.write, self._scratch, "/dev/shm"],
+            "write": [*cage.write, str(self._folder), "/dev/shm"],
             "devices": [*_DEVICES, *(gpu_devices() if cage.gpu else ())],
             "passed": [],
         }
@@ -121,7 +121,7 @@ class OpenCage:
     def end(self) -> None:
         """End what is in it, and take its scratch folder away."""
         if self._process is None:
-            scratch.remove(Path(self._scratch))
+            scratch.remove_scratch(self._folder, self._lock)
         else:
             assert self._process.stdin is not None
             assert self._process.stdout is not None
@@ -133,10 +133,14 @@ class OpenCage:
         self._leave_group()
 
     def _join_group(self) -> None:
-        """Root has no limit of processes but that of a control group."""
+        """Root has no limit of processes but that of a control group; those that killed processes left are removed."""
         top = _processes_group()
         if not top:
             return
+        for path in Path(top).glob("auditkit-*-*"):
+            with contextlib.suppress(OSError, ValueError):
+                if not os.path.exists(f"/proc/{int(path.name.split('-')[1])}"):
+                    path.rmdir()
         with contextlib.suppress(OSError):
             self._group_folder = tempfile.mkdtemp(prefix=f"auditkit-{os.getpid()}-", dir=top)
             Path(self._group_folder, "pids.max").write_text(str(_MOST_PROCESSES))
@@ -358,7 +362,7 @@ def _processes_group() -> str:
             )
             folder = os.path.join(top, path.lstrip("/"))
             if top and os.access(os.path.join(folder, "cgroup.procs"), os.W_OK):
-                made = tempfile.mkdtemp(prefix="auditkit-", dir=folder)
+                made = tempfile.mkdtemp(prefix=f"auditkit-{os.getpid()}-", dir=folder)
                 limits = os.path.exists(os.path.join(made, "pids.max"))
                 os.rmdir(made)
                 if limits:

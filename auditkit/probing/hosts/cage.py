@@ -104,7 +104,7 @@ class OpenCage:
             "environment": dict(environment),
             "scratch": str(self._folder),
             "limits": _limits(cage.gpu),
-            "read": [*_SYSTEM, *_OF_LANDLOCK, *cage.read],
+            "read": [*_SYSTEM, *_OF_LANDLOCK, *(_GPU_FILES if cage.gpu else ()), *cage.read],
             "listed": [*cage.listed],
             "write": [*cage.write, str(self._folder), "/dev/shm"],
             "devices": [*_DEVICES, *(gpu_devices() if cage.gpu else ())],
@@ -226,11 +226,12 @@ def _popen(
 
 def _bubblewrap(cage: Cage, environment: Mapping[str, str]) -> list[str]:
     """The options that build the cage: what is deeper is mounted later; nothing else of the disk is there."""
-    size = str(_scratch_bytes())
+    size = _scratch_bytes()
     mounts: dict[str, list[str]] = {"/proc": ["--proc", "/proc"], "/dev": ["--perms", "0755", "--tmpfs", "/dev"]}
     home = os.path.abspath(environment.get("HOME", "/"))
-    for folder in ("/tmp", "/dev/shm", *([] if is_below(home, ("/usr", *cage.read)) or home == "/" else [home])):
-        mounts[folder] = ["--size", size, "--tmpfs", folder]
+    is_hidden = home != "/" and not is_below(home, ("/usr", *cage.read))
+    for folder, size_bytes in (("/tmp", size), ("/dev/shm", size), *([(home, size // 8)] if is_hidden else [])):
+        mounts[folder] = ["--size", str(size_bytes), "--tmpfs", folder]
     for device in (*_DEVICES, *(gpu_devices() if cage.gpu else ())):
         mounts[device] = ["--dev-bind-try", device, device]
     for path in (*_SYSTEM, *(_GPU_FILES if cage.gpu else ()), *cage.read):
@@ -319,7 +320,7 @@ def _memory_bytes() -> int:
 
 
 def _scratch_bytes() -> int:
-    """Of each of the folders that may be written; they lie in memory."""
+    """Of a folder that may be written; bubblewrap's lie in memory."""
     return min(_LARGEST_SCRATCH_BYTES, _memory_bytes() // 8)
 
 
@@ -491,7 +492,8 @@ def interpreter_files(interpreter: str, within: str = "") -> tuple[str, ...]:
         folders += [os.path.dirname(os.path.realpath(home[1]))] if home is not None else []
     found = [folder for folder in dict.fromkeys(folders) if is_below(folder, [within] if within else ())
              or _is_installation(folder)]  # fmt: skip
-    linked = [] if within else [path for each in found for path in _linked(each)]
+    linked = (path for each in found for path in _linked(each))
+    linked = (path for path in linked if not within or is_below(os.path.realpath(path), [within]))
     return tuple(dict.fromkeys([*found, *linked]))
 
 

@@ -193,10 +193,8 @@ class OpenCage:
                 process.stderr.close()
 
 
-@functools.cache
-def _starter(_process: int) -> ThreadPoolExecutor:
-    """The thread that starts what ends with its parent: for the kernel that is a thread, and ours come and go."""
-    return ThreadPoolExecutor(1, "cages")
+# By process: the thread that starts what ends with its parent. For the kernel that is a thread, and ours come and go.
+_STARTERS: dict[int, ThreadPoolExecutor] = {}
 
 
 def _popen(
@@ -221,7 +219,7 @@ def _popen(
             pass_fds=pass_fds,
         )
 
-    return _starter(os.getpid()).submit(started).result()
+    return _STARTERS.setdefault(os.getpid(), ThreadPoolExecutor(1, "cages")).submit(started).result()
 
 
 def _bubblewrap(cage: Cage, environment: Mapping[str, str]) -> list[str]:

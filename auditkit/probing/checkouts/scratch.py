@@ -32,22 +32,30 @@ def scratch_directory() -> Iterator[Path]:
     """
     remove_abandoned()
     with _terminating_signals_raise():
-        path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-{int(time.time())}-")).resolve()
-        lock = None
+        path, lock = make_scratch()
         try:
-            lock = _own(path)
             yield path
         finally:
-            remove(path)
-            if lock is not None:
-                os.close(lock)
+            remove_scratch(path, lock)
+
+
+def make_scratch() -> tuple[Path, int]:
+    """A new temporary directory and the lock of its owner, for `remove_scratch`."""
+    path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-{int(time.time())}-")).resolve()
+    return path, _own(path)
+
+
+def remove_scratch(path: Path, lock: int) -> None:
+    """Remove a directory that `make_scratch` made."""
+    _remove(path)
+    os.close(lock)
 
 
 def remove_abandoned() -> list[Path]:
     """Remove what killed processes of this user left in the temporary directory."""
     removed = [path for path in Path(tempfile.gettempdir()).glob(PREFIX + "*") if _is_abandoned(path)]
     for path in removed:
-        remove(path)
+        _remove(path)
     return removed
 
 
@@ -85,7 +93,7 @@ def _is_abandoned(path: Path) -> bool:
     return True
 
 
-def remove(path: Path) -> None:
+def _remove(path: Path) -> None:
     """Remove a tree, also one in which the audited code took write permission away."""
     shutil.rmtree(path, ignore_errors=True)
     if not path.exists():

@@ -93,8 +93,8 @@ class OpenCage:
         self.holder = self.group = -1
         self._group_folder = ""
         is_landlock = cage.engine.name == "landlock"
-        self._scratch = tempfile.mkdtemp(prefix="auditkit-cage-") if is_landlock else "/tmp"
-        on_disk = (*cage.write, self._scratch) if is_landlock else cage.write
+        self._folder, self._lock = scratch.make_scratch() if is_landlock else (Path("/tmp"), -1)
+        on_disk = (*cage.write, str(self._folder)) if is_landlock else cage.write
         self._free_bytes = {folder: _free_bytes(folder) for folder in on_disk}
         if not is_landlock:
             self._build(environment)
@@ -102,11 +102,11 @@ class OpenCage:
         self.spec: dict[str, Any] = {
             "engine": cage.engine.name,
             "environment": dict(environment),
-            "scratch": self._scratch,
+            "scratch": str(self._folder),
             "limits": _limits(cage.gpu),
-            "read": [*_SYSTEM, *_OF_LANDLOCK, *cage.read],
+            "read": [*_SYSTEM, *_OF_LANDLOCK, *(_GPU_FILES if cage.gpu else ()), *cage.read],
             "listed": [*cage.listed],
-            "write": [*cage.write, self._scratch, "/dev/shm"],
+            "write": [*cage.write, str(self._folder), "/dev/shm"],
             "devices": [*_DEVICES, *(gpu_devices() if cage.gpu else ())],
             "passed": [],
         }
@@ -121,7 +121,7 @@ class OpenCage:
     def end(self) -> None:
         """End what is in it, and take its scratch folder away."""
         if self._process is None:
-            scratch.remove(Path(self._scratch))
+            scratch.remove_scratch(self._folder, self._lock)
         else:
             assert self._process.stdin is not None
             assert self._process.stdout is not None
@@ -133,10 +133,14 @@ class OpenCage:
         self._leave_group()
 
     def _join_group(self) -> None:
-        """Root has no limit of processes but that of a control group."""
+        """Root has no limit of processes but that of a control group; those that killed processes left are removed."""
         top = _processes_group()
         if not top:
             return
+        for path in Path(top).glob("auditkit-*-*"):
+            with contextlib.suppress(OSError, ValueError):
+                if not os.path.exists(f"/proc/{int(path.name.split('-')[1])}"):
+                    path.rmdir()
         with contextlib.suppress(OSError):
             self._group_folder = tempfile.mkdtemp(prefix=f"auditkit-{os.getpid()}-", dir=top)
             Path(self._group_folder, "pids.max").write_text(str(_MOST_PROCESSES))
@@ -189,10 +193,8 @@ class OpenCage:
                 process.stderr.close()
 
 
-@functools.cache
-def _starter(_process: int) -> ThreadPoolExecutor:
-    """The thread that starts what ends with its parent: for the kernel that is a thread, and ours come and go."""
-    return ThreadPoolExecutor(1, "cages")
+# By process: the thread that starts what ends with its parent. For the kernel that is a thread, and ours come and go.
+_STARTERS: dict[int, ThreadPoolExecutor] = {}
 
 
 def _popen(
@@ -217,16 +219,17 @@ def _popen(
             pass_fds=pass_fds,
         )
 
-    return _starter(os.getpid()).submit(started).result()
+    return _STARTERS.setdefault(os.getpid(), ThreadPoolExecutor(1, "cages")).submit(started).result()
 
 
 def _bubblewrap(cage: Cage, environment: Mapping[str, str]) -> list[str]:
     """The options that build the cage: what is deeper is mounted later; nothing else of the disk is there."""
-    size = str(_scratch_bytes())
+    size = _scratch_bytes()
     mounts: dict[str, list[str]] = {"/proc": ["--proc", "/proc"], "/dev": ["--perms", "0755", "--tmpfs", "/dev"]}
     home = os.path.abspath(environment.get("HOME", "/"))
-    for folder in ("/tmp", "/dev/shm", *([] if is_below(home, ("/usr", *cage.read)) or home == "/" else [home])):
-        mounts[folder] = ["--size", size, "--tmpfs", folder]
+    is_hidden = home != "/" and not is_below(home, ("/usr", *cage.read))
+    for folder, size_bytes in (("/tmp", size), ("/dev/shm", size), *([(home, size // 8)] if is_hidden else [])):
+        mounts[folder] = ["--size", str(size_bytes), "--tmpfs", folder]
     for device in (*_DEVICES, *(gpu_devices() if cage.gpu else ())):
         mounts[device] = ["--dev-bind-try", device, device]
     for path in (*_SYSTEM, *(_GPU_FILES if cage.gpu else ()), *cage.read):
@@ -315,7 +318,7 @@ def _memory_bytes() -> int:
 
 
 def _scratch_bytes() -> int:
-    """Of each of the folders that may be written; they lie in memory."""
+    """Of a folder that may be written; bubblewrap's lie in memory."""
     return min(_LARGEST_SCRATCH_BYTES, _memory_bytes() // 8)
 
 
@@ -358,7 +361,7 @@ def _processes_group() -> str:
             )
             folder = os.path.join(top, path.lstrip("/"))
             if top and os.access(os.path.join(folder, "cgroup.procs"), os.W_OK):
-                made = tempfile.mkdtemp(prefix="auditkit-", dir=folder)
+                made = tempfile.mkdtemp(prefix=f"auditkit-{os.getpid()}-", dir=folder)
                 limits = os.path.exists(os.path.join(made, "pids.max"))
                 os.rmdir(made)
                 if limits:
@@ -487,7 +490,8 @@ def interpreter_files(interpreter: str, within: str = "") -> tuple[str, ...]:
         folders += [os.path.dirname(os.path.realpath(home[1]))] if home is not None else []
     found = [folder for folder in dict.fromkeys(folders) if is_below(folder, [within] if within else ())
              or _is_installation(folder)]  # fmt: skip
-    linked = [] if within else [path for each in found for path in _linked(each)]
+    linked = (path for each in found for path in _linked(each))
+    linked = (path for path in linked if not within or is_below(os.path.realpath(path), [within]))
     return tuple(dict.fromkeys([*found, *linked]))
 
 

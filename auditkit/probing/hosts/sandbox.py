@@ -105,8 +105,10 @@ class Setting:
     @property
     def is_interpreter_audited(self) -> bool:
         """Whether the checkout brings or names the interpreter: then nothing of it runs outside of the cage."""
-        tops = (repository_of(each) for each in (self.checkout, self.source) if each is not None)
-        return self.names_interpreter or is_below(os.path.abspath(self.interpreter), map(str, tops))
+        tops = [str(repository_of(each)) for each in (self.checkout, self.source) if each is not None]
+        folder = os.path.dirname(os.path.abspath(self.interpreter))
+        is_below_one = is_below(folder, tops) or is_below(os.path.realpath(folder), map(os.path.realpath, tops))
+        return self.names_interpreter or is_below_one
 
 
 def repository_of(path: Path) -> Path:

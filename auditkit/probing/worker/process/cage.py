@@ -35,6 +35,8 @@ def enter(cage: Dict[str, Any], holder: int, group: int) -> None:
     nothing may be run.
     """
     is_landlock, has_network_space = cage["engine"] == "landlock", True
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")  # where memory ends, before anything else of the machine
     if group >= 0:
         os.write(group, b"0")
     if is_landlock:
@@ -100,9 +102,6 @@ def _set_limits(limits: Dict[str, int], has_user_space: bool) -> None:
         limits_now = resource.getrlimit(name)
         soft, hard = (value if now == resource.RLIM_INFINITY else min(now, value) for now in limits_now)
         resource.setrlimit(name, (soft, hard))
-    with contextlib.suppress(OSError):
-        with open("/proc/self/oom_score_adj", "w") as file:
-            file.write("1000")  # before anything else of the machine
 
 
 # Landlock.

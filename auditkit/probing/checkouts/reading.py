@@ -29,6 +29,11 @@ def read_file(path: str | Path, most: int = MAX_FILE_BYTES) -> bytes | None:
     return data if len(data) <= most else None
 
 
+def lies_inside(path: Path, folder: Path) -> bool:
+    """Whether a file lies in a folder, wherever links on its way lead to."""
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+
+
 def read_text(path: str | Path) -> str:
     """A source as text; "" where it is too large or cannot be read."""
     try:

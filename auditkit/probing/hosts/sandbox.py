@@ -98,9 +98,17 @@ class Setting:
 
     def interpreter_cage(self) -> Cage | None:
         """For a process that only asks the interpreter about itself; None without an engine."""
-        within = str(repository_of(self.source or self.checkout)) if self.is_interpreter_audited else ""
-        files = (*interpreter_files(self.interpreter, within), *library_folders(), str(ENTRY.parent))
+        files = (*self._interpreter_files(), *library_folders(), str(ENTRY.parent))
         return Cage(self.engine, files) if self.engine.name else None
+
+    def _interpreter_files(self) -> tuple[str, ...]:
+        within = str(repository_of(self.source or self.checkout)) if self.is_interpreter_audited else ""
+        return interpreter_files(self.interpreter, within)
+
+    def shows(self, folder: str) -> bool:
+        """Whether a folder that a worker names is the checkout's (""), or one that targets are imported from."""
+        shown = (*self._interpreter_files(), *map(str, self.import_roots), *self.readable)
+        return not folder or is_below(os.path.realpath(folder), map(os.path.realpath, shown))
 
     @property
     def is_interpreter_audited(self) -> bool:

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from pathlib import PurePosixPath
 from typing import cast
 
 from auditkit.model.enums import Outcome, Reason
@@ -101,7 +102,7 @@ class Job:
             self.measurements.append(Measurement.from_json(message))
         elif message["type"] == "location":
             place = message["location"]
-            if self.location is None and place is not None and _lies_inside(place["file"]):
+            if self.location is None and place is not None:
                 self.location = Location(place["file"], int(place["line"]), place["function"], place["folder"])
         elif message["type"] == "note":
             if len(self.notes) < _MOST_NOTES:
@@ -137,10 +138,6 @@ class Job:
             self.failure = self.failure or _failure(message)
         if message.get("output_bytes"):
             self.notes.append(f"the target printed {message['output_bytes']:,} bytes, ignored")
-
-
-def _lies_inside(file: str) -> bool:
-    return not file.startswith("/") and ".." not in file.split("/")
 
 
 def _failure(said: protocol.Failed | protocol.LoadError | protocol.End) -> Failure:
@@ -306,8 +303,15 @@ class Session:
             self.device_name = message["name"]
         elif message["type"] == "plan":
             self.loaded_by = LoadedBy.read(message)
+        elif message["type"] == "location" and message["location"] and not self._may_be_shown(message["location"]):
+            return
         job.take(cast("protocol.OfJob", message))
         job.failure = self._explained(job.failure)
+
+    def _may_be_shown(self, place: protocol.Place) -> bool:
+        """Whether lines of that file may come into a report: a target may name any file in its worker's name."""
+        file = PurePosixPath(place["file"])
+        return not file.is_absolute() and ".." not in file.parts and self._setting.shows(place["folder"])
 
     def _explained(self, failure: Failure | None) -> Failure | None:
         """With the hint that it was the cage, where that shows."""

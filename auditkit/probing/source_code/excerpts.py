@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import os
 from pathlib import Path
 
 from auditkit.model.runs.measurement import CodeExcerpt, Location
+from auditkit.probing.checkouts.reading import lies_inside
 from auditkit.probing.discovery.blocks.blocks import blocks_of
 from auditkit.probing.source_code.modules import PARSER, Module, parse_module, source_bytes
 from auditkit.probing.source_code.statements import first_line, last_line
@@ -16,7 +16,6 @@ _LINES_AFTER = 3
 _LONGEST_STATEMENT = 12
 _LONGEST_OPENING = 20
 _LONGEST_LINE = 240
-_PACKAGE_FOLDERS = ("site-packages", "dist-packages")
 
 
 def cut_excerpt(root: Path, location: Location, tree: ast.Module | None = None) -> CodeExcerpt | None:
@@ -25,9 +24,9 @@ def cut_excerpt(root: Path, location: Location, tree: ast.Module | None = None) 
     That of an installed package is cut where the package lies. `tree` is the file's, where it was parsed already.
     Nothing is cut of a file outside: a worker says where, and so may its target.
     """
-    top = os.path.realpath(location.folder or root)
-    path = Path(os.path.realpath(os.path.join(top, location.file)))
-    if not path.is_relative_to(top) or (location.folder and os.path.basename(top) not in _PACKAGE_FOLDERS):
+    top = Path(location.folder or root)
+    path = top / location.file
+    if not lies_inside(path, top):
         return None
     text = source_bytes(path).decode("utf-8", "replace")
     lines = text.splitlines()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from auditkit.model.runs.cause import Statement
+from auditkit.probing.checkouts.reading import lies_inside
 from auditkit.probing.source_code.modules import Module, parse_module, source_bytes
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -46,7 +47,7 @@ class Sources:
 
     def _parse(self, root: Path, file: str) -> Module | None:
         path = root / file
-        if PurePosixPath(file).is_absolute() or ".." in PurePosixPath(file).parts:
+        if not lies_inside(path, root):
             return None
         parsed = parse_module(path, source_bytes(path), root, file)
         return parsed if isinstance(parsed, Module) else None

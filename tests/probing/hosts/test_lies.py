@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from auditkit.model.runs.measurement import Location
 from auditkit.model.runs.run import ProbeResult
 from auditkit.probing.hosts import sandbox
 from auditkit.probing.hosts.protocol import checked
+from auditkit.probing.source_code.statements import Sources
 from auditkit.probing.worker.process.jsonlines import Reader
 from tests.probing_helpers import GRAPHS, LAUNCHES, MUTATES, OVERFLOW, RETAINED, SYNCS, TARGETS, by_probe, run_probes
 
@@ -105,6 +107,9 @@ def test_no_file_outside_is_shown_as_the_place_of_a_finding(tmp_path: Path, way:
     result = ask(folder, [{"type": "location", "location": place}])
     assert result.outcome == "reproduced"
     assert result.excerpt is None or "KEY" not in "".join(result.excerpt.lines)
+    if way != "by a link":  # whose place is in the checkout
+        assert result.location != Location(file, 1, "collect")
+    assert Sources(folder).unit(file, 1, base if way == "by a link" else "") is None
 
 
 @pytest.mark.process

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from auditkit.model.enums import Outcome
 from auditkit.workflows.sweep.driver import SweepRequest, run_sweep
@@ -17,7 +22,9 @@ from auditkit.workflows.sweep.jobs import EnvironmentSpec, Job
 from auditkit.workflows.sweep.merge import merge
 from auditkit.workflows.sweep.tables import markdown_table
 from tests.exporters.exported_runs import RUNS
-from tests.sweep_helpers import auditkit, commit_of, job, plan, repository
+from tests.filing_helpers import put
+from tests.project_files import ROOT
+from tests.sweep_helpers import auditkit, commit_of, environment, job, plan, repository
 
 pytestmark = pytest.mark.process
 
@@ -60,6 +67,38 @@ def test_the_same_plan_gives_the_same_files(tmp_path: Path) -> None:
         rows = list(csv.DictReader(file))
     assert [row["status"] for row in rows] == ["answered", "answered", "checkout"]
     assert all(float(row["seconds"]) > 0 for row in rows)
+
+
+def test_the_workflow_for_github_gives_the_same_matrix(tmp_path: Path) -> None:
+    """Its steps run here as a host runs them: each job on a machine of its own, their folders copied into one."""
+    code = repository(tmp_path / "trainer", "v1", "v2")
+    put(tmp_path, "sweep.yaml", "checkouts: [{path: trainer, revisions: [v1, v2]}]\nprobes: [sync_in_loop]\n")
+    page = yaml.safe_load((ROOT / "docs" / "ci" / "github-sweep.yml").read_text("utf-8"))
+    steps = {name: [step["run"] for step in job["steps"] if "run" in step][1:] for name, job in page["jobs"].items()}
+    tool = put(tmp_path, "bin/auditkit", f'#!/bin/sh\nexec {sys.executable} -P -m auditkit "$@"\n')
+    tool.chmod(0o755)
+    output = tmp_path / "output"
+    variables = environment() | {"PATH": f"{tool.parent}:{os.environ['PATH']}", "GITHUB_OUTPUT": str(output)}
+
+    def run(name: str, cwd: Path, **more: str) -> None:
+        for step in steps[name][:1]:
+            subprocess.run(["bash", "-eo", "pipefail", "-c", step], cwd=cwd, env=variables | more, check=True)
+
+    run("plan", tmp_path)
+    matrix = json.loads(output.read_text().removeprefix("matrix="))
+    assert len(matrix["include"]) == 2
+    for number, one in enumerate(matrix["include"]):
+        machine = tmp_path / f"machine-{number}"
+        machine.mkdir()
+        shutil.copy(tmp_path / "plan.jsonl", machine)
+        run("ask", machine, KEY=one["key"])
+        shutil.copytree(machine / "swept", tmp_path / "swept", dirs_exist_ok=True)
+    run("merge", tmp_path)
+    whole = auditkit("sweep", "run", "plan.jsonl", "--results", "at-once", cwd=tmp_path)
+    assert (whole.returncode, code.is_dir()) == (0, True)
+    assert auditkit("sweep", "merge", "at-once", "--output", "merged-at-once", cwd=tmp_path).returncode == 1
+    for file in ("matrix.json", "matrix.md", "matrix.csv"):
+        assert (tmp_path / "merged" / file).read_bytes() == (tmp_path / "merged-at-once" / file).read_bytes()
 
 
 def test_a_question_without_an_answer_in_one_column_is_an_error_with_its_reason(tmp_path: Path) -> None:

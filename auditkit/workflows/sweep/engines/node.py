@@ -8,7 +8,7 @@ import select
 import signal
 import socket
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import FrameType
 
 from auditkit.workflows.sweep.engines.local import LIFELINE, reason_of
@@ -19,14 +19,14 @@ _LOOK_S = 0.5
 _TAIL_BYTES = 2000
 
 
-def run_command(command: Sequence[str], log: str) -> tuple[int | None, str, str]:
+def run_command(command: Sequence[str], log: str, unset: Sequence[str] = ()) -> tuple[int | None, str, str]:
     """Run a command; its exit code, why it ended with another than 0, and this node's name.
 
     It is told to end when this process is interrupted or gets SIGTERM, and ends by itself when this process is killed.
+    `unset` are variables of this process's environment that it does not see.
     """
     node = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
-    # Ray's workers are told one thread for each processor core that a job asked for; elsewhere torch decides.
-    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    environment = {name: value for name, value in os.environ.items() if name not in unset}
     try:
         with open(log, "wb") as words:
             process = subprocess.Popen(
@@ -61,7 +61,7 @@ def _wait(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextlib.contextmanager
-def _terminated_by(process: subprocess.Popen[bytes]):  # type: ignore[no-untyped-def]
+def _terminated_by(process: subprocess.Popen[bytes]) -> Iterator[None]:
     """Hand SIGTERM on to the command."""
 
     def hand_on(_number: int, _frame: FrameType | None) -> None:

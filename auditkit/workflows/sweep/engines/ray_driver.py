@@ -22,6 +22,8 @@ from auditkit.workflows.sweep.engines.node import run_command
 
 # What waits in Ray beside the tasks that run: a core that is free gets its next task at once.
 _IN_FLIGHT_PER_CORE = 2
+# Ray has a worker use a thread for each core that its task asks for; on other engines torch decides.
+_OF_RAY = ("OMP_NUM_THREADS",)
 _LOOK_S = 0.2
 _REACHED_WITHIN_S = 5.0
 # Longer than a command is given to end.
@@ -77,7 +79,7 @@ class _Driver:
             # What is lost is asked again by whoever counts the attempts.
             max_retries=0,
         )
-        self._keys[run.remote(task["command"], task["log"])] = task["key"]
+        self._keys[run.remote(task["command"], task["log"], _OF_RAY)] = task["key"]
 
     def _alive(self) -> list[dict[str, float]]:
         """What the nodes have in all."""

@@ -120,15 +120,21 @@ class SlurmQueue:
     def close(self) -> None:
         self._waiting.clear()
         deadline = time.monotonic() + _CANCELLED_WITHIN_S
-        while self._running or self._left:
-            _call("scancel", f"--name={self._name}", f"--user={os.getuid()}")
-            if not any(state not in _OVER for state, _ in self._queue().values()):
-                break
+        while (self._running or self._left) and not self._is_empty():
             if time.monotonic() > deadline:
-                said = f"jobs of this sweep are still in Slurm's queue after {_CANCELLED_WITHIN_S:g} s"
-                raise BadInputError(said, f"squeue --name={self._name} lists them")
+                said = f"jobs of this sweep may still be in Slurm's queue after {_CANCELLED_WITHIN_S:g} s"
+                raise BadInputError(
+                    said, f"squeue --name={self._name} lists them, scancel --name={self._name} ends them"
+                )
             time.sleep(0.5)
         self._running, self._left = {}, {}
+
+    def _is_empty(self) -> bool:
+        """Cancel what is in the queue; whether nothing was."""
+        with contextlib.suppress(BadInputError):
+            _call("scancel", f"--name={self._name}", f"--user={os.getuid()}")
+            return all(state in _OVER for state, _ in self._queue().values())
+        return False
 
     # Into the queue.
 

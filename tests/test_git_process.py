@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
 import time
 from collections.abc import Callable
@@ -282,6 +283,30 @@ def test_a_commit_is_what_its_hash_says(repository: Path) -> None:
     found = git.read_objects(repository, ["HEAD:norms.py"])
     assert list(found.values()) == [b"VALUE = 2\n"]
     assert plain(repository, "cat-file", "-p", "HEAD:norms.py") == "VALUE = 1"
+
+
+def test_a_tree_with_a_way_out_is_not_checked_out(repository: Path) -> None:
+    """What an archive could hold: a path that leads out of the folder. The control is a path that does not."""
+    blob = bytes.fromhex(plain(repository, "rev-parse", "HEAD:norms.py"))
+
+    def commit(path: str) -> str:
+        command = ["git", "-C", str(repository), "hash-object", "-t", "tree", "-w", "--literally", "--stdin"]
+        tree = subprocess.run(command, input=f"100644 {path}\0".encode() + blob, capture_output=True, check=True)
+        return plain(repository, "commit-tree", "-m", path, tree.stdout.decode().strip())
+
+    with open_checkout(f"{repository}@{commit('escaped.py')}") as opened:
+        assert (opened.path / "escaped.py").exists()
+        for path in ("../escaped.py", "../../escaped.py", ".git/hooks/post-checkout"):
+            words = "invalid path|could not check out"
+            with pytest.raises(BadInputError, match=words), open_checkout(f"{repository}@{commit(path)}"):
+                pass
+        assert not [*opened.path.parent.glob("escaped.py"), *opened.path.parents[1].glob("escaped.py")]
+
+
+def test_nothing_of_ours_unpacks_an_archive() -> None:
+    package = Path(git_process.__file__).parent
+    texts = (path.read_text("utf-8") for path in package.rglob("*.py"))
+    assert not [text for text in texts if re.search(r"\b(tarfile|zipfile|unpack_archive)\b", text)]
 
 
 def test_a_pipe_that_git_reads_costs_a_limited_time(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:

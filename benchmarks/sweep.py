@@ -73,6 +73,7 @@ class Instant:
     """An engine whose jobs have answered by the time they are asked about: what is left is the driver's own."""
 
     capacity = 1000
+    left_behind = ()
 
     def __init__(self, settings: EngineSettings) -> None:
         self.folder, self.tasks = ResultsFolder(settings.folder), list[Task]()

@@ -156,7 +156,7 @@ class _Sweep:
         while self._asked and len(self._submitted) < engine.capacity:
             job = self._asked.popleft()
             begun = self._folder.begun(job.key, self._request.attempts)
-            if begun >= self._request.attempts:
+            if begun >= self._request.attempts and job.key not in engine.left_behind:
                 self._give_up(job, "it ended without a result", begun)
                 continue
             order = Order(

@@ -217,10 +217,14 @@ def test_a_node_that_dies_midway_changes_nothing_in_the_matrix(
 def test_a_killed_driver_is_followed_by_one_that_asks_nothing_twice(
     nodes: RayNodes | SlurmNodes, jobs: list[Job], expected: dict[str, bytes], tmp_path: Path
 ) -> None:
-    """Ray ends the tasks of a driver that is gone; Slurm's go on, and the next driver takes them over."""
+    """Ray ends the tasks of a driver that is gone; Slurm's go on, and the next driver takes them over.
+
+    What runs in its last attempt is taken over, too.
+    """
     folder = tmp_path / "swept"
     options = [word for name, value in nodes.options.items() for word in ("--option", f"{name}={value}")]
     words = ("sweep", "run", plan(tmp_path / "plan.jsonl", jobs), "--results", folder, "--engine", nodes.name, *options)
+    words = (*words, "--attempts", 1)
     with subprocess.Popen(command(*words), env=environment(), stderr=subprocess.DEVNULL) as driver:
         process = wait_for(lambda: begun_by(folder, jobs[0].key))
         os.kill(process, signal.SIGSTOP)
@@ -288,7 +292,7 @@ def test_what_slurm_ends(nodes: SlurmNodes, tmp_path: Path) -> None:
 def test_slurms_time_limit(nodes: SlurmNodes, tmp_path: Path) -> None:
     """It ends a job that does not end itself; Slurm counts in minutes, and looks every half a minute."""
     with opened(nodes, tmp_path) as engine:
-        engine.submit(Task("late", ("sleep", "400"), Resources(100, time_s=0.0)))
+        engine.submit(Task("late", ("sh", "-c", "exec sleep 400"), Resources(100, time_s=0.0)))
         assert wait_for(lambda: engine.finished(5.0), 300)[0].reason == "Slurm ended it at its time limit"
 
 

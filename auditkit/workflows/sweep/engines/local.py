@@ -11,7 +11,7 @@ import socket
 import subprocess
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,6 +42,9 @@ class LocalPool:
 
     Options: `memory_mb` and `gpus` instead of what the machine has. Raises BadInputError for others.
     """
+
+    # They end with their driver.
+    left_behind: Container[str] = ()
 
     def __init__(self, settings: EngineSettings) -> None:
         unknown = next((name for name in settings.options if name not in _OPTIONS), None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -57,6 +57,10 @@ class Engine(Protocol):
     @property
     def capacity(self) -> int:
         """How many tasks it takes at a time, those that wait in a queue of its own among them."""
+
+    @property
+    def left_behind(self) -> Container[str]:
+        """The keys of tasks that still run for a driver that is gone: `submit` takes them over until `finished`."""
 
     def submit(self, task: Task) -> None:
         """Take a task. Raises BadInputError where the engine itself cannot work, such as a cluster that is gone."""

@@ -10,7 +10,7 @@ import selectors
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 from auditkit.errors import BadInputError
@@ -29,6 +29,9 @@ class RayCluster:
     Options: `address`, `HOST:PORT` of the head node; without it what RAY_ADDRESS names, or the cluster that this
     machine is part of. Raises BadInputError where Ray is not installed, or where no cluster answers.
     """
+
+    # They end with their driver.
+    left_behind: Container[str] = ()
 
     def __init__(self, settings: EngineSettings) -> None:
         unknown = next((name for name in settings.options if name not in _OPTIONS), None)

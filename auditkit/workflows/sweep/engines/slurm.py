@@ -13,7 +13,8 @@ import shutil
 import subprocess
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
+from pathlib import Path
 from typing import Any
 
 from auditkit.errors import BadInputError
@@ -89,16 +90,19 @@ class SlurmQueue:
         array = re.search(r"MaxArraySize\s*=\s*(\d+)", _call("scontrol", "show", "config"))
         self._capacity = settings.jobs or _IN_QUEUE
         self._array = min(self._capacity, int(array.group(1)) - 1 if array else _IN_QUEUE) or 1
-        self._left = self._left_behind()
+        self._left = self._found()
 
     @property
     def capacity(self) -> int:
         return self._capacity
 
+    @property
+    def left_behind(self) -> Container[str]:
+        return self._left
+
     def submit(self, task: Task) -> None:
-        job = self._left.pop(task.command, None)
-        if job is not None:
-            self._running[job] = task
+        if self._left.get(task.key, ("", ()))[1] == task.command:
+            self._running[self._left.pop(task.key)[0]] = task
         else:
             self._waiting.append(task)
 
@@ -107,7 +111,7 @@ class SlurmQueue:
         while True:
             if self._left:
                 # Nobody asked for them: their jobs are of another plan.
-                _call("scancel", *self._left.values())
+                _call("scancel", *(job for job, _ in self._left.values()))
                 self._left = {}
             self._submit_waiting()
             self._collect()
@@ -196,20 +200,21 @@ class SlurmQueue:
     def _log(self, task: Task) -> str:
         return str(self._logs / f"{task.key}.log")
 
-    def _left_behind(self) -> dict[tuple[str, ...], str]:
-        """The jobs of this sweep that are in the queue, by their commands; of others submitit's files are removed."""
+    def _found(self) -> dict[str, tuple[str, tuple[str, ...]]]:
+        """The jobs of this sweep that are in the queue, with their commands; of others submitit's files are removed."""
         live = {job for job, (state, _) in self._queue().items() if state not in _OVER}
         arrays = {job.partition("_")[0] for job in live}
         for path in self._folder.iterdir():
             if re.split("[_.]", path.name)[0] not in arrays:
                 path.unlink(missing_ok=True)
-        found: dict[tuple[str, ...], str] = {}
+        found: dict[str, tuple[str, tuple[str, ...]]] = {}
         for job in live:
-            # One that nobody can say the command of is cancelled with those that nobody asks for.
-            command: tuple[str, ...] = (job,)
-            with contextlib.suppress(Exception):
-                command = pickle.loads((self._folder / f"{job}_submitted.pkl").read_bytes()).args[0]
-            found[command] = job
+            try:
+                command, log = pickle.loads((self._folder / f"{job}_submitted.pkl").read_bytes()).args
+                found[Path(log).stem] = job, command
+            except Exception:
+                # Nobody can ask for it: it is cancelled with those that nobody does.
+                found[job] = job, ()
         return found
 
     # Out of the queue.

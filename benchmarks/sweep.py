@@ -111,7 +111,7 @@ def driving(folder: Path) -> dict[str, float]:
 
 
 def overhead(folder: Path, engine: str, options: dict[str, str]) -> dict[str, float]:
-    """What an engine adds to its smallest job, one at a time, in milliseconds: the least and the median of the clock."""
+    """What an engine adds to its smallest job, one at a time, in ms: the least and the median of the clock."""
     jobs = numbered(job("small", ("sync_in_loop",)), SMALL)
     place = ResultsFolder(folder / f"alone-{engine}")
     place.prepare(jobs)
@@ -212,14 +212,30 @@ def blocks(found: dict[str, Any]) -> dict[str, str]:
         ),
     ]
     engines = [
-        (name, *(f"{one[f'{who}_{what}_ms']} ms" for who in ("alone", "engine") for what in TAKEN), f"{one['engine_least_ms'] - one['alone_least_ms']} ms", f"{one['driver_processor_ms']} ms")
+        (
+            name,
+            *(f"{one[f'{who}_{what}_ms']} ms" for who in ("alone", "engine") for what in TAKEN),
+            f"{one['engine_least_ms'] - one['alone_least_ms']} ms",
+            f"{one['driver_processor_ms']} ms",
+        )
         for name, one in found["engines"].items()
     ]
     load = ", ".join(map(str, machine["load_average"]))
     return {
         "environment": f"{machine['cores']} cores, Python {machine['python']}, torch {machine['torch']}; load {load}.",
         "figures": rows(["what", "figure", "limit"], figures),
-        "engines": rows(["engine", "alone, least", "median", "on the engine, least", "median", "least more", "driver's processor time"], engines),
+        "engines": rows(
+            [
+                "engine",
+                "alone, least",
+                "median",
+                "on the engine, least",
+                "median",
+                "least more",
+                "driver's processor time",
+            ],
+            engines,
+        ),
     }
 
 

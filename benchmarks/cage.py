@@ -48,13 +48,17 @@ def main() -> None:
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--page", action="store_true")
     options = parser.parse_args()
-    found = results_of("cage")
-    if options.checkout is not None:
-        name = options.checkout.resolve().name
-        found.setdefault("audits", {})[name] = audits([str(options.checkout.resolve()), "--python", options.python])
-    elif not options.page:
-        found |= {"machine": environment("cpu"), "kernel": os.uname().release, "cost": costs()}
-        found.setdefault("audits", {})["the bundled specimen"] = audits([])
+    if options.page:
+        found = results_of("cage")
+    elif options.checkout is not None:
+        done = audits([str(options.checkout.resolve()), "--python", options.python])
+        found = results_of("cage")
+        found.setdefault("audits", {})[options.checkout.resolve().name] = done
+    else:
+        new = {"machine": environment("cpu"), "kernel": os.uname().release, "cost": costs()}
+        done = audits([])
+        found = results_of("cage") | new
+        found.setdefault("audits", {})["the bundled specimen"] = done
     store_results("cage", found)
     write_blocks("cage", {"machine": machine(found), "cost": cost_table(found), "audits": audit_table(found)})
 

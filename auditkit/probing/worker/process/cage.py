@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import errno
 import fcntl
+import functools
 import os
 import platform
 import resource
@@ -71,6 +72,7 @@ def landlock_version() -> int:
     return max(0, int(_libc().syscall(_LANDLOCK_CREATE, None, 0, 1)))
 
 
+@functools.lru_cache(maxsize=1)
 def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 

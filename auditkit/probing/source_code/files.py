@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
-from auditkit.model.text import counted, inert_line
+from auditkit.model.text import counted
 from auditkit.probing.checkouts import git
 from auditkit.probing.checkouts.reading import read_file, read_text
 from auditkit.probing.source_code.modules import TEST_FILE, TEST_FOLDERS, VENDORED_FOLDERS, is_foreign
@@ -67,8 +67,7 @@ def list_files(root: Path) -> list[SourceFile]:
     """The checkout's files in the order of their names, links left out.
 
     In a git work tree: what is tracked, and what is neither tracked nor ignored. Elsewhere: what lies
-    there. In both cases without hidden, vendored, built and environment folders, hidden Python files, and names that
-    no line can show.
+    there. In both cases without hidden, vendored, built and environment folders, and hidden Python files.
     """
     names = _listed_by_git(root)
     found = [_classified(root, name) for name in (names if names is not None else _walked(root))]
@@ -78,7 +77,7 @@ def list_files(root: Path) -> list[SourceFile]:
 def _classified(root: Path, name: str) -> SourceFile | None:
     path = root / name
     kind = _kind(path.name)
-    if not kind or inert_line(name) != name or path.is_symlink() or not path.is_file():
+    if not kind or path.is_symlink() or not path.is_file():
         return None
     return SourceFile(path, name, kind)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +19,8 @@ from auditkit.workflows.sweep.jobs import Job
 
 NO_ANSWER = "sweep_job"
 """What stands for a probe where a checkout has no answer at all."""
+# One reason in seven environments is one reason.
+_INTERPRETER = re.compile(r"/\S+/environments/[^/\s]+/bin/(python)")
 _Place = tuple[str, str, str, DeviceChoice]
 _Question = tuple[str, str]
 
@@ -90,7 +93,8 @@ def _told(folder: ResultsFolder, job: Job) -> Told:
 
 def _sentence(failure: Failure) -> str:
     what = {"checkout": "no checkout", "environment": "no environment", "lost": "no result"}.get(failure.kind)
-    return f"{what}: {failure.reason}" if what else failure.reason
+    reason = _INTERPRETER.sub(r"\1", failure.reason)
+    return f"{what}: {reason}" if what else reason
 
 
 def _run_of(answer: Answer) -> Run:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,13 +13,12 @@ from auditkit.model.enums import DeviceChoice, Outcome, Severity
 from auditkit.model.runs.run import Arm, Environment, NoTarget, ProbeResult, Run, TargetReading, fingerprint
 from auditkit.model.text import counted
 from auditkit.workflows.audit.matrix import label_arms, over_arms
+from auditkit.workflows.sweep.execution import without_folder
 from auditkit.workflows.sweep.folder import Answer, Failure, ResultsFolder
 from auditkit.workflows.sweep.jobs import Job
 
 NO_ANSWER = "sweep_job"
 """What stands for a probe where a checkout has no answer at all."""
-# One reason in seven environments is one reason.
-_INTERPRETER = re.compile(r"/\S+/environments/[^/\s]+/bin/(python)")
 _Place = tuple[str, str, str, DeviceChoice]
 _Question = tuple[str, str]
 
@@ -93,7 +91,7 @@ def _told(folder: ResultsFolder, job: Job) -> Told:
 
 def _sentence(failure: Failure) -> str:
     what = {"checkout": "no checkout", "environment": "no environment", "lost": "no result"}.get(failure.kind)
-    reason = _INTERPRETER.sub(r"\1", failure.reason)
+    reason = without_folder(failure.reason)
     return f"{what}: {reason}" if what else reason
 
 

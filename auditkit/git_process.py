@@ -95,6 +95,24 @@ def run_git_bytes(directory: Path, *arguments: str) -> subprocess.CompletedProce
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
+def fetch_with_git(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """`clone`, `fetch` or `ls-remote` of an address that the user named, by the user's own credentials and ssh.
+
+    Nothing is checked out by it; `directory` holds no repository but one that this function made.
+    """
+    settings = {key: value for key, value in _SETTINGS.items() if key != "credential.helper"}
+    return subprocess.run(
+        ["git", "--no-pager", *arguments],
+        cwd=directory,
+        env=_environment(settings) | {"GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        errors="surrogateescape",
+        check=False,
+    )
+
+
 def start_git(
     directory: Path, *arguments: str, stderr: int = subprocess.DEVNULL, process_group: int | None = None
 ) -> subprocess.Popen[bytes]:

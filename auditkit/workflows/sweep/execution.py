@@ -167,13 +167,13 @@ def _kind(error: AuditkitError) -> str:
 
 def in_one_line(text: str) -> str:
     """A reason as it fits into a table."""
-    line = inert_line(" ".join(text.split()))
+    line = inert_line(" ".join(without_folder(text).split()))
     return line if len(line) <= _LONGEST_REASON else f"{line[:_LONGEST_REASON]}..."
 
 
-def without_folder(text: str, cache: str) -> str:
-    """A text with `python` for the interpreters of the cache: whose folder it is makes one reason many."""
-    return re.sub(re.escape(os.path.join(cache, "environments")) + r"/[^/\s]+/bin/", "", text)
+def without_folder(text: str) -> str:
+    """A text with `python` for the interpreters of a cache: whose folder it is makes one reason many."""
+    return re.sub(r"/\S+/environments/[^/\s]+/bin/(?=python)", "", text)
 
 
 def _timed(failure: Failure, clock: _Clock) -> Failure:

@@ -13,6 +13,7 @@ from auditkit.model.enums import DeviceChoice, Outcome, Severity
 from auditkit.model.runs.run import Arm, Environment, NoTarget, ProbeResult, Run, TargetReading, fingerprint
 from auditkit.model.text import counted
 from auditkit.workflows.audit.matrix import label_arms, over_arms
+from auditkit.workflows.sweep.execution import without_folder
 from auditkit.workflows.sweep.folder import Answer, Failure, ResultsFolder
 from auditkit.workflows.sweep.jobs import Job
 
@@ -90,7 +91,8 @@ def _told(folder: ResultsFolder, job: Job) -> Told:
 
 def _sentence(failure: Failure) -> str:
     what = {"checkout": "no checkout", "environment": "no environment", "lost": "no result"}.get(failure.kind)
-    return f"{what}: {failure.reason}" if what else failure.reason
+    reason = without_folder(failure.reason)
+    return f"{what}: {reason}" if what else reason
 
 
 def _run_of(answer: Answer) -> Run:

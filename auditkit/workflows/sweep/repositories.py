@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from auditkit.errors import BadInputError
+from auditkit.git_process import fetch_with_git
 from auditkit.probing.checkouts import git
 
 _URL = re.compile(r"(?:[a-z][a-z0-9+.-]*://|[\w.-]+@[\w.-]+:)\S+")
@@ -100,7 +101,7 @@ def resolve(repository: str, revision: str, clones: Path | None) -> str:
 
 def _resolve_remote(url: str, revision: str) -> str:
     name = revision or "HEAD"
-    answer = git.run_git(Path.cwd(), "ls-remote", "--", url, name, f"{name}^{{}}")
+    answer = fetch_with_git(Path.cwd(), "ls-remote", "--", url, name, f"{name}^{{}}")
     if answer.returncode != 0:
         raise BadInputError(f"git cannot ask {url}: {_why(answer.stderr)}", "check the URL and the network")
     lines = [line.split("\t", 1) for line in answer.stdout.splitlines() if "\t" in line]
@@ -121,7 +122,7 @@ def _mirror(url: str, revision: str, cache: Path) -> Path:
         if not (place / "HEAD").is_file():
             half = place.with_suffix(f".{os.getpid()}.half")
             try:
-                answer = git.run_git(place.parent, "clone", "--quiet", "--mirror", "--", url, str(half))
+                answer = fetch_with_git(place.parent, "clone", "--quiet", "--mirror", "--", url, str(half))
                 if answer.returncode != 0:
                     hint = "check the URL and the network; --clones DIR names folders that are here"
                     raise NoCodeError(f"git cannot clone {url}: {_why(answer.stderr)}", hint)
@@ -129,10 +130,10 @@ def _mirror(url: str, revision: str, cache: Path) -> Path:
             finally:
                 shutil.rmtree(half, ignore_errors=True)
         elif not _has(place, revision):
-            git.run_git(place, "fetch", "--quiet", "--prune", "origin")
+            fetch_with_git(place, "fetch", "--quiet", "--prune", "origin")
         if not _has(place, revision):
             # A commit that no branch holds any more, but that the server may still give to who knows its name.
-            git.run_git(place, "fetch", "--quiet", "origin", revision)
+            fetch_with_git(place, "fetch", "--quiet", "origin", revision)
     return place
 
 

@@ -25,9 +25,9 @@ _FORMULA = ("=", "+", "-", "@")
 
 
 def markdown_table(merged: Merged) -> bytes:
-    """A row for each checkout, a column for each place: findings by severity of all questions that were answered.
+    """A row for each checkout, a column for each place: its own findings by severity, of all questions answered.
 
-    Why a cell has no answer stands below, each reason once.
+    What is torch's own is counted apart. Why a cell has no answer stands below, each reason once.
     """
     reasons: dict[str, int] = {}
     lines = [_row(["checkout", "revision", *merged.columns]), _row(["---"] * (len(merged.columns) + 2))]
@@ -44,8 +44,7 @@ def _cell(told: Told | None, reasons: dict[str, int]) -> str:
         return "not planned"
     if told.run is None or not any(one.outcome in _ANSWERS for one in told.run.results):
         return f"no answer ({reasons.setdefault(_why(told), len(reasons) + 1)})"
-    answers = sum(one.outcome in _ANSWERS for one in told.run.results)
-    return f"{findings_in_words(told.run)} of {answers}"
+    return findings_in_words(told.run)
 
 
 def _why(told: Told) -> str:
@@ -56,9 +55,13 @@ def _why(told: Told) -> str:
 
 
 def findings_in_words(run: Run) -> str:
-    """`2 P1, 1 P3`, or 0."""
-    counts = Counter(one.severity for one in run.results if one.outcome is Outcome.REPRODUCED and one.severity)
-    return ", ".join(f"{count} {severity.value}" for severity, count in sorted(counts.items())) or "0"
+    """`2 P1, 1 P3 of 46`: its own findings of the questions that were answered; `; torch 3` are not its own."""
+    found = [one for one in run.results if one.outcome is Outcome.REPRODUCED and one.severity]
+    counts = Counter(one.severity.value for one in found if one.severity and not one.owner)
+    own = ", ".join(f"{count} {severity}" for severity, count in sorted(counts.items())) or "0"
+    others = Counter(one.owner.split()[0] for one in found if one.owner)
+    answers = sum(one.outcome in _ANSWERS for one in run.results)
+    return f"{own} of {answers}" + "".join(f"; {owner} {count}" for owner, count in sorted(others.items()))
 
 
 def _row(cells: Sequence[str]) -> str:

@@ -20,7 +20,7 @@ from auditkit.workflows.sweep.driver import SweepRequest, run_sweep
 from auditkit.workflows.sweep.folder import Answer, Failure, ResultsFolder
 from auditkit.workflows.sweep.jobs import EnvironmentSpec, Job
 from auditkit.workflows.sweep.merge import merge
-from auditkit.workflows.sweep.tables import markdown_table
+from auditkit.workflows.sweep.tables import findings_in_words, markdown_table
 from tests.exporters.exported_runs import RUNS
 from tests.filing_helpers import put
 from tests.project_files import ROOT
@@ -140,6 +140,19 @@ def test_one_checkout_is_the_matrix_that_an_audit_gives(tmp_path: Path) -> None:
 def said(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Results without their times."""
     return [one | {"duration_s": 0.0} for one in results]
+
+
+def test_the_table_counts_what_is_torchs_apart(tmp_path: Path) -> None:
+    (one,) = columns(tmp_path, "2.9")
+    run = RUNS["findings"]
+    first, *others = [each for each in run.results if each.outcome is Outcome.REPRODUCED]
+    owned = replace(run, results=(*others, replace(first, owner="torch 2.9.1: torch.nn.utils.clip_grad_norm_")))
+    own, all_own = findings_in_words(owned), findings_in_words(run)
+    assert own.endswith("; torch 1")
+    assert sum(int(word) for word in own.partition(" of ")[0].split() if word.isdigit()) == len(others)
+    assert "torch" not in all_own
+    folder = folder_with(tmp_path / "swept", [one], [Answer(one, owned.to_json())])
+    assert f"| {own} |" in markdown_table(merge(folder, [one])).decode()
 
 
 def test_a_late_answer_takes_the_place_of_a_failure_and_never_of_an_answer(tmp_path: Path) -> None:

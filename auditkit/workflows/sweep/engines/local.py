@@ -22,6 +22,8 @@ from auditkit.workflows.sweep.engines.protocol import Ended, EngineSettings, Tas
 LIFELINE = "--lifeline"
 """Tells a job's command to end when its standard input does: when whoever started it is gone."""
 _GRACE_S = 15.0
+# What was killed is gone as soon as the kernel has taken its memory back.
+_GONE_WITHIN_S = 2.0
 # What waits behind the running ones, so that a small job can begin where a large one does not fit.
 _WAITING_EACH = 4
 _TAIL_BYTES = 2000
@@ -143,6 +145,11 @@ class LocalPool:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(one.process.pid, signal.SIGKILL)
         code = one.process.wait()
+        deadline = time.monotonic() + _GONE_WITHIN_S
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            while time.monotonic() < deadline:
+                os.killpg(one.process.pid, 0)
+                time.sleep(0.005)
         assert one.process.stdin is not None
         one.process.stdin.close()
         self._cards += one.cards

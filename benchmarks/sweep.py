@@ -1,6 +1,6 @@
-"""What a sweep costs: planning, the driver's memory, an engine's share of a job, and what a second core gains.
+"""What a sweep costs: planning, the driver's memory, a job's process, and what a second core gains.
 
-    python -m benchmarks.sweep [--engine local|ray|slurm] [--option NAME=VALUE ...]
+    python -m benchmarks.sweep [--only plan|driver|job|speed_up|machine]
     python -m benchmarks.sweep --page       # only rewrite the page from the results
 
 Writes benchmarks/results/sweep.json and docs/evidence/sweep.md. Processor time is user and system. The speed-up is of
@@ -20,13 +20,12 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from auditkit.model.enums import DeviceChoice
 from auditkit.workflows.sweep import driver
-from auditkit.workflows.sweep.driver import Event, SweepRequest, run_sweep
+from auditkit.workflows.sweep.driver import SweepRequest, run_sweep
 from auditkit.workflows.sweep.engines.protocol import Ended, EngineSettings, Task
 from auditkit.workflows.sweep.folder import Answer, ResultsFolder
 from auditkit.workflows.sweep.jobs import EnvironmentSpec, Job, Resources, read_plan, write_plan
@@ -35,10 +34,9 @@ from benchmarks.evidence import ROOT, results_of, rows, store_results, write_blo
 
 NAME = "sweep"
 PLANNED, DRIVEN = 100_000, 10_000
-SMALL, LARGE, TURNS = 24, 6, 2
+LARGE, TURNS = 6, 2
 SPECIMEN = ROOT / "probes" / "specimens" / "gradient_monitoring"
 NUMERIC = ("norm_overflows_on_finite_grads", "norm_underflows_to_zero", "nonfinite_grads_look_healthy")
-TAKEN: dict[str, Callable[[Sequence[float]], float]] = {"least": min, "median": statistics.median}
 LIMITS = {"plan": "20 s", "driver": "300 MB"}
 
 
@@ -110,40 +108,13 @@ def driving(folder: Path) -> dict[str, float]:
     return dict(json.loads(subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True).stdout))
 
 
-def overhead(folder: Path, engine: str, options: dict[str, str]) -> dict[str, float]:
-    """What an engine adds to its smallest job, one at a time, in ms: the least and the median of the clock."""
-    jobs = numbered(job("small", ("sync_in_loop",)), SMALL)
-    place = ResultsFolder(folder / f"alone-{engine}")
-    place.prepare(jobs)
-    alone, ends = [], []
-    for one in jobs[: SMALL // 2]:
-        began = time.monotonic()
-        subprocess.run(command_of(Order(str(place.path), 1, str(folder), one)), cwd=ROOT, check=True)
-        alone.append(time.monotonic() - began)
-
-    def tell(event: Event) -> None:
-        ends.extend([event.seconds] if event.event == "answered" else [])
-
-    before = time.process_time()
-    swept = run_sweep(SweepRequest(jobs, folder / engine, folder, engine, at_a_time=1, options=options), tell)
-    if swept.failed:
-        raise SystemExit(f"{len(swept.failed)} jobs have no answer, the first: {swept.failed[0]}")
-    each = [late - early for early, late in pairwise(ends)]
-    return {
-        "jobs": SMALL,
-        **{f"alone_{what}_ms": round(1000 * take(alone)) for what, take in TAKEN.items()},
-        **{f"engine_{what}_ms": round(1000 * take(each)) for what, take in TAKEN.items()},
-        "driver_processor_ms": round(1000 * (time.process_time() - before) / SMALL, 1),
-    }
-
-
 def numbered(one: Job, count: int) -> list[Job]:
     """The same job so often, under keys of their own."""
     limits = (replace(one.settings, time_limit_s=100.0 + number) for number in range(count))
     return [replace(one, key="", settings=settings) for settings in limits]
 
 
-def smallest() -> dict[str, float]:
+def smallest(_: Path) -> dict[str, float]:
     """Processor milliseconds of a job that has its answer already, which is what it takes to start one, and of one."""
     with tempfile.TemporaryDirectory() as name:
         done, *others = numbered(job("small", ("sync_in_loop",)), 6)
@@ -211,53 +182,32 @@ def blocks(found: dict[str, Any]) -> dict[str, str]:
             "",
         ),
     ]
-    engines = [
-        (
-            name,
-            *(f"{one[f'{who}_{what}_ms']} ms" for who in ("alone", "engine") for what in TAKEN),
-            f"{one['engine_least_ms'] - one['alone_least_ms']} ms",
-            f"{one['driver_processor_ms']} ms",
-        )
-        for name, one in found["engines"].items()
-    ]
     load = ", ".join(map(str, machine["load_average"]))
     return {
         "environment": f"{machine['cores']} cores, Python {machine['python']}, torch {machine['torch']}; load {load}.",
         "figures": rows(["what", "figure", "limit"], figures),
-        "engines": rows(
-            [
-                "engine",
-                "alone, least",
-                "median",
-                "on the engine, least",
-                "median",
-                "least more",
-                "driver's processor time",
-            ],
-            engines,
-        ),
     }
 
 
-def run(engine: str, options: dict[str, str]) -> None:
-    found = results_of(NAME)
-    measure: dict[str, Callable[[Path], Any]] = {"plan": planning, "driver": driving, "speed_up": speed_up}
-    with tempfile.TemporaryDirectory(dir=os.environ.get("SWEEP_FOLDER")) as name:
+def run(only: str) -> None:
+    take: dict[str, Callable[[Path], Any]] = {
+        "plan": planning, "driver": driving, "job": smallest, "speed_up": speed_up, "machine": machine,
+    }  # fmt: skip
+    with tempfile.TemporaryDirectory() as name:
         os.environ["XDG_CACHE_HOME"] = f"{name}/cache"
-        folder = Path(name)
-        if engine == "local":
-            found |= {what: take(folder) for what, take in measure.items()}
-            from benchmarks.machine import environment  # which imports torch: no part of a driver's memory
+        found = {what: measure(Path(name)) for what, measure in take.items() if only in (what, "")}
+    store_results(NAME, results_of(NAME) | found)
 
-            found |= {"job": smallest(), "machine": environment("cpu")}
-        found["engines"] = {**found.get("engines", {}), engine: overhead(folder, engine, options)}
-    store_results(NAME, found)
+
+def machine(_: Path) -> dict[str, Any]:
+    from benchmarks.machine import environment  # which imports torch: no part of a driver's memory
+
+    return environment("cpu")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--engine", default="local")
-    parser.add_argument("--option", action="append", default=[])
+    parser.add_argument("--only", default="", help="plan, driver, job, speed_up or machine")
     parser.add_argument("--page", action="store_true")
     parser.add_argument("--drive", nargs=2, type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -265,7 +215,7 @@ def main() -> None:
         drive(*asked.drive)
         return
     if not asked.page:
-        run(asked.engine, dict(word.split("=", 1) for word in asked.option))
+        run(asked.only)
     write_blocks(NAME, blocks(results_of(NAME)))
 
 

@@ -495,6 +495,19 @@ def interpreter_files(interpreter: str, within: str = "") -> tuple[str, ...]:
     return tuple(dict.fromkeys([*found, *linked]))
 
 
+@functools.cache
+def behind_script(interpreter: str) -> str:
+    """The Python that a script runs, asked of it outside of the cage; any other interpreter as it is."""
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        with open(interpreter, "rb") as file:
+            if file.read(2) != b"#!":
+                return interpreter
+        asked = [interpreter, "-I", "-S", "-c", "import sys; print(sys.executable)"]
+        said = subprocess.run(asked, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_STARTS_WITHIN_S)
+        return said.stdout.strip() if os.access(said.stdout.strip(), os.X_OK) else interpreter
+    return interpreter
+
+
 def _is_installation(folder: str) -> bool:
     if folder in ("/", os.path.expanduser("~")):
         return False

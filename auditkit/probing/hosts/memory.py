@@ -73,7 +73,7 @@ class Memory:
 
     def of(self, setting: Setting, request: Request, environment: Mapping[str, str]) -> SessionMemory | None:
         """The answers to one request; None where the interpreter says nothing of itself."""
-        machine = describe(setting.interpreter, setting.interpreter_cage())
+        machine = describe(setting.python, setting.interpreter_cage())
         if machine is None:
             return None
         place = {**_machine(), "environment": dict(environment), "cage": setting.engine.describe()}

@@ -23,6 +23,7 @@ from auditkit.probing.hosts.cage import (
     Cage,
     CageError,
     Engine,
+    behind_script,
     checkout_files,
     engine_of,
     gpu_devices,
@@ -101,9 +102,14 @@ class Setting:
         files = (*self._interpreter_files(), *library_folders(), str(ENTRY.parent))
         return Cage(self.engine, files) if self.engine.name else None
 
+    @property
+    def python(self) -> str:
+        """The file that is run as the interpreter: of a script, such as one of pyenv's, the Python behind it."""
+        return self.interpreter if self.is_interpreter_audited else behind_script(self.interpreter)
+
     def _interpreter_files(self) -> tuple[str, ...]:
         within = str(repository_of(self.source or self.checkout)) if self.is_interpreter_audited else ""
-        return interpreter_files(self.interpreter, within)
+        return interpreter_files(self.python, within)
 
     def shows(self, folder: str) -> bool:
         """Whether a folder that a worker names is the checkout's (""), or one that targets are imported from."""
@@ -184,7 +190,7 @@ class Worker:
         return self.setting.interpreter, self.request["checkout"], roots, rungs, name, tuple(self._probe_files())
 
     def _start(self) -> StartedWorker:
-        environment, interpreter = worker_environment(), self.setting.interpreter
+        environment, interpreter = worker_environment(), self.setting.python
         cage = self.cage()
         is_server_caged = cage is not None and self.setting.is_interpreter_audited
         is_bare = cage is not None and not is_server_caged

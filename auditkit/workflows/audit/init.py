@@ -15,6 +15,7 @@ from auditkit.model.enums import CageChoice
 from auditkit.model.runs.candidates import FoundCandidate
 from auditkit.model.runs.target import Target
 from auditkit.probing.checkouts.checkout import CheckoutSpec, parse_checkout
+from auditkit.probing.hosts.cage import behind_script
 from auditkit.probing.hosts.trials import Trial
 from auditkit.probing.source_code.files import LeftOut
 from auditkit.store.config.config import is_in_workspace
@@ -79,7 +80,8 @@ def init(
     draft = ConfigDraft(
         checkout=_written(spec, path.parent) if inside else None,
         elsewhere="" if inside else shlex.join([at, "--config", path.name]),
-        python=_relative(Path(python), path.parent) if python and os.sep in python else python,
+        # A script may stand for it, which a cage does not run where the checkout's own file names it.
+        python=_relative(Path(behind_script(python)), path.parent) if python and os.sep in python else python,
         batch=1,
         exclude=tuple(exclude),
         targets=tuple(_drafts([trial for trial in found.trials if trial.works])),

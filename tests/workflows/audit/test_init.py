@@ -83,12 +83,12 @@ def test_files_that_no_import_names_and_blocks(checkout: Path) -> None:
     assert {reading.target.name for reading in run.targets} == {"grad-norm", "total"}
 
 
-def test_an_interpreter_outside_the_workspace(checkout: Path, tmp_path: Path) -> None:
+def test_an_interpreter_outside_the_workspace_that_a_script_stands_for(checkout: Path, tmp_path: Path) -> None:
     python = tmp_path / "environment" / "python"
     put(tmp_path, "environment/python", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)
     run = audited(init(str(checkout), python=str(python)).path)
-    assert (run.environment.interpreter, sorted(asked(run))) == (str(python), CALLS)
+    assert (run.environment.interpreter, sorted(asked(run))) == (sys.executable, CALLS)
 
 
 @pytest.mark.parametrize("output", [None, "audits/auditkit.yaml"])

@@ -133,8 +133,8 @@ def summary(projects: Sequence[Project], jobs: Sequence[dict[str, str]], run: Ru
 
 
 def without_code(run: Run) -> Run:
-    """What reproduced, without the lines of the checkouts: what others wrote is theirs."""
-    kept = [one for one in run.results if one.outcome is Outcome.REPRODUCED]
+    """What the page names, without the lines of the checkouts: what others wrote is theirs."""
+    kept = [one for one in run.results if one.outcome is Outcome.REPRODUCED and one.severity is not Severity.P4]
     return replace(run, results=tuple(replace(one, excerpt=None, siblings=None) for one in kept))
 
 

@@ -15,13 +15,13 @@ import select
 import signal
 import socket
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
+from auditkit.probing.checkouts import scratch
 from auditkit.probing.hosts.cage import ENTRY, Cage, OpenCage, start
 
 # Importing torch from a cold disk takes long.
@@ -78,7 +78,7 @@ class ForkServer:
     usable: bool = True
     _channel: socket.socket | None = None
     _process: subprocess.Popen[bytes] | None = None
-    _cache: tempfile.TemporaryDirectory[str] | None = None
+    _cache: tuple[Path, int] | None = None
     _caged: OpenCage | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -118,7 +118,7 @@ class ForkServer:
             self._process.kill()
             self._process.wait()
         if self._cache is not None:
-            self._cache.cleanup()
+            scratch.remove_scratch(*self._cache)
         if self._caged is not None:
             self._caged.end()
         self._channel = self._process = self._cache = self._caged = None
@@ -151,8 +151,8 @@ class ForkServer:
 
     def _start(self) -> socket.socket:
         # torch's compiler makes a folder for its cache, among the user's temporary files where it is given none.
-        self._cache = self._cache or tempfile.TemporaryDirectory(prefix="auditkit-compiled-")
-        environment = {**self.environment, "TORCHINDUCTOR_CACHE_DIR": self._cache.name}
+        self._cache = self._cache or scratch.make_scratch()
+        environment = {**self.environment, "TORCHINDUCTOR_CACHE_DIR": str(self._cache[0])}
         ours, theirs = socket.socketpair()
         with theirs, contextlib.ExitStack() as if_it_fails:
             if_it_fails.enter_context(ours)

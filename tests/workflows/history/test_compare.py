@@ -207,7 +207,7 @@ def test_memory_and_overflow_are_traded(repository: Path) -> None:
     assert exit_code(found, Severity.P0) is ExitCode.OK
     back = compared(repository, "widened", "overflowing", OVERFLOW, MEMORY)
     assert by_probe(back)[OVERFLOW].change is Change.INTRODUCED
-    assert exit_code(back, Severity.P2) is ExitCode.FINDINGS
+    assert exit_code(back) is ExitCode.FINDINGS
 
 
 @pytest.mark.slow

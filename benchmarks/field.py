@@ -56,9 +56,12 @@ class Project:
         head = f"**[{'/'.join(self.url.split('/')[-2:])}]({self.url})** at `{self.revision[:10]}`: "
         if not self.is_answered:
             return f"{head}no answer. {_sentence(self.jobs[-1]['reason'] or 'nothing was asked')}"
-        asked = {one.target for one in self.results if one.outcome in _ANSWERS}
+        asked = self._places(*_ANSWERS)
+        silent = self._places(Outcome.UNAVAILABLE) - asked
         answers = max(int(job["answers"] or 0) for job in self.jobs)
         said = [f"{head}{counted(answers, 'answer')} about {counted(len(asked), 'place')}."]
+        if silent:
+            said.append(f"CUDA alone runs {counted(len(silent), 'more place')}: no answer here.")
         if not self.own:
             said.append("Nothing of its own reproduces that ordinary training would meet.")
         if self.minor or self.of_libraries:
@@ -69,6 +72,9 @@ class Project:
             ]
             said.append(f"Beside that: {' and '.join(filter(None, parts))}.")
         return "\n".join([" ".join(said), *([""] if self.own else []), *map(self._finding, self.own)])
+
+    def _places(self, *outcomes: Outcome) -> set[str]:
+        return {one.target for one in self.results if any(arm.outcome in outcomes for arm in one.arms)}
 
     def _finding(self, one: ProbeResult) -> str:
         place = one.location
@@ -135,7 +141,9 @@ def summary(projects: Sequence[Project], jobs: Sequence[dict[str, str]], run: Ru
 def without_code(run: Run) -> Run:
     """What the page names, without the lines of the checkouts: what others wrote is theirs."""
     kept = [one for one in run.results if one.outcome is Outcome.REPRODUCED and one.severity is not Severity.P4]
-    return replace(run, results=tuple(replace(one, excerpt=None, siblings=None) for one in kept))
+    told = tuple(replace(one, excerpt=None, siblings=None) for one in kept)
+    arms = tuple(replace(arm, run=replace(arm.run, results=(), notes=(), candidates=())) for arm in run.matrix)
+    return replace(run, results=told, matrix=arms, notes=(), candidates=(), targets=())
 
 
 def main(words: Sequence[str]) -> None:

@@ -5,7 +5,7 @@
     auditkit sweep merge field --no-tickets
     python -m benchmarks.field field/merged
 
-The page says what to tell each project; docs/html/field.html has every finding with its figures. Neither holds a line
+The page says what to tell each project; docs/evidence/field.html has every finding with its figures. Neither holds a line
 of these repositories. benchmarks/results/field.json holds the cells of the table and the findings.
 """
 
@@ -25,7 +25,7 @@ from auditkit.model.text import counted
 from auditkit.probing.hosts.catalog import load_catalog
 from auditkit.rendering.html.run_page import run_page
 from auditkit.rules.reports.audit import Sources
-from benchmarks.evidence import ROOT, store_results, write_blocks
+from benchmarks.evidence import EVIDENCE, store_results, write_blocks
 
 NAME = "field"
 PROBES = load_catalog()
@@ -164,7 +164,7 @@ def main(words: Sequence[str]) -> None:
     environment = {key: value for key, value in run.environment.to_json().items() if key != "interpreter"}
     store_results(NAME, {"environment": environment, **blocks})
     write_blocks(NAME, blocks)
-    (ROOT / "docs" / "html" / "field.html").write_bytes(run_page(Sources(without_code(run), load_catalog())))
+    (EVIDENCE / "field.html").write_bytes(run_page(Sources(without_code(run), load_catalog())))
 
 
 if __name__ == "__main__":

@@ -261,7 +261,7 @@ def test_a_killed_one_goes_on_where_it_was(history: History, tmp_path: Path, pri
     found = _runs(history)
     assert found.first == history.commits[2]
     assert sum(answer.was_known for answer in found.answers) == 2
-    assert not list(private_places.glob("auditkit-checkout-*"))
+    assert not list(private_places.glob("auditkit-checkout-*/tree"))
 
 
 def test_two_ends_that_answer_alike_are_refused(history: History) -> None:

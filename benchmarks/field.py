@@ -5,7 +5,7 @@
     auditkit sweep merge field --no-tickets
     python -m benchmarks.field field/merged
 
-The page says what to tell each project; docs/evidence/field.html has each finding with its figures. Neither holds a line
+The page says what to tell each project; docs/evidence/field.html has each finding with its figures. Neither has a line
 of these repositories. benchmarks/results/field.json holds the cells of the table and the findings.
 """
 

@@ -7,6 +7,7 @@ import json
 import os
 import selectors
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -118,7 +119,12 @@ class Setting:
 
     @property
     def is_interpreter_audited(self) -> bool:
-        """Whether the checkout brings or names the interpreter: then nothing of it runs outside of the cage."""
+        """Whether the checkout brings or names the interpreter: then nothing of it runs outside of the cage.
+
+        The environment that this process runs in is trusted wherever it lies: auditkit itself was imported from it.
+        """
+        if os.path.dirname(os.path.dirname(os.path.abspath(self.interpreter))) == os.path.abspath(sys.prefix):
+            return False
         tops = [str(repository_of(each)) for each in (self.checkout, self.source) if each is not None]
         folder = os.path.dirname(os.path.abspath(self.interpreter))
         is_below_one = is_below(folder, tops) or is_below(os.path.realpath(folder), map(os.path.realpath, tops))

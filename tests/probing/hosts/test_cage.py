@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from auditkit.model.enums import CageChoice, Outcome, Reason
 from auditkit.model.runs.run import Run
 from auditkit.model.runs.target import Target
 from auditkit.probing.hosts import cage, fork_servers
+from auditkit.probing.hosts.sandbox import Setting
 from auditkit.store.config.config import Config
 from auditkit.workflows.audit.audit import AuditRequest, audit
 from auditkit.workflows.audit.run_options import RunOptions
@@ -168,3 +170,11 @@ def test_a_checkouts_file_can_only_make_it_stricter(
         for path, word in files
     )
     assert choices == meant
+
+
+def test_an_interpreter_in_the_checkout_is_audited_but_for_the_one_that_runs_this(tmp_path: Path) -> None:
+    """A project's own `.venv` with auditkit in it: its fork server needs no cage for each copy of the project."""
+    assert not Setting(Path(sys.prefix), sys.executable, ()).is_interpreter_audited
+    assert Setting(tmp_path, str(tmp_path / ".venv" / "bin" / "python"), ()).is_interpreter_audited
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    assert Setting(tmp_path, str(tmp_path / ".venv" / "bin" / "python"), ()).is_interpreter_audited

@@ -32,7 +32,7 @@ from auditkit.probing.hosts.fork_servers import end_servers
 from auditkit.workflows.audit.audit import AuditRequest, audit
 from auditkit.workflows.audit.run_options import RunOptions, user_memory
 from auditkit.workflows.configuration import read_configuration
-from auditkit.workflows.sweep.engines.local import LIFELINE
+from auditkit.workflows.sweep.engines.node import LIFELINE
 from auditkit.workflows.sweep.environments import EnvironmentFailedError, interpreter_for
 from auditkit.workflows.sweep.folder import Answer, Failure, ResultsFolder
 from auditkit.workflows.sweep.jobs import Job

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import pty
 import re
@@ -44,13 +45,13 @@ FINDING = f"P2  {CLAIM}  "
 
 @pytest.fixture
 def command(tmp_path: Path) -> list[str]:
-    """An audit of one target by two probes, the second of which waits for the file `go`."""
+    """An audit of one target by two probes, the second of which waits for the file `go`: in a cage it never sees it."""
     (tmp_path / "stats.py").write_text(COLLECTOR, encoding="utf-8")
     probe = (ROOT / "probes" / f"{CLAIM}.py").read_text("utf-8").replace(f'"{CLAIM}"', '"waits_for_go"')
     line = "def measure(ctx):\n"
     probe = probe.replace(line, line + WAIT.format(go=tmp_path / "go"))
     (tmp_path / "waits_for_go.py").write_text(probe, encoding="utf-8")
-    options = ["--target", "stats:grad_norm", "--contract", "grad_norm", "--takes", "parameters", "--probe", CLAIM]
+    options = ["--target", "stats:grad_norm", "--contract", "grad_norm", "--takes", "parameters", "--cage", "off"]
     return [
         sys.executable,
         "-m",
@@ -58,6 +59,8 @@ def command(tmp_path: Path) -> list[str]:
         "audit",
         str(tmp_path),
         *options,
+        "--probe",
+        CLAIM,
         "--probe",
         str(tmp_path / "waits_for_go.py"),
     ]
@@ -135,4 +138,4 @@ def test_a_document_for_programs_comes_without_talk(command: list[str], tmp_path
     (tmp_path / "go").touch()
     done = subprocess.run([*command, "--json"], cwd=tmp_path, env=our_environment(), capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (1, b"")
-    assert done.stdout.startswith(b"{")
+    assert [result["outcome"] for result in json.loads(done.stdout)["results"]] == ["reproduced", "reproduced"]

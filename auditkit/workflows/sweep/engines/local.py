@@ -16,17 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from auditkit.errors import BadInputError
-from auditkit.model.text import inert_line
+from auditkit.workflows.sweep.engines.node import last_words, reason_of, start_command
 from auditkit.workflows.sweep.engines.protocol import Ended, EngineSettings, Task
 
-LIFELINE = "--lifeline"
-"""Tells a job's command to end when its standard input does: when whoever started it is gone."""
 _GRACE_S = 15.0
 # What was killed is gone as soon as the kernel has taken its memory back.
 _GONE_WITHIN_S = 2.0
 # What waits behind the running ones, so that a small job can begin where a large one does not fit.
 _WAITING_EACH = 4
-_TAIL_BYTES = 2000
 _OPTIONS = ("memory_mb", "gpus")
 
 
@@ -120,15 +117,7 @@ class LocalPool:
         log = self._logs / f"{task.key}.log"
         environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ",".join(cards)} if self._all_cards else None
         try:
-            with open(log, "wb") as words:
-                process = subprocess.Popen(
-                    [*task.command, LIFELINE],
-                    stdin=subprocess.PIPE,
-                    stdout=words,
-                    stderr=words,
-                    env=environment,
-                    start_new_session=True,
-                )
+            process = start_command(task.command, log, environment)
         except OSError as error:
             self._cards += cards
             self._ended.append(Ended(task.key, None, f"it could not be started: {error.strerror}", self._node))
@@ -153,34 +142,10 @@ class LocalPool:
         assert one.process.stdin is not None
         one.process.stdin.close()
         self._cards += one.cards
-        reason = "" if code == 0 else reason_of(code, _tail(one.log))
+        reason = "" if code == 0 else reason_of(code, last_words(one.log))
         if code == 0:
             one.log.unlink(missing_ok=True)
         self._ended.append(Ended(one.task.key, code, reason, self._node))
-
-
-def reason_of(exit_code: int, last_words: str = "") -> str:
-    """Why a command ended, in words: its signal or exit code, and the last line that it wrote."""
-    if exit_code < 0:
-        try:
-            name = signal.Signals(-exit_code).name
-        except ValueError:
-            name = str(-exit_code)
-        hint = ", perhaps for want of memory" if exit_code == -signal.SIGKILL else ""
-        said = f"killed by {name}{hint}"
-    else:
-        said = f"exit code {exit_code}"
-    lines = [line for line in last_words.splitlines() if line.strip()]
-    return f"{said}: {inert_line(lines[-1])[:300]}" if lines else said
-
-
-def _tail(path: Path) -> str:
-    try:
-        with open(path, "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
-            return file.read().decode("utf-8", "replace")
-    except OSError:
-        return ""
 
 
 def machine_memory_mb() -> int:

@@ -1,4 +1,4 @@
-"""A job's command on a node of a cluster: run it to its end, keep its last words, leave nothing of it behind."""
+"""A job's command on the machine that runs it: start it, keep its last words, leave nothing of it behind."""
 
 from __future__ import annotations
 
@@ -8,15 +8,33 @@ import select
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from types import FrameType
 
-from auditkit.workflows.sweep.engines.local import LIFELINE, reason_of
+from auditkit.model.text import inert_line
 
+LIFELINE = "--lifeline"
+"""Tells a job's command to end when its standard input does: when whoever started it is gone."""
 _GRACE_S = 15.0
 # Ray interrupts between two lines of Python: no call may wait longer.
 _LOOK_S = 0.5
 _TAIL_BYTES = 2000
+
+
+def start_command(
+    command: Sequence[str], log: str | Path, environment: Mapping[str, str] | None
+) -> subprocess.Popen[bytes]:
+    """Start a job's command in a session of its own; what it prints goes to `log`. Raises OSError where it cannot."""
+    with open(log, "wb") as words:
+        return subprocess.Popen(
+            [*command, LIFELINE],
+            stdin=subprocess.PIPE,
+            stdout=words,
+            stderr=words,
+            env=environment,
+            start_new_session=True,
+        )
 
 
 def run_command(command: Sequence[str], log: str, unset: Sequence[str] = ()) -> tuple[int | None, str, str]:
@@ -28,15 +46,7 @@ def run_command(command: Sequence[str], log: str, unset: Sequence[str] = ()) -> 
     node = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
     environment = {name: value for name, value in os.environ.items() if name not in unset}
     try:
-        with open(log, "wb") as words:
-            process = subprocess.Popen(
-                [*command, LIFELINE],
-                stdin=subprocess.PIPE,
-                stdout=words,
-                stderr=words,
-                env=environment,
-                start_new_session=True,
-            )
+        process = start_command(command, log, environment)
     except OSError as error:
         return None, f"it could not be started: {error.strerror}", node
     try:
@@ -88,7 +98,22 @@ def _end(process: subprocess.Popen[bytes]) -> int:
     return code
 
 
-def last_words(path: str) -> str:
+def reason_of(exit_code: int, last_words: str = "") -> str:
+    """Why a command ended, in words: its signal or exit code, and the last line that it wrote."""
+    if exit_code < 0:
+        try:
+            name = signal.Signals(-exit_code).name
+        except ValueError:
+            name = str(-exit_code)
+        hint = ", perhaps for want of memory" if exit_code == -signal.SIGKILL else ""
+        said = f"killed by {name}{hint}"
+    else:
+        said = f"exit code {exit_code}"
+    lines = [line for line in last_words.splitlines() if line.strip()]
+    return f"{said}: {inert_line(lines[-1])[:300]}" if lines else said
+
+
+def last_words(path: str | Path) -> str:
     """The end of a log; "" where there is none."""
     try:
         with open(path, "rb") as file:

@@ -37,7 +37,7 @@ from benchmarks.machine import environment
 
 FREE = "none"
 KINDS = (FREE, *cage.ENGINES)
-WORKERS, ROUNDS, OPENED = 20, 5, 40
+WORKERS, ROUNDS, WHOLE_ROUNDS, OPENED = 15, 21, 5, 40
 _OF_ONE_RUN = ("id", "duration_s", "cage")
 Document = dict[str, Any]
 
@@ -76,27 +76,11 @@ def engine(kind: str) -> Iterator[None]:
 
 
 def costs() -> Document:
-    """By engine: its name, and milliseconds of processor time; each the medians of rounds taken in turn."""
-    taken: dict[str, list[tuple[float, float, float]]] = {kind: [] for kind in KINDS}
-    names = {}
-    for _ in range(ROUNDS):
-        for kind in KINDS:
-            with engine(kind):
-                found = cage.engine_of(CageChoice.AUTO)
-                names[kind] = found.describe()
-                box = cage.Cage(found, cage.interpreter_files(sys.executable))
-                opened = per_one(lambda box=box: box.open({}).end(), OPENED) if found.name else 0.0
-                taken[kind].append((opened, *worker_costs()))
-    keys = ("opened_ms", "short_worker_ms", "whole_catalogue_ms")
-    figures = {
-        kind: dict(zip(keys, map(statistics.median, zip(*found, strict=True)), strict=True))
-        for kind, found in taken.items()
-    }
-    return {kind: {"engine": names[kind], **figures[kind]} for kind in KINDS}
+    """By engine: its name, and milliseconds of processor time; each the medians of rounds taken in turn.
 
-
-def worker_costs() -> tuple[float, float]:
-    """Of a worker that runs one cheap probe, and of one that runs every stable probe, on one specimen."""
+    What it adds to a worker with one probe is the median and the quartiles of the rounds' differences: other work on
+    the machine moves neighbouring rounds alike.
+    """
     folder = bundled_dir("probes") / "specimens" / "gradient_monitoring"
     target = Target("gradmon.sound:foreach_norm")
     stable = [probe for probe in load_catalog().values() if probe.lifecycle == "stable" and probe.scope == "target"]
@@ -105,9 +89,30 @@ def worker_costs() -> tuple[float, float]:
     answered = [result.outcome for result in run_target(target, one, setting).results]
     if answered != [Outcome.NOT_REPRODUCED]:
         raise SystemExit(f"{target.call} was not asked: {answered}")
-    short = per_one(lambda: run_target(target, one, setting), WORKERS)
-    whole = per_one(lambda: run_target(target, stable, replace(setting, time_limit_s=300.0)), 1)
-    return short, whole
+    kinds: dict[str, Document] = {}
+    for kind in KINDS:
+        with engine(kind):
+            found = cage.engine_of(CageChoice.AUTO)
+            box = cage.Cage(found, cage.interpreter_files(sys.executable))
+            opened = per_one(lambda box=box: box.open({}).end(), OPENED) if found.name else 0.0
+            kinds[kind] = {"engine": found.describe(), "opened_ms": opened}
+    short = in_turn(lambda: run_target(target, one, setting), WORKERS, ROUNDS)
+    whole = in_turn(lambda: run_target(target, stable, replace(setting, time_limit_s=300.0)), 1, WHOLE_ROUNDS)
+    for kind, of in kinds.items():
+        more = [its - free for its, free in zip(short[kind], short[FREE], strict=True)]
+        of |= {"short_worker_ms": statistics.median(short[kind]), "whole_catalogue_ms": statistics.median(whole[kind])}
+        of["short_more_ms"] = [round(each, 1) for each in statistics.quantiles(more, n=4)]
+    return kinds
+
+
+def in_turn(work: Callable[[], object], times: int, rounds: int) -> dict[str, list[float]]:
+    """Milliseconds of processor time of each `work`, by engine and round."""
+    taken: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    for number in range(rounds):
+        for kind in KINDS[:: -1 if number % 2 else 1]:
+            with engine(kind):
+                taken[kind].append(per_one(work, times))
+    return taken
 
 
 def per_one(work: Callable[[], object], times: int) -> float:
@@ -179,8 +184,9 @@ def cost_table(found: Document) -> str:
     cells = []
     for of in found["cost"].values():
         short, whole = of["short_worker_ms"], of["whole_catalogue_ms"]
-        more = [f"{short - base['short_worker_ms']:+.1f} ms", f"{whole / base['whole_catalogue_ms'] - 1:+.1%}"]
-        more = more if of is not base else ["", ""]
+        low, middle, high = of["short_more_ms"]
+        of_short = f"{middle:+.1f} ms ({low:+.1f} to {high:+.1f}), {middle / base['short_worker_ms']:+.1%}"
+        more = [of_short, f"{whole / base['whole_catalogue_ms'] - 1:+.1%}"] if of is not base else ["", ""]
         costs_of = [f"{of['opened_ms']:.1f} ms", f"{short:.0f} ms", more[0], f"{whole:,.0f} ms", more[1]]
         cells.append([of["engine"], *costs_of])
     titles = ("cage", "built and ended", "a worker with one probe", "more", "one with every probe", "more")

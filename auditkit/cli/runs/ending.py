@@ -126,7 +126,7 @@ def nothing_audited(run: Run) -> list[str]:
     read = [result for result in run.results if result.is_of_source]
     if read and (run.no_target is not None or len(read) < len(run.results)):
         shows = "what stands above was read there" if any(result.severity for result in read) else "it shows nothing"
-        said.append(f"Only the source was read, and none of its code was run: {shows}.")
+        said.append(f"Only its source was read, and nothing of it measured: {shows}.")
     return said
 
 
@@ -164,7 +164,8 @@ def _way_to_a_target(run: Run, request: AuditRequest) -> Step:
     """How a collector is named that was not found, or not enough known of."""
     asked: list[ProbeResult] = [result for result in run.results if not result.is_of_source]
     tried = next((each.try_it for each in run.candidates if each.try_it), "")
-    if run.no_target is not None and run.no_target.is_import:
+    lacks_modules = bool(asked) and asked[0].reason is not None and asked[0].reason.is_not_loaded
+    if lacks_modules or (run.no_target is not None and run.no_target.is_import):
         title = "Next, install what is missing, or name the interpreter that has it:"
         return Step(title, _typed(request, "--python", "VENV/bin/python"))
     if tried:

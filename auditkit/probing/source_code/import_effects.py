@@ -163,6 +163,8 @@ def _effects_of(module: Module, call: ast.Call, inside: frozenset[str]) -> Itera
     """What a call does, also by way of functions of the same file."""
     name = dotted_name(call.func)
     last = call.func.attr if isinstance(call.func, ast.Attribute) else name
+    if last == "system" and not call.args:  # platform.system() says a name
+        return
     if last in _EFFECTS:
         yield _EFFECTS[last]
     elif name.startswith("subprocess."):

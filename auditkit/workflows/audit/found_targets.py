@@ -100,7 +100,7 @@ def find_targets(
     notes += _needed(trials, setting.interpreter)
     if not best:
         failure = _failure(opened, found, trials, [*notes, *map(str.strip, not_asked_lines(listed))])
-        likeliest = tuple(candidate.as_target() for candidate in candidates[:1])
+        likeliest = (_likeliest(trials).target,) if trials else ()
         return FoundTargets((), trials, tuple(effects), failure, likeliest, found=True, candidates=listed)
     asked = list(dict.fromkeys(trial.target.call for trial in best.values()))
     targets = tuple(name_target(trial.target, asked) for trial in best.values())
@@ -176,10 +176,21 @@ def _failure(opened: OpenCheckout, found: Discovery, trials: Sequence[Trial], no
         return NothingMeasuredError("\n  ".join([text, *notes]), _next_step(opened, found))
     if {trial.reason for trial in trials} <= {Reason.NO_TORCH, Reason.NO_INTERPRETER}:
         return TargetNotLoadedError(trials[0].message)
-    hint = f"say how one is called: --target {trials[0].target.call} --argument NAME=VALUE"
+    hint = f"say how one is called: --target {_likeliest(trials).target.call} --argument NAME=VALUE"
+    if all(map(_lacks_modules, trials)):
+        hint = "install what is missing, or name the interpreter that has it: --python VENV/bin/python"
     if all(trial.reason and trial.reason.is_not_loaded for trial in trials):
         return TargetNotLoadedError("\n  ".join(["no gradient collector could be imported:", *notes]))
     return NothingMeasuredError("\n  ".join(["no gradient collector could be fed:", *notes]), hint)
+
+
+def _likeliest(trials: Sequence[Trial]) -> Trial:
+    """The first collector that needs no further module, so that to say how it is called may be enough; else the first."""
+    return next((trial for trial in trials if not _lacks_modules(trial)), trials[0])
+
+
+def _lacks_modules(trial: Trial) -> bool:
+    return bool(trial.missing) or (trial.reason is not None and trial.reason.is_not_loaded)
 
 
 def _next_step(opened: OpenCheckout, found: Discovery) -> str:

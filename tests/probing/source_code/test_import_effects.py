@@ -49,7 +49,7 @@ def test_what_a_target_imports_is_followed_and_what_a_function_imports_is_not(tm
     put(tmp_path, "norms.py", "from package import helper\ndef norm(grads):\n    import train\n")
     put(tmp_path, "train.py", SCRIPT)
     put(tmp_path, "package/__init__.py", "import subprocess\nCOMMIT = subprocess.run(['git', 'rev-parse', 'HEAD'])\n")
-    put(tmp_path, "package/helper.py", "import torch\ntorch.save({}, 'table.pt')\n")
+    put(tmp_path, "package/helper.py", "import torch, platform\ntorch.save({}, platform.system())\n")
     assert effects(tmp_path, "norms:norm") == [
         "package/__init__.py starts processes (line 2) when it is imported",
         "package/helper.py writes files (line 2) when it is imported",

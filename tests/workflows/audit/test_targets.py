@@ -85,6 +85,29 @@ def test_missing_modules_are_named_once_for_the_whole_checkout(tmp_path: Path):
     assert needed == f"  this checkout needs: {names.replace(' ', ', ')} ({sys.executable} -m pip install {names})"
     names = "one:grad_norm, one:total_norm, two:norm_of"
     assert stopped == [f"  3 not asked, they use modules that are not installed: {names}"]
+    assert found.failure.hint == (
+        "install what is missing, or name the interpreter that has it: --python VENV/bin/python"
+    )
+
+
+def test_the_likeliest_collector_is_one_that_needs_no_module(tmp_path: Path):
+    """To say how another is called would not be enough: what it needs has to be installed first."""
+    (tmp_path / "a.py").write_text(
+        "import torch, einops_missing\ndef total_norm(parameters):\n"
+        "    return torch.stack([einops_missing.norm(p.grad) for p in parameters]).norm()\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "b.py").write_text(
+        "import torch\ndef grad_norm(parameters, plan):\n"
+        "    return torch.stack([plan.table[p].norm(p.grad) for p in parameters]).norm()\n",
+        encoding="utf-8",
+    )
+    with open_checkout(tmp_path, sys.executable) as opened:
+        found = find_targets(opened, Setting(tmp_path, sys.executable, (tmp_path,)))
+    assert [trial.target.call for trial in found.trials] == ["a:total_norm", "b:grad_norm"]
+    assert found.failure is not None
+    assert found.failure.hint == "say how one is called: --target b:grad_norm --argument NAME=VALUE"
+    assert [target.call for target in found.asked] == ["b:grad_norm"]
 
 
 @pytest.mark.parametrize(

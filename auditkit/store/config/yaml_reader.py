@@ -42,10 +42,14 @@ _LARGEST_BYTES = 2_000_000
 
 
 class YamlReader:
-    """One YAML file: typed access to its nodes, with every problem collected until `raise_problems`."""
+    """One YAML file: typed access to its nodes, with every problem collected until `raise_problems`.
 
-    def __init__(self, path: Path) -> None:
+    `if_absent` is the hint where there is no such file.
+    """
+
+    def __init__(self, path: Path, if_absent: str = "auditkit init CHECKOUT writes an auditkit.yaml") -> None:
         self.path = path
+        self._if_absent = if_absent
         self.problems: list[Problem] = []
         self._plain: dict[int, Any] = {}
         self.text = self._read()
@@ -60,8 +64,7 @@ class YamlReader:
                 )
             return data.decode("utf-8-sig")
         except FileNotFoundError:
-            hint = "auditkit init CHECKOUT writes an auditkit.yaml"
-            raise BadInputError(f"no such file: {self.path}", hint) from None
+            raise BadInputError(f"no such file: {self.path}", self._if_absent) from None
         except IsADirectoryError:
             raise BadInputError(f"{self.path} is a directory", "name the file in it") from None
         except OSError as error:

@@ -185,7 +185,7 @@ def _failure(opened: OpenCheckout, found: Discovery, trials: Sequence[Trial], no
 
 
 def _likeliest(trials: Sequence[Trial]) -> Trial:
-    """The first collector that needs no further module, so that to say how it is called may be enough; else the first."""
+    """The first collector that lacks no module, so that to say how it is called may be enough; else the first."""
     return next((trial for trial in trials if not _lacks_modules(trial)), trials[0])
 
 

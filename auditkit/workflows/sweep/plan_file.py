@@ -72,7 +72,7 @@ def read_plan_file(path: Path) -> PlanFile:
 
     Raises BadInputError with every problem at once, each as `file:line:column: message` with the line and a hint.
     """
-    reader = YamlReader(path)
+    reader = YamlReader(path, "a plan of few checkouts is words: auditkit sweep plan CHECKOUT@REVISION --torch 2.13")
     root = reader.root()
     nodes = _PlanReader(reader)
     plan = nodes.read(root) if root is not None else PlanFile()

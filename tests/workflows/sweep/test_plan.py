@@ -127,6 +127,13 @@ def test_what_is_wrong_in_a_plan_is_said_with_its_place(tmp_path: Path, code: Pa
     assert caught.value.hint
 
 
+def test_a_plan_that_is_not_there_is_no_configuration(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError) as wrong:
+        read_plan_file(tmp_path / "plan.yaml")
+    assert wrong.value.message == f"no such file: {tmp_path / 'plan.yaml'}"
+    assert wrong.value.hint == "a plan of few checkouts is words: auditkit sweep plan CHECKOUT@REVISION --torch 2.13"
+
+
 def test_words_are_a_plan_too(tmp_path: Path, code: Path) -> None:
     words = ["sweep", "plan", str(code), "--torch", "2.9,2.11", "--torch", "2.13", "--python", "3.12"]
     ended = CliRunner().invoke(app, [*words, "--probe", "sync_in_loop"])

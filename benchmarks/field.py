@@ -105,7 +105,7 @@ def _first(advice: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:].rstrip('.')}."
+    return f"{text[0].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
 
 
 def changes(run: Run) -> Iterator[str]:

@@ -15,6 +15,7 @@ import resource
 import signal
 import socket
 import sys
+import textwrap
 import threading
 import time
 import traceback
@@ -166,9 +167,9 @@ def _kind(error: AuditkitError) -> str:
 
 
 def in_one_line(text: str) -> str:
-    """A reason as it fits into a table."""
-    line = inert_line(" ".join(without_folder(text).split()))
-    return line if len(line) <= _LONGEST_REASON else f"{line[:_LONGEST_REASON]}..."
+    """A reason as it fits into a table; its lines are parted by semicolons."""
+    lines = "; ".join(line.strip() for line in without_folder(text).splitlines() if line.strip())
+    return textwrap.shorten(inert_line(lines.replace(":; ", ": ")), _LONGEST_REASON, placeholder=" ...")
 
 
 def without_folder(text: str) -> str:

@@ -13,6 +13,7 @@ import pytest
 
 from auditkit.errors import StoreConflictError
 from auditkit.workflows.sweep.driver import Event, SweepRequest, run_sweep
+from auditkit.workflows.sweep.execution import in_one_line
 from auditkit.workflows.sweep.folder import ResultsFolder
 from tests.sweep_helpers import (
     auditkit,
@@ -197,3 +198,11 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreConflictError):
         ResultsFolder(tmp_path / "file" / "swept").ensure_room()
+
+
+def test_a_reason_is_one_line_without_the_folder_of_an_environment() -> None:
+    text = (
+        "nothing was fed:\n  needs: x (/home/c/environments/py3.12-torch2.9/bin/python -m pip install x)\n  1 not asked"
+    )
+    assert in_one_line(text) == "nothing was fed: needs: x (python -m pip install x); 1 not asked"
+    assert in_one_line("word " * 100) == " ".join(["word"] * 79) + " ..."

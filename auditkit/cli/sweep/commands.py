@@ -50,8 +50,8 @@ def plan(
         typer.Option(
             "--device",
             metavar="NAMES",
-            help="auto, cuda, cpu or simulated.",
-            show_default="cpu",
+            help="cuda asks for a card; auto, cpu and simulated take none.",
+            show_default="auto",
             autocompletion=devices,
         ),
     ] = None,
@@ -61,6 +61,10 @@ def plan(
     contract: Annotated[
         Words,
         typer.Option("--contract", metavar="NAME", help="Only probes of this contract.", autocompletion=contracts),
+    ] = None,
+    torch_index: Annotated[
+        str | None,
+        typer.Option("--torch-index", metavar="URL", help="Torch's wheels for environments; default: the usual index."),
     ] = None,
     clones: ClonesOption = None,
     github_matrix: Annotated[
@@ -85,6 +89,7 @@ def plan(
         "devices": tuple(map(parse_device, _listed(device))),
         "probes": tuple(probe or ()),
         "contracts": tuple(_contracts(contract)),
+        "torch_index": torch_index,
     }
     jobs = jobs_of(_plan_of(what, {name: value for name, value in options.items() if value}), clones)
     if github_matrix:
@@ -94,7 +99,7 @@ def plan(
         say(line)
 
 
-def _plan_of(what: list[str], options: dict[str, tuple[object, ...]]) -> PlanFile:
+def _plan_of(what: list[str], options: dict[str, object]) -> PlanFile:
     from dataclasses import replace
 
     from auditkit.errors import BadInputError

@@ -84,8 +84,8 @@ def _wanted(spec: EnvironmentSpec, device: DeviceChoice, code: Code) -> Wanted:
             files.append((name, text))
         elif spec.requirements is not None:
             raise EnvironmentFailedError(f"the checkout has no {name}, which the plan names among its requirements")
-    is_cuda = device in (DeviceChoice.CUDA, DeviceChoice.AUTO)
-    return Wanted(spec.python, tuple(packages), tuple(files), spec.torch, spec.index, is_cuda)
+    for_gpu = device is DeviceChoice.CUDA
+    return Wanted(spec.python, tuple(packages), tuple(files), spec.torch, spec.index, for_gpu)
 
 
 def torch_requirement(version: str) -> str:
@@ -117,7 +117,7 @@ def _build(wanted: Wanted, place: Path) -> None:
     try:
         _run([*installer, *source, torch, *wanted.packages, *lists], torch)
     except EnvironmentFailedError as error:
-        hint = "; torch_index: default in the plan takes the usual index" if source and not wanted.index else ""
+        hint = "; --torch-index default plans with the usual index" if source and not wanted.index else ""
         raise EnvironmentFailedError(f"{error.message}{hint}") from None
     (place / _READY).write_text(json.dumps(vars(wanted)), encoding="utf-8")
 
@@ -163,14 +163,23 @@ def _run(command: Sequence[str], what: str) -> None:
     except subprocess.TimeoutExpired:
         raise EnvironmentFailedError(f"{what}: not installed within {_BUILD_LIMIT_S:.0f} s") from None
     if ended.returncode != 0:
-        raise EnvironmentFailedError(f"{what}: {_reason(ended.stderr)}")
+        raise EnvironmentFailedError(f"{what}: {installer_reason(ended.stderr)}")
 
 
-def _reason(stderr: str) -> str:
-    """Why an installer gave up, in one line: from its own word for it on, without its marks and its hints."""
-    lines = [line.strip(" ×╰─▶│|`->") for line in stderr.splitlines() if line.strip()]
+def installer_reason(stderr: str) -> str:
+    """Why an installer gave up, in one line: from its own word for it on, without its marks and its hints.
+
+    Of uv's chain of causes what failed, and the last one; of a package that is built, the builder's last error.
+    """
+    lines = [line.lstrip(" ×╰─▶│|`->").rstrip() for line in stderr.splitlines() if line.strip()]
     told = [line for line in lines if not line.startswith(("hint:", "[notice]", "WARNING", "warning"))]
     first = next((number for number, line in enumerate(told) if re.match("(?i)error|no solution|failed", line)), 0)
+    causes = [line.partition(":")[2].strip() for line in told if re.match("(?i)cause(d by)?:", line)]
     words = " ".join(told[first:]) or "the installer said nothing"
+    if causes:
+        # How often it tried, and for how long, is another sentence each time.
+        failed = next(line for line in (told[first], *causes) if "Request failed after" not in line)
+        errors = [line for line in told[first + 1 :] if line.lower().startswith("error:")]
+        words = ": ".join(dict.fromkeys((failed, errors[-1] if errors else causes[-1])))
     words = re.sub(r"(?i) \(from versions: [^)]*\)|error: ", "", words)
     return words if len(words) <= 400 else f"{words[:400]}..."

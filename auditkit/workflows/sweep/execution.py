@@ -25,6 +25,7 @@ from pathlib import Path
 from types import FrameType
 
 from auditkit.errors import AuditkitError, ExitCode, NothingMeasuredError, StoreConflictError, TargetNotLoadedError
+from auditkit.model.enums import DeviceChoice
 from auditkit.model.runs.run import Run
 from auditkit.model.runs.target import Target
 from auditkit.model.text import inert_line
@@ -184,6 +185,8 @@ def _timed(failure: Failure, clock: _Clock) -> Failure:
 def ask(order: Order, folder: ResultsFolder) -> Run:
     """The audit of a job. Raises AuditkitError where that cannot begin."""
     job, settings = order.job, order.job.settings
+    if job.device is not DeviceChoice.CUDA:  # a card that the engine has not given out is not there, on any engine
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
     clones = Path(order.clones) if order.clones else None
     place = folder_of(job.repository, job.revision, clones, Path(order.cache))
     spec = CheckoutSpec(f"{place}@{job.revision}" * bool(job.revision) or str(place), place, job.revision)

@@ -102,9 +102,12 @@ def _run_of(answer: Answer) -> Run:
 
 
 def _without_times(run: Run, job: Job) -> Run:
-    """A run without what no second one would have: its id, its times, where it lay, and what was remembered."""
-    results = tuple(replace(one, duration_s=0.0, remembered=False) for one in run.results)
-    return replace(run, id="", environment=replace(run.environment, checkout=job.repository), results=results)
+    """A run without what no second one would have: its id, its times, where things lay, and what was remembered."""
+    results = tuple(
+        replace(one, duration_s=0.0, remembered=False, message=without_folder(one.message)) for one in run.results
+    )
+    environment, notes = replace(run.environment, checkout=job.repository), tuple(map(without_folder, run.notes))
+    return replace(run, id="", environment=environment, results=results, notes=notes)
 
 
 def _labels(places: Sequence[_Place], told: Sequence[Told]) -> tuple[str, ...]:

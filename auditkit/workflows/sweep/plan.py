@@ -42,7 +42,7 @@ def jobs_of(plan: PlanFile, clones: Path | None = None) -> Iterator[Job]:
             suffix = f"@{revision[:_SHORT] if revision == commit else revision}" if len(checkout.revisions) > 1 else ""
             blank = Job(
                 "-", f"{checkout.name}{suffix}", checkout.repository, commit, revision, probes,
-                EnvironmentSpec(), DeviceChoice.CPU, Resources(memory_mb), settings,
+                EnvironmentSpec(), DeviceChoice.AUTO, Resources(memory_mb), settings,
             )  # fmt: skip
             for environment, device in product(environments, dict.fromkeys(plan.devices)):
                 if not _is_left_out(plan, checkout, revision, environment, device):

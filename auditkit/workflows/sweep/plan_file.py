@@ -54,7 +54,7 @@ class PlanFile:
     torch: tuple[str, ...] = ()
     pythons: tuple[str, ...] = ()
     interpreters: tuple[str, ...] = ()
-    devices: tuple[DeviceChoice, ...] = (DeviceChoice.CPU,)
+    devices: tuple[DeviceChoice, ...] = (DeviceChoice.AUTO,)
     probes: tuple[str, ...] = ()
     contracts: tuple[Contract, ...] = ()
     requirements: tuple[str, ...] | None = None

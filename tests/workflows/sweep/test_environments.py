@@ -13,7 +13,12 @@ import pytest
 from auditkit.model.enums import DeviceChoice
 from auditkit.workflows.sweep import environments
 from auditkit.workflows.sweep.driver import SweepRequest, run_sweep
-from auditkit.workflows.sweep.environments import EnvironmentFailedError, interpreter_for, torch_requirement
+from auditkit.workflows.sweep.environments import (
+    EnvironmentFailedError,
+    installer_reason,
+    interpreter_for,
+    torch_requirement,
+)
 from auditkit.workflows.sweep.execution import without_folder
 from auditkit.workflows.sweep.folder import ResultsFolder
 from auditkit.workflows.sweep.jobs import EnvironmentSpec
@@ -144,3 +149,32 @@ def test_a_reason_names_no_folder_of_the_cache() -> None:
     )
     assert without_folder(told) == "it needs accelerate (python -m pip install x)"
     assert without_folder("/home/me/bin/python") == "/home/me/bin/python"
+
+
+@pytest.mark.parametrize(
+    ("stderr", "reason"),
+    [
+        (
+            "error: Request failed after 3 retries in 5.7s\n  cause: Failed to fetch: https://host/whl/cpu/torch/\n"
+            "  cause: dns error\n  cause: failed to lookup address information: Name or service not known\n",
+            "Failed to fetch: https://host/whl/cpu/torch/: failed to lookup address information: "
+            "Name or service not known",
+        ),
+        (
+            "error: Failed to build `tokenizers==0.13.3`\n  cause: The build backend returned an error\n"
+            "  cause: Call to `build_wheel` failed (exit status: 1)\n\n         [stderr]\n         running build_rust\n"
+            "         error: can't find Rust compiler\n\nhint: Build failures usually indicate a problem\n",
+            "Failed to build `tokenizers==0.13.3`: can't find Rust compiler",
+        ),
+        (
+            "  × No solution found when resolving dependencies:\n"
+            "  ╰─▶ Because x==1 has no wheels and you require x==1,\n"
+            "      we can conclude that your requirements are unsatisfiable.\n",
+            "No solution found when resolving dependencies: Because x==1 has no wheels and you require x==1, "
+            "we can conclude that your requirements are unsatisfiable.",
+        ),
+    ],
+)
+def test_why_an_installer_gave_up_is_one_sentence(stderr: str, reason: str) -> None:
+    """As uv 0.13 writes it; how long it tried would make one reason many."""
+    assert installer_reason(stderr) == reason

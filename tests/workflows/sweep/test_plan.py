@@ -142,7 +142,7 @@ def test_words_are_a_plan_too(tmp_path: Path, code: Path) -> None:
     assert [one["environment"] for one in jobs] == [{"python": "3.12", "torch": t} for t in ("2.9", "2.11", "2.13")]
     matrix = json.loads(CliRunner().invoke(app, [*words, "--github-matrix"]).stdout)
     assert [one["name"] for one in matrix["include"]] == [
-        f"code, torch {t}, Python 3.12, cpu" for t in ("2.9", "2.11", "2.13")
+        f"code, torch {t}, Python 3.12, auto" for t in ("2.9", "2.11", "2.13")
     ]
 
 

@@ -84,6 +84,7 @@ class SlurmQueue:
         self._running: dict[str, Task] = {}
         self._ended: list[Ended] = []
         self._gone: dict[str, float] = {}
+        self._killed: dict[str, float] = {}
         self._states: dict[str, tuple[str, str]] = {}
         self._submitted_at = self._polled_at = float("-inf")
         self._answered_at = time.monotonic()
@@ -241,8 +242,13 @@ class SlurmQueue:
         if code != 0:
             self._poll()
             state = self._states.get(job, ("", ""))[0]
+            if code is not None and code < 0 and state and state not in _OVER and self._waits(job):
+                return  # who sent the signal is known as soon as Slurm has put the job away
             reason = _REASONS.get(state, reason)
         self._end(job, Ended(self._running[job].key, code, reason, node))
+
+    def _waits(self, job: str) -> bool:
+        return time.monotonic() - self._killed.setdefault(job, time.monotonic()) < _SEEN_WITHIN_S
 
     def _take_lost(self, job: str) -> None:
         """A job that Slurm runs no more and that wrote nothing."""
@@ -261,6 +267,7 @@ class SlurmQueue:
     def _end(self, job: str, ended: Ended) -> None:
         del self._running[job]
         self._gone.pop(job, None)
+        self._killed.pop(job, None)
         self._ended.append(ended)
         for name in ("submitted.pkl", "0_result.pkl", *(["0_log.out"] if ended.exit_code == 0 else [])):
             (self._folder / f"{job}_{name}").unlink(missing_ok=True)

@@ -116,8 +116,23 @@ def _do(order: Order, folder: ResultsFolder, mark: Path) -> int:
     return 0
 
 
+# The signal that told this process to end.
+_told: list[int] = []
+
+
 def _end(number: int, _frame: FrameType | None) -> None:
+    _told.append(number)
     raise SystemExit(128 + number)
+
+
+def _asked(order: Order, folder: ResultsFolder) -> Run:
+    """As `ask`; after a signal SystemExit, whatever other error that became on its way out, as in subprocess."""
+    try:
+        return ask(order, folder)
+    except Exception:
+        if _told:
+            raise SystemExit(128 + _told[0]) from None
+        raise
 
 
 def _result(order: Order, folder: ResultsFolder, clock: _Clock) -> Answer | Failure:
@@ -126,7 +141,7 @@ def _result(order: Order, folder: ResultsFolder, clock: _Clock) -> Answer | Fail
     began = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     failure = Failure(job, "error", "", node=socket.gethostname())
     try:
-        run = ask(order, folder)
+        run = _asked(order, folder)
     except StoreConflictError:
         raise
     except EnvironmentFailedError as error:

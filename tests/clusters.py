@@ -176,7 +176,10 @@ class SlurmNodes:
         self.daemons["n2"].kill()
         for job in self.call("squeue", "-h", "--array", "--nodelist=n2", "-o", "%A").split():
             for step in processes_with(rf"slurmstepd: \[{job}\."):
-                # Its children first become init's, which no longer tells whose they were.
+                # Its children first: they become init's, which no longer tells whose they were. A step that stands
+                # still cannot tell the controller of them.
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(step, signal.SIGSTOP)
                 for process in (*_children(step), step):
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(process, signal.SIGKILL)

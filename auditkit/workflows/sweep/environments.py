@@ -178,7 +178,7 @@ def installer_reason(stderr: str) -> str:
     words = " ".join(told[first:]) or "the installer said nothing"
     if causes:
         # How often it tried, and for how long, is another sentence each time.
-        failed = next(line for line in (told[first], *causes) if "Request failed after" not in line)
+        failed = next((line for line in (told[first], *causes) if "Request failed after" not in line), causes[-1])
         errors = [line for line in told[first + 1 :] if line.lower().startswith("error:")]
         words = ": ".join(dict.fromkeys((failed, errors[-1] if errors else causes[-1])))
     words = re.sub(r"(?i) \(from versions: [^)]*\)|error: ", "", words)

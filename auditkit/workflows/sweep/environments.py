@@ -15,10 +15,13 @@ from pathlib import Path
 
 from auditkit.errors import AuditkitError
 from auditkit.model.enums import DeviceChoice
+from auditkit.model.text import shortened
 from auditkit.store.folder.files import write_file
 from auditkit.workflows.sweep.jobs import EnvironmentSpec
 from auditkit.workflows.sweep.repositories import Code, locked_file
 
+LONGEST_REASON = 400
+"""Characters of a reason, which stands in a table."""
 _BUILD_LIMIT_S = 3600.0
 _OWN_REQUIREMENTS = "requirements.txt"
 _READY = "auditkit-ready.json"
@@ -182,4 +185,4 @@ def installer_reason(stderr: str) -> str:
         errors = [line for line in told[first + 1 :] if line.lower().startswith("error:")]
         words = ": ".join(dict.fromkeys((failed, errors[-1] if errors else causes[-1])))
     words = re.sub(r"(?i) \(from versions: [^)]*\)|error: ", "", words)
-    return words if len(words) <= 400 else f"{words[:400]}..."
+    return shortened(words, LONGEST_REASON)

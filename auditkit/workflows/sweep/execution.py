@@ -35,7 +35,7 @@ from auditkit.workflows.audit.audit import AuditRequest, audit
 from auditkit.workflows.audit.run_options import RunOptions, user_memory
 from auditkit.workflows.configuration import read_configuration
 from auditkit.workflows.sweep.engines.node import LIFELINE
-from auditkit.workflows.sweep.environments import EnvironmentFailedError, interpreter_for
+from auditkit.workflows.sweep.environments import LONGEST_REASON, EnvironmentFailedError, interpreter_for
 from auditkit.workflows.sweep.folder import Answer, Failure, ResultsFolder
 from auditkit.workflows.sweep.jobs import Job
 from auditkit.workflows.sweep.order import Order
@@ -43,7 +43,6 @@ from auditkit.workflows.sweep.repositories import Code, NoCodeError, folder_of
 
 # An end that was asked for takes a worker's patience; whoever does not end by then is ended.
 _GRACE_S = 20.0
-_LONGEST_REASON = 400
 _ENDS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
@@ -185,7 +184,7 @@ def _kind(error: AuditkitError) -> str:
 def in_one_line(text: str) -> str:
     """A reason as it fits into a table; its lines are parted by semicolons."""
     lines = "; ".join(line.strip() for line in without_folder(text).splitlines() if line.strip())
-    return textwrap.shorten(inert_line(lines.replace(":; ", ": ")), _LONGEST_REASON, placeholder=" ...")
+    return textwrap.shorten(inert_line(lines.replace(":; ", ": ")), LONGEST_REASON, placeholder=" ...")
 
 
 def without_folder(text: str) -> str:

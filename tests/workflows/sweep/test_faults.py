@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from auditkit.errors import StoreConflictError
+from auditkit.model.enums import DeviceChoice
 from auditkit.workflows.sweep.driver import Event, SweepRequest, run_sweep
 from auditkit.workflows.sweep.execution import in_one_line
 from auditkit.workflows.sweep.folder import ResultsFolder
@@ -118,6 +119,21 @@ def test_an_end_that_becomes_another_error_is_still_an_end(tmp_path: Path, code:
     assert (ended.returncode, ended.stderr) == (128 + signal.SIGTERM, "")
     assert folder.read_failure(one.key) is None
     assert begun_by(tmp_path / "swept", one.key) == 0
+
+
+@pytest.mark.parametrize(
+    ("device", "cards"), [(DeviceChoice.AUTO, ""), (DeviceChoice.CPU, ""), (DeviceChoice.CUDA, "0")]
+)
+def test_a_job_sees_only_cards_that_it_has_asked_for(
+    tmp_path: Path, code: Path, device: DeviceChoice, cards: str
+) -> None:
+    one = job(code, "trainer@v1", commit_of(code, "v1"), device=device)
+    ResultsFolder(tmp_path / "swept").prepare([one])
+    order = Order(str(tmp_path / "swept"), 3, str(tmp_path / "cache"), one)
+    script = "import os, sys; from auditkit.workflows.sweep import execution; execution.main(sys.argv[1:])"
+    words = [sys.executable, "-c", f"{script}; print(os.environ['CUDA_VISIBLE_DEVICES'])", json.dumps(order.to_json())]
+    variables = {**environment(), "CUDA_VISIBLE_DEVICES": "0"}
+    assert subprocess.run(words, env=variables, capture_output=True, text=True, check=True).stdout == f"{cards}\n"
 
 
 def test_ctrl_c_leaves_no_process_and_nothing_half(tmp_path: Path, code: Path) -> None:

@@ -36,6 +36,8 @@ _CALL_WITHIN_S = 60.0
 _SILENT_AT_MOST_S = 600.0
 # What a job wrote on its node may come into sight so much later.
 _SEEN_WITHIN_S = 5.0
+# Many may be killed at once: they wait for one look at the queue together.
+_KILLED_POLL_S = 1.0
 # Slurm gives a cancelled job 30 s to end, where nobody changed that.
 _CANCELLED_WITHIN_S = 120.0
 _OVER = frozenset(
@@ -240,7 +242,8 @@ class SlurmQueue:
             outcome, told = "error", str(error)
         code, reason, node = told if outcome == "success" else (None, f"submitit: {_refusal(told)}", "")
         if code != 0:
-            self._poll()
+            if job not in self._killed or time.monotonic() - self._polled_at >= _KILLED_POLL_S:
+                self._poll()
             state = self._states.get(job, ("", ""))[0]
             if code is not None and code < 0 and state and state not in _OVER and self._waits(job):
                 return  # who sent the signal is known as soon as Slurm has put the job away

@@ -31,9 +31,10 @@ HOUSE = {
     "errors": Room(words("")),
     "assets": Room(words("errors")),
     "git_process": Room(words("errors")),
+    "files": Room(words("errors")),
     "model": Room(words("model")),
     "rules": Room(words("rules model")),
-    "store": Room(words("store model rules errors git_process"), words("yaml")),
+    "store": Room(words("store model rules errors git_process files"), words("yaml")),
     "probing": Room(words("probing model errors assets git_process")),
     "worker": Room(words(""), words("torch"), words("torch triton")),
     "collectors": Room(words("collectors"), words("torch numpy"), words("triton scipy"), optional=words("triton")),
@@ -42,7 +43,9 @@ HOUSE = {
     "testing": Room(words("testing model errors assets probing"), in_functions=words("torch")),
     "pytest_plugin": Room(words(""), words("pytest"), calls_only=words("testing errors")),
     "workflows": Room(
-        words("workflows model errors assets git_process rules store probing collectors rendering exporters version"),
+        words(
+            "workflows model errors assets files git_process rules store probing collectors rendering exporters version"
+        ),
         # The engines of a sweep that a team has already; neither need be there.
         in_functions=words("ray submitit"),
     ),

@@ -61,7 +61,17 @@ def results_of(name: str) -> Document:
 
 
 def store_results(name: str, results: Any) -> None:
-    (RESULTS / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    (RESULTS / f"{name}.json").write_text(one_row_per_line(results) + "\n", encoding="utf-8")
+
+
+def one_row_per_line(value: Any) -> str:
+    """Write JSON that breaks a list or an object over lines only where it is longer than 1,000 characters."""
+    text = json.dumps(value)
+    if len(text) <= 1000 or not isinstance(value, dict | list):
+        return text
+    if isinstance(value, list):
+        return "[\n" + ",\n".join(map(one_row_per_line, value)) + "\n]"
+    return "{\n" + ",\n".join(f"{json.dumps(key)}: {one_row_per_line(part)}" for key, part in value.items()) + "\n}"
 
 
 def write_blocks(page_name: str, blocks: Mapping[str, str]) -> str:

@@ -5,8 +5,8 @@
     auditkit sweep merge field --no-tickets
     python -m benchmarks.field field/merged
 
-The page says what to tell each project; docs/evidence/field.html has each finding with its figures. Neither has a line
-of these repositories. benchmarks/results/field.json holds the cells of the table and the findings.
+The page says what to tell each project, without a line of these repositories. benchmarks/results/field.json holds the
+cells of the table and the findings.
 """
 
 from __future__ import annotations
@@ -16,16 +16,13 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from auditkit.model.enums import Outcome, Severity
 from auditkit.model.runs.run import ArmOutcome, ProbeResult, Run
 from auditkit.model.text import counted
 from auditkit.probing.hosts.catalog import load_catalog
-from auditkit.rendering.html.run_page import run_page
-from auditkit.rules.reports.audit import Sources
-from benchmarks.evidence import EVIDENCE, store_results, write_blocks
+from benchmarks.evidence import store_results, write_blocks
 
 NAME = "field"
 PROBES = load_catalog()
@@ -138,14 +135,6 @@ def summary(projects: Sequence[Project], jobs: Sequence[dict[str, str]], run: Ru
     )
 
 
-def without_code(run: Run) -> Run:
-    """What the page names, without the lines of the checkouts: what others wrote is theirs."""
-    kept = [one for one in run.results if one.outcome is Outcome.REPRODUCED and one.severity is not Severity.P4]
-    told = tuple(replace(one, excerpt=None, siblings=None) for one in kept)
-    arms = tuple(replace(arm, run=replace(arm.run, results=(), notes=(), candidates=())) for arm in run.matrix)
-    return replace(run, results=told, matrix=arms, notes=(), candidates=(), targets=())
-
-
 def main(words: Sequence[str]) -> None:
     merged = Path(words[0])
     run = Run.from_json(json.loads((merged / "matrix.json").read_text(encoding="utf-8")))
@@ -164,7 +153,6 @@ def main(words: Sequence[str]) -> None:
     environment = {key: value for key, value in run.environment.to_json().items() if key != "interpreter"}
     store_results(NAME, {"environment": environment, **blocks})
     write_blocks(NAME, blocks)
-    (EVIDENCE / "field.html").write_bytes(run_page(Sources(without_code(run), load_catalog())))
 
 
 if __name__ == "__main__":

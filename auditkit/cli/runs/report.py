@@ -118,9 +118,10 @@ def page_lines(run: Run, request: AuditRequest, view: View, wants_tickets: bool 
 
 
 def _head(run: Run, view: View) -> Iterator[str]:
-    from auditkit.workflows.audit.found_candidates import summary_lines, table
+    from auditkit.workflows.audit.found_candidates import configured_lines, summary_lines, table
 
     yield _heading(run)
+    yield from configured_lines(run)
     yield from summary_lines(run.candidates)
     if view.verbose and run.candidates:
         rows, reasons = zip(*table(run.candidates), strict=True)

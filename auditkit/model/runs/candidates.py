@@ -62,6 +62,7 @@ _STOPPED: dict[Reason | None, str] = {
     Reason.CANNOT_FEED: "nothing is known to fit what they take",
     Reason.PLACEHOLDER: "they use modules that are not installed",
     Reason.CANNOT_READ: "their answer has nothing that a probe can judge",
+    Reason.NOT_PARSED: "their files cannot be parsed",
     Reason.TIMEOUT: "trying them did not end in time",
     Reason.CRASH: "trying them ended the process",
     Reason.EXIT: "trying them ended the process",

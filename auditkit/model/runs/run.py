@@ -251,13 +251,16 @@ class NoTarget:
 
 
 @dataclass(frozen=True)
-class Run(Record, keys="run! targets candidates? results fixes? no_fix? summary notes matrix? baseline?"):
+class Run(
+    Record, keys="run! targets discovery_off? candidates? results fixes? no_fix? summary notes matrix? baseline?"
+):
     """The whole of one invocation, as `--json` prints it, but for `no_target`, whose message is among the notes.
 
     With several arms, `matrix` holds the run of each one; `results` then has one entry for each target and
     probe over all arms (see docs/design/matrix.md) and `environment` is the first arm's. `candidates` are what reading
-    the source found, where no target was named; `fixes` those that were run and suffice, `no_fix` says of the
-    fingerprints without one why. `baseline` is what tickets say of its findings, where that was asked.
+    the source found, where the command named no target; `discovery_off` says that auditkit.yaml has `discover: false`.
+    `fixes` are those that were run and suffice, `no_fix` says of the fingerprints without one why. `baseline` is what
+    tickets say of its findings, where that was asked.
     """
 
     schema_version: ClassVar[int] = 1
@@ -269,6 +272,7 @@ class Run(Record, keys="run! targets candidates? results fixes? no_fix? summary 
     notes: tuple[str, ...] = ()
     matrix: tuple[Arm, ...] = ()
     no_target: NoTarget | None = None
+    discovery_off: bool = False
     candidates: tuple[FoundCandidate, ...] = ()
     fixes: tuple[Fix, ...] = ()
     no_fix: Mapping[str, str] = field(default_factory=dict)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from auditkit.model.enums import Outcome, Severity
+from auditkit.model.enums import Outcome, Reason, Severity
 from auditkit.model.runs.baseline import Baseline, Tracked
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import ProbeResult, Run
@@ -44,10 +44,13 @@ def baseline_of(
             new.append(Tracked(fingerprint))
     answers = {each.fingerprint: each for each in run.results}
     absent: dict[bool, list[Tracked]] = {True: [], False: []}
+    unread = _unread(run)
     for fingerprint, ticket in held.items():
         if fingerprint in reproduced or (ticket.decision is not None and ticket.decision.is_finished):
             continue
         why, is_gone = _absence(fingerprint, answers.get(fingerprint), run, probes)
+        if unread and is_gone and fingerprint not in answers:
+            why, is_gone = f"not checked: {unread}", False
         absent[is_gone].append(Tracked(fingerprint, str(ticket.id), why))
     gone, unasked = tuple(absent[True]), tuple(absent[False])
     return replace(empty, known=tuple(known), new=tuple(new), gone=gone, unasked=unasked, minor=minor)
@@ -77,6 +80,13 @@ def _tickets_by_fingerprint(tickets: Sequence[Ticket]) -> dict[str, Ticket]:
 def _returned(ticket: Ticket, fingerprint: str) -> bool:
     """Whether the finding was mended by what its ticket says, so that it has come back where it reproduces."""
     return reopens(ticket.decision) and fingerprint not in ticket.may_stay
+
+
+def _unread(run: Run) -> str:
+    """Why the first file that auditkit could not parse is unread; its code, and who calls it, may hold any finding."""
+    texts = [each.message for each in run.results if each.reason is Reason.NOT_PARSED]
+    texts += [f"{each.file}: {each.why_not}" for each in run.candidates if each.reason is Reason.NOT_PARSED]
+    return next(iter(texts), "")
 
 
 def _absence(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from yaml.nodes import Node
 
 KEYS = (
-    "checkout", "python", "import_roots", "tickets", "batch", "agent", "targets", "severity", "policy",
+    "checkout", "python", "import_roots", "tickets", "batch", "agent", "targets", "discover", "severity", "policy",
     "probes_dir", "agents", "lint", "style", "exclude", "cage",
 )  # fmt: skip
 TARGET_KEYS = ("name", "contract", "call", "takes", "finish", "setup", "arguments", "returns", "places")
@@ -40,7 +40,7 @@ class Config:
     `import_roots` are relative to the checkout. `policy` maps threshold names to values. `agents` are names
     by code, ours and the project's own. `catalog` holds the probes that may be named, where they were looked up.
     `style` asks the probes of style in every audit. `exclude` are patterns of paths below the checkout whose files
-    are asked nothing. `cage` says whether the code is shut in.
+    are asked nothing. `discover` of False checks `targets` alone. `cage` says whether the code is shut in.
     """
 
     path: Path | None = None
@@ -51,6 +51,7 @@ class Config:
     batch: int | None = None
     agent: str | None = None
     targets: tuple[Target, ...] = ()
+    discover: bool = True
     severity: Mapping[str, Severity] = field(default_factory=dict)
     policy: Mapping[str, Any] = field(default_factory=dict)
     probes_dir: tuple[Path, ...] = ()
@@ -118,6 +119,7 @@ class _ConfigReader:
             "batch": lambda node: self.reader.count_of(node, "batch"),
             "agent": self.agent,
             "targets": self.targets,
+            "discover": lambda node: self.reader.flag_of(node, "discover"),
             "severity": self.severity,
             "policy": self.policy,
             "probes_dir": self.probes_dir,

@@ -73,6 +73,7 @@ def _lines(draft: ConfigDraft) -> Iterator[str]:
     if draft.elsewhere:
         yield f"\n# The code under audit lies outside this file's workspace: auditkit audit {_comment(draft.elsewhere)}"
     yield "\n# One entry for each collector: what to call, how it is fed, how its answer is read."
+    yield "# An audit also checks what is not listed here; `discover: false` switches that off."
     yield "targets:" if draft.targets else "targets: []"
     for entry in draft.targets:
         yield from _target(entry)

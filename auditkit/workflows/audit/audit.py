@@ -123,7 +123,7 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
         left_out = LeftOut(opened.path, request.config.exclude)
         found = _targets(request, opened, settings, progress, left_out) if asked else FoundTargets()
         read = _source_questions(request, probes, found.asked)
-        run = _measured(Questions(found.asked, asked, place, found.found), settings, progress)
+        run = _measured(Questions(found.asked, asked, place, found.found_count), settings, progress)
         answers = read_source(read, opened, progress)
         if found.failure is not None and not answers.are_any:
             raise found.failure
@@ -135,6 +135,7 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
         notes = (*opened.notes, *passed_over, *found.notes, *run.notes, *answers.notes, *written)
         missing = _no_target(found.failure)
         run = replace(run, results=results, notes=notes, no_target=missing, candidates=found.candidates)
+        run = replace(run, discovery_off=bool(asked) and not (request.targets or request.config.discover))
         mistyped = _not_imported(run) if request.targets else ""
         paperwork = _paperwork(request, probes)
         if settings and not mistyped:
@@ -243,16 +244,19 @@ def _distinct(arms: Sequence[RunOptions], opened: OpenCheckout) -> list[RunOptio
 def _targets(
     request: AuditRequest, opened: OpenCheckout, settings: Sequence[Setting], progress: Progress, left_out: LeftOut
 ) -> FoundTargets:
-    """Those that were named, on the command line or in the configuration; else those that the checkout has."""
-    named = request.targets or request.config.targets
-    if named:
+    """Those that the command line names; else those of auditkit.yaml, and with them those that discovery finds."""
+    config = request.config
+    named = request.targets or config.targets
+    if request.targets or not config.discover:
         calls = [target.call for target in named]
-        files = PythonFiles(opened.path, import_roots(opened.path, request.config.import_roots))
+        files = PythonFiles(opened.path, import_roots(opened.path, config.import_roots))
         notes = notes_on_imports(files, calls, progress.noted)
         return FoundTargets(tuple(named), notes=tuple(notes))
     first, *others = settings
-    roots, told = request.config.import_roots, (progress.trying, others, progress.noted)
-    return find_targets(opened, first, roots, *told, left_out=left_out, libraries=True)
+    told = (progress.trying, others, progress.noted)
+    return find_targets(
+        opened, first, config.import_roots, *told, left_out=left_out, libraries=True, configured=config.targets
+    )
 
 
 def _measured(questions: Questions, settings: Sequence[Setting], progress: Progress) -> Run:

@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from auditkit.model.codec import encode
-from auditkit.model.enums import Contract
+from auditkit.model.enums import Contract, Reason
 from auditkit.model.runs.candidates import FoundCandidate, by_reason, options_of
+from auditkit.model.runs.run import Run
 from auditkit.model.text import counted
 from auditkit.probing.discovery.candidates import Candidate
 from auditkit.probing.hosts.trials import Trial
@@ -54,6 +55,15 @@ def candidate_of(trial: Trial) -> FoundCandidate:
     )
 
 
+def configured_lines(run: Run) -> Iterator[str]:
+    """How many targets auditkit.yaml names, and whether it switches discovery off."""
+    count = counted(sum(not each.found for each in run.targets), "target")
+    if run.discovery_off:
+        yield f"Discovery is off (discover: false): auditkit checked only the {count} of auditkit.yaml, no new code"
+    elif run.candidates and any(not each.found for each in run.targets):
+        yield f"{count} in auditkit.yaml; auditkit found more:"
+
+
 def summary_lines(candidates: Sequence[FoundCandidate]) -> Iterator[str]:
     """How many were found and asked and in which way they were loaded; why the others were not, most names folded."""
     known = [each for each in candidates if not each.excluded]
@@ -62,8 +72,9 @@ def summary_lines(candidates: Sequence[FoundCandidate]) -> Iterator[str]:
     asked = [each for each in known if each.fed]
     ways = ", ".join(_loaded(asked))
     steps = sum(each.contract is Contract.TRAIN_STEP for each in known)
-    kinds = ((len(known) - steps, "collector"), (steps, "training step"))
-    counts = " and ".join(counted(count, kind) for count, kind in kinds if count)
+    unread = sum(each.reason is Reason.NOT_PARSED for each in known)
+    kinds = ((len(known) - steps - unread, "collector"), (steps, "training step"))
+    counts = " and ".join(counted(count, kind) for count, kind in kinds if count) or "no collector"
     yield f"{counts} found, {len(asked)} asked" + (f" ({ways})" if ways else "")
     for each in known:
         if each.places:

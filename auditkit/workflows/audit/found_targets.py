@@ -15,13 +15,15 @@ from auditkit.model.runs.target import Target, split_call
 from auditkit.model.text import counted
 from auditkit.probing.checkouts.checkout import OpenCheckout, parse_checkout
 from auditkit.probing.checkouts.git import find_repository
+from auditkit.probing.discovery.blocks.blocks import function_or_block
+from auditkit.probing.discovery.candidates import Candidate
 from auditkit.probing.discovery.library_calls import library_candidates
 from auditkit.probing.discovery.search import Discovery, discover
 from auditkit.probing.hosts.sandbox import Setting
 from auditkit.probing.hosts.trials import Trial, try_candidates
 from auditkit.probing.source_code.files import LeftOut
 from auditkit.probing.source_code.import_effects import dear_imports, import_effects
-from auditkit.probing.source_code.modules import source_bytes
+from auditkit.probing.source_code.modules import Function, Module, SourceProblem, source_bytes
 from auditkit.probing.source_code.python_files import PythonFiles, garbage_collection_paused
 from auditkit.probing.worker.process.missing_modules import distributions
 from auditkit.workflows.audit.found_candidates import not_asked_lines, told
@@ -31,7 +33,7 @@ _MOST_NAMED = 3
 
 @dataclass(frozen=True)
 class FoundTargets:
-    """The targets to audit; `found` where reading the source found them, and nobody named them.
+    """The targets to audit: those that the user named, then the `found_count` that discovery found.
 
     `failure` says why none can be fed; `likeliest` is then the collector that is asked all the same, so that every
     probe has a result that says why there is no answer. `notes` are sentences on what was passed over; `candidates` is
@@ -43,8 +45,13 @@ class FoundTargets:
     notes: tuple[str, ...] = ()
     failure: AuditkitError | None = None
     likeliest: tuple[Target, ...] = ()
-    found: bool = False
+    found_count: int = 0
     candidates: tuple[FoundCandidate, ...] = ()
+
+    @property
+    def found(self) -> tuple[Target, ...]:
+        """The targets that discovery found."""
+        return self.targets[len(self.targets) - self.found_count :]
 
     @property
     def asked(self) -> tuple[Target, ...]:
@@ -62,8 +69,11 @@ def find_targets(
     *,
     left_out: LeftOut | None = None,
     libraries: bool = False,
+    configured: Sequence[Target] = (),
 ) -> FoundTargets:
     """Read the checkout for collectors and try each of them, also in the interpreters of `others`.
+
+    The result begins with the `configured` targets; discovery adds to them, and does not try them again.
 
     A candidate that can be fed in one interpreter is a target in all. Of several ways to call one
     function (a flag that returns more) the one with the richest answer is audited. `libraries` also asks torch's own
@@ -75,8 +85,9 @@ def find_targets(
     called = library_candidates(call for call in found.library_calls if not left_out.place_of(call.file))
     known = [*found.candidates, *(called if libraries else ())]
     known = [each for each in known if not is_specimen(opened.path, each.file)]
-    candidates = [each for each in known if not left_out.place_of(each.file)]
-    calls = [each.call for each in candidates]
+    own = Configured(configured, found.files)
+    candidates = [each for each in known if not (left_out.place_of(each.file) or own.has(each))]
+    calls = [*own.calls, *(each.call for each in candidates)]
     effects, imports = notes_on_imports(found.files, calls, noted), dear_imports(found.files, calls)
     interpreters = {each.interpreter: each for each in (setting, *others)}
     everywhere = [try_candidates(candidates, each, progress, imports) for each in interpreters.values()]
@@ -90,21 +101,58 @@ def find_targets(
         if trial.works and _richness(trial) > _richness(best.get(key)):
             best[key] = trial
     # A private helper is audited through its caller.
-    callers = {key: [call for call in trial.candidate.covered_by if call in best] for key, trial in best.items()}
+    asked_anyway = {*best, *own.calls}
+    callers = {
+        key: [call for call in trial.candidate.covered_by if call in asked_anyway] for key, trial in best.items()
+    }
     best = {key: trial for key, trial in best.items() if not callers[key]}
     listed = told(trials, [each for each in known if left_out.place_of(each.file)], left_out)
     listed = tuple(replace(each, why_not=_through(callers.get(each.call))) if each.fed else each for each in listed)
-    notes = [f"{problem.path}:{problem.line}: {problem.message}" for problem in found.problems]
-    notes += left_out.sentences([each.file for each in known])
+    listed += tuple(_unread(problem) for problem in found.problems if not left_out.place_of(problem.path))
+    notes = left_out.sentences([each.file for each in known])
     notes += _untried(found)
     notes += _needed(trials, setting.interpreter)
-    if not best:
+    if not best and not configured:
         failure = _failure(opened, found, trials, [*notes, *map(str.strip, not_asked_lines(listed))])
         likeliest = (_likeliest(trials).target,) if trials else ()
-        return FoundTargets((), trials, tuple(effects), failure, likeliest, found=True, candidates=listed)
-    asked = list(dict.fromkeys(trial.target.call for trial in best.values()))
-    targets = tuple(name_target(trial.target, asked) for trial in best.values())
-    return FoundTargets(targets, trials, (*effects, *notes), found=True, candidates=listed)
+        return FoundTargets((), trials, tuple(effects), failure, likeliest, len(likeliest), candidates=listed)
+    asked = list(dict.fromkeys([*own.calls, *(trial.target.call for trial in best.values())]))
+    targets = [name_target(trial.target, asked) for trial in best.values()]
+    return FoundTargets((*configured, *targets), trials, (*effects, *notes), found_count=len(best), candidates=listed)
+
+
+class Configured:
+    """The targets of auditkit.yaml, and which candidates of discovery they are."""
+
+    def __init__(self, targets: Sequence[Target], files: PythonFiles) -> None:
+        self.calls = [target.call for target in targets]
+        self._named = [(target, _function(files, target.call)) for target in targets]
+
+    def has(self, candidate: Candidate) -> bool:
+        """Whether auditkit.yaml names this candidate, by this or by another name of the same function.
+
+        A function that collects and trains is two candidates. Each manner of calling a library's function is one.
+        """
+        return any(
+            (target.contract is Contract.TRAIN_STEP) == (candidate.contract_guess is Contract.TRAIN_STEP)
+            and (not candidate.places or target.arguments == candidate.arguments)
+            and (target.call == candidate.call or (function is not None and _is_at(function, candidate)))
+            for target, function in self._named
+        )
+
+
+def _function(files: PythonFiles, call: str) -> Function | None:
+    """The function or block that a call names, also where its module imports the function from another one."""
+    found = function_or_block(files, call)
+    module = files.module_of(call)
+    if found is None and isinstance(module, Module):
+        handed_on = files.resolve(module, split_call(call)[1])
+        return handed_on if isinstance(handed_on, Function) else None
+    return found
+
+
+def _is_at(function: Function, candidate: Candidate) -> bool:
+    return (function.module.file, function.node.lineno) == (candidate.file, candidate.line)
 
 
 def notes_on_imports(files: PythonFiles, calls: Sequence[str], noted: Callable[[str], None]) -> list[str]:
@@ -130,6 +178,12 @@ def is_specimen(checkout: Path, file: str) -> bool:
 def _holds_probes(folder: Path) -> bool:
     files = (path for path in folder.glob("*.py") if path.is_file())
     return any(re.search(rb"^PROBE = \{", source_bytes(path), re.MULTILINE) for path in files)
+
+
+def _unread(problem: SourceProblem) -> FoundCandidate:
+    """A file that cannot be parsed: it may hold anything, so it is listed with what was not checked."""
+    why = f"line {problem.line}: {problem.message}"
+    return FoundCandidate(problem.path, problem.path, problem.line, why_not=why, reason=Reason.NOT_PARSED)
 
 
 def _through(callers: Sequence[str] | None) -> str:

@@ -6,7 +6,6 @@ import datetime
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import repeat
 
 import auditkit
 from auditkit.model.runs.probe import ProbeInfo
@@ -45,14 +44,14 @@ class Progress:
 class Questions:
     """What is asked of every arm alike: these probes of these targets.
 
-    `place` is the checkout without any interpreter; `found` says that its targets were found by reading the source,
-    `attributed` that findings which are torch's own are to be told from the checkout's.
+    `place` is the checkout without any interpreter. Discovery found the last `found_count` targets; a user named the
+    others. `attributed` says that findings which are torch's own are to be told from the checkout's.
     """
 
     targets: Sequence[Target]
     probes: Sequence[ProbeInfo]
     place: Environment
-    found: bool = False
+    found_count: int = 0
     attributed: bool = True
 
 
@@ -81,6 +80,7 @@ def measure(questions: Questions, setting: Setting, progress: Progress) -> Run:
             finished(result)
         return run
 
+    named = len(calls) - questions.found_count
     runs = in_parallel(one, shares, PARALLEL_WORKERS, setting.cancelled)
     if runs:
         runs[last:] = [_joined(runs[last:], questions.probes)]
@@ -88,7 +88,10 @@ def measure(questions: Questions, setting: Setting, progress: Progress) -> Run:
         id=run_id(),
         environment=environment_of_runs(questions.place, setting, runs),
         results=tuple(result for run in runs for result in run.results),
-        targets=tuple(map(read_target, questions.targets, runs, repeat(questions.found))),
+        targets=tuple(
+            read_target(target, run, number >= named)
+            for number, (target, run) in enumerate(zip(questions.targets, runs, strict=True))
+        ),
         notes=_notes(calls, runs),
     )
 

@@ -110,10 +110,14 @@ def _compared(
 
 
 def _pairs(request: CompareRequest, sides: tuple[Side, Side], progress: Progress) -> tuple[list[TargetPair], list[str]]:
-    named = request.targets or request.options.config.targets
-    if named:
-        return pair_named(named, *sides), []
-    return pair_found(*sides, request.options.config, progress.trying)
+    """Those that the command line names; else those of auditkit.yaml, and with them those that discovery finds."""
+    config = request.options.config
+    named = pair_named(request.targets or config.targets, *sides)
+    if request.targets or not config.discover:
+        return named, []
+    found, notes = pair_found(*sides, config, progress.trying)
+    calls = {call for pair in named for call in (pair.match.base, pair.match.head) if call}
+    return [*named, *(pair for pair in found if calls.isdisjoint((pair.match.base, pair.match.head)))], notes
 
 
 def _side(options: RunOptions, opened: OpenCheckout) -> Side:

@@ -42,13 +42,13 @@ def pair_named(targets: Sequence[Target], base: Side, head: Side) -> list[Target
 def pair_found(
     base: Side, head: Side, config: Config, trying: Callable[[str], None]
 ) -> tuple[list[TargetPair], list[str]]:
-    """What discovery finds at each revision, matched; and its notes.
+    """What discovery finds at each revision beside the targets of auditkit.yaml, matched; and its notes.
 
     A target of one revision whose function the other one has, although it was not found there, is asked
     there all the same. Raises what discovery raised at the head where neither revision has a target.
     """
     older, newer = (_found(side, config, trying) for side in (base, head))
-    ours, theirs, our_notes, their_notes = older.targets, newer.targets, older.notes, newer.notes
+    ours, theirs, our_notes, their_notes = older.found, newer.found, older.notes, newer.notes
     if not ours and newer.failure is not None:
         raise newer.failure
     pairs, taken = [], set()
@@ -65,7 +65,9 @@ def pair_found(
 
 def _found(side: Side, config: Config, trying: Callable[[str], None]) -> FoundTargets:
     left_out = LeftOut(side.opened.path, config.exclude)
-    return find_targets(side.opened, side.setting, config.import_roots, trying, left_out=left_out)
+    return find_targets(
+        side.opened, side.setting, config.import_roots, trying, left_out=left_out, configured=config.targets
+    )
 
 
 def _find(call: str, here: Side, there: Side) -> FoundAgain | None:

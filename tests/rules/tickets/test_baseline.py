@@ -124,3 +124,18 @@ def test_the_words_leave_out_what_there_is_none_of() -> None:
     assert replace(EMPTY, unasked=one, minor=2).in_words() == (
         "0 known, 0 new, 0 gone, 1 not asked; 2 minor without a ticket"
     )
+
+
+def test_while_a_file_cannot_be_parsed_no_silence_means_gone() -> None:
+    """The file may still hold the finding, or call the collector; a probe that ran and passed is still an answer."""
+    source, target = "sync_in_loop/1/m:f", "norm_loses_accuracy/1/m:f"
+    passed = result("norm_loses_accuracy", outcome=Outcome.NOT_REPRODUCED, severity=None)
+    unread = FoundCandidate("m.py", "m.py", 3, why_not="line 3: invalid syntax", reason=Reason.NOT_PARSED)
+    tickets = [ticket(fingerprint=each) for each in (source, target, passed.fingerprint)]
+    found = compared(run_of(passed, candidates=(unread,)), *tickets)
+    assert [each.fingerprint for each in found.gone] == [passed.fingerprint]
+    why = "not checked: m.py: line 3: invalid syntax"
+    assert [(each.fingerprint, each.why) for each in found.unasked] == [(source, why), (target, why)]
+    other = FoundCandidate("n:g", "n.py", 3, fed=True)
+    control = compared(run_of(passed, candidates=(other,)), *tickets)
+    assert len(control.gone) == 3

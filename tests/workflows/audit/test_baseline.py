@@ -212,3 +212,12 @@ def test_a_saved_run_is_exported_as_it_was(project: Path) -> None:
     for form in forms:
         assert (project / f"a.{form}").read_bytes() == (project / f"b.{form}").read_bytes()
     assert json.loads((project / "a.gitlab").read_text())[0]["location"]["path"] == "code/train/more.py"
+
+
+def test_a_file_that_no_longer_parses_keeps_its_findings(project: Path) -> None:
+    """A syntax error hides a finding and does not remove it: auditkit did not check the file."""
+    put(project, "code/train/norms.py", NAIVE + "\ndef broken(:\n")
+    put(project, "code/train/right.py", RIGHT)
+    head, unasked = last(ask(project))
+    assert head.startswith("0 known, 0 new, 0 gone, 1 not asked, ")
+    assert "not checked: train/norms.py" in unasked

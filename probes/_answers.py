@@ -8,7 +8,7 @@ import math
 
 PROBE = {
     "id": "_answers",
-    "version": 1,
+    "version": 2,
     "title": "The target's answers to seeded gradients",
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor", "train_step"],
     "categories": [],
@@ -33,6 +33,7 @@ PROBE = {
         "left_norm": "norm",
         "exact_norm": "norm",
         "allowed_difference": "ratio",
+        "equals_reference": "truth",
     },
     "policy": {"accumulators": 4, "roundings": 3, "of_steps": 1e-4},
 }
@@ -54,7 +55,7 @@ _ROUNDING = {"bfloat16": 2.0**-8, "mixed": 2.0**-8, "float16": 2.0**-11}
 def measure(ctx):
     """Yield for every case its exact norm, the allowed difference, and every field of the answer, or what it raised.
 
-    Of a training step: what its optimizer is handed, and what it returns.
+    Of a training step: what its optimizer receives, what it returns, and whether each equals its reference.
     """
     if ctx.plan.step:
         yield from _of_steps(ctx)
@@ -77,11 +78,12 @@ def measure(ctx):
 
 
 def _of_steps(ctx):
-    for family, fields in ctx.steps.answers():
-        case = {"family": family, "dtype": "float32"}
+    for result in ctx.step_results.all():
+        case = {"family": "training steps", "dtype": "float32", **result.case, "field": result.field}
+        name, unit = ("raises", "text") if result.field == "raises" else ("answer", "value")
         yield ctx.measurement("allowed_difference", PROBE["policy"]["of_steps"], "ratio", **case)
-        for field, value in fields.items():
-            yield ctx.measurement("answer", value, "value", **case, field=field)
+        yield ctx.measurement("equals_reference", result.is_reference, "truth", **case)
+        yield ctx.measurement(name, result.value, unit, **case)
 
 
 def _cases(ctx):

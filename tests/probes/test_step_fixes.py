@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,13 +22,14 @@ from auditkit.store.config.config import Config
 from auditkit.workflows.audit.measurement import ask
 from auditkit.workflows.audit.run_options import RunOptions
 from auditkit.workflows.fixes.bench import Bench
-from auditkit.workflows.fixes.fix_search import Search
+from auditkit.workflows.fixes.fix_search import Found, Search
 from auditkit.workflows.fixes.fix_trials import Scene
 from tests.probes.in_process import ask_all
 from tests.probes.test_step_probes import REPRODUCED, SPECIMEN
 from tests.probing.patching.rewrites.places import after, rewrites
 from tests.probing_helpers import ACCUMULATION, LOST, LOW_SUMS, SCALED_CLIP, STEPS, TARGETS, WAITS
 
+Rewrites = Callable[[FunctionFile, Sequence[ProbeResult]], Sequence[Rewrite]]
 LOOPS = TARGETS / "steps" / "loops.py"
 REWRITE = {
     "train_on_sums": "divided_by_count",
@@ -118,30 +119,87 @@ def test_conditions_comments_and_the_scaler_are_kept(
     assert wanted in found
 
 
-@pytest.mark.process
-def test_a_change_that_mends_its_finding_and_hands_over_another_gradient_is_no_fix(tmp_path: Path) -> None:
-    """A loss twice as large is no finding of any probe; the answers tell it, and the next change is taken."""
-    shutil.copytree(SPECIMEN / "trainsteps", tmp_path / "trainsteps")
-    spec, options = parse_checkout(str(tmp_path)), RunOptions(Config(), sys.executable, time_limit_s=60.0)
-    call = "trainsteps.defective:train_in_half"
-    infos = [load_catalog()[SCALED_CLIP]]
+def found_for(folder: Path, call: str, probe: str, rewrites: Rewrites) -> Found:
+    """The fix that a search with these rewrites finds for one finding of the training step."""
+    spec, options = parse_checkout(str(folder)), RunOptions(Config(), sys.executable, time_limit_s=60.0)
+    infos = [load_catalog()[probe]]
     with options.open(spec) as opened, Bench.open(spec, sys.executable) as bench:
         run = ask(options, opened, [Target(call, contract=Contract.TRAIN_STEP)], infos)
         finding = Finding(infos[0], run.results[0], run.environment, run.id, run.targets[0].target)
-
-        def proposed(place: FunctionFile, findings: Sequence[ProbeResult]) -> list[Rewrite]:
-            right = rewrites_of(place, findings)
-            lines = place.text.split("\n")
-            number = next(n for n, line in enumerate(lines) if "scaler.scale(" in line)
-            place_of_loss = number + 1, lines[number].index("functional")
-            twice = Edit(place_of_loss, place_of_loss, "2 * ")
-            return [replace(right[0], edits=(*right[0].edits, twice)), *right]
-
         scene = Scene(spec, opened, {"": options}, infos, "")
-        found = Search(scene, run, [bench], 60.0, rewrites=proposed).fixes_of([[finding]])
-    (fix,) = found.fixes
+        return Search(scene, run, [bench], 120.0, rewrites=rewrites).fixes_of([[finding]])
+
+
+@pytest.mark.process
+def test_a_change_that_ends_its_finding_and_doubles_the_gradient_is_no_fix(tmp_path: Path) -> None:
+    """No probe reports a loss twice as large; the optimizer's gradients show it, and the next change is taken."""
+    shutil.copytree(SPECIMEN / "trainsteps", tmp_path / "trainsteps")
+
+    def proposed(place: FunctionFile, findings: Sequence[ProbeResult]) -> list[Rewrite]:
+        right = rewrites_of(place, findings)
+        lines = place.text.split("\n")
+        number = next(n for n, line in enumerate(lines) if "scaler.scale(" in line)
+        place_of_loss = number + 1, lines[number].index("functional")
+        twice = Edit(place_of_loss, place_of_loss, "2 * ")
+        return [replace(right[0], edits=(*right[0].edits, twice)), *right]
+
+    (fix,) = found_for(tmp_path, "trainsteps.defective:train_in_half", SCALED_CLIP, proposed).fixes
     assert "+        scaler.unscale_(optimizer)" in fix.difference
     assert "2 * " not in fix.difference
+
+
+GUARDED = """import torch
+from torch.nn import functional
+
+
+def train(model, optimizer, loader, accum, max_norm):
+    norm, total = torch.tensor(0.0), 0
+    for i, (x, y) in enumerate(loader):
+        scores = model(x).flatten(0, 1)
+        (functional.cross_entropy(scores, y.flatten(), ignore_index=-100) / accum).backward()
+        if (i + 1) % accum == 0:
+            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+            if torch.isfinite(norm):
+                optimizer.step()
+            optimizer.zero_grad()
+    return norm
+"""
+LOSS, STEP = (line + 1 for line, text in enumerate(GUARDED.split("\n")) if "accum)" in text or "r.step()" in text)
+NORMALIZED = (
+    "for p in model.parameters():\n{0}    if p.grad is not None:\n{0}        p.grad.div_(total)\n{0}total = 0\n{0}"
+)
+
+
+def normalized_at(line: int, indentation: int) -> Rewrite:
+    """Losses weighed by their targets, and the gradients divided by their sum above a line."""
+    lines = GUARDED.split("\n")
+    loss = lines[LOSS - 1].replace("(functional", "(n * functional").replace(" / accum)", ")")
+    counted = "        n = (y != -100).sum()\n        total += n\n"
+    edits = (
+        Edit((LOSS, 0), (LOSS, len(lines[LOSS - 1])), counted + loss),
+        Edit((line, indentation), (line, indentation), NORMALIZED.format(" " * indentation)),
+    )
+    return Rewrite("normalized", frozenset({ACCUMULATION}), f"line {line}: changed", edits)
+
+
+@pytest.mark.process
+def test_gradients_that_are_normalized_behind_the_clip_are_no_fix(tmp_path: Path) -> None:
+    """Without a limit that clips they are right; with one the optimizer receives next to nothing."""
+    (tmp_path / "guarded.py").write_text(GUARDED, "utf-8")
+    found = found_for(tmp_path, "guarded:train", ACCUMULATION, lambda *_: [normalized_at(STEP, 16)])
+    assert found.fixes == ()
+    (why,) = found.no_fix.values()
+    assert "of the return value" in why
+    assert why.endswith("which is not the reference in float64")
+
+
+@pytest.mark.process
+def test_the_rewrite_of_a_guarded_step_normalizes_before_the_clip(tmp_path: Path) -> None:
+    (tmp_path / "guarded.py").write_text(GUARDED, "utf-8")
+    (fix,) = found_for(tmp_path, "guarded:train", ACCUMULATION, rewrites_of).fixes
+    after = [line for line in fix.difference.splitlines() if not line.startswith("-")]
+    numbers = [next(n for n, line in enumerate(after) if text in line) for text in (".mul_(accum", "clip_grad_norm_")]
+    assert numbers == sorted(numbers)
 
 
 def test_each_of_two_divisions_is_taken_out_in_turn(tmp_path: Path) -> None:

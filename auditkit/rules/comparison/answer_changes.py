@@ -29,6 +29,12 @@ class _Case:
     exact: float = math.nan
     allowed: float = 0.0
     fields: dict[str, Any] = field(default_factory=dict)
+    right: dict[str, bool] = field(default_factory=dict)
+    """Whether a field equals a reference that does not come from the target, where there may be one."""
+
+    def is_right(self, name: str) -> bool:
+        """Whether a field equals its reference; for a field that is absent, whether all others do."""
+        return self.right[name] if name in self.right else bool(self.right) and all(self.right.values())
 
 
 def compare_answers(base: Sequence[Measurement], head: Sequence[Measurement]) -> tuple[AnswerContrast, ...]:
@@ -73,6 +79,8 @@ def _by_case(measurements: Sequence[Measurement]) -> dict[str, _Case]:
             case.exact = _number(one.value)
         elif one.name == "allowed_difference":
             case.allowed = _number(one.value)
+        elif one.name == "equals_reference":
+            case.right[str(one.case.get("field", ""))] = bool(one.value)
         else:
             case.fields[_field_of(one)] = one.value
     return cases
@@ -88,7 +96,12 @@ def _contrast(ours: _Case, theirs: _Case, name: str, scaling: Mapping[str, float
     expected = ours.exact
     if name in scaling and "magnitude" in ours.case:
         expected = scaling[name] * float(ours.case["magnitude"])
-    nearer = _nearer(before, after, expected) if agreement is Agreement.DIFFERS else ""
+    if agreement in (Agreement.IDENTICAL, Agreement.WITHIN):
+        nearer = ""
+    elif ours.right and theirs.right:
+        nearer = "head" if theirs.is_right(name) else "base" if ours.is_right(name) else ""
+    else:
+        nearer = _nearer(before, after, expected) if agreement is Agreement.DIFFERS else ""
     return AnswerContrast(ours.case, name, before, after, ours.exact, ours.allowed, agreement, nearer)
 
 

@@ -14,12 +14,7 @@ from auditkit.rules.comparison.answer_changes import LEFT, RAISES, compare_answe
 
 _PLANTED, _EMPTY, _SCALED = "special values", "missing and empty", "magnitudes"
 _HIDES, _OTHER_TYPE = "nonfinite_grads_look_healthy", "empty_input_changes_result_type"
-_FURTHER_STEPS = "further steps"
-_OF_FURTHER_STEPS = frozenset({
-    "accumulation_differs_from_full_batch", "gradients_lost_or_stale", "accumulates_in_low_precision",
-    "loss_weighted_per_rank",
-})  # fmt: skip
-"""Findings after which no step of several micro-batches, and none behind the first, counts as right."""
+_STEPS = "training steps"
 SPARSE = "fails_on_sparse_grads"
 _CAREFUL = frozenset({"float32", "float64"})
 _SMALLEST, _LARGEST = 1e-12, 1e12
@@ -41,16 +36,20 @@ def told(change: AnswerContrast) -> str:
     """`norm of float32, seed 1: 3.2 -> 4.1`."""
     case = ", ".join(f"{key} {format_value(value)}" for key, value in change.case.items() if key != "family")
     before, after = ("nothing" if value is ABSENT else format_value(value) for value in (change.base, change.head))
-    return f"{change.field or 'the answer'} of {case}: {before} -> {after}"
+    off = ", which is not the reference in float64" if change.family == _STEPS else ""
+    return f"{change.field or 'the answer'} of {case}: {before} -> {after}{off}"
 
 
 def _was_right(one: AnswerContrast, roles: Mapping[str, str], findings: Collection[str]) -> bool:
-    """Whether the base's answer counts as right although the head's is another one, which is no nearer."""
+    """Whether the base's answer counts as right although the head's is another one, which is no nearer.
+
+    Of a training step no changed result counts but one that equals the reference.
+    """
     if one.field == RAISES:
         return one.agreement is Agreement.ONLY_HEAD
+    if one.family == _STEPS:
+        return one.nearer != "head"
     if one.base is ABSENT or one.nearer == "head":
-        return False
-    if one.family == _FURTHER_STEPS and not _OF_FURTHER_STEPS.isdisjoint(findings):
         return False
     if one.head is ABSENT:
         return not (one.family == _EMPTY and _OTHER_TYPE in findings)

@@ -27,8 +27,8 @@ def divided_by_count(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
             for count in _counts(text, statement):
                 edits = [_operated(text, loss, f" / {count}") for loss in _losses(statement)]
                 told = f"the loss of a micro-batch is divided by their number, {count}"
-                yield from rewrite_of("divided_by_count", _MENDS, edits, told, [statement.lineno])
                 divisions = [one for one in text.places if _division(one, count)]
+                yield from rewrite_of("divided_by_count", _MENDS, [] if divisions else edits, told, [statement.lineno])
                 for one in divisions if len(divisions) > 1 else []:
                     yield from rewrite_of("divided_once", _MENDS, _undivided(text, one, count), "divided once alone")
 
@@ -106,25 +106,34 @@ def _weighed(text: StepText, backward: ast.stmt) -> list[Edit]:
     if loop is None or step is None or not targets or not function.has_own_lines(step.statement):
         return []
     number, total = function.fresh("num_targets"), function.fresh("total_targets")
-    factor = f"{next(iter(_counts(text, backward)), '1')} / {total}"
+    count = next(iter(_counts(text, backward)), "")
+    is_divided = bool(count) and any(_division(one, count) for one in text.places)
     scaled = _SCALED_AT_STEP.format(
         group=function.fresh("group"),
         parameter=function.fresh("parameter"),
         optimizer=step.optimizer,
-        factor=factor,
+        factor=f"{count if is_divided else '1'} / {total}",
         step=function.step,
     )
-    suite, around = text.places[step.statement]
-    before = suite[: suite.index(step.statement)]
-    first = next((one for one in before if any(calls(one, lambda call: is_clip(call) or is_unscale(call)))), None)
-    edits = [
+    first, around = _first_reader(text, backward, step.statement), text.places[step.statement][1]
+    reset = f"\n{total} = 0" if loop in around else ""
+    return [
         text.above(loop, f"{total} = 0"),
         text.above(backward, f"{number} = ({targets} != -100).sum()"),
         *(_operated(text, loss, f" * {number}") for loss in _losses(backward)),
         function.line_after(backward, f"{total} += {number}"),
-        text.above(first or step.statement, scaled),
+        text.above(first, scaled + reset),
     ]
-    return [*edits, text.below(step.statement, f"{total} = 0")] if loop in around else edits
+
+
+def _first_reader(text: StepText, backward: ast.stmt, step: ast.stmt) -> ast.stmt:
+    """The first statement behind the last backward that clips or unscales for a step, wherever it is; else the step."""
+
+    def reads(call: ast.Call) -> bool:
+        return is_clip(call) or is_unscale(call)
+
+    between = [one for one in text.calling(reads) if backward.lineno < one.lineno < step.lineno]
+    return between[0] if between else step
 
 
 def _targets(text: StepText, backward: ast.stmt) -> str:

@@ -13,6 +13,7 @@ from ..gradients.forms import WideBatch, work
 from ..instruments.graph_capture import unequal_fields
 from ..steps.measures import StepMeasures
 from ..steps.ranks import RankSteps
+from ..steps.results import StepResults
 from ..steps.runs import StepFeed, StepRuns
 from .calls import Calls
 from .measures import Measures
@@ -105,6 +106,11 @@ class Context:
     def steps(self) -> StepMeasures:
         """A training step on our model: what reaches its optimizer."""
         return StepMeasures(self._step_runs())
+
+    @property
+    def step_results(self) -> StepResults:
+        """The gradients that a training step's optimizer receives and what the step returns, with references."""
+        return StepResults(self._step_runs())
 
     @property
     def rank_steps(self) -> RankSteps:

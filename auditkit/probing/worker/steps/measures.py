@@ -3,11 +3,10 @@
 import linecache
 import os
 import re
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import torch
 
-from ..answers.answers import flatten
 from ..base.frames import Site, most_common
 from ..base.refusals import NotApplicable, TargetRaised
 from ..instruments.syncs import count_syncs
@@ -21,10 +20,7 @@ from .toy_model import FROZEN, Batch, ToyModel, joined, make_batches, true_gradi
 from .values import NO_LIMIT, Case
 
 _SAME_LOSS = 0.999
-_GAIN = 0.01
 _MOST_ELEMENTS = 150_000
-FIRST_STEP, FURTHER_STEPS = "first step of one micro-batch", "further steps"
-"""Families of answers: whatever a loop does with several batches is wrong or right in the second."""
 _HAS_TO_WAIT = re.compile(r"isfinite|isnan|isinf|found_inf|scaler|\.step\(|one_hot\([^()]+,", re.IGNORECASE)
 
 
@@ -85,7 +81,7 @@ class StepMeasures:
                 "its loss is a sum over samples: whether one step has many batches is its trainer's choice"
             )
         count = self.feed.fixed_count if ways == FIXED else count
-        batches = make_batches(count, self.feed.task, _uneven_counts(count) if is_uneven else None)
+        batches = make_batches(count, self.feed.task, uneven_counts(count) if is_uneven else None)
         whole = joined(batches)
         step = self._first_step(batches, count)
         found = effective(step)
@@ -269,34 +265,12 @@ class StepMeasures:
         counted = count_syncs(call, "cpu", self._runs.roots)
         return [site for site in counted.sites if site is not None and not _HAS_TO_WAIT.search(self._text(site))]
 
-    # --- answers -------------------------------------------------------------------------------------
-
-    def answers(self) -> Iterator[Tuple[str, Dict[str, Any]]]:
-        """What two steps of one micro-batch, then of four, are made of, and what is returned: a family and its fields.
-
-        Of each parameter's gradient the norm, its elements weighed from 1 to 2. No limit is reached, no loss is scaled.
-        """
-        for count in (1, 4):
-            run = self.windows(2, count, gain=_GAIN)
-            is_one = len(run.trace.steps[0].micros) == 1
-            for number, step in enumerate(run.trace.steps):
-                found = {name: norm_of({name: _weighed(each)}) for name, each in effective(step).items()}
-                family = FIRST_STEP if is_one and not number else FURTHER_STEPS
-                place = "step {} of {}: ".format(number + 1, count)
-                yield family, {place + name: size for name, size in found.items() if size > 0}
-            told = flatten(run.values.returned)
-            yield FURTHER_STEPS, {"steps of {}".format(count): len(run.trace.steps), **told}
-
     def _text(self, site: Site) -> str:
         roots = self._runs.roots
         lines = linecache.getlines(os.path.join(roots.folder(site.file) or roots.root, site.file))
         return statement_at("".join(lines), site.line)
 
 
-def _weighed(grad: torch.Tensor) -> torch.Tensor:
-    return grad.reshape(-1) * torch.linspace(1, 2, grad.numel(), dtype=grad.dtype)
-
-
-def _uneven_counts(count: int) -> List[int]:
+def uneven_counts(count: int) -> List[int]:
     """From 2 to 20 of the 21 tokens of each micro-batch have a target."""
     return [2 + 18 * index // max(1, count - 1) for index in range(count)]

@@ -1,0 +1,1 @@
+"""Tickets: Markdown files with front matter and a JSON file of evidence, in a folder under git."""

@@ -1,0 +1,283 @@
+"""The front matter of a ticket: the lines between the two `---`, as values and as text."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from auditkit.errors import nearest_names
+from auditkit.model.enums import Severity
+from auditkit.model.ticket import CATEGORIES, FIELDS, LINK_KINDS, LISTS, Status, Ticket, parse_id
+
+if TYPE_CHECKING:
+    from yaml.nodes import MappingNode, Node
+
+LONGEST_LINE = 100
+"""Characters of a line that auditkit writes; only a single longer word makes a longer line."""
+
+_DEEPEST = 8
+_SEVERITIES = {severity.value: severity for severity in Severity}
+_STATUSES = {status.value: status for status in Status}
+_NULLS = frozenset(("~", "null", "Null", "NULL"))
+_PLAIN = r"[\w./(<=+$^][^\n:#]*(?:(?::(?=\S)|(?<=\S)#)[^\n:#]*)*"
+_IS_PLAIN = re.compile(_PLAIN)
+_IS_PLAIN_ITEM = re.compile(r"[\w./(<=+$^][^\n,\[\]{}\"']*")
+_ITEM = r"[^\n\]\[{}\"',]*"
+
+
+def _pattern(key: str) -> str:
+    if key in LISTS:
+        return rf"{key}:(?: \[({_ITEM}(?:, {_ITEM})*)\]|((?:\n  - {_PLAIN})+))\n"
+    return rf'{key}: ("[^"\\\n]*"|{_PLAIN})\n'
+
+
+_WRITTEN = re.compile("---\n" + "".join(map(_pattern, FIELDS)) + "---\n")
+"""The front matter as auditkit writes it. Other YAML needs the parser, which takes a hundred times as long."""
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_ID = re.compile(r"B\d{1,4}-[A-Z][A-Z0-9]{0,15}-\d{2,6}", re.ASCII)
+
+
+class Problem(NamedTuple):
+    """A defect of a ticket's file: its line (from 1), what is wrong, and what would be correct."""
+
+    line: int
+    message: str
+    hint: str = ""
+
+
+def read_front_matter(text: str) -> tuple[Ticket | None, list[Problem], int]:
+    """Return the ticket that the head of `text` describes, or every problem, and where the body starts."""
+    match = _WRITTEN.match(text)
+    ticket = _from_match(match) if match else None
+    if match is not None and ticket is not None:
+        return ticket, [], match.end()
+    return _from_yaml(text)
+
+
+def _from_match(match: re.Match[str]) -> Ticket | None:
+    """Return the ticket for a match of `_WRITTEN`, None if a value needs a closer look."""
+    groups = iter(match.groups())
+    values: dict[str, Any] = {}
+    for key in FIELDS:
+        found = next(groups)
+        if key in LISTS:
+            block = next(groups)
+            if found and (": " in found or " #" in found or found[-1] == ":"):
+                return None
+            values[key] = tuple(block[5:].split("\n  - ")) if block else tuple(found.split(", ")) if found else ()
+        elif found in _NULLS or found[-1] in " :":
+            return None
+        else:
+            values[key] = found[1:-1] if found[0] == '"' else found
+    values["severity"] = _SEVERITIES.get(values["severity"])
+    values["status"] = _STATUSES.get(values["status"])
+    if values["severity"] is None or values["status"] is None or not values["title"] or not values["batch"].isdigit():
+        return None
+    values["batch"] = int(values["batch"])
+    is_dated = not values["created"] or _DATE.fullmatch(values["created"])
+    if not is_dated or _ID.fullmatch(values["id"]) is None or any(_item_problem(key, values[key]) for key in LISTS):
+        return None
+    return Ticket(**values)
+
+
+def _from_yaml(text: str) -> tuple[Ticket | None, list[Problem], int]:
+    if not text.startswith("---\n"):
+        first = text.partition("\n")[0][:60]
+        hint = "a ticket starts with --- and its front matter; `auditkit ticket import` reads other forms"
+        return None, [Problem(1, f"the first line is {first!r}, not ---", hint)], 0
+    end = text.find("\n---\n", 3)
+    if end < 0:
+        return None, [Problem(1, "the front matter has no end", "close it with a line ---")], 0
+    import yaml
+
+    source = text[4 : end + 1]
+    try:
+        problem = _forbidden(source)
+        if problem is not None:
+            return None, [problem], 0
+        root = yaml.compose(source, _loader())
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = mark.line + 2 if mark is not None else 1
+        told = f"the front matter is not YAML: {getattr(error, 'problem', None) or error}"
+        return None, [Problem(line, told, f"line {line} is {_line(text, line)!r}")], 0
+    if not isinstance(root, yaml.MappingNode):
+        return None, [Problem(2, "the front matter is not a mapping", "write one `key: value` on each line")], 0
+    values, problems = _values(root)
+    ticket = None if problems else Ticket(**values)
+    return ticket, problems, end + 5
+
+
+def _loader() -> Any:
+    import yaml
+
+    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def _forbidden(source: str) -> Problem | None:
+    """Return the first alias, or the first value that is nested deeper than a list of texts."""
+    import yaml
+
+    depth = 0
+    for event in yaml.parse(source, _loader()):
+        line = event.start_mark.line + 2 if event.start_mark else 1
+        if isinstance(event, yaml.events.AliasEvent):
+            return Problem(line, f"*{event.anchor} is a YAML alias", "a ticket has no aliases: write the value itself")
+        depth += isinstance(event, yaml.events.CollectionStartEvent) - isinstance(event, yaml.events.CollectionEndEvent)
+        if depth > _DEEPEST:
+            return Problem(line, "a value is nested too deeply", "each value is a text or a list of texts")
+    return None
+
+
+def _values(root: MappingNode) -> tuple[dict[str, Any], list[Problem]]:
+    values: dict[str, Any] = {}
+    lines: dict[str, tuple[int, str]] = {}
+    problems: list[Problem] = []
+    for key_node, node in root.value:
+        key, line, shown = str(key_node.value), key_node.start_mark.line + 2, _shown(node)
+        if key in lines:
+            first, value = lines[key]
+            message = f"{key} is there twice: {value} in line {first} and {shown} in line {line}"
+            problems.append(Problem(line, message, "keep one of the two lines"))
+            continue
+        lines[key] = line, shown
+        if key not in FIELDS:
+            near = nearest_names(key, FIELDS, 1)
+            hint = f"did you mean {near[0]}?" if near else f"the keys are {', '.join(FIELDS)}"
+            problems.append(Problem(line, f"unknown key {key!r}", hint))
+            continue
+        value, problem = _value(key, node)
+        values[key] = value
+        if problem:
+            problems.append(Problem(line, f"{key} is {shown}", problem))
+    for key in ("id", "title", "severity", "batch"):
+        if key not in lines:
+            problems.append(Problem(1, f"the front matter has no {key}", f"add a line `{key}: ...`"))
+    return values, problems
+
+
+def _shown(node: Node) -> str:
+    """Return the value of a node in one line for a message."""
+    if isinstance(node.value, str):
+        return repr(node.value)[:80]
+    text = ", ".join(str(item.value) if isinstance(item, _nodes().ScalarNode) else "..." for item in node.value[:4])
+    return ("a mapping" if isinstance(node, _nodes().MappingNode) else f"[{text}]")[:80]
+
+
+def _nodes() -> Any:
+    import yaml
+
+    return yaml
+
+
+def _value(key: str, node: Node) -> tuple[Any, str]:
+    """Return the value of a field, and what would be correct if the node has another form."""
+    if key in LISTS:
+        if not isinstance(node, _nodes().SequenceNode):
+            return (), f"write a list: {key}: [...]"
+        if not all(isinstance(item, _nodes().ScalarNode) for item in node.value):
+            return (), f"each item of {key} is one text"
+        items = tuple(str(item.value) for item in node.value)
+        return items, _item_problem(key, items)
+    if not isinstance(node, _nodes().ScalarNode):
+        return None, f"{key} is one text, not a list or a mapping"
+    text = "" if node.tag.endswith(":null") else str(node.value)
+    return check_field(key, text)
+
+
+def check_field(key: str, text: str) -> tuple[Any, str]:
+    """Return the value of a field that is no list, and what would be correct if `text` is not valid ("" if it is)."""
+    if "\n" in text:
+        return text, f"{key} is one line"
+    if key == "severity":
+        return _SEVERITIES.get(text), "" if text in _SEVERITIES else f"one of {', '.join(_SEVERITIES)}"
+    if key == "status":
+        near = nearest_names(text, _STATUSES, 1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        return _STATUSES.get(text), "" if text in _STATUSES else f"{hint}one of {', '.join(_STATUSES)}"
+    if key == "batch":
+        is_number = re.fullmatch(r"\d{1,4}", text, re.ASCII) is not None
+        return int(text) if is_number else None, "" if is_number else "a whole number from 0 to 9999"
+    if key == "created":
+        return text, "" if not text or _DATE.fullmatch(text) else "a date such as 2026-11-24"
+    if key == "id":
+        return text, "" if _ID.fullmatch(text) else "an id such as B7-PT-01"
+    return text, "" if text or key != "title" else "a title"
+
+
+def _item_problem(key: str, items: Sequence[str]) -> str:
+    """Return what would be correct if an item of a list field is not valid."""
+    if any(not item.strip() or "\n" in item for item in items):
+        return f"each item of {key} is one line of text"
+    return check_items(key, items)
+
+
+def check_items(key: str, items: Sequence[str]) -> str:
+    """Return what would be correct if `items` are not valid for the list field `key`, "" if they are."""
+    if key == "categories":
+        for item in items:
+            if item not in CATEGORIES:
+                near = nearest_names(item, CATEGORIES, 1)
+                return f"did you mean {near[0]!r}?" if near else f"the categories are {', '.join(CATEGORIES)}"
+    if key == "links":
+        for item in items:
+            kind, _, other = item.partition(" ")
+            if kind not in LINK_KINDS or _ID.fullmatch(other) is None:
+                return f"a link is one of {', '.join(LINK_KINDS)} and an id: {_near_link(kind, other)}"
+    return ""
+
+
+def _near_link(kind: str, other: str) -> str:
+    near = nearest_names(kind, LINK_KINDS, 1)
+    try:
+        return f"{near[0] if near else 'related'} {parse_id(other)}"
+    except ValueError:
+        return f"{near[0] if near else 'related'} B1-PT-01"
+
+
+def _line(text: str, number: int) -> str:
+    lines = text.split("\n")
+    return lines[number - 1][:80] if 0 < number <= len(lines) else ""
+
+
+def write_front_matter(ticket: Ticket) -> str:
+    """Return the front matter with both `---` lines, every key in the order of `FIELDS`."""
+    return "---\n" + "".join(field_lines(key, getattr(ticket, key)) for key in FIELDS) + "---\n"
+
+
+def field_lines(key: str, value: Any) -> str:
+    """Return the line of a field; a list that needs more than one line has one line for each item."""
+    if key not in LISTS:
+        return f"{key}: {_scalar(str(value), _IS_PLAIN)}\n"
+    line = f"{key}: [{', '.join(_scalar(item, _IS_PLAIN_ITEM) for item in value)}]\n"
+    if len(line) <= LONGEST_LINE + 1:
+        return line
+    return f"{key}:\n" + "".join(f"  - {_scalar(item, _IS_PLAIN)}\n" for item in value)
+
+
+def _scalar(text: str, plain: re.Pattern[str]) -> str:
+    is_plain = plain.fullmatch(text) and _IS_PLAIN.fullmatch(text) and text not in _NULLS
+    if is_plain and text.isprintable() and text[-1] not in " :":
+        return text
+    quoted = json.dumps(text, ensure_ascii=False)
+    return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in quoted)
+
+
+def with_fields(text: str, ticket: Ticket, keys: Sequence[str]) -> str:
+    """Return `text` with the fields `keys` of its front matter as `ticket` has them; other bytes stay."""
+    head, body = text.split("\n---\n", 1)
+    lines = head.split("\n")[1:]
+    parts: list[tuple[str, list[str]]] = []
+    for line in lines:
+        name = re.match(r"(\w+):", line)
+        if name is not None or not parts:
+            parts.append((name[1] if name else "", [line]))
+        else:
+            parts[-1][1].append(line)
+    changed = {key: field_lines(key, getattr(ticket, key)).rstrip("\n").split("\n") for key in keys}
+    present = {name for name, _ in parts}
+    kept = [(name, changed.get(name, those)) for name, those in parts]
+    kept += [(key, those) for key, those in changed.items() if key not in present]
+    return "\n".join(["---", *(line for _, those in kept for line in those), "---"]) + "\n" + body

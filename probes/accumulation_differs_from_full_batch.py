@@ -24,9 +24,10 @@ PROBE = {
         " trained by the step for some batches; torch's hooks of optimizers and Python's profiler see what "
         "every backward, clip and step does. The gradient of N micro-batches is compared with that of one "
         "batch of all their samples: by norm and by cosine, for N of 2, 4 and 8, with equally many targets in"
-        " each, and, where targets are tokens, with 2 to 20. The reference is computed in float64 where the "
-        "step's loss is the mean of cross entropy or squares; otherwise it is what the step itself makes of "
-        "one batch. What clipping and a scaler do to the gradient is taken out."
+        " each, and, where targets are tokens and the code that ran pads or ignores some, with 2 to 20. The "
+        "reference is computed in float64 where the step's loss is the mean of cross entropy or squares; "
+        "otherwise it is what the step itself makes of one batch. What clipping and a scaler do to the gradient "
+        "is taken out."
     ),
     "limits": (
         "The model is small and runs on the host in one process: what sharding, several ranks, a compiled "

@@ -17,7 +17,7 @@ PROBE = {
         "A GradScaler multiplies the loss by up to 65,536 so that float16 gradients do not vanish. Clipped "
         "before unscale_, every gradient is above the limit, every step is cut to limit / factor, and the "
         "learning rate changes whenever the scaler changes its factor. Used without unscaling, a step is as "
-        "much too large."
+        "much too large. unscale_ twice before one step, or after it, raises an error."
     ),
     "method": (
         "A small model of ours (embedding, tied output layer, a trained, a frozen and an unused parameter) is"
@@ -37,7 +37,7 @@ PROBE = {
     ),
     "remediation_code": "remedies/training_step.py",
     "verification": ["gradients have no factor in them when they are clipped, and when they are used"],
-    "measurements": {"scale": "ratio", "factor_at_clip": "ratio", "factor_at_step": "ratio"},
+    "measurements": {"scale": "ratio", "factor_at_clip": "ratio", "factor_at_step": "ratio", "refused": "truth"},
     "policy": {"allowed_factor": 1.1},
 }
 
@@ -49,12 +49,18 @@ def measure(ctx):
     if found.at_clip is not None:
         yield ctx.measurement("factor_at_clip", found.at_clip, "ratio")
     yield ctx.measurement("factor_at_step", found.at_step, "ratio")
+    if found.refused:
+        yield ctx.measurement("refused", True, "truth", message=found.refused)
     yield ctx.location(found.site)
 
 
 def judge(measurements, policy):
     """Reproduced where the factor is in the gradients at the clip, or in those that are used."""
     seen = {each.name: each.value for each in measurements}
+    refusal = next((each.case["message"] for each in measurements if each.name == "refused"), None)
+    if refusal is not None:
+        message = "with an enabled GradScaler the step raises: {}".format(refusal)
+        return {"outcome": "reproduced", "breaks": "stops", "message": message}
     at_clip, at_step = seen.get("factor_at_clip", 1.0), seen["factor_at_step"]
     if at_clip > policy["allowed_factor"]:
         message = "gradients are clipped with the scaler's factor of {:g} in them: {:.4g} times their true norm"

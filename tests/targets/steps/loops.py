@@ -12,6 +12,7 @@ def train_for_cuda(model, train_loader, optimizer, device, epoch, args):
     """Written for a GPU, with a scaler of its own and a configuration."""
     scaler = torch.cuda.amp.GradScaler(enabled=True)
     model.train()
+    optimizer.zero_grad()
     for step, (images, target) in enumerate(train_loader):
         images = images.cuda(non_blocking=True)
         target = target.to("cuda:0")
@@ -62,6 +63,7 @@ def train_on_values(net, opt, x, y, loss_fn):
 
 def train_every_fourth(model, optimizer, loader):
     """Four micro-batches a step, as the code has it."""
+    optimizer.zero_grad()
     for index, (x, y) in enumerate(loader):
         (functional.cross_entropy(model(x), y) / 4).backward()
         if index % 4 == 3:
@@ -72,6 +74,7 @@ def train_every_fourth(model, optimizer, loader):
 
 def train_every_fourth_undivided(model, optimizer, loader):
     """The same without the division."""
+    optimizer.zero_grad()
     for index, (x, y) in enumerate(loader):
         functional.cross_entropy(model(x), y).backward()
         if index % 4 == 3:
@@ -411,3 +414,33 @@ def train_on_pixels(model, optimizer, train_loader):
         whole = functional.one_hot(masks, model.n_classes).permute(0, 3, 1, 2)
         (functional.cross_entropy(scores, masks) + (scores * whole).sum((2, 3)).mean()).backward()
         optimizer.step()
+
+
+class OptionalScaler:
+    """Mixed precision is off unless somebody asks for it; then the factor of the scaler is clipped."""
+
+    def __init__(self, model, optimizer, use_amp=False):
+        self.model, self.optimizer = model, optimizer
+        self.scaler = torch.amp.GradScaler("cuda", enabled=use_amp)
+
+    def train_batch(self, inputs, targets):
+        self.optimizer.zero_grad()
+        self.scaler.scale(functional.cross_entropy(self.model(inputs), targets)).backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.scaler.unscale_(self.optimizer)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+
+
+SCALER = torch.amp.GradScaler("cpu", init_scale=1.0)
+
+
+def train_scaled_by_one(model, optimizer, loader):
+    """The factor of the module's scaler is 1 at first, and is clipped once it grows."""
+    for x, y in loader:
+        optimizer.zero_grad()
+        SCALER.scale(functional.cross_entropy(model(x), y)).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        SCALER.unscale_(optimizer)
+        SCALER.step(optimizer)
+        SCALER.update()

@@ -110,7 +110,10 @@ class ParameterGroup(Dict[str, Any]):
 
 
 class Quiet:
-    """A logger or writer: any method takes anything, keeps the numbers by their names, and returns None."""
+    """A logger or writer: any method takes anything, keeps the numbers by their names, and returns None.
+
+    Writers (`add_scalar`, `wandb.log`, `logger.info`) copy a tensor to the host, and so does this.
+    """
 
     def __init__(self, said: Dict[str, Any]) -> None:
         self.__dict__["_said"] = said
@@ -119,6 +122,9 @@ class Quiet:
         if name.startswith("__"):
             raise AttributeError(name)
         return self
+
+    def debug(self, *_: Any, **__: Any) -> None:
+        """Do nothing: `logging` formats no message of a level that is off."""
 
     def __call__(self, *values: Any, **named: Any) -> None:
         names = [value for value in values if isinstance(value, str)]
@@ -129,7 +135,7 @@ class Quiet:
                 named[names[0]] = value
         for name, value in named.items():
             if isinstance(value, (int, float, torch.Tensor)):
-                self._said[name] = value.detach() if isinstance(value, torch.Tensor) else value
+                self._said[name] = value.detach().cpu() if isinstance(value, torch.Tensor) else value
 
     def __setitem__(self, name: str, value: Any) -> None:
         self(name, value)

@@ -1,13 +1,15 @@
 """A loop written for CUDA on the host: devices that it names are the host's, and a GradScaler scales there."""
 
 import contextlib
-from typing import Any, Iterator
+from typing import Any, Iterator, Optional
 from unittest import mock
 
 import torch
 from torch.overrides import TorchFunctionMode
 
+INITIAL_SCALE = 1024.0
 _HOST = torch.device("cpu")
+_OPTIONS = ("init_scale", "growth_factor", "backoff_factor", "growth_interval", "enabled")
 
 
 class _OnHost(TorchFunctionMode):
@@ -29,15 +31,20 @@ def _is_cuda(device: Any) -> bool:
 
 
 @contextlib.contextmanager
-def on_host() -> Iterator[None]:
-    """Meanwhile CUDA is the host, where this machine has none to ask."""
-    if torch.cuda.is_available():
-        yield
-        return
+def on_host(scales: Optional[bool] = None) -> Iterator[None]:
+    """Make CUDA the host, if this machine has no CUDA.
+
+    With `scales`, enable every GradScaler that the code makes, whatever its options, and let it scale by INITIAL_SCALE;
+    with False disable it.
+    """
+    has_cuda = torch.cuda.is_available()
     make_scaler = torch.amp.GradScaler.__init__
 
     def init(self: Any, device: str = "cuda", *args: Any, **kwargs: Any) -> None:
-        make_scaler(self, "cpu", *args, **kwargs)
+        given = {**dict(zip(_OPTIONS, args, strict=False)), **kwargs}
+        if scales is not None:
+            given.update(enabled=scales, init_scale=INITIAL_SCALE)
+        make_scaler(self, device if has_cuda else "cpu", **given)
 
     def nothing(*_: Any, **__: Any) -> None:
         return None
@@ -47,6 +54,9 @@ def on_host() -> Iterator[None]:
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(torch.amp.GradScaler, "__init__", init))
+        if has_cuda:
+            yield
+            return
         stack.enter_context(mock.patch.object(torch.nn.Module, "cuda", itself))
         for name in ("synchronize", "reset_peak_memory_stats", "set_device"):
             stack.enter_context(mock.patch.object(torch.cuda, name, nothing))

@@ -1,26 +1,33 @@
 """What the probes of training steps ask: each answer is numbers, and the loop's line that they are about."""
 
+import itertools
 import linecache
 import os
 import re
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
+from torch.amp import grad_scaler
 
 from ..base.frames import Site, most_common
 from ..base.refusals import NotApplicable, TargetRaised
+from ..feeding.named_objects import raised_at
 from ..instruments.syncs import count_syncs
 from . import readings
 from .adapters import adapter_of
-from .readings import SAME_SIZE, Accumulated, AfterNan, Limited, Line, Moved, Owned, Scaled, Shares, effective
+from .host import INITIAL_SCALE
+from .readings import SAME_SIZE, Accumulated, AfterNan, Limited, Line, Mixed, Moved, Owned, Scaled, Shares, effective
 from .runs import ALL, FIXED, OPTION, Run, StepRuns, source_of
-from .seam import Grads, Step, added_up, cosine, norm_of
+from .seam import Grads, Step, Trace, added_up, cosine, norm_of
 from .statements import looks_for_nan, statement_at
 from .toy_model import FROZEN, Batch, ToyModel, joined, make_batches, true_gradient
 from .values import NO_LIMIT, Case
 
 _SAME_LOSS = 0.999
 _MOST_ELEMENTS = 150_000
+_IGNORES = re.compile(
+    r"ignore|-100\b|pad(d|_|s\b)|attention_mask|num_items|\*\*\w|\blabels=|[\"']labels[\"']", re.IGNORECASE
+)
 _HAS_TO_WAIT = re.compile(r"isfinite|isnan|isinf|found_inf|scaler|\.step\(|one_hot\([^()]+,", re.IGNORECASE)
 
 
@@ -58,8 +65,16 @@ class StepMeasures:
 
     @property
     def weighs_targets(self) -> bool:
-        """Whether it knows how many targets a micro-batch has; who trains a LightningModule shares its batches out."""
-        return "tokens" in self.feed.task and not self._is_module
+        """Whether micro-batches may differ in targets, and the step shares the batches out.
+
+        They may in a step whose own code names targets that are ignored or padded, or hands whole mappings on. The
+        trainer of a LightningModule shares its batches out.
+        """
+        if "tokens" not in self.feed.task or self._is_module:
+            return False
+        if adapter_of(self._runs.caller.owner) is not None:
+            return True
+        return any(_IGNORES.search(source_of(code)) for code in self.windows(1).trace.executed)
 
     @property
     def _is_module(self) -> bool:
@@ -147,7 +162,9 @@ class StepMeasures:
         if not self.feed.sets_limit:
             if not clips:
                 raise NotApplicable("it sets no limit to gradients")
-            limit, gain = clips[0].limit, self._gain_above(4 * clips[0].limit)
+            by_norm = [clip.limit for clip in clips if not clip.is_by_value]
+            limit = min(by_norm, default=clips[0].limit)
+            gain = self._gain_above(4 * limit)
             usual = self.windows(2, gain=0.01)
         run = self.windows(2, limit=limit if self.feed.sets_limit else NO_LIMIT, gain=gain)
         clipped_at = most_common([clip.site for clip in run.trace.clips])
@@ -164,7 +181,10 @@ class StepMeasures:
         """What the factor of a GradScaler does to clipping and to the step. Raises NotApplicable without one."""
         try:
             run = self.windows(1, scales=True)
-        except TargetRaised as error:  # not every operation is there in 16 bits on a host
+        except TargetRaised as error:
+            if _is_by_scaler(error.__cause__):
+                return Scaled(INITIAL_SCALE, None, 1.0, error.site, str(error.__cause__).split(".")[0])
+            # not every operation is there in 16 bits on a host
             raise NotApplicable("with a scaler it raises on this host: {}".format(error)) from error
         if not run.trace.steps or run.trace.steps[0].scale == 1.0:
             raise NotApplicable("it scales no loss")
@@ -185,10 +205,24 @@ class StepMeasures:
         named = {place: name for place, (name, _) in trace.known.items()}
         missing = [named[place] for place in trace.reached if place not in ids and trace.known[place][1].requires_grad]
         stale = [named[id(each)] for each in held if each.requires_grad and trace.ran and id(each) not in trace.ran]
-        twice = [named[place] for place in dict.fromkeys(ids) if ids.count(place) > 1]
+        twice = [named[place] for place in dict.fromkeys(ids) if self._is_held_twice(place, trace)]
         made = [trace.made_at.get(id(one)) for one in trace.optimizers]
         site = most_common(made) or trace.steps[0].site
         return Owned(sorted(missing), sorted(set(stale)), sorted(twice), site)
+
+    @staticmethod
+    def _is_held_twice(place: int, trace: Trace) -> bool:
+        """Whether two groups have a parameter: of one optimizer, or of two that take turns.
+
+        A step that makes its optimizer for each call has several, one after the other.
+        """
+        holds = {
+            id(one): [id(each) for group in one.param_groups for each in group["params"]] for one in trace.optimizers
+        }
+        if any(held.count(place) > 1 for held in holds.values()):
+            return True
+        turns = [step.optimizer for step in trace.steps if place in holds.get(step.optimizer, ())]
+        return len([one for one, _ in itertools.groupby(turns)]) > len(set(turns))
 
     def moved(self) -> List[Moved]:
         """Parameters that were frozen, or whose gradient was taken away, and that changed all the same."""
@@ -220,15 +254,47 @@ class StepMeasures:
             elif number and readings.is_again(step, run.trace.steps[number - 1]):
                 found.append(Shares(number, [], 1.0, None, step.site))
             first = last
+        if not found and self._is_never_handed(run.trace):
+            steps = run.trace.steps
+            found = [
+                Shares(number, [0.0] * len(each.micros), 0.0, None, each.site) for number, each in enumerate(steps)
+            ]
         if not found:
             raise NotApplicable("what its backwards add is not in the gradients that its optimizer is handed")
         return found
 
-    def after_nan(self) -> AfterNan:
-        """A NaN among the losses of the second of four steps."""
-        usual = self.windows(4, decays=True)
+    @staticmethod
+    def _is_never_handed(trace: Trace) -> bool:
+        """Whether no step has a gradient, although backward gave one to parameters that its optimizer holds."""
+        held = {id(each) for one in trace.optimizers for group in one.param_groups for each in group["params"]}
+        return bool(held & trace.reached) and not any(norm_of(step.grads) for step in trace.steps)
+
+    def left_over(self) -> Optional[Mixed]:
+        """What a step after an epoch has whose last group is not whole; None where a group cannot be left so."""
+        ways = self.feed.accumulates
+        if ways not in (OPTION, FIXED) or adapter_of(self._runs.caller.owner) is not None:
+            return None
+        size = 4 if ways == OPTION else self.feed.fixed_count
+        batches = make_batches(size + size // 2, self.feed.task)
+        run = self._checked(self._runs.run(Case(batches, accumulate=size, calls=2)))
+        steps = run.trace.steps
+        return readings.mixed("an epoch of {} batches".format(len(batches)), size, steps) if len(steps) > 1 else None
+
+    def after_nan(self) -> List[AfterNan]:
+        """A NaN among the losses of the second of four steps: in its first micro-batch, and in its last."""
+        usual = self._with_scaler(self.windows(4, decays=True))
         per_step = max(1, len(usual.trace.steps[0].micros))
-        run = self._runs.run(self._windows_case(4, poisoned=[per_step], decays=True))
+        return [self._after_nan(usual, per_step, index) for index in dict.fromkeys((per_step, 2 * per_step - 1))]
+
+    def _with_scaler(self, usual: Run) -> Run:
+        """The run with its scaler enabled, which looks for NaN; without, where the host has not what it needs."""
+        if not usual.trace.has_scaler:
+            return usual
+        run = self._runs.run(usual.values.case._replace(scales=True))
+        return usual if run.raised is not None or not run.trace.steps else run
+
+    def _after_nan(self, usual: Run, per_step: int, index: int) -> AfterNan:
+        run = self._runs.run(usual.values.case._replace(poisoned=[index]))
         if run.values.trained is not run.values.model and not run.values.drawn.inputs.is_floating_point():
             raise NotApplicable("its model is its own, and takes token numbers, which cannot be NaN")
         is_guarded = run.trace.scale != 1.0 or any(looks_for_nan(source_of(code)) for code in run.trace.executed)
@@ -249,6 +315,7 @@ class StepMeasures:
             len(run.trace.known),
             len(nan),
             recovers,
+            readings.mixed("a NaN in the last micro-batch of a step", per_step, run.trace.steps),
             most_common(sites),
         )
 
@@ -269,6 +336,11 @@ class StepMeasures:
         roots = self._runs.roots
         lines = linecache.getlines(os.path.join(roots.folder(site.file) or roots.root, site.file))
         return statement_at("".join(lines), site.line)
+
+
+def _is_by_scaler(error: Optional[BaseException]) -> bool:
+    """Whether a GradScaler refuses the order of its calls."""
+    return isinstance(error, RuntimeError) and raised_at(error)[0].f_code.co_filename == grad_scaler.__file__
 
 
 def uneven_counts(count: int) -> List[int]:

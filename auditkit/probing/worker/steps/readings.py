@@ -1,10 +1,11 @@
 """What is read off recorded steps: the gradient that a step means, what a limit did to it, what it is made of."""
 
-from typing import List, NamedTuple, Optional
+from typing import List, NamedTuple, Optional, Sequence
 
 import torch
 
 from ..base.frames import Site
+from ..base.refusals import NotApplicable
 from .seam import Grads, Step, added_up, cosine, norm_of
 
 _SAME_DIRECTION = 0.9999
@@ -37,12 +38,16 @@ class Limited(NamedTuple):
 
 
 class Scaled(NamedTuple):
-    """By how much gradients were multiplied when they were clipped (None: they were not), and when they were used."""
+    """By how much gradients were multiplied when they were clipped (None: they were not), and when they were used.
+
+    `refused` is what the scaler raised because of how the step calls it.
+    """
 
     scale: float
     at_clip: Optional[float]
     at_step: float
     site: Line
+    refused: str = ""
 
 
 class Owned(NamedTuple):
@@ -64,6 +69,18 @@ class Shares(NamedTuple):
     site: Line
 
 
+class Mixed(NamedTuple):
+    """How many micro-batches the largest of the steps was handed, after something that happens now and then.
+
+    `usual` is how many a step has.
+    """
+
+    after: str
+    usual: int
+    handed: int
+    site: Line
+
+
 class AfterNan(NamedTuple):
     """What one NaN among the losses came to; `is_guarded`: the loop has something that looks for one."""
 
@@ -73,6 +90,7 @@ class AfterNan(NamedTuple):
     parameters: int
     nan_parameters: int
     recovers: bool
+    mixed: Mixed
     site: Line
 
 
@@ -111,7 +129,7 @@ def unclipped(step: Step) -> Grads:
 
 def limited(number: int, step: Step, usual: Step, limit: float, clipped_at: Line) -> Limited:
     """What a limit did to a step, beside the same step without it."""
-    by_value = any(clip.is_by_value for clip in step.clips)
+    by_value = bool(step.clips) and all(clip.is_by_value for clip in step.clips)
     size = _largest if by_value else norm_of
     straight, before = (cosine(each.grads, added_up(each.micros)) for each in (step, usual))
     reached, unlimited = size(step.grads), size(effective(step))
@@ -120,19 +138,36 @@ def limited(number: int, step: Step, usual: Step, limit: float, clipped_at: Line
 
 
 def shares(number: int, step: Step, zeroed: Line) -> Shares:
-    """What a step is made of, by least squares over the parameters that have a gradient."""
+    """What a step is made of, by least squares over the parameters that have a gradient.
+
+    What is not finite has no share in a step that is. Raises NotApplicable if the step is not finite itself.
+    """
     names = [name for name, each in step.grads.items() if bool(each.any())]
+    if not names:
+        return Shares(number, [0.0] * len(step.micros), 0.0, zeroed, step.site)
     before = step.micros[0].before
 
     def column(grads: Grads) -> torch.Tensor:
         return torch.cat([grads.get(name, torch.zeros_like(step.grads[name])).reshape(-1) for name in names])
 
-    columns = [column(before), *(column(micro.added) for micro in step.micros)]
+    if not bool(column(step.grads).isfinite().all()):
+        raise NotApplicable("its gradients of ordinary batches are not finite")
+    columns = [column(each).nan_to_num(0, 0, 0) for each in (before, *(micro.added for micro in step.micros))]
     matrix = torch.stack(columns, dim=1)
     solved = torch.linalg.lstsq(matrix, column(step.grads)[:, None], driver="gelsd").solution[:, 0].abs()
     largest = float(solved[1:].max())
     found = [float(each) / largest if largest > 0 else 0.0 for each in solved]
     return Shares(number, found[1:], found[0] if norm_of(before) > 0 else 0.0, zeroed, step.site)
+
+
+def mixed(after: str, usual: int, steps: Sequence[Step]) -> Mixed:
+    """The step with the most micro-batches in it, after `after`."""
+    found = [Mixed(after, usual, usual, None)]
+    for number, step in enumerate(steps):
+        is_finite = all(bool(each.isfinite().all()) for each in step.grads.values())
+        if is_finite and len(step.micros) > usual:
+            found.append(Mixed(after, usual, sum(each > 0.5 for each in shares(number, step, None).micro), step.site))
+    return max(found, key=lambda each: each.handed)
 
 
 def is_again(step: Step, before: Step) -> bool:

@@ -16,6 +16,7 @@ CRITERION, SCHEDULER = "cross entropy", "a schedule that changes nothing"
 ACCUMULATION, LIMIT = "as many micro-batches as are handed over", "the limit that the probe asks about"
 STEPS, RARELY, NOTHING = "as many steps as there are batches for", "so seldom that it does not happen", "nothing"
 SAMPLES = "as many samples as a batch has"
+EPOCHS = "one epoch, or as many as the probe needs"
 SILENT = "an object whose methods do nothing"
 NO_CONTEXT = "a context that does nothing"
 MIXED = "mixed precision where a probe asks about its scaler"
@@ -57,7 +58,7 @@ _BY_PATTERN: Tuple[Tuple[Any, str], ...] = tuple(
         ),
         (r"(max|num|total|n)_?(train\w*_)?(steps|iters|iterations|updates|batches)(_per_epoch)?|"
             r"(steps|iters|iterations)(_per_epoch)?", STEPS),
-        (_WORD + r"(epochs)", "one"),
+        (_WORD + r"(epochs)", EPOCHS),
         (_WORD + r"batch_size", SAMPLES),
         (_WORD + r"(mixup\w*|(model_)?ema(_model)?|callbacks?|hooks?|swa\w*|teacher\w*|wandb\w*)", NOTHING),
         (_WORD + r"(prof(iler)?|sampler|checkpoint(er|_client|_manager))", SILENT),
@@ -111,8 +112,6 @@ def known(name: str, annotation: str = "", source: str = "") -> Optional[Guess]:
     named = next((found for pattern, found in _BY_PATTERN if pattern.fullmatch(word)), None)
     if named == BATCHES and re.search(r"(range\(|[/%] ?){}\b".format(re.escape(name)), source):
         return Guess(ACCUMULATION)
-    if named == "one":
-        return Guess(1)
     if named is not None:
         return Guess(named)
     guess = guesses.guess(name, annotation)

@@ -164,13 +164,15 @@ class StepRuns:
 
     def ready(self, values: Values) -> Callable[[], Tuple[Optional[TargetRaised], bool]]:
         """The whole run as a call, in silence and on the host: what the step raised, and whether it ended itself."""
-        with _quiet_on_host():
+        with _quiet_on_host(values.case):
             bound = self.bound(values)
 
         def call() -> Tuple[Optional[TargetRaised], bool]:
-            with _quiet_on_host():
+            with _quiet_on_host(values.case):
                 try:
-                    for _ in range(values.case.calls):
+                    for number in range(values.case.calls):
+                        if number and guesses.Guess(roles.EPOCHS) in values.read.values():
+                            break  # the first call had all epochs
                         values.loader.passes = 0
                         bound()
                 except EnoughBatches:
@@ -223,6 +225,8 @@ class StepRuns:
         return for_each_batch if by_batch else once
 
     def _bound_function(self, values: Values) -> Callable[..., Any]:
+        names = getattr(self.caller.function, "__globals__", {})
+        names.update({name: values.scaler for name, each in names.items() if isinstance(each, torch.amp.GradScaler)})
         if not self.caller.needs_instance():
             return self.caller.function
         return getattr(self._instance(values), self.caller.method)
@@ -305,8 +309,8 @@ def _exhausted(answer: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _quiet_on_host() -> Iterator[None]:
-    with on_host(), warnings.catch_warnings(), contextlib.redirect_stdout(None):
+def _quiet_on_host(case: Case) -> Iterator[None]:
+    with on_host(case.scales), warnings.catch_warnings(), contextlib.redirect_stdout(None):
         warnings.simplefilter("ignore")
         told = logging.root.manager.disable
         logging.disable(logging.CRITICAL)

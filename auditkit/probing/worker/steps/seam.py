@@ -63,7 +63,8 @@ class Trace:
 
     `ran` are the parameters of models that answered, `reached` those that had a gradient after some backward, by
     identity; `zeros` says after how many backwards gradients were zeroed; `skips` are steps that a scaler left out.
-    `otherwise` is the line of what no line of the checkout does itself.
+    `has_scaler`: some GradScaler was given a loss, disabled or not. `otherwise` is the line of what no line of the
+    checkout does itself.
     """
 
     def __init__(self, roots: SourceRoots, otherwise: Optional[Site] = None) -> None:
@@ -80,6 +81,7 @@ class Trace:
         self.optimizers: List[torch.optim.Optimizer] = []
         self.made_at: Dict[int, Optional[Site]] = {}
         self.scale = 1.0
+        self.has_scaler = False
         self._steps_started = 0
         self._window: Tuple[int, int] = (0, 0)
         self._depth = self._backward_depth = 0
@@ -217,6 +219,7 @@ class Trace:
 
     def _see_scale(self, frame: FrameType, event: str) -> None:
         scaler = frame.f_locals.get("self")
+        self.has_scaler = True
         if event == "return" and scaler is not None and scaler.is_enabled():
             self.scale = float(scaler.get_scale())
 

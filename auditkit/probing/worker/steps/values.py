@@ -13,14 +13,14 @@ from ..feeding.guesses import Guess
 from ..feeding.named_objects import Answering, Quiet, UnknownValueError, is_plain_read, no_value
 from . import roles
 from .absent import Bar
+from .host import INITIAL_SCALE
 from .launcher import Launcher, groups_of
 from .toy_model import Batch, Criterion, ToyModel, batches_as
 
 NO_LIMIT = 1e9
 LEARNING_RATE = 1e-3
-INITIAL_SCALE = 1024.0
 _RARELY = 1_000_000
-_MOST_ROUNDS = 4
+_MOST_ROUNDS = _MOST_PASSES = 4
 
 
 class EnoughBatches(BaseException):
@@ -30,8 +30,9 @@ class EnoughBatches(BaseException):
 class Case(NamedTuple):
     """One run's question: the batches, and what the model, the optimizer and the options are.
 
-    `accumulate` of 0 is all batches; `decays` is momentum and weight decay, `scales` a GradScaler also where it is
-    optional; `calls` is how often the step is called with these batches; `seed` is that of random numbers.
+    `accumulate` of 0 is all batches; `decays` is momentum and weight decay. `scales` enables every GradScaler, also an
+    optional one; otherwise all are disabled. `calls` is the number of epochs with these batches: by a number of epochs
+    that the step reads, else by calling it so often. `seed` is that of random numbers.
     """
 
     batches: List[Batch]
@@ -65,7 +66,7 @@ class Loader:
 
     def __iter__(self) -> Iterator[Any]:
         self.passes += 1
-        if self.passes > 3:
+        if self.passes > _MOST_PASSES:
             raise EnoughBatches
         self._rest = iter(self.items)
         return self
@@ -113,7 +114,7 @@ class Values:
         self.optimizer: Any = torch.optim.SGD(parameters, LEARNING_RATE, momentum, weight_decay=weight_decay)
         self.optimizer.param_groups = list(groups_of(self.optimizer))
         self.loader = Loader(form, case.batches, _width(source))
-        self.scaler = torch.amp.GradScaler("cpu", init_scale=INITIAL_SCALE)
+        self.scaler = torch.amp.GradScaler("cpu", init_scale=INITIAL_SCALE, enabled=case.scales)
         self.read: Dict[str, Guess] = {}
         self.unknown: List[str] = []
         self.defaults: Dict[str, Any] = {}
@@ -235,6 +236,7 @@ _MAKERS: Dict[str, Callable[[Values, str], Any]] = {
     roles.STEPS: lambda values, _: max(1, len(values.case.batches) // _per_step(values)),
     roles.SAMPLES: lambda values, _: max(len(each.inputs) for each in values.case.batches),
     roles.RARELY: lambda values, _: _RARELY,
+    roles.EPOCHS: lambda values, _: values.case.calls,
     roles.MIXED: lambda values, _: values.case.scales,
     roles.NOTHING: lambda values, _: None,
     roles.SILENT: lambda values, _: Bar(),

@@ -57,9 +57,8 @@ class StepResults:
         reached = self._limit_that_clips(counts[0])
         if reached is not None:
             settings["reached"] = (*reached, False)
-        scaled = NO_LIMIT, _SMALL, True
-        if not _scales(plain) and _scales(self._tried(self._case(counts[0], False, *scaled))):
-            settings["none, scaled loss"] = scaled
+        if _scales(self._tried(self._case(counts[0], False, NO_LIMIT, _SMALL, True))):
+            settings |= {name + ", scaled loss": (limit, gain, True) for name, (limit, gain, _) in settings.items()}
         for limit, setting in settings.items():
             for is_uneven in (False, True) if self._feed.task in TOKEN_TASKS else (False,):
                 for count in counts:

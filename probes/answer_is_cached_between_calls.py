@@ -3,7 +3,7 @@
 
 PROBE = {
     "id": "answer_is_cached_between_calls",
-    "version": 1,
+    "version": 2,
     "title": "Later calls return the first call's answer",
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug"],
@@ -18,7 +18,8 @@ PROBE = {
     "method": "One instance is called with some gradients and then 64 times with others: larger ones, smaller ones, "
     "some that are not finite. A field is judged where first calls of their own give two values for the two. It is "
     "kept where each of the later calls gives the first one's value, in both directions: so a largest value so far, a "
-    "moving average, an answer that is a step late or renewed every few steps is none.",
+    "moving average, an answer that is a step late or renewed every few steps is none. Arguments "
+    "that count steps advance by 1000 from call to call.",
     "limits": "What is renewed less often than every 64 calls counts as kept. A cache keyed by the gradients' own "
     "tensors is not met: a training step may make new ones or fill the old ones.",
     "remediation": "Compute from the gradients at every call; cache only what does not depend on them, such as the "

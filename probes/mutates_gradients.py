@@ -3,7 +3,7 @@
 
 PROBE = {
     "id": "mutates_gradients",
-    "version": 2,
+    "version": 3,
     "title": "The collector changes the gradients it should only read",
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "API design / contract violation"],
@@ -19,12 +19,14 @@ PROBE = {
     "method": "The state of everything that the target is given is compared before and after one call: each gradient's "
     "elements bit by bit, its address, strides, dtype, device, version counter, requires_grad and graph; each "
     "parameter and its .grad; the caller's list. Inputs: ordinary gradients, with NaN and Inf, all zero, large, one "
-    "missing, and with a graph, as create_graph=True leaves them. The line is the first one after which the state "
-    "differs.",
+    "missing, and with a graph, as create_graph=True leaves them. An argument whose default of 1 or 0.0 changes "
+    "nothing gets another value. The line is the first one after which the state differs.",
     "limits": "Targets that are there to change gradients are left out, told by what they do: they limit them, scale "
-    "them by an argument, drop the small ones, or return no statistic of them (docs/design/effects.md); where that "
-    "does not decide, torch's trailing underscore, the words in place and at last the name do. A change that is undone "
-    "before the call ends shows only in the version counter. Module buffers, hooks and training mode are not compared.",
+    "them by an argument, drop the small ones, or return no statistic of them (docs/design/effects.md), on a new "
+    "object or after 64 calls of one; a target whose name and docstring both describe a measurement is not left out. "
+    "Where that does not decide, torch's trailing underscore, the words in place and at last the name do. A change "
+    "that is undone before the call ends shows only in the version counter. Module buffers, hooks and training mode "
+    "are not compared.",
     "remediation": "Read only: use the operators without underscore, take norms and counts of the gradients as they "
     "are, and detach() a reference rather than detach_() the gradient. Copy the list, not the tensors.",
     "remediation_code": """import torch

@@ -6,7 +6,7 @@ import re
 
 PROBE = {
     "id": "nonfinite_grads_look_healthy",
-    "version": 3,
+    "version": 4,
     "title": "Non-finite gradients look healthy",
     "contracts": ["grad_norm", "grad_stats", "dual_stats", "monitor"],
     "categories": ["Correctness bug", "Numerical stability"],
@@ -26,8 +26,10 @@ PROBE = {
     "value is told by its name. A text says something where it is the same for other sound gradients. A warning that "
     "the target only logs is not seen. An answer that leaves some gradients out neither passes nor fails for them: to "
     "leave out biases may be meant; but a flag such as all_finite speaks of all gradients. So does a health value; "
-    "only what it leaves out wherever it stands, for its shape, is not judged. An answer that only counts (zeros, "
-    "signs, a histogram) promises nothing about NaN.",
+    "only what it leaves out wherever it stands, for its shape, is not judged. What returns nothing promises "
+    "nothing. Truth values and counts (zeros, signs, a histogram) promise what they find somewhere, or what their "
+    "names or the docstring say: a check for NaN is not judged on Inf. An alarm that stays off beside a norm that "
+    "tells is a finding of its own.",
     "remediation": "Count non-finite elements, or test the accumulated norm with isfinite, and let health depend on it "
     "before any threshold is compared.",
     "remediation_code": """import torch
@@ -59,11 +61,20 @@ _DIMENSIONS = (2, 1, 3)
 _FEW, _MANY = 3, 24
 # (so many gradients, the one in which is planted): each of three, and one that a check of the first or last ten misses.
 _PLACES = ((_FEW, 0), (_FEW, 1), (_FEW, 2), (_MANY, 13))
-_PROMISE = re.compile("nan|inf|finite|valid|bad", re.IGNORECASE)
+_OF_ALL = re.compile("nan|inf|finite|valid|bad", re.IGNORECASE)
+_PROMISES = {"nan": "nan(?!c|o)", "inf": "inf(?!o|er|l)"}
+# What speaks of NaN and Inf alike; and alarms, which nobody hears while gradients are neither.
+_PROMISE = re.compile(
+    r"(?<!in)finite|valid|bad|health|overflow|corrupt|broken|sane|sanity|skip|may_|should_|can_|(?<![a-z])ok(?![a-z])|"
+    "explo|unstable|diverg|anomal",
+    re.IGNORECASE,
+)
 
 
 def measure(ctx):
     """Yield for each place of a NaN and of an Inf: is it visible, by what, and what the norm and the health read."""
+    if not ctx.plan.fields:
+        raise ctx.NotApplicable("it returns nothing that could tell, and so promises nothing")
     rows, left_out = [], []
     for tensors, index in _PLACES:
         case = {"dimensions": _DIMENSIONS[index % 3], "tensors": tensors}
@@ -74,9 +85,13 @@ def measure(ctx):
             rows += found
     if not rows:
         raise ctx.NotApplicable("its answer follows none of the gradients that a NaN was planted in")
+    if any(map(_is_hidden, rows)) and not ctx.plan.health and _has_no_sizes(ctx):
+        kinds = {row["case"]["kind"] for row in rows if row["name"] == "visible" and row["value"]}
+        kinds.update(kind for kind in _PROMISES if _speaks_of(kind, ctx.own_words))
+        rows = [row for row in rows if row["case"]["kind"] in kinds]
+    if not rows:
+        raise ctx.NotApplicable("no number of its answer follows the size of the gradients, and it promises no check")
     is_hidden = any(map(_is_hidden, rows))
-    if is_hidden and _only_counts(ctx):
-        raise ctx.NotApplicable("it counts: no number of its answer follows the size of the gradients")
     if is_hidden and _is_a_factor(ctx):
         raise ctx.NotApplicable("its answer is a factor: it falls as the gradients grow")
     if left_out and not is_hidden:
@@ -114,7 +129,8 @@ def _rows(ctx, case, signals, sound, answer):
     signals = signals + (["the answer is empty"] if sound and not answer and not signals else [])
     tells = signals or ([] if ctx.plan.health else numbers)
     yield ctx.measurement("visible", bool(tells), "truth", by=", ".join(tells) or "nothing", **case)
-    for path in ctx.plan.health:
+    flags = [path for path, value in sound.items() if isinstance(value, bool) and _speaks_of(case["kind"], path)]
+    for path in dict.fromkeys([*ctx.plan.health, *flags]):
         stays = path in sound and path in answer and (path or "answer") not in signals
         yield ctx.measurement("health", answer.get(path), "value", field=path, **case)
         yield ctx.measurement("health_stays", stays, "truth", field=path, **case)
@@ -125,24 +141,34 @@ def _rows(ctx, case, signals, sound, answer):
 def _is_judged(ctx, tensors, index):
     """Whether the answer promises something of this gradient.
 
-    It does where it follows it, and where a flag says by its name that there is no NaN. A health value speaks of all
+    It does where it follows it, where a flag says by its name that there is no NaN, and where it follows no finite
+    gradients: then it is a check, which speaks of all of them. A health value speaks of all
     gradients, and so of one that it leaves out for the place where it stands; what it leaves out wherever it stands,
     its shape is left out for, and that may be meant.
     """
     sound = ctx.answer(ctx.planted(index, _SOUND, tensors))
-    has_flag = any(isinstance(value, bool) and _PROMISE.search(path) for path, value in sound.items())
+    has_flag = any(isinstance(value, bool) and _OF_ALL.search(path) for path, value in sound.items())
     if has_flag or ctx.reads(index, tensors):
+        return True
+    if "" in sound and not _moving(ctx):
         return True
     return bool(ctx.plan.health) and any(ctx.reads(index, tensors, first) for first in (index, (index + 1) % tensors))
 
 
-def _only_counts(ctx):
-    """Whether all that the answer says are counts: whole numbers, and what depends on signs and zeros alone."""
-    usual = ctx.answer(ctx.benign())
-    if ctx.plan.health or any(isinstance(value, bool) or _PROMISE.search(path) for path, value in usual.items()):
-        return False
-    other = ctx.answer([grad * grad.abs() for grad in ctx.benign()])
-    return all(float(usual[path]).is_integer() for path in ctx.differences(usual, other))
+def _speaks_of(kind, words):
+    """Whether a name or a docstring promises something of NaN, or of Inf."""
+    return bool(_PROMISE.search(words) or re.search(_PROMISES[kind], words, re.IGNORECASE))
+
+
+def _moving(ctx):
+    """The fields that change with the size of finite gradients, with their values."""
+    usual, other = ctx.answer(ctx.benign()), ctx.answer([grad * grad.abs() for grad in ctx.benign()])
+    return {path: usual[path] for path in ctx.differences(usual, other)}
+
+
+def _has_no_sizes(ctx):
+    """Whether all that the answer says are truth values, counts, and what depends on signs and zeros alone."""
+    return all(float(value).is_integer() for value in _moving(ctx).values())
 
 
 def _is_a_factor(ctx):
@@ -186,8 +212,13 @@ def judge(measurements, policy):
         return {"outcome": "reproduced", "occurs": "common", "message": message}
     if not hidden:
         seen = {m.case["kind"]: m.case["by"] for m in reversed(measurements) if m.name == "visible"}
-        by = "; ".join("{}: {}".format(kind, seen[kind]) for kind, _ in _KINDS)
-        return {"outcome": "not_reproduced", "message": "NaN and Inf are visible ({})".format(by)}
+        by = "; ".join("{}: {}".format(kind, seen[kind]) for kind, _ in _KINDS if kind in seen)
+        return {
+            "outcome": "not_reproduced",
+            "message": "{} visible ({})".format(
+                "NaN and Inf are" if len(seen) > 1 else "a check for one of NaN and Inf makes it", by
+            ),
+        }
     return {"outcome": "reproduced", "message": _tell(measurements, hidden)}
 
 

@@ -128,3 +128,30 @@ def test_the_other_probes_ask_first_calls_of_what_is_kept_in_a_module() -> None:
     """Otherwise the first answer would pass, or fail, all that comes after it."""
     answer = ask(OVERFLOW, kept_and_squared)
     assert (answer.outcome, answer.message.split(" in ")[0]) == ("reproduced", "the norm breaks at 256")
+
+
+class StepKeeper:
+    def __init__(self) -> None:
+        self._kept: tuple[int, float] | None = None
+
+    def of_this_step(self, grads: Any, step: int) -> float:
+        if self._kept is None or self._kept[0] != step:
+            self._kept = (step, torch.stack([grad.norm() for grad in grads]).norm().item())
+        return self._kept[1]
+
+    def of_the_first_step(self, grads: Any, step: int = 0) -> float:
+        self._kept = self._kept or (step, torch.stack([grad.norm() for grad in grads]).norm().item())
+        return self._kept[1]
+
+    def every_hundredth(self, grads: Any, global_step: int) -> float:
+        if self._kept is None or global_step % 100 == 0:
+            self._kept = (global_step, torch.stack([grad.norm() for grad in grads]).norm().item())
+        return self._kept[1]
+
+
+@pytest.mark.parametrize(
+    ("method", "outcome"),
+    [("of_this_step", "not_reproduced"), ("of_the_first_step", "reproduced"), ("every_hundredth", "not_reproduced")],
+)
+def test_a_later_call_is_a_later_step(method: str, outcome: str) -> None:
+    assert ask(CACHED, getattr(StepKeeper, method), owner=StepKeeper).outcome == outcome

@@ -74,3 +74,67 @@ def test_a_health_value_that_stays_perfect_is_a_finding_where_another_field_tell
     assert stays.message == "health stays as it is for a planted nan and inf, which other fields tell"
     drops = ask(HEALTH, lambda grads: {"norm": norm(grads), "health": 1.0 - is_bad(grads), "bad": is_bad(grads)})
     assert drops.outcome == "not_reproduced"
+
+
+def first_is_finite(grads: Any) -> bool:
+    return not is_bad(grads[:1])
+
+
+def has_nan(grads: Any) -> bool:
+    return any(bool(grad.isnan().any()) for grad in grads)
+
+
+def grads_are_finite(grads: Any) -> bool:
+    return not has_nan(grads)
+
+
+def count_of_first(grads: Any) -> int:
+    return len(bad_layers(grads[:1]))
+
+
+def is_large(grads: Any) -> bool:
+    return norm(grads) > 10.0
+
+
+def clip_values(grads: Any) -> None:
+    for grad in grads:
+        grad.clamp_(-0.5, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("function", "outcome", "message"),
+    [
+        (first_is_finite, "reproduced", "a planted nan and inf in a gradient of 1 dimension or"),
+        (count_of_first, "reproduced", "a planted nan and inf in a gradient of 1 dimension or"),
+        (grads_are_finite, "reproduced", "a planted inf is not flagged"),
+        (has_nan, "not_reproduced", "a check for one of NaN and Inf makes it visible (nan: answer)"),
+        (is_large, "not_applicable", "it promises no check"),
+        (clip_values, "not_applicable", "it returns nothing that could tell"),
+    ],
+)
+def test_a_check_is_held_to_what_it_promises(function: Callable[[Any], Any], outcome: str, message: str) -> None:
+    answer = ask(HEALTH, function)
+    assert (answer.outcome, message in answer.message) == (outcome, True), answer.message
+
+
+@pytest.mark.parametrize(
+    ("flag", "tells", "outcome"),
+    [
+        ("exploding", lambda norm: norm > 100.0, "reproduced"),
+        ("has_nan", lambda norm: norm == math.nan, "reproduced"),
+        ("exploding", lambda norm: not norm <= 100.0, "not_reproduced"),
+        ("will_clip", lambda norm: norm > 100.0, "not_reproduced"),
+    ],
+)
+def test_an_alarm_that_stays_off_beside_a_norm_that_tells_is_a_finding(
+    flag: str, tells: Callable[[float], bool], outcome: str
+) -> None:
+    def watch(grads: Any) -> dict:
+        total = torch.stack([grad.norm() for grad in grads]).norm().item()
+        return {"norm": total, flag: tells(total)}
+
+    answer = ask(HEALTH, watch)
+    severity = "P2" if outcome == "reproduced" else None
+    assert (answer.outcome, answer.severity) == (outcome, severity)
+    if severity:
+        assert answer.message == f"{flag} stays as it is for a planted nan, which other fields tell"

@@ -12,9 +12,10 @@ import pytest
 import torch
 from torch import nn
 
+from auditkit.probing.worker.gradients.gradients import GradientHolder
 from tests.probes.in_process import Answer, ask, run_here
 from tests.probes.specimens import SPECIMEN, target_of
-from tests.probing_helpers import ACCURACY, CLIPPING, GROUPING, OVERFLOW, RETAINED, values
+from tests.probing_helpers import ACCURACY, CLIPPING, GROUPING, MUTATES, OVERFLOW, RETAINED, values
 
 pytestmark = pytest.mark.process
 
@@ -524,3 +525,28 @@ def test_a_dtype_without_a_norm_is_not_judged() -> None:
     answer = ask(OVERFLOW, one_dtype_norm)
     assert answer.outcome == "not_reproduced"
     assert {row.case["dtype"] for row in answer.rows} == {"float32", "bfloat16", "float16", "float64"}
+
+
+def clip_by_weights(params: Any) -> None:
+    for p in params:
+        limit = 0.05 * torch.linalg.vector_norm(p.detach(), dtype=torch.float64).item()
+        p.grad.mul_(min(1.0, limit / torch.linalg.vector_norm(p.grad, dtype=torch.float64).item()))
+
+
+def test_weights_are_as_large_as_those_of_a_model_and_of_one_norm_in_any_grouping() -> None:
+    """Weights of zero are a limit of zero for whoever clips by them."""
+    assert ask(CLIPPING, clip_by_weights).outcome == "not_reproduced"
+    for shapes in ([(6, 2), (4,)], [(4, 4)], [(2, 2, 2), (8,)]):
+        holder = GradientHolder([torch.ones(shape) for shape in shapes])
+        squares = sum(float(p.detach().double().square().sum()) for p in holder.parameters())
+        assert squares**0.5 == pytest.approx(0.02 * 4)
+        assert sum(float(p.detach().sum()) for p in holder.parameters()) == 0.0
+
+
+def log_magnitude(grad: Any) -> float:
+    return float(grad.abs_().log().mean())
+
+
+def test_a_hook_of_one_tensor_may_write_to_gradients_with_a_graph() -> None:
+    answer = ask(MUTATES, log_magnitude)
+    assert (answer.outcome, answer.severity) == ("reproduced", "P0")

@@ -25,7 +25,7 @@ NAMES = """
     definition device device_pairs differences echoes exact_norm factors fullgraph_failure gathered gradients graphs
     has_finish held_bytes identical interleaved kept_by_answer known_norm laid_out launches law layouts left_by
     live_at_peak located location lost_fields measurement most_common norm note number number_of_changed on_devices
-    options orthogonal peak_bytes place plan plan_names_ranks planted powers_of_two python_held_bytes
+    options orthogonal own_words peak_bytes place plan plan_names_ranks planted powers_of_two python_held_bytes
     python_peak_bytes rank_steps ranks reads reference_number regrouped relative_difference replay replicas
     reported_by_one reported_by_ranks returns_host_numbers role roles shard_marks share shares_of_ranks sparse
     special_gradients steps svals_part sync_promise syncs transfers unequal_fields where_becomes_matrix

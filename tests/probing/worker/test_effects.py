@@ -139,6 +139,29 @@ def norm_and_forget(params: Any) -> float:
     return norm
 
 
+def mean_within(params: Any, bound: float = 0.5) -> float:
+    """Mean magnitude of the gradients, outliers held at the bound."""
+    return float(sum(p.grad.clamp_(-bound, bound).abs().mean() for p in params))
+
+
+def clipped_mean(params: Any, bound: float = 0.5) -> float:
+    """Clip the elements and return their mean magnitude."""
+    return mean_within(params, bound)
+
+
+def unscaled_norm(params: Any, scale: float = 1.0) -> float:
+    """Norm that the gradients have without the loss scale."""
+    return undo_loss_scale(params, scale)
+
+
+def average(params: Any, world_size: int = 1) -> None:
+    weaken(params, 1 / world_size)
+
+
+def repair(params: Any) -> None:
+    repaired(params)
+
+
 def plain_norm(params: Any) -> float:
     return norm_of([p.grad for p in params])
 
@@ -164,6 +187,11 @@ TABLE = {
     share_of_signs: FINDING,
     has_nan: FINDING,
     norm_and_forget: FINDING,
+    mean_within: FINDING,
+    clipped_mean: LIMITS,
+    unscaled_norm: FINDING,
+    average: ARGUMENT,
+    repair: NO_STATISTIC,
     plain_norm: "changes nothing",
 }
 
@@ -199,6 +227,40 @@ def test_what_returns_nothing_is_an_answer_only_where_it_limits_or_scales() -> N
     assert plan_of(weaken).fields == {}
     with pytest.raises(CannotFeedError, match="returns None"):
         plan_of(reset)
+
+
+class Moving:
+    """Clips to the median of the norms so far; `leak` only measures, and squares the gradients."""
+
+    def __init__(self) -> None:
+        self.norms: list[float] = []
+
+    def limit(self, params: Any) -> float:
+        grads = [p.grad for p in params]
+        norm = norm_of(grads)
+        self.norms.append(norm)
+        for grad in grads:
+            grad.mul_(min(1.0, sorted(self.norms)[len(self.norms) // 2] / (norm + 1e-6)))
+        return norm
+
+    def leak(self, params: Any) -> float:
+        self.norms.append(root_of_squares(params))
+        return self.norms[-1] - sum(self.norms) / len(self.norms) / 2
+
+
+def test_a_limit_that_moves_is_told_once_an_object_was_called_often() -> None:
+    """Its first norm is its own limit: it changes nothing but the last bits."""
+    limit = ask(MUTATES, Moving.limit, owner=Moving)
+    assert limit.message == "changing gradients is what it is for: " + LIMITS
+    leak = ask(MUTATES, Moving.leak, owner=Moving)
+    assert (leak.outcome, leak.severity) == ("reproduced", "P0")
+
+
+def test_a_default_that_switches_the_change_off_is_replaced_and_told() -> None:
+    plan = plan_of(unscaled_norm)
+    assert (plan.settings, plan.notes) == ({"scale": 2.0}, ["it was called with scale=2: its default changes nothing"])
+    assert plan_of(unscaled_norm, arguments={"scale": 1.0}).settings == {}
+    assert plan_of(undo_loss_scale).settings == {}
 
 
 def test_the_page_has_this_table() -> None:

@@ -19,8 +19,8 @@ from ..feeding.caller import Caller
 from ..feeding.given import GroupInput, generator
 from ..feeding.guesses import OF_ONE_CALL
 from ..feeding.plan import Groups, Plan
-from ..feeding.promises import Promise, sync_promise
-from ..instruments.retention import RepeatedCall
+from ..feeding.promises import Promise, own_words, sync_promise
+from ..feeding.repeated import RepeatedCall
 from ..simulated.device import on_device
 from .cases import Cases
 
@@ -34,6 +34,8 @@ class Calls:
 
     def __init__(self, plan: Plan, caller: Caller, device: str, roots: SourceRoots) -> None:
         self.plan = plan
+        for name, value in plan.settings.items():
+            caller = caller.with_argument(name, value)
         self.caller = caller
         caller.starts_fresh = plan.starts_fresh
         self.device = device
@@ -85,6 +87,11 @@ class Calls:
     def sync_promise(self) -> Optional[Promise]:
         """How often the collecting step synchronises by its own words; None where they say nothing."""
         return sync_promise(self.caller.function)
+
+    @property
+    def own_words(self) -> str:
+        """The target's name, its docstring and the names of the fields that it returns."""
+        return " ".join([own_words(self.caller.function), *self.plan.fields])
 
     @property
     def declares_sized(self) -> bool:

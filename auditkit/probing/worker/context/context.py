@@ -136,6 +136,11 @@ class Context:
         return self._calls.sync_promise
 
     @property
+    def own_words(self) -> str:
+        """The target's name, its docstring and the names of the fields that it returns."""
+        return self._calls.own_words
+
+    @property
     def declares_sized(self) -> bool:
         """Whether the target says that it wants a list, not any iterable."""
         return self._calls.declares_sized

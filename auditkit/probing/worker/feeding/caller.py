@@ -32,7 +32,8 @@ class Caller:
     """Binds one target (function, or method of a class built anew each time) to a `Feed`.
 
     `given` are the arguments that somebody gave; a dotted name is what the target reads of an argument or of `self`.
-    While a way to feed it is searched, `around` is what was made up for the last call.
+    While a way to feed it is searched, `around` is what was made up for the last call. `turn` says how many calls of
+    one instance came before this one.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Caller:
         self.device = "cpu"
         self.starts_fresh = False
         self.is_searched = False
+        self.turn = 0
         self.around = Surroundings(self.given, ())
         self._module_state = ModuleState(function, owner)
 
@@ -100,6 +102,19 @@ class Caller:
         found.update({path: made.value for path, made in self.around.read.items()})
         found.update(self.given)
         return {name: value for name, value in found.items() if type(value) in (int, float)}
+
+    def neutral_numbers(self) -> Dict[str, float]:
+        """The defaults of the target and of its class that may switch off what it does: 1, 1.0 and 0.0."""
+        found = {
+            name: each.default
+            for called in filter(callable, (self.function, self.owner))
+            for name, each in inspect.signature(called).parameters.items()
+        }
+        return {
+            name: value
+            for name, value in found.items()
+            if name not in self.given and (type(value), value) in ((int, 1), (float, 1.0), (float, 0.0))
+        }
 
     def with_argument(self, name: str, value: Any) -> "Caller":
         """The same target with another value of one argument."""
@@ -276,8 +291,23 @@ class Caller:
         around.prepare(feed.paths, keywords if instance is None else {**keywords, SELF: instance})
         positional = [keywords.pop(name) for name in _positional_only(function) if name in keywords]
         finish = getattr(instance, self.finish_method) if instance is not None and self.finish_method else self.finish
-        call = answering(feed, function, lambda: function(*positional, **keywords), around, handed, instance)
-        return call, finish
+        counted = {name: value for name, value in self._counted(function, keywords).items() if name not in feed.slots}
+
+        def called() -> Any:
+            counts = {name: first + self.turn * guesses.STEPS_OF_A_CALL for name, first in counted.items()}
+            return function(*positional, **{**keywords, **(counts if self.turn else {})})
+
+        return answering(feed, function, called, around, handed, instance), finish
+
+    def _counted(self, function: Callable, keywords: Dict[str, Any]) -> Dict[str, int]:
+        """The arguments that count steps, with their first values; none that somebody gave."""
+        parameters = inspect.signature(function).parameters
+        found = {name: keywords.get(name, each.default) for name, each in parameters.items()}
+        return {
+            name: value
+            for name, value in found.items()
+            if type(value) is int and name not in self.given and guesses.known(name) == guesses.STEP
+        }
 
 
 def _positional_only(function: Callable) -> List[str]:

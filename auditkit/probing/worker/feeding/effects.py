@@ -63,9 +63,14 @@ class Effects(NamedTuple):
         return is_everywhere and max(factors) - min(factors) <= _TOLERANCE * max(factors)
 
     @property
+    def cleans(self) -> bool:
+        """Whether it changes gradients that are not finite, and no others."""
+        return not self.forms and self.nonfinite is not None and self.nonfinite.form != SAME
+
+    @property
     def is_an_answer(self) -> bool:
         """Whether the effect can stand for the answer of a target that returns no number."""
-        return self.limits or self.scales
+        return self.limits or self.scales or self.cleans
 
 
 def observe(apply: Apply) -> Effects:
@@ -84,15 +89,23 @@ def _effect(apply: Apply, grads: List[torch.Tensor]) -> Optional[Effect]:
 
 
 def purpose(
-    effects: Effects, is_a_statistic: bool, follows_an_argument: Callable[[], bool], own_words: str, is_named_one: bool
+    effects: Effects,
+    is_a_statistic: bool,
+    follows_an_argument: Callable[[], bool],
+    own_words: str,
+    is_named_one: bool,
+    only_measures: bool,
 ) -> str:
     """Why changing gradients is what a target is for, in words; "" where it changes none, or ought not to.
 
-    `is_a_statistic`: its answer says something of ordinary gradients. What it says of itself is asked last: its
+    `is_a_statistic`: its answer says something of ordinary gradients. `only_measures`: name and docstring both say
+    that it measures, and neither says that it changes anything. What it says of itself is asked last otherwise: its
     `own_words`, and whether it `is_named_one`.
     """
     forms = {*effects.forms, *([effects.nonfinite.form] if effects.nonfinite is not None else [])} - {SAME}
     if not forms:
+        return ""
+    if is_a_statistic and only_measures and not own_words:
         return ""
     if effects.limits:
         return "it limits them"

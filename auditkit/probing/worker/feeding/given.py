@@ -1,5 +1,6 @@
 """What a target is handed for one group of gradients, so that they can be looked at and replaced after the call."""
 
+import itertools
 from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Sequence
 
 import torch
@@ -47,7 +48,9 @@ def end_to_end(grads: Sequence[Optional[torch.Tensor]]) -> EndToEnd:
     if len(kinds) > 1 or torch.strided not in next(iter(kinds)):
         raise NotApplicable("it takes one tensor: there is none of several dtypes, devices or layouts")
     joined = torch.cat([grad.reshape(-1) for grad in present])
-    parts = joined.split([grad.numel() for grad in present])
+    ends = list(itertools.accumulate(grad.numel() for grad in present))
+    # Not split(): autograd refuses its views once the tensor behind them was written to.
+    parts = [joined.narrow(0, end - grad.numel(), grad.numel()) for grad, end in zip(present, ends, strict=True)]
     return EndToEnd(joined, [part.view(grad.shape) for part, grad in zip(parts, present, strict=True)])
 
 

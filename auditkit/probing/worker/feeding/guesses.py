@@ -74,13 +74,16 @@ class Guess(NamedTuple):
     other: Any = None
 
 
+STEP = Guess(0, 100)
+"""What is done every so many steps is done at step 0, and at 100 in most programs."""
+STEPS_OF_A_CALL = 1000
+"""From one call of a target to its next: what is done every so many steps is done again."""
 _SCALES = ("scale", "loss_scale", "grad_scale", "inv_scale", "inverse_scale", "factor", "cur_scale", "combined_scale")
 _BY_NAME: Dict[str, Guess] = {
     **dict.fromkeys(_SCALES, Guess(2.0, 4.0)),
     **dict.fromkeys(("norm_type", "norm_order", "grad_norm_type", "clip_norm_type", "ord", "p", "norm"), Guess(2.0)),
     **dict.fromkeys(("eps", "epsilon"), Guess(1e-8, 1e-6)),
-    # What is done every so many steps is done at step 0, and at 100 in most programs.
-    **dict.fromkeys(("num_updates", "batch_idx", "i", "it", "idx"), Guess(0, 100)),
+    **dict.fromkeys(("num_updates", "batch_idx", "i", "it", "idx"), STEP),
     "noise_multiplier": Guess(1.0, 0.5),
     **dict.fromkeys(("prefix", "tag"), Guess("")),
     **dict.fromkeys(("lr", "learning_rate"), Guess(0.1, 0.01)),
@@ -102,7 +105,7 @@ _WORD = r"(?:.*_)?"
 _BY_PATTERN: Tuple[Tuple[Any, Guess], ...] = tuple(
     (re.compile(pattern), found)
     for pattern, found in (
-        (_WORD + r"(step|iteration|iter|epoch)(_num|_idx)?", Guess(0, 100)),
+        (_WORD + r"(step|iteration|iter|epoch)(_num|_idx)?", STEP),
         (r"check_(for_)?(nan|inf|finite|overflow)\w*", Guess(True)),
         (r"(num|n)_\w+", Guess(1)),
         (r"get_\w*rank", Guess(GIVES_ZERO)),

@@ -30,7 +30,20 @@ _PROMISES = re.compile(
 # What a sentence with one of these says before it is said of something else, or is no limit.
 _OF_ANOTHER = re.compile(r"\b(?:unlike|instead of|than|least|otherwise|avoids?|may|not|n't)\b", re.IGNORECASE)
 _STATISTIC = re.compile(
-    r"norm|stat|health|metric|monitor|telemetry|collect|measure|comput|summar|record|report|track|log|get|check|observe|read",
+    r"norm|stat|health|metric|monitor|telemetry|collect|measure|comput|summar|record|report|track|log|get|check|observe|"
+    r"read|mean|average|histogram|magnitude|fraction|ratio|variance",
+    re.IGNORECASE,
+)
+# The first words of a docstring that describes what is returned, or what is done to get it.
+_DESCRIBES_A_NUMBER = re.compile(
+    r"(?:(?:the|an?|total|global|per[- ]\w+|l[12]|mean|average|largest|smallest|minimum|maximum|gradients?'?)[ -]+)*"
+    r"(?:norms?|mean|average|magnitudes?|statistics?|stats|fraction|share|ratio|histogram|variance|count|number|"
+    r"comput|calculat|report|return|measur|collect|record|observ|track|log|get|read|summar|monitor|estimat)",
+    re.IGNORECASE,
+)
+_CHANGES = re.compile(
+    r"(?<![a-z])(?:clip(?:s|ped|ping)?|clamps?|clamping|limits?|(?:re|un)?scales?|unscaling|normali[sz](?:es?|ing)|"
+    r"divides?|sanitiz\w*|replaces?|removes?|zeros?|modif\w*)(?![a-z])",
     re.IGNORECASE,
 )
 _IN_PLACE = re.compile(r"\bin[- ]?place\b", re.IGNORECASE)
@@ -69,6 +82,20 @@ def writes_by_its_own_words(function: Callable) -> str:
 def names_a_statistic(function: Callable) -> bool:
     """Whether the name of a target says that it measures."""
     return bool(_STATISTIC.search(getattr(function, "__name__", "")))
+
+
+def only_measures(function: Callable) -> bool:
+    """Whether a target's name and docstring both describe a measurement, and the name says nothing of a change."""
+    doc, name = inspect.getdoc(function) or "", getattr(function, "__name__", "").replace("_", " ")
+    if not names_a_statistic(function) or _CHANGES.search(name):
+        return False
+    changes = re.compile(r"\b(?:and|then|after|before|by)\s+" + _CHANGES.pattern, re.IGNORECASE)
+    return bool(_DESCRIBES_A_NUMBER.match(doc)) and not changes.search(doc)
+
+
+def own_words(function: Callable) -> str:
+    """The name and the docstring of a target."""
+    return "{} {}".format(getattr(function, "__qualname__", ""), inspect.getdoc(function) or "")
 
 
 def _first_line(function: Any) -> int:

@@ -16,9 +16,12 @@ from .effects import Effects, gradients_now, observe, purpose
 from .given import GroupInput
 from .guesses import FOUND_HOST, OF_ONE_SAMPLE, TOTAL_NORM, TOTAL_NORM_NUMBER, Guess
 from .plan import MADE, Feed, Groups, Plan
-from .promises import names_a_statistic, writes_by_its_own_words
+from .promises import names_a_statistic, only_measures, writes_by_its_own_words
+from .repeated import RepeatedCall
 
 _ASKS_FOR_DEVICE = re.compile(r"\.to\(\s*(\w[\w.]*\(\)\.\w*device\w*\(\))")
+_WARM_UP = 64
+"""Calls after which a limit that moves has found its place."""
 _HEALTH_WORDS = ("health", "ok", "valid", "is_finite", "finite")
 
 
@@ -92,6 +95,28 @@ def effects_of(caller: Caller, feed: Feed, second: Any) -> Effects:
     return observe(apply)
 
 
+def _effects_once_warm(caller: Caller, feed: Feed, second: Any) -> Effects:
+    """What one object of a target's class does to gradients after many calls: a limit may follow those before."""
+    repeated = RepeatedCall(caller, feed, benign(), second)
+    for _ in range(_WARM_UP):
+        repeated.call(benign())
+
+    def apply(grads: List[torch.Tensor]) -> List[Optional[torch.Tensor]]:
+        repeated.call(grads)
+        return repeated.left()
+
+    return observe(apply)
+
+
+def switched_on(caller: Caller, feed: Feed, second: Any, effects: Effects) -> Dict[str, float]:
+    """The argument by which a target changes finite gradients where its default of 1 or 0.0 changes none."""
+    for name, value in {} if effects.forms else caller.neutral_numbers().items():
+        other = 2 * value or 1.0
+        if effects_of(caller.with_argument(name, other), feed, second).forms:
+            return {name: other}
+    return {}
+
+
 def _why_it_writes(caller: Caller, feed: Feed, second: Any, answer: Any, effects: Effects) -> str:
     larger = [grad * 4 for grad in benign(zeros=5)]
     is_a_statistic = repr(flatten(answer_of(caller, feed, larger, second))) != repr(flatten(answer))
@@ -104,8 +129,11 @@ def _why_it_writes(caller: Caller, feed: Feed, second: Any, answer: Any, effects
         ]
         return any(factor != effects.ordinary[0].factor for factor in factors)
 
-    own_words, is_named_one = writes_by_its_own_words(caller.function), names_a_statistic(caller.function)
-    return purpose(effects, is_a_statistic, follows_an_argument, own_words, is_named_one)
+    if caller.needs_instance() and not effects.limits:
+        effects = next((each for each in [_effects_once_warm(caller, feed, second)] if each.limits), effects)
+    function = caller.function
+    said = (writes_by_its_own_words(function), names_a_statistic(function), only_measures(function))
+    return purpose(effects, is_a_statistic, follows_an_argument, *said)
 
 
 def found_devices(function: Callable) -> Dict[str, Guess]:
@@ -119,16 +147,28 @@ def found_devices(function: Callable) -> Dict[str, Guess]:
         return {}
 
 
-def read_plan(caller: Caller, feed: Feed, second: Any, answer: Any, request: Dict[str, Any], effects: Effects) -> Plan:
+def read_plan(
+    caller: Caller,
+    feed: Feed,
+    second: Any,
+    answer: Any,
+    request: Dict[str, Any],
+    effects: Effects,
+    settings: Dict[str, float],
+) -> Plan:
     """The plan of a feed by which the target answers. Raises CannotReadError where `returns` names no field."""
 
     def ask(grads: Sequence[Any]) -> Dict[str, Any]:
         return {} if answer is None else flatten(answer_of(caller, feed, grads, second))
 
     fields = flatten(answer)
-    notes: List[str] = []
+    notes = ["it was called with {}={:g}: its default changes nothing".format(*each) for each in settings.items()]
     roles = declared_roles(request.get("returns") or {}, fields, ask)
-    is_check = not effects.is_an_answer and "norm" not in roles and _is_check(ask, fields, bool(caller.around.read))
+    is_check = (
+        not (effects.limits or effects.scales)
+        and "norm" not in roles
+        and _is_check(ask, fields, bool(caller.around.read))
+    )
     if "norm" not in roles:
         norm = None if is_check else norm_role(ask)
         if norm is not None:
@@ -140,6 +180,7 @@ def read_plan(caller: Caller, feed: Feed, second: Any, answer: Any, request: Dic
     groups = Groups.TWO if len(feed.setup_slots or feed.slots) == 2 else Groups.ONE
     of_one_sample = any(made.value == OF_ONE_SAMPLE for made in caller.around.read.values())
     is_lone_norm = "norm" in roles and list(fields) == [roles["norm"].path] and not of_one_sample
+    writes = _why_it_writes(caller, feed, second, answer, effects)
     return Plan(
         feed=feed,
         groups=groups if second == [None] or groups is Groups.ONE else Groups.TWO_WITH_GRADIENTS,
@@ -149,9 +190,10 @@ def read_plan(caller: Caller, feed: Feed, second: Any, answer: Any, request: Dic
         roles=roles,
         health=_health_fields(fields, request.get("returns") or {}),
         notes=notes,
-        clips=effects.limits,
-        writes=_why_it_writes(caller, feed, second, answer, effects),
+        clips=effects.limits and bool(writes),
+        writes=writes,
         starts_fresh=caller.starts_fresh,
+        settings=settings,
     )
 
 

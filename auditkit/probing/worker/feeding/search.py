@@ -21,7 +21,16 @@ from .guesses import GROUP_NORMS
 from .named_objects import UnknownValueError, no_value
 from .obstacles import SAME, Obstacles
 from .plan import MADE, NORMS, Feed, Plan
-from .reading import answer_of, depends_on_gradients, effects_of, found_devices, read_plan, refusal, with_fixed_norms
+from .reading import (
+    answer_of,
+    depends_on_gradients,
+    effects_of,
+    found_devices,
+    read_plan,
+    refusal,
+    switched_on,
+    with_fixed_norms,
+)
 from .stand_ins import Surroundings
 from .uses import Used
 from .ways import possible_feeds
@@ -119,6 +128,10 @@ def _try_feed(caller: Caller, feed: Feed, second: Any, request: Dict[str, Any], 
     read = caller.around.read
     depends = answer is not None and depends_on_gradients(with_fixed_norms(caller), feed, second, answer)
     effects = effects_of(caller, feed, second)
+    settings = switched_on(caller, feed, second, effects)
+    for name, value in settings.items():
+        caller = caller.with_argument(name, value)
+        answer, effects = answer_of(caller, feed, benign(), second), effects_of(caller, feed, second)
     if not depends and not effects.is_an_answer and not flatten(answer):
         feed = feed._replace(refusal=refusal(caller, feed, second))
         answer = answer_of(caller, feed, benign(), second) if feed.refusal else answer
@@ -132,7 +145,7 @@ def _try_feed(caller: Caller, feed: Feed, second: Any, request: Dict[str, Any], 
         return None
     if not (depends or feed.refusal):  # what follows a total norm of ours alone is no answer: the effect is
         answer = None
-    plan = read_plan(caller, feed, second, answer, request, effects)
+    plan = read_plan(caller, feed, second, answer, request, effects, settings)
     if feed.container == NORMS or any(made.value == GROUP_NORMS for made in read.values()):
         plan = plan._replace(clips=False)  # by norms of ours: nobody checked them before
     return plan.with_filled({**read, **found_devices(caller.function)})

@@ -21,7 +21,8 @@ DTYPES = {
 }
 _BLOCK_ELEMENTS = 1 << 16
 _ROW_ELEMENTS = 64
-_LARGE_BYTES = 1 << 20
+_LARGE_BYTES = 1 << 24
+_WEIGHT = 0.02
 
 
 def make_gradients(
@@ -164,7 +165,7 @@ class GradientHolder(torch.nn.Module):
         super().__init__()
         self.aliases: Dict[str, Callable[[Any], Any]] = {}
         for index, grad in enumerate(grads):
-            value = torch.zeros(3) if grad is None else _like(grad)
+            value = _weights(torch.empty(3)) if grad is None else _like(grad)
             parameter = torch.nn.Parameter(value)
             parameter.grad = grad
             self.register_parameter("layer{}_weight".format(index), parameter)
@@ -181,14 +182,22 @@ class GradientHolder(torch.nn.Module):
 
 
 def _like(grad: torch.Tensor) -> torch.Tensor:
-    """Zeros of the gradient's kind. The weight of an embedding is dense where its gradient is sparse."""
+    """Weights of the gradient's kind, zeros for large ones on the host. Those of a sparse gradient are dense."""
     if grad.layout is not torch.strided:
-        return torch.zeros(grad.shape, dtype=grad.dtype, device=grad.device)
+        return _weights(torch.empty(grad.shape, dtype=grad.dtype, device=grad.device))
     if is_simulated(grad):
-        return to_simulated(torch.zeros_like(to_host(grad)), device_of(grad).index)
+        return to_simulated(_weights(torch.empty_like(to_host(grad))), device_of(grad).index)
     size_bytes = grad.numel() * grad.element_size()
     if size_bytes < _LARGE_BYTES or grad.is_cuda or not grad.is_contiguous():
-        return torch.zeros_like(grad)
+        return _weights(torch.empty_like(grad))
     # Pages of a mapping take no memory until they are touched, and hardly any collector reads the weights.
     pages = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     return torch.frombuffer(pages, dtype=grad.dtype).view(grad.shape)
+
+
+def _weights(empty: torch.Tensor) -> torch.Tensor:
+    """The tensor filled with 0.02 and -0.02 by turns: as large as weights are, and of one norm in any grouping."""
+    if not empty.is_contiguous():
+        return empty.copy_(_weights(torch.empty(empty.shape, dtype=empty.dtype, device=empty.device)))
+    empty.fill_(_WEIGHT).view(-1)[1::2].neg_()
+    return empty

@@ -1,13 +1,9 @@
-"""One target called again and again with new gradients, as a training loop does.
-
-The instance, the module and its parameters live on; only the gradients are new at every call. What the
-target holds of them longer than the call shows up as memory that grows.
-"""
+"""What a target holds of its gradients longer than a call: memory that grows, and the line that keeps it."""
 
 import gc
 import sys
 import weakref
-from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import torch
 
@@ -15,48 +11,9 @@ from ..answers.answers import graph_tensors
 from ..base.frames import Site, SourceRoots
 from ..base.nested import list_leaves
 from ..base.torch_internals import OperatorMode
-from ..feeding.caller import Caller
-from ..feeding.given import GroupInput
-from ..feeding.plan import MADE, SINGLE, Feed
+from ..feeding.repeated import RepeatedCall
 from ..simulated.device import on_device
 from .memory import bytes_until_dropped
-
-
-class RepeatedCall:
-    """`call(grads)` on gradients of the shapes of `like`, always of one instance; `forget()` drops the last ones."""
-
-    def __init__(self, caller: Caller, feed: Feed, like: Sequence[torch.Tensor], second: Sequence[Any]) -> None:
-        self._caller = caller = caller.that_remembers()
-        self._feed = feed
-        self._second = second
-        self._given: List[GroupInput] = []
-        self._iterators: List[_RestartingIterator] = []
-        # Gradients come in a new list each time; a module and its parameters are the same ones.
-        in_arguments = feed.takes == "gradients" or feed.container == SINGLE
-        self._takes_lists = in_arguments and feed.setup in (None, MADE)
-        self._instance = caller.instance_for(feed, like) if self._takes_lists else None
-        if not self._takes_lists:
-            wrap = self._restarting if feed.container == "iterator" and feed.takes != "module" else None
-            self._again = caller.prepare(feed, (like, second), True, self._given, wrap)
-            self.forget()
-
-    def _restarting(self, listed: List[Any]) -> "_RestartingIterator":
-        self._iterators.append(_RestartingIterator(listed))
-        return self._iterators[-1]
-
-    def call(self, grads: Sequence[torch.Tensor]) -> Any:
-        """The target's answer to `grads`, which take the place of those before."""
-        if self._takes_lists:
-            return self._caller.prepare(self._feed, (grads, self._second), True, instance=self._instance)()
-        self._given[0].put(grads)
-        for iterator in self._iterators:
-            iterator.restart()
-        return self._again()
-
-    def forget(self) -> None:
-        """Drop the gradients, as `zero_grad()` does: what still lives, the target holds."""
-        if not self._takes_lists:
-            self._given[0].put(None)
 
 
 class AnswerMemory(NamedTuple):
@@ -134,20 +91,3 @@ class _Outputs(OperatorMode):
             if (id(tensor) in sought if sought is not None else id(tensor) not in spared)
         ]
         return max(found, key=lambda entry: entry[0])[1] if found else None
-
-
-class _RestartingIterator:
-    """An iterator over the same items at every call."""
-
-    def __init__(self, listed: List[Any]) -> None:
-        self._listed = listed
-        self._items: Iterator[Any] = iter(())
-
-    def restart(self) -> None:
-        self._items = iter(self._listed)
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        return next(self._items)

@@ -1,0 +1,83 @@
+"""One target called again and again with new gradients, as a training loop does.
+
+The instance, the module and its parameters live on; only the gradients are new at every call.
+"""
+
+from typing import Any, Iterator, List, Optional, Sequence
+
+import torch
+
+from .caller import Caller
+from .effects import gradients_now
+from .given import GroupInput
+from .plan import MADE, SINGLE, Feed
+
+
+class RepeatedCall:
+    """`call(grads)` on gradients of the shapes of `like`, always of one instance; `forget()` drops the last ones.
+
+    Arguments that count steps advance with every call.
+    """
+
+    def __init__(self, caller: Caller, feed: Feed, like: Sequence[torch.Tensor], second: Sequence[Any]) -> None:
+        self._caller = caller = caller.that_remembers()
+        self._feed = feed
+        self._second = second
+        self._given: List[GroupInput] = []
+        self._iterators: List[_RestartingIterator] = []
+        # Gradients come in a new list each time; a module and its parameters are the same ones.
+        in_arguments = feed.takes == "gradients" or feed.container == SINGLE
+        self._takes_lists = in_arguments and feed.setup in (None, MADE)
+        self._again: Any = None
+        self._instance = caller.instance_for(feed, like) if self._takes_lists else None
+        if not self._takes_lists:
+            wrap = self._restarting if feed.container == "iterator" and feed.takes != "module" else None
+            self._again = caller.prepare(feed, (like, second), True, self._given, wrap)
+            self.forget()
+
+    def _restarting(self, listed: List[Any]) -> "_RestartingIterator":
+        self._iterators.append(_RestartingIterator(listed))
+        return self._iterators[-1]
+
+    def call(self, grads: Sequence[torch.Tensor]) -> Any:
+        """The target's answer to `grads`, which take the place of those before."""
+        if self._takes_lists:
+            self._given.clear()
+            pair = (grads, self._second)
+            self._again = self._caller.prepare(self._feed, pair, True, self._given, instance=self._instance)
+        else:
+            self._given[0].put(grads)
+        for iterator in self._iterators:
+            iterator.restart()
+        answer = self._again()
+        self._caller.turn += 1
+        return answer
+
+    def left(self) -> List[Optional[torch.Tensor]]:
+        """The gradients of the last call as they are now."""
+        return gradients_now(self._given[0])
+
+    def forget(self) -> None:
+        """Drop the gradients, as `zero_grad()` does: what still lives, the target holds."""
+        if self._takes_lists:
+            self._given.clear()
+            self._again = None
+        else:
+            self._given[0].put(None)
+
+
+class _RestartingIterator:
+    """An iterator over the same items at every call."""
+
+    def __init__(self, listed: List[Any]) -> None:
+        self._listed = listed
+        self._items: Iterator[Any] = iter(())
+
+    def restart(self) -> None:
+        self._items = iter(self._listed)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._items)

@@ -28,7 +28,7 @@ NAMES = """
     options orthogonal own_words peak_bytes place plan plan_names_ranks planted powers_of_two python_held_bytes
     python_peak_bytes rank_steps ranks reads reference_number regrouped relative_difference replay replicas
     reported_by_one reported_by_ranks returns_host_numbers role roles shard_marks share shares_of_ranks sparse
-    special_gradients steps svals_part sync_promise syncs transfers unequal_fields where_becomes_matrix
+    special_gradients step_results steps svals_part sync_promise syncs transfers unequal_fields where_becomes_matrix
     where_changed where_count_rounds
     where_different where_imprecise where_nonfinite where_raised where_read_again where_retained where_zero widened
     with_graph with_one_more words work_of writes_gradients

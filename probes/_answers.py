@@ -21,7 +21,8 @@ PROBE = {
     "method": "Every number and truth value of the answer, for gradients of several dtypes, shapes, magnitudes, "
     "layouts and special values, made from fixed seeds. With each case the exact norm of its gradients, and by how "
     "much two careful answers may differ: twice what float32 sums in four accumulators and three roundings to a "
-    "16-bit type lose at most, as in norm_loses_accuracy.",
+    "16-bit type lose at most, as in norm_loses_accuracy. The types of the answer's numbers and tensors are recorded, "
+    "also on the simulated device; a target whose package calls collectives runs in two ranks, one without gradients.",
     "limits": "The allowed difference is derived for norms and other sums of terms of one sign; a mean of gradients of "
     "both signs may differ by more where they cancel. Tensors of more than one element in the answer are not compared.",
     "remediation": "",
@@ -34,6 +35,7 @@ PROBE = {
         "exact_norm": "norm",
         "allowed_difference": "ratio",
         "equals_reference": "truth",
+        "type": "text",
     },
     "policy": {"accumulators": 4, "roundings": 3, "of_steps": 1e-4},
 }
@@ -49,12 +51,15 @@ _SHAPES = (
 _DTYPES = ("float32", "float64", "bfloat16", "float16", "mixed")
 _MAGNITUDES = (1e-30, 1e-12, 1e-4, 1e4, 1e12, 1e18, 1e20, 1e30)
 _PLANTED = ({"zeros": 5}, {"nans": 2}, {"infs": 2}, {"zeros": 3, "nans": 2, "infs": 1})
+_TYPED = ("seeded", "dtypes and shapes", "missing and empty", "on a GPU", "two ranks, one without gradients")
+_RANKS_MAY_DIFFER = 1e-5
 _ROUNDING = {"bfloat16": 2.0**-8, "mixed": 2.0**-8, "float16": 2.0**-11}
 
 
 def measure(ctx):
     """Yield for every case its exact norm, the allowed difference, and every field of the answer, or what it raised.
 
+    Also the types of the answer's parts, and what each of two ranks answers where the target can reach a collective.
     Of a training step: what its optimizer receives, what it returns, and whether each equals its reference.
     """
     if ctx.plan.step:
@@ -66,15 +71,39 @@ def measure(ctx):
         yield ctx.measurement("exact_norm", ctx.exact_norm([g for g in grads if g is not None]), "norm", **case)
         yield ctx.measurement("allowed_difference", _allowed(case, grads, PROBE["policy"]), "ratio", **case)
         try:
-            answer = ctx.answer(grads, second)
+            answer, types = ctx.answer_with_types(grads, second)
         except ctx.TargetRaised as error:
             yield ctx.measurement("raises", str(error).partition(":")[0], "text", **case, error=str(error))
             continue
         for field, value in answer.items():
             yield ctx.measurement("answer", value, "value", **case, field=field)
+        yield from _types(ctx, types, case)
         if ctx.plan.clips:
             left = [grad for grad in ctx.left_by(make()[0]) if grad is not None]
             yield ctx.measurement("left_norm", ctx.exact_norm(left), "norm", **case)
+    yield from _of_two_ranks(ctx)
+    if ctx.device == "cpu":
+        yield from _types(ctx, ctx.types_on_simulated_device(), {"family": "on a GPU", "dtype": "float32"})
+
+
+def _types(ctx, types, case):
+    """The types of ordinary answers: those of other values have the same."""
+    if case["family"] in _TYPED:
+        for field, found in types.items():
+            yield ctx.measurement("type", found, "text", **case, field=field)
+
+
+def _of_two_ranks(ctx):
+    """A target that can reach a collective, in two ranks of which the second has no gradient."""
+    for rank, found in enumerate(ctx.answers_of_two_ranks()):
+        case = {"family": "two ranks, one without gradients", "dtype": "float32", "rank": rank}
+        yield ctx.measurement("allowed_difference", _RANKS_MAY_DIFFER, "ratio", **case)
+        if "raised" in found:
+            yield ctx.measurement("raises", found["raised"].partition(":")[0], "text", **case, error=found["raised"])
+            continue
+        for field, value in found["numbers"].items():
+            yield ctx.measurement("answer", value, "value", **case, field=field)
+        yield from _types(ctx, found["types"], case)
 
 
 def _of_steps(ctx):

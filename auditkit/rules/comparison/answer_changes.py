@@ -12,6 +12,7 @@ from auditkit.model.revisions.comparison import Agreement, AnswerContrast, relat
 from auditkit.model.runs.measurement import Measurement
 
 RAISES = "(raises)"
+TYPE = "type of "
 LEFT = "(norm of the gradients it leaves)"
 _READ = ("field", "error")
 """What a case says of the answer, and not of the gradients."""
@@ -87,7 +88,10 @@ def _by_case(measurements: Sequence[Measurement]) -> dict[str, _Case]:
 
 
 def _field_of(one: Measurement) -> str:
-    return {"raises": RAISES, "left_norm": LEFT}.get(one.name) or str(one.case.get("field", ""))
+    field_name = str(one.case.get("field", ""))
+    if one.name == "type":
+        return f"{TYPE}{field_name or 'the answer'}"
+    return {"raises": RAISES, "left_norm": LEFT}.get(one.name) or field_name
 
 
 def _contrast(ours: _Case, theirs: _Case, name: str, scaling: Mapping[str, float]) -> AnswerContrast:

@@ -10,12 +10,14 @@ from auditkit.model.codec import ABSENT
 from auditkit.model.revisions.comparison import Agreement, AnswerContrast
 from auditkit.model.runs.measurement import Measurement
 from auditkit.model.units import format_value
-from auditkit.rules.comparison.answer_changes import LEFT, RAISES, compare_answers
+from auditkit.rules.comparison.answer_changes import LEFT, RAISES, TYPE, compare_answers
 
 _PLANTED, _EMPTY, _SCALED = "special values", "missing and empty", "magnitudes"
 _HIDES, _OTHER_TYPE = "nonfinite_grads_look_healthy", "empty_input_changes_result_type"
 _STEPS = "training steps"
 SPARSE = "fails_on_sparse_grads"
+_NARROW = frozenset({"float16", "bfloat16"})
+_NARROW_NORM = frozenset({"norm_overflows_on_finite_grads", "norm_underflows_to_zero", "norm_loses_accuracy"})
 _CAREFUL = frozenset({"float32", "float64"})
 _SMALLEST, _LARGEST = 1e-12, 1e12
 """Between these, squares and sums of squares of float32 gradients neither overflow nor underflow."""
@@ -49,6 +51,8 @@ def _was_right(one: AnswerContrast, roles: Mapping[str, str], findings: Collecti
         return one.agreement is Agreement.ONLY_HEAD
     if one.family == _STEPS:
         return one.nearer != "head"
+    if one.field.startswith(TYPE):
+        return _was_right_type(one, findings)
     if one.base is ABSENT or one.nearer == "head":
         return False
     if one.head is ABSENT:
@@ -65,6 +69,18 @@ def _was_right(one: AnswerContrast, roles: Mapping[str, str], findings: Collecti
     if one.case.get("dtype") not in _CAREFUL or (one.family == _SCALED and not _SMALLEST <= magnitude <= _LARGEST):
         return _is_finite(one.base) and not _is_finite(one.head)
     return _is_finite(one.base) and not _cancels(one)
+
+
+def _was_right_type(one: AnswerContrast, findings: Collection[str]) -> bool:
+    """Whether a type has to stay: not that of an empty input's answer that a finding calls wrong.
+
+    Neither that of a tensor of 16 bits where a finding says that the norm does not fit into it.
+    """
+    if one.base is ABSENT or one.head is ABSENT or (one.family == _EMPTY and _OTHER_TYPE in findings):
+        return False
+    before, after = (str(value).split(" ", 1) for value in (one.base, one.head))
+    is_widened = (after[0], before[1:]) == ("float32", after[1:])
+    return not (before[0] in _NARROW and is_widened and not _NARROW_NORM.isdisjoint(findings))
 
 
 def _was_right_of_planted(one: AnswerContrast, roles: Mapping[str, str], findings: Collection[str]) -> bool:

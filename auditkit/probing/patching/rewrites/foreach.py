@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from auditkit.probing.patching.local_names import names_of
 from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, is_inside, rewrite_of
 from auditkit.probing.patching.rewrites.function_text import FunctionText
-from auditkit.probing.patching.rewrites.norms import in_float64, narrowing, operand_of_norm, rooted, summed_squares
+from auditkit.probing.patching.rewrites.norms import float64_edits, narrowing, operand_of_norm, rooted, summed_squares
+from auditkit.probing.patching.rewrites.returned_types import returned_as_before
 from auditkit.probing.patching.rewrites.sparse import STORED, sparse_edits, without_copy
 from auditkit.probing.source_code.modules import dotted_name
 
@@ -41,11 +42,12 @@ def norms_together(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
                 edits.append(edit)
                 lines.append(edit.first[0])
     if edits:
-        wide = [edit for rewrite in in_float64(functions) for edit in rewrite.edits] if mends > _STORED else []
+        wide = float64_edits(functions)[0] if mends > _STORED else []
         edits += [edit for edit in wide if not any(is_inside(edit, other) for other in edits)]
         sparse = [edit for edit in sparse_edits(functions) if not any(is_inside(edit, other) for other in edits)]
         told = "all norms in one operator, in float64, on one device"
-        yield from rewrite_of("norms_together", mends, [*edits, *sparse], told, lines)
+        for ended, kept in returned_as_before(functions, [*edits, *sparse], mends):
+            yield from rewrite_of("norms_together", ended, kept, told, lines)
 
 
 @dataclass(frozen=True)

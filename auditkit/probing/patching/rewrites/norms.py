@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from auditkit.probing.patching.local_names import names_of
 from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, is_inside, rewrite_of
 from auditkit.probing.patching.rewrites.function_text import FunctionText
+from auditkit.probing.patching.rewrites.returned_types import returned_as_before
 from auditkit.probing.patching.rewrites.sparse import sparse_edits
 from auditkit.probing.source_code.modules import dotted_name, targets_of
 
@@ -27,6 +28,17 @@ def in_float64(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
 
     Norms that take sparse gradients take none with a dtype, so that their stored values are read there.
     """
+    edits, probes = float64_edits(functions)
+    told = "the norm is formed in float64, inside the reduction"
+    if "fails_on_sparse_grads" in probes:
+        told += ", of a sparse gradient over its stored values"
+    lines = {edit.first[0] for edit in edits}
+    for ended, kept in returned_as_before(functions, edits, probes):
+        yield from rewrite_of("norms_in_float64", ended, kept, told, lines)
+
+
+def float64_edits(functions: Sequence[FunctionText]) -> tuple[list[Edit], frozenset[str]]:
+    """The edits that form norms in float64, whatever is returned then, and the probes whose findings they may end."""
     edits: list[Edit] = []
     lines: list[int] = []
     took_sparse = False
@@ -35,25 +47,22 @@ def in_float64(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
         edits += precise.edits()
         lines += precise.lines
         took_sparse |= precise.took_sparse
-    if edits:
-        told, changed = "the norm is formed in float64, inside the reduction", {edit.first[0] for edit in edits}
-        read = [edit for edit in sparse_edits(functions) if not any(is_inside(edit, other) for other in edits)]
-        # Lists of gradients and what hands them on are wherever they are; a read is of a norm only where that stands.
-        callers = [one for one in functions if not any(_is_in(line, one) for line in lines)]
-        sparse = [
-            edit
-            for edit in read
-            if edit.text.startswith("\n")
-            or not edit.text
-            or edit.first[0] in lines
-            or any(_is_in(edit.first[0], one) for one in callers)
-        ]
-        probes = _PRECISION
-        if took_sparse and sparse:
-            edits += sparse
-            probes |= {"fails_on_sparse_grads"}
-            told += ", of a sparse gradient over its stored values"
-        yield from rewrite_of("norms_in_float64", probes, edits, told, changed)
+    if not edits:
+        return [], frozenset()
+    read = [edit for edit in sparse_edits(functions) if not any(is_inside(edit, other) for other in edits)]
+    # Lists of gradients and what hands them on are wherever they are; a read is of a norm only where that stands.
+    callers = [one for one in functions if not any(_is_in(line, one) for line in lines)]
+    sparse = [
+        edit
+        for edit in read
+        if edit.text.startswith("\n")
+        or not edit.text
+        or edit.first[0] in lines
+        or any(_is_in(edit.first[0], one) for one in callers)
+    ]
+    if took_sparse and sparse:
+        return [*edits, *sparse], _PRECISION | {"fails_on_sparse_grads"}
+    return edits, _PRECISION
 
 
 class _Precise:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from auditkit.probing.patching.local_names import names_of
 from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, rewrite_of
 from auditkit.probing.patching.rewrites.function_text import FunctionText
-from auditkit.probing.patching.rewrites.norms import in_float64
+from auditkit.probing.patching.rewrites.norms import float64_edits
 from auditkit.probing.source_code.modules import dotted_name
 
 
@@ -61,7 +61,7 @@ def without_double_copies(functions: Sequence[FunctionText]) -> Iterator[Rewrite
                     if cast is not None and _is_only_normed(function, name):
                         edits.append(Edit(function.last(cast), function.last(elt), ""))
     if edits:
-        norms = [edit for rewrite in in_float64(functions) for edit in rewrite.edits]
+        norms = float64_edits(functions)[0]
         probes = {"peak_memory_grows_with_params", "launches_grow_with_tensors"}
         told = "no float64 copies of the gradients, the norms are formed in float64"
         yield from rewrite_of("without_double_copies", probes, [*edits, *norms], told)

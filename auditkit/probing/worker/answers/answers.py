@@ -35,6 +35,19 @@ def flatten(answer: Any) -> Dict[str, Any]:
     return fields
 
 
+def types_of(answer: Any) -> Dict[str, str]:
+    """The type of every number, truth value and tensor in `answer` by its path; of a tensor its dtype and device."""
+    found: Dict[str, str] = {}
+    for path, leaf in leaves(answer):
+        if len(found) >= _MOST_ITEMS:
+            break
+        if isinstance(leaf, torch.Tensor):
+            found[path] = "{} tensor on {}".format(str(leaf.dtype).replace("torch.", ""), leaf.device)
+        else:
+            found[path] = type(leaf).__name__
+    return found
+
+
 def words(answer: Any, depth: int = _DEEPEST, path: str = "") -> Dict[str, str]:
     """Every text, member of an enumeration and None in `answer` by its path."""
     if isinstance(answer, enum.Enum):

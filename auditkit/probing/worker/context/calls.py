@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 import torch
 
 from ..answers import declarations, structures
-from ..answers.answers import flatten, relative_difference, words
+from ..answers.answers import flatten, relative_difference, types_of, words
 from ..base import lines
 from ..base.frames import Site, SourceRoots, chain
 from ..base.refusals import CannotFeedError, NotApplicable, TargetRaised, Unavailable
@@ -56,10 +56,17 @@ class Calls:
 
         A target that changes gradients and returns no number answers with the norm that it leaves.
         """
+        return self.answer_with_types(grads, second)[0]
+
+    def answer_with_types(
+        self, grads: Sequence[Any], second: Optional[Sequence[Any]] = None
+    ) -> Tuple[Dict[str, Any], Dict[str, str]]:
+        """The numbers of the target's answer and the types of its parts, both by field. Raises TargetRaised."""
         given: List[GroupInput] = []
         with on_device(self.device), self.target_errors():
             raw = self.prepared(grads, True, given, second)()
-        return effects.effect(given) if self.plan.writes and not self.plan.fields else flatten(raw)
+            types = types_of(raw)
+        return effects.effect(given) if self.plan.writes and not self.plan.fields else flatten(raw), types
 
     def words(self, grads: Sequence[Any]) -> Dict[str, str]:
         """Every text, member of an enumeration and None of the target's answer by field. Raises TargetRaised."""

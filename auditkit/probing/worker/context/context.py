@@ -66,7 +66,7 @@ class Context:
         calls = self._calls
         self.answer, self.words, self.ask, self.left_by = calls.answer, calls.words, calls.ask, calls.left_by
         self.role, self.norm, self.number = calls.role, calls.norm, calls.number
-        self.answers_in_turn = calls.answers_in_turn
+        self.answers_in_turn, self.answer_with_types = calls.answers_in_turn, calls.answer_with_types
         self.number_of_changed, self.reference_number = calls.number_of_changed, calls.reference_number
         self.compared_roles, self.roles = calls.compared_roles, calls.roles
         self.has_finish, self.writes_gradients = calls.has_finish, calls.writes_gradients
@@ -97,7 +97,7 @@ class Context:
         self.alignment_scores, self.answer_bytes = spectra.alignment_scores, spectra.answer_bytes
         self.share, self.plan_names_ranks = spectra.share, spectra.plan_names_ranks
         self.shares_of_ranks = ranks.shares_of_ranks
-        self.ranks, self.gathered = ranks.ranks, ranks.gathered
+        self.ranks, self.gathered, self.answers_of_two_ranks = ranks.ranks, ranks.gathered, ranks.answers_of_two_ranks
         self.reported_by_one, self.reported_by_ranks = ranks.reported_by_one, ranks.reported_by_ranks
 
     # --- what is asked for when it is needed ---------------------------------------------------------------
@@ -106,6 +106,17 @@ class Context:
     def steps(self) -> StepMeasures:
         """A training step on our model: what reaches its optimizer."""
         return StepMeasures(self._step_runs())
+
+    def types_on_simulated_device(self) -> Dict[str, str]:
+        """The types of the target's answer to gradients on the simulated device; nothing where it does not run there.
+
+        A host tensor in the answer is one that the target moved or made there.
+        """
+        calls = self._calls.on("simulated")
+        try:
+            return calls.answer_with_types(calls.cases.benign())[1]
+        except Exception:  # the simulated device lacks operators that some targets use
+            return {}
 
     @property
     def step_results(self) -> StepResults:

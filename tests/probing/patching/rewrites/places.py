@@ -30,7 +30,7 @@ def rewrites(folder: Path, source: str, *probes: str, call: str = "watch:measure
 
 
 def after(folder: Path, source: str, name: str, *probes: str, call: str = "watch:measure") -> str:
-    """The file's text with the one rewrite of that name made; the same text where there is none."""
+    """The file's text with the first rewrite of that name made; the same text where there is none."""
     place = place_of(folder, source, call)
     found = [one for one in rewrites_of(place, [finding(probe) for probe in probes]) if one.name == name]
-    return rewritten(place, found).text.removesuffix(_LONGEST) if found else source
+    return rewritten(place, found[:1]).text.removesuffix(_LONGEST) if found else source

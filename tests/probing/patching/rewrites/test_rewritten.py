@@ -101,7 +101,7 @@ def test_a_further_argument_stands_behind_what_is_added_to_the_one_before(tmp_pa
 
 def test_continuation_lines_stay_as_they_are(tmp_path: Path) -> None:
     statement = "    total = grads[0] \\\n        .norm(\n            2,\n        ) \\\n        + 1\n"
-    source = f"import torch\n\n\ndef measure(grads):\n{statement}    return total\n"
+    source = f"import torch\n\n\ndef measure(grads):\n{statement}    print(total)\n"
     place = place_of(tmp_path, source)
     text = rewritten(place, rewrites_of(place, [finding("norm_overflows_on_finite_grads")])).text
     assert text == place.text.replace("            2,", "            2, dtype=torch.float64,")

@@ -112,7 +112,7 @@ CHANGES = [
 @pytest.mark.parametrize(("name", "probe", "statement", "wanted"), CHANGES)
 def test_the_expression_alone_is_changed(tmp_path: Path, name: str, probe: str, statement: str, wanted: str) -> None:
     """What has no wanted text is a near miss, and stays."""
-    source = f"import torch\n\n\ndef measure(parameters, grads, g, norms):\n    {statement}  # kept\n    return x\n"
+    source = f"import torch\n\n\ndef measure(parameters, grads, g, norms):\n    {statement}  # kept\n    print(x)\n"
     expected = source.replace(statement, wanted or statement)
     assert after(tmp_path, source, name, probe) == expected
 

@@ -12,13 +12,17 @@ pytestmark = pytest.mark.process
 FOLDER = TARGETS / "guessed"
 
 
-def test_a_finding_that_a_second_value_makes_go_away_is_none() -> None:
+@pytest.mark.parametrize(
+    ("call", "name", "value"),
+    [("guessed:checked", "error_if_nonfinite", False), ("guessed:checked_by_kind", "check", None)],
+)
+def test_a_finding_that_a_second_value_makes_go_away_is_none(call: str, name: str, value: bool | None) -> None:
     """The control is the same target with the argument given: then it is a finding."""
-    guessed = by_probe(run_probes(FOLDER, "guessed:checked", [HEALTH]))[HEALTH]
+    guessed = by_probe(run_probes(FOLDER, call, [HEALTH]))[HEALTH]
     assert (guessed.outcome, guessed.severity, guessed.location) == (Outcome.NOT_REPRODUCED, None, None)
     assert guessed.message.startswith("not counted: ")
-    assert "found with error_if_nonfinite=False, a guess, and not with error_if_nonfinite=True" in guessed.message
-    given = Target("guessed:checked", arguments={"error_if_nonfinite": False})
+    assert f"found with {name}={value}, a guess, and not with {name}=True" in guessed.message
+    given = Target(call, arguments={name: value})
     assert by_probe(run_probes(FOLDER, given, [HEALTH]))[HEALTH].outcome is Outcome.REPRODUCED
 
 

@@ -43,3 +43,8 @@ class Wrapper:
     def norm_of_pairs(self, param_gradient_pairs):
         """The norm of the gradients of pairs that its caller made."""
         return torch.linalg.vector_norm(torch.stack(_norms(grad.data for _, grad in param_gradient_pairs))).item()
+
+
+def checked_by_kind(parameters, check: "str | None"):
+    """The norm of what is finite; raises where `check` names what to do about the rest, and they are not."""
+    return checked(parameters, check is not None)

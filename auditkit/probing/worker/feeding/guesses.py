@@ -231,7 +231,7 @@ def guess(name: str, annotation: str) -> Optional[Guess]:
     if carrier("", annotation):
         return None
     found = known(name) or _BY_ANNOTATION.get(plain) or _of_literal(plain)
-    return found or (Guess(None) if declared is not None and not carrier(name, annotation) else None)
+    return found or (Guess(None, True) if declared is not None and not carrier(name, annotation) else None)
 
 
 @functools.lru_cache(maxsize=None)

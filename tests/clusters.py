@@ -72,7 +72,10 @@ def ray_nodes() -> Iterator[RayNodes]:
     pytest.importorskip("ray", reason="pip install 'auditkit[ray]'")
     # Ray's sockets lie in it, and their paths may have 107 characters.
     folder = tempfile.mkdtemp(prefix="auditkit-ray-", dir="/tmp")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}
+    # `Cluster` writes the head's address below RAY_TMPDIR/ray, which no `temp_dir` moves and nobody creates: without
+    # this, below /tmp/ray, which only machines have that ran Ray before.
+    Path(folder, "ray").mkdir()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": folder}
     with open(f"{folder}/nodes.log", "wb") as words:
         process = subprocess.Popen(
             [sys.executable, "-c", _RAY_NODES, folder],

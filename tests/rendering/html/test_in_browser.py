@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from auditkit.model.enums import Outcome
 from auditkit.model.runs.run import Arm, ArmOutcome
 from auditkit.rendering.html.run_page import run_page
 from auditkit.rules.reports.audit import Sources
@@ -37,6 +38,29 @@ _OPEN_ALL = "document.querySelectorAll('details').forEach(each => each.open = tr
 def tab() -> Iterator[Browser]:
     with browser() as opened:
         yield opened
+
+
+_NARROW = """[...document.querySelectorAll('caption,th,td,p,li')]
+.filter(each => each.offsetWidth > 1 && each.clientWidth < 30 && each.textContent.trim().length > 8)
+.map(each => each.tagName + ' ' + each.clientWidth + ': ' + each.textContent.trim().slice(0, 40))"""
+
+
+def sweep_page(count: int = 15) -> bytes:
+    """`count` checkouts by as many probes: more columns than a table has room for."""
+    arm = ("torch 2.9.1 on cpu", "torch 2.15.0 on cpu")
+    results = [
+        replace(
+            waiting(3, 1),
+            probe=f"probe_number_{probe}",
+            target=f"checkout_{number}/package.module_{number}:function_{number}",
+            fingerprint=f"{probe}/{number}",
+            arm=arm[0],
+            arms=tuple(ArmOutcome(each, ENVIRONMENT, Outcome.REPRODUCED, None, "", "3n+1", "cpu") for each in arm),
+        )
+        for probe in range(count)
+        for number in range(count)
+    ]
+    return run_page(Sources(run_of(*results, matrix=tuple(Arm(each, run_of(*results)) for each in arm)), {}))
 
 
 def matrix_run() -> bytes:
@@ -96,6 +120,33 @@ def test_every_look_is_sound(tab: Browser, pages: dict[str, Path], name: str) ->
         assert tab.value("typeof pwned") == "undefined"
         assert tab.requests == [pages[name].resolve().as_uri()], look
         assert tab.console == [], look
+
+
+@pytest.mark.parametrize("width", [1024, 1280, 1600, 1920])
+def test_no_text_of_a_sweep_is_a_letter_wide(tab: Browser, tmp_path: Path, width: int) -> None:
+    page = put(tmp_path, "sweep.html", sweep_page())
+    assert b"matrix stacked" in page.read_bytes()
+    tab.open(page, width)
+    tab.value(_OPEN_ALL)
+    assert tab.value(_NARROW) == []
+
+
+@pytest.mark.parametrize(("name", "prefix"), [("sweep", "f"), ("board", "t-")])
+def test_a_click_on_a_link_unfolds_its_card(
+    tab: Browser, pages: dict[str, Path], tmp_path: Path, name: str, prefix: str
+) -> None:
+    tab.open(put(tmp_path, "sweep.html", sweep_page()) if name == "sweep" else pages[name])
+    tab.value("document.querySelectorAll('details').forEach(each => each.open = false)")
+    links = f"document.querySelectorAll('td a[href^=\"#{prefix}\"]')"
+    assert tab.value(f"{links}.length") > 5
+    tab.value(f"{links}[5].click()")
+    # The fragment is navigated to in a task of its own.
+    assert tab.value(
+        f"new Promise(done => setTimeout(() => done(document.querySelector({links}[5].hash)"
+        ".closest('details').open), 200))"
+    )
+    assert tab.value("document.querySelectorAll('.card[open]').length") == 1
+    assert tab.value("innerHeight > document.querySelector('.card[open] h3').getBoundingClientRect().top")
 
 
 def test_a_bad_page_is_seen(tab: Browser, pages: dict[str, Path]) -> None:

@@ -239,3 +239,12 @@ def test_size_and_time() -> None:
     start = time.process_time()
     run_page(Sources(many(200), {}))
     assert time.process_time() - start < 2
+
+
+def test_a_link_leads_inside_the_card_that_it_unfolds() -> None:
+    """A browser unfolds the `details` around what a link names, and not one that the link itself names."""
+    page = Parsed(run_page(Sources(run_of(waiting(), OVERFLOW), {})))
+    linked = {(each.get("href") or "").removeprefix("#") for tag, each in page.tags if tag == "a"}
+    named = {each["id"]: tag for tag, each in page.tags if "id" in each}
+    assert {"f1"} <= linked <= {*named, *(each for each in linked if each.startswith("data:"))}
+    assert "details" not in {named.get(each) for each in linked}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +68,27 @@ class Guards:
 def auditkit(request: pytest.FixtureRequest) -> Guards:
     """Guards for collectors and blocks: `check`, `no_sync`, `no_allocation`."""
     return Guards(request.config.rootpath)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, object, object]:
+    """Fail a test that made a guard and checks nothing with it."""
+    before = set(_unused())
+    passed = False
+    try:
+        result = yield
+        passed = True
+    finally:
+        made = [_unused().pop(number) for number in set(_unused()) - before]
+    if passed and made:
+        pytest.fail(f"a guard checks nothing: {made[0]}", pytrace=False)
+    return result
+
+
+def _unused() -> dict[int, str]:
+    """The guards that were made and not used; a test that imports none has none."""
+    failures = sys.modules.get("auditkit.testing.failures")
+    return failures.Unused.made if failures is not None else {}
 
 
 @pytest.hookimpl(tryfirst=True)

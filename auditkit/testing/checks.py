@@ -7,13 +7,22 @@ from pathlib import Path
 from typing import Any
 
 from auditkit.assets import bundled_dir
-from auditkit.errors import BadInputError
+from auditkit.errors import BadInputError, nearest_names
 from auditkit.model.enums import Outcome, Severity
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import ProbeResult
 from auditkit.probing.hosts.catalog import load_catalog, probe_named, read_probe, select
 from auditkit.testing import growth as laws
-from auditkit.testing.failures import GuardFailed, GuardUnavailable, failure, in_words, lines_of, whole_number
+from auditkit.testing.failures import (
+    GuardFailed,
+    GuardUnavailable,
+    Unused,
+    failure,
+    in_words,
+    lines_of,
+    number_above_zero,
+    whole_number,
+)
 from auditkit.testing.subject import Answer, Subject
 
 __tracebackhide__ = True  # pytest shows the test's own line
@@ -21,6 +30,8 @@ __tracebackhide__ = True  # pytest shows the test's own line
 _OVERFLOW, _SYNCS, _LAUNCHES = (
     "norm_overflows_on_finite_grads", "syncs_grow_with_tensors", "launches_grow_with_tensors",
 )  # fmt: skip
+_DTYPES = ("float32", "bfloat16", "float16", "mixed", "float64")
+"""Those for which the first of these probes looks for the norm that breaks a target."""
 _PEAK = "_peak_by_tensors.py"
 _TENSOR_BYTES = 256 << 10
 # The norm of each tensor is a scalar, for which an allocator gives up to 512 bytes.
@@ -64,12 +75,28 @@ class Check:
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
+        self._unused = Unused(
+            f"check({self._call}) names no law: add .syncs(at_most=0), .finite_up_to(1e30), .passes()"
+        )
+
+    def __bool__(self) -> bool:
+        """`assert check(f)` would pass whatever `f` does."""
+        self._unused.use()
+        raise BadInputError(f"check({self._call}) is neither true nor false", "call a law: .syncs(at_most=0)")
 
     def finite_up_to(self, norm: float, dtypes: Sequence[str] = ("float32", "bfloat16")) -> Check:
         """Its norm is right for every gradient whose true norm is up to `norm`, in each of the dtypes.
 
         They are those of norm_overflows_on_finite_grads: float32, bfloat16, float16, mixed and float64.
         """
+        self._unused.use()
+        number_above_zero("norm", norm)
+        dtypes = [dtypes] if isinstance(dtypes, str) else list(dtypes)
+        unknown = [dtype for dtype in dtypes if dtype not in _DTYPES]
+        if unknown or not dtypes:
+            near = unknown and nearest_names(str(unknown[0]), _DTYPES)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(_DTYPES)}"
+            raise BadInputError(f"no dtype is called {unknown[0]!r}" if unknown else "dtypes names no dtype", hint)
         answer, probe = self._answered(_OVERFLOW)
         rows = [m for m in answer.measurements if m.name == "breaking_norm"]
         missing = [dtype for dtype in dtypes if dtype not in {m.case["dtype"] for m in rows}]
@@ -102,6 +129,9 @@ class Check:
 
         Tensors have 65,536 elements of float32 each; what is below a hundredth of the gradients' bytes is no growth.
         """
+        self._unused.use()
+        if at_most is not None:
+            number_above_zero("at_most", at_most)
         wanted = laws.known(growth or (laws.CONSTANT if at_most is None else None))
         answer, probe = self._answered(_PEAK)
         for name, where in (("peak_extra_bytes", ""), ("python_peak_bytes", " in NumPy and Python memory")):
@@ -118,12 +148,15 @@ class Check:
 
     def passes(self, *probes: str, fail_on: str = "P4") -> Check:
         """None of these probes reproduces a finding as bad as `fail_on`; without names no stable one that fits it."""
+        self._unused.use()
         bound = _severity(fail_on)
         catalog = load_catalog()
         contract = self._subject.contract()
         chosen = [_probe(catalog, name) for name in probes] or [
             probe for probe in select(catalog, (), style=False) if contract in probe.contracts
         ]
+        if not chosen:
+            raise BadInputError(f"no probe fits {self._call} as {contract.value}", "name probes, or another contract=")
         source = [probe.id for probe in chosen if probe.scope == "source"]
         if source:
             raise BadInputError(f"{source[0]} reads source and calls nothing", "ask it with auditkit probe run")
@@ -163,6 +196,7 @@ class Check:
     def _count(
         self, probe_id: str, name: str, things: str, at_most: int | None, growth: str | None, tolerance: float
     ) -> Check:
+        self._unused.use()
         whole_number("at_most", at_most)
         wanted = laws.known(growth or (laws.CONSTANT if at_most is None else None))
         answer, probe = self._answered(probe_id)

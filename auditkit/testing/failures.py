@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import linecache
+import math
 import os
 import re
 import unittest
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from auditkit.errors import BadInputError
 from auditkit.model.enums import Evidence
@@ -19,6 +21,25 @@ _WIDTH = 9
 _MOST_LINES = 3
 _INNER = re.compile(r"(\.<locals>\.<\w+>)+$")
 """A comprehension's own name, which Python 3.12 and later have no more."""
+
+
+class Unused:
+    """A guard that was made and is not used yet: it checks nothing until `use` is called.
+
+    The pytest plugin fails a test that makes a guard and does not use it.
+    """
+
+    made: ClassVar[dict[int, str]] = {}
+    """What to say of each unused guard, by the order in which they were made."""
+    _numbers = itertools.count()
+
+    def __init__(self, what: str) -> None:
+        self._number = next(self._numbers)
+        self.made[self._number] = what
+
+    def use(self) -> None:
+        """Note that the guard checks something."""
+        self.made.pop(self._number, None)
 
 
 class GuardFailed(AssertionError):
@@ -76,3 +97,9 @@ def whole_number(name: str, value: int | None) -> None:
     """Raise BadInputError for a bound that is no number of times."""
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
         raise BadInputError(f"{name} is a whole number from 0 on, not {value!r}")
+
+
+def number_above_zero(name: str, value: float) -> None:
+    """Raise BadInputError for a bound that every figure keeps, or none: NaN, infinity, zero and less."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+        raise BadInputError(f"{name} is a finite number above 0, not {value!r}")

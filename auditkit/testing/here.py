@@ -91,7 +91,11 @@ def _hello() -> Hello:
 
 
 def has_cuda() -> bool:
-    """Whether torch finds a CUDA device. Raises GuardUnavailable where there is no torch, or one that is too old."""
+    """Whether torch finds a CUDA device. Raises GuardUnavailable where there is no torch, or one that is too old.
+
+    Imports torch's compiler, too: any optimizer's constructor does, and in a guard's block that import would see the
+    functions of torch that the guard replaces. A failed one leaves `torch._dynamo` half loaded for the whole process.
+    """
     from auditkit.probing.worker.process.loading import LoadError, import_torch
 
     # The profiler's own start and stop lines would stand in what pytest shows of a failing test.
@@ -102,6 +106,9 @@ def has_cuda() -> bool:
         raise GuardUnavailable(f"{error.message} ({error.hint})" if error.hint else error.message) from None
     import torch
 
+    from auditkit.probing.worker.base.torch_internals import import_first
+
+    import_first("torch._dynamo")
     return torch.cuda.is_available()
 
 

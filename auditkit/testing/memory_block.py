@@ -11,7 +11,7 @@ from typing import Any
 from auditkit.errors import BadInputError
 from auditkit.model.enums import Evidence
 from auditkit.testing import growth as laws
-from auditkit.testing.failures import failure, in_words, places
+from auditkit.testing.failures import Unused, failure, in_words, places
 from auditkit.testing.here import has_cuda, reads_its_toy
 
 __tracebackhide__ = True  # pytest shows the test's own line
@@ -36,8 +36,10 @@ class no_allocation:
         self._holders: dict[int, list[Any]] = {}
         self._block = contextlib.ExitStack()
         self._device = ""
+        self._unused = Unused("no_allocation() is no block: write `with no_allocation():`")
 
     def __enter__(self) -> no_allocation:
+        self._unused.use()
         self._device = "cuda" if has_cuda() else "cpu"
         reads_its_toy("memory", self._device)
         if self.law is None:

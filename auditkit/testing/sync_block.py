@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from auditkit.model.enums import Evidence
-from auditkit.testing.failures import failure, in_words, places, whole_number
+from auditkit.testing.failures import Unused, failure, in_words, places, whole_number
 from auditkit.testing.here import has_cuda, reads_its_toy
 
 __tracebackhide__ = True  # pytest shows the test's own line
@@ -30,8 +30,10 @@ class no_sync:
         self._block = contextlib.ExitStack()
         self._device = ""
         self._found: list[Any] = []
+        self._unused = Unused("no_sync() is no block: write `with no_sync():`")
 
     def __enter__(self) -> no_sync:
+        self._unused.use()
         self._device = "cuda" if has_cuda() else "cpu"
         reads_its_toy("syncs", self._device)
         from auditkit.probing.worker.base.frames import SourceRoots

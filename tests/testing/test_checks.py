@@ -17,6 +17,7 @@ import torch
 
 from auditkit.errors import BadInputError
 from auditkit.testing import Check, GuardFailed, GuardUnavailable, check
+from auditkit.testing.checks import _DTYPES
 from auditkit.testing.growth import keeps
 
 HERE = Path(__file__).parent
@@ -199,17 +200,40 @@ def test_what_cannot_be_asked_so_is_an_error_with_a_hint(ask: Any, message: str,
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda: guard(sound).finite_up_to(1e4, dtypes=["float8"]),
         lambda: guard(sound).passes("clip_destroys_gradients"),
         lambda: guard(lambda parameters: sound(parameters)).passes("norm_depends_on_sharding"),
     ],
-    ids=["a dtype that is not judged", "it does not clip", "only by its name"],
+    ids=["it does not clip", "only by its name"],
 )
 def test_no_answer_is_a_skip_with_its_reason(ask: Any) -> None:
     """Never a pass, and a skip for unittest and pytest both."""
     with pytest.raises(GuardUnavailable, match=r"\w{3}") as skipped:
         ask()
     assert isinstance(skipped.value, unittest.SkipTest)
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda: guard(sound).finite_up_to(1e30, dtypes=["floaT32"]), "no dtype is called 'floaT32'"),
+        (lambda: guard(sound).finite_up_to(1e30, dtypes="float8"), "no dtype is called 'float8'"),
+        (lambda: guard(sound).finite_up_to(1e30, dtypes=[]), "dtypes names no dtype"),
+        (lambda: guard(sound).finite_up_to(float("nan")), "norm is a finite number above 0, not nan"),
+        (lambda: guard(sound).finite_up_to(-1.0), "norm is a finite number above 0, not -1.0"),
+        (lambda: guard(sound).peak(at_most=float("inf")), "at_most is a finite number above 0, not inf"),
+        (lambda: bool(guard(sound)), "is neither true nor false"),
+    ],
+)
+def test_a_guard_that_would_check_nothing_is_an_error(ask: Any, message: str) -> None:
+    with pytest.raises(BadInputError, match=re.escape(message)):
+        ask()
+
+
+def test_the_dtypes_are_those_that_the_probe_judges() -> None:
+    answer, _ = guard(sound)._answered("norm_overflows_on_finite_grads")
+    judged = {row.case["dtype"] for row in answer.measurements if row.name == "breaking_norm"}
+    assert judged <= {*_DTYPES}
+    assert {*_DTYPES} - judged <= {"mixed"}
 
 
 def test_the_process_is_left_as_it_was() -> None:

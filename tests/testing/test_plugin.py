@@ -104,6 +104,76 @@ def pytest_unconfigure():
 """
 
 
+UNUSED = """
+import unittest
+from auditkit.testing import check, no_allocation, no_sync
+from trainer import sound
+
+
+def test_no_law(auditkit):
+    auditkit.check(sound)
+
+
+class Tests(unittest.TestCase):
+    def test_no_law(self):
+        check(sound)
+
+
+def test_no_block():
+    no_sync()
+
+
+def test_no_block_of_memory():
+    no_allocation()
+
+
+def test_of_its_own():
+    check(sound)
+    raise RuntimeError("of its own")
+
+
+def test_law():
+    check(sound).syncs(at_most=0)
+
+
+def test_nothing():
+    pass
+"""
+FIRST_IMPORT = """
+import sys
+
+import pytest
+import torch
+from auditkit.testing import no_sync
+
+
+@pytest.mark.parametrize("kind", ["optimizer", "lbfgs", "checkpoint"])
+def test_step(kind):
+    from torch.utils.checkpoint import checkpoint
+
+    if kind == "optimizer":
+        assert "torch._dynamo" not in sys.modules
+    model = torch.nn.Linear(2, 2)
+    with no_sync(at_most=1000):
+        make = torch.optim.LBFGS if kind == "lbfgs" else torch.optim.SGD
+        optimizer = make(model.parameters(), lr=0.1)
+
+        def loss():
+            batch = torch.zeros(1, 2, requires_grad=True)
+            found = checkpoint(model, batch, use_reentrant=False) if kind == "checkpoint" else model(batch)
+            found.sum().backward()
+            return found.sum()
+
+        optimizer.step(loss)
+
+
+def test_the_compiler_still_works():
+    import torch._dynamo
+
+    assert torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1)).item() == 2
+"""
+
+
 def pytest_in(folder: Path, *words: str) -> Ended:
     """A run of pytest with the plugin and no other."""
     alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
@@ -177,6 +247,25 @@ def test_collecting_imports_no_torch(project: Path) -> None:
     ended = pytest_in(project, "--collect-only")
     assert (ended.code, ended.stdout.splitlines()[-1]) == (0, "loaded:")
     assert pytest_in(project, "-k", "test_sound").stdout.splitlines()[-1] == "loaded: torch numpy auditkit.testing"
+
+
+def test_a_guard_that_checks_nothing_fails_its_test(project: Path) -> None:
+    (project / "test_trainer.py").write_text(UNUSED, encoding="utf-8")
+    ended = pytest_in(project)
+    assert "5 failed, 2 passed" in ended.stdout, ended.stdout
+    law = "a guard checks nothing: check(trainer:sound) names no law: add .syncs(at_most=0)"
+    assert ended.stdout.count(law) == 2
+    assert ended.stdout.count("a guard checks nothing: no_sync() is no block") == 1
+    assert ended.stdout.count("a guard checks nothing: no_allocation() is no block") == 1
+    assert "RuntimeError: of its own" in ended.stdout
+
+
+def test_a_block_may_be_the_first_that_imports_the_compiler(project: Path) -> None:
+    """The import failed within `no_sync`, and with it every later one of the process."""
+    (project / "test_trainer.py").write_text(FIRST_IMPORT, encoding="utf-8")
+    # torch's own deprecated calls, where it compiles, are none of ours.
+    ended = pytest_in(project, "-W", "default")
+    assert "4 passed" in ended.stdout, ended.stdout[-3000:]
 
 
 def test_guards_can_be_turned_off(project: Path) -> None:

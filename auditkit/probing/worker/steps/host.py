@@ -7,6 +7,8 @@ from unittest import mock
 import torch
 from torch.overrides import TorchFunctionMode
 
+from ..base.torch_internals import import_first
+
 INITIAL_SCALE = 1024.0
 _HOST = torch.device("cpu")
 _OPTIONS = ("init_scale", "growth_factor", "backoff_factor", "growth_interval", "enabled")
@@ -38,6 +40,9 @@ def on_host(scales: Optional[bool] = None) -> Iterator[None]:
     with False disable it.
     """
     has_cuda = torch.cuda.is_available()
+    if not has_cuda:
+        # An optimizer's constructor imports it, and fails if one function has several names in torch.
+        import_first("torch._dynamo")
     make_scaler = torch.amp.GradScaler.__init__
 
     def init(self: Any, device: str = "cuda", *args: Any, **kwargs: Any) -> None:

@@ -56,7 +56,8 @@ def _was_right(one: AnswerContrast, roles: Mapping[str, str], findings: Collecti
     if one.base is ABSENT or one.nearer == "head":
         return False
     if one.head is ABSENT:
-        return not (one.family == _EMPTY and _OTHER_TYPE in findings)
+        is_healthy = one.base is True and one.family == _PLANTED and _HIDES in findings
+        return not (is_healthy or (one.family == _EMPTY and _OTHER_TYPE in findings))
     if one.nearer == "base":
         return True
     if SPARSE in findings and str(one.case.get("layout", "")).startswith("sparse"):

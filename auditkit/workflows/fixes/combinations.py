@@ -1,4 +1,4 @@
-"""Which rewrites are tried together for a ticket: the smallest sets first that may mend all of its findings."""
+"""Which rewrites are tried together for a ticket: the smallest edits first that may end all of its findings."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _MOST_LOOKED_AT = 10_000
 
 
 class RewriteSets:
-    """Sets of rewrites that may mend all of `wanted`, by what each says it may mend; the fewest rewrites first.
+    """Sets of rewrites that may end all of `wanted`, by what each says it may end; the smallest edit first.
 
-    What none of them says it may mend is perhaps gone with the rest.
+    What none of them says it may end is perhaps gone with the rest.
     """
 
     def __init__(self, rewrites: Sequence[Rewrite], wanted: Collection[str]) -> None:
@@ -27,12 +27,9 @@ class RewriteSets:
         """One after the other; what is said of one by `left` decides on those that follow."""
         sizes = range(1, len(self._rewrites) + 1)
         sets = (chosen for size in sizes for chosen in itertools.combinations(self._rewrites, size))
-        found = (
-            chosen
-            for chosen in itertools.islice(sets, _MOST_LOOKED_AT)
-            if self._wanted <= _claims(chosen) and not self._is_vain(chosen)
-        )
-        return itertools.islice(found, _MOST_SETS)
+        may_end = [one for one in itertools.islice(sets, _MOST_LOOKED_AT) if self._wanted <= _claims(one)]
+        by_size = sorted(may_end, key=lambda chosen: (sum(one.size for one in chosen), len(chosen)))
+        return itertools.islice((chosen for chosen in by_size if not self._is_vain(chosen)), _MOST_SETS)
 
     def left(self, probe: str, chosen: Sequence[Rewrite]) -> None:
         """With `chosen` the probe still reproduces: no set is tried that has no other rewrite for it."""

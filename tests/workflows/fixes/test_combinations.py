@@ -1,4 +1,4 @@
-"""Which rewrites are tried together: the smallest sets that may mend all, and none that was seen to be in vain."""
+"""Which rewrites are tried together: the smallest edits that may end all, and none that was seen to be in vain."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from auditkit.probing.patching.rewrites.rewrite import Rewrite
+from auditkit.probing.patching.rewrites.rewrite import Edit, Rewrite
 from auditkit.workflows.fixes.combinations import RewriteSets
 
 
@@ -45,3 +45,14 @@ def test_what_left_a_finding_is_not_tried_again_without_another_rewrite_for_it()
 def test_no_more_than_eight_are_tried() -> None:
     assert len(tried(dict.fromkeys("abcdefgh", "x"), "x")) == 8
     assert len(tried(dict.fromkeys("abcdefghijkl", "x"), "x")) == 8
+
+
+def test_two_words_are_tried_before_a_helper_that_may_end_as_much() -> None:
+    """A set of two small rewrites is smaller than one rewrite of eighteen lines."""
+    place = 1, 0
+    packs = Rewrite("packs", frozenset("xy"), "", (Edit(place, place, "for grad in grads:\n    yield grad\n" * 9),))
+    reshape = Rewrite("reshape", frozenset("x"), "", (Edit(place, place, ".reshape("),))
+    clamp = Rewrite("clamp", frozenset("y"), "", (Edit(place, place, "max(n, 1)"),))
+    found = [[one.name for one in chosen] for chosen in RewriteSets([packs, reshape, clamp], "xy")]
+    assert found[:2] == [["reshape", "clamp"], ["packs"]]
+    assert next(iter(RewriteSets([packs, reshape], "x"))) == (reshape,)

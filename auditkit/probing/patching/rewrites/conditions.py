@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
+from typing import TypeGuard
 
 from auditkit.probing.patching.local_names import names_of
 from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, rewrite_of
@@ -44,6 +45,27 @@ def _inverted(function: FunctionText, compared: ast.Compare, opening: str, closi
     yield Edit(left, right, function.between(left, right).replace(">", "<=", 1))
     if closing:
         yield Edit(function.last(compared), function.last(compared), closing)
+
+
+def infinity_counts_too(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:
+    """`isnan(x)` in code that looks for NaN alone as `~isfinite(x)`, which infinity is as well."""
+    names = {dotted_name(node.func).rpartition(".")[2] for one in functions for node in one.nodes if _is_call(node)}
+    edits = [] if names & {"isinf", "isfinite"} else [edit for one in functions for edit in _not_finite(one)]
+    told = "infinity is looked for as NaN is"
+    return rewrite_of("infinity_counts_too", {"nonfinite_grads_look_healthy"}, edits, told)
+
+
+def _is_call(node: ast.AST) -> TypeGuard[ast.Call]:
+    return isinstance(node, ast.Call)
+
+
+def _not_finite(function: FunctionText) -> Iterator[Edit]:
+    for node in function.nodes:
+        if _is_call(node) and isinstance(node.func, ast.Attribute) and node.func.attr == "isnan":
+            first, last, name = function.first(node), function.last(node), function.last(node.func)
+            yield Edit(first, first, "(not " if dotted_name(node.func) == "math.isnan" else "(~")
+            yield Edit((name[0], name[1] - len("isnan")), name, "isfinite")
+            yield Edit(last, last, ")")
 
 
 def chosen_on_device(functions: Sequence[FunctionText]) -> Iterator[Rewrite]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from auditkit.probing.patching.fragments import CannotComplete
+
+_WORD = re.compile(r"\w+|[^\w\s]+")
 
 
 @dataclass(frozen=True, order=True)
@@ -38,6 +41,11 @@ class Rewrite:
     probes: frozenset[str]
     change: str
     edits: tuple[Edit, ...]
+
+    @property
+    def size(self) -> int:
+        """How many words and operators the edits write, and one for each place that they change."""
+        return sum(1 + len(_WORD.findall(edit.text)) for edit in self.edits)
 
 
 def rewrite_of(

@@ -11,7 +11,7 @@ from auditkit.probing.discovery.blocks.blocks import Block
 from auditkit.probing.patching.fragments import CannotComplete
 from auditkit.probing.patching.local_names import names_of
 from auditkit.probing.patching.patches import FunctionFile, Patch
-from auditkit.probing.patching.rewrites.conditions import chosen_on_device, nan_is_too_large
+from auditkit.probing.patching.rewrites.conditions import chosen_on_device, infinity_counts_too, nan_is_too_large
 from auditkit.probing.patching.rewrites.devices import on_one_device
 from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, edited
 from auditkit.probing.patching.rewrites.empties import divided_by_at_least_one, without_elements, zeros_of_nothing
@@ -58,6 +58,7 @@ _FAMILIES: tuple[Callable[[Sequence[FunctionText]], Iterator[Rewrite]], ...] = (
     divided_by_at_least_one,
     zeros_of_nothing,
     nan_is_too_large,
+    infinity_counts_too,
     chosen_on_device,
     listed_first,
     present_gradients,
@@ -74,16 +75,16 @@ _FAMILIES: tuple[Callable[[Sequence[FunctionText]], Iterator[Rewrite]], ...] = (
 
 
 def rewrites_of(place: FunctionFile, findings: Sequence[ProbeResult]) -> list[Rewrite]:
-    """The changes of the function, and of those of its file that run with it, that may mend a finding; likeliest first.
+    """The changes of the function, and of those of its file that run with it, that may end a finding; likeliest first.
 
-    Likeliest is what may mend most of the findings, then what changes least. Nothing is run.
+    Likeliest is what may end most of the findings, then the smallest edit. Nothing is run.
     """
     wanted = frozenset(finding.probe for finding in findings)
     lines = place.text.split("\n")
     functions = [FunctionText(function, lines) for function in functions_of(place.function, findings)]
     found = [rewrite for family in _FAMILIES for rewrite in family(functions)]
     useful = [rewrite for rewrite in found if rewrite.probes & wanted]
-    return sorted(useful, key=lambda rewrite: (-len(rewrite.probes & wanted), len(rewrite.edits)))
+    return sorted(useful, key=lambda rewrite: (-len(rewrite.probes & wanted), rewrite.size))
 
 
 def rewritten(place: FunctionFile, rewrites: Sequence[Rewrite]) -> Patch:

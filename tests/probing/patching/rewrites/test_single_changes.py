@@ -105,6 +105,9 @@ CHANGES = [
     ("nan_is_too_large", NAN, "x = (norms > exploding).sum()", "x = (~(norms <= exploding)).sum()"),
     ("nan_is_too_large", NAN, "x = sum(1 for n in norms if n > LARGE)", "x = sum(1 for n in norms if not n <= LARGE)"),
     ("nan_is_too_large", NAN, "x = (norms > small_threshold).sum()", ""),
+    ("infinity_counts_too", NAN, "x = torch.isnan(g).any()", "x = (~torch.isfinite(g)).any()"),
+    ("infinity_counts_too", NAN, "x = math.isnan(total)", "x = (not math.isfinite(total))"),
+    ("infinity_counts_too", NAN, "x = g.isnan().any() or g.isinf().any()", ""),
     ("nan_is_too_large", NAN, "x = (norms < exploding).sum()", ""),
 ]
 

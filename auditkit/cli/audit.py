@@ -61,6 +61,14 @@ def audit(
             rich_help_panel=_IN_CI,
         ),
     ] = None,
+    require_steps: Annotated[
+        bool,
+        typer.Option(
+            "--require-steps",
+            help="Exit 3 if a training step was found and could not be checked.",
+            rich_help_panel=_IN_CI,
+        ),
+    ] = False,
     outputs: OutputFiles,
     results: ResultOptions,
     save: SaveOption = None,
@@ -101,7 +109,9 @@ def audit(
         request = options.request(
             named, configuration, probe, folder, label=label, style=style, fix_time_s=limit_s, known=known
         )
-        run_and_finish(request, results, wants_tickets=not no_tickets, files=files, save=save)
+        run_and_finish(
+            request, results, wants_tickets=not no_tickets, files=files, save=save, requires_steps=require_steps
+        )
 
 
 def _usual_folder(demo: bool) -> Path | None:

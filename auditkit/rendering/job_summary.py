@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from auditkit.model.enums import Outcome
 from auditkit.model.runs.baseline import Tracked
+from auditkit.model.runs.candidates import not_checked
 from auditkit.model.runs.run import ProbeResult, Run
 from auditkit.model.text import counted, shortened
 from auditkit.rendering.markdown import code
@@ -43,6 +44,8 @@ def _lines(run: Run, prefix: str) -> Iterator[str]:
     count = len(baseline.new) if baseline else len(found)
     yield f"## auditkit: {counted(count, 'new finding' if baseline else 'finding') if count else _nothing(run)}"
     yield ""
+    missed = not_checked(run.candidates)
+    yield from [f"**{missed}.**", ""] if missed else []
     if baseline is not None:
         against = f" at {code(baseline.against[:12])}" if baseline.against else ""
         yield f"{baseline.in_words()}, by the tickets in {code(baseline.tickets)}{against}."

@@ -43,6 +43,7 @@ class Step:
 
 def answer(run: Run, catalog: Mapping[str, ProbeInfo]) -> Iterator[str]:
     """The three worst kinds of finding: how bad, where, what breaks and why, what mends it; or that there is none."""
+    from auditkit.model.runs.candidates import not_checked
     from auditkit.model.text import counted
 
     kinds: dict[str, list[Cause]] = {}
@@ -53,13 +54,14 @@ def answer(run: Run, catalog: Mapping[str, ProbeInfo]) -> Iterator[str]:
     if kinds:
         yield "What to do first:"
     elif causes:
-        yield "Nothing here breaks training: what reproduced is minor (P4)."
+        subject = "Nothing that was checked" if not_checked(run.candidates) else "Nothing here"
+        yield f"{subject} breaks training: what reproduced is minor (P4)."
     elif run.baseline is not None:
         yield "Nothing is new."
     elif any(result.owner for result in run.results):
         yield "Nothing here is this checkout's own to mend."
     elif not run.summary["reproduced"]:
-        yield "Nothing reproduced."
+        yield f"Nothing {'that was checked ' if not_checked(run.candidates) else ''}reproduced."
     for number, (probe, (cause, *others)) in enumerate(list(kinds.items())[:_MOST], start=1):
         info = catalog.get(probe)
         tickets = "".join(f"  {ticket}" for ticket in tickets_of(cause.findings))

@@ -56,13 +56,16 @@ def run_and_finish(
     wants_tickets: bool = True,
     files: Mapping[str, Path] | None = None,
     save: Path | None = None,
+    requires_steps: bool = False,
 ) -> None:
     """Run the audit with progress, print it, and end with its exit code.
 
     `named` is a question of a few named probes, soon answered: in a pipe it says nothing on its way, and where
     only one target was asked it shows what was measured. The user has not refused tickets if `wants_tickets`.
-    `files` are written when it is printed, by their formats, and the whole run to `save`.
+    `files` are written when it is printed, by their formats, and the whole run to `save`. With `requires_steps`, a
+    training step that was found and not checked ends it with exit code 3.
     """
+    from auditkit.model.runs.candidates import unchecked_steps
     from auditkit.workflows.audit.audit import audit, exit_code, load_failures
     from auditkit.workflows.audit.baseline import only_new
 
@@ -100,7 +103,10 @@ def run_and_finish(
 
         write_outputs(run, files, catalog_of(request.config))
         complain(f"wrote {', '.join(map(str, files.values()))}")
-    raise typer.Exit(int(exit_code(run, lowest)))
+    missed = unchecked_steps(run.candidates) if requires_steps else ""
+    if missed:
+        complain(f"error: --require-steps: {missed}")
+    raise typer.Exit(int(exit_code(run, lowest, requires_steps)))
 
 
 def page_lines(run: Run, request: AuditRequest, view: View, wants_tickets: bool = True) -> Iterator[str]:
@@ -118,8 +124,11 @@ def page_lines(run: Run, request: AuditRequest, view: View, wants_tickets: bool 
 
 
 def _head(run: Run, view: View) -> Iterator[str]:
+    from auditkit.model.runs.candidates import not_checked
     from auditkit.workflows.audit.found_candidates import configured_lines, summary_lines, table
 
+    missed = not_checked(run.candidates)
+    yield from [missed] if missed else []
     yield _heading(run)
     yield from configured_lines(run)
     yield from summary_lines(run.candidates)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from auditkit.model.codec import Record
 from auditkit.model.enums import Contract, Reason
 from auditkit.model.runs.target import Target
+from auditkit.model.text import counted
 
 PACKAGE = "package"
 """The first way to load a target: its package as it is."""
@@ -46,12 +47,31 @@ def options_of(target: Target) -> str:
     return shlex.join(target.command_words())
 
 
+def not_checked(candidates: Iterable[FoundCandidate]) -> str:
+    """`4 of 4 training steps and 1 of 7 collectors were NOT checked`; "" where every one was."""
+    kept = [each for each in candidates if not each.excluded and each.reason is not Reason.NOT_PARSED]
+    steps = [each for each in kept if each.contract is Contract.TRAIN_STEP]
+    others = [each for each in kept if each.contract is not Contract.TRAIN_STEP]
+    counts = []
+    for found, kind in ((steps, "training step"), (others, "collector")):
+        missed = sum(not each.fed for each in found)
+        counts += [f"{missed} of {counted(len(found), kind)}"] if missed else []
+    is_one = len(counts) == 1 and counts[0].startswith("1 ")
+    return f"{' and '.join(counts)} {'was' if is_one else 'were'} NOT checked" if counts else ""
+
+
+def unchecked_steps(candidates: Iterable[FoundCandidate]) -> str:
+    """The same of training steps alone."""
+    return not_checked(each for each in candidates if each.contract is Contract.TRAIN_STEP)
+
+
 def by_reason(candidates: Iterable[FoundCandidate]) -> dict[str, list[FoundCandidate]]:
     """Those that were not asked, by what stopped them; those that are left out on purpose are none of them."""
     groups: dict[str, list[FoundCandidate]] = {}
     for each in candidates:
         if not (each.fed or each.excluded):
-            groups.setdefault(_STOPPED.get(each.reason, "they could not be tried"), []).append(each)
+            why = each.why_not if each.reason is None else ""
+            groups.setdefault(_STOPPED.get(each.reason, why or "they could not be tried"), []).append(each)
     return dict(sorted(groups.items(), key=lambda group: -len(group[1])))
 
 

@@ -44,7 +44,7 @@ class Discovery:
     file_count: int
     parsed_count: int
     library_calls: tuple[LibraryCall, ...] = ()
-    untried_loops: tuple[str, ...] = ()
+    untried_loops: tuple[Candidate, ...] = ()
 
 
 def discover(path: Path, configured_roots: Sequence[str | Path] = ()) -> Discovery:
@@ -81,7 +81,7 @@ def _discover(files: PythonFiles) -> Discovery:
         files.read_count,
         len(files.modules),
         tuple(library_calls(files)),
-        tuple(each.call for each in untried),
+        tuple(untried),
     )
 
 

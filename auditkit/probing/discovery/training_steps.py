@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from auditkit.model.enums import Contract
 from auditkit.probing.discovery.blocks.blocks import Block, blocks_that_train
-from auditkit.probing.discovery.blocks.training_loops import is_backward, is_step
+from auditkit.probing.discovery.blocks.training_calls import TrainingCalls, is_handed_loss
 from auditkit.probing.discovery.candidates import Candidate
 from auditkit.probing.source_code.files import is_in_side_folder
 from auditkit.probing.source_code.modules import Class, Function, dotted_name
@@ -24,7 +24,7 @@ _SCORE = 4
 
 
 def step_candidates(files: PythonFiles) -> Iterator[Candidate]:
-    """A candidate for every function that does both itself and is handed, or has as an object, what it trains.
+    """A candidate for every function that does both, itself or in helpers, and is handed or has what it trains.
 
     A loop that does both in a script, or in a function that makes its model itself, is one as a block; a library's
     trainer, and a class that changes a part of one's step, by its name.
@@ -32,27 +32,43 @@ def step_candidates(files: PythonFiles) -> Iterator[Candidate]:
     trainers = [_trainer(files, each) for module in list(files.modules.values()) for each in module.classes.values()]
     found = {each.call: each for each in trainers if each is not None}
     yield from found.values()
-    whole: set[tuple[str, int]] = set()
-    for function in files.functions():
-        if function.name.startswith("__") or ".backward(" not in function.text or function.call in found:
-            continue
-        backward, step = _first_lines(function)
-        names = tuple(item.arg for item in function.parameters)
-        is_driven = roles.drives_a_step(names, ("",) * len(names), function.text)
-        if not (backward and step and (is_driven or (function.is_bound and "self." in function.text))):
-            continue
-        whole.add((function.module.file, function.node.lineno))
-        yield _candidate(function, (backward, step), _SCORE - (0 if is_driven else 2))
     for module in list(files.modules.values()):
+        calls = TrainingCalls(module)
+        driven = [each for each in module.defined() if each.call not in found and _is_driven(each, calls)]
+        parts = {id(part) for each in driven for part in _parts(each, calls)}
+        driven = [each for each in driven if id(each) not in parts]
+        whole = {(module.file, each.node.lineno) for each in driven}
+        for function in driven:
+            yield _candidate(function, calls, _SCORE - (0 if _is_given_all(function) else 2))
         for loop in blocks_that_train(module):
             names = tuple(item.arg for item in loop.parameters)
             is_whole = not whole.isdisjoint((module.file, node.lineno) for node in loop.around)
             if not is_whole and roles.drives_a_step(names, ("",) * len(names), loop.text):
-                yield _candidate(loop, _first_lines(loop), _SCORE)
+                yield _candidate(loop, calls, _SCORE)
 
 
-def _candidate(function: Function, lines: tuple[int, int], score: int) -> Candidate:
-    backward, step = lines
+def _is_driven(function: Function, calls: TrainingCalls) -> bool:
+    """Whether it goes backward and steps, itself or in helpers, and has what it trains."""
+    if (function.name.startswith("__") and function.name != "__call__") or not all(calls.of(function)):
+        return False
+    return _is_given_all(function) or (function.is_bound and "self." in function.text)
+
+
+def _is_given_all(function: Function) -> bool:
+    names = tuple(item.arg for item in function.parameters)
+    return roles.drives_a_step(names, ("",) * len(names), function.text)
+
+
+def _parts(function: Function, calls: TrainingCalls) -> Iterator[Function]:
+    """The helpers that it hands a loss, and theirs."""
+    for node in function.nodes:
+        helper = calls.helper(node, function.owner) if isinstance(node, ast.Call) else None
+        if helper is not None and helper is not function and is_handed_loss(helper):
+            yield helper
+
+
+def _candidate(function: Function, calls: TrainingCalls, score: int) -> Candidate:
+    backward, step = _first_lines(function, calls)
     return Candidate(
         call=function.call,
         file=function.module.file,
@@ -95,10 +111,11 @@ def _library_of(files: PythonFiles, owner: Class, depth: int = 0) -> tuple[str, 
     return next((key for key in keys if key in roles.TRAINERS), None)
 
 
-def _first_lines(function: Function) -> tuple[int, int]:
+def _first_lines(function: Function, calls: TrainingCalls) -> tuple[int, int]:
     """The first line that goes backward, and the first that makes an optimizer's step; 0 for none."""
 
-    def first(wanted: Callable[[ast.Call], bool]) -> int:
-        return min((node.lineno for node in function.nodes if isinstance(node, ast.Call) and wanted(node)), default=0)
+    def first(wanted: Callable[[ast.Call, Class | None], bool]) -> int:
+        made = (node for node in function.nodes if isinstance(node, ast.Call))
+        return min((node.lineno for node in made if wanted(node, function.owner)), default=0)
 
-    return first(is_backward), first(is_step)
+    return first(calls.is_backward), first(calls.is_step)

@@ -12,7 +12,7 @@ from pathlib import PurePath
 
 from auditkit.model.enums import Outcome, Severity
 from auditkit.model.revisions.comparison import Change, Comparison, Contrast, Trend
-from auditkit.model.runs.candidates import by_reason
+from auditkit.model.runs.candidates import by_reason, not_checked
 from auditkit.model.runs.fix import Fix
 from auditkit.model.runs.run import ArmOutcome, ProbeResult, Run
 from auditkit.model.runs.target import short_target
@@ -120,13 +120,16 @@ def run_page(sources: Sources, comparison: Comparison | None = None) -> bytes:
     anchors = {_key(result): card.name for card in cards for result in card.results}
     style, style_hash = page_style()
     changes = _changes(comparison, anchors) if comparison else []
+    verdict = _verdict(run, cards)
     return render_page(
         "run.html.j2",
         run=run,
         name=_name(run),
         style=style,
         style_hash=style_hash,
-        verdict=f"{_changed_words(changes)}; {_verdict(run, cards)}" if comparison else _verdict(run, cards),
+        verdict="; ".join(
+            filter(None, (not_checked(run.candidates), _changed_words(changes) if comparison else "", verdict))
+        ),
         counts=Counter(card.severity.value for card in cards),
         labels=_labels(run),
         environments=[(arm.label, arm.run.environment) for arm in run.matrix] or [("Ran on", run.environment)],

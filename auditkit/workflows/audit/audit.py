@@ -10,6 +10,7 @@ from pathlib import Path
 from auditkit.assets import bundled_dir
 from auditkit.errors import AuditkitError, BadInputError, ExitCode, NothingMeasuredError, TargetNotLoadedError
 from auditkit.model.enums import Outcome, Reason, Severity
+from auditkit.model.runs.candidates import unchecked_steps
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import BUNDLED, NoTarget, ProbeResult, Run
 from auditkit.model.runs.target import Target, split_call
@@ -279,14 +280,17 @@ def _source_questions(request: AuditRequest, probes: Sequence[ProbeInfo], target
 _EXIT_ORDER = (ExitCode.FINDINGS, ExitCode.TARGET_NOT_LOADED, ExitCode.NOTHING_MEASURED, ExitCode.OK)
 
 
-def exit_code(run: Run, fail_on: Severity = Severity.P4) -> ExitCode:
+def exit_code(run: Run, fail_on: Severity = Severity.P4, requires_steps: bool = False) -> ExitCode:
     """What a finished run says to the shell. An error or a missing device is never a pass.
 
     Where targets were asked about and none was found, or none could be loaded, that is it, whatever reading the
     source found. Else findings at or above `fail_on` come first; then a target that could not be loaded; then any
     probe that ended in an error, or a run in which nothing was measured. Of several arms, the one counts whose code
-    comes first in that order. With a baseline only new findings count.
+    comes first in that order. With a baseline only new findings count. With `requires_steps`, a training step that was
+    found and not checked comes before everything.
     """
+    if requires_steps and unchecked_steps(run.candidates):
+        return ExitCode.NOTHING_MEASURED
     run = only_new(run)
     if run.matrix:
         read = tuple(result for result in run.results if result.is_of_source)

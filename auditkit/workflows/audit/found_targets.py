@@ -109,8 +109,8 @@ def find_targets(
     listed = told(trials, [each for each in known if left_out.place_of(each.file)], left_out)
     listed = tuple(replace(each, why_not=_through(callers.get(each.call))) if each.fed else each for each in listed)
     listed += tuple(_unread(problem) for problem in found.problems if not left_out.place_of(problem.path))
+    listed += tuple(map(_untried, (each for each in found.untried_loops if not left_out.place_of(each.file))))
     notes = left_out.sentences([each.file for each in known])
-    notes += _untried(found)
     notes += _needed(trials, setting.interpreter)
     if not best and not configured:
         failure = _failure(opened, found, trials, [*notes, *map(str.strip, not_asked_lines(listed))])
@@ -209,10 +209,10 @@ def _short_name(call: str) -> str:
     return statement or qualified.rpartition(".")[2]
 
 
-def _untried(found: Discovery) -> list[str]:
-    """Training loops of examples that nobody asks about unless they are named."""
-    loops = found.untried_loops
-    return [f"{counted(len(loops), 'more training loop')} of examples: --target {loops[0]} asks one"] if loops else []
+def _untried(loop: Candidate) -> FoundCandidate:
+    """A training loop of the further examples, which only --target checks."""
+    why = "auditkit tries eight training loops of examples: --target checks another"
+    return FoundCandidate(loop.call, loop.file, loop.line, loop.contract_guess, why_not=why)
 
 
 def _needed(trials: Sequence[Trial], interpreter: str) -> list[str]:

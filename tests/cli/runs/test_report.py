@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 
 from auditkit.cli.runs.report import View, page_lines
+from auditkit.errors import ExitCode
 from auditkit.model.enums import Contract, Evidence, Outcome, Reason, Severity, Takes
+from auditkit.model.runs.candidates import FoundCandidate, not_checked
 from auditkit.model.runs.cause import Statement
 from auditkit.model.runs.measurement import Location
 from auditkit.model.runs.run import SOURCE_DEVICE, Environment, NoTarget, ProbeResult, Run, TargetReading, fingerprint
 from auditkit.model.runs.severity import Breaks, Occurs, in_words
 from auditkit.model.runs.target import Target
-from auditkit.workflows.audit.audit import AuditRequest
+from auditkit.workflows.audit.audit import AuditRequest, exit_code
 
 OVERFLOW, SPARSE, PEAK = "norm_overflows_on_finite_grads", "fails_on_sparse_grads", "peak_memory_grows_with_params"
 FILE = "src/trainer/telemetry/gradient_statistics.py"
@@ -155,6 +157,23 @@ def test_only_what_is_minor_breaks_nothing() -> None:
     assert "\nNothing here is this checkout's own to mend.\n" in theirs
     quiet = page([found(PEAK, "", outcome="not_reproduced")])
     assert quiet.endswith("\nNothing reproduced.\n\n1 target: 1 not reproduced")
+
+
+def test_what_was_found_and_not_checked_comes_first_and_fails_where_steps_are_required() -> None:
+    step = FoundCandidate("train:step", "train.py", 3, contract=Contract.TRAIN_STEP)
+    norm = FoundCandidate("train:norm", "train.py", 9, contract=Contract.GRAD_NORM)
+    results = [found(SPARSE, "P4")]
+    text = page(results, candidates=(step, replace(step, call="train:other"), replace(norm, fed=True)))
+    assert text.splitlines()[0] == "2 of 2 training steps were NOT checked"
+    assert "Nothing that was checked breaks training: what reproduced is minor (P4)." in text
+    codes = [
+        exit_code(run_of(results, candidates=(each, norm)), requires_steps=required)
+        for each in (step, replace(step, fed=True))
+        for required in (True, False)
+    ]
+    assert codes == [ExitCode.NOTHING_MEASURED, ExitCode.FINDINGS, ExitCode.FINDINGS, ExitCode.FINDINGS]
+    assert not_checked((step, norm)) == "1 of 1 training step and 1 of 1 collector were NOT checked"
+    assert not_checked((replace(step, excluded="excluded"), replace(norm, fed=True))) == ""
 
 
 def test_a_defect_of_torch_is_said_once_and_is_nothing_to_do() -> None:

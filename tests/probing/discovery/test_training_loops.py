@@ -153,4 +153,5 @@ def test_of_many_examples_some_are_tried_and_the_rest_is_told(tmp_path: Path) ->
         path.write_text(OVER_BATCHES, encoding="utf-8")
     found = discover(tmp_path)
     assert len(found.candidates) == 8
-    assert found.untried_loops == tuple(f"examples/n{number:02}/train.py:main#training_step" for number in (8, 9, 10))
+    untried = [each.call for each in found.untried_loops]
+    assert untried == [f"examples/n{number:02}/train.py:main#training_step" for number in (8, 9, 10)]

@@ -22,6 +22,7 @@ from auditkit.probing.discovery.blocks.functions import (
 from auditkit.probing.discovery.blocks.handed_on import handed_on
 from auditkit.probing.discovery.blocks.marks import ScopeMarks, Suite, own_statements, suites_of
 from auditkit.probing.discovery.blocks.runs import Run, Runs
+from auditkit.probing.discovery.blocks.training_calls import TrainingCalls
 from auditkit.probing.discovery.blocks.training_loops import MAY_TRAIN, training_loops
 from auditkit.probing.patching.local_names import names_of
 from auditkit.probing.source_code.modules import Class, Function, FunctionNode, Module
@@ -114,7 +115,9 @@ def blocks_that_train(module: Module) -> list[Block]:
     """The training steps of a file that are no functions."""
     if not MAY_TRAIN.search("\n".join(module.lines)):
         return []
-    return sorted((block for scope in _scopes(module) for block in _loops_in(scope)), key=lambda one: one.node.lineno)
+    calls = TrainingCalls(module)
+    found = (block for scope in _scopes(module) for block in _loops_in(scope, calls))
+    return sorted(found, key=lambda one: one.node.lineno)
 
 
 def blocks_at(files: PythonFiles, path: str) -> list[Block]:
@@ -225,10 +228,8 @@ def _blocks_in(scope: Scope) -> Iterator[Block]:
     yield from _named(scope, found)
 
 
-def _loops_in(scope: Scope) -> Iterator[Block]:
-    function = scope.function
-    if function is None or MAY_TRAIN.search(function.text):
-        yield from _named(scope, training_loops(ScopeMarks(scope.body), scope.module, _functions_of(scope)))
+def _loops_in(scope: Scope, calls: TrainingCalls) -> Iterator[Block]:
+    yield from _named(scope, training_loops(ScopeMarks(scope.body), calls, scope.owner, _functions_of(scope)))
 
 
 def _named(scope: Scope, found: Iterable[tuple[Run, BlockFunction]]) -> Iterator[Block]:

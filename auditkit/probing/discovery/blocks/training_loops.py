@@ -6,14 +6,16 @@ import ast
 import copy
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from auditkit.model.runs.target import TRAINING_STEP
 from auditkit.probing.discovery.blocks.bodies import with_suites
 from auditkit.probing.discovery.blocks.functions import BlockFunction, loop_function, reads_of
 from auditkit.probing.discovery.blocks.marks import ScopeMarks, own_nodes, suites_of
 from auditkit.probing.discovery.blocks.runs import Run
+from auditkit.probing.discovery.blocks.training_calls import TrainingCalls
 from auditkit.probing.patching.local_names import names_of
-from auditkit.probing.source_code.modules import FunctionNode, Module, dotted_name
+from auditkit.probing.source_code.modules import Class, FunctionNode, dotted_name
 from auditkit.probing.source_code.statements import head_of
 from auditkit.probing.source_code.walking import walk
 from auditkit.probing.worker.feeding import guesses
@@ -21,48 +23,51 @@ from auditkit.probing.worker.steps import roles
 
 MAY_TRAIN = re.compile(r"\.backward\(")
 _LEAVING = (ast.Yield, ast.YieldFrom, ast.Await, ast.AsyncFor, ast.AsyncWith)
-_STEPPED = re.compile(r"(.*\.)?\w*(opt|optim\w*|optimizer\w*|scaler)\w*(\[.*\])?")
 _LOADERS = re.compile(r"\w*(loader|iter|iterator|dataset|dl)s?")
 _FURTHEST = 30
 """Statements before the backward pass in which what it needs is looked for."""
 
 
-def is_step(call: ast.Call) -> bool:
-    """Whether it is an optimizer's step, or a scaler's."""
-    return (
-        isinstance(call.func, ast.Attribute)
-        and call.func.attr == "step"
-        and _STEPPED.fullmatch(ast.unparse(call.func.value)) is not None
-    )
+@dataclass(frozen=True)
+class _Trains:
+    """What calls of one scope do for a training step."""
 
+    calls: TrainingCalls
+    owner: Class | None
 
-def is_backward(call: ast.Call) -> bool:
-    """Whether it goes backward from a loss."""
-    return isinstance(call.func, ast.Attribute) and call.func.attr == "backward"
+    def is_backward(self, call: ast.Call) -> bool:
+        return self.calls.is_backward(call, self.owner)
+
+    def is_step(self, call: ast.Call) -> bool:
+        return self.calls.is_step(call, self.owner)
+
+    def is_any(self, call: ast.Call) -> bool:
+        return self.is_backward(call) or self.is_step(call)
 
 
 def training_loops(
-    scope: ScopeMarks, module: Module, functions: Sequence[FunctionNode]
+    scope: ScopeMarks, calls: TrainingCalls, owner: Class | None, functions: Sequence[FunctionNode]
 ) -> Iterator[tuple[Run, BlockFunction]]:
     """Each run of statements of a scope that goes backward and steps, as a function; `functions` are around it."""
-    for run in _runs(scope):
+    trains, module = _Trains(calls, owner), calls.module
+    for run in _runs(scope, trains):
         statements = [_sliced(each, run) for each in run.statements]
         if not any(isinstance(node, _LEAVING) for node in own_nodes(statements)):
-            body = [kept for each in statements for kept in _kept(each, scope)]
+            body = [kept for each in statements for kept in _kept(each, scope, trains)]
             yield run, loop_function(run, scope, module, functions, TRAINING_STEP, body)
 
 
-def _runs(scope: ScopeMarks) -> list[Run]:
+def _runs(scope: ScopeMarks, trains: _Trains) -> list[Run]:
     """The smallest runs that hold a backward pass and the step after it; none lies in another."""
-    backward = [each for each in scope.places if _calls(each, is_backward)]
+    backward = [each for each in scope.places if _calls(each, trains.is_backward)]
     found: list[Run] = []
     for step in scope.places:
-        if not _calls(step, is_step):
+        if not _calls(step, trains.is_step):
             continue
         joined = [run for each in backward if (run := _joining(scope, each, step)) is not None]
         if joined:
             deepest = max(joined, key=lambda run: _depth(scope, run.statements[0]))
-            found.append(_widened(scope, deepest))
+            found.append(_widened(scope, deepest, trains))
     return [run for run in _merged(found) if not any(_holds(other, run) for other in found if other is not run)]
 
 
@@ -98,10 +103,10 @@ def _depth(scope: ScopeMarks, statement: ast.stmt) -> int:
     return sum(1 for _ in scope.around(statement))
 
 
-def _widened(scope: ScopeMarks, run: Run) -> Run:
+def _widened(scope: ScopeMarks, run: Run, trains: _Trains) -> Run:
     """With what makes the batch and the loss, and with what clears gradients; a loop over batches as a whole."""
-    _take_after(run)
-    _take_before(run)
+    _take_after(run, trains)
+    _take_before(run, trains)
     around = scope.places[run.statements[0]].around
     if isinstance(around, ast.For) and _goes_through_batches(around):
         place = scope.places[around]
@@ -125,11 +130,11 @@ def _sliced(statement: ast.stmt, run: Run) -> ast.stmt:
     return made
 
 
-def _take_after(run: Run) -> None:
+def _take_after(run: Run, trains: _Trains) -> None:
     """Up to the last `zero_grad` or `update` before anything goes backward again."""
     for index in range(run.last + 1, len(run.suite)):
         statement = run.suite[index]
-        if _any_call(statement, is_backward):
+        if _any_call(statement, trains.is_backward):
             return
         if _any_call(statement, lambda call: _method(call) == "zero_grad" or _is_update(call)):
             run.last = index
@@ -139,7 +144,7 @@ def _is_update(call: ast.Call) -> bool:
     return _method(call) == "update" and dotted_name(call.func).partition(".")[0].endswith("scaler")
 
 
-def _take_before(run: Run) -> None:
+def _take_before(run: Run, trains: _Trains) -> None:
     """Back to the first statement that sets what the run reads, but for what is made once for all steps."""
     read = set(reads_of(run.statements))
     for index in range(run.first - 1, max(-1, run.first - _FURTHEST), -1):
@@ -147,7 +152,9 @@ def _take_before(run: Run) -> None:
         if isinstance(statement, FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom):
             continue
         stored = names_of(statement).stores
-        if any(roles.is_part(name) or _LOADERS.fullmatch(name) for name in stored) or _any_call(statement, is_step):
+        if any(roles.is_part(name) or _LOADERS.fullmatch(name) for name in stored):
+            return
+        if _any_call(statement, trains.is_step):
             return
         clears = _any_call(statement, lambda call: _method(call) == "zero_grad")
         if clears or stored & read:
@@ -163,16 +170,16 @@ def _goes_through_batches(loop: ast.For) -> bool:
     return not is_counted and any(roles.known(name) == guesses.Guess(roles.BATCHES) for name in names)
 
 
-def _kept(statement: ast.stmt, scope: ScopeMarks, is_in_loop: bool = False) -> list[ast.stmt]:
+def _kept(statement: ast.stmt, scope: ScopeMarks, trains: _Trains, is_in_loop: bool = False) -> list[ast.stmt]:
     """The statement without what only tells people; what leaves the loop around the run ends the run."""
     if isinstance(statement, ast.Return) or (isinstance(statement, ast.Break | ast.Continue) and not is_in_loop):
         return [ast.copy_location(ast.Return(None), statement)]
-    if scope.tells(statement) and not _any_call(statement, _trains):
+    if scope.tells(statement) and not _any_call(statement, trains.is_any):
         return []
     if not suites_of(statement) or isinstance(statement, FunctionNode | ast.ClassDef):
         return [statement]
     inside = is_in_loop or isinstance(statement, ast.For | ast.While)
-    return [with_suites(statement, lambda each: _kept(each, scope, inside))]
+    return [with_suites(statement, lambda each: _kept(each, scope, trains, inside))]
 
 
 def _calls(statement: ast.stmt, wanted: Callable[[ast.Call], bool]) -> bool:
@@ -183,10 +190,6 @@ def _calls(statement: ast.stmt, wanted: Callable[[ast.Call], bool]) -> bool:
 def _any_call(statement: ast.stmt, wanted: Callable[[ast.Call], bool]) -> bool:
     """Whether it makes such a call, or one of the statements in it does."""
     return any(isinstance(node, ast.Call) and wanted(node) for node in own_nodes([statement]))
-
-
-def _trains(call: ast.Call) -> bool:
-    return is_backward(call) or is_step(call)
 
 
 def _method(call: ast.Call) -> str:

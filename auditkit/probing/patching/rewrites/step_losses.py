@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from auditkit.probing.discovery.blocks.training_loops import is_backward
+from auditkit.probing.discovery.blocks.training_calls import is_backward
 from auditkit.probing.patching.rewrites.edits import Edit, Rewrite, rewrite_of
 from auditkit.probing.patching.rewrites.function_text import FunctionText
 from auditkit.probing.patching.rewrites.step_text import StepText, calls, is_clip, is_unscale, step_texts

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from auditkit.probing.discovery.blocks.training_loops import is_backward, is_step
+from auditkit.probing.discovery.blocks.training_calls import is_backward, is_step
 from auditkit.probing.patching.rewrites.edits import Edit
 from auditkit.probing.patching.rewrites.function_text import FunctionText
 from auditkit.probing.source_code.modules import dotted_name

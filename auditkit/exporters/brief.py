@@ -8,6 +8,7 @@ from typing import Any
 
 from auditkit.model.enums import Outcome
 from auditkit.model.runs.run import ProbeResult, Run
+from auditkit.rules.reports.findings import Standing, standings_of
 
 MOST_FINDINGS = 50
 _LONGEST = 300
@@ -16,6 +17,7 @@ _LONGEST = 300
 def run_brief(run: Run, whole: PurePath) -> dict[str, Any]:
     """The run's findings, the worst first and at most 50, `more` counting the others; `whole` is the file of all."""
     found = sorted((result for result in run.results if result.severity), key=lambda result: str(result.severity))
+    standings = standings_of(run)
     silent = Counter(
         (result.outcome.value, result.message[:_LONGEST])
         for result in run.results
@@ -26,7 +28,7 @@ def run_brief(run: Run, whole: PurePath) -> dict[str, Any]:
         "run": run.to_json()["run"],
         "summary": dict(run.summary),
         "remembered": sum(result.remembered for result in run.results),
-        "findings": [_finding(result) for result in found[:MOST_FINDINGS]],
+        "findings": [_finding(result, standings[result.fingerprint]) for result in found[:MOST_FINDINGS]],
         "more": max(0, len(found) - MOST_FINDINGS),
         "unanswered": [
             {"outcome": outcome, "message": message, "count": count}
@@ -37,7 +39,7 @@ def run_brief(run: Run, whole: PurePath) -> dict[str, Any]:
     }
 
 
-def _finding(result: ProbeResult) -> dict[str, Any]:
+def _finding(result: ProbeResult, standing: Standing) -> dict[str, Any]:
     place = result.location
     return {
         "severity": str(result.severity),
@@ -47,6 +49,6 @@ def _finding(result: ProbeResult) -> dict[str, Any]:
         "line": place.line if place is not None else None,
         "message": result.message[:_LONGEST],
         "evidence": result.evidence.value if result.evidence is not None else None,
-        "ticket": result.ticket,
+        "ticket": standing.ticket,
         "fingerprint": result.fingerprint,
     }

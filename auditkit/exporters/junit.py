@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 from auditkit.model.enums import Outcome
 from auditkit.model.runs.run import ProbeResult, Run
 from auditkit.model.text import inert, inert_line
-from auditkit.rules.reports.findings import places_of
+from auditkit.rules.reports.findings import places_of, standings_of
 
 _WHEN = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z")
 _KINDS = {Outcome.REPRODUCED: "failure", Outcome.ERROR: "error", Outcome.NOT_REPRODUCED: ""}
@@ -22,9 +22,7 @@ def run_junit(run: Run, prefix: str = "") -> bytes:
     """
     stamp = "-".join(found.groups()[:3]) if (found := _WHEN.match(run.id)) else "1970-01-01"
     stamp += f"T{':'.join(found.groups()[3:])}" if found else "T00:00:00"
-    known = {one.fingerprint: one.ticket for one in run.baseline.known} if run.baseline else {}
-    new = {one.fingerprint for one in run.baseline.new} if run.baseline else None
-    places = places_of(run, prefix)
+    standings, places = standings_of(run), places_of(run, prefix)
     suites: dict[str, list[ProbeResult]] = {}
     for result in run.results:
         if result.outcome is not Outcome.NOT_APPLICABLE:
@@ -37,13 +35,12 @@ def run_junit(run: Run, prefix: str = "") -> bytes:
         for each in results:
             case = ET.SubElement(suite, "testcase", name=_line(each.probe), classname=_line(target))
             case.set("time", f"{each.duration_s:.3f}")
-            kind = _KINDS.get(each.outcome, "skipped")
-            kind = "skipped" if kind == "failure" and new is not None and each.fingerprint not in new else kind
+            kind, standing = _KINDS.get(each.outcome, "skipped"), standings[each.fingerprint]
+            kind = "skipped" if kind == "failure" and standing.kind in ("known", "minor") else kind
             kinds.append(kind)
             if kind:
                 place = places[each.fingerprint]
-                ticket = known.get(each.fingerprint) or each.ticket
-                _tell(case, kind, each, ticket, f"{place.file}:{place.line}")
+                _tell(case, kind, each, standing.ticket, f"{place.file}:{place.line}")
         counts = {"tests": len(results), "failures": kinds.count("failure"), "errors": kinds.count("error")}
         counts["skipped"] = kinds.count("skipped")
         for name, count in counts.items():

@@ -14,12 +14,13 @@ from auditkit.model.text import inert, inert_line, shortened
 from auditkit.rules.lint.baseline import fingerprints_of
 from auditkit.rules.lint.check import LintFinding
 from auditkit.rules.lint.rule import Level, Rule
-from auditkit.rules.reports.findings import findings_of, places_of
+from auditkit.rules.reports.findings import findings_of, places_of, standings_of
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 _LEVELS = {Level.ERROR: "error", Level.WARN: "warning", Level.INFO: "note"}
 _BY_SEVERITY = {Severity.P0: "error", Severity.P1: "error", Severity.P2: "warning", Severity.P3: "warning"}
+_STATES = {"known": "unchanged", "new": "new"}
 _LONGEST = 2000
 """Characters of a message: GitHub shows fewer, and cuts a whole log that is too long."""
 
@@ -34,7 +35,7 @@ def run_sarif(run: Run, probes: Mapping[str, ProbeInfo], version: str, prefix: s
     ids = {probe_id: number for number, probe_id in enumerate(sorted({each.probe for each in (*found, *silent)}))}
     rules = [_probe_rule(probe_id, probes.get(probe_id)) for probe_id in ids]
     places = places_of(run, prefix)
-    known = {one.fingerprint for one in run.baseline.known} if run.baseline is not None else None
+    standings = standings_of(run)
     results = []
     for each in found:
         place = places[each.fingerprint]
@@ -44,10 +45,12 @@ def run_sarif(run: Run, probes: Mapping[str, ProbeInfo], version: str, prefix: s
         if place.function:
             logical = {"fullyQualifiedName": inert(place.function), "kind": "function"}
             result["locations"][0]["logicalLocations"] = [logical]
-        if known is not None:
-            result["baselineState"] = "unchanged" if each.fingerprint in known else "new"
+        standing = standings[each.fingerprint]
+        if standing.kind in _STATES:  # a minor finding is neither
+            result["baselineState"] = _STATES[standing.kind]
         result["properties"] = {
-            "severity": each.severity, "evidence": each.evidence, "target": inert(each.target), "ticket": each.ticket,
+            "severity": each.severity, "evidence": each.evidence, "target": inert(each.target),
+            "ticket": standing.ticket,
         }  # fmt: skip
         results.append(result)
     notifications = [

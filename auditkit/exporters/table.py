@@ -7,7 +7,7 @@ import io
 
 from auditkit.model.runs.run import Run
 from auditkit.model.text import inert_line
-from auditkit.rules.reports.findings import findings_of, places_of
+from auditkit.rules.reports.findings import findings_of, places_of, standings_of
 
 COLUMNS = (
     "severity", "outcome", "baseline", "probe", "target", "file", "line", "function", "evidence", "device", "ticket",
@@ -22,20 +22,16 @@ def run_csv(run: Run, prefix: str = "") -> bytes:
 
     A cell that a spreadsheet would compute begins with a quote.
     """
-    found, places = findings_of(run), places_of(run, prefix)
-    kinds = {}
-    if run.baseline is not None:
-        kinds = {one.fingerprint: "known" for one in run.baseline.known}
-        kinds |= {one.fingerprint: "new" for one in run.baseline.new}
+    found, places, standings = findings_of(run), places_of(run, prefix), standings_of(run)
     shown = set(map(id, found))
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(COLUMNS)
     for each in (*found, *(each for each in run.results if id(each) not in shown)):
-        place = places[each.fingerprint]
+        place, standing = places[each.fingerprint], standings[each.fingerprint]
         cells = (
-            each.severity, each.outcome, kinds.get(each.fingerprint), each.probe, each.target, place.file, place.line,
-            place.function, each.evidence, each.device, each.ticket, each.message, each.fingerprint,
+            each.severity, each.outcome, standing.kind, each.probe, each.target, place.file, place.line,
+            place.function, each.evidence, each.device, standing.ticket, each.message, each.fingerprint,
         )  # fmt: skip
         writer.writerow([_cell("" if cell is None else str(cell)) for cell in cells])
     return text.getvalue().encode("utf-8")

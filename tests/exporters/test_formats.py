@@ -8,12 +8,14 @@ import json
 import re
 import time
 from dataclasses import replace
+from pathlib import PurePath
 from xml.etree import ElementTree as ET
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from auditkit.exporters.brief import run_brief
 from auditkit.exporters.gitlab import run_gitlab
 from auditkit.exporters.junit import run_junit
 from auditkit.exporters.sarif import run_sarif
@@ -142,6 +144,22 @@ def test_one_fingerprint_in_every_format(run: Run) -> None:
         assert {text for each in sarif["results"] for text in each[kind].values()} == expected
     told = "\n".join(case.text or "" for case in ET.fromstring(run_junit(replace(run, baseline=None))).iter("failure"))
     assert set(re.findall(r"^fingerprint: (.*)$", told, re.MULTILINE)) == expected
+
+
+def test_one_ticket_and_one_standing_in_every_format() -> None:
+    """A finding that only the baseline's ticket tracks has this ticket everywhere; a minor one is not new."""
+    run = RUNS["known"]
+    run = replace(run, results=tuple(replace(each, ticket=None) for each in run.results))
+    (sarif,) = run_sarif(run, PROBES, "1")["runs"]
+    rows = [row for row in csv.DictReader(io.StringIO(run_csv(run).decode())) if row["outcome"] == "reproduced"]
+    brief = {each["fingerprint"]: each["ticket"] for each in run_brief(run, PurePath("run.json"))["findings"]}
+    assert [(row["baseline"], row["ticket"]) for row in rows] == [
+        ("new", "B1-PT-02"), ("known", "B1-PT-01"), ("minor", ""),
+    ]  # fmt: skip
+    assert [each["properties"]["ticket"] for each in sarif["results"]] == ["B1-PT-02", "B1-PT-01", None]
+    assert {row["fingerprint"]: row["ticket"] or None for row in rows} == brief
+    told = {case.get("message", "").partition(":")[0] for case in ET.fromstring(run_junit(run)).iter("skipped")}
+    assert {"known, B1-PT-01", "minor, without a ticket"} <= told
 
 
 @settings(max_examples=30, deadline=None)

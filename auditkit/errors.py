@@ -15,6 +15,7 @@ class ExitCode(IntEnum):
     NOTHING_MEASURED = 3
     STORE_CONFLICT = 4
     TARGET_NOT_LOADED = 5
+    NO_SANDBOX = 6
 
 
 class AuditkitError(Exception):
@@ -50,6 +51,12 @@ class TargetNotLoadedError(AuditkitError):
     """The target's interpreter, torch in it, or the target's module could not be loaded."""
 
     exit_code = ExitCode.TARGET_NOT_LOADED
+
+
+class NoSandboxError(AuditkitError):
+    """A sandbox was asked for with --cage, and none can be had."""
+
+    exit_code = ExitCode.NO_SANDBOX
 
 
 def nearest_names(name: str, known: Iterable[str], most: int = 3) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import stat
@@ -62,9 +63,16 @@ def _replace(folder: int, name: str, data: bytes) -> None:
             raise _LinkError
         mode = status.st_mode & 0o7777
     temporary = f".{name[:200]}.{secrets.token_hex(4)}"
-    descriptor = os.open(
-        temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder
-    )
+    flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        descriptor = os.open(temporary, flags | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder)
+    except OSError as error:
+        if error.errno != errno.EROFS:
+            raise
+        # In a sandbox an output file is a mount of its own in a folder that is read-only.
+        with os.fdopen(os.open(name, flags | os.O_TRUNC, dir_fd=folder), "wb") as file:
+            file.write(data)
+        return
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)

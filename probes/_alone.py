@@ -12,6 +12,7 @@ ANY_PROBE = {
     "--checkout DIR[@REV]": "The code to ask; default: this folder.",
     "--tickets DIR": "File what reproduces there; default: file nothing.",
     "--json": "Print one JSON document.",
+    "--cage": "Run everything in a sandbox.",
     "-h, --help": "Show this page.",
 }
 SOURCE_PROBE = {
@@ -45,7 +46,9 @@ def run_alone(path):
         os.environ["PYTHONPATH"] = os.pathsep.join(paths)
     try:
         if command:
-            os.execv(command[0], [*command, "probe", "run", path, *sys.argv[1:]])
+            words = [word for word in sys.argv[1:] if word != "--cage"]
+            cage = ["--cage"] if "--cage" in sys.argv else []
+            os.execv(command[0], [*command, *cage, "probe", "run", path, *words])
     except OSError:  # an interpreter of another machine, or one that is gone
         pass
     install = "cd {} && python3 -m venv .venv && .venv/bin/pip install .".format(shlex.quote(home))
@@ -58,11 +61,11 @@ def _auditkit(home):
     """The words that start auditkit, or none."""
     is_new_enough = sys.version_info >= (3, 11)
     if is_new_enough and importlib.util.find_spec("auditkit") and importlib.util.find_spec("typer"):
-        return [sys.executable, "-m", "auditkit"]
+        return [sys.executable, "-P", "-m", "auditkit"]
     own = os.path.join(home, ".venv")
     python = os.path.join(own, "bin", "python")
     if os.access(python, os.X_OK) and glob.glob(os.path.join(own, "lib", "python3*", "site-packages", "typer")):
-        return [python, "-m", "auditkit"]
+        return [python, "-P", "-m", "auditkit"]
     return [script for script in [shutil.which("auditkit")] if script]
 
 

@@ -32,11 +32,12 @@ HOUSE = {
     "assets": Room(words("errors")),
     "git_process": Room(words("errors")),
     "files": Room(words("errors")),
+    "sandbox": Room(words("errors assets"), in_functions=words("yaml")),
     "model": Room(words("model"), words("msgspec")),
     "tickets": Room(words("tickets model errors files git_process probing"), words("msgspec yaml filelock")),
     "rules": Room(words("rules model")),
     "store": Room(words("store model rules errors git_process files"), words("yaml")),
-    "probing": Room(words("probing model errors assets git_process")),
+    "probing": Room(words("probing model errors assets git_process files"), words("platformdirs")),
     "worker": Room(words(""), words("torch"), words("torch triton")),
     "collectors": Room(words("collectors"), words("torch numpy"), words("triton scipy"), optional=words("triton")),
     "rendering": Room(words("rendering model rules errors assets"), in_functions=_PICTURES),
@@ -45,11 +46,12 @@ HOUSE = {
     "pytest_plugin": Room(words(""), words("pytest"), calls_only=words("testing errors")),
     "workflows": Room(
         words(
-            "workflows model errors assets files git_process rules store probing collectors rendering exporters version"
+            "workflows model errors assets files sandbox git_process rules store probing collectors rendering exporters"
+            " version"
         ),
         # The engines of a sweep that a team has already; neither need be there.
         in_functions=words("ray submitit"),
     ),
     # The words of the model (severities, ids, inert text) belong to the commands' own vocabulary.
-    "cli": Room(words("cli"), words("typer"), words("rich mcp"), words("workflows store errors model version")),
+    "cli": Room(words("cli"), words("typer"), words("rich mcp"), words("workflows store errors model version sandbox")),
 }

@@ -33,7 +33,7 @@ def _without_what_differs(text: str) -> str:
     text = re.sub(r"torch \d[^\s,|]*", "torch X", text)
     text = re.sub(r" on [^|\n]*, Python \d[^\s,|]*", " on X", text)
     text = re.sub(r"(\*\*torch\*\* \| ).*?( \|)", r"\1X\2", text)
-    text = re.sub(r"(\*\*(?:Python|Device|Cage|Created|Updated)\*\* \| ).*?( \|)", r"\1X\2", text)
+    text = re.sub(r"(\*\*(?:Python|Device|Sandbox|Created|Updated)\*\* \| ).*?( \|)", r"\1X\2", text)
     text = re.sub(r"auditkit audit\b.*`", "auditkit audit`", text)
     return re.sub(r"\d{8}T\d{6}Z-\w{6}", "RUN", text)
 

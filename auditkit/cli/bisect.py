@@ -9,7 +9,7 @@ import typer
 
 from auditkit.cli.common import JsonOption, TicketsOption, open_repository, run_or_exit
 from auditkit.cli.completion import probe_ids, ticket_ids
-from auditkit.cli.options import ArmOptions, FreshOption, TargetOptions, Words, with_memory
+from auditkit.cli.options import ArmOptions, FreshOption, TargetOptions, Words, with_cache
 from auditkit.cli.output import complain, say, say_json
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def bisect(
         checkout=checkout_of(checkout, configuration),
         good=good,
         bad=bad,
-        options=with_memory(runs.with_config(configuration), fresh),
+        options=with_cache(runs.with_config(configuration), fresh),
         probe=probe,
         target=named[-1] if named else None,
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from auditkit.cli.options import ArmOptions, FreshOption, ProbesOption, TargetOptions, with_memory
+from auditkit.cli.options import ArmOptions, FreshOption, ProbesOption, TargetOptions, with_cache
 
 if TYPE_CHECKING:
     from auditkit.model.codec import Record
@@ -51,7 +51,7 @@ class CompareOptions:
             checkout=self.checkout,
             base=self.base,
             head=self.head,
-            options=with_memory(self.runs.with_config(config), self.fresh),
+            options=with_cache(self.runs.with_config(config), self.fresh),
             targets=targets,
             probes=tuple(self.probe or ()),
             force=force,

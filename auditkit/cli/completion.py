@@ -135,13 +135,6 @@ def ways_to_feed() -> Offers:
 
 
 @_on_tab
-def cages() -> Offers:
-    from auditkit.model.enums import CageChoice
-
-    return list(CageChoice)
-
-
-@_on_tab
 def devices() -> Offers:
     from auditkit.model.enums import DeviceChoice
 

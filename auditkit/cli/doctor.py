@@ -30,7 +30,7 @@ def doctor(
     found = machine.examination
     if as_json:
         states = [dict(vars(state)) for state in found.states]
-        known = {"git": machine.has_git, "cage": {"engine": machine.cage.describe(), "lacks": list(machine.cage.lacks)}}
+        known = {"git": machine.has_git, "sandbox": machine.sandbox, "no_sandbox": machine.no_sandbox}
         say_json({"schema_version": 1, "auditkit": __version__, **known, **found.environment, "instruments": states})
         return
     say(f"auditkit {__version__}")
@@ -39,9 +39,7 @@ def doctor(
     device = found.environment.get("device_name") or "none: device traffic is simulated"
     say(f"CUDA device  {device}")
     say(f"git          {'found' if machine.has_git else 'not found: DIR@REV cannot be read'}")
-    say(f"cage         {machine.cage.describe()}")
-    for lacking in machine.cage.lacks:
-        say(f"             {'does not hold' if machine.cage.name else 'because of'} {lacking}")
+    say(f"sandbox      {machine.sandbox or f'none: {machine.no_sandbox}'}")
     for state in found.states:
         answer = "ok, reads its toy" if state.works else f"no: {state.message}"
         say(f"{state.device:<10}  {state.instrument:<9} {answer}")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from auditkit.cli.common import JsonOption, write_or_exit
-from auditkit.cli.options import CageOption, ExcludeOption, InPlaceOption, PythonOption, parse_cage
+from auditkit.cli.options import ExcludeOption, InPlaceOption, PythonOption
 from auditkit.cli.output import complain_fitted, say, say_json
 
 EXAMPLE = "Example: auditkit init ../trainer --output auditkit.yaml"
@@ -23,7 +23,6 @@ def init(
     ] = None,
     exclude: ExcludeOption = None,
     in_place: InPlaceOption = False,
-    cage: CageOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Find the collectors of a checkout, try each, write auditkit.yaml."""
@@ -33,7 +32,7 @@ def init(
     from auditkit.workflows.audit.init import init as run_init
 
     with progress() as told:
-        done = run_init(checkout, python, output, told.trying, in_place, exclude or (), parse_cage(cage))
+        done = run_init(checkout, python, output, told.trying, in_place, exclude or ())
     trials = done.found.trials
     if as_json:
         say_json(done.to_json())

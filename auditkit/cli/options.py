@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from auditkit.cli.common import JsonOption
-from auditkit.cli.completion import cages, contracts, devices, probe_ids, severities, ways_to_feed
+from auditkit.cli.completion import contracts, devices, probe_ids, severities, ways_to_feed
 from auditkit.cli.lookups import choose
+from auditkit.cli.output import complain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from auditkit.model.enums import CageChoice, DeviceChoice, Severity
+    from auditkit.model.enums import DeviceChoice, Severity
     from auditkit.model.runs.target import Target
     from auditkit.store.config.config import Config
     from auditkit.workflows.audit.audit import AuditRequest
@@ -65,24 +66,10 @@ ExcludeOption = Annotated[
 ]
 FreshOption = Annotated[
     bool,
-    typer.Option("--fresh", help="Ask anew what earlier commands were told of the same bytes.", rich_help_panel=_RUN),
+    typer.Option("--fresh", help="Read no results of earlier commands: run everything.", rich_help_panel=_RUN),
 ]
+
 _DEVICES = "auto, cuda, cpu or simulated"
-CageOption = Annotated[
-    str | None,
-    typer.Option(
-        "--cage",
-        metavar="HOW",
-        help="Shut the code in: auto, require (refuse without a cage) or off.",
-        show_default="auto",
-        rich_help_panel=_RUN,
-        autocompletion=cages,
-    ),
-]
-CageReadOption = Annotated[
-    list[Path] | None,
-    typer.Option("--cage-read", metavar="PATH", help="What else the code may read in the cage.", rich_help_panel=_RUN),
-]
 
 
 @dataclass(frozen=True)
@@ -198,8 +185,6 @@ class ArmOptions:
     config: _RunConfigOption = None
     time_limit: TimeLimitOption = 120.0
     in_place: InPlaceOption = False
-    cage: CageOption = None
-    cage_read: CageReadOption = None
 
     def with_config(self, config: Config) -> RunOptions:
         """What the workflows know them as. Raises BadInputError for a device that is none."""
@@ -212,8 +197,6 @@ class ArmOptions:
             device,
             self.time_limit,
             self.in_place,
-            cage=parse_cage(self.cage),
-            cage_read=tuple(self.cage_read or ()),
         )
 
 
@@ -243,8 +226,6 @@ class MatrixOptions:
     config: _RunConfigOption = None
     time_limit: TimeLimitOption = 120.0
     in_place: InPlaceOption = False
-    cage: CageOption = None
-    cage_read: CageReadOption = None
     fresh: FreshOption = False
 
     def arms(self, config: Config) -> tuple[RunOptions, ...]:
@@ -255,10 +236,8 @@ class MatrixOptions:
             config,
             time_limit_s=self.time_limit,
             in_place=self.in_place,
-            cage=parse_cage(self.cage),
-            cage_read=tuple(self.cage_read or ()),
         )
-        options = with_memory(options, self.fresh)
+        options = with_cache(options, self.fresh)
         return options.on_arms(self.python or (), [parse_device(device) for device in self.device or ()])
 
 
@@ -374,13 +353,6 @@ def parse_device(word: str) -> DeviceChoice:
     return choose(DeviceChoice, word, list(DeviceChoice), "device")
 
 
-def parse_cage(word: str | None) -> CageChoice | None:
-    """What an option says of the cage; None where it says nothing. Raises BadInputError."""
-    from auditkit.model.enums import CageChoice
-
-    return choose(CageChoice, word, list(CageChoice), "choice of a cage") if word else None
-
-
 def _pairs(texts: Words, option: str, read: Callable[[str], Any]) -> dict[str, Any]:
     from auditkit.errors import BadInputError
 
@@ -393,17 +365,11 @@ def _pairs(texts: Words, option: str, read: Callable[[str], Any]) -> dict[str, A
     return found
 
 
-def with_memory(options: RunOptions, fresh: bool) -> RunOptions:
-    """With what earlier commands were told; one line where its folder may be written by others."""
+def with_cache(options: RunOptions, fresh: bool) -> RunOptions:
+    """The options with the results of earlier commands; `fresh` reads none of them."""
     from dataclasses import replace
 
-    from auditkit.cli.output import complain
-    from auditkit.workflows.audit.run_options import user_memory
-
-    memory = user_memory(fresh)
-    if memory is None:
-        complain("note: nothing is remembered: auditkit's folder in the cache folder has to be yours alone: chmod go-w")
-    return replace(options, memory=memory)
+    return replace(options, uses_cache=True, fresh=fresh, tell=complain)
 
 
 def typed_command() -> str:

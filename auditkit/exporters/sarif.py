@@ -63,6 +63,7 @@ def run_sarif(run: Run, probes: Mapping[str, ProbeInfo], version: str, prefix: s
     ]
     is_whole = not any(each.outcome is Outcome.ERROR for each in silent)
     invocation = {"executionSuccessful": is_whole, "toolExecutionNotifications": notifications}
+    invocation["properties"] = {"sandbox": run.environment.sandbox}
     more = {"automationDetails": {"id": f"auditkit/{inert(run.id)}"}, "invocations": [invocation]}
     return _log("auditkit", version, rules, results, more)
 

@@ -93,14 +93,6 @@ class Takes(StrEnum):
     KEYS = "keys"
 
 
-class CageChoice(StrEnum):
-    """Whether processes that run code under audit are shut in: where that is possible, or not at all without."""
-
-    AUTO = "auto"
-    REQUIRE = "require"
-    OFF = "off"
-
-
 class DeviceChoice(StrEnum):
     """Where probes run: `auto` is a CUDA device where there is one, and otherwise CPU and simulation."""
 

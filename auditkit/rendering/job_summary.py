@@ -53,7 +53,7 @@ def _lines(run: Run, prefix: str) -> Iterator[str]:
     torch = (
         code(f"torch {environment.torch}, {environment.device_name}") if environment.torch else "the source was read"
     )
-    yield f"{outcomes or 'No question was asked'}; {torch}."
+    yield f"{outcomes or 'No question was asked'}; {torch}; {environment.sandbox_in_words}."
     left_out = Counter(each.excluded for each in run.candidates if each.excluded)
     if left_out:
         reasons = ", ".join(f"{number} {_code(reason)}" for reason, number in left_out.items())

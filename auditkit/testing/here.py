@@ -40,7 +40,7 @@ class Here(Session):
         self, _setting: Setting, jobs: Sequence[Request], target: Target | None = None, *, auto_device: bool, **_: Any
     ) -> None:
         self.hello: Hello | None = None
-        self.device_name = self.fork_refusal = self.not_kept = ""
+        self.device_name = self.fork_refusal = ""
         self.failure, self.loaded_by = None, LoadedBy()
         self._jobs = jobs
         self._request = {"target": target.to_json() if target is not None else {}, "auto_device": auto_device}

@@ -28,7 +28,7 @@ def read_configuration(explicit: Path | None, checkout: str | Path | None, ticke
         path = config_near(tickets.folder)
     if path is None:
         return Config()
-    return read_config(path, load_catalog)
+    return read_config(path, load_catalog, is_named=explicit is not None)
 
 
 def catalog_of(config: Config) -> dict[str, ProbeInfo]:

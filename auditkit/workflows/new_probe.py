@@ -35,7 +35,7 @@ def new_probe(claim: str, folder: Path | None = None, config: Path | None = None
     """
     _check_name(claim)
     path = config or config_near()
-    configured = read_config(path).probes_dir if path else ()
+    configured = read_config(path, is_named=config is not None).probes_dir if path else ()
     if folder is None:
         folder = _relative(configured[0]) if configured else DEFAULT_FOLDER
     _check_free(claim, configured)

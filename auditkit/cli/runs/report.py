@@ -170,7 +170,7 @@ def _heading(run: Run) -> str:
     torch = f"torch {environment.torch}, " if environment.torch else ""
     if run.matrix:
         torch = " and ".join(arm.label for arm in run.matrix) + ", "
-    return f"{environment.checkout}{revision}{dirty}: {torch}{_devices(run)}"
+    return f"{environment.checkout}{revision}{dirty}: {torch}{_devices(run)}, {environment.sandbox_in_words}"
 
 
 def _devices(run: Run) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,7 @@ from auditkit.cli.common import JsonOption, run_or_exit, write_or_exit
 from auditkit.cli.completion import contracts, devices, probe_ids, severities
 from auditkit.cli.help_pages import Commands
 from auditkit.cli.lookups import choose
-from auditkit.cli.options import CageOption, CageReadOption, Words, parse_cage, parse_device
+from auditkit.cli.options import Words, parse_device
 from auditkit.cli.output import complain, say, say_json
 
 if TYPE_CHECKING:
@@ -164,10 +165,11 @@ def run(
         Words, typer.Option("--option", metavar="NAME=VALUE", help="For the engine, such as partition=gpu.")
     ] = None,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Ask anew what earlier commands were told of the same bytes.")
+        bool, typer.Option("--fresh", help="Read no results of earlier commands: run everything.")
     ] = False,
-    cage: CageOption = None,
-    cage_read: CageReadOption = None,
+    no_cage: Annotated[
+        bool, typer.Option("--no-cage", help="Clone, install and run repositories at URLs without a sandbox.")
+    ] = False,
     events: Annotated[bool, typer.Option("--json", help="Print each event as a line of JSON.")] = False,
 ) -> None:
     """Run the jobs of a plan that have no result yet.
@@ -200,8 +202,7 @@ def run(
         only=frozenset(only or ()),
         again=again,
         fresh=fresh,
-        cage=parse_cage(cage),
-        cage_read=tuple(cage_read or ()),
+        cage=False if no_cage else True if os.environ.get("AUDITKIT_CAGE") == "1" else None,
     )
     if is_dry_run():
         for key in keys_to_ask(request):

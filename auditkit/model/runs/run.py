@@ -36,7 +36,7 @@ class Environment(Record):
     """Where a run was made: two runs are comparable only where these agree.
 
     `checkout` is the path as the user named it, `revision` the full commit or "" outside git.
-    `cage` is what the code was shut in by, "" where none was run.
+    `sandbox` is the one that the command ran in, or `none`.
     """
 
     checkout: str
@@ -49,7 +49,12 @@ class Environment(Record):
     interpreter: str = ""
     platform: str = ""
     auditkit: str = ""
-    cage: str = ""
+    sandbox: str = "none"
+
+    @property
+    def sandbox_in_words(self) -> str:
+        """`in bubblewrap 0.11.0`, or `no sandbox`."""
+        return "no sandbox" if self.sandbox == "none" else f"in {self.sandbox}"
 
 
 @dataclass(frozen=True)

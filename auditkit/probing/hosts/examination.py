@@ -38,8 +38,8 @@ class Examination:
     failure: Failure | None = None
 
 
-def examine(interpreter: str, source: Path | None = None) -> Examination:
-    """Start a worker in `interpreter`, that of the checkout `source`, and check every instrument on every device."""
+def examine(interpreter: str) -> Examination:
+    """Start a worker in `interpreter` and check every instrument on every device."""
     jobs: list[protocol.Job] = [
         {"id": f"{instrument}/{device}", "kind": "selfcheck", "instrument": instrument, "device": device}
         for device in DEVICES
@@ -47,7 +47,7 @@ def examine(interpreter: str, source: Path | None = None) -> Examination:
         if (instrument, device) not in _NEVER
     ]
     with tempfile.TemporaryDirectory() as nowhere:
-        session = Session(Setting(Path(nowhere), interpreter, (), time_limit_s=_TIME_LIMIT_S, source=source), jobs)
+        session = Session(Setting(Path(nowhere), interpreter, (), time_limit_s=_TIME_LIMIT_S), jobs)
         states = [_state(job, session.has_cuda) for job in session.jobs()]
     said = {key: value for key, value in (session.hello or {}).items() if key != "type"}
     named = {"device_name": session.device_name} if session.device_name else {}

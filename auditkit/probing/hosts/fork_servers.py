@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from auditkit.probing.checkouts import scratch
-from auditkit.probing.hosts.cage import ENTRY, Cage, OpenCage, start
 
+FLAGS = ("-I", "-B", "-u", "-X", "faulthandler")
+ENTRY = Path(__file__).parents[1] / "worker" / "entry.py"
 # Importing torch from a cold disk takes long.
 START_LIMIT_S = 120.0
 _LOOK_S = 0.25
@@ -66,21 +67,14 @@ class Process:
 
 @dataclass
 class ForkServer:
-    """One interpreter that forks workers; `usable` ends with its first failure.
-
-    With a `cage` it is in there itself, and so are its workers: its files came with what is audited. One that `is_bare`
-    runs nothing but what is installed, and its workers go into cages.
-    """
+    """One interpreter that forks workers; `usable` ends with its first failure."""
 
     interpreter: str
     environment: Mapping[str, str]
-    cage: Cage | None = None
-    is_bare: bool = False
     usable: bool = True
     _channel: socket.socket | None = None
     _process: subprocess.Popen[bytes] | None = None
     _cache: tuple[Path, int] | None = None
-    _caged: OpenCage | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def fork(
@@ -88,18 +82,17 @@ class ForkServer:
         jobs: Sequence[Mapping[str, Any]],
         results_fd: int,
         cancelled: threading.Event,
-        caged: OpenCage | None = None,
     ) -> Process | None:
         """A worker that will write its results to `results_fd`; None where this interpreter cannot fork one.
 
-        `jobs` say what is imported before the fork; the worker goes into the cage `caged` after it.
+        `jobs` say what is imported before the fork.
         """
         with self._lock:
             if not self.usable:
                 return None
             process = None
             with contextlib.suppress(OSError, ValueError):
-                process = self._fork(jobs, results_fd, cancelled, caged)
+                process = self._fork(jobs, results_fd, cancelled)
             if process is None:
                 # Where nobody waits any more its answer may still come, and would be taken for the next one's.
                 self.usable = cancelled.is_set()
@@ -120,28 +113,23 @@ class ForkServer:
             self._process.wait()
         if self._cache is not None:
             scratch.remove_scratch(*self._cache)
-        if self._caged is not None:
-            self._caged.end()
-        self._channel = self._process = self._cache = self._caged = None
+        self._channel = self._process = self._cache = None
 
     def _fork(
         self,
         jobs: Sequence[Mapping[str, Any]],
         results_fd: int,
         cancelled: threading.Event,
-        caged: OpenCage | None,
     ) -> Process | None:
         channel = self._channel = self._channel or self._start()
         needs = [{name: job[name] for name in _SAY_NEEDS if name in job} for job in jobs]
         needs = [need for number, need in enumerate(needs) if need not in needs[:number]]
         (input_read, input_write), (output_read, output_write), (end_read, end_write) = os.pipe(), os.pipe(), os.pipe()
-        held_by = (caged.holder, caged.group) if caged is not None else (-1, -1)
-        given = [input_read, output_write, results_fd, end_write, *(fd for fd in held_by if fd >= 0)]
-        asked = [needs, {**(caged.spec if caged is not None else {"engine": ""}), "given": [fd >= 0 for fd in held_by]}]
+        given = [input_read, output_write, results_fd, end_write]
         kept = [input_write, output_read, end_read]
         pid = 0
         try:
-            socket.send_fds(channel, [json.dumps(asked).encode("ascii") + b"\n"], given)
+            socket.send_fds(channel, [json.dumps(needs).encode("ascii") + b"\n"], given)
             pid = _answer(channel, cancelled)
         finally:
             for fd in (input_read, output_write, end_write, *([] if pid else kept)):
@@ -157,10 +145,17 @@ class ForkServer:
         ours, theirs = socket.socketpair()
         with theirs, contextlib.ExitStack() as if_it_fails:
             if_it_fails.enter_context(ours)
-            flags = ("-I", *(["-S"] if self.is_bare else []), "-B", "-u", "-X", "faulthandler")
-            command = [self.interpreter, *flags, str(ENTRY), "--forks", str(theirs.fileno())]
-            self._caged = self.cage.open(environment) if self.cage is not None else None
-            self._process = start(command, environment, self._caged, pass_fds=(theirs.fileno(),))
+            command = [self.interpreter, *FLAGS, str(ENTRY), "--forks", str(theirs.fileno())]
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env=environment,
+                start_new_session=True,
+                pass_fds=(theirs.fileno(),),
+            )
             if_it_fails.pop_all()
         return ours
 
@@ -181,17 +176,15 @@ def _answer(channel: socket.socket, cancelled: threading.Event) -> int:
 
 # A matrix has an interpreter for each of its arms, and each server takes 300 MB; two are in use at once.
 _MOST_SERVERS = 4
-_SERVERS: dict[tuple[str, tuple[tuple[str, str], ...], Cage | None, bool], ForkServer] = {}
+_SERVERS: dict[tuple[str, tuple[tuple[str, str], ...]], ForkServer] = {}
 _SERVERS_LOCK = threading.Lock()
 
 
-def server_for(
-    interpreter: str, environment: Mapping[str, str], cage: Cage | None = None, is_bare: bool = False
-) -> ForkServer:
-    """The one server of this interpreter in this environment and cage; the one unused for longest makes room."""
-    key = (interpreter, tuple(sorted(environment.items())), cage, is_bare)
+def server_for(interpreter: str, environment: Mapping[str, str]) -> ForkServer:
+    """The one server of this interpreter in this environment; the one unused for longest makes room."""
+    key = (interpreter, tuple(sorted(environment.items())))
     with _SERVERS_LOCK:
-        server = _SERVERS.pop(key, None) or ForkServer(interpreter, dict(environment), cage, is_bare)
+        server = _SERVERS.pop(key, None) or ForkServer(interpreter, dict(environment))
         while len(_SERVERS) >= _MOST_SERVERS:
             _SERVERS.pop(next(iter(_SERVERS))).close()
         return _SERVERS.setdefault(key, server)

@@ -1,4 +1,4 @@
-"""A probe's verdict on its measurements: judging runs its file, ours in this process, anybody else's in the cage."""
+"""A probe's verdict on its measurements: judging runs its file."""
 
 from __future__ import annotations
 
@@ -14,10 +14,6 @@ from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.severity import Occurs, meant
 from auditkit.probing.hosts.catalog import load_module
-from auditkit.probing.hosts.foreign_probes import ForeignProbeError, ask_in_cage
-
-# Arithmetic over at most some hundred numbers; starting Python takes most of the time.
-_TIME_LIMIT_S = 20.0
 
 
 class JudgingFailedError(Exception):
@@ -36,24 +32,13 @@ class Judgement:
     law: str = ""
 
 
-def judge(
-    probe: ProbeInfo,
-    measurements: Sequence[Measurement],
-    policy: Mapping[str, Any],
-    time_limit_s: float = _TIME_LIMIT_S,
-) -> Judgement:
-    """The probe's verdict; the limit is for probes that are not ours. Raises JudgingFailedError."""
-    if is_bundled(probe):
-        try:
-            said = _bundled_module(probe).judge(measurements, policy)
-        except Exception as error:
-            raise JudgingFailedError(f"{type(error).__name__}: {error}") from error
-        return _verdict(said)
-    request = {"measurements": [measurement.to_json() for measurement in measurements], "policy": dict(policy)}
+def judge(probe: ProbeInfo, measurements: Sequence[Measurement], policy: Mapping[str, Any]) -> Judgement:
+    """The probe's verdict. Raises JudgingFailedError."""
     try:
-        return _verdict(ask_in_cage(Path(probe.path), request, time_limit_s, "verdict")["verdict"])
-    except ForeignProbeError as error:
-        raise JudgingFailedError(str(error)) from None
+        said = (_bundled_module(probe) if is_bundled(probe) else load_module(probe)).judge(measurements, policy)
+    except (Exception, SystemExit) as error:
+        raise JudgingFailedError(f"{type(error).__name__}: {error}") from error
+    return _verdict(said)
 
 
 def is_bundled(probe: ProbeInfo) -> bool:

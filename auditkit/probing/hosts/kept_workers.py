@@ -11,7 +11,6 @@ import time
 from dataclasses import dataclass, field
 from types import TracebackType
 
-from auditkit.probing.hosts.cage import OpenCage
 from auditkit.probing.hosts.fork_servers import Process
 
 # What a worker, which keeps the limits itself, may take to end a child, to say so, or to end.
@@ -26,7 +25,6 @@ class StartedWorker:
 
     process: subprocess.Popen[bytes] | Process
     results_fd: int
-    cage: OpenCage | None = None
     began_ns: int = field(default_factory=time.time_ns)
 
     def end(self, patience_s: float = GRACE_S) -> int:
@@ -47,10 +45,7 @@ class StartedWorker:
         # Without /proc there is only the process group; where the guard has ended, it is empty.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-        code = process.wait()
-        if self.cage is not None:
-            self.cage.end()
-        return code
+        return process.wait()
 
 
 class KeptWorkers:

@@ -119,7 +119,6 @@ class Request(TypedDict):
     time_limit_s: float
     fresh_imports: bool
     rungs: list[str]
-    remembers: bool
 
 
 # --- what the worker answers: of itself ---
@@ -242,16 +241,6 @@ class Failed(TypedDict):
     missing: NotRequired[list[str]]
 
 
-class Read(TypedDict):
-    """What its process has read; `unknown` is why that is not all, "" where it is."""
-
-    type: Literal["read"]
-    files: list[str]
-    searched: list[str]
-    listed: list[str]
-    unknown: str
-
-
 class End(TypedDict):
     """The child has ended; a `status` other than `ok` says with `reason` and `message` how."""
 
@@ -263,7 +252,7 @@ class End(TypedDict):
     output_tail: NotRequired[str]
 
 
-OfJob = Bare | Planned | Measured | Located | Noted | Device | Took | Refused | Failed | LoadError | Read | End
+OfJob = Bare | Planned | Measured | Located | Noted | Device | Took | Refused | Failed | LoadError | End
 Message = Hello | Loaded | Start | OfJob
 
 

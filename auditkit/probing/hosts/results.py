@@ -238,7 +238,6 @@ def environment_of_runs(place: Environment, setting: Setting, runs: Sequence[Tar
         device_name=(session.device_name if session is not None else "") or _processor_name(),
         interpreter=setting.interpreter,
         platform=str(said.get("platform", "")),
-        cage=setting.engine.describe(),
     )
 
 

@@ -62,8 +62,6 @@ def run_target(
     if refusal:
         run.notes.append(f"{refusal}; each probe ran in a fresh process")
         collect(fresh_imports=True)
-    if run.session is not None and run.session.not_kept:
-        run.notes.append(f"asked anew by every audit: {run.session.not_kept}")
     results.ask_again_on_cpu()
     results.ask_with_other_guesses()
     results.tell_whose_they_are()

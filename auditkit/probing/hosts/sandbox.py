@@ -7,35 +7,19 @@ import json
 import os
 import selectors
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from auditkit import assets
-from auditkit.model.enums import CageChoice, DeviceChoice
+from auditkit.model.enums import DeviceChoice
 from auditkit.model.runs.probe import Policy
 from auditkit.model.runs.target import split_call
-from auditkit.probing.hosts.cage import (
-    ENTRY,
-    Cage,
-    CageError,
-    Engine,
-    behind_script,
-    checkout_files,
-    engine_of,
-    gpu_devices,
-    interpreter_files,
-    is_below,
-    library_folders,
-    start,
-)
-from auditkit.probing.hosts.fork_servers import START_LIMIT_S, Process, server_for
+from auditkit.probing.hosts.cache import ResultCache
+from auditkit.probing.hosts.fork_servers import ENTRY, FLAGS, START_LIMIT_S, Process, server_for
 from auditkit.probing.hosts.kept_workers import GRACE_S, KeptWorkers, StartedWorker
-from auditkit.probing.hosts.memory import Memory
 from auditkit.probing.hosts.protocol import Message, Request, checked
 from auditkit.probing.worker.process.jsonlines import Reader
 
@@ -68,11 +52,9 @@ class Setting:
     """Where and how probes run: the checkout's path and interpreter, the device, the limits.
 
     `copied` and `replaced` are those of the open checkout: what a worker says of the copy is said of what was copied.
-    `kept` are workers that have imported a module already; without it each ends when it has answered. `memory` has
-    answers that are used again. `rungs` are the
-    ways to load a target that are tried in turn; without them those that make sense for it. `cage` is whether its
-    workers are shut in; `source` the folder that the user named, where `checkout` is a copy of it or a revision,
-    and `readable` what else may be read. `names_interpreter` says that a file of the checkout does.
+    `kept` are workers that have imported a module already; without it each ends when it has answered. `cache` has the
+    results of earlier commands. `rungs` are the ways to load a target that are tried in turn; without them those that
+    make sense for it.
     """
 
     checkout: Path
@@ -86,55 +68,8 @@ class Setting:
     copied: tuple[str, str] = ("", "")
     replaced: Mapping[str, tuple[tuple[int, int], tuple[str, ...]]] = field(default_factory=dict)
     kept: KeptWorkers | None = None
-    memory: Memory | None = None
+    cache: ResultCache | None = None
     rungs: tuple[str, ...] = ()
-    cage: CageChoice = CageChoice.AUTO
-    source: Path | None = None
-    readable: tuple[str, ...] = ()
-    names_interpreter: bool = False
-
-    @property
-    def engine(self) -> Engine:
-        """What holds its workers. Raises BadInputError where a cage is required and none works."""
-        return engine_of(self.cage)
-
-    def interpreter_cage(self) -> Cage | None:
-        """For a process that only asks the interpreter about itself; None without an engine."""
-        files = (*self._interpreter_files(), *library_folders(), str(ENTRY.parent))
-        return Cage(self.engine, files) if self.engine.name else None
-
-    @property
-    def python(self) -> str:
-        """The file that is run as the interpreter: of a script, such as one of pyenv's, the Python behind it."""
-        return self.interpreter if self.is_interpreter_audited else behind_script(self.interpreter)
-
-    def _interpreter_files(self) -> tuple[str, ...]:
-        within = str(repository_of(self.source or self.checkout)) if self.is_interpreter_audited else ""
-        return interpreter_files(self.python, within)
-
-    def shows(self, folder: str) -> bool:
-        """Whether a folder that a worker names is the checkout's (""), or one that targets are imported from."""
-        shown = (*self._interpreter_files(), *map(str, self.import_roots), *self.readable)
-        return not folder or is_below(os.path.realpath(folder), map(os.path.realpath, shown))
-
-    @property
-    def is_interpreter_audited(self) -> bool:
-        """Whether the checkout brings or names the interpreter: then nothing of it runs outside of the cage.
-
-        The environment that this process runs in is trusted wherever it lies: auditkit itself was imported from it.
-        """
-        if os.path.dirname(os.path.dirname(os.path.abspath(self.interpreter))) == os.path.abspath(sys.prefix):
-            return False
-        tops = [str(repository_of(each)) for each in (self.checkout, self.source) if each is not None]
-        folder = os.path.dirname(os.path.abspath(self.interpreter))
-        is_below_one = is_below(folder, tops) or is_below(os.path.realpath(folder), map(os.path.realpath, tops))
-        return self.names_interpreter or is_below_one
-
-
-def repository_of(path: Path) -> Path:
-    """The folder of the repository that a path lies in; else the path. Nothing of git is run."""
-    top = Path(os.path.abspath(path))
-    return next((each for each in (top, *top.parents) if (each / ".git").exists()), top)
 
 
 @dataclass
@@ -142,8 +77,7 @@ class WorkerEnd:
     """How the process ended: its exit code (negative: a signal), whether it was out of time, its last output.
 
     `begun` tells a Python that ran our code from anything else; `ready` that it also had a working torch; `loaded`
-    that the target's module was imported; `idle` that it has answered and waits for the next request; `overfull`
-    that it wrote more than the cage lets it.
+    that the target's module was imported; `idle` that it has answered and waits for the next request.
     """
 
     returncode: int | None = None
@@ -152,7 +86,6 @@ class WorkerEnd:
     ready: bool = False
     loaded: bool = False
     idle: bool = False
-    overfull: bool = False
     output_tail: str = ""
     output_bytes: int = 0
 
@@ -182,7 +115,7 @@ class Worker:
             if kept is not None and imported and self.end.loaded and self.end.idle:
                 kept.keep(imported, started)
             else:
-                cut_off = self.end.timed_out or self.end.overfull or self.setting.cancelled.is_set()
+                cut_off = self.end.timed_out or self.setting.cancelled.is_set()
                 self.end.returncode = started.end(0.0 if cut_off else GRACE_S)
 
     def _imported(self) -> object:
@@ -193,48 +126,33 @@ class Worker:
         if not name or self.request["fresh_imports"]:
             return None
         roots, rungs = tuple(self.request["import_roots"]), tuple(self.request["rungs"])
-        return self.setting.interpreter, self.request["checkout"], roots, rungs, name, tuple(self._probe_files())
+        return self.setting.interpreter, self.request["checkout"], roots, rungs, name
 
     def _start(self) -> StartedWorker:
-        environment, interpreter = worker_environment(), self.setting.python
-        cage = self.cage()
-        is_server_caged = cage is not None and self.setting.is_interpreter_audited
-        is_bare = cage is not None and not is_server_caged
-        server = server_for(interpreter, environment, cage if is_server_caged else None, is_bare)
-        opened = cage.open(environment) if cage is not None and is_bare else None
+        environment, interpreter = worker_environment(), self.setting.interpreter
         results_read, results_write = os.pipe()
         try:
             process: Process | subprocess.Popen[bytes] | None
-            process = server.fork(self.request["jobs"], results_write, self.setting.cancelled, opened)
+            process = server_for(interpreter, environment).fork(
+                self.request["jobs"], results_write, self.setting.cancelled
+            )
             if process is None:
-                opened = opened or (cage.open(environment) if cage is not None else None)
-                command = [interpreter, "-I", "-B", "-u", "-X", "faulthandler", str(ENTRY), str(results_write)]
-                pipe, both = subprocess.PIPE, subprocess.STDOUT
-                process = start(command, environment, opened, (results_write,), stdin=pipe, stdout=pipe, stderr=both)
-        except (OSError, CageError):
+                process = subprocess.Popen(
+                    [interpreter, *FLAGS, str(ENTRY), str(results_write)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    cwd="/",
+                    env=environment,
+                    start_new_session=True,
+                    pass_fds=(results_write,),
+                )
+        except OSError:
             os.close(results_read)
-            if opened is not None:
-                opened.end()
             raise
         finally:
             os.close(results_write)
-        return StartedWorker(process, results_read, opened)
-
-    def cage(self) -> Cage | None:
-        """What this worker may see; None without an engine."""
-        setting, cage = self.setting, self.setting.interpreter_cage()
-        if cage is None:
-            return None
-        read, write, listed = checkout_files(setting.checkout, setting.import_roots)
-        gpu = setting.device in (DeviceChoice.AUTO, DeviceChoice.CUDA) and bool(gpu_devices())
-        files = dict.fromkeys((*cage.read, *self._probe_files(), *read, *setting.readable))
-        return replace(cage, read=tuple(files), write=tuple(write), listed=tuple(listed), gpu=gpu)
-
-    def _probe_files(self) -> list[str]:
-        """Of all our probes, as this worker may be asked others later, and of those of others that are asked now."""
-        ours = str(assets.bundled_dir("probes").resolve())
-        paths = dict.fromkeys(job["path"] for job in self.request["jobs"] if "path" in job)
-        return [ours, *(path for path in paths if not is_below(path, [ours]))]
+        return StartedWorker(process, results_read)
 
     def _send_request(self, process: subprocess.Popen[bytes] | Process) -> None:
         assert process.stdin is not None
@@ -273,9 +191,6 @@ class Worker:
                 is_late = time.monotonic() - last_message > self._patience_s()
                 if is_late or time.monotonic() - began > self._longest_s() or received_bytes > _MOST_RESULT_BYTES:
                     self.end.timed_out = True
-                    return
-                if started.cage is not None and started.cage.is_overfull():
-                    self.end.overfull = True
                     return
                 # The guard ends last: nobody is left to write, and what the pipes hold is finite.
                 ended = ended or process.poll() is not None

@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from pathlib import PurePosixPath
 from typing import cast
 
 from auditkit.model.enums import Outcome, Reason
@@ -15,8 +14,7 @@ from auditkit.model.runs.target import Target
 from auditkit.model.text import shortened
 from auditkit.probing.hosts import protocol
 from auditkit.probing.hosts.block_requests import block_requests
-from auditkit.probing.hosts.cage import CageError, why_denied
-from auditkit.probing.hosts.memory import Entry
+from auditkit.probing.hosts.cache import Entry
 from auditkit.probing.hosts.sandbox import Setting, Worker, WorkerEnd, worker_environment
 from auditkit.probing.worker.process.families import signal_name
 from auditkit.probing.worker.process.jsonlines import new_token
@@ -76,8 +74,7 @@ class Job:
 
     `failure` is what the job said itself, else how its process ended; `refusal` that its question makes no
     sense here, or cannot be asked; `checked` that an instrument read its toy. `loaded_by` is how a planned target was.
-    `said` is every message of it but what it has `read`; `remembered` that they were said to an earlier command.
-    `forget` has it asked anew by the next one.
+    `said` is every message of it; `remembered` that they come from the cache. `forget` takes them out of it.
     """
 
     id: str = ""
@@ -91,7 +88,6 @@ class Job:
     checked: bool = False
     duration_s: float = 0.0
     has_ended: bool = False
-    read: protocol.Read | None = None
     said: list[protocol.Message] = field(default_factory=list)
     remembered: bool = False
     forget: Callable[[], None] = lambda: None
@@ -120,8 +116,6 @@ class Job:
             self.duration_s = float(message["seconds"])
         elif message["type"] == "checked":
             self.checked = True
-        elif message["type"] == "read":
-            self.read = message
         elif message["type"] == "end":
             self._end(message)
 
@@ -165,8 +159,8 @@ class Session:
 
     `hello` is what it said of itself, with the name of its device where one was used. `failure` says why nothing
     ran: the interpreter, its torch, or the target's import. `fork_refusal` says why a worker that was to fork
-    may not: it has done nothing then. `loaded_by` is how the target was loaded. What its setting remembers is not
-    asked, and without further jobs no worker is started; `not_kept` says why the next one has to ask again.
+    may not: it has done nothing then. `loaded_by` is how the target was loaded. Jobs whose results are in the cache do
+    not run, and without further jobs no worker is started.
     """
 
     def __init__(
@@ -184,7 +178,6 @@ class Session:
         self.failure: Failure | None = None
         self.fork_refusal = ""
         self.loaded_by = LoadedBy()
-        self.not_kept = ""
         self._setting = setting
         self._of_trial = target is None
         self._imports = target.call.partition(":")[0] if target is not None else " and ".join(modules) or "a target"
@@ -201,12 +194,11 @@ class Session:
             "time_limit_s": setting.time_limit_s,
             "fresh_imports": fresh_imports,
             "rungs": list(setting.rungs),
-            "remembers": setting.memory is not None,
         }
         self.worker = Worker(setting, request)
         self._asked = {job["id"]: job for job in jobs}
-        memory = setting.memory
-        self._memory = memory.of(setting, request, worker_environment()) if memory is not None else None
+        cache = setting.cache
+        self._cache = cache.of(setting, request, worker_environment()) if cache is not None else None
 
     @property
     def has_cuda(self) -> bool:
@@ -215,6 +207,11 @@ class Session:
 
     def jobs(self, started: Callable[[str], None] = lambda _: None) -> Iterator[Job]:
         """Each job as it ends, also one that the worker did not live to end. `started(id)` hears of its start."""
+        yield from self._run_jobs(started)
+        if self._cache is not None:
+            self._cache.close()
+
+    def _run_jobs(self, started: Callable[[str], None]) -> Iterator[Job]:
         worker = self.worker
         job, is_loaded, known = Job(has_ended=True), False, self._recalled()
         waiting = {each["id"] for each in self.worker.request["jobs"]}
@@ -243,13 +240,10 @@ class Session:
                     elif message["type"] == "hello":
                         self.hello = message
                     elif message["type"] == "load_error":
-                        self.failure = self._explained(_failure(message))
+                        self.failure = _failure(message)
         except OSError as error:
             text = f"{error.filename or self._setting.interpreter} cannot be started: {error.strerror}"
             self.failure = Failure(Reason.NO_INTERPRETER, text, "name another with --python")
-            return
-        except CageError as error:
-            self.failure = Failure(Reason.PROTOCOL, str(error), "run without one: --cage off")
             return
         if not is_loaded:
             self.failure = self.failure or self._not_loaded(worker.end)
@@ -261,9 +255,9 @@ class Session:
 
     def _recalled(self) -> dict[str, Entry]:
         """What is known of the jobs, which are then no longer asked, nor what follows from it."""
-        if self._memory is None:
+        if self._cache is None:
             return {}
-        found = {name: self._memory.recall(job) for name, job in self._asked.items()}
+        found = {name: self._cache.recall(job) for name, job in self._asked.items()}
         known = {name: entry for name, entry in found.items() if entry is not None}
         waiting = [job for name, job in self._asked.items() if name not in known]
         if "plan" in self._asked:
@@ -272,16 +266,16 @@ class Session:
             planned = known["plan"]
             plan = next(said["plan"] for said in planned.messages if said["type"] == "plan")
             waiting = [{**job, "plan": plan} for job in waiting if plan["contract"] in job.get("contracts", ())]
-            waiting = [job for job in waiting if planned.cuda or job.get("device") != "cuda"]
+            waiting = [job for job in waiting if planned.hello["cuda"] or job.get("device") != "cuda"]
         self.worker.request["jobs"] = waiting
         return known
 
     def _again(self, known: Mapping[str, Entry], started: Callable[[str], None]) -> Iterator[Job]:
         """Jobs that were asked by an earlier command, as they ended then."""
         for name, entry in known.items():
-            assert self._memory is not None
-            self.hello = self.hello or self._memory.hello(entry.cuda)
-            job = Job(name, remembered=True, forget=partial(self._memory.forget, self._asked[name]))
+            assert self._cache is not None
+            self.hello = self.hello or entry.hello
+            job = Job(name, remembered=True, forget=partial(self._cache.forget, self._asked[name]))
             started(name)
             for message in entry.messages:
                 self._take(job, message)
@@ -289,36 +283,19 @@ class Session:
             yield job
 
     def _keep(self, job: Job) -> None:
-        if self._memory is None or not job.is_answer(self._of_trial):
+        if self._cache is None or self.hello is None or not job.is_answer(self._of_trial):
             return
         asked = self._asked[job.id]
-        entry = Entry(job.said, asdict(self.loaded_by), self.has_cuda)
-        self.not_kept = self._memory.keep(asked, job.read, entry, self.worker.began_ns) or self.not_kept
-        job.forget = partial(self._memory.forget, asked)
+        self._cache.keep(asked, Entry(job.said, asdict(self.loaded_by), self.hello))
+        job.forget = partial(self._cache.forget, asked)
 
     def _take(self, job: Job, message: protocol.Message) -> None:
-        if message["type"] != "read":
-            job.said.append(message)
+        job.said.append(message)
         if message["type"] == "device":
             self.device_name = message["name"]
         elif message["type"] == "plan":
             self.loaded_by = LoadedBy.read(message)
-        elif message["type"] == "location" and message["location"] and not self._may_be_shown(message["location"]):
-            return
         job.take(cast("protocol.OfJob", message))
-        job.failure = self._explained(job.failure)
-
-    def _may_be_shown(self, place: protocol.Place) -> bool:
-        """Whether lines of that file may come into a report: a target may name any file in its worker's name."""
-        file = PurePosixPath(place["file"])
-        return not file.is_absolute() and ".." not in file.parts and self._setting.shows(place["folder"])
-
-    def _explained(self, failure: Failure | None) -> Failure | None:
-        """With the hint that it was the cage, where that shows."""
-        if failure is None or failure.hint:
-            return failure
-        cage = self.worker.cage()
-        return replace(failure, hint=why_denied(failure.message, cage)) if cage is not None else failure
 
     def _not_loaded(self, end: WorkerEnd) -> Failure:
         """A worker that stopped before its time, and why."""
@@ -333,8 +310,6 @@ class Session:
         if end.timed_out:
             text = f"no answer within {self._setting.time_limit_s:g} s; the process and all it started were ended"
             return Failure(Reason.TIMEOUT, text)
-        if end.overfull:
-            return Failure(Reason.NO_MEMORY, "it wrote more than the cage lets it; the process was ended", "--cage off")
         if end.returncode is not None and end.returncode < 0:
             return Failure(Reason.CRASH, f"the process died of {signal_name(-end.returncode)}")
         text = f"the process ended itself with status {end.returncode} (sys.exit or os._exit)"

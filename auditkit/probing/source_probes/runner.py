@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from auditkit.model.enums import Evidence, Outcome, Reason
@@ -16,8 +15,7 @@ from auditkit.model.runs.measurement import CodeExcerpt, Location, Measurement
 from auditkit.model.runs.probe import Policy, ProbeInfo
 from auditkit.model.runs.run import SOURCE_DEVICE, ProbeResult
 from auditkit.probing.hosts.catalog import load_module
-from auditkit.probing.hosts.foreign_probes import ForeignProbeError, ask_in_cage
-from auditkit.probing.hosts.judgement import JudgingFailedError, is_bundled
+from auditkit.probing.hosts.judgement import JudgingFailedError
 from auditkit.probing.hosts.results import Asked
 from auditkit.probing.source_code.excerpts import cut_excerpt
 from auditkit.probing.source_code.facts import ModuleFacts
@@ -40,7 +38,6 @@ def run_source_probes(
     index: SourceIndex,
     wanted: Callable[[ModuleFacts], bool],
     policy: Policy,
-    time_limit_s: float,
     started: Callable[[str], None] = lambda _: None,
 ) -> Iterator[ProbeResult]:
     """The results of every probe: its findings, or one that says what was examined; then unreadable files.
@@ -51,7 +48,7 @@ def run_source_probes(
         context = SourceContext(index, wanted)
         for probe in probes:
             started(probe.id)
-            yield from _run(probe, context, policy, time_limit_s)
+            yield from _run(probe, context, policy)
     problems = [problem for problem in index.problems if problem.path not in _test_files(index)]
     problems += [problem for problem in context.problems if problem not in problems]
     for problem in problems:
@@ -76,7 +73,7 @@ def _test_files(index: SourceIndex) -> set[str]:
     return {source.name for source in index.python_files if source.is_test}
 
 
-def _run(probe: ProbeInfo, context: SourceContext, policy: Policy, time_limit_s: float) -> list[ProbeResult]:
+def _run(probe: ProbeInfo, context: SourceContext, policy: Policy) -> list[ProbeResult]:
     started = time.perf_counter()
     asked = Asked(probe, context.package, SOURCE_DEVICE, policy)
 
@@ -86,12 +83,10 @@ def _run(probe: ProbeInfo, context: SourceContext, policy: Policy, time_limit_s:
     if not context.modules:
         return unanswered(Outcome.NOT_APPLICABLE, None, "the checkout has no module that it asks about")
     try:
-        subjects = _by_subject(_messages(probe, context, time_limit_s))
+        subjects = _by_subject(list(load_module(probe).measure(context)))
     except NotApplicable as error:
         return unanswered(Outcome.NOT_APPLICABLE, None, str(error))
-    except ForeignProbeError as error:
-        return unanswered(Outcome.ERROR, error.reason, str(error))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return unanswered(Outcome.ERROR, Reason.EXCEPTION, f"{type(error).__name__}: {error}")
     if not subjects:
         return unanswered(Outcome.ERROR, Reason.PROTOCOL, "the probe examined nothing")
@@ -102,22 +97,6 @@ def _run(probe: ProbeInfo, context: SourceContext, policy: Policy, time_limit_s:
         ]
     except JudgingFailedError as error:
         return unanswered(Outcome.ERROR, Reason.EXCEPTION, f"judging failed: {error}")
-
-
-def _messages(probe: ProbeInfo, context: SourceContext, time_limit_s: float) -> Iterable[dict[str, Any]]:
-    """What the probe yields: ours in this process, anybody else's in the cage."""
-    if is_bundled(probe):
-        return list(load_module(probe).measure(context))
-    request = {
-        "checkout": str(context.index.root),
-        "import_roots": [str(root) for root in context.index.import_roots],
-        "modules": [module.file for module in context.modules],
-    }
-    answer = ask_in_cage(Path(probe.path), request, time_limit_s)
-    if "not_applicable" in answer:
-        raise NotApplicable(answer["not_applicable"])
-    messages: list[dict[str, Any]] = answer["messages"]
-    return messages
 
 
 def _by_subject(messages: Iterable[Mapping[str, Any]]) -> dict[str, _Subject]:

@@ -2,12 +2,10 @@
 
 It finds its own folder, loads it as a private package (so that no name of ours can shadow a module of
 the target), reads one JSON request from standard input and answers in JSON lines on RESULTS_FD. As
-`entry.py --forks CHANNEL_FD` it imports torch once and forks such workers; as `entry.py --caged SPEC HOLDER_FD
-GROUP_FD COMMAND...`, run by the host's interpreter, it goes into the cage and becomes the command there.
+`entry.py --forks CHANNEL_FD` it imports torch once and forks such workers.
 """
 
 import importlib.util
-import json
 import os
 import sys
 
@@ -28,11 +26,7 @@ def _load_own_package() -> None:
 
 def main() -> None:
     _load_own_package()
-    if sys.argv[1] == "--caged":
-        cage = importlib.import_module(PACKAGE + ".process.cage")
-        cage.launch(json.loads(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5:])
-    elif sys.argv[1] == "--forks":
-        importlib.import_module(PACKAGE + ".process.installed").find()
+    if sys.argv[1] == "--forks":
         importlib.import_module(PACKAGE + ".fork_server").serve_forks(int(sys.argv[2]))
     else:
         importlib.import_module(PACKAGE + ".server").serve(int(sys.argv[1]))

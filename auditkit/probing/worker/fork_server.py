@@ -1,29 +1,27 @@
 """A process that has torch imported and forks a worker for every request: milliseconds, not seconds of imports.
 
 It runs nothing of a target. On its channel it reads one JSON line with descriptors (the worker's standard
-input, its output, its results, where its end is told, and what holds its cage) and answers with the worker's process
-id and a descriptor of it: the host may number processes in another way. It ends when the channel is closed, and says
-nothing at all where torch cannot be imported: a worker of its own then says why. It need not be in a cage itself: it
-imports what is installed, and every worker goes into its own.
+input, its output, its results, and where its end is told) and answers with the worker's process id and a descriptor of
+it. It ends when the channel is closed, and says nothing at all where torch cannot be imported: a worker of its own then
+says why.
 """
 
 import contextlib
-import functools
 import json
 import os
 import select
 import socket
 import sys
 import traceback
-from typing import Callable, Dict, List, Optional
+from typing import Dict, List
 
 from . import server
-from .process import cage, loading
+from .process import loading
 
 # How late the end of a worker may be told: an idle server sleeps, one with workers looks 50 times a second.
 _LOOK_S = 0.02
 _LONGEST_REQUEST_BYTES = 1 << 16
-_OF_WORKER, _OF_CAGE = 4, 2
+_OF_WORKER = 4
 
 
 def serve_forks(channel_fd: int) -> None:
@@ -42,13 +40,11 @@ def serve_forks(channel_fd: int) -> None:
         _tell_ends(ends)
         if not readable:
             continue
-        line, descriptors, _, _ = socket.recv_fds(channel, _LONGEST_REQUEST_BYTES, _OF_WORKER + _OF_CAGE)
+        line, descriptors, _, _ = socket.recv_fds(channel, _LONGEST_REQUEST_BYTES, _OF_WORKER)
         if not line:
             return
-        *pipes, end_fd = descriptors[:_OF_WORKER]
-        jobs, caged = json.loads(line)
-        holders = iter(descriptors[_OF_WORKER:])
-        holder, group = (next(holders) if is_given else -1 for is_given in caged["given"])
+        *pipes, end_fd = descriptors
+        jobs = json.loads(line)
         server.preload(jobs)
         compiling_workers += any(map(server.compiles, jobs))
         if compiling_workers > 1:  # the first one's other jobs need not wait for the compiler: it loads its own
@@ -58,9 +54,8 @@ def serve_forks(channel_fd: int) -> None:
             for fd in (*ends.values(), end_fd):
                 os.close(fd)
             channel.close()
-            enter = functools.partial(cage.enter, caged, holder, group) if caged["engine"] else None
-            _become_worker(pipes, enter)
-        for fd in (*pipes, *descriptors[_OF_WORKER:]):
+            _become_worker(pipes)
+        for fd in pipes:
             os.close(fd)
         ends[pid] = end_fd
         process = [os.pidfd_open(pid)] if hasattr(os, "pidfd_open") else []
@@ -79,7 +74,7 @@ def _tell_ends(ends: Dict[int, int]) -> None:
             os.close(ends.pop(pid))
 
 
-def _become_worker(pipes: List[int], enter: Optional[Callable[[], None]]) -> None:
+def _become_worker(pipes: List[int]) -> None:
     """What a started interpreter has at its first line: a session, standard streams, and one descriptor. No return."""
     input_fd, output_fd, results_fd = pipes
     code = 1
@@ -89,7 +84,7 @@ def _become_worker(pipes: List[int], enter: Optional[Callable[[], None]]) -> Non
             os.dup2(fd, standard)
         os.close(input_fd)
         os.close(output_fd)
-        server.serve(results_fd, enter)
+        server.serve(results_fd)
         code = 0
     except BaseException:
         traceback.print_exc()

@@ -5,7 +5,7 @@ import time
 from typing import Any, Dict
 
 from .base.frames import SourceRoots
-from .process import cut_out, ladder, loading, placeholders, reads, torch_functions
+from .process import cut_out, ladder, loading, placeholders, torch_functions
 from .process.jsonlines import Writer
 from .targets import LoadedTarget, load_target
 
@@ -27,7 +27,6 @@ def run_trial(job: Dict[str, Any], request: Dict[str, Any], results: Writer) -> 
     loaded = load_target(results, trial)
     if loaded is not None:
         _send_plan(results, trial, loaded)
-    results.send({"type": "read", **reads.seen()})
     results.send({"type": "imported", "modules": loading.dear_imports(), "parsed": cut_out.parsed_files()})
 
 
@@ -60,7 +59,6 @@ def run_job(job: Dict[str, Any], request: Dict[str, Any], results: Writer, loade
         if replaced:
             results.send({"type": "note", "text": replaced})
     results.send({"type": "took", "seconds": time.monotonic() - started})
-    results.send({"type": "read", **reads.seen()})
     results.send({"type": "imported", "modules": [], "parsed": cut_out.parsed_files()})
 
 

@@ -14,18 +14,18 @@ import os
 import platform
 import sys
 import threading
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List
 
 from . import jobs
 from .base.frames import SourceRoots
-from .process import cut_out, families, installed, ladder, loading, reads, torch_functions, trial_modules
+from .process import cut_out, families, ladder, loading, torch_functions, trial_modules
 from .process.children import Child
 from .process.jsonlines import Writer
 from .targets import load_target, send_load_error
 
 
-def serve(results_fd: int, enter: Optional[Callable[[], None]] = None) -> None:
-    """Answer the requests on standard input, then end; `enter` a cage before anything is read but the first one."""
+def serve(results_fd: int) -> None:
+    """Answer the requests on standard input, then end."""
     os.set_inheritable(results_fd, False)
     keep_garbage()
     del sys.argv[1:]  # a script that reads its command line when it is imported has its defaults
@@ -34,9 +34,6 @@ def serve(results_fd: int, enter: Optional[Callable[[], None]] = None) -> None:
     os.dup2(nothing, 0)
     os.close(nothing)
     request = json.loads(requests.readline().decode("utf-8"))
-    if enter is not None:
-        enter()
-    installed.run_start_files()
     os.chdir(request["checkout"])
     families.guard(results_fd)
     families.adopt_orphans()
@@ -48,8 +45,6 @@ def serve(results_fd: int, enter: Optional[Callable[[], None]] = None) -> None:
         preload(request["jobs"])
         torch_functions.remember()
         _hello(results)
-        if request["remembers"]:
-            reads.watch(request["checkout"])
         _answer(results, request)
         results.send({"type": "idle"})
         line = requests.readline()
@@ -198,7 +193,6 @@ def _run_in_fresh_imports(results: Writer, request: Dict[str, Any], run: Callabl
 def _run_jobs(results: Writer, request: Dict[str, Any], run: Callable[..., None]) -> None:
     """Each job in a child: `run(job, request, results)`."""
     _preload_steps(request)
-    reads.seen()  # of the modules that every child has
     plan = None
     for job in request["jobs"]:
         job = dict(job, plan=job.get("plan") or plan)

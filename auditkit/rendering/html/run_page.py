@@ -192,7 +192,9 @@ def _labels(run: Run) -> list[tuple[str, str, int]]:
     for one in run.results:
         if one.outcome is Outcome.REPRODUCED:
             kind = {"simulated": "simulated", "source": "read"}.get(one.device, "measured")
-            counts[kind, words.get(one.device, f"measured on {one.device} ({device})")] += 1
+            counts[
+                kind, words.get(one.device, f"measured on {one.device} ({device}), {run.environment.sandbox_in_words}")
+            ] += 1
     return [(*key, count) for key, count in sorted(counts.items(), key=lambda item: _SOURCES.index(item[0][0]))]
 
 

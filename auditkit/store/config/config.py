@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from auditkit.model.enums import CageChoice, Contract, Severity, Takes
+from auditkit.model.enums import Contract, Severity, Takes
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.target import Target
 from auditkit.model.tickets.ids import AGENT_NAMES, is_agent_code
@@ -23,9 +23,10 @@ KEYS = (
     "checkout", "python", "import_roots", "tickets", "batch", "agent", "targets", "discover", "severity", "policy",
     "probes_dir", "agents", "lint", "style", "exclude", "cage",
 )  # fmt: skip
+_ONLY_NAMED = frozenset({"checkout", "python", "probes_dir", "cage"})
 TARGET_KEYS = ("name", "contract", "call", "takes", "finish", "setup", "arguments", "returns", "places")
 
-_Name = TypeVar("_Name", CageChoice, Severity, Contract, Takes)
+_Name = TypeVar("_Name", Severity, Contract, Takes)
 
 _WORDS = r"[^\W\d]\w*(\.([^\W\d]\w*|<locals>))*"
 _CALL = re.compile(rf"({_WORDS}|(?!/)[^:#]+\.py):({_WORDS}|({_WORDS})?#\w[\w.]*)")
@@ -40,7 +41,7 @@ class Config:
     `import_roots` are relative to the checkout. `policy` maps threshold names to values. `agents` are names
     by code, ours and the project's own. `catalog` holds the probes that may be named, where they were looked up.
     `style` asks the probes of style in every audit. `exclude` are patterns of paths below the checkout whose files
-    are asked nothing. `discover` of False checks `targets` alone. `cage` says whether the code is shut in.
+    are asked nothing. `discover` of False checks `targets` alone. `cage` asks for the sandbox.
     """
 
     path: Path | None = None
@@ -60,15 +61,19 @@ class Config:
     catalog: Mapping[str, ProbeInfo] = field(default_factory=dict)
     style: bool = False
     exclude: tuple[str, ...] = ()
-    cage: CageChoice | None = None
+    cage: bool = False
 
 
 def read_config(
     path: Path,
     catalog_of: Callable[[Sequence[Path]], Mapping[str, ProbeInfo]] | None = None,
     known_rules: Collection[str] = (),
+    is_named: bool = False,
 ) -> Config:
     """Read and check an auditkit.yaml.
+
+    A file that the user did not name (`is_named`) may have come with the checkout: it names no program and no place
+    outside its own folder.
 
     `catalog_of` gives the probes that the file may name, with those of its own folders, and `known_rules` are the
     rules that `lint` may name; without them any name goes. Raises BadInputError with every problem of the file
@@ -79,7 +84,7 @@ def read_config(
     root = reader.root()
     if root is None or root.tag == "tag:yaml.org,2002:null":
         return Config(path=path)
-    nodes = _ConfigReader(reader, known_rules)
+    nodes = _ConfigReader(reader, known_rules, is_named)
     config = nodes.read(root)
     reader.raise_problems()
     if catalog_of is not None:
@@ -96,7 +101,8 @@ def is_in_workspace(folder: Path, path: str | Path) -> bool:
 
 
 class _ConfigReader:
-    def __init__(self, reader: YamlReader, known_rules: Collection[str]) -> None:
+    def __init__(self, reader: YamlReader, known_rules: Collection[str], is_named: bool) -> None:
+        self.is_named = is_named
         self.reader = reader
         self.known_rules = known_rules
         self.folder = Path(os.path.abspath(reader.path)).parent
@@ -127,17 +133,29 @@ class _ConfigReader:
             "lint": lambda node: read_lint(self.reader, node, self.known_rules),
             "style": lambda node: self.reader.flag_of(node, "style"),
             "exclude": self.exclude,
-            "cage": self.cage,
+            "cage": lambda node: self.reader.flag_of(node, "cage"),
         }
-        found = {key: readers[key](node) for (key, _), node in self.reader.mapping(root, "auditkit.yaml", KEYS)}
+        found = {}
+        for (key, place), node in self.reader.mapping(root, "auditkit.yaml", KEYS):
+            if key in _ONLY_NAMED and not self.is_named:
+                hint = f"--config {self.reader.path} allows it, for a file that is yours"
+                self.reader.report(place, f"an auditkit.yaml that was found, not named, may not say {key}", hint)
+            else:
+                found[key] = readers[key](node)
         return Config(path=self.reader.path, **found)
 
     # Paths.
 
     def leaves_workspace(self, node: Node, path: str) -> bool:
         """Note a path outside the folder above that of auditkit.yaml; see docs/design/config.md."""
-        if is_in_workspace(self.folder, path):
+        if self.is_named and is_in_workspace(self.folder, path):
             return False
+        if not self.is_named:
+            absolute = Path(os.path.abspath(self.folder / path))
+            if not os.path.isabs(path) and absolute.resolve().is_relative_to(self.folder.resolve()):
+                return False
+            self.reader.report(node, f"{path} is not below {self.folder}", f"--config {self.reader.path} allows it")
+            return True
         workspace = self.folder.parent
         self.reader.report(
             node,
@@ -231,11 +249,6 @@ class _ConfigReader:
             else:
                 self.reader.report(item, f"the threshold {name} must be one value")
         return found
-
-    def cage(self, node: Node) -> CageChoice | None:
-        if node.value == "off":  # a word that YAML takes for `false`
-            return CageChoice.OFF
-        return self.choice(node, CageChoice, "cage")
 
     def choice(self, node: Node, names: type[_Name], what: str) -> _Name | None:
         text = self.reader.text_of(node, what)

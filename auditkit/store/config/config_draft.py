@@ -19,7 +19,7 @@ _EXPLANATIONS = {
     "agent": "Who files them: pytorch gives B7-PT-01.",
     "probes_dir": "Folders with probes of your own.",
     "exclude": "Paths of the checkout, or patterns of them, whose files are asked nothing.",
-    "cage": "Whether the code is shut in: auto, require or off.",
+    "cage": "Whether every command runs in a sandbox; only in a file that --config names.",
 }
 
 

@@ -38,7 +38,7 @@ class Problem:
     hint: str | None = None
 
 
-_LARGEST_BYTES = 2_000_000
+_LARGEST_BYTES = 1_000_000
 
 
 class YamlReader:
@@ -77,8 +77,19 @@ class YamlReader:
         """The file's one document, None where it is empty. Raises BadInputError where it is not YAML."""
         import yaml
 
+        class Loader(yaml.SafeLoader):
+            """YAML without aliases: a few lines of them can stand for gigabytes."""
+
+            def compose_node(self, parent: Node | None, index: int) -> Node | None:
+                if self.check_event(yaml.AliasEvent):
+                    event = self.get_event()  # type: ignore[no-untyped-call]
+                    raise yaml.MarkedYAMLError(
+                        problem="an alias (*name); write the value", problem_mark=event.start_mark
+                    )
+                return super().compose_node(parent, index)
+
         try:
-            document: Node | None = yaml.compose(self.text, Loader=yaml.SafeLoader)
+            document: Node | None = yaml.compose(self.text, Loader=Loader)
         except yaml.reader.ReaderError as error:
             line = self.text.count("\n", 0, error.position) + 1
             self.problems.append(Problem(line, 1, 1, f"the character {error.character!r} is not allowed"))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from auditkit.errors import StoreConflictError
+from auditkit.files import write_below
 
 _TEMP_SUFFIX = ".auditkit-tmp"
 _OF_WRITER = re.compile(rf"\.(\d+)-[0-9a-f]+{re.escape(_TEMP_SUFFIX)}$")
@@ -132,11 +133,12 @@ def create_file(path: Path, data: bytes) -> None:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a file that may be there already, in its place. Raises what `replace_file` and `create_file` raise."""
-    if is_there(path):
-        replace_file(path, data, read_bytes(path))
-    else:
-        create_file(path, data)
+    """Write a file that may be there already. Raises BadInputError for a link, else StoreConflictError."""
+    if plan is not None:
+        plan.put(path, data)
+        return
+    write_below(path.parent, path.name, data)
+    _note_written(path.parent)
 
 
 def create_files(contents: Mapping[Path, bytes]) -> None:

@@ -13,7 +13,7 @@ from auditkit.store.markdown.tables import split_row
 VOLATILE_LABELS = frozenset({"Message"})
 """Rows that only retell the measurements below them, times among them."""
 
-OF_THE_COMMAND = frozenset({"Asked", "Cage"})
+OF_THE_COMMAND = frozenset({"Asked", "Sandbox"})
 """Rows on how a command came to its answer, which is the same in another way."""
 
 VERIFIED = "Verified"

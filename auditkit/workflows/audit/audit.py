@@ -131,8 +131,6 @@ def audit(request: AuditRequest, progress: Progress | None = None) -> Run:
         results = with_causes((*run.results, *answers.results), opened.path)
         passed_over = [] if asked or request.targets else left_out.sentences()
         written = _written(opened, since_ns, bool(asked))
-        if asked and options.memory is not None and settings[0].memory is None:
-            passed_over = [*passed_over, "nothing is remembered: the cache folder lies in the checkout"]
         notes = (*opened.notes, *passed_over, *found.notes, *run.notes, *answers.notes, *written)
         missing = _no_target(found.failure)
         run = replace(run, results=results, notes=notes, no_target=missing, candidates=found.candidates)

@@ -11,11 +11,9 @@ from typing import Any, ClassVar
 
 from auditkit.errors import BadInputError
 from auditkit.model.codec import Record
-from auditkit.model.enums import CageChoice
 from auditkit.model.runs.candidates import FoundCandidate
 from auditkit.model.runs.target import Target
 from auditkit.probing.checkouts.checkout import CheckoutSpec, parse_checkout
-from auditkit.probing.hosts.cage import behind_script
 from auditkit.probing.hosts.trials import Trial
 from auditkit.probing.source_code.files import LeftOut
 from auditkit.store.config.config import is_in_workspace
@@ -58,7 +56,6 @@ def init(
     progress: Callable[[str], None] | None = None,
     in_place: bool = False,
     exclude: Sequence[str] = (),
-    cage: CageChoice | None = None,
 ) -> Initialised:
     """Write `auditkit.yaml` in the checkout's folder, or at `output`. An existing file is never replaced.
 
@@ -68,7 +65,7 @@ def init(
     path = output or spec.directory / CONFIG_NAME
     if path.exists():
         raise BadInputError(f"{path} exists already", "edit it, or name another file: --output FILE")
-    options = RunOptions(python=python, in_place=in_place, cage=cage)
+    options = RunOptions(python=python, in_place=in_place)
     with options.open(spec) as opened:
         setting = options.setting(opened)
         left_out = LeftOut(opened.path, exclude)
@@ -80,8 +77,7 @@ def init(
     draft = ConfigDraft(
         checkout=_written(spec, path.parent) if inside else None,
         elsewhere="" if inside else shlex.join([at, "--config", path.name]),
-        # A script may stand for it, which a cage does not run where the checkout's own file names it.
-        python=_relative(Path(behind_script(python)), path.parent) if python and os.sep in python else python,
+        python=_relative(Path(python), path.parent) if python and os.sep in python else python,
         batch=1,
         exclude=tuple(exclude),
         targets=tuple(_drafts([trial for trial in found.trials if trial.works])),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import auditkit
+from auditkit import sandbox
 from auditkit.model.runs.probe import ProbeInfo
 from auditkit.model.runs.run import BUNDLED, SOURCE_DEVICE, Environment, ProbeResult, Run
 from auditkit.model.runs.target import Target
@@ -151,6 +152,7 @@ def environment_of(label: str, opened: OpenCheckout) -> Environment:
         device=SOURCE_DEVICE,
         device_name="none: the source was read",
         auditkit=auditkit.__version__,
+        sandbox=sandbox.inside() or "none",
     )
 
 

@@ -60,9 +60,7 @@ def read_source(questions: SourceQuestions, opened: OpenCheckout, progress: Prog
     index = SourceIndex(opened.path, options.config.import_roots)
     wanted = _wanted(questions, index)
     results = []
-    for result in run_source_probes(
-        questions.probes, index, wanted, options.policy, options.time_limit_s, progress.reading
-    ):
+    for result in run_source_probes(questions.probes, index, wanted, options.policy, progress.reading):
         progress.finished(result)
         results.append(result)
     return SourceAnswers(tuple(results), notes_of(index))

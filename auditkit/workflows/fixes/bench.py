@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from auditkit.errors import BadInputError
+from auditkit.files import write_below
 from auditkit.probing.checkouts.checkout import CheckoutSpec, OpenCheckout
 from auditkit.probing.checkouts.copies import open_copy
 from auditkit.workflows.fixes.file_change import FileChange
@@ -28,17 +28,16 @@ class Bench:
 
     @contextlib.contextmanager
     def holding(self, change: FileChange) -> Iterator[OpenCheckout]:
-        """The copy with one file changed. Raises BadInputError where the file is not what was audited any more."""
+        """The copy with one file changed.
+
+        Raises BadInputError for a file behind a link, which may lead out of the copy, and for one that is not what was
+        audited any more.
+        """
         path = self.opened.path / change.file
         if not path.is_file() or path.read_bytes() != change.before:
             raise BadInputError(f"{change.file} changed while it was audited")
         try:
-            _put(path, change.after)
+            write_below(self.opened.path, change.file, change.after)
             yield replace(self.opened, dirty=True)
         finally:
-            _put(path, change.before)
-
-
-def _put(path: Path, content: bytes) -> None:
-    path.unlink()  # never through a link
-    path.write_bytes(content)
+            write_below(self.opened.path, change.file, change.before)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from auditkit.errors import BadInputError
+from auditkit.files import write_below
 from auditkit.model.codec import Record
 from auditkit.model.enums import Outcome
 from auditkit.model.revisions.trial import FixBlock, FixTrial
@@ -16,7 +17,7 @@ from auditkit.model.tickets.ticket import Ticket
 from auditkit.probing.checkouts import git
 from auditkit.probing.checkouts.checkout import CheckoutSpec, parse_checkout
 from auditkit.probing.patching.fragments import CannotComplete
-from auditkit.store.folder.files import ensure_writable, replace_file
+from auditkit.store.folder.files import changed_meanwhile, ensure_writable, is_dry_run, replace_file
 from auditkit.store.folder.repository import Repository
 from auditkit.store.markdown.pages import page_of
 from auditkit.workflows.audit.measurement import Progress
@@ -97,7 +98,13 @@ def run_shown_fix(repository: Repository, request: FixRequest, progress: Progres
     worst = next((one.verdict for one in targets if one.verdict != _SUFFICIENT), _SUFFICIENT)
     is_applied = request.apply and worst == _SUFFICIENT
     for change in changes if is_applied else ():
-        replace_file(spec.directory / change.file, change.after, change.before)
+        path = spec.directory / change.file
+        if is_dry_run():
+            replace_file(path, change.after, change.before)
+        elif path.read_bytes() != change.before:
+            raise changed_meanwhile(path)
+        else:
+            write_below(spec.directory, change.file, change.after)
     files = tuple(change.file for change in changes)
     return ShownFix(str(entry.ticket.id), block.code, files, worst, targets, is_applied)
 

@@ -123,7 +123,7 @@ def lint(request: LintRequest) -> LintReport:
     baseline = read_baseline(request.baseline) if request.baseline and not request.accept else None
     if request.tickets is not None and not request.tickets.is_dir():
         raise BadInputError(f"no tickets folder: {request.tickets}", "name the folder: --tickets DIR")
-    config = _read_config(request.config or config_near(request.tickets))
+    config = _read_config(request.config or config_near(request.tickets), request.config is not None)
     rules = _select(request, config)
     checkout = request.checkout or config.checkout
     spec = parse_checkout(checkout) if checkout else None
@@ -164,8 +164,8 @@ def sarif_of(report: LintReport) -> dict[str, Any]:
     return lint_sarif(report.findings, list(all_rules().values()), __version__, widths)
 
 
-def _read_config(path: Path | None) -> Config:
-    return read_config(path, known_rules=tuple(all_rules())) if path else Config()
+def _read_config(path: Path | None, is_named: bool) -> Config:
+    return read_config(path, known_rules=tuple(all_rules()), is_named=is_named) if path else Config()
 
 
 def _select(request: LintRequest, config: Config) -> tuple[Rule, ...]:

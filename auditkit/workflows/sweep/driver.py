@@ -8,15 +8,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from auditkit import sandbox
 from auditkit.errors import ExitCode, StoreConflictError
 from auditkit.model.codec import Record
-from auditkit.model.enums import CageChoice
 from auditkit.model.text import counted
 from auditkit.workflows.sweep.engines.opening import open_engine
 from auditkit.workflows.sweep.engines.protocol import Ended, Engine, EngineSettings, Task
 from auditkit.workflows.sweep.folder import Failure, ResultsFolder
 from auditkit.workflows.sweep.jobs import Job
 from auditkit.workflows.sweep.order import Order, command_of
+from auditkit.workflows.sweep.repositories import is_url
 
 DEFAULT_ATTEMPTS = 3
 _LOOK_S = 1.0
@@ -31,7 +32,7 @@ class SweepRequest:
     `cache` keeps clones and environments; `clones` holds folders that stand for URLs, and `interpreters` stand, by
     torch's version, for environments that would be made. `again` asks again what was given up, `fresh` what earlier
     commands were told of the same bytes. `only` are the keys that are meant, none for all.
-    `cage` and `cage_read` are what the user says of the cage.
+    `cage` asks for a sandbox for each job, or refuses it; None: for repositories at URLs.
     """
 
     jobs: Sequence[Job]
@@ -46,8 +47,7 @@ class SweepRequest:
     only: frozenset[str] = frozenset()
     again: bool = False
     fresh: bool = False
-    cage: CageChoice | None = None
-    cage_read: tuple[Path, ...] = ()
+    cage: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,8 @@ class Swept:
 def run_sweep(request: SweepRequest, tell: Callable[[Event], None] = lambda _: None) -> Swept:
     """Run every job of the request that has no result yet.
 
-    Raises BadInputError for a folder of another version, StoreConflictError where another sweep runs in the folder or
+    Raises NoSandboxError if a job needs a sandbox and there is none, BadInputError for a folder of another version,
+    StoreConflictError where another sweep runs in the folder or
     where it cannot be written: what is there by then is whole, and the same call goes on.
     """
     folder = ResultsFolder(request.folder.absolute())
@@ -131,7 +132,12 @@ class _Sweep:
         self._tries: dict[str, int] = {}
         self._before: dict[str, int] = {}
 
+    def _is_sandboxed(self, job: Job) -> bool:
+        return is_url(job.repository) if self._request.cage is None else self._request.cage
+
     def run(self) -> Swept:
+        if any(map(self._is_sandboxed, self._asked)):
+            sandbox.engine()
         self._say("begun")
         if self._asked:
             settings = EngineSettings(self._folder.path, self._name, self._request.at_a_time, self._request.options)
@@ -167,8 +173,7 @@ class _Sweep:
                 clones=str(self._request.clones.absolute()) if self._request.clones is not None else "",
                 interpreters=self._request.interpreters,
                 fresh=self._request.fresh,
-                cage=self._request.cage,
-                cage_read=tuple(path.expanduser().absolute() for path in self._request.cage_read),
+                cage=self._is_sandboxed(job),
             )
             self._tries[job.key] = self._tries.get(job.key, 0) + 1
             self._submitted[job.key] = job

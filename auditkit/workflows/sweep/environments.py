@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from auditkit import sandbox
 from auditkit.errors import AuditkitError
 from auditkit.model.enums import DeviceChoice
 from auditkit.model.text import shortened
@@ -23,7 +25,6 @@ from auditkit.workflows.sweep.repositories import Code, locked_file
 LONGEST_REASON = 400
 """Characters of a reason, which stands in a table."""
 _BUILD_LIMIT_S = 3600.0
-_OWN_REQUIREMENTS = "requirements.txt"
 _READY = "auditkit-ready.json"
 _USUAL_INDEX = "default"
 # What torch's own wheels leave to their users, and what every probe of ours can do with.
@@ -78,14 +79,14 @@ def interpreter_for(spec: EnvironmentSpec, device: DeviceChoice, code: Code, cac
 
 
 def _wanted(spec: EnvironmentSpec, device: DeviceChoice, code: Code) -> Wanted:
-    named = (_OWN_REQUIREMENTS,) if spec.requirements is None else spec.requirements
+    named = spec.requirements or ()
     files, packages = [], list(_BESIDE_TORCH)
     for name in named:
         if not name.endswith(".txt"):
             packages.append(name)
         elif (text := code.text_of(name)) is not None:
             files.append((name, text))
-        elif spec.requirements is not None:
+        else:
             raise EnvironmentFailedError(f"the checkout has no {name}, which the plan names among its requirements")
     for_gpu = device is DeviceChoice.CUDA
     return Wanted(spec.python, tuple(packages), tuple(files), spec.torch, spec.index, for_gpu)
@@ -105,6 +106,8 @@ def _build(wanted: Wanted, place: Path) -> None:
     python = str(place / "bin" / "python")
     if uv is not None:
         version = ("--python", wanted.python) if wanted.python else ()
+        if sandbox.inside():  # the home folder is empty there, and does not last
+            os.environ["UV_PYTHON_INSTALL_DIR"] = str(place.parent / "pythons")
         _run([uv, "venv", "--quiet", *version, str(place)], f"Python {wanted.python}".rstrip())
     else:
         _run([_found_python(wanted.python), "-m", "venv", str(place)], f"Python {wanted.python}".rstrip())
@@ -112,23 +115,25 @@ def _build(wanted: Wanted, place: Path) -> None:
     lists = []
     for number, (_, text) in enumerate(wanted.files):
         path = place / f"requirements-{number}.txt"
-        # What it says of torch is what the plan says of it.
-        path.write_text(_without_torch(text), encoding="utf-8")
+        path.write_text(_plain_requirements(text), encoding="utf-8")
         lists += ["-r", str(path)]
     installer = [uv, "pip", "install", "--quiet", "--python", python] if uv else [python, "-m", "pip", "install", "-q"]
     source = _source(wanted, uv is not None)
     try:
-        _run([*installer, *source, torch, *wanted.packages, *lists], torch)
+        _run([*installer, "--only-binary", ":all:", *source, torch, *wanted.packages, *lists], torch)
     except EnvironmentFailedError as error:
         hint = "; --torch-index default plans with the usual index" if source and not wanted.index else ""
         raise EnvironmentFailedError(f"{error.message}{hint}") from None
     (place / _READY).write_text(json.dumps(vars(wanted)), encoding="utf-8")
 
 
-def _without_torch(text: str) -> str:
-    """Requirements without the lines about torch itself, and without files beside them, which are not here."""
-    kept = [line for line in text.splitlines() if not re.match(r"\s*(torch(?![\w-])|-e\b|--editable|\.)", line)]
-    return "\n".join(kept) + "\n"
+def _plain_requirements(text: str) -> str:
+    """The lines of a file that name a package and its versions: no option, address or path, and not torch.
+
+    The plan says which torch is installed. A checkout's file cannot name an index, or code to build.
+    """
+    lines = (line.partition("#")[0].strip().rstrip("\\").strip() for line in text.splitlines())
+    return "".join(f"{line}\n" for line in lines if re.match(r"(?!torch(?![\w-]))[A-Za-z0-9][^@/\\]*$", line))
 
 
 def _source(wanted: Wanted, is_uv: bool) -> Sequence[str]:
@@ -159,7 +164,12 @@ def _found_python(version: str) -> str:
 def _run(command: Sequence[str], what: str) -> None:
     try:
         ended = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_BUILD_LIMIT_S
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_BUILD_LIMIT_S,
         )
     except OSError as error:
         raise EnvironmentFailedError(f"{what}: {command[0]} cannot be started: {error.strerror}") from None

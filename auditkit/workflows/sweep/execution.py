@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import io
 import json
 import os
 import re
@@ -23,26 +24,40 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
-from auditkit.errors import AuditkitError, ExitCode, NothingMeasuredError, StoreConflictError, TargetNotLoadedError
+from auditkit import sandbox
+from auditkit.errors import (
+    AuditkitError,
+    BadInputError,
+    ExitCode,
+    NothingMeasuredError,
+    StoreConflictError,
+    TargetNotLoadedError,
+)
 from auditkit.model.enums import DeviceChoice
 from auditkit.model.runs.run import Run
 from auditkit.model.runs.target import Target
 from auditkit.model.text import inert_line
 from auditkit.probing.checkouts.checkout import CheckoutSpec
 from auditkit.probing.hosts.fork_servers import end_servers
+from auditkit.sandbox import Mounts
 from auditkit.workflows.audit.audit import AuditRequest, audit
-from auditkit.workflows.audit.run_options import RunOptions, user_memory
+from auditkit.workflows.audit.run_options import RunOptions
 from auditkit.workflows.configuration import read_configuration
 from auditkit.workflows.sweep.engines.node import LIFELINE
 from auditkit.workflows.sweep.environments import LONGEST_REASON, EnvironmentFailedError, interpreter_for
 from auditkit.workflows.sweep.folder import Answer, Failure, ResultsFolder
 from auditkit.workflows.sweep.jobs import Job
-from auditkit.workflows.sweep.order import Order
-from auditkit.workflows.sweep.repositories import Code, NoCodeError, folder_of
+from auditkit.workflows.sweep.order import Order, command_of
+from auditkit.workflows.sweep.repositories import Code, NoCodeError, folder_of, is_url
 
 # An end that was asked for takes a worker's patience; whoever does not end by then is ended.
 _GRACE_S = 20.0
+_LARGEST_RESULT_BYTES = 256 << 20
+PREPARE, AUDIT = "--prepare", "--audit"
+"""Steps of a job that has a sandbox for each."""
+
 _ENDS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
@@ -86,6 +101,9 @@ def main(words: Sequence[str]) -> int:
     """Do the job of an order; the exit code."""
     order = Order.from_json(json.loads(words[0]))
     folder, job = ResultsFolder(Path(order.folder)), order.job
+    if sandbox.inside() and set(words[1:]) & {PREPARE, AUDIT}:
+        print(json.dumps(_step(order, folder, words[1:])))
+        return 0
     # Until the attempt can be taken back; threads that begin now will not hear these signals at all.
     signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
     for number in _ENDS:
@@ -198,11 +216,43 @@ def _timed(failure: Failure, clock: _Clock) -> Failure:
 
 def ask(order: Order, folder: ResultsFolder) -> Run:
     """The audit of a job. Raises AuditkitError where that cannot begin."""
+    if not order.cage or sandbox.inside():
+        return _audited(order, *_prepared(order, folder))
+    # Cloning and installing need the network, and run nothing that the checkout brings; the audit has none.
+    job = order.job
+    cache, notes = Path(order.cache), folder.path / "environments"
+    for path in (cache, notes):
+        path.mkdir(parents=True, exist_ok=True)
+    here = [job.repository] if not is_url(job.repository) else []
+    read = [*here, *filter(None, [order.clones, job.environment.interpreter, job.settings.config or ""])]
+    named = [*order.interpreters.values(), *filter(None, [job.environment.interpreter])]
+    own = sandbox.interpreters(named, here)
+    network = is_url(job.repository) or bool(job.environment.torch or job.environment.python)
+    print(f"{job.key}: cloning and installing in a sandbox with network access", file=sys.stderr)
+    prepared = _inside(PREPARE, order, Mounts([*read, *own], [str(cache), str(notes)], network=network))
+    place, python = prepared["place"], prepared["python"]
+    has_cuda = job.device is not DeviceChoice.CPU and bool(sandbox.cards())
+    shown = [*sandbox.interpreters([*named, *filter(None, [python])], [place]), *read, place, str(cache)]
+    told = _inside(AUDIT, order, Mounts(shown, gpu=has_cuda), place, python or "")
+    return Run.from_json(told["run"])
+
+
+def _prepared(order: Order, folder: ResultsFolder) -> tuple[Path, str | None]:
+    """The folder of a job's code, cloned if it has to be, and its interpreter, None for the checkout's own."""
+    job = order.job
+    clones = Path(order.clones) if order.clones else None
+    place = folder_of(job.repository, job.revision, clones, Path(order.cache))
+    python = order.interpreters.get(job.environment.torch) if not job.environment.interpreter else None
+    if python is None:
+        code = Code(place, job.revision)
+        python = interpreter_for(job.environment, job.device, code, Path(order.cache), folder.path / "environments")
+    return place, python
+
+
+def _audited(order: Order, place: Path, python: str | None) -> Run:
     job, settings = order.job, order.job.settings
     if job.device is not DeviceChoice.CUDA:  # a card that the engine has not given out is not there, on any engine
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    clones = Path(order.clones) if order.clones else None
-    place = folder_of(job.repository, job.revision, clones, Path(order.cache))
     spec = CheckoutSpec(f"{place}@{job.revision}" * bool(job.revision) or str(place), place, job.revision)
     config = read_configuration(Path(settings.config) if settings.config else None, place)
     config = replace(config, exclude=(*config.exclude, *settings.exclude))
@@ -210,14 +260,9 @@ def ask(order: Order, folder: ResultsFolder) -> Run:
         config,
         device=job.device,
         time_limit_s=settings.time_limit_s,
-        memory=user_memory(order.fresh),
-        cage=order.cage,
-        cage_read=order.cage_read,
+        uses_cache=True,
+        fresh=order.fresh,
     )
-    code = Code(place, job.revision)
-    python = order.interpreters.get(job.environment.torch) if not job.environment.interpreter else None
-    if python is None:
-        python = interpreter_for(job.environment, job.device, code, Path(order.cache), folder.path / "environments")
     request = AuditRequest(
         checkout=spec.text,
         arms=(replace(options, python=python or options.python),),
@@ -226,6 +271,42 @@ def ask(order: Order, folder: ResultsFolder) -> Run:
         style=settings.style,
     )
     return audit(request)
+
+
+class _Bounded(io.BytesIO):
+    """What a sandbox prints, of which the host keeps no more than it has room for."""
+
+    def write(self, data: Any) -> int:
+        if self.tell() + len(data) > _LARGEST_RESULT_BYTES:
+            raise OSError("too much output")
+        return super().write(data)
+
+
+def _inside(step: str, order: Order, mounts: Mounts, *words: str) -> dict[str, Any]:
+    """Run one step of a job in a sandbox. Raises what the step raised there."""
+    said = _Bounded()
+    code = sandbox.run([*command_of(order), step, *words], mounts, said)
+    try:
+        told = json.loads(said.getvalue())
+        error = told.get("error")
+    except (ValueError, AttributeError):
+        raise BadInputError(f"the job ended in its sandbox with exit code {code} and without a result") from None
+    if error:
+        kinds = (EnvironmentFailedError, NoCodeError, NothingMeasuredError, TargetNotLoadedError)
+        kind = next((each for each in kinds if each.__name__ == error["kind"]), BadInputError)
+        raise kind(str(error["message"]), error["hint"] and str(error["hint"]))
+    return dict(told)
+
+
+def _step(order: Order, folder: ResultsFolder, words: Sequence[str]) -> dict[str, Any]:
+    """What a step of a job prints in its sandbox."""
+    try:
+        if words[0] == PREPARE:
+            place, python = _prepared(order, folder)
+            return {"place": str(place), "python": python}
+        return {"run": _audited(order, Path(words[1]), words[2] or None).to_json()}
+    except AuditkitError as error:
+        return {"error": {"kind": type(error).__name__, "message": error.message, "hint": error.hint}}
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ class EnvironmentSpec(Record, keys="interpreter? python? torch? requirements? in
     """The Python that runs the code: an `interpreter` that is there, or one to be made.
 
     `python` and `torch` are versions, such as `3.12` and `2.9`. `requirements` are what is installed beside torch; what
-    names a file of the checkout is read there, and None means its `requirements.txt`, if it has one. `index` is where
+    names a file of the checkout is read there, and None means nothing. `index` is where
     torch's wheels come from: a URL, `default` for the usual one, "" for uv's own choice by the device.
     """
 

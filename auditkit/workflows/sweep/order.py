@@ -6,10 +6,8 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from auditkit.model.codec import Record
-from auditkit.model.enums import CageChoice
 from auditkit.workflows.sweep.jobs import Job
 
 _MODULE = "auditkit.workflows.sweep.execution"
@@ -20,8 +18,8 @@ class Order(Record):
     """All that the process is told: the job, the sweep's folder, and where this machine keeps clones and environments.
 
     `attempts` is how often the job may begin. `interpreters` stand, by torch's version, for environments that would be
-    made. `fresh` asks anew what earlier commands were told of the same bytes. `cage` is what the user says of it, and
-    `cage_read` what else the code may read.
+    made. `fresh` asks anew what earlier commands were told of the same bytes. With `cage` everything of the job runs in
+    a sandbox.
     """
 
     folder: str
@@ -31,8 +29,7 @@ class Order(Record):
     clones: str = ""
     interpreters: Mapping[str, str] = field(default_factory=dict)
     fresh: bool = False
-    cage: CageChoice | None = None
-    cage_read: tuple[Path, ...] = ()
+    cage: bool = False
 
 
 def command_of(order: Order) -> tuple[str, ...]:

@@ -99,7 +99,7 @@ def install(folder: Path) -> Installed:
     repository = git.find_repository(folder)
     if repository is None or not repository.has_work_tree:
         raise BadInputError(f"{folder} is in no git repository", "git init")
-    command = f"{shlex.quote(sys.executable)} -m auditkit ticket merge %O %A %B --path=%P --marker-size=%L"
+    command = f"{shlex.quote(sys.executable)} -P -m auditkit ticket merge %O %A %B --path=%P --marker-size=%L"
     attributes = folder / ".gitattributes"
     is_new_line = _with_line(attributes, f"{_PATTERN} merge={DRIVER}")
     settings = {f"merge.{DRIVER}.name": _NAME, f"merge.{DRIVER}.driver": command}

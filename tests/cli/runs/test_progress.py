@@ -45,13 +45,13 @@ FINDING = f"P2  {CLAIM}  "
 
 @pytest.fixture
 def command(tmp_path: Path) -> list[str]:
-    """An audit of one target by two probes, the second of which waits for the file `go`: in a cage it never sees it."""
+    """An audit of one target by two probes, the second of which waits for the file `go`."""
     (tmp_path / "stats.py").write_text(COLLECTOR, encoding="utf-8")
     probe = (ROOT / "probes" / f"{CLAIM}.py").read_text("utf-8").replace(f'"{CLAIM}"', '"waits_for_go"')
     line = "def measure(ctx):\n"
     probe = probe.replace(line, line + WAIT.format(go=tmp_path / "go"))
     (tmp_path / "waits_for_go.py").write_text(probe, encoding="utf-8")
-    options = ["--target", "stats:grad_norm", "--contract", "grad_norm", "--takes", "parameters", "--cage", "off"]
+    options = ["--target", "stats:grad_norm", "--contract", "grad_norm", "--takes", "parameters"]
     return [
         sys.executable,
         "-m",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.model.enums import CageChoice, Contract, Evidence, Outcome, Reason
+from auditkit.model.enums import Contract, Evidence, Outcome, Reason
 from auditkit.model.runs.target import Target
 from auditkit.probing.discovery.candidates import Candidate
 from auditkit.probing.hosts import fork_servers
@@ -209,7 +209,7 @@ def test_an_orphan_that_holds_our_pipes_does_not_look_like_a_time_out(tmp_path: 
     mark = tmp_path / "orphan"
     target = Target("norms:leaves_an_orphan", arguments={"mark": str(mark)})
     started = time.monotonic()
-    run = run_probes(CHECKOUT, target, [OVERFLOW, HEALTH], time_limit_s=60.0, cage=CageChoice.OFF)
+    run = run_probes(CHECKOUT, target, [OVERFLOW, HEALTH], time_limit_s=60.0)
     assert outcomes(run) == {OVERFLOW: "not_reproduced", HEALTH: "not_reproduced"}
     assert time.monotonic() - started < 30.0
     orphans = [int(line) for line in mark.read_text().split()]
@@ -217,7 +217,7 @@ def test_an_orphan_that_holds_our_pipes_does_not_look_like_a_time_out(tmp_path: 
 
 
 def test_an_orphan_of_the_import_is_ended_too(temporary: Path) -> None:
-    result = ask("orphan_at_import:norm", OVERFLOW, cage=CageChoice.OFF).results[0]
+    result = ask("orphan_at_import:norm", OVERFLOW).results[0]
     assert (result.outcome, result.reason) == (Outcome.ERROR, Reason.EXIT)
     orphans = (temporary / "orphan-of-import").read_text().split()
     assert [pid for pid in orphans if is_alive(int(pid))] == []

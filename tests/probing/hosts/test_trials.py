@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.model.enums import CageChoice, Contract, Takes
+from auditkit.model.enums import Contract, Takes
 from auditkit.probing.discovery.candidates import Candidate
 from auditkit.probing.hosts.sandbox import Setting
 from auditkit.probing.hosts.trials import Trial, try_candidates
@@ -29,7 +29,7 @@ def {name}(gradients):
 def tried(folder: Path, *calls: str) -> list[Trial]:
     candidates = [Candidate(call, "", 1, Contract.GRAD_NORM, (Takes.MODULE, Takes.GRADIENTS)) for call in calls]
     # They write logs where they lie.
-    return try_candidates(candidates, Setting(folder, sys.executable, (folder,), cage=CageChoice.OFF))
+    return try_candidates(candidates, Setting(folder, sys.executable, (folder,)))
 
 
 def imports(folder: Path) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.model.enums import CageChoice, Outcome, Reason
+from auditkit.model.enums import Outcome, Reason
 from auditkit.model.runs.run import ProbeResult
 from auditkit.probing.checkouts.checkout import import_roots
 from auditkit.probing.discovery.search import discover
@@ -99,8 +99,7 @@ def test_outcomes_numbers_and_places_are_the_same(checkout: str, call: str, prob
 
 def ask(folder: Path, source: str, call: str = "target:norm", **more: str) -> TargetRun:
     write(folder, {"target.py": f"import torch\n{source}", **{f"{name}.py": text for name, text in more.items()}})
-    # What a module writes is looked for where it lies, which a cage forbids.
-    return run_probes(folder, call, [HEALTH], time_limit_s=20.0, cage=CageChoice.OFF)
+    return run_probes(folder, call, [HEALTH], time_limit_s=20.0)
 
 
 @pytest.mark.parametrize(

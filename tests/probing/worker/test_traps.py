@@ -23,7 +23,7 @@ import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
-from auditkit.model.enums import CageChoice, Outcome
+from auditkit.model.enums import Outcome
 from auditkit.model.runs.target import Target
 from auditkit.probing.worker.base.frames import SourceRoots
 from auditkit.probing.worker.instruments import graphs
@@ -188,7 +188,7 @@ def limits_seen(tmp_path: Path, **arguments: Any) -> set[str]:
     """What a target saw of its process's address space, in every call that the worker's children made."""
     log = tmp_path / "limits"
     target = Target("limits:total_norm", arguments={"log": str(log), **arguments})
-    run = run_probes(TARGETS / "limits", target, [SYNCS, HEALTH], cage=CageChoice.OFF)
+    run = run_probes(TARGETS / "limits", target, [SYNCS, HEALTH])
     assert {result.outcome for result in run.results} <= {Outcome.REPRODUCED, Outcome.NOT_REPRODUCED}
     lines = log.read_text().splitlines()
     assert len(lines) > 10

@@ -1,6 +1,6 @@
-"""A checkout that tries to get out, once: `attempts.json` beside this file tells what each attempt came to.
+"""A checkout that tries to get out: `python attempts.py` prints what each attempt came to.
 
-`places.json` says where to look; all of it belongs to the test. What returns is an escape, what raises was held.
+`places.json` names what the test made outside. What returns is an escape, what raises was held.
 """
 
 import ctypes
@@ -31,6 +31,7 @@ def read(path):
 
 def call(name, *arguments):
     libc = ctypes.CDLL(None, use_errno=True)
+    libc.shmat.restype = ctypes.c_long
     result = getattr(libc, name)(*arguments)
     if result < 0:
         number = ctypes.get_errno()
@@ -86,14 +87,14 @@ def files_of_another_by_its_root():
 
 @attempt
 def link_out_of_scratch():
-    os.symlink(PLACES["secret"], os.path.join(HERE, "soft"))
-    return read(os.path.join(HERE, "soft"))
+    os.symlink(PLACES["secret"], os.path.join(PLACES["scratch"], "soft"))
+    return read(os.path.join(PLACES["scratch"], "soft"))
 
 
 @attempt
 def hard_link_out_of_scratch():
-    os.link(PLACES["secret"], os.path.join(HERE, "hard"))
-    return read(os.path.join(HERE, "hard"))
+    os.link(PLACES["secret"], os.path.join(PLACES["scratch"], "hard"))
+    return read(os.path.join(PLACES["scratch"], "hard"))
 
 
 @attempt
@@ -110,8 +111,8 @@ def write_to_a_system_folder():
 
 @attempt
 def write_through_a_link():
-    os.symlink(PLACES["outside"], os.path.join(HERE, "folder"))
-    with open(os.path.join(HERE, "folder", "written through a link"), "w") as file:
+    os.symlink(PLACES["outside"], os.path.join(PLACES["scratch"], "folder"))
+    with open(os.path.join(PLACES["scratch"], "folder", "written through a link"), "w") as file:
         file.write("x")
 
 
@@ -190,11 +191,6 @@ def read_memory_of_another():
 
 
 @attempt
-def trace_its_own_supervisor():
-    trace(os.getppid())
-
-
-@attempt
 def signal_the_parent():
     os.kill(PLACES["host"], 0)
 
@@ -210,14 +206,9 @@ def new_namespaces():
 
 
 @attempt
-def device_file():
-    return read("/dev/full")[:1]
-
-
-@attempt
 def make_a_device_file():
-    os.mknod(os.path.join(HERE, "device"), stat.S_IFCHR | 0o600, os.makedev(1, 8))
-    return read(os.path.join(HERE, "device"))[:1]
+    os.mknod(os.path.join(PLACES["scratch"], "device"), stat.S_IFCHR | 0o600, os.makedev(1, 8))
+    return read(os.path.join(PLACES["scratch"], "device"))[:1]
 
 
 @attempt
@@ -240,7 +231,7 @@ def take_a_lot_of_memory():
 
 @attempt
 def file_with_holes():
-    with open(os.path.join(PLACES["scratch"] or os.environ["TMPDIR"], "holes"), "wb") as file:
+    with open(os.path.join(PLACES["scratch"], "holes"), "wb") as file:
         file.truncate(10 << 30)
         os.unlink(file.name)
 
@@ -256,6 +247,83 @@ def open_many_files():
             os.close(each)
 
 
+@attempt
+def link_to_the_whole_disk():
+    return read(os.path.join(HERE, "links", "disk") + PLACES["secret"])
+
+
+@attempt
+def link_deep_in_the_checkout():
+    return read(os.path.join(HERE, "a", "b", "c", "outside", "secret"))
+
+
+@attempt
+def link_that_climbs():
+    return read(os.path.join(HERE, "a", "climbs", "secret"))
+
+
+@attempt
+def link_to_a_link():
+    return read(os.path.join(HERE, "links", "chain", "secret"))
+
+
+@attempt
+def link_in_the_place_of_an_environment():
+    return read(os.path.join(HERE, ".venv", "secret"))
+
+
+@attempt
+def repository_elsewhere():
+    """`.git` is a file that names a folder outside."""
+    with open(os.path.join(HERE, ".git")) as file:
+        return read(os.path.join(file.read().partition(":")[2].strip(), "secret"))
+
+
+@attempt
+def setting_of_the_kernel():
+    """Writes the value that is there already."""
+    with open("/proc/sys/kernel/printk_ratelimit", "r+") as file:
+        value = file.read()
+        file.seek(0)
+        file.write(value)
+
+
+@attempt
+def command_lines_of_others():
+    return read(f"/proc/{PLACES['victim']}/cmdline")
+
+
+@attempt
+def system_v_shared_memory():
+    call("shmat", call("shmget", PLACES["segment"], 0, 0), 0, 0o10000)
+
+
+@attempt
+def mode_of_a_file_outside():
+    os.chmod(PLACES["secret"], 0o600)
+
+
+@attempt
+def whether_a_file_exists():
+    return os.stat(PLACES["secret"]).st_size
+
+
+@attempt
+def disk_of_the_machine():
+    names = [name for name in os.listdir("/dev") if name.startswith(("vd", "sd", "nvme")) and name[-1].isalnum()]
+    for name in sorted(names):
+        if stat.S_ISBLK(os.stat("/dev/" + name).st_mode):
+            return read("/dev/" + name)[:1]
+    raise FileNotFoundError(errno.ENOENT, "no disk")
+
+
+@attempt
+def mount_a_folder():
+    os.makedirs(os.path.join(PLACES["scratch"], "mounted"), exist_ok=True)
+    call("mount", PLACES["scratch"].encode(), os.path.join(PLACES["scratch"], "mounted").encode(), None, 4096, None)
+    call("umount2", os.path.join(PLACES["scratch"], "mounted").encode(), 2)
+
+
 def told(function):
     try:
         return ["out", function()]
@@ -265,14 +333,5 @@ def told(function):
         return ["held", type(error).__name__]
 
 
-def tell():
-    found = {function.__name__: told(function) for function in ATTEMPTS}
-    with open(os.path.join(HERE, "attempts.json"), "w") as file:
-        json.dump(found, file)
-
-
-def collect(parameters):
-    """The norm of all gradients, and on the way the attempts."""
-    if not os.path.exists(os.path.join(HERE, "attempts.json")):
-        tell()
-    return sum(each.grad.double().pow(2).sum().item() for each in parameters if each.grad is not None) ** 0.5
+if __name__ == "__main__":
+    print(json.dumps({function.__name__: told(function) for function in ATTEMPTS}))

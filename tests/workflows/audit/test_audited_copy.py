@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from auditkit.errors import TargetNotLoadedError
-from auditkit.model.enums import CageChoice, DeviceChoice, Outcome
+from auditkit.model.enums import DeviceChoice, Outcome
 from auditkit.workflows.audit.audit import AuditRequest, audit
 from auditkit.workflows.audit.measurement import Progress
 from auditkit.workflows.audit.run_options import RunOptions
@@ -42,9 +42,8 @@ def trainer(tmp_path: Path) -> Path:
 
 
 def audited(trainer: Path, in_place: bool, heard: list[str]) -> tuple[str, ...]:
-    """The notes of a run that found and asked the script's function; in place no cage would let it write."""
-    cage = CageChoice.OFF if in_place else CageChoice.AUTO
-    options = RunOptions(device=DeviceChoice.CPU, in_place=in_place, cage=cage)
+    """The notes of a run that found and asked the script's function."""
+    options = RunOptions(device=DeviceChoice.CPU, in_place=in_place)
     request = AuditRequest(str(trainer), (options,), probes=("norm_overflows_on_finite_grads",))
     run = audit(request, Progress(noted=heard.append))
     assert [(one.target, one.outcome) for one in run.results] == [("train:grad_norm", Outcome.REPRODUCED)]

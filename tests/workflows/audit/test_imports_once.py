@@ -1,7 +1,4 @@
-"""torch is imported once for each interpreter, a target once for all its probes: counted, not timed.
-
-They are counted in a file that no cage would let them write.
-"""
+"""torch is imported once for each interpreter, a target once for all its probes: counted, not timed."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.model.enums import CageChoice, DeviceChoice, Outcome
+from auditkit.model.enums import DeviceChoice, Outcome
 from auditkit.model.runs.run import Run
 from auditkit.model.runs.target import Target
 from auditkit.probing.hosts import fork_servers
@@ -85,7 +82,7 @@ def counted(interpreter: tuple[Path, Path]) -> tuple[Path, Path]:
 
 
 def options_of(python: Path) -> RunOptions:
-    return RunOptions(python=str(python), device=DeviceChoice.CPU, cage=CageChoice.OFF)
+    return RunOptions(python=str(python), device=DeviceChoice.CPU)
 
 
 def run(tmp_path: Path, counted: tuple[Path, Path], functions: tuple[str, ...], threaded: bool = False) -> Run:

@@ -15,7 +15,7 @@ import tempfile
 import time
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
-from ..process import families, placeholders, reads
+from ..process import families, placeholders
 from ..process.jsonlines import Reader, Writer, new_token
 
 _PIECE_BYTES = 1 << 16
@@ -49,7 +49,6 @@ def run_ranks(world_size: int, body: Body, limit_s: float, device: str = "cpu") 
     finally:
         for rank in ranks:
             rank.end()
-            reads.add(rank.read_files)
         shutil.rmtree(folder, ignore_errors=True)
     return [rank.messages for rank in ranks]
 
@@ -84,7 +83,6 @@ class _Rank:
     ) -> None:
         self.number = number
         self.messages: List[Message] = []
-        self.read_files: Optional[Dict[str, Any]] = None
         self.finished = self.ended_itself = False
         self.results_fd, results_write = os.pipe()
         self._reader = Reader(token := new_token())
@@ -106,7 +104,7 @@ class _Rank:
         data = os.read(self.results_fd, _PIECE_BYTES)
         for message in self._reader.feed(data):
             if "done" in message:
-                self.finished, self.read_files = True, message["done"]
+                self.finished = True
             else:
                 self.messages.append(message)
         if not data and not self.finished and not self._has_raised():
@@ -143,7 +141,7 @@ def _be_rank(
         _join(number, world_size, folder, limit_s, device)
         for message in body(number):
             writer.send(message)
-        writer.send({"done": reads.seen()})
+        writer.send({"done": True})
         while True:  # others may still be connecting, or waiting: whoever leaves now breaks their connections
             signal.pause()
     except BaseException as error:
@@ -166,7 +164,7 @@ def _join(number: int, world_size: int, folder: str, limit_s: float, device: str
 
     environment = {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": world_size, "LOCAL_WORLD_SIZE": world_size}
     os.environ.update({name: str(value) for name, value in environment.items()})
-    with contextlib.suppress(OSError):  # gloo reads the same folder, which a cage does not show
+    with contextlib.suppress(OSError):  # gloo reads the same folder, which a sandbox does not show
         if "lo" in os.listdir("/sys/class/net"):
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     if device == "cuda":

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, TypeVar
 
-from . import families, placeholders, reads, rungs
+from . import families, placeholders, rungs
 from .loading import LoadError, dear_imports, import_dear, with_all_it_lacks
 
 _Made = TypeVar("_Made")
@@ -61,7 +61,6 @@ def climb(
             _Climbed.refusals = refusals
             return attempt.make(load, roots)
         refusals.append(Refusal(way, attempt.outcome()))
-        reads.add(attempt.read)
         import_dear(attempt.imported)
         if refusals[-1].error.is_final:
             break
@@ -88,7 +87,6 @@ class _Attempt:
     def __init__(self, places: Sequence[str], way: str, limit_s: float, limit_of_all_s: float) -> None:
         self._places, self._way, self._limit_s, self._limit_of_all_s = places, way, limit_s, limit_of_all_s
         self.imported: List[str] = []
-        self.read: Optional[Dict[str, Any]] = None
         self._elder = families.children()
         self._read, self._write = os.pipe()
         sys.stdout.flush()
@@ -106,7 +104,7 @@ class _Attempt:
             rungs.prepare(self._way, self._places, roots)
             made = load()
         except LoadError as error:
-            told = {**vars(error), "message": error.message, "imported": dear_imports(), "read": reads.seen()}
+            told = {**vars(error), "message": error.message, "imported": dear_imports()}
             self._say(json.dumps(told).encode("utf-8"))
             os._exit(0)
         self._say(_LOADED)
@@ -127,7 +125,7 @@ class _Attempt:
         ended = self._end()
         if said:
             told = json.loads(said)
-            self.imported, self.read = told["imported"], told["read"]
+            self.imported = told["imported"]
             return LoadError(told["reason"], told["message"], told["hint"], tuple(told["missing"]), told["is_final"])
         return LoadError(*self._why_silent(ended))
 

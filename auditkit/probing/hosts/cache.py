@@ -1,0 +1,243 @@
+"""Results of earlier commands, kept under a digest that the host computes; nothing that a worker says is in it.
+
+The digest covers every file of the checkout that a run can read there, the interpreter's packages, the worker's code,
+the probe and its options, the environment and the machine. Entries are kept per checkout path, so one checkout never
+supplies the results of another. Failures are never kept, nor is anything of a run that changed the files of its
+checkout. In a sandbox there is no cache: code inside can forge every result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import platformdirs
+
+from auditkit import assets
+from auditkit.errors import AuditkitError
+from auditkit.files import write_below
+from auditkit.probing.checkouts.copies import walk
+from auditkit.probing.hosts.fork_servers import ENTRY
+from auditkit.probing.hosts.protocol import Hello, Message
+
+if TYPE_CHECKING:
+    from auditkit.probing.hosts.protocol import Job, Request
+    from auditkit.probing.hosts.sandbox import Setting
+
+_ROOT = "{checkout}"
+_LARGEST_ENTRY_BYTES, _MOST_BYTES = 8 << 20, 64 << 20
+# A larger file is known by its size and times: reading it would take longer than the run.
+_LARGEST_FILE_BYTES = 64 << 20
+# What does not change the result of a job: its place in a list, where its probe is, what may be imported early.
+_NOT_PART = ("id", "path", "imports")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The messages of one job, with what its session said before it."""
+
+    messages: list[Message]
+    loaded_by: Mapping[str, Any]
+    hello: Hello
+
+
+@dataclass(frozen=True)
+class ResultCache:
+    """The results kept for one checkout path in `folder`; `fresh` reads none and keeps new ones."""
+
+    folder: Path
+    version: str
+    fresh: bool = False
+
+    def of(self, setting: Setting, request: Request, environment: Mapping[str, str]) -> SessionCache:
+        """The results for the jobs of one request."""
+        return SessionCache(self, setting, request, environment)
+
+
+def cache_for(checkout: Path, version: str, fresh: bool) -> tuple[ResultCache | None, bool]:
+    """The cache of a checkout path, and whether this is the first command that asks for it.
+
+    None if the folder cannot be the user's alone, or is inside the checkout, which could then bring results itself.
+    """
+    top = Path(platformdirs.user_cache_dir("auditkit")) / "results"
+    real = os.path.realpath(checkout)
+    folder = top / _digest(os.fsencode(real))[:16]
+    try:
+        is_new = not folder.is_dir()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = os.lstat(folder)
+    except OSError:
+        return None, True
+    is_own = found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    if os.path.realpath(top).startswith(os.path.join(real, "")) or not is_own:
+        return None, True
+    return ResultCache(folder, version, fresh), is_new
+
+
+class SessionCache:
+    """The results for the jobs of one request, before it runs; new ones are kept when it has ended."""
+
+    def __init__(self, cache: ResultCache, setting: Setting, request: Request, environment: Mapping[str, str]) -> None:
+        self._cache = cache
+        copy, original = setting.copied
+        self._root, self._shown = copy or str(setting.checkout), original or str(setting.checkout)
+        self._files = _files_digest(Path(self._root))
+        self._new: dict[str, Entry] = {}
+        self._of_all = [
+            cache.version, _code_digest(str(ENTRY.parent)), setting.interpreter, _packages(setting.interpreter),
+            self._files, dict(environment), _machine(),
+            *(self._place(request[name]) for name in (
+                "target", "modules", "blocks", "checkout", "import_roots", "auto_device", "rungs",
+            )),
+        ]  # fmt: skip
+
+    def recall(self, job: Job) -> Entry | None:
+        """What a job said in an earlier command over the same bytes; None for a damaged entry, too."""
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            if self._cache.fresh:
+                return None
+            path = self._cache.folder / self._name(job)
+            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            with os.fdopen(handle, "rb") as file:
+                digest, _, data = file.read(_LARGEST_ENTRY_BYTES).partition(b"\n")
+            if digest == _digest(data).encode("ascii"):
+                return Entry(**json.loads(data.decode("utf-8").replace(_ROOT, json.dumps(self._shown)[1:-1])))
+        return None
+
+    def keep(self, job: Job, entry: Entry) -> None:
+        """Note what a job said, for `close`."""
+        self._new[self._name(job)] = entry
+
+    def forget(self, job: Job) -> None:
+        """Do not reuse what a job said: its measurements could not be judged."""
+        self._new.pop(self._name(job), None)
+        with contextlib.suppress(OSError):
+            os.unlink(self._cache.folder / self._name(job))
+
+    def close(self) -> None:
+        """Write the new results, unless the files of the checkout changed while they were measured."""
+        if not self._new or _files_digest(Path(self._root)) != self._files:
+            return
+        _make_room(self._cache.folder.parent)
+        for name, entry in self._new.items():
+            data = json.dumps(vars(entry)).replace(json.dumps(self._shown)[1:-1], _ROOT).encode("utf-8")
+            if len(data) < _LARGEST_ENTRY_BYTES:
+                with contextlib.suppress(AuditkitError):  # a full disk costs only the cache
+                    write_below(self._cache.folder, name, _digest(data).encode("ascii") + b"\n" + data)
+
+    def _name(self, job: Job) -> str:
+        asked = {key: value for key, value in job.items() if key not in _NOT_PART}
+        if "path" in job:
+            asked["probe"] = [job["id"], *map(_content, _probe_files(job["path"]))]
+        return _digest(json.dumps([self._of_all, asked], sort_keys=True, default=vars).encode("utf-8"))
+
+    def _place(self, value: Any) -> Any:
+        """A part of the request, with the same name for the checkout in every copy of it."""
+        text = json.dumps(value, sort_keys=True, default=vars)
+        return text.replace(json.dumps(self._root)[1:-1], _ROOT)
+
+
+def _probe_files(path: str) -> Iterator[str]:
+    """A probe's file, and the modules that several bundled probes share."""
+    yield path
+    yield from sorted(map(str, assets.bundled_dir("probes").glob("_*.py")))
+
+
+def _files_digest(top: Path) -> str:
+    """A digest of every file below `top` but hidden folders and virtual environments, which no copy holds."""
+    found = []
+    for entry, name in walk(top):
+        if not entry.is_dir(follow_symlinks=False):
+            found.append([name, _content(entry.path)])
+    return _digest(json.dumps(found).encode("utf-8"))
+
+
+@functools.cache
+def _code_digest(folder: str) -> str:
+    return _digest(
+        json.dumps([[str(path), _content(str(path))] for path in sorted(Path(folder).rglob("*.py"))]).encode()
+    )
+
+
+@functools.cache
+def _packages(interpreter: str) -> str:
+    """What an interpreter has installed, read from its folders: it is not started for that.
+
+    Covers its own version and that of each distribution, and the files of projects that are installed by their path.
+    """
+    real = os.path.realpath(interpreter)
+    prefixes = dict.fromkeys(os.path.dirname(os.path.dirname(each)) for each in (os.path.abspath(interpreter), real))
+    told: list[Any] = [real, *map(_stamp, (real, *(os.path.join(prefix, "pyvenv.cfg") for prefix in prefixes)))]
+    for folder in (folder for prefix in prefixes for folder in sorted(Path(prefix).glob("lib*/python3*/*-packages"))):
+        for path in sorted(folder.iterdir()):
+            told.append([path.name, _stamp(os.path.join(path, "RECORD") if path.suffix == ".dist-info" else str(path))])
+            if path.suffix == ".pth" or path.name.startswith("__editable__"):
+                named = re.findall(r"(?m)^(/.+?)\s*$|['\"](/[^'\"\n]+)['\"]", path.read_text("utf-8", "replace"))
+                told += [_files_digest(Path(each)) for pair in named for each in pair if os.path.isdir(each)]
+    return _digest(json.dumps(told).encode("utf-8"))
+
+
+@functools.cache
+def _machine() -> list[str]:
+    """Processor and graphics cards with their driver, as far as the kernel tells."""
+    cards = sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))
+    told = [re.sub(r"(?m)^(IRQ|GPU UUID|Bus|Device Minor|GPU Excluded).*$", "", _text(file)) for file in cards]
+    processor = re.findall(r"(?m)^(?:model name|flags|CPU part|Features)\s*:.*$", _text(Path("/proc/cpuinfo")))
+    return [*sorted(set(processor)), _text(Path("/proc/driver/nvidia/version")), *told]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _stamp(path: str) -> list[int]:
+    """What changes with a file's content, and is read without it."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return []
+    return [found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+
+
+def _content(path: str) -> Any:
+    """The digest of a file's bytes, a link's target, or the stamp of anything else."""
+    stamp = _stamp(path)
+    if stamp and stat.S_ISLNK(stamp[0]):
+        return os.readlink(path)
+    is_read = stamp and stat.S_ISREG(stamp[0]) and stamp[2] <= _LARGEST_FILE_BYTES
+    return _content_at(path, *stamp) if is_read else stamp
+
+
+@functools.lru_cache(maxsize=20_000)
+def _content_at(path: str, *_: int) -> str:
+    try:
+        return _digest(Path(path).read_bytes())
+    except OSError as error:
+        return f"unreadable: {error.errno}"
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _make_room(top: Path) -> None:
+    """Remove the entries that were written first, if all are too large together."""
+    files = [path for path in top.glob("*/*") if path.is_file()]
+    surplus = sum(path.stat().st_size for path in files) - _MOST_BYTES
+    for path in sorted(files, key=lambda each: each.stat().st_mtime_ns) if surplus > 0 else ():
+        surplus -= path.stat().st_size
+        path.unlink(missing_ok=True)
+        if surplus <= 0:
+            return

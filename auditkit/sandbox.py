@@ -522,7 +522,7 @@ def _options(mounts: Mounts) -> list[str]:
         placed[device] = ["--dev-bind-try", device, device]
     for path in mounts.read:
         if not any(_below(path, each) for each in ("/usr", "/nix/store", "/gnu/store")):
-            placed[path] = ["--ro-bind", path, path]
+            placed[path] = ["--ro-bind-try", path, path]
     placed |= {path: ["--bind", path, path] for path in mounts.write}
     ordered = sorted(placed.items(), key=lambda each: each[0].count("/"))
     spaces = (space for space in _SPACES if not (mounts.network and space == "--unshare-net"))

@@ -101,6 +101,7 @@ _INVOCATION = {
     "properties": {
         "executionSuccessful": {"type": "boolean"},
         "toolExecutionNotifications": {"type": "array", "items": _NOTIFICATION},
+        "properties": {"type": "object", "properties": {"sandbox": {"type": "string"}}, "additionalProperties": False},
     },
     "additionalProperties": False,
 }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +37,8 @@ class Judgement:
 def judge(probe: ProbeInfo, measurements: Sequence[Measurement], policy: Mapping[str, Any]) -> Judgement:
     """The probe's verdict. Raises JudgingFailedError."""
     try:
-        said = (_bundled_module(probe) if is_bundled(probe) else load_module(probe)).judge(measurements, policy)
+        with contextlib.redirect_stdout(sys.stderr):  # stdout may hold a document
+            said = (_bundled_module(probe) if is_bundled(probe) else load_module(probe)).judge(measurements, policy)
     except (Exception, SystemExit) as error:
         raise JudgingFailedError(f"{type(error).__name__}: {error}") from error
     return _verdict(said)

@@ -5,6 +5,8 @@ A file that does not parse is an error of that file; nothing of the checkout is 
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -83,7 +85,8 @@ def _run(probe: ProbeInfo, context: SourceContext, policy: Policy) -> list[Probe
     if not context.modules:
         return unanswered(Outcome.NOT_APPLICABLE, None, "the checkout has no module that it asks about")
     try:
-        subjects = _by_subject(list(load_module(probe).measure(context)))
+        with contextlib.redirect_stdout(sys.stderr):  # stdout may hold a document
+            subjects = _by_subject(list(load_module(probe).measure(context)))
     except NotApplicable as error:
         return unanswered(Outcome.NOT_APPLICABLE, None, str(error))
     except (Exception, SystemExit) as error:

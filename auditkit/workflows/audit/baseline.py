@@ -72,7 +72,7 @@ class Base:
                     f"{explicit} is not there at {self.commit[:12]}", "leave out --config, or --against"
                 )
             return Config()
-        config = read_config(file, load_catalog)
+        config = read_config(file, load_catalog, is_named=explicit is not None)
         python = config.python
         if python and os.sep in python and Path(python).is_relative_to(self.path.parent):
             python = str(self.here(Path(python)))

@@ -25,6 +25,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from urllib.parse import urlsplit
 
 from auditkit import sandbox
 from auditkit.errors import (
@@ -223,7 +224,8 @@ def ask(order: Order, folder: ResultsFolder) -> Run:
     cache, notes = Path(order.cache), folder.path / "environments"
     for path in (cache, notes):
         path.mkdir(parents=True, exist_ok=True)
-    here = [job.repository] if not is_url(job.repository) else []
+    local = job.repository if not is_url(job.repository) else urlsplit(job.repository).path
+    here = [local] if not is_url(job.repository) or job.repository.startswith("file://") else []
     read = [*here, *filter(None, [order.clones, job.environment.interpreter, job.settings.config or ""])]
     named = [*order.interpreters.values(), *filter(None, [job.environment.interpreter])]
     own = sandbox.interpreters(named, here)

@@ -50,7 +50,7 @@ def folder(tmp_path: Path) -> Path:
 def read(folder: Path, text: str, **known: list[str]) -> Config:
     path = folder / "auditkit.yaml"
     path.write_text(text)
-    return read_config(path, **known)
+    return read_config(path, is_named=True, **known)
 
 
 def complaint(folder: Path, text: str, **known: list[str]) -> BadInputError:
@@ -210,13 +210,42 @@ def test_files_that_cannot_be_read_are_said_so(folder: Path) -> None:
         read_config(folder / "latin.yaml")
 
 
-def test_anchors_that_grow_or_loop_end(folder: Path) -> None:
+def test_an_alias_is_refused(folder: Path) -> None:
+    """A few lines of them stand for gigabytes; a value that is anchored and used once is fine."""
     bomb = "a: &a [1, 1]\n" + "".join(
         f"{new}: &{new} [{', '.join(['*' + old] * 9)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
     )
-    assert "unknown key" in complaint(folder, bomb).message
-    text = "targets: [{call: 'm:f', arguments: {x: &x [*x]}}]\n"
-    assert read(folder, text).targets[0].arguments == {"x": [None]}
+    for text in (bomb, "targets: [{call: 'm:f', arguments: {x: &x [*x]}}]\n"):
+        assert "an alias (*name)" in complaint(folder, text).message
+    assert read(folder, "agent: &a pytorch\n").agent == "pytorch"
+
+
+def test_a_file_of_more_than_a_megabyte_is_refused(folder: Path) -> None:
+    read(folder, "#" * 999_000)
+    assert "more than 1,000,000 bytes" in complaint(folder, "#" * 1_000_001).message
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("python: ./evil\n", "may not say python"),
+        ("checkout: .\n", "may not say checkout"),
+        ("probes_dir: probes\n", "may not say probes_dir"),
+        ("cage: false\n", "may not say cage"),
+        ("tickets: ../tickets\n", "is not below"),
+        ("tickets: /tmp/tickets\n", "is not below"),
+        ("tickets: linked/tickets\n", "is not below"),
+    ],
+)
+def test_a_file_that_was_found_names_no_program_and_no_place_outside(folder: Path, text: str, told: str) -> None:
+    """It may have come with the checkout. The control: the same line in a file that the user names."""
+    (folder / "linked").symlink_to(folder.parent.parent)
+    (folder / "auditkit.yaml").write_text(text)
+    with pytest.raises(BadInputError, match=told) as refused:
+        read_config(folder / "auditkit.yaml")
+    assert "--config" in (refused.value.hint or "")
+    if "/tmp" not in text and "linked" not in text:
+        read_config(folder / "auditkit.yaml", is_named=True)
 
 
 def test_deep_nesting_ends(folder: Path) -> None:

@@ -26,7 +26,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository with one finding, its ticket, and a configuration; the package lies in a folder of its own."""
     folder = tmp_path_factory.mktemp("base")
     put(folder, "code/train/norms.py", NAIVE)
-    put(folder, "code/auditkit.yaml", "tickets: ../tickets\n")
+    put(folder, "code/auditkit.yaml", "batch: 1\n")
     git(folder, "init", "-q", "-b", "main")
     assert ask(folder, "--tickets", "tickets", new_only=False).code == 1
     git(folder, "add", ".")
@@ -93,9 +93,9 @@ def test_a_fixed_one_that_comes_back_is_new_and_says_so(project: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "text"),
     [
-        ("code/auditkit.yaml", "tickets: ../tickets\nexclude: [train]\n"),
-        ("code/auditkit.yaml", f"tickets: ../tickets\nseverity: {{{LOOP}: P4}}\n"),
-        ("code/auditkit.yaml", "tickets: ../elsewhere\n"),
+        ("code/auditkit.yaml", "exclude: [train]\n"),
+        ("code/auditkit.yaml", f"severity: {{{LOOP}: P4}}\n"),
+        ("code/auditkit.yaml", "tickets: elsewhere\n"),
         ("code/auditkit.yaml", "tickets: [\n"),
         ("tickets/batch9/B9-PT-01.md", "a ticket for its own finding"),
     ],
@@ -120,7 +120,7 @@ def test_a_change_cannot_hide_its_finding(project: Path, file: str, text: str) -
 
 def test_the_control_without_a_base_the_change_is_believed(project: Path) -> None:
     put(project, "code/train/more.py", OTHER)
-    put(project, "code/auditkit.yaml", "tickets: ../tickets\nexclude: [more.py, train/more.py]\n")
+    put(project, "code/auditkit.yaml", "exclude: [more.py, train/more.py]\n")
     ended = ask(project)
     assert (ended.code, last(ended)[0][:7]) == (0, "1 known")
 
@@ -146,11 +146,12 @@ def test_probes_of_ones_own_are_those_of_the_base(project: Path) -> None:
     """A change may break, or soften, the question itself."""
     assert auditkit("probe", "new", "norm_is_cut_off", cwd=project / "code").code == 0
     put(project, "code/auditkit.yaml", "tickets: ../tickets\nprobes_dir: probes\n")
+    named = ("--config", "code/auditkit.yaml")
     git(project, "add", ".")
     git(project, "commit", "-qm", "own probe")
     put(project, "code/probes/norm_is_cut_off.py", "nothing\n")
-    assert ask(project).code == 2
-    assert ask(project, "--against", "HEAD").code == 0
+    assert ask(project, *named).code == 2
+    assert ask(project, *named, "--against", "HEAD").code == 0
 
 
 @pytest.mark.parametrize(
@@ -180,7 +181,7 @@ def test_paths_that_the_base_names_mean_what_lies_here(project: Path) -> None:
     git(project, "commit", "-qm", "configured")
     put(project, "ci/auditkit.yaml", "nonsense: 1\n")
     with base_at("HEAD", str(project / "ci")) as base:
-        config = base.configuration(None, str(project / "ci"))
+        config = base.configuration(project / "ci" / "auditkit.yaml", str(project / "ci"))
     assert (config.checkout, config.python) == (str(project / "code"), str(project / "venv/bin/python"))
     assert (config.tickets, config.path) == (project / "tickets", project / "ci/auditkit.yaml")
 

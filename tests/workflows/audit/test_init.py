@@ -46,7 +46,7 @@ def checkout(tmp_path: Path) -> Path:
 
 def audited(path: Path, named: str = "") -> Run:
     """The run of `auditkit audit [named] --config path`."""
-    config = read_config(path, load_catalog)
+    config = read_config(path, load_catalog, is_named=True)
     return audit(AuditRequest(checkout_of(named or None, config), (RunOptions(config),), probes=(OVERFLOW,)))
 
 
@@ -88,7 +88,7 @@ def test_an_interpreter_outside_the_workspace_that_a_script_stands_for(checkout:
     put(tmp_path, "environment/python", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)
     run = audited(init(str(checkout), python=str(python)).path)
-    assert (run.environment.interpreter, sorted(asked(run))) == (sys.executable, CALLS)
+    assert (run.environment.interpreter, sorted(asked(run))) == (str(python), CALLS)
 
 
 @pytest.mark.parametrize("output", [None, "audits/auditkit.yaml"])

@@ -158,15 +158,14 @@ def test_specimens_beside_probes_are_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "reason", "message"),
     [
-        ("while True:\n        pass\n    yield", "timeout", "no answer within 3 s"),
-        ("raise SystemExit(7)\n    yield", "exit", "without an answer"),
+        ("raise SystemExit(7)\n    yield", "exception", "SystemExit: 7"),
         ("raise ValueError('mine')\n    yield", "exception", "ValueError: mine"),
         ("print('text')\n    yield from ()", "protocol", "the probe examined nothing"),
     ],
-    ids=["hangs", "ends", "raises", "prints"],
+    ids=["ends", "raises", "prints"],
 )
 def test_a_probe_of_somebody_else_may_misbehave(body: str, reason: str, message: str, tmp_path: Path) -> None:
-    """It runs in a process of its own; our own probe beside it answers."""
+    """It costs its own result; our own probe beside it has one."""
     probe = (ROOT / "probes" / f"{LOOP}.py").read_text(encoding="utf-8")
     head, _, rest = probe.partition("def measure(ctx):")
     judge = "def judge" + rest.partition("\ndef judge")[2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -75,13 +76,13 @@ def made(spec: EnvironmentSpec, code: Path, tmp_path: Path) -> str:
 def test_an_environment_is_made_once_with_what_the_checkout_asks(
     index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installer: str
 ) -> None:
-    """Its requirements pin another torch: the plan's word counts."""
+    """Its requirements pin another torch and name an index: the plan's word counts."""
     if installer == "uv" and environments._uv() is None:
         pytest.skip("uv is not installed")
     if installer == "pip":
         monkeypatch.setattr(environments, "_uv", lambda: None)
-    put(tmp_path, "code/requirements.txt", "torch==1.13.1\ntorch>=1\neinops\n-e .\n")
-    spec = EnvironmentSpec(torch="2.9", index="default")
+    put(tmp_path, "code/requirements.txt", "torch==1.13.1\ntorch>=1\neinops\n-e .\n--index-url http://127.0.0.1:9\n")
+    spec = EnvironmentSpec(torch="2.9", index="default", requirements=("requirements.txt",))
     with ThreadPoolExecutor(4) as threads:
         found = set(threads.map(lambda _: made(spec, tmp_path / "code", tmp_path), range(4)))
     (python,) = found
@@ -92,6 +93,34 @@ def test_an_environment_is_made_once_with_what_the_checkout_asks(
     (Path(python).parent.parent / "auditkit-ready.json").unlink()
     with pytest.raises(EnvironmentFailedError, match=r"^torch==2\.9"):
         made(spec, tmp_path / "code", tmp_path)
+
+
+def test_requirements_run_no_setup_code_and_count_only_where_the_plan_says_so(index: Path, tmp_path: Path) -> None:
+    """The control: pip without our options runs the setup code of the same line."""
+    put(
+        tmp_path,
+        "evil/setup.py",
+        f"open({str(tmp_path / 'ran')!r}, 'w')\nfrom setuptools import setup\nsetup(name='evil')\n",
+    )
+    line = f"evil @ file://{tmp_path}/evil\n"
+    put(tmp_path, "code/requirements.txt", line)
+    plain = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--no-build-isolation",
+        "--no-deps",
+        "--dry-run",
+        str(tmp_path / "evil"),
+    ]
+    subprocess.run(plain, capture_output=True)
+    assert (tmp_path / "ran").exists(), "control"
+    (tmp_path / "ran").unlink()
+    for requirements in (None, ("requirements.txt",)):
+        spec = EnvironmentSpec(torch="2.9", index="default", requirements=requirements)
+        assert versions(made(spec, tmp_path / "code", tmp_path), "torch") == ["2.9.1"]
+        assert not (tmp_path / "ran").exists()
 
 
 def test_one_that_cannot_be_made_says_why_and_is_tried_once(index: Path, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from auditkit.probing.hosts.cache import ResultCache
 from auditkit.probing.hosts.fork_servers import ENTRY, FLAGS, START_LIMIT_S, Process, server_for
 from auditkit.probing.hosts.kept_workers import GRACE_S, KeptWorkers, StartedWorker
 from auditkit.probing.hosts.protocol import Message, Request, checked
-from auditkit.probing.worker.process.jsonlines import Reader
+from auditkit.probing.worker.process.jsonlines import MOST_OUTPUT_BYTES, Reader
 
 DEFAULT_TIME_LIMIT_S = 120.0
 
@@ -77,7 +77,8 @@ class WorkerEnd:
     """How the process ended: its exit code (negative: a signal), whether it was out of time, its last output.
 
     `begun` tells a Python that ran our code from anything else; `ready` that it also had a working torch; `loaded`
-    that the target's module was imported; `idle` that it has answered and waits for the next request.
+    that the target's module was imported; `idle` that it has answered and waits for the next request;
+    `flooded` that it printed more than it may.
     """
 
     returncode: int | None = None
@@ -86,6 +87,7 @@ class WorkerEnd:
     ready: bool = False
     loaded: bool = False
     idle: bool = False
+    flooded: bool = False
     output_tail: str = ""
     output_bytes: int = 0
 
@@ -115,7 +117,7 @@ class Worker:
             if kept is not None and imported and self.end.loaded and self.end.idle:
                 kept.keep(imported, started)
             else:
-                cut_off = self.end.timed_out or self.setting.cancelled.is_set()
+                cut_off = self.end.timed_out or self.end.flooded or self.setting.cancelled.is_set()
                 self.end.returncode = started.end(0.0 if cut_off else GRACE_S)
 
     def _imported(self) -> object:
@@ -184,6 +186,9 @@ class Worker:
                         pipes.unregister(key.fileobj)
                     elif key.fd != results_fd:
                         self._keep_output(data)
+                        if self.end.output_bytes > MOST_OUTPUT_BYTES:
+                            self.end.flooded = True
+                            return
                     else:
                         received_bytes += len(data)
                         yield from self._noted(filter(None, map(checked, reader.feed(data))))

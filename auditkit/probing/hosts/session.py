@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from pathlib import PurePosixPath
 from typing import cast
 
 from auditkit.model.enums import Outcome, Reason
@@ -295,7 +297,17 @@ class Session:
             self.device_name = message["name"]
         elif message["type"] == "plan":
             self.loaded_by = LoadedBy.read(message)
+        elif message["type"] == "location" and message["location"] and not self._may_be_shown(message["location"]):
+            return
         job.take(cast("protocol.OfJob", message))
+
+    def _may_be_shown(self, place: protocol.Place) -> bool:
+        """Whether a report may show lines of that file: a target can name any file in its worker's name."""
+        file, folder = PurePosixPath(place["file"]), PurePosixPath(os.path.realpath(place["folder"] or "/"))
+        roots = [os.path.realpath(root) for root in self._setting.import_roots]
+        is_known = not place["folder"] or any(folder.is_relative_to(root) for root in roots)
+        is_installed = {"site-packages", "dist-packages"} & set(folder.parts)
+        return not file.is_absolute() and ".." not in file.parts and bool(is_known or is_installed)
 
     def _not_loaded(self, end: WorkerEnd) -> Failure:
         """A worker that stopped before its time, and why."""
@@ -310,6 +322,8 @@ class Session:
         if end.timed_out:
             text = f"no answer within {self._setting.time_limit_s:g} s; the process and all it started were ended"
             return Failure(Reason.TIMEOUT, text)
+        if end.flooded:
+            return Failure(Reason.PROTOCOL, "it printed more than 10 MB; the process and all it started were ended")
         if end.returncode is not None and end.returncode < 0:
             return Failure(Reason.CRASH, f"the process died of {signal_name(-end.returncode)}")
         text = f"the process ended itself with status {end.returncode} (sys.exit or os._exit)"

@@ -121,6 +121,24 @@ def test_a_flood_of_messages_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.process
+@pytest.mark.parametrize("where", ["call", "import"])
+def test_a_flood_of_output_ends(tmp_path: Path, where: str) -> None:
+    """8 MB are ignored, which is the control; 12 MB end the process."""
+    program = (
+        "import os\nflood = [b'x' * (1 << 20)] * {}\n{}\ndef norm(parameters):\n    {}\n"
+        "    return sum(p.grad.double().pow(2).sum().item() for p in parameters if p.grad is not None) ** 0.5\n"
+    )
+    prints = "while flood: os.write(1, flood.pop())"  # once in each process
+    found = {}
+    for megabytes in (8, 12):
+        lines = (prints, "pass") if where == "import" else ("", prints)
+        (tmp_path / f"floods{megabytes}.py").write_text(program.format(megabytes, *lines))
+        found[megabytes] = by_probe(run_probes(tmp_path, f"floods{megabytes}:norm", [OVERFLOW]))[OVERFLOW]
+    assert (found[8].outcome, found[12].outcome) == ("not_reproduced", "error")
+    assert "printed more than 10 MB" in found[12].message
+
+
+@pytest.mark.process
 def test_jobs_that_nobody_asked_for_are_not_heard_of(tmp_path: Path) -> None:
     said = [{"type": "start", "job": "made up"}, {"type": "device", "name": "x"}]
     assert ask(tmp_path, said).outcome == "reproduced"

@@ -13,7 +13,7 @@ import traceback
 from typing import Any, Callable, Dict, List, Optional
 
 from . import families
-from .jsonlines import Reader, Writer, new_token
+from .jsonlines import MOST_OUTPUT_BYTES, Reader, Writer, new_token
 
 _TAIL_BYTES = 4096
 _PIECE_BYTES = 1 << 16
@@ -54,11 +54,11 @@ class Child:
         """Pass the child's messages on until it ends or its time is up; returns the plan if it sent one."""
         deadline = time.monotonic() + time_limit_s
         status: Optional[int] = None
-        while status is None and time.monotonic() < deadline:
+        while status is None and time.monotonic() < deadline and self._output_bytes <= MOST_OUTPUT_BYTES:
             self._read(_WAIT_S)
             status = self._exit_status()
         self._end_family(reaped=status is not None)
-        while self._read(0):  # nobody is left to write: what is in the pipes is finite
+        while self._read(0):  # no process is left to write: the pipes hold little
             continue
         self._results.send({**self._end(status, time_limit_s), **self._output()})
         os.close(self._results_fd)
@@ -111,6 +111,9 @@ class Child:
     def _end(self, status: Optional[int], time_limit_s: float) -> Dict[str, Any]:
         if self._finished:
             return {"type": "end", "status": "ok"}
+        if status is None and self._output_bytes > MOST_OUTPUT_BYTES:
+            message = "it printed more than 10 MB; the process and all it started were ended"
+            return {"type": "end", "status": "error", "reason": "protocol", "message": message}
         if status is None:
             message = "no answer within {:g} s; the process and all it started were ended".format(time_limit_s)
             return {"type": "end", "status": "error", "reason": "timeout", "message": message}

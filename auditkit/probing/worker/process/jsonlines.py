@@ -9,7 +9,9 @@ import math
 import os
 from typing import Any, Dict, List, Optional, Sequence
 
-_LONGEST_LINE_BYTES = 64 << 20
+_LONGEST_LINE_BYTES = 1 << 20
+MOST_OUTPUT_BYTES = 10 << 20
+"""What a process may print before it is ended."""
 
 
 class Writer:

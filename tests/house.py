@@ -38,11 +38,12 @@ HOUSE = {
     "rules": Room(words("rules model")),
     "store": Room(words("store model rules errors git_process files"), words("yaml")),
     "probing": Room(words("probing model errors assets git_process files"), words("platformdirs")),
+    "live": Room(words("live model rules errors files git_process exporters version")),
     "worker": Room(words(""), words("torch"), words("torch triton")),
     "collectors": Room(words("collectors"), words("torch numpy"), words("triton scipy"), optional=words("triton")),
     "rendering": Room(words("rendering model rules errors assets"), in_functions=_PICTURES),
     "exporters": Room(words("exporters model rules errors assets"), in_functions=_PICTURES),
-    "testing": Room(words("testing model errors assets probing"), in_functions=words("torch")),
+    "testing": Room(words("testing model errors assets probing live worker"), in_functions=words("torch")),
     "pytest_plugin": Room(words(""), words("pytest"), calls_only=words("testing errors")),
     "workflows": Room(
         words(
@@ -53,5 +54,7 @@ HOUSE = {
         in_functions=words("ray submitit"),
     ),
     # The words of the model (severities, ids, inert text) belong to the commands' own vocabulary.
-    "cli": Room(words("cli"), words("typer"), words("rich mcp"), words("workflows store errors model version sandbox")),
+    "cli": Room(
+        words("cli"), words("typer"), words("rich mcp"), words("workflows live store errors model version sandbox")
+    ),
 }

@@ -42,7 +42,7 @@ def violations(part: str, source: str, package: str) -> Iterator[str]:
 def _may_import_ours(room: Room, part: str, found: Import) -> bool:
     names = found.module.split(".")
     if part == "worker":
-        return found.module.startswith("auditkit.probing.worker.")
+        return found.module.startswith(("auditkit.probing.worker.", "auditkit.worker."))
     imported = names[1] if len(names) > 1 else "version"
     if imported == "__version__":
         imported = "version"

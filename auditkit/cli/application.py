@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from auditkit.cli import audit, bisect, compare, doctor, export, init, mcp, probe, reports, sweep, ticket
+from auditkit.cli import audit, bisect, compare, doctor, export, init, mcp, probe, reports, run, sweep, ticket
 from auditkit.cli.help_pages import Commands
 
 _COMMANDS = {
-    "Ask the code": "audit init probe doctor",
+    "Ask the code": "audit run init probe doctor",
     "Compare revisions": "compare bisect",
     "Ask many at once": "sweep",
     "Keep track": "ticket report export",
@@ -43,6 +43,7 @@ def _options(
 
 
 app.command("audit", epilog=audit.EXAMPLE)(audit.audit)
+app.command("run", epilog=run.EXAMPLE)(run.run)
 app.command("init", epilog=init.EXAMPLE)(init.init)
 app.command("compare", epilog=compare.EXAMPLE)(compare.compare)
 app.command("bisect", epilog=bisect.EXAMPLE)(bisect.bisect)

@@ -9,5 +9,6 @@ from auditkit.testing.checks import Check, check
 from auditkit.testing.failures import GuardFailed, GuardUnavailable
 from auditkit.testing.memory_block import no_allocation
 from auditkit.testing.sync_block import no_sync
+from auditkit.testing.watching import watch
 
-__all__ = ["Check", "GuardFailed", "GuardUnavailable", "check", "no_allocation", "no_sync"]
+__all__ = ["Check", "GuardFailed", "GuardUnavailable", "check", "no_allocation", "no_sync", "watch"]

@@ -1,0 +1,128 @@
+"""`auditkit run`: watch a real training run and judge it by the laws."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from auditkit.cli.common import JsonOption, run_or_exit
+from auditkit.cli.options import WRITTEN
+from auditkit.cli.output import complain, complain_fitted, say_json
+
+EXAMPLE = "Example: auditkit run --steps 20 --html run.html -- torchrun --nproc-per-node 2 train.py"
+_HOW = "How closely"
+
+
+def _file(name: str, text: str) -> typer.models.OptionInfo:
+    option: typer.models.OptionInfo = typer.Option(f"--{name}", metavar="FILE", help=text, rich_help_panel=WRITTEN)
+    return option
+
+
+@run_or_exit
+def run(
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="-- COMMAND", help="The program, as you start it.")
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option("--steps", metavar="N", min=1, help="End the program after N optimizer steps.")
+    ] = None,
+    time: Annotated[
+        float | None, typer.Option("--time", metavar="SECONDS", min=0.1, help="End the program after this time.")
+    ] = None,
+    fail_on: Annotated[
+        str | None,
+        typer.Option("--fail-on", metavar="P0..P4", help="Exit 1 from this severity on, if the program succeeded."),
+    ] = None,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option("--accept", metavar="LAW:PLACE=REASON", help="Accept a finding; the report counts it."),
+    ] = None,
+    every: Annotated[
+        int,
+        typer.Option(
+            "--every", metavar="N", min=1, help="Inspect every N-th step after the first 5.", rich_help_panel=_HOW
+        ),
+    ] = 50,
+    budget: Annotated[
+        str | None,
+        typer.Option("--budget", metavar="PERCENT", help="Choose --every for this cost: 0.3%.", rich_help_panel=_HOW),
+    ] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--folder", metavar="DIR", help="Where processes write; shared, for several nodes.", rich_help_panel=_HOW
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+    save: Annotated[Path | None, _file("save", "The whole run as JSON, as an audit's.")] = None,
+    html: Annotated[Path | None, _file("html", "A page with the curves of the run and its findings.")] = None,
+    sarif: Annotated[Path | None, _file("sarif", "Findings as SARIF 2.1.0, for code scanning and editors.")] = None,
+) -> None:
+    """Watch a training run and report what breaks it.
+
+    Your program runs as it is: its output passes through and its exit code is kept. auditkit inspects the first 5
+    optimizer steps and every 50th, and reports to stderr when the program has ended. Exit code 3 means that nothing
+    was watched.
+    """
+    from auditkit.errors import ExitCode
+    from auditkit.live.outputs import check_files, write_files
+    from auditkit.live.report import report
+    from auditkit.live.watch import WatchRequest, read_accepted, watch
+
+    lowest = _severity(fail_on)
+    files = {name: path for name, path in (("save", save), ("html", html), ("sarif", sarif)) if path is not None}
+    check_files(files.values())
+    request = WatchRequest(
+        command=tuple(command or ()),
+        steps=steps,
+        time_s=time,
+        every=every,
+        budget=_share(budget),
+        folder=folder,
+        accepted=tuple(map(read_accepted, accept or ())),
+    )
+    watched = watch(request)
+    if watched.recording.trained:
+        write_files(watched, files)
+    for line in report(watched):
+        complain_fitted(line)
+    if as_json:
+        say_json(watched.run.to_json())
+    elif files and watched.recording.trained:
+        complain(f"wrote {', '.join(map(str, files.values()))}")
+    code = 0 if watched.ended.limit else watched.ended.code
+    if not code and not watched.recording.trained:
+        code = int(ExitCode.NOTHING_MEASURED)
+    if (
+        not code
+        and lowest is not None
+        and any(each.severity and each.severity.at_least(lowest) for each in watched.findings)
+    ):
+        code = int(ExitCode.FINDINGS)
+    raise typer.Exit(code)
+
+
+def _severity(text: str | None):  # type: ignore[no-untyped-def]
+    if text is None:
+        return None
+    from auditkit.cli.lookups import choose
+    from auditkit.model.enums import Severity
+
+    return choose(Severity, text.upper(), list(Severity), "severity")
+
+
+def _share(text: str | None) -> float | None:
+    """`0.3%` as 0.003. Raises BadInputError for what is no share."""
+    from auditkit.errors import BadInputError
+
+    if text is None:
+        return None
+    try:
+        value = float(text.removesuffix("%")) / 100
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 1:
+        raise BadInputError(f"--budget {text}: not a percentage", "for example: --budget 0.3%")
+    return value

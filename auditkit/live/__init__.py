@@ -1,0 +1,1 @@
+"""`auditkit run`: start a training program, read what its processes recorded, and judge it by the laws."""

@@ -1,0 +1,173 @@
+"""The report of a watched run as text: continue or stop, since which step, how much was seen; then the findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from auditkit.live.laws import LAWS
+from auditkit.live.recording import Recording
+from auditkit.live.watch import Watched
+from auditkit.model.enums import Outcome, Severity
+from auditkit.model.runs.run import ProbeResult
+from auditkit.model.text import inert_line, shortened
+
+MOST_LINES = 40
+_MOST_MESSAGE = 400
+_REMEDIES = {law.id: law.remedy for law in LAWS}
+_STATE_LAWS = (
+    "trained_parameters_stay",
+    "step_waits_for_the_device",
+    "memory_grows_with_steps",
+    "schedule_does_not_act",
+)
+
+
+def report(watched: Watched) -> list[str]:
+    """At most 40 lines."""
+    recording = watched.recording
+    if not recording.trained:
+        return nothing_watched(recording)
+    head = [headline(watched), _about(watched), _held(watched)]
+    tail = list(_tail(watched))
+    findings = watched.findings
+    lines: list[str] = []
+    shown = 0
+    for result in findings:
+        block = list(_finding_lines(result))
+        if len(head) + len(lines) + len(block) + len(tail) + 1 > MOST_LINES:
+            break
+        lines += block
+        shown += 1
+    if shown < len(findings):
+        lines.append(f"and {len(findings) - shown} more findings: --save FILE or --html FILE shows all")
+    return [
+        inert_line(line) if not line.startswith(" ") else "   " + inert_line(line.strip())
+        for line in [*head, *lines, *tail]
+    ]
+
+
+def nothing_watched(recording: Recording) -> list[str]:
+    """Why there is nothing to judge, and what to do."""
+    if recording.reasons:
+        return [f"NOT WATCHED: {recording.reasons[0]}"]
+    if not recording.loaded:
+        return [
+            "NOT WATCHED: no process of the command loaded the watcher.",
+            "The command never imported torch, or its interpreter ignores PYTHONPATH (-I, -E, a container, a launcher "
+            "that resets the environment). Install auditkit into that environment, or pass PYTHONPATH and "
+            "AUDITKIT_WATCH on.",
+        ]
+    compiled = any(each["compiled"] for process in recording.loaded for each in process.optimizers)
+    backwards = sum(process.data.get("backwards", 0) for process in recording.loaded)
+    if compiled:
+        return ["NOT WATCHED: the program compiles its optimizer step, and auditkit puts no hook into compiled code."]
+    if backwards:
+        return [
+            f"NOT WATCHED: {backwards} backwards and no step of a torch.optim.Optimizer: the program updates its "
+            "parameters itself, or compiles its whole training step."
+        ]
+    return ["NOT WATCHED: the command imported torch and made no backward and no optimizer step."]
+
+
+def headline(watched: Watched) -> str:
+    """Whether to continue or to stop, and since when."""
+    findings = watched.findings
+    by_severity = {
+        severity: count for severity in Severity if (count := sum(result.severity is severity for result in findings))
+    }
+    counts = ", ".join(f"{count} {severity.value}" for severity, count in by_severity.items())
+    errors = watched.run.summary["error"]
+    unsure = f" {errors} laws ended in an error." if errors else ""
+    worst = findings[0].severity if findings else None
+    if worst in (Severity.P0, Severity.P1):
+        broken = [result for result in findings if result.severity in (Severity.P0, Severity.P1)]
+        since = min(first_step(result) for result in broken)
+        return f"BROKEN since step {since}: {counts}. Weights after step {since} are suspect.{unsure}"
+    if findings:
+        return f"CONTINUE: no P0 or P1 in the watched steps; {counts}.{unsure}"
+    return f"CONTINUE: no finding in the watched steps.{unsure}"
+
+
+def first_step(result: ProbeResult) -> int:
+    return next((int(each.value) for each in result.measurements if each.name == "first_step"), 0)
+
+
+def _about(watched: Watched) -> str:
+    recording, environment = watched.recording, watched.run.environment
+    commit = (
+        f"commit {environment.revision[:7]}{' (changed)' if environment.dirty else ''}"
+        if environment.revision
+        else "no commit"
+    )
+    ranks = len({process.rank for process in recording.trained})
+    kinds = sorted(
+        {each["dtype"] for process in recording.trained for each in process.parameters if each["optimizers"]}
+    )
+    what = f"{recording.world} ranks: " if recording.world > 1 else ""
+    what += f"{_count_parameters(recording)} parameters in {', '.join(kinds) or 'no dtype'} on {environment.device}"
+    parts = [what, commit, f"watched {recording.watched:,} of {recording.steps:,} steps"]
+    if recording.world > 1 or ranks > 1:
+        parts.append(f"{ranks} of {max(recording.world, ranks)} ranks reported")
+    parts.append(f"cost {cost_percent(recording):.1f} %")
+    return " · ".join(parts)
+
+
+def _count_parameters(recording: Recording) -> str:
+    held = [each for each in recording.main.parameters if each["optimizers"]]
+    count = sum(each["numel"] for each in held)
+    for size, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if count >= size:
+            return f"{count / size:.3g}{letter}"
+    return str(count)
+
+
+def cost_percent(recording: Recording) -> float:
+    """The watcher's own time, in percent of the time from the first step to the last."""
+    costs = [process.cost_s / max(process.run_s, 1e-9) for process in recording.trained if process.run_s]
+    return 100 * max(costs, default=0.0)
+
+
+def _held(watched: Watched) -> str:
+    summary = watched.run.summary
+    parts = [f"Held {summary['not_reproduced']}", f"not applicable {summary['not_applicable']}"]
+    if summary["error"]:
+        parts.append(f"ERROR {summary['error']}")
+    compiled = [each for process in watched.recording.trained for each in process.optimizers if each["compiled"]]
+    if compiled:
+        parts.append(f"NOT WATCHED {len(compiled)} (compiled optimizer)")
+    if watched.accepted:
+        parts.append(f"accepted {len(watched.accepted)}")
+    saves = [save for process in watched.recording.trained for save in process.checkpoints["saves"] if save["path"]]
+    broken = [first_step(each) for each in watched.findings if each.severity in (Severity.P0, Severity.P1)]
+    good = [save for save in saves if not save["bad"] and (not broken or save["step"] <= min(broken))]
+    if good:
+        last = max(good, key=lambda save: save["step"])
+        parts.append(f"last good checkpoint: {Path(last['path']).name} (step {last['step']})")
+    elif saves:
+        parts.append("no good checkpoint")
+    return " · ".join(parts)
+
+
+def _finding_lines(result: ProbeResult) -> Iterator[str]:
+    place = f"{result.location.file}:{result.location.line}" if result.location else "no line is known"
+    simulated = " (simulated)" if result.evidence and result.evidence.value == "simulated" else ""
+    yield f"{result.severity} {result.probe}{simulated}  {place}  {', '.join(result.notes)}"
+    yield f"   {shortened(result.message, _MOST_MESSAGE)}"
+
+
+def _tail(watched: Watched) -> Iterator[str]:
+    for result, reason in watched.accepted[:3]:
+        yield f"accepted: {result.probe}: {reason}"
+    for note in watched.run.notes[:3]:
+        yield f"note: {shortened(note, 200)}"
+    errors = [result for result in watched.run.results if result.outcome is Outcome.ERROR]
+    for result in errors[:3]:
+        yield f"error: {result.probe}: {shortened(result.message, 200)}"
+    findings = watched.findings
+    if findings:
+        first = findings[0]
+        place = f" at {first.location.file}:{first.location.line}" if first.location else ""
+        yield f"What to do first: {_REMEDIES[first.probe]}{place}."
+    if watched.ended.limit:
+        yield f"auditkit ended the program: the limit of {watched.ended.limit} was reached."

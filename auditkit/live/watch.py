@@ -1,0 +1,242 @@
+"""One watched run: start the program, read what it recorded, judge every law, and make a run of the results."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from auditkit import __version__
+from auditkit.errors import BadInputError
+from auditkit.git_process import run_git
+from auditkit.live.command import Ended, check_command, prepare, run_command
+from auditkit.live.laws import LAWS, Broken, Law, NotShown, merged
+from auditkit.live.recording import Place, Recording, read_recording
+from auditkit.model.enums import Evidence, Outcome, Reason
+from auditkit.model.runs.measurement import Location, Measurement
+from auditkit.model.runs.probe import ProbeInfo
+from auditkit.model.runs.run import Environment, ProbeResult, Run, fingerprint
+
+TARGET = "run"
+"""What a law is about, where a probe has a function."""
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """A finding that the user accepts: `--accept LAW:PLACE=REASON`; `place` is a file, or a file and its line."""
+
+    law: str
+    place: str
+    reason: str
+
+    def covers(self, result: ProbeResult) -> bool:
+        if result.probe != self.law or result.location is None:
+            return False
+        file, _, line = self.place.rpartition(":")
+        if not line.isdigit():
+            file, line = self.place, ""
+        named = result.location.file == file or result.location.file.endswith("/" + file)
+        return named and (not line or result.location.line == int(line))
+
+
+@dataclass(frozen=True)
+class WatchRequest:
+    """What to run, for how long, and how closely: every `every`-th step is inspected, or as `budget` allows."""
+
+    command: tuple[str, ...]
+    steps: int | None = None
+    time_s: float | None = None
+    every: int = 50
+    budget: float | None = None
+    folder: Path | None = None
+    accepted: tuple[Accepted, ...] = ()
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A finished run: what its processes recorded, the results by law, and how the program ended."""
+
+    recording: Recording
+    run: Run
+    ended: Ended
+    accepted: tuple[tuple[ProbeResult, str], ...] = ()
+
+    @property
+    def findings(self) -> list[ProbeResult]:
+        """The findings, the worst first."""
+        found = [result for result in self.run.results if result.outcome is Outcome.REPRODUCED]
+        return sorted(found, key=lambda result: (str(result.severity), result.probe))
+
+
+def read_accepted(text: str) -> Accepted:
+    """`LAW:PLACE=REASON`. Raises BadInputError for a law that is none, or a part that is missing."""
+    head, separator, reason = text.partition("=")
+    law, colon, place = head.partition(":")
+    if not separator or not colon or not reason.strip() or not place:
+        raise BadInputError(f"--accept {text}: not of the form LAW:PLACE=REASON", "replicas_drift:train.py:88=a test")
+    if law not in {each.id for each in LAWS}:
+        from auditkit.errors import nearest_names
+
+        near = nearest_names(law, [each.id for each in LAWS])
+        raise BadInputError(f"--accept {text}: no law is called {law}", f"did you mean {near[0]}?" if near else None)
+    return Accepted(law, place, reason.strip())
+
+
+def watch(request: WatchRequest) -> Watched:
+    """Run the program and judge what it did. Raises BadInputError for a command that cannot be started."""
+    check_command(request.command)
+    folder = request.folder or Path(tempfile.mkdtemp(prefix="auditkit-run-"))
+    try:
+        prepare(folder, {"every": request.every, "steps": request.steps, "budget": request.budget})
+        ended = run_command(request.command, folder, request.time_s)
+        recording = _at_revision(read_recording(folder, project_root(Path.cwd())))
+    finally:
+        if request.folder is None:
+            shutil.rmtree(folder, ignore_errors=True)
+    return judge(recording, ended, request.accepted)
+
+
+def judge(recording: Recording, ended: Ended, accepted: Sequence[Accepted] = ()) -> Watched:
+    """Check every law against a recording."""
+    results: list[ProbeResult] = []
+    if recording.trained:
+        for law in LAWS:
+            results += results_of(law, recording)
+    covered = [(each, by.reason) for each in results for by in accepted if by.covers(each)]
+    gone = {each.fingerprint for each, _ in covered}
+    kept = tuple(each for each in results if each.fingerprint not in gone)
+    stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
+    run = Run(f"{stamp}-{secrets.token_hex(3)}", _environment(recording), kept, notes=tuple(_notes(recording)))
+    return Watched(recording, run, ended, tuple(covered))
+
+
+def results_of(law: Law, recording: Recording) -> list[ProbeResult]:
+    """The result of one law: its findings, or why there is none. An error of an instrument is never a pass."""
+    outcome, message, reason = Outcome.NOT_REPRODUCED, "held in every inspected step", None
+    found: list[Broken] = []
+    try:
+        found = merged(law.check(recording))
+    except NotShown as why:
+        outcome, message = Outcome.NOT_APPLICABLE, str(why)
+    except Exception as error:
+        outcome, message, reason = Outcome.ERROR, f"{type(error).__name__}: {error}", Reason.EXCEPTION
+    failed = [
+        (name, kept) for each in recording.trained for name, kept in each.errors.items() if name in law.instruments
+    ]
+    if failed and not found:
+        outcome, message, reason = (
+            Outcome.ERROR,
+            f"the {failed[0][0]} instrument failed: {failed[0][1]['reason']}",
+            Reason.EXCEPTION,
+        )
+    device = recording.main.device[0]
+    if not found:
+        return [
+            ProbeResult(
+                law.id, _VERSION, TARGET, outcome, message, fingerprint(law.id, TARGET), reason=reason, device=device
+            )
+        ]
+    return [
+        ProbeResult(
+            law.id,
+            _VERSION,
+            TARGET,
+            Outcome.REPRODUCED,
+            each.message,
+            fingerprint(law.id, TARGET, ordinal),
+            severity=each.severity,
+            evidence=each.evidence,
+            device=device,
+            location=location(each.place, recording.root),
+            measurements=_measurements(each),
+            notes=_since(each, recording),
+        )
+        for ordinal, each in enumerate(found)
+    ]
+
+
+def _measurements(broken: Broken) -> tuple[Measurement, ...]:
+    case = {"since_step": broken.since}
+    measured = [Measurement(name, value, unit, case, broken.evidence) for name, value, unit in broken.measured]
+    return (*measured, Measurement("first_step", broken.since, "count", {}, Evidence.MEASURED))
+
+
+def _since(broken: Broken, recording: Recording) -> tuple[str, ...]:
+    ranks = f"ranks {', '.join(map(str, broken.ranks))}" if recording.world > 1 and broken.ranks else ""
+    return tuple(part for part in (f"since step {broken.since}", ranks) if part)
+
+
+def location(place: Place, root: Path) -> Location | None:
+    """A line below the project's root by its path from there, another by its whole path."""
+    file, line, function = place
+    if not file:
+        return None
+    path = Path(file)
+    shown = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.as_posix()
+    return Location(shown, line, function)
+
+
+def _at_revision(recording: Recording) -> Recording:
+    """The recording with the commit of its project; none outside of git."""
+    try:
+        revision = run_git(recording.root, "rev-parse", "--verify", "HEAD").stdout.strip()
+        dirty = bool(revision) and bool(run_git(recording.root, "status", "--porcelain", "-uno").stdout.strip())
+    except (BadInputError, OSError):
+        return recording
+    return replace(recording, revision=revision, dirty=dirty)
+
+
+def project_root(folder: Path) -> Path:
+    """The top of the git repository that holds `folder`; the folder itself outside of one."""
+    try:
+        found = run_git(folder, "rev-parse", "--show-toplevel").stdout.strip()
+    except (BadInputError, OSError):
+        found = ""
+    return Path(found) if found else folder
+
+
+def _environment(recording: Recording) -> Environment:
+    revision, dirty = recording.revision, recording.dirty
+    process = recording.trained[0] if recording.trained else recording.loaded[0] if recording.loaded else None
+    if process is None:
+        python = platform.python_version()
+        return Environment(str(recording.root), revision, dirty, python, "", "", "", "", "", __version__)
+    kind, name = process.device
+    return Environment(
+        str(recording.root), revision, dirty, process.python, process.torch, kind, name,
+        process.executable, process.platform, __version__,
+    )  # fmt: skip
+
+
+def _notes(recording: Recording) -> Iterable[str]:
+    yield from recording.reasons
+    for process in recording.trained:
+        for name, kept in process.errors.items():
+            yield f"rank {process.rank}: the {name} instrument failed: {kept['reason']}"
+
+
+def catalog() -> Mapping[str, ProbeInfo]:
+    """The laws as probes, for reports and tickets."""
+    return {
+        law.id: ProbeInfo(
+            law.id,
+            _VERSION,
+            law.title,
+            law.severity,
+            categories=("Correctness bug",),
+            agent="PT",
+            scope="target",
+            instrument=", ".join(law.instruments),
+            motivation=f"{law.title}.",
+            method="`auditkit run` inspects the steps of a real training run.",
+            remediation=f"{law.remedy}.",
+            devices=("cpu", "cuda"),
+        )
+        for law in LAWS
+    }

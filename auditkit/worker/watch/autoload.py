@@ -1,0 +1,37 @@
+"""Load the watcher into a process that has torch: called by the carrier and by torch's `torch.backends` entry point."""
+
+import os
+import sys
+
+VARIABLE = "AUDITKIT_WATCH"
+_PACKAGE = "_auditkit_watch"
+
+
+def load() -> None:
+    """Start the watcher if `auditkit run` started this process. Never raises; the second call does nothing."""
+    folder = os.environ.get(VARIABLE)
+    if not folder or _PACKAGE in sys.modules:
+        return
+    try:
+        from importlib import import_module, util
+
+        here = os.path.dirname(os.path.abspath(__file__))
+        init = os.path.join(here, "__init__.py")
+        spec = util.spec_from_file_location(_PACKAGE, init, submodule_search_locations=[here])
+        if spec is None or spec.loader is None:
+            return
+        package = util.module_from_spec(spec)
+        sys.modules[_PACKAGE] = package
+        spec.loader.exec_module(package)
+        import_module(_PACKAGE + ".process").start(folder)
+    except Exception as error:
+        _note(folder, "%s: %s" % (type(error).__name__, error))
+
+
+def _note(folder: str, reason: str) -> None:
+    """Leave the reason where the host finds it; without a folder to write to there is nobody to tell."""
+    try:
+        with open(os.path.join(folder, "failed-%d.txt" % os.getpid()), "w") as file:
+            file.write(reason[:1000])
+    except OSError:
+        pass

@@ -1,0 +1,174 @@
+"""Checkpoints: digests of what a program saves, and whether what it loads arrives in its model and optimizer."""
+
+from __future__ import annotations
+
+import os
+from hashlib import blake2b
+from typing import Any
+
+import torch
+
+from .places import where
+from .program import Program, number, stripped
+from .readings import quietly, read_all
+
+_DEEPEST = 4
+_MOST = 50
+
+
+class Checkpoints:
+    """Saves and loads of one process."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.saves: list = []
+        self.loads: list = []
+        self.waiting: list = []
+
+    def saved(self, content: Any, file: Any, step: int) -> None:
+        """Record what a file holds; a later load of it is compared with this digest."""
+        found = _contents(content)
+        if found["weights"] or found["optimizers"]:
+            with quietly():
+                entry = {"path": _path(file), "step": step, "at": list(where()), **_digests(found)}
+            self.saves.append(entry)
+            del self.saves[:-_MOST]
+
+    def loaded(self, content: Any, file: Any) -> None:
+        """Keep what was loaded until the next step shows whether it arrived."""
+        found = _contents(content)
+        if not found["weights"] and not found["optimizers"]:
+            return
+        with quietly():
+            entry = {"path": _path(file), "at": list(where()), **_digests(found)}
+            entry["weights_now"] = [
+                {stripped(key): reading for key, reading in zip(state, read_all(list(state.values())))}
+                for state in found["weights"]
+            ]
+            entry["optimizers_now"] = [_optimizer_readings(state) for state in found["optimizers"]]
+        self.waiting.append(entry)
+        del self.waiting[:-4]
+
+    def compare(self, known: Any) -> None:
+        """Before the first step after a load: compare the loaded state with the living one."""
+        waiting, self.waiting = self.waiting, []
+        for entry in waiting:
+            with quietly():
+                weights = [self._weights(state) for state in entry.pop("weights_now")]
+                optimizers = [_optimizer(state, known) for state in entry.pop("optimizers_now")]
+            entry.update(weights=weights, optimizers=optimizers, step=known.steps, turns_before=known.steps)
+            saved = [save for save in self.saves if save["path"] == entry["path"]]
+            entry["saved_digest"] = saved[-1]["digest"] if saved else ""
+            self.loads.append(entry)
+            del self.loads[:-_MOST]
+
+    def _weights(self, state: dict) -> dict:
+        """How many loaded tensors are in the living parameters of the same name, and which differ."""
+        living: dict = {}
+        for each in self.program.parameters:
+            tensor = each.ref()
+            if tensor is not None and each.name:
+                living.setdefault(each.name, []).append(tensor)
+        equal, different, absent = 0, [], 0
+        for key, reading in state.items():
+            candidates = living.get(key, [])
+            if not candidates or reading is None:
+                absent += 1
+            elif any(now is not None and now.same(reading) for now in read_all(candidates)):
+                equal += 1
+            else:
+                different.append(key)
+        likely = [name for name in living if any(name.endswith("." + key) or key.endswith("." + name) for key in state)]
+        return {
+            "equal": equal,
+            "different": different[:20],
+            "differ": len(different),
+            "absent": absent,
+            "renamed": len(likely) if not equal and not different else 0,
+        }
+
+    def to_json(self) -> dict:
+        return {"saves": self.saves[-_MOST:], "loads": self.loads, "unused": [entry["path"] for entry in self.waiting]}
+
+
+def _path(file: Any) -> str:
+    name = getattr(file, "name", file)
+    return os.path.abspath(os.fsdecode(name)) if isinstance(name, (str, bytes, os.PathLike)) else ""
+
+
+def _contents(content: Any) -> dict:
+    """The state dicts of modules and of optimizers in what was saved, by their shape."""
+    found: dict = {"weights": [], "optimizers": []}
+    waiting = [(content, 0)]
+    while waiting:
+        each, depth = waiting.pop()
+        if isinstance(each, torch.nn.Module):
+            found["weights"].append(dict(each.state_dict()))
+        elif isinstance(each, dict):
+            tensors = {key: value for key, value in each.items() if isinstance(value, torch.Tensor)}
+            if "state" in each and "param_groups" in each:
+                found["optimizers"].append(each)
+            elif tensors and all(isinstance(key, str) for key in tensors):
+                found["weights"].append(tensors)
+            elif depth < _DEEPEST:
+                waiting.extend((value, depth + 1) for value in each.values())
+        elif isinstance(each, (list, tuple)) and depth < _DEEPEST:
+            waiting.extend((value, depth + 1) for value in each[:20])
+    return found
+
+
+def _digests(found: dict) -> dict:
+    tensors = [value for state in found["weights"] for value in state.values()]
+    readings = read_all(tensors)
+    digest = blake2b(digest_size=8)
+    for reading in readings:
+        digest.update(reading.digest().encode() if reading is not None else b"-")
+    bad = sum(reading is not None and not reading.is_finite for reading in readings)
+    return {
+        "digest": digest.hexdigest(),
+        "tensors": len(tensors),
+        "bad": bad,
+        "holds_optimizer": bool(found["optimizers"]),
+    }
+
+
+def _optimizer_readings(state: dict) -> dict:
+    """Readings of an optimizer's saved tensors, by parameter and name; and its learning rates."""
+    tensors = {
+        (index, name): value
+        for index, entry in state["state"].items()
+        if isinstance(entry, dict)
+        for name, value in entry.items()
+        if isinstance(value, torch.Tensor) and value.numel() > 1
+    }
+    rates = [number(group["lr"]) for group in state["param_groups"] if "lr" in group]
+    sizes = [len(group.get("params", ())) for group in state["param_groups"]]
+    return {"readings": dict(zip(tensors, read_all(list(tensors.values())))), "rates": rates, "sizes": sizes}
+
+
+def _optimizer(state: dict, known: Any) -> dict:
+    """How much of a saved optimizer's state the living optimizer has."""
+    optimizer = known.ref()
+    groups = optimizer.param_groups if optimizer is not None else []
+    if [len(group["params"]) for group in groups] != state["sizes"]:
+        return {"matches": False}
+    tensors = [tensor for group in groups for tensor in group["params"]]
+    equal = different = 0
+    for (index, name), reading in state["readings"].items():
+        if not isinstance(index, int) or index >= len(tensors) or reading is None:
+            continue
+        now = optimizer.state.get(tensors[index], {}).get(name)
+        if isinstance(now, torch.Tensor):
+            found = read_all([now])[0]
+            equal, different = (
+                (equal + 1, different) if found is not None and found.same(reading) else (equal, different + 1)
+            )
+        else:
+            different += 1
+    return {
+        "matches": True,
+        "equal": equal,
+        "different": different,
+        "rates": state["rates"],
+        "rates_now": known.rates(),
+    }

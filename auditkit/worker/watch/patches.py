@@ -1,0 +1,353 @@
+"""The wrappers in torch: each records an event while a step is inspected, and otherwise only calls the original."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import Any, Callable
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from .places import where
+from .readings import norms, quietly
+from .watcher import Watcher
+
+_READS = ("item", "tolist", "cpu", "numpy", "__float__", "__int__", "__bool__", "__index__")
+_compiles = torch.compiler.is_compiling
+
+
+class Patches:
+    """All wrappers of one watcher; `remove` restores torch as it was."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self.watcher = watcher
+        self.undone: list = []
+        self.turn_patches: list = []
+
+    def install(self) -> None:
+        """Wrap what is called between steps, and hook the steps."""
+        watcher = self.watcher
+        optim, clips, scaler = torch.optim, torch.nn.utils.clip_grad, torch.amp.grad_scaler.GradScaler
+        self._wrap(torch.autograd, "backward", self._backward)
+        for name in ("clip_grad_norm_", "clip_grad_value_"):
+            wrapped = self._wrap(clips, name, self._clip)
+            self._put(torch.nn.utils, name, wrapped)
+        self._wrap(optim.Optimizer, "zero_grad", self._zero_grad)
+        self._wrap(torch.nn.Module, "zero_grad", self._zero_grad)
+        self._wrap(optim.Optimizer, "__init__", self._placed("optimizer"))
+        self._wrap(optim.lr_scheduler.LRScheduler, "__init__", self._placed("scheduler"))
+        self._wrap(scaler, "unscale_", self._unscale)
+        self._wrap(scaler, "step", self._scaler_step)
+        self._wrap(torch.nn.functional, "cross_entropy", self._cross_entropy)
+        self._wrap(torch, "save", self._save)
+        self._wrap(torch, "load", self._load)
+        self._wrap(torch, "compile", self._compile)
+        hooks = [register_optimizer_step_pre_hook(self._before), register_optimizer_step_post_hook(self._after)]
+        self.undone.extend(hook.remove for hook in hooks)
+        watcher.switch = self._switch
+        self._open()
+
+    def remove(self) -> None:
+        self._close()
+        for undo in reversed(self.undone):
+            undo()
+        self.undone.clear()
+
+    def take_imported(self) -> None:
+        """Replace originals that modules imported by name before the watcher came (in a test or a notebook)."""
+        pairs: list = [
+            (torch.nn.utils.clip_grad_norm_, "clip_grad_norm_"),
+            (torch.nn.utils.clip_grad_value_, "clip_grad_value_"),
+            (torch.nn.functional.cross_entropy, "cross_entropy"),
+        ]
+        for module in list(sys.modules.values()):
+            space = getattr(module, "__dict__", {})
+            if getattr(module, "__name__", "torch").partition(".")[0] in ("torch", "_auditkit_watch"):
+                continue
+            for wrapped, name in pairs:
+                if space.get(name) is wrapped.__wrapped__:
+                    self._put(module, name, wrapped)
+
+    # How a wrapper is put in place.
+
+    def _wrap(self, owner: Any, name: str, make: Callable) -> Any:
+        original = getattr(owner, name)
+        wrapped = make(original)
+        functools.update_wrapper(wrapped, original)
+        self._put(owner, name, wrapped)
+        return wrapped
+
+    def _put(self, owner: Any, name: str, value: Any) -> None:
+        had, original = name in vars(owner), getattr(owner, name)
+        setattr(owner, name, value)
+
+        def undo() -> None:
+            if vars(owner).get(name) is value:
+                if had:
+                    setattr(owner, name, original)
+                else:
+                    delattr(owner, name)
+
+        self.undone.append(undo)
+
+    # Only in inspected turns, and never in a program that compiles: a compiled function must not see them.
+
+    def _open(self) -> None:
+        if self.turn_patches or self.watcher.compiles:
+            return
+        count = len(self.undone)
+        self._wrap(torch.nn.Module, "__call__", self._call)
+        for name in _READS:
+            self._wrap(torch.Tensor, name, functools.partial(self._read, name))
+        self.turn_patches, self.undone = self.undone[count:], self.undone[:count]
+
+    def _switch(self, recording: bool) -> None:
+        if recording:
+            self._open()
+        else:
+            self._close()
+
+    def _close(self) -> None:
+        for undo in reversed(self.turn_patches):
+            undo()
+        self.turn_patches = []
+
+    def _call(self, original: Callable) -> Callable:
+        watcher = self.watcher
+
+        def __call__(module: Any, *args: Any, **kwargs: Any) -> Any:
+            if _compiles():
+                return original(module, *args, **kwargs)
+            watcher.guarded("modules", lambda: watcher.called(module, args, kwargs))
+            watcher.depth += 1
+            try:
+                return original(module, *args, **kwargs)
+            finally:
+                watcher.depth -= 1
+
+        return __call__
+
+    def _read(self, name: str, original: Callable) -> Callable:
+        watcher = self.watcher
+
+        def read(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            if watcher.reading or not watcher.recording or _compiles():
+                return original(tensor, *args, **kwargs)
+            watcher.reading += 1
+            try:
+                watcher.guarded("reads", lambda: watcher.read(name))
+                return original(tensor, *args, **kwargs)
+            finally:
+                watcher.reading -= 1
+
+        return read
+
+    # The wrappers.
+
+    def _event(self, work: Callable[[], Any]) -> Any:
+        """Run an instrument without seeing its own reads."""
+        watcher = self.watcher
+        watcher.reading += 1
+        try:
+            return watcher.guarded("events", lambda: watcher._timed(work))
+        finally:
+            watcher.reading -= 1
+
+    def _backward(self, original: Callable) -> Callable:
+        watcher = self.watcher
+
+        def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+            if _compiles():
+                return original(tensors, *args, **kwargs)
+            begun = self._event(lambda: watcher.backward_begins(tensors))
+            result = original(tensors, *args, **kwargs)
+            if begun is not None:
+                place = where()
+                self._event(lambda: watcher.backward_ended(begun, place))
+            return result
+
+        return backward
+
+    def _clip(self, original: Callable) -> Callable:
+        watcher = self.watcher
+
+        def clip(parameters: Any, limit: Any, *args: Any, **kwargs: Any) -> Any:
+            if _compiles() or not watcher.recording:
+                return original(parameters, limit, *args, **kwargs)
+            if not isinstance(parameters, (torch.Tensor, list, tuple)):
+                parameters = list(parameters)
+            begun = self._event(lambda: self._clip_begins(parameters, limit, original, args, kwargs))
+            result = original(parameters, limit, *args, **kwargs)
+            if begun is not None:
+                self._event(lambda: watcher.happened("clip", returned=result, **begun))
+            return result
+
+        return clip
+
+    def _clip_begins(self, parameters: Any, limit: Any, original: Callable, args: tuple, kwargs: dict) -> dict:
+        tensors = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
+        gradients = [tensor.grad for tensor in tensors if tensor.grad is not None]
+        norm_type = kwargs.get("norm_type", args[0] if args else 2.0)
+        with quietly():
+            found = norms(gradients)
+        return {
+            "place": where(), "before": self.watcher.gradients(), "norms": found, "limit": float(limit),
+            "norm_type": float(norm_type) if original.__name__ == "clip_grad_norm_" else "value",
+            "ids": [id(tensor) for tensor in tensors], "scale": self.watcher.scale,
+        }  # fmt: skip
+
+    def _zero_grad(self, original: Callable) -> Callable:
+        watcher = self.watcher
+
+        def zero_grad(owner: Any, *args: Any, **kwargs: Any) -> Any:
+            if _compiles() or not watcher.recording:
+                return original(owner, *args, **kwargs)
+            before, place = self._event(watcher.gradients), where()
+            result = original(owner, *args, **kwargs)
+            if before is not None:
+                self._event(lambda: watcher.happened("zero_grad", place, before))
+            return result
+
+        return zero_grad
+
+    def _placed(self, kind: str) -> Callable:
+        program, watcher = self.watcher.program, self.watcher
+
+        def make(original: Callable) -> Callable:
+            def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+                original(self, *args, **kwargs)
+                if not _compiles():
+                    place = where()
+                    watcher.guarded("objects", lambda: getattr(program, kind)(self, place))
+                    program.placed.append(kind)
+
+            return __init__
+
+        return make
+
+    def _unscale(self, original: Callable) -> Callable:
+        watcher = self.watcher
+
+        def unscale_(scaler: Any, optimizer: Any) -> Any:
+            if not watcher.recording or not scaler.is_enabled():
+                return original(scaler, optimizer)
+            before, place = self._event(watcher.gradients), where()
+            result = original(scaler, optimizer)
+            if before is not None:
+                self._event(lambda: watcher.happened("unscale", place, before))
+            return result
+
+        return unscale_
+
+    def _scaler_step(self, original: Callable) -> Callable:
+        watcher = self.watcher
+
+        def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            if not scaler.is_enabled():
+                return original(scaler, optimizer, *args, **kwargs)
+            known = watcher.guarded("scaler", lambda: watcher.program.optimizer(optimizer))
+            steps = known.steps if known is not None else 0
+            watcher.scale = (
+                scaler.get_scale() if watcher.recording and getattr(scaler, "_device", "") == "cpu" else watcher.scale
+            )
+            result = original(scaler, optimizer, *args, **kwargs)
+            if known is not None:
+                known.attempts += 1
+                if known.steps == steps:
+                    watcher.skipped_by_scaler += 1
+                    if watcher.recording:
+                        self._event(lambda: watcher.happened("skipped", where(), watcher.gradients()))
+            return result
+
+        return step
+
+    def _cross_entropy(self, original: Callable) -> Callable:
+        watcher = self.watcher
+
+        def cross_entropy(input: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
+            loss = original(input, target, *args, **kwargs)
+            if _compiles() or not watcher.recording:
+                return loss
+            self._event(lambda: self._weigh(loss, target, args, kwargs))
+            return loss
+
+        return cross_entropy
+
+    def _weigh(self, loss: Any, target: Any, args: tuple, kwargs: dict) -> None:
+        if (
+            not isinstance(loss, torch.Tensor)
+            or loss.grad_fn is None
+            or loss.numel() != 1
+            or target.is_floating_point()
+        ):
+            return
+        ignored = kwargs.get("ignore_index", args[2] if len(args) > 2 else -100)
+        reduction = kwargs.get("reduction", args[4] if len(args) > 4 else "mean")
+        weight = kwargs.get("weight", args[0] if args else None)
+        if weight is not None or reduction not in ("mean", "sum"):
+            return
+        with quietly():
+            valid = int((target != ignored).sum())
+        loss.grad_fn.register_prehook(self.watcher.weighs(where(), valid, target.numel(), reduction == "mean"))
+
+    def _save(self, original: Callable) -> Callable:
+        watcher = self.watcher
+
+        def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
+            result = original(obj, f, *args, **kwargs)
+            self._event(lambda: watcher.checkpoints.saved(obj, f, watcher.count))
+            return result
+
+        return save
+
+    def _load(self, original: Callable) -> Callable:
+        watcher = self.watcher
+
+        def load(f: Any, *args: Any, **kwargs: Any) -> Any:
+            result = original(f, *args, **kwargs)
+            self._event(lambda: watcher.checkpoints.loaded(result, f))
+            self._event(watcher.watch_next)
+            return result
+
+        return load
+
+    def _compile(self, original: Callable) -> Callable:
+        watcher = self.watcher
+
+        def compile_(*args: Any, **kwargs: Any) -> Any:
+            target = args[0] if args else kwargs.get("model")
+            owner = getattr(target, "__self__", None)
+            if isinstance(owner, torch.optim.Optimizer):
+                what = "optimizer"
+                known = watcher.program.optimizer(owner)
+                known.compiled = True
+            else:
+                what = "module" if isinstance(target, torch.nn.Module) else "function"
+            watcher.compiles.append([what, *where()])
+            self._close()
+            return original(*args, **kwargs)
+
+        return compile_
+
+    # Steps. A compiled step traces these functions: they hold nothing for it but a constant.
+
+    def _before(self, optimizer: Any, args: tuple, kwargs: dict) -> Any:
+        if _compiles():
+            return None
+        watcher = self.watcher
+        watcher.reading += 1
+        try:
+            return watcher.guarded("step", lambda: watcher.step_begins(optimizer, args, kwargs))
+        finally:
+            watcher.reading -= 1
+
+    def _after(self, optimizer: Any, args: tuple, kwargs: dict) -> None:
+        if _compiles():
+            return
+        watcher = self.watcher
+        watcher.reading += 1
+        try:
+            watcher.guarded("step", lambda: watcher.step_ended(optimizer))
+        finally:
+            watcher.reading -= 1

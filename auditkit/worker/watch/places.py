@@ -1,0 +1,83 @@
+"""The user's line: the innermost frame that is neither torch's, nor a library's, nor ours."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from typing import Any
+
+import torch
+
+Place = tuple  # (file, line, function)
+
+_OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+_LIBRARIES = tuple(
+    {
+        os.path.abspath(path) + os.sep
+        for key in ("stdlib", "platstdlib", "purelib", "platlib")
+        if (path := sysconfig.get_path(key))
+    }
+    | {os.path.realpath(sysconfig.get_path("stdlib")) + os.sep}
+)
+_USERS, _LIBRARY, _TORCHS = 0, 1, 2
+_kinds: dict = {}
+NOWHERE = ("", 0, "")
+
+
+def _kind(file: str) -> int:
+    kind = _kinds.get(file)
+    if kind is None:
+        path = os.path.abspath(file)
+        if file.startswith("<") or path.startswith((_OWN, _TORCH)):
+            kind = _TORCHS
+        elif path.startswith(_LIBRARIES) or "site-packages" in path or "dist-packages" in path:
+            kind = _LIBRARY
+        else:
+            kind = _USERS
+        _kinds[file] = kind
+    return kind
+
+
+def where() -> Place:
+    """The file, line and function that the user would recognise; a library's line if no frame is the user's."""
+    frame: Any = sys._getframe(1)
+    fallback = NOWHERE
+    while frame is not None:
+        kind = _kind(frame.f_code.co_filename)
+        if kind == _USERS:
+            return _place(frame)
+        if kind == _LIBRARY and fallback is NOWHERE and "importlib" not in frame.f_code.co_filename:
+            fallback = _place(frame)
+        frame = frame.f_back
+    return fallback
+
+
+def called_from(*parts: str) -> bool:
+    """Whether the frame that called our wrapper is in a file whose path contains one of `parts`."""
+    frame: Any = sys._getframe(2)
+    while frame is not None and os.path.abspath(frame.f_code.co_filename).startswith(_OWN):
+        frame = frame.f_back
+    return frame is not None and any(part in frame.f_code.co_filename for part in parts)
+
+
+def _place(frame: Any) -> Place:
+    code = frame.f_code
+    name = getattr(code, "co_qualname", code.co_name)
+    return (os.path.abspath(code.co_filename), frame.f_lineno, "" if name == "<module>" else name)
+
+
+def holder(target: int) -> tuple:
+    """The variable of a user's frame, or of one level inside it, that is the object with id `target`."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if _kind(frame.f_code.co_filename) == _USERS:
+            for name, value in list(frame.f_locals.items()):
+                if id(value) == target:
+                    return (*_place(frame), name)
+                for inner, part in list(getattr(value, "__dict__", {}).items()) if hasattr(value, "__dict__") else ():
+                    if id(part) == target:
+                        return (*_place(frame), "%s.%s" % (name, inner))
+        frame = frame.f_back
+    return (*NOWHERE, "")

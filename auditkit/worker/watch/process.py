@@ -1,0 +1,161 @@
+"""One process and its file: written when it begins, every few seconds, and when it ends, however it ends."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import platform
+import socket
+import sys
+import time
+from typing import Any, Optional
+
+import torch
+
+VERSION = 1
+_OLDEST = (2, 9)
+_INTERVAL_S = 3.0
+
+_current: Optional[Process] = None
+
+
+def start(folder: str) -> None:
+    """Begin to watch this process, with the settings in the folder's `watch.json`."""
+    global _current
+    with open(os.path.join(folder, "watch.json"), encoding="utf-8") as file:
+        config = json.load(file)
+    _current = Process(folder, config)
+    _current.begin()
+
+
+def version_of(text: str) -> tuple:
+    numbers = text.split("+")[0].split(".")[:2]
+    return tuple(int(part) for part in numbers if part.isdigit())
+
+
+class Process:
+    """The watched process; a forked child is a process of its own."""
+
+    def __init__(self, folder: str, config: dict) -> None:
+        self.folder, self.config = folder, config
+        self.watcher: Any = None
+        self.patches: Any = None
+        self.reason = ""
+        self.began = time.time()
+        self.wrote_at, self.wrote_s = 0.0, 0.0
+        self.is_fork = False
+
+    def begin(self) -> None:
+        """Watch, and write the file from now on."""
+        if self.watch():
+            self.watcher.stop = self._stop
+            self._write_while_running()
+            self._write_at_the_end()
+        self.write()
+
+    def watch(self) -> bool:
+        """Put the wrappers into torch, if it is new enough."""
+        if version_of(torch.__version__) < _OLDEST:
+            self.reason = "torch %s is too old: auditkit run needs torch 2.9 or later" % torch.__version__
+            return False
+        from .patches import Patches
+        from .watcher import Watcher
+
+        self.watcher = Watcher(self.config)
+        self.patches = Patches(self.watcher)
+        self.patches.install()
+        return True
+
+    def _write_while_running(self) -> None:
+        inner = self.watcher.step_ended
+
+        def step_ended(optimizer: Any) -> None:
+            inner(optimizer)
+            now = time.monotonic()
+            if now - self.wrote_at > max(_INTERVAL_S, 200 * self.wrote_s) or self.watcher.count == 1:
+                self.write()
+
+        self.watcher.step_ended = step_ended
+
+    def _write_at_the_end(self) -> None:
+        atexit.register(self.finish)
+        os.register_at_fork(after_in_child=self._forked)
+        for name in ("_exit", "execv", "execve"):
+            setattr(os, name, self._ending(getattr(os, name)))
+
+    def _ending(self, original: Any) -> Any:
+        import functools
+
+        @functools.wraps(original)
+        def end(*args: Any) -> Any:
+            self.finish()
+            return original(*args)
+
+        return end
+
+    def _forked(self) -> None:
+        """A forked child records its own steps; until its first step it writes nothing."""
+        self.is_fork, self.began, self.wrote_at = True, time.time(), 0.0
+        self.watcher.reset()
+
+    def _stop(self) -> None:
+        """The asked number of steps is done: leave the file, then tell the host."""
+        self.write()
+        with open(os.path.join(self.folder, "stop-%s" % self._name()), "w"):
+            pass
+
+    def finish(self) -> None:
+        if not (self.is_fork and not self.watcher.count):
+            self.write(ended=True)
+
+    def _name(self) -> str:
+        return "%s-%d-%d" % (socket.gethostname()[:40], os.getpid(), int(self.began * 1000))
+
+    def write(self, ended: bool = False) -> None:
+        """Replace the process's file; a folder that is gone or full leaves the program as it is."""
+        began = time.monotonic()
+        try:
+            path = os.path.join(self.folder, "process-%s.json" % self._name())
+            data = json.dumps(self.document(ended), default=str)
+            with open(path + ".new", "w", encoding="utf-8") as file:
+                file.write(data)
+            os.replace(path + ".new", path)
+        except Exception as error:
+            if self.watcher is not None:
+                self.watcher.errors.setdefault("file", {"count": 1, "reason": "%s: %s" % (type(error).__name__, error)})
+        self.wrote_at = time.monotonic()
+        self.wrote_s = self.wrote_at - began
+        if self.watcher is not None:
+            self.watcher.cost_s += self.wrote_s if not ended else 0.0
+
+    def document(self, ended: bool) -> dict:
+        recorded = self.watcher.to_json() if self.watcher is not None else {}
+        return {
+            "version": VERSION, "pid": os.getpid(), "ppid": os.getppid(), "host": socket.gethostname(),
+            "began": self.began, "ended": ended, "reason": self.reason, "argv": sys.argv[:50],
+            "executable": sys.executable, "python": platform.python_version(), "torch": torch.__version__,
+            "cwd": os.getcwd(), "is_fork": self.is_fork, "platform": "-".join(os.uname()[:1] + os.uname()[2:5:2]),
+            "identity": identity(), "device": _device(), **recorded,
+        }  # fmt: skip
+
+
+def identity() -> dict:
+    """Which rank of which job this process is, from its process group or its launcher's variables."""
+    variables = os.environ.get
+    rank, world = variables("RANK") or variables("SLURM_PROCID"), variables("WORLD_SIZE") or variables("SLURM_NTASKS")
+    found = {
+        "rank": int(rank) if rank and rank.isdigit() else 0,
+        "world": int(world) if world and world.isdigit() else 1,
+        "job": variables("TORCHELASTIC_RUN_ID") or variables("SLURM_JOB_ID") or variables("RAY_JOB_ID") or "",
+        "restart": int(variables("TORCHELASTIC_RESTART_COUNT") or 0),
+    }
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        found["rank"], found["world"] = torch.distributed.get_rank(), torch.distributed.get_world_size()
+    return found
+
+
+def _device() -> list:
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        return ["cuda", torch.cuda.get_device_name()]
+    return ["cpu", os.uname().machine]

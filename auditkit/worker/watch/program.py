@@ -1,0 +1,324 @@
+"""The program's own objects, found through `gc`: modules, optimizers, schedulers, and which ranks replicate what."""
+
+from __future__ import annotations
+
+import gc
+import math
+import weakref
+from typing import Any, Optional
+
+import torch
+
+from .places import NOWHERE
+from .readings import local
+
+_WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
+_DROPS = (
+    torch.nn.modules.batchnorm._BatchNorm,
+    torch.nn.modules.dropout._DropoutNd,
+)
+FEW = 16
+"""Parameters of an optimizer that are looked at between its steps."""
+
+
+class Parameter:
+    """One parameter, and what the inspections have seen of it so far; the host reads these counts."""
+
+    __slots__ = (
+        "after", "bad_gradient", "bad_value", "changed", "device", "dtype", "first", "frozen_moved", "group", "index",
+        "kept", "moved", "name", "nonzero", "norm", "numel", "optimizers", "owner", "owner_class", "owner_eval", "part",
+        "ran", "ref", "replicas", "requires_grad", "root", "seen", "shape", "stayed", "suspect", "vanished",
+        "with_gradient",
+    )  # fmt: skip
+
+    def __init__(self, index: int, tensor: Any) -> None:
+        self.ref = weakref.ref(tensor)
+        self.index = index
+        self.name, self.root, self.owner_class, self.part = "", "", "", ""
+        self.owner: Any = None
+        self.shape = list(tensor.shape)
+        self.dtype = str(tensor.dtype).replace("torch.", "")
+        self.device = str(tensor.device)
+        self.numel = tensor.numel()
+        self.requires_grad = tensor.requires_grad
+        self.optimizers: list = []
+        self.seen = self.with_gradient = self.nonzero = self.ran = self.owner_eval = 0
+        self.changed = self.stayed = 0
+        self.frozen_moved: Optional[int] = None
+        self.bad_gradient: Optional[int] = None
+        self.bad_value: Optional[int] = None
+        self.vanished: list = []
+        self.norm = 0.0
+        self.first: Any = None
+        self.after: Any = None
+        self.kept: Any = None
+        self.suspect = False
+        self.moved = False
+        self.replicas = ""
+        self.group: list = []
+
+    def to_json(self) -> dict:
+        names = (
+            "name root shape dtype device numel requires_grad optimizers seen with_gradient nonzero ran owner_eval "
+            "changed stayed frozen_moved bad_gradient bad_value vanished replicas group moved part owner_class"
+        )
+        return {name: getattr(self, name) for name in names.split()}
+
+
+class Optimizer:
+    """One optimizer: its parameters, how often it stepped, and where its gradients stood after its last step."""
+
+    def __init__(self, index: int, optimizer: Any, place: tuple) -> None:
+        self.ref = weakref.ref(optimizer)
+        self.index, self.place = index, place
+        self.name = type(optimizer).__name__
+        self.steps = self.attempts = self.inspected = 0
+        self.parameters: list = []
+        self.few: list = []
+        self.ids: frozenset = frozenset()
+        self.consumed: Optional[list] = None
+        self.begins: Optional[int] = None
+        self.compiled = False
+        self.first_turn = self.last_turn = 0
+        self.largest_rate = 0.0
+        self.always_zero_rate = True
+        self.first_line: tuple = NOWHERE
+
+    def rates(self) -> list:
+        optimizer = self.ref()
+        return [number(group.get("lr", 0.0)) for group in optimizer.param_groups] if optimizer is not None else []
+
+    def to_json(self) -> dict:
+        names = (
+            "index name place steps attempts inspected compiled largest_rate always_zero_rate first_line first_turn "
+            "last_turn"
+        )
+        return {name: getattr(self, name) for name in names.split()} | {
+            "parameters": [each.index for each in self.parameters]
+        }
+
+
+class Scheduler:
+    """A learning-rate scheduler: whose rates it changes, and how often it had stepped at the first and last look."""
+
+    def __init__(self, scheduler: Any, place: tuple) -> None:
+        self.ref, self.place, self.name = weakref.ref(scheduler), place, type(scheduler).__name__
+        self.target = weakref.ref(scheduler.optimizer)
+        self.optimizer: Optional[int] = None
+        self.owner = type(scheduler.optimizer).__name__
+        self.early: Optional[int] = None
+        self.steps = 0
+
+    def look(self, known: Any) -> None:
+        """Before a step of an optimizer: read the scheduler's own count."""
+        scheduler = self.ref()
+        if scheduler is None:
+            return
+        self.steps = int(getattr(scheduler, "_step_count", 0) or 0)
+        groups = getattr(self.target(), "param_groups", None)
+        if groups is not None and groups is getattr(known.ref(), "param_groups", None):
+            self.optimizer = known.index
+            if self.early is None:
+                self.early = self.steps if not known.steps else 0
+
+    def to_json(self) -> dict:
+        return {name: getattr(self, name) for name in ["name", "place", "optimizer", "owner", "early", "steps"]}
+
+
+def number(value: Any) -> float:
+    """A learning rate as a number; one that lies on a device is not read."""
+    if isinstance(value, torch.Tensor):
+        return float(value.detach()) if value.device.type == "cpu" else math.nan
+    return float(value)
+
+
+class Program:
+    """What is known of the program's objects; nothing is attached to them and none is kept alive."""
+
+    def __init__(self) -> None:
+        self.by_id: dict = {}
+        self.parameters: list = []
+        self.optimizers: list = []
+        self.schedulers: list = []
+        self.droppers: list = []
+        self.roots: list = []
+        self.placed: list = []
+
+    def parameter(self, tensor: Any) -> Parameter:
+        known = self.by_id.get(id(tensor))
+        if known is None or known.ref() is not tensor:
+            known = Parameter(len(self.parameters), tensor)
+            self.by_id[id(tensor)] = known
+            self.parameters.append(known)
+            self._place_ranks(known, tensor)
+        return known
+
+    def optimizer(self, optimizer: Any, place: tuple = NOWHERE) -> Optimizer:
+        for known in self.optimizers:
+            if known.ref() is optimizer:
+                return known
+        known = Optimizer(len(self.optimizers), optimizer, place)
+        self.optimizers.append(known)
+        return known
+
+    def refresh(self, known: Optimizer) -> None:
+        """Read an optimizer's parameter groups again: a program may add or replace them."""
+        optimizer = known.ref()
+        if optimizer is None:
+            return
+        tensors = [tensor for group in optimizer.param_groups for tensor in group["params"]]
+        ids = frozenset(map(id, tensors))
+        if (
+            ids == known.ids
+            and len(known.parameters) == len(tensors)
+            and all(each.ref() is tensor for each, tensor in zip(known.parameters, tensors))
+        ):
+            return
+        known.ids = ids
+        known.parameters = [self.parameter(tensor) for tensor in tensors]
+        for each in known.parameters:
+            if known.index not in each.optimizers:
+                each.optimizers.append(known.index)
+        held = [each for each in known.parameters if each.numel]
+        known.few = held[:: max(1, -(-len(held) // FEW))]
+
+    def scheduler(self, scheduler: Any, place: tuple) -> None:
+        if all(known.ref() is not scheduler for known in self.schedulers):
+            self.schedulers.append(Scheduler(scheduler, place))
+
+    def scan(self) -> None:
+        """Find modules, optimizers and schedulers that are alive; about 30 ms in a program with 300,000 objects."""
+        modules, scheduler_class = [], torch.optim.lr_scheduler.LRScheduler
+        for each in gc.get_objects():
+            kind = type(each)
+            try:
+                if issubclass(kind, torch.nn.Module):
+                    modules.append(each)
+                elif issubclass(kind, torch.optim.Optimizer) and hasattr(each, "param_groups"):
+                    self.optimizer(each)
+                elif issubclass(kind, scheduler_class) and hasattr(each, "optimizer"):
+                    self.scheduler(each, NOWHERE)
+            except (TypeError, AttributeError, ReferenceError):
+                continue
+        ready = [each for each in modules if "_modules" in each.__dict__ and "_parameters" in each.__dict__]
+        self._name(ready)
+        self.droppers = [weakref.ref(each) for each in ready if isinstance(each, _DROPS) and getattr(each, "p", 1) != 0]
+        for known in self.optimizers:
+            self.refresh(known)
+
+    def _name(self, modules: list) -> None:
+        children = {id(child) for each in modules for child in each._modules.values() if child is not None}
+        roots = [each for each in modules if id(each) not in children]
+        self.roots = [weakref.ref(each) for each in roots]
+        meshes: dict = {}
+        for root in roots:
+            plain = []
+            for path, module in root.named_modules():
+                for name, tensor in module._parameters.items():
+                    if tensor is None:
+                        continue
+                    known = self.parameter(tensor)
+                    known.requires_grad = tensor.requires_grad
+                    full = stripped("%s.%s" % (path, name) if path else name)
+                    if not known.name or known.owner is None or known.owner() is None:
+                        known.name, known.root = full, type(_unwrapped(root)).__name__
+                        known.owner, known.owner_class = weakref.ref(module), type(module).__name__
+                        known.part = known.name.split(".")[0]
+                    if getattr(tensor, "device_mesh", None) is not None:
+                        meshes[id(root)] = tensor.device_mesh
+                    else:
+                        plain.append(known)
+            if id(root) in meshes:
+                for known in plain:
+                    if not known.replicas:
+                        known.group = meshes[id(root)].mesh.flatten().tolist()
+                        known.replicas = "mesh %s" % known.group
+            self._place_data_parallel(root)
+
+    def _place_data_parallel(self, root: Any) -> None:
+        for module in root.modules():
+            if type(module).__name__ == "DistributedDataParallel" and hasattr(module, "process_group"):
+                ranks = torch.distributed.get_process_group_ranks(module.process_group)
+                for tensor in module.parameters():
+                    known = self.parameter(tensor)
+                    if not known.replicas:
+                        known.group, known.replicas = list(ranks), "dp %s" % list(ranks)
+
+    def _place_ranks(self, known: Parameter, tensor: Any) -> None:
+        """The ranks that hold the same shard of a DTensor: equal coordinates but along replicated dimensions."""
+        mesh, placements = getattr(tensor, "device_mesh", None), getattr(tensor, "placements", None)
+        if mesh is None or placements is None:
+            return
+        coordinate = mesh.get_coordinate()
+        if coordinate is None:
+            return
+        chosen = tuple(
+            slice(None) if placement.is_replicate() else coordinate[dim] for dim, placement in enumerate(placements)
+        )
+        known.group = mesh.mesh[chosen].flatten().tolist()
+        names = mesh.mesh_dim_names or ["dim%d" % dim for dim in range(mesh.ndim)]
+        kept = [name for name, placement in zip(names, placements) if placement.is_replicate()]
+        known.replicas = "%s %s" % (" ".join(kept), known.group) if len(known.group) > 1 else ""
+
+    def unowned(self) -> list:
+        """Parameters of modules that want gradients and that no optimizer holds."""
+        return [each for each in self.parameters if not each.optimizers and each.requires_grad and each.owner]
+
+    def modes(self) -> list:
+        """Whether each module with dropout or batch norm is in training mode; the dead are left out."""
+        return [(id(module), module.training) for ref in self.droppers if (module := ref()) is not None]
+
+
+def _unwrapped(module: Any) -> Any:
+    for name in ("module", "_orig_mod"):
+        inner = module._modules.get(name)
+        if inner is not None and len(module._modules) == 1:
+            return _unwrapped(inner)
+    return module
+
+
+def stripped(name: str) -> str:
+    """A parameter's name without those of wrappers (DDP, torch.compile, FSDP)."""
+    for wrapper in _WRAPPERS:
+        while name.startswith(wrapper) or ("." + wrapper) in name:
+            name = name[len(wrapper) :] if name.startswith(wrapper) else name.replace("." + wrapper, ".")
+    return name
+
+
+def mesh_shards(tensor: Any) -> bool:
+    """Whether a tensor is one shard of a larger one."""
+    placements = getattr(tensor, "placements", None)
+    return placements is not None and any(not placement.is_replicate() for placement in placements)
+
+
+def live_bytes() -> tuple:
+    """Bytes of the storages of living tensors, and the nodes of autograd graphs that they hold."""
+    seen: set = set()
+    total, heads = 0, []
+    for each in gc.get_objects():
+        if issubclass(type(each), torch.Tensor):
+            try:
+                inner = local(each)
+                storage = inner.untyped_storage()
+                key = storage._cdata
+                if key not in seen:
+                    seen.add(key)
+                    total += storage.nbytes()
+                if each.grad_fn is not None:
+                    heads.append(each.grad_fn)
+            except Exception:  # a tensor without storage
+                continue
+    return total, graph_nodes(heads)
+
+
+def graph_nodes(heads: list, most: int = 20000) -> int:
+    """How many nodes the graphs behind some tensors hold, counted up to `most`."""
+    seen: set = set()
+    waiting = list(heads)
+    while waiting and len(seen) < most:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        waiting.extend(following for following, _ in node.next_functions)
+    return len(seen)

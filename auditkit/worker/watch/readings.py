@@ -1,0 +1,136 @@
+"""One pass over tensors: numbers that tell whether a tensor changed, read back from the device at once.
+
+`torch.hash_tensor` is an XOR over elements: all-ones has the hash of all-twos, and a permutation has the hash of the
+original. Norm, sum and sampled elements tell those apart, so readings are compared as a whole.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from contextlib import contextmanager
+from hashlib import blake2b
+from typing import Any, Iterator, Sequence
+
+import torch
+
+SAMPLES = 64
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Run torch's operators as plain functions: no gradients, no function modes of the program."""
+    with torch.no_grad(), torch._C.DisableTorchFunction():
+        yield
+
+
+def local(tensor: Any) -> Any:
+    """The shard of a DTensor that lies here; another tensor as it is."""
+    shard = getattr(tensor, "_local_tensor", None)
+    return tensor if shard is None else shard
+
+
+def flat(tensor: Any) -> Any:
+    """All stored elements of a tensor in one dimension, as a view wherever the layout allows one."""
+    tensor = local(tensor).detach()
+    if tensor.layout != torch.strided:
+        tensor = tensor._values() if tensor.layout == torch.sparse_coo else tensor.values()
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor)
+    if not tensor.is_contiguous() and torch.ops.aten.is_non_overlapping_and_dense(tensor):
+        return tensor.as_strided((tensor.numel(),), (1,), tensor.storage_offset())
+    return tensor.reshape(-1)
+
+
+def sampled(tensor: Any, count: int = SAMPLES) -> Any:
+    """At most `count` evenly spread elements, as float32 values of their own."""
+    elements = flat(tensor)
+    stride = max(1, elements.numel() // count)
+    picked = elements[::stride][:count]
+    return picked.clone() if picked.dtype == torch.float32 else picked.float()
+
+
+class Reading:
+    """What one pass found in one tensor."""
+
+    __slots__ = ("hash", "norm", "sample", "total")
+
+    def __init__(self, hash_: int, norm: float, total: float, sample: Any) -> None:
+        self.hash, self.norm, self.total, self.sample = hash_, norm, total, sample
+
+    @property
+    def is_finite(self) -> bool:
+        return math.isfinite(self.norm) or math.isfinite(self.total)
+
+    def same(self, other: Reading) -> bool:
+        """Whether the tensor is the same, as far as the pass can tell."""
+        return (
+            self.hash == other.hash
+            and _close(self.norm, other.norm)
+            and _close(self.total, other.total)
+            and equal(self.sample, other.sample)
+        )
+
+    def digest(self) -> str:
+        """Twelve hexadecimal digits of the bits; sums whose order differs between machines are left out."""
+        packed = struct.pack("<Q%df" % self.sample.numel(), self.hash % 2**64, *self.sample.tolist())
+        return blake2b(packed, digest_size=6).hexdigest()
+
+
+def _close(one: float, other: float) -> bool:
+    return one == other or (one != one and other != other)
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Whether two samples hold the same bits; NaN equals NaN."""
+    if one.shape != other.shape:
+        return False
+    return bool(torch.equal(one.view(torch.int32), other.view(torch.int32)))
+
+
+def read_all(tensors: Sequence[Any]) -> list:
+    """A reading for each tensor, None for an empty one; each device is read back once."""
+    readings: list = [None] * len(tensors)
+    by_device: dict = {}
+    for place, tensor in enumerate(tensors):
+        elements = flat(tensor)
+        if not elements.numel() or elements.device.type == "meta":
+            continue
+        is_float = elements.is_floating_point()
+        numbers = elements if is_float else elements.float()
+        norm = torch.linalg.vector_norm(numbers, dtype=torch.float32 if numbers.dtype != torch.float64 else None)
+        total = torch.sum(numbers, dtype=torch.float32)
+        entry = (place, torch.hash_tensor(elements), norm.float(), total, sampled(elements))
+        by_device.setdefault(elements.device, []).append(entry)
+    for device, entries in by_device.items():
+        if device.type == "cpu":
+            for place, hash_, norm, total, sample in entries:
+                readings[place] = Reading(hash_.item(), norm.item(), total.item(), sample)
+            continue
+        hashes = torch.stack([entry[1].view(torch.int64) for entry in entries]).tolist()
+        floats = torch.stack([each for entry in entries for each in entry[2:4]]).tolist()
+        widths = [entry[4].numel() for entry in entries]
+        samples = torch.cat([entry[4] for entry in entries]).cpu().split(widths)
+        for number, entry in enumerate(entries):
+            readings[entry[0]] = Reading(hashes[number], floats[2 * number], floats[2 * number + 1], samples[number])
+    return readings
+
+
+def norms(tensors: Sequence[Any]) -> list:
+    """The float32 norm of each tensor's local elements, read back once for each device."""
+    found: list = [0.0] * len(tensors)
+    by_device: dict = {}
+    for place, tensor in enumerate(tensors):
+        elements = flat(tensor)
+        if elements.numel() and elements.device.type != "meta":
+            norm = torch.linalg.vector_norm(elements, dtype=None if elements.dtype == torch.float64 else torch.float32)
+            by_device.setdefault(elements.device, []).append((place, norm.float()))
+    for entries in by_device.values():
+        for (place, _), value in zip(entries, torch.stack([norm for _, norm in entries]).tolist()):
+            found[place] = value
+    return found
+
+
+def combined(values: Sequence[float]) -> float:
+    """The norm of the whole from the norms of its parts, in float64."""
+    return math.sqrt(sum(value * value for value in values))

@@ -1,0 +1,669 @@
+"""The watcher: counts every optimizer step, inspects some of them, and keeps what it saw in a form for the host.
+
+An inspected step is a turn: everything from the end of the step before it to its own end. In a turn, the wrappers
+of `patches` report events (backward, clip, zero_grad, ...); at the step, one pass reads gradients and parameters.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from typing import Any, Callable, Optional
+
+import torch
+
+from .checkpoints import Checkpoints
+from .places import NOWHERE, called_from, holder, where
+from .program import FEW, Program, live_bytes, number
+from .readings import combined, equal, flat, local, quietly, read_all, sampled
+
+FIRST = 5
+_MOST_EVENTS = 200
+_MOST_TURNS = 400
+_SAMPLE = 8
+_WARM_UP = 20
+_HALF = ("float16", "bfloat16")
+
+
+class Watcher:
+    """What one process records. Every public method is called from a wrapper that catches its errors."""
+
+    def __init__(self, config: dict) -> None:
+        self.every = max(1, int(config.get("every") or 50))
+        self.budget = config.get("budget")
+        self.limit = config.get("steps")
+        self.memory_share = config.get("memory_share") or 0.005
+        self.program = Program()
+        self.checkpoints = Checkpoints(self.program)
+        self.errors: dict = {}
+        self.notes: list = []
+        self.compiles: list = []
+        self.stop: Callable[[], None] = lambda: None
+        self.switch: Callable[[bool], None] = lambda _: None
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every step: this process begins here, or was forked from another."""
+        self.turns: list = []
+        self.events: list = []
+        self.recording = True
+        self.inside: list = []
+        self.count = 0
+        self.turn = 0
+        self.backwards = 0
+        self.cost_s = 0.0
+        self.inspection_s = 0.0
+        self.plain_s: list = []
+        self.began_at = time.perf_counter()
+        self.last_step_at: Optional[float] = None
+        self.ran: set = set()
+        self.depth = 0
+        self.inputs: list = []
+        self.saw_eval = False
+        self.reads: dict = {}
+        self.reading = 0
+        self.last_modes: dict = {}
+        self.trained: set = set()
+        self.evaluated: list = []
+        self.due_at = 0
+        self.next_memory = 0.0
+        self.skipped_by_scaler = 0
+        self.scale = 1.0
+        self.losses: list = []
+        self.growing: dict = {}
+        self.stopped = False
+        self.scanned_for = -1
+
+    # What happens in the program.
+
+    def happened(self, kind: str, place: tuple, before: Optional[dict] = None, **more: Any) -> None:
+        """Keep an event of the open turn, with the optimizers' gradients before and after it."""
+        if len(self.events) >= _MOST_EVENTS:
+            return
+        self.events.append({"kind": kind, "at": place, "before": before, "after": self.gradients(), **more})
+
+    def gradients(self) -> dict:
+        """Samples of the gradients and values of a few parameters of each optimizer, still on the device."""
+        with quietly():
+            return {known.index: _few(known) for known in self.program.optimizers[:8] if known.few}
+
+    def backward_begins(self, loss: Any) -> Optional[tuple]:
+        """Find the program's objects before its first backward; record where its gradients stand."""
+        self.backwards += 1
+        if not self.recording or _captures():
+            return None
+        if self.scanned_for != len(self.program.placed):
+            self.scanned_for = len(self.program.placed)
+            self._timed(self.program.scan)
+        for known in self.program.optimizers:
+            self.program.refresh(known)
+        self.modes()
+        first = loss[0] if isinstance(loss, (tuple, list)) and loss else loss
+        value = first.detach().clone() if isinstance(first, torch.Tensor) and first.numel() == 1 else None
+        return self.gradients(), value
+
+    def backward_ended(self, begun: tuple, place: tuple) -> None:
+        before, value = begun
+        self.happened("backward", place, before, loss=value)
+
+    def modes(self) -> None:
+        """Record modules with dropout or batch norm that trained before and are in eval mode in this backward."""
+        evaluating = []
+        for key, training in self.program.modes():
+            if training:
+                self.trained.add(key)
+            elif key in self.trained and key in self.ran:
+                evaluating.append(key)
+        if evaluating:
+            self.evaluated.append([self.count, len(evaluating), list(where())])
+
+    def called(self, module: Any, args: tuple, kwargs: dict) -> None:
+        """A module runs in an inspected turn."""
+        self.ran.add(id(module))
+        if self.depth:
+            return
+        if not module.training:
+            self.saw_eval = True
+        if torch.is_grad_enabled() and module.training and len(self.inputs) < 8:
+            with quietly():
+                found = [each for each in _tensors((args, kwargs)) if each.numel() and each.device.type != "meta"]
+                self.inputs.append([torch.hash_tensor(flat(each)) for each in found] or None)
+
+    def read(self, name: str) -> None:
+        """Python reads a tensor's value in an inspected turn."""
+        if self.inside or called_from("utils/data", "lr_scheduler", "_tensor_str", "grad_scaler", "nn/utils/clip_grad"):
+            return
+        place = where()
+        if place[0]:
+            self.reads[place] = self.reads.get(place, 0) + 1
+
+    def weighs(self, place: tuple, valid: int, total: int, mean: bool) -> Callable:
+        """A hook for the graph's node of a `cross_entropy`: it records the gradient that reaches the loss."""
+        entry = {"at": place, "valid": valid, "total": total, "mean": mean, "upstream": None, "turn": self.turn}
+        self.losses.append(entry)
+
+        def reached(gradients: tuple) -> None:
+            gradient = gradients[0]
+            if gradient is not None and gradient.numel() == 1:
+                entry["upstream"] = gradient.detach().clone()
+
+        return reached
+
+    # Steps.
+
+    def step_begins(self, optimizer: Any, args: tuple, kwargs: dict) -> Optional[tuple]:
+        """Before an optimizer's step: returns the step's arguments if its closure had to be wrapped."""
+        known = self._known(optimizer)
+        if known is None:
+            return None
+        closure = args[1] if len(args) > 1 else kwargs.get("closure")
+        if not callable(closure):
+            self._timed(lambda: self._before_update(known))
+            return None
+
+        def watched() -> Any:
+            value = closure()
+            self.guarded("step", lambda: self._timed(lambda: self._before_update(known)))
+            return value
+
+        if len(args) > 1:
+            return (args[0], watched, *args[2:]), kwargs
+        return args, {**kwargs, "closure": watched}
+
+    def _known(self, optimizer: Any) -> Any:
+        known = self.program.optimizer(optimizer)
+        if self.inside and _running(self.inside[-1].ref()) < 1 + (self.inside[-1] is known):
+            self.inside.clear()  # a step that raised left it behind
+        self.inside.append(known)
+        if len(self.inside) > 1 or _captures():
+            return None
+        if not self.recording and (known.steps < FIRST and len(self.program.optimizers) <= FEW):
+            self.recording = True
+            self.opened()
+        return known if self.recording else None
+
+    def _before_update(self, known: Any) -> None:
+        self.program.refresh(known)
+        if not known.few or self.scanned_for < 0:
+            self.scanned_for = len(self.program.placed)
+            self.program.scan()
+        self.checkpoints.compare(known)
+        for scheduler in self.program.schedulers:
+            scheduler.look(known)
+        self.modes()
+        step = known.steps
+        tensors = [each.ref() for each in known.parameters]
+        gradients = [tensor.grad if tensor is not None else None for tensor in tensors]
+        with quietly():
+            found = read_all([gradient for gradient in gradients if gradient is not None])
+            passed = iter(found)
+            read = [next(passed) if gradient is not None else None for gradient in gradients]
+            before = [sampled(tensor) if tensor is not None and tensor.numel() else None for tensor in tensors]
+            suspects = [
+                (n, tensor) for n, tensor in enumerate(tensors) if known.parameters[n].suspect and tensor is not None
+            ]
+            full = dict(zip((n for n, _ in suspects), read_all([tensor for _, tensor in suspects])))
+            marks = [
+                sampled(gradient) if gradient is not None and known.parameters[n].dtype in _HALF else None
+                for n, gradient in enumerate(gradients)
+            ]
+        self.pending = (known, step, tensors, gradients, read, before, full, marks, self.gradients())
+
+    def step_ended(self, optimizer: Any) -> None:
+        """After an optimizer's step: count it, and finish its turn if it is inspected."""
+        if not self.inside or self.inside[-1].ref() is not optimizer:
+            return
+        known = self.inside.pop()
+        if self.inside or _captures():
+            return
+        if not known.steps:
+            known.first_line, known.first_turn = where(), self.turn
+        now = time.perf_counter()
+        pending = self.__dict__.pop("pending", None)
+        if pending is not None and pending[0] is known:
+            self._timed(lambda: self._after_update(pending))
+        elif self.last_step_at is not None and len(self.plain_s) < 1000:
+            self.plain_s.append(now - self.last_step_at)
+        known.steps += 1
+        known.last_turn = self.turn
+        self.count = max(self.count, known.steps)
+        self.turn += 1
+        if self.limit and known.steps >= self.limit and not self.stopped:
+            self.stopped = True
+            self.stop()
+        was, self.recording = self.recording, self._is_due()
+        if self.recording and not was:
+            self.opened()
+        elif was and not self.recording:
+            self.closed()
+        self.last_step_at = time.perf_counter()
+
+    def _is_due(self) -> bool:
+        active = [known for known in self.program.optimizers if known.steps and self.turn - known.last_turn <= 2 * FEW]
+        if self.stopped:
+            return False
+        if len(active) > FEW:
+            active = [max(active, key=lambda known: known.steps)]
+        if any(known.steps < FIRST for known in active):
+            return True
+        if self.budget and self.inspection_s and self.plain_s:
+            plain = sorted(self.plain_s)[len(self.plain_s) // 2]
+            self.every = max(1, math.ceil(self.inspection_s / (self.budget * max(plain, 1e-6))))
+        return any(known.steps % self.every == 0 for known in active) or self.count >= self.due_at > 0
+
+    def opened(self) -> None:
+        """Begin a turn of which everything is recorded."""
+        self.switch(True)
+
+    def closed(self) -> None:
+        """End recording until a step is due again; what is known of the last gradients is forgotten."""
+        self.switch(False)
+        self.events.clear()
+        for known in self.program.optimizers:
+            known.begins = known.consumed = None
+        self.due_at = 0
+
+    def watch_next(self) -> None:
+        """Inspect the next step too: something happened that the user will want to know about."""
+        self.due_at = self.count
+        if not self.recording and not self.stopped:
+            self.recording = True
+            self.opened()
+
+    def _after_update(self, pending: tuple) -> None:
+        known, step, tensors, gradients, read, before, full, marks, at_step = pending
+        rates = known.rates()
+        known.largest_rate = max([known.largest_rate, *(rate for rate in rates if rate == rate)])
+        known.always_zero_rate = known.always_zero_rate and all(rate == 0 for rate in rates)
+        rate_of = _rates_by_parameter(known)
+        with quietly():
+            after = read_all([tensor for tensor in tensors if tensor is not None])
+        found = iter(after)
+        last = len(self.events)
+        begins = known.begins
+        turn: dict = {
+            "turn": self.turn, "step": step, "optimizer": known.index, "at": list(where()), "rates": rates[:8],
+            "whole": begins is not None, "time": time.time(), "eval": self.saw_eval,
+        }  # fmt: skip
+        bad_gradients, bad_values, largest = [], [], 0.0
+        for n, each in enumerate(known.parameters):
+            tensor = tensors[n]
+            if tensor is None:
+                continue
+            now = next(found)
+            each.seen += 1
+            each.requires_grad = tensor.requires_grad
+            owner = each.owner() if each.owner is not None else None
+            if owner is not None and id(owner) in self.ran:
+                each.ran += 1
+            if now is None:
+                continue
+            moved = not equal(before[n], now.sample)
+            if n in full and full[n] is not None:
+                moved = moved or not full[n].same(now)
+            elif not moved and each.after is not None and each.kept == self.turn - 1:
+                moved = not each.after.same(now)
+            each.after, each.kept = now, self.turn
+            each.moved = each.moved or moved
+            each.changed += moved
+            if not now.is_finite:
+                bad_values.append(each.index)
+                each.bad_value = step if each.bad_value is None else each.bad_value
+            gradient = read[n]
+            if gradient is None:
+                if moved and not tensor.requires_grad and each.frozen_moved is None:
+                    each.frozen_moved = step
+                continue
+            each.with_gradient += 1
+            each.norm = gradient.norm
+            largest = max(largest, gradient.norm)
+            if not gradient.is_finite:
+                bad_gradients.append(each.index)
+                each.bad_gradient = step if each.bad_gradient is None else each.bad_gradient
+            elif gradient.norm:
+                each.nonzero += 1
+                if not moved and _should_move(each, rate_of.get(id(tensor), 0.0), gradient, now):
+                    each.stayed += n in full
+                    each.suspect = True
+            if moved and not tensor.requires_grad and each.frozen_moved is None:
+                each.frozen_moved = step
+            if marks[n] is not None and gradient.is_finite and rate_of.get(id(tensor), 0.0):
+                asked = marks[n] != 0
+                still = (before[n].view(torch.int32) == now.sample.view(torch.int32)) & asked.to(now.sample.device)
+                if bool(asked.any()):
+                    each.vanished.append([step, round(float(still.sum()) / float(asked.sum()), 3)])
+                    del each.vanished[:-50]
+        self._unowned()
+        turn["bad_gradients"], turn["bad_values"] = bad_gradients[:20], bad_values[:20]
+        turn["bad_counts"] = [len(bad_gradients), len(bad_values)]
+        turn["norm"] = combined([each.norm for each in read if each is not None and each.norm == each.norm])
+        self._clips(turn, known, gradients, read, begins or 0)
+        turn["events"] = [_summary(event, known) for event in self.events[begins or 0 :]]
+        turn["at_step"] = _state(at_step.get(known.index))
+        turn["edited"] = bool(self.events) and not _same(
+            self.events[-1]["after"].get(known.index), at_step.get(known.index)
+        )
+        known.consumed = at_step.get(known.index)
+        losses = [event["loss"] for event in self.events[begins or 0 :] if event.get("loss") is not None]
+        turn["loss"] = float(losses[-1]) if losses else None
+        turn["reads"] = [[*place, count] for place, count in sorted(self.reads.items())]
+        turn["scale"] = self.scale
+        turn["inputs"] = _joined(self.inputs)
+        turn["weights"] = self._weights()
+        turn["replicas"] = self._replicas(known, read)
+        turn["memory"] = self._memory()
+        if not self.skipped(turn):
+            self.turns.append(turn)
+            del self.turns[2 * FIRST : -_MOST_TURNS]
+        known.inspected += 1
+        self.events.append(
+            {
+                "kind": "step",
+                "at": tuple(turn["at"]),
+                "before": at_step,
+                "after": self.gradients(),
+                "optimizer": known.index,
+            }
+        )
+        known.begins = last + 1
+        self._trim()
+
+    def skipped(self, turn: dict) -> bool:
+        """Whether the turn holds nothing: an optimizer without any parameter."""
+        return not self.program.optimizers[turn["optimizer"]].parameters
+
+    def _trim(self) -> None:
+        """Forget events that no optimizer's turn needs, and what was recorded of this turn."""
+        needed = [
+            known.begins
+            for known in self.program.optimizers
+            if known.begins is not None and self.turn - known.last_turn <= 2 * FEW
+        ]
+        first = min(needed, default=len(self.events))
+        del self.events[:first]
+        for known in self.program.optimizers:
+            if known.begins is not None:
+                known.begins = max(0, known.begins - first)
+        self.ran.clear()
+        self.inputs.clear()
+        self.reads.clear()
+        self.losses.clear()
+        self.saw_eval = False
+
+    def _unowned(self) -> None:
+        """Parameters that no optimizer holds: whether they have gradients, and whether anybody changes them."""
+        there = [(each, tensor) for each in self.program.unowned()[:2000] if (tensor := each.ref()) is not None]
+        there = [(each, tensor) for each, tensor in there if tensor.grad is not None]
+        with quietly():
+            for (each, _), now in zip(there, read_all([tensor for _, tensor in there])):
+                if now is None:
+                    continue
+                owner = each.owner()
+                if self.ran and id(owner) not in self.ran:
+                    continue  # a model that is not in use keeps its last gradients
+                each.seen += 1
+                each.with_gradient += 1
+                each.nonzero += 1
+                each.owner_eval += owner is not None and not owner.training
+                if each.after is not None and not each.after.same(now):
+                    each.changed += 1
+                    each.moved = True
+                each.after = now
+
+    def _clips(self, turn: dict, known: Any, gradients: list, read: list, begins: int) -> None:
+        """What each clip of the turn covered, returned and left, beside what the step uses."""
+        ids = {id(each.ref()): n for n, each in enumerate(known.parameters) if gradients[n] is not None}
+        shards = any(_is_shard(each.ref()) for each in known.parameters[:50])
+        turn["clips"], covered = [], set()
+        for position, event in enumerate(self.events[begins:]):
+            if event["kind"] != "clip":
+                continue
+            mine = [n for key in event["ids"] if (n := ids.get(key)) is not None]
+            if not mine and event["ids"]:
+                continue
+            covered.update(mine)
+            if len(turn["clips"]) < 20:
+                returned = event["returned"]
+                turn["clips"].append({
+                    "at": list(event["at"]), "limit": event["limit"], "kind": event["norm_type"], "position": position,
+                    "tensors": len(event["ids"]), "returned": _plain(returned), "before": combined(event["norms"]),
+                    "at_step": combined([read[n].norm for n in mine if read[n] is not None]), "mine": len(mine),
+                    "shards": shards, "scale": event["scale"],
+                })  # fmt: skip
+        turn["uncovered"] = (
+            [known.parameters[n].index for n in ids.values() if n not in covered] if turn["clips"] else []
+        )
+        turn["uncovered"], turn["uncovered_count"] = turn["uncovered"][:20], len(turn["uncovered"])
+
+    def _weights(self) -> list:
+        """For each `cross_entropy` of the turn: its line, its valid targets and the gradient that reached it."""
+        return [
+            [*entry["at"], entry["valid"], entry["total"], entry["mean"], float(entry["upstream"])]
+            for entry in self.losses
+            if entry["upstream"] is not None
+        ][:64]
+
+    def _replicas(self, known: Any, read: list) -> dict:
+        """Digests of parameters and gradients of which other ranks hold the same, by group of ranks."""
+        if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+            return {}
+        found: dict = {}
+        for each, gradient in zip(known.parameters, read):
+            if each.replicas and each.after is not None:
+                group = found.setdefault(each.replicas, [each.group, []])
+                digest = gradient.digest() if gradient is not None else ""
+                group[1].append([each.index, digest, each.after.digest()])
+        return found
+
+    def _memory(self) -> Optional[list]:
+        """Allocated bytes of the device, or bytes of living tensors and nodes of their graphs, from step 20 on."""
+        if self.count < _WARM_UP or time.perf_counter() < self.next_memory:
+            return None
+        began = time.perf_counter()
+        if torch.cuda.is_available() and torch.cuda.is_initialized():
+            found = [torch.cuda.memory_allocated(), 0]
+        else:
+            found = list(live_bytes())
+        # On the CPU this walks all of Python's objects: at most 0.5 % of the run.
+        self.next_memory = time.perf_counter() + (time.perf_counter() - began) / self.memory_share
+        self._growing(found)
+        return found
+
+    def _growing(self, found: list) -> None:
+        """The variable that holds more tensors than at the last look; the host shows it if memory keeps growing."""
+        import gc
+
+        containers: dict = {}
+        for each in gc.get_objects():
+            kind = type(each)
+            if (kind is list or kind is dict) and len(each) >= 8:
+                values = each if kind is list else list(each.values())
+                if isinstance(values[-1], torch.Tensor) and isinstance(values[0], torch.Tensor):
+                    containers[id(each)] = len(values)
+        for key, count in containers.items():
+            if count > self.growing.get(key, (count, None))[0] and self.growing[key][1] is None:
+                self.growing[key] = (count, holder(key))
+            else:
+                self.growing[key] = (count, self.growing.get(key, (0, None))[1])
+        if found[1]:
+            self.growing["graph"] = (found[1], _graph_holder())
+
+    # The file.
+
+    def to_json(self) -> dict:
+        """Everything that the host needs, as plain values."""
+        for known in self.program.optimizers:
+            self.program.refresh(known)
+        run_s = time.perf_counter() - self.began_at
+        holders = [list(place) for _, place in self.growing.values() if place and place[0]]
+        return {
+            "steps": self.count, "turns_seen": self.turn, "backwards": self.backwards, "every": self.every,
+            "cost_s": self.cost_s, "run_s": run_s, "turns": self.turns, "errors": self.errors, "notes": self.notes,
+            "optimizers": [known.to_json() for known in self.program.optimizers],
+            "parameters": [each.to_json() for each in self.program.parameters],
+            "schedulers": [each.to_json() for each in self.program.schedulers],
+            "evaluated": self.evaluated[:20], "compiles": self.compiles[:20], "holders": holders[-5:],
+            "skipped_by_scaler": self.skipped_by_scaler, "checkpoints": self.checkpoints.to_json(),
+            "threads": torch.get_num_threads(),
+        }  # fmt: skip
+
+    # Errors and cost.
+
+    def _timed(self, work: Callable[[], Any]) -> Any:
+        began = time.perf_counter()
+        try:
+            return work()
+        finally:
+            taken = time.perf_counter() - began
+            self.cost_s += taken
+            self.inspection_s = taken if not self.inspection_s else 0.8 * self.inspection_s + 0.2 * taken
+
+    def guarded(self, instrument: str, work: Callable[[], Any], default: Any = None) -> Any:
+        """Run an instrument; its error is recorded and never reaches the program."""
+        if self.errors.get(instrument, {}).get("count", 0) >= 3:
+            return default
+        try:
+            return work()
+        except Exception as error:
+            import traceback
+
+            kept = self.errors.setdefault(instrument, {"count": 0, "reason": ""})
+            kept["count"] += 1
+            kept["reason"] = "%s: %s" % (type(error).__name__, str(error)[:300])
+            kept["trace"] = traceback.format_exc()[-1500:]
+            return default
+
+
+def _few(known: Any) -> tuple:
+    """Gradients, which of them are absent, and values: a few elements of a few parameters."""
+    pieces: list = []
+    values: list = []
+    for each in known.few:
+        tensor = each.ref()
+        gradient = tensor.grad if tensor is not None else None
+        size = min(_SAMPLE, each.numel)
+        if gradient is None or not flat(gradient).numel():
+            pieces.append(None)
+        else:
+            pieces.append(sampled(gradient, size))
+        values.append(sampled(tensor, size) if tensor is not None and local(tensor).numel() else None)
+    return pieces, values
+
+
+def _state(found: Optional[tuple]) -> list:
+    """How many of the sampled gradients are there and not zero, and how many were sampled."""
+    if found is None:
+        return [0, 0]
+    pieces = found[0]
+    return [sum(piece is not None and bool((piece != 0).any()) for piece in pieces), len(pieces)]
+
+
+def _same(one: Optional[tuple], other: Optional[tuple], part: int = 0) -> bool:
+    if one is None or other is None or len(one[part]) != len(other[part]):
+        return False
+    return all(
+        (a is None) == (b is None) and (a is None or b is None or equal(a, b)) for a, b in zip(one[part], other[part])
+    )
+
+
+def _summary(event: dict, known: Any) -> dict:
+    """What an event did to the gradients of one optimizer."""
+    before = event["before"].get(known.index) if event["before"] is not None else None
+    after = event["after"].get(known.index) if event["after"] is not None else None
+    found = {"kind": event["kind"], "at": list(event["at"]), "before": _state(before), "after": _state(after)}
+    found["changed"] = before is not None and not _same(before, after)
+    found["stale"] = _same(before, known.consumed)
+    found["values"] = _values(after)
+    if "optimizer" in event:
+        found["optimizer"] = event["optimizer"]
+    return found
+
+
+def _values(found: Optional[tuple]) -> int:
+    """A number that changes when the sampled parameters do."""
+    if found is None:
+        return 0
+    return hash(tuple(tuple(piece.tolist()) for piece in found[1] if piece is not None))
+
+
+def _plain(value: Any) -> Any:
+    """What a clip returned as a number; a DTensor's would need a collective."""
+    if getattr(value, "device_mesh", None) is not None:
+        return None
+    if isinstance(value, torch.Tensor):
+        return float(value.detach()) if value.numel() == 1 else None
+    return float(value) if isinstance(value, (int, float)) else None
+
+
+def _joined(inputs: list) -> str:
+    found = [each.item() for hashes in inputs if hashes for each in hashes]
+    return " ".join("%x" % each for each in found[:16])
+
+
+def _tensors(value: Any, most: int = 16) -> list:
+    found: list = []
+    waiting = [value]
+    while waiting and len(found) < most:
+        each = waiting.pop()
+        if isinstance(each, torch.Tensor):
+            found.append(each)
+        elif isinstance(each, (list, tuple)):
+            waiting.extend(reversed(each[:64]))
+        elif isinstance(each, dict):
+            waiting.extend(reversed(list(each.values())[:64]))
+    return found
+
+
+def _is_shard(tensor: Any) -> bool:
+    placements = getattr(tensor, "placements", None)
+    return placements is not None and any(not placement.is_replicate() for placement in placements)
+
+
+def _rates_by_parameter(known: Any) -> dict:
+    optimizer = known.ref()
+    if optimizer is None:
+        return {}
+    return {id(tensor): number(group.get("lr", 0.0)) for group in optimizer.param_groups for tensor in group["params"]}
+
+
+def _should_move(each: Any, rate: float, gradient: Any, value: Any) -> bool:
+    """Whether a step with this rate is large enough to show in a value of this size and dtype."""
+    if not rate or rate != rate or each.dtype in _HALF:
+        return False
+    size = (value.norm / math.sqrt(max(1, each.numel))) or 1e-8
+    change = rate * min(1.0, gradient.norm / math.sqrt(max(1, each.numel)))
+    return change > 1e-6 * size
+
+
+def _running(optimizer: Any) -> int:
+    """How many steps of this optimizer are on the stack: an overridden `step` that calls its parent's is two."""
+    count = 0
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "wrapper" and frame.f_locals.get("self") is optimizer:
+            count += 1
+        frame = frame.f_back
+    return count
+
+
+def _captures() -> bool:
+    return torch.cuda.is_available() and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+
+
+def _graph_holder() -> tuple:
+    """The variable of a user's frame whose graph is the largest."""
+    from .places import _USERS, _kind, _place
+    from .program import graph_nodes
+
+    best, most = (*NOWHERE, ""), 200
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if _kind(frame.f_code.co_filename) == _USERS:
+            for name, value in list(frame.f_locals.items()):
+                if isinstance(value, torch.Tensor) and value.grad_fn is not None:
+                    count = graph_nodes([value.grad_fn], 5000)
+                    if count > most:
+                        best, most = (*_place(frame), name), count
+        frame = frame.f_back
+    return best

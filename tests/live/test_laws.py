@@ -1,0 +1,380 @@
+"""Each law on a program that breaks it, and on its correct twin: real training steps in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.utils import clip_grad_norm_
+
+from auditkit.live.laws import LAWS
+from auditkit.testing import watch
+
+STEPS = 4
+
+
+class Net(nn.Module):
+    """Two layers with dropout and batch norm between them."""
+
+    def __init__(self, detach: bool = False) -> None:
+        super().__init__()
+        self.first, self.norm, self.drop, self.last = (
+            nn.Linear(8, 16),
+            nn.BatchNorm1d(16),
+            nn.Dropout(0.1),
+            nn.Linear(16, 4),
+        )
+        self.detach = detach
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = self.first(x).detach() if self.detach else self.first(x)
+        return self.last(self.drop(torch.relu(self.norm(hidden))))
+
+
+def batches(count: int = STEPS, size: int = 16) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    for _ in range(count):
+        yield torch.randn(size, 8), torch.randint(0, 4, (size,))
+
+
+def adam(model: nn.Module, rate: float = 1e-2) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(model.parameters(), lr=rate)
+
+
+def train(model: nn.Module, optimizer: torch.optim.Optimizer, count: int = STEPS) -> None:
+    for x, y in batches(count):
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+
+# One function for each law: it trains, right or wrong by its argument.
+
+
+def missing(wrong: bool) -> None:
+    model = Net()
+    optimizer = adam(model)
+    if wrong:
+        model.last = nn.Linear(16, 4)
+    train(model, adam(model) if not wrong else optimizer)
+
+
+def no_gradient(wrong: bool) -> None:
+    model = Net(detach=wrong)
+    train(model, adam(model))
+
+
+def frozen(wrong: bool) -> None:
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    train(model, optimizer, 2)
+    for tensor in model.first.parameters():
+        tensor.requires_grad_(False)
+        if not wrong:
+            tensor.grad = None
+    for x, y in batches():
+        for tensor in model.last.parameters():
+            tensor.grad = None
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+
+def stays(wrong: bool) -> None:
+    model = Net()
+
+    class Restoring(torch.optim.SGD):
+        def step(self, closure: Any = None) -> Any:
+            kept = model.last.weight.detach().clone()
+            super().step(closure)
+            if wrong:
+                with torch.no_grad():
+                    model.last.weight.copy_(kept)
+
+    train(model, Restoring(model.parameters(), lr=0.1))
+
+
+def stale(wrong: bool) -> None:
+    model = Net()
+    optimizer = adam(model)
+    for x, y in batches():
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        if not wrong:
+            optimizer.zero_grad()
+
+
+def zeroed(wrong: bool) -> None:
+    model = Net()
+    optimizer = adam(model)
+    for x, y in batches():
+        if not wrong:
+            optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        if wrong:
+            optimizer.zero_grad()
+        optimizer.step()
+
+
+def micro_batches(wrong: bool) -> None:
+    model = Net()
+    optimizer = adam(model)
+    for number, (x, y) in enumerate(batches(3 * STEPS)):
+        (F.cross_entropy(model(x), y) / 3).backward()
+        if number % 3 == 2:
+            optimizer.step()
+        if wrong or number % 3 == 2:
+            optimizer.zero_grad()
+
+
+def late_clip(wrong: bool) -> None:
+    model = Net()
+    optimizer = adam(model)
+    for x, y in batches():
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        if not wrong:
+            clip_grad_norm_(model.parameters(), 0.01)
+        optimizer.step()
+        if wrong:
+            clip_grad_norm_(model.parameters(), 0.01)
+
+
+def partial_clip(wrong: bool) -> None:
+    model = Net()
+    optimizer = adam(model)
+    for x, y in batches():
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        clip_grad_norm_([p for p in model.parameters() if p.dim() > 1 or not wrong], 0.01)
+        optimizer.step()
+
+
+def used_up_clip(wrong: bool) -> None:
+    model = Net()
+    optimizer = adam(model)
+    for x, y in batches():
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        parameters = model.parameters()
+        if wrong:
+            list(parameters)
+        clip_grad_norm_(parameters, 0.01)
+        optimizer.step()
+
+
+def undone_clip(wrong: bool) -> None:
+    model = Net()
+    optimizer = adam(model)
+    for x, y in batches():
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        if wrong:
+            (loss / 2).backward(retain_graph=True)
+            clip_grad_norm_(model.parameters(), 0.01)
+            (loss / 2).backward()
+        else:
+            loss.backward()
+            clip_grad_norm_(model.parameters(), 0.01)
+        optimizer.step()
+
+
+def scaled_clip(wrong: bool) -> None:
+    model = Net()
+    optimizer = adam(model)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    for x, y in batches():
+        optimizer.zero_grad()
+        scaler.scale(F.cross_entropy(model(x), y)).backward()
+        if not wrong:
+            scaler.unscale_(optimizer)
+        clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+
+
+def nonfinite(wrong: bool) -> None:
+    model = Net()
+    optimizer = adam(model)
+    for number, (x, y) in enumerate(batches()):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        if number == 2:
+            loss = loss * float("inf")
+        loss.backward()
+        if wrong or bool(torch.isfinite(loss)):
+            optimizer.step()
+
+
+def tokens(wrong: bool) -> None:
+    model = Net()
+    optimizer = adam(model)
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        pairs = [
+            (x, torch.where(torch.arange(16) < valid, y, -100))
+            for valid, (x, y) in zip((16, 4), batches(2), strict=True)
+        ]
+        for x, y in pairs:
+            if wrong:
+                (F.cross_entropy(model(x), y) / 2).backward()
+            else:
+                (F.cross_entropy(model(x), y, reduction="sum") / 20).backward()
+        optimizer.step()
+
+
+def resumed(wrong: bool) -> None:
+    model = Net()
+    optimizer = adam(model)
+    train(model, optimizer, 2)
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, "resume.pt")
+    model = Net()
+    optimizer = adam(model)
+    state = torch.load("resume.pt")
+    model.load_state_dict(
+        {f"module.{k}": v for k, v in state["model"].items()} if wrong else state["model"], strict=False
+    )
+    optimizer.load_state_dict(state["optimizer"])
+    train(model, optimizer, 2)
+
+
+def half_norm(wrong: bool) -> None:
+    model = nn.Linear(64, 64).to(torch.float16 if wrong else torch.float32)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        model(torch.ones(4, 64, dtype=model.weight.dtype)).sum().backward()
+        for tensor in model.parameters():
+            assert tensor.grad is not None
+            tensor.grad.fill_(4096.0)
+        clip_grad_norm_(model.parameters(), 1e6)
+        optimizer.step()
+
+
+def reads(wrong: bool) -> None:
+    model = Net()
+    optimizer = adam(model)
+    for x, y in batches():
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        if wrong:
+            sum(float(p.grad.norm()) for p in model.parameters() if p.grad is not None)
+        optimizer.step()
+
+
+def memory(wrong: bool) -> None:
+    model = Net()
+    optimizer = adam(model)
+    losses = []
+    for x, y in batches(26):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append((x, y) if wrong else 1.0)
+
+
+def vanishing(wrong: bool) -> None:
+    model = nn.Linear(64, 64).bfloat16()
+    nn.init.constant_(model.weight, 1.0)
+    nn.init.constant_(model.bias, 1.0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6 if wrong else 0.5)
+    for _ in range(8):
+        optimizer.zero_grad()
+        model(torch.randn(8, 64, dtype=torch.bfloat16)).sum().backward()
+        optimizer.step()
+
+
+def schedule(wrong: bool) -> None:
+    model = Net()
+    old = adam(model)
+    optimizer = adam(model) if wrong else old
+    scheduler = torch.optim.lr_scheduler.StepLR(old, 1)
+    for x, y in batches():
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        if wrong:
+            old._opt_called = True  # type: ignore[attr-defined]
+        scheduler.step()
+
+
+def evaluating(wrong: bool) -> None:
+    model = Net()
+    optimizer = adam(model)
+    train(model, optimizer, 2)
+    model.eval()
+    with torch.no_grad():
+        model(torch.randn(4, 8))
+    if not wrong:
+        model.train()
+    train(model, optimizer, 2)
+
+
+CASES: list[tuple[str, str, Callable[[bool], None], str]] = [
+    ("optimizer_misses_parameters", "P0", missing, "last.weight"),
+    ("parameters_get_no_gradient", "P1", no_gradient, "first.weight"),
+    ("frozen_parameters_move", "P1", frozen, "first.weight"),
+    ("trained_parameters_stay", "P0", stays, "last.weight"),
+    ("gradients_lost_or_stale", "P0", stale, "still there when the next backward began"),
+    ("gradients_lost_or_stale", "P0", zeroed, "zeroed between backward and step"),
+    ("gradients_lost_or_stale", "P0", micro_batches, "micro-batch"),
+    ("clip_misses_the_step", "P1", late_clip, "clips after the step"),
+    ("clip_misses_the_step", "P1", partial_clip, "leaves out first.bias"),
+    ("clip_misses_the_step", "P1", used_up_clip, "got no parameters"),
+    ("clip_misses_the_step", "P1", undone_clip, "limit is 0.01"),
+    ("clip_on_scaled_gradients", "P1", scaled_clip, "scaler's factor"),
+    ("nonfinite_step_is_applied", "P1", nonfinite, "in step 2"),
+    ("tokens_weigh_differently", "P1", tokens, "up to 4 times"),
+    ("resumed_state_differs", "P0", resumed, "resume.pt"),
+    ("logged_norm_is_wrong", "P1", half_norm, "returned inf"),
+    ("step_waits_for_the_device", "P3", reads, "6 values"),
+    ("memory_grows_with_steps", "P3", memory, "grow in every inspected step"),
+    ("low_precision_updates_vanish", "P3", vanishing, "weight (100%)"),
+    ("schedule_does_not_act", "P2", schedule, "never steps"),
+    ("eval_mode_in_training", "P2", evaluating, "2 modules"),
+]
+
+
+def run_case(case: Callable[[bool], None], wrong: bool) -> Any:
+    torch.manual_seed(0)
+    with watch(fail_on=None, root=Path(__file__).parent) as seen:
+        case(wrong)
+    assert seen.watched is not None
+    assert [result.message for result in seen.watched.run.results if result.outcome.value == "error"] == []
+    return seen.findings
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("law", "severity", "case", "words"), CASES, ids=[f"{law}-{case.__name__}" for law, _, case, _ in CASES]
+)
+@pytest.mark.filterwarnings("ignore:Detected call of:UserWarning")
+def test_a_broken_law_is_found_and_its_twin_holds(
+    law: str, severity: str, case: Callable[[bool], None], words: str
+) -> None:
+    """The breaking program has this finding at a line of its own; the correct twin has no finding of any law."""
+    found = [result for result in run_case(case, True) if result.probe == law]
+    assert [str(result.severity) for result in found] == [severity]
+    assert words in found[0].message
+    location = found[0].location
+    assert location is not None
+    assert location.file == "test_laws.py"
+    first = case.__code__.co_firstlineno
+    inside = range(first, first + len(case.__code__.co_code))
+    assert location.function in ("train", "adam") or location.line in inside
+    others = [(result.probe, result.message) for result in run_case(case, False) if str(result.severity) != "P4"]
+    assert others == []
+
+
+def test_every_law_has_a_case() -> None:
+    """A law without a breaking program here has one that needs several processes."""
+    ranks = {"replicas_drift", "ranks_share_data"}
+    assert {law.id for law in LAWS} == {law for law, *_ in CASES} | ranks

@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 from auditkit.live.recording import Place, Process, Recording
@@ -444,9 +444,10 @@ def replicas_drift(run: Recording) -> Iterator[Broken]:
                     process = processes[min(ranks)]
                     turns = [each for each in process.turns if each["step"] == step and each["optimizer"] == optimizer]
                     place = _backward(turns) if column == 1 else _place(turns[0]["at"])
-                    clips = [clip for each in processes.values() for turn in each.turns for clip in turn["clips"]]
-                    if column == 1 and clips and len({bool(_clips_at(each, step)) for each in processes.values()}) == 2:
-                        place, what = _place(clips[0]["at"]), "gradients differ before the step: not every rank clips"
+                    clips = {rank: _clips_at(each, step, optimizer) for rank, each in processes.items()}
+                    clipping = [found[0] for found in clips.values() if found]
+                    if column == 1 and clipping and len(clipping) < len(clips):
+                        place, what = _place(clipping[0]["at"]), f"{what}: not every rank clips"
                     message = f"{_names(process, different)}: {what} between ranks {sorted(ranks)} ({key})"
                     measured = (("parameters_that_drift", len(different), "count"),)
                     yield Broken(P0, message, place, step, key, tuple(sorted(ranks)), measured)
@@ -456,8 +457,8 @@ def replicas_drift(run: Recording) -> Iterator[Broken]:
         raise NotShown("one process trained" if alone else "no DDP, DTensor or device mesh shows what is replicated")
 
 
-def _clips_at(process: Process, step: int) -> list[Any]:
-    return [clip for turn in process.turns if turn["step"] == step for clip in turn["clips"]]
+def _clips_at(process: Process, step: int, optimizer: int) -> list[Any]:
+    return [clip for turn in process.turns_of(optimizer) if turn["step"] == step for clip in turn["clips"]]
 
 
 def _different(ranks: dict[int, list[list[Any]]], column: int) -> list[int]:
@@ -469,29 +470,28 @@ def _different(ranks: dict[int, list[list[Any]]], column: int) -> list[int]:
 def ranks_share_data(run: Recording) -> Iterator[Broken]:
     shown = False
     for job in run.jobs():
-        for kind, group in _groups_of_ranks(job):
+        for (kind, group), optimizer in product(_groups_of_ranks(job), range(len(job[0].optimizers))):
             members = [process for process in job if process.rank in group]
-            steps = [{turn["step"]: turn["inputs"] for turn in each.turns if turn["inputs"]} for each in members]
-            common = sorted(set.intersection(*map(set, steps))) if len(steps) > 1 else []
+            inputs = [
+                {turn["step"]: turn["inputs"] for turn in each.turns_of(optimizer) if turn["inputs"]}
+                for each in members
+            ]
+            common = sorted(set.intersection(*map(set, inputs))) if len(inputs) > 1 else []
             if len(common) < 3:
                 continue
             shown = True
-            equal = [step for step in common if len({each[step] for each in steps}) < len(steps)]
-            differ = [step for step in common if len({each[step] for each in steps}) > 1]
-            varies = len({each[step] for each in steps for step in common}) > 1
-            ranks, place = tuple(sorted(group)), _backward(members[0].turns)
-            if kind == "dp" and len(equal) == len(common) and varies:
+            distinct = [len({each[step] for each in inputs}) for step in common]
+            varies = len({each[step] for each in inputs for step in common}) > 1
+            ranks, place = tuple(sorted(group)), _backward(members[0].turns_of(optimizer))
+            if kind == "dp" and varies and all(count < len(inputs) for count in distinct):
                 message = (
                     f"ranks {list(ranks)} train on equal inputs in all {len(common)} inspected steps: "
                     "use a DistributedSampler or a seed for each rank"
                 )
-                yield Broken(
-                    P1, message, place, common[0], "equal", ranks, (("steps_with_equal_inputs", len(equal), "count"),)
-                )
-            if kind == "tp" and len(differ) == len(common):
-                message = (
-                    f"the tensor-parallel ranks {list(ranks)} get different inputs in all {len(common)} inspected steps"
-                )
+                measured = (("steps_with_equal_inputs", len(common), "count"),)
+                yield Broken(P1, message, place, common[0], "equal", ranks, measured)
+            if kind == "tp" and all(count > 1 for count in distinct):
+                message = f"the tensor-parallel ranks {list(ranks)} get different inputs in all inspected steps"
                 yield Broken(P1, message, place, common[0], "differ", ranks)
     if not shown:
         raise NotShown("one process trained" if run.world == 1 else "no group of ranks with recorded inputs is known")

@@ -15,12 +15,6 @@ from auditkit.model.text import inert_line, shortened
 MOST_LINES = 40
 _MOST_MESSAGE = 400
 _REMEDIES = {law.id: law.remedy for law in LAWS}
-_STATE_LAWS = (
-    "trained_parameters_stay",
-    "step_waits_for_the_device",
-    "memory_grows_with_steps",
-    "schedule_does_not_act",
-)
 
 
 def report(watched: Watched) -> list[str]:
@@ -78,12 +72,14 @@ def headline(watched: Watched) -> str:
     }
     counts = ", ".join(f"{count} {severity.value}" for severity, count in by_severity.items())
     errors = watched.run.summary["error"]
-    unsure = f" {errors} laws ended in an error." if errors else ""
+    unsure = f" Laws that ended in an error: {errors}." if errors else ""
     worst = findings[0].severity if findings else None
     if worst in (Severity.P0, Severity.P1):
         broken = [result for result in findings if result.severity in (Severity.P0, Severity.P1)]
         since = min(first_step(result) for result in broken)
         return f"BROKEN since step {since}: {counts}. Weights after step {since} are suspect.{unsure}"
+    if watched.ended.code and not watched.ended.limit:
+        return f"STOPPED: the program failed; no P0 or P1 before that. {counts}{'.' if counts else ''}{unsure}".rstrip()
     if findings:
         return f"CONTINUE: no P0 or P1 in the watched steps; {counts}.{unsure}"
     return f"CONTINUE: no finding in the watched steps.{unsure}"
@@ -169,5 +165,7 @@ def _tail(watched: Watched) -> Iterator[str]:
         first = findings[0]
         place = f" at {first.location.file}:{first.location.line}" if first.location else ""
         yield f"What to do first: {_REMEDIES[first.probe]}{place}."
+    if watched.ended.code and not watched.ended.limit:
+        yield f"The program ended with exit code {watched.ended.code}."
     if watched.ended.limit:
         yield f"auditkit ended the program: the limit of {watched.ended.limit} was reached."

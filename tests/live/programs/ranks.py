@@ -1,0 +1,43 @@
+"""Two ranks train: first correctly, for hashes of 50 steps; then the wrong way that the argument names."""
+
+import hashlib
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+
+torch.set_num_threads(1)
+
+
+def train(wrong: str, steps: int, rank: int) -> str:
+    torch.manual_seed(3)
+    inner = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.1), nn.Linear(16, 4))
+    model = nn.parallel.DistributedDataParallel(inner)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    torch.manual_seed(3 if wrong == "data" else rank)
+    digest = hashlib.sha256()
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(torch.randn(4, 8)), torch.randint(0, 4, (4,)))
+        loss.backward()
+        if wrong != "clip" or rank == 0:
+            nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+        optimizer.step()
+        digest.update(
+            b"".join(p.detach().numpy().tobytes() for p in model.parameters()) + loss.detach().numpy().tobytes()
+        )
+    return digest.hexdigest()
+
+
+if __name__ == "__main__":
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    found = train("", 50, rank)
+    with open(f"{os.environ['HASHES']}/{rank}", "w") as file:
+        file.write(found)
+    for wrong in sys.argv[1:]:
+        train(wrong, 5, rank)
+    dist.destroy_process_group()

@@ -1,0 +1,148 @@
+"""`auditkit run` as a user types it: launchers, endings, ranks, limits, files and bad input."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.project_files import ROOT, Ended, auditkit, run_program
+
+pytestmark = pytest.mark.process
+
+PROGRAMS = Path(__file__).parent / "programs"
+TRAINS = PROGRAMS / "trains.py"
+
+
+def watched(folder: Path) -> dict[str, dict[str, object]]:
+    """What each process that trained wrote, by its program's last argument."""
+    found = {}
+    for path in folder.glob("process-*.json"):
+        data = json.loads(path.read_text("utf-8"))
+        if data["steps"]:
+            found[data["argv"][-1]] = data
+    return found
+
+
+def run(*arguments: object, cwd: Path) -> Ended:
+    return auditkit("run", *map(str, arguments), cwd=cwd)
+
+
+def test_a_shell_script_starts_programs_that_end_in_every_way(tmp_path: Path) -> None:
+    """Each training process leaves its file, however it ends; workers and programs without a step are none of them."""
+    script = tmp_path / "all.sh"
+    how = ["exit", "exec", "crash", "interrupt", "spawn"]
+    lines = [f"'{sys.executable}' '{TRAINS}' {word}" for word in how]
+    module = f"cd '{PROGRAMS}' && '{sys.executable}' -m trains fork"
+    script.write_text("\n".join([*lines, module, "echo printed", "exit 5"]), encoding="utf-8")
+    ended = run("--folder", tmp_path / "files", "--", "sh", script, cwd=tmp_path)
+    assert (ended.code, ended.stdout) == (5, "printed\n"), ended.stderr
+    found = watched(tmp_path / "files")
+    assert {word: data["steps"] for word, data in found.items()} == {
+        "exit": 50, "exec": 50, "crash": 7, "interrupt": 7, "spawn": 50, "fork": 50,
+    }  # fmt: skip
+    assert [word for word, data in found.items() if not data["ended"]] == []
+    assert "watched 5 of 50 steps" in ended.stderr
+
+
+def test_a_watched_program_computes_the_same_bits(tmp_path: Path) -> None:
+    """50 steps with dropout and a loader that shuffles: weights and loss are those of a run without auditkit."""
+    plain = run_program([sys.executable, str(TRAINS), "hashes"], cwd=tmp_path)
+    seen = run("--every", "1", "--", sys.executable, TRAINS, "hashes", cwd=tmp_path)
+    assert (seen.code, plain.code) == (0, 0), seen.stderr
+    assert seen.stdout == plain.stdout
+    assert "0x" in plain.stdout
+    assert "watched 50 of 50 steps" in seen.stderr
+
+
+def test_two_ranks_are_compared_and_compute_the_same_bits(tmp_path: Path) -> None:
+    """A clip on one rank and equal data on both are found, at their lines; hashes over 50 steps do not change."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port"]
+    hashes = {}
+    for name, port, words in (("plain", "29741", []), ("seen", "29742", ["clip", "data"])):
+        folder = tmp_path / name
+        folder.mkdir()
+        program = [*command, port, str(PROGRAMS / "ranks.py"), *words]
+        before = {"HASHES": str(folder)}
+        line = (
+            program
+            if name == "plain"
+            else [sys.executable, "-m", "auditkit", "run", "--save", "r.json", "--", *program]
+        )
+        ended = run_program(line, tmp_path, before)
+        assert ended.code == 0, ended.stderr
+        hashes[name] = sorted(path.read_text("utf-8") for path in folder.iterdir())
+    assert hashes["seen"] == hashes["plain"]
+    assert "2 of 2 ranks reported" in ended.stderr
+    results = json.loads((tmp_path / "r.json").read_text("utf-8"))["results"]
+    found = {each["probe"]: each for each in results if each["severity"] in ("P0", "P1")}
+    assert {name: each["severity"] for name, each in found.items()} == {
+        "replicas_drift": "P0",
+        "ranks_share_data": "P1",
+    }
+    lines = (PROGRAMS / "ranks.py").read_text("utf-8").splitlines()
+    assert "clip_grad_norm_" in lines[found["replicas_drift"]["location"]["line"] - 1]
+    assert "not every rank clips" in found["replicas_drift"]["message"]
+    assert found["ranks_share_data"]["notes"] == ["since step 0", "ranks 0, 1"]
+
+
+def test_steps_end_a_program_that_would_go_on(tmp_path: Path) -> None:
+    """After the asked steps the program is ended and judged; its files have the curves and the findings."""
+    began = time.monotonic()
+    outputs = ["--save", "run.json", "--html", "run.html", "--sarif", "run.sarif"]
+    ended = run("--steps", "8", *outputs, "--", sys.executable, TRAINS, "hang", cwd=tmp_path)
+    assert ended.code == 0, ended.stderr
+    assert "the limit of steps was reached" in ended.stderr
+    assert time.monotonic() - began < 300
+    run_json = json.loads((tmp_path / "run.json").read_text("utf-8"))
+    assert run_json["schema_version"] == 1
+    assert {each["target"] for each in run_json["results"]} == {"run"}
+    assert run_json["summary"]["error"] == 0
+    page = (tmp_path / "run.html").read_text("utf-8")
+    assert "Gradient norm at the step by step" in page
+    assert json.loads((tmp_path / "run.sarif").read_text("utf-8"))["version"] == "2.1.0"
+
+
+def test_an_interpreter_without_pythonpath_is_watched_through_torchs_entry_point(tmp_path: Path) -> None:
+    """`-I` ignores PYTHONPATH. An installed auditkit is loaded by torch; without it nothing is watched: exit code 3."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    ((name, value),) = project["project"]["entry-points"]["torch.backends"].items()
+    info = tmp_path / "site" / "watcher-1.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: watcher\nVersion: 1\n", encoding="utf-8")
+    (info / "entry_points.txt").write_text(f"[torch.backends]\n{name} = {value}\n", encoding="utf-8")
+    code = f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(info.parent)!r}]; sys.argv[1:] = ['exit']\n"
+    code += f"import runpy; runpy.run_path({str(TRAINS)!r}, run_name='__main__')"
+    ended = run("--", sys.executable, "-I", "-c", code, cwd=tmp_path)
+    assert ended.code == 7
+    assert "watched 5 of 50 steps" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ([], 2, "error: no command is named"),
+        (["--", "no-such-program"], 2, "error: command not found: no-such-program"),
+        (["--", "./train.py"], 2, "error: ./train.py cannot be executed"),
+        (["--", sys.executable, "-c", "print('ran')"], 3, "NOT WATCHED: no process of the command loaded the watcher"),
+        (["--", sys.executable, "-c", "import sys; print('ran'); sys.exit(9)"], 9, "NOT WATCHED"),
+        (["--save", "absent/run.json", "--", "true"], 2, "error: absent/run.json cannot be written"),
+        (["--folder", "train.py/x", "--", "true"], 4, "error: train.py/x cannot be written"),
+        (["--accept", "replica_drift:a.py:1=why", "--", "true"], 2, "did you mean replicas_drift?"),
+        (["--budget", "much", "--", "true"], 2, "error: --budget much: not a percentage"),
+        (["--fail-on", "P7", "--", "true"], 2, "P7"),
+        (["--time", "0.5", "--", "sleep", "60"], 3, "NOT WATCHED"),
+    ],
+)
+def test_bad_input_is_one_clear_line(arguments: list[str], code: int, message: str, tmp_path: Path) -> None:
+    """Nothing starts for wrong usage; a program that cannot be watched runs all the same."""
+    (tmp_path / "train.py").write_text("print()", encoding="utf-8")
+    ended = run(*arguments, cwd=tmp_path)
+    assert ended.code == code, ended.stderr
+    assert message in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert ended.stdout == ("ran\n" if "ran" in str(arguments) else "")

@@ -94,7 +94,8 @@ class Recording:
 
     @property
     def steps(self) -> int:
-        return max((each.steps for each in self.trained), default=0)
+        """Steps of all optimizers, of the process that made the most."""
+        return max((int(each.data["turns_seen"]) for each in self.trained), default=0)
 
     def jobs(self) -> list[list[Process]]:
         """The processes that trained together, job by job."""

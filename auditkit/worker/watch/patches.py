@@ -99,7 +99,7 @@ class Patches:
         count = len(self.undone)
         self._wrap(torch.nn.Module, "__call__", self._call)
         for name in _READS:
-            self._wrap(torch.Tensor, name, functools.partial(self._read, name))
+            self._wrap(torch.Tensor, name, self._read)
         self.turn_patches, self.undone = self.undone[count:], self.undone[:count]
 
     def _switch(self, recording: bool) -> None:
@@ -128,7 +128,7 @@ class Patches:
 
         return __call__
 
-    def _read(self, name: str, original: Callable) -> Callable:
+    def _read(self, original: Callable) -> Callable:
         watcher = self.watcher
 
         def read(tensor: Any, *args: Any, **kwargs: Any) -> Any:
@@ -136,7 +136,7 @@ class Patches:
                 return original(tensor, *args, **kwargs)
             watcher.reading += 1
             try:
-                watcher.guarded("reads", lambda: watcher.read(name))
+                watcher.guarded("reads", lambda: watcher.read(tensor))
                 return original(tensor, *args, **kwargs)
             finally:
                 watcher.reading -= 1

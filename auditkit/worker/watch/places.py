@@ -55,11 +55,13 @@ def where() -> Place:
 
 
 def called_from(*parts: str) -> bool:
-    """Whether the frame that called our wrapper is in a file whose path contains one of `parts`."""
+    """Whether a frame of the stack is in a file whose path contains one of `parts`."""
     frame: Any = sys._getframe(2)
-    while frame is not None and os.path.abspath(frame.f_code.co_filename).startswith(_OWN):
+    while frame is not None:
+        if any(part in frame.f_code.co_filename for part in parts):
+            return True
         frame = frame.f_back
-    return frame is not None and any(part in frame.f_code.co_filename for part in parts)
+    return False
 
 
 def _place(frame: Any) -> Place:

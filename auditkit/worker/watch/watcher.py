@@ -23,6 +23,7 @@ _MOST_EVENTS = 200
 _MOST_TURNS = 400
 _SAMPLE = 8
 _WARM_UP = 20
+_LOADING = ("torch/utils/data", "torch/optim/", "_tensor_str", "grad_scaler")
 _HALF = ("float16", "bfloat16")
 
 
@@ -130,9 +131,13 @@ class Watcher:
                 found = [each for each in _tensors((args, kwargs)) if each.numel() and each.device.type != "meta"]
                 self.inputs.append([torch.hash_tensor(flat(each)) for each in found] or None)
 
-    def read(self, name: str) -> None:
-        """Python reads a tensor's value in an inspected turn."""
-        if self.inside or called_from("utils/data", "lr_scheduler", "_tensor_str", "grad_scaler", "nn/utils/clip_grad"):
+    def read(self, tensor: Any) -> None:
+        """Python reads a tensor's value in an inspected turn.
+
+        On the CPU a tensor does not say whether it would lie on a device: what has a graph does, and so does what is
+        read between forward and step, but for the loading of data.
+        """
+        if self.inside or not (tensor.requires_grad or self.ran) or called_from(*_LOADING):
             return
         place = where()
         if place[0]:

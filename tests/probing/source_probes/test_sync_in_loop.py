@@ -232,6 +232,53 @@ def test_a_helper_that_says_bool_gives_no_tensor_to_wait_for(tmp_path: Path) -> 
         assert len(context.reads_in_loops(context.modules[0])) == count, (says, test)
 
 
+@pytest.mark.parametrize("name", ["step_norms", "log_cpu", "np_norms", "numpy_free", "collate_stats"])
+def test_the_name_of_a_function_or_a_file_says_nothing_of_devices(name: str, tmp_path: Path) -> None:
+    """A name is no place in memory; what is assigned to a name decides what it holds, whatever the name is."""
+    body = "    {0} = [g.norm() for g in grads]\n    return [n.item() for n in {0}]\n"
+    source = f"import torch\n\n\ndef {name}(grads):\n{body}"
+    for file, values in ((f"{name}.py", "norms"), ("norms.py", "norms"), ("norms.py", f"{name}_kept")):
+        context = context_of(tmp_path, {file: source.format(values)})
+        assert [r.line for each in context.reads_in_loops(context.modules[0]) for r in each.reads] == [6], (
+            file,
+            values,
+        )
+        (tmp_path / file).unlink()
+
+
+HELPER = "class Stats:\n    {}\n    def value({}):\n        return x.norm().item()\n\n\n"
+
+
+@pytest.mark.parametrize(
+    ("decorator", "signature", "call"),
+    [
+        ("@staticmethod", "x", "Stats.value(g)"),
+        ("@classmethod", "cls, x", "Stats.value(g)"),
+        ("# plain", "self, x", "Stats.value(stats, g)"),
+        ("# plain", "self, x", "Stats().value(g)"),
+        ("# plain", "self, x", "stats.value(g)"),
+        ("@staticmethod", "x", "Heir.value(g)"),
+        ("# plain", "self, x", "local(g)"),
+    ],
+)
+def test_a_helper_is_followed_however_it_is_called(decorator: str, signature: str, call: str, tmp_path: Path) -> None:
+    heir = "class Heir(Stats):\n    pass\n\n\n"
+    body = "def f(grads):\n    def local(x):\n        return x.norm().item()\n\n    stats = Stats()\n"
+    loop = f"    return [{call} for g in grads]\n"
+    source = f"import torch\n\n\n{HELPER.format(decorator, signature)}{heir}{body}{loop}"
+    context = context_of(tmp_path, {"norms.py": source})
+    (found,) = context.reads_in_loops(context.modules[0])
+    assert (found.qualified_name, [read.line for read in found.reads]) == ("f", [source.count("\n")])
+
+
+def test_a_flag_is_no_tensor_and_the_steps_of_an_optimizer_lie_on_the_host(tmp_path: Path) -> None:
+    flagged = "for p in model.parameters():\n    if as_tensor:\n        self.log(p)"
+    assert lines(tmp_path, flagged, "f(self, model, as_tensor=False)") == []
+    assert lines(tmp_path, flagged, "f(self, model, as_tensor)") == [2]
+    steps = "for i, p in enumerate(parameters):\n    step_t = state_steps[i]\n    self.log(step_t.item())"
+    assert lines(tmp_path, steps, "f(self, parameters: list[torch.Tensor], state_steps: list[torch.Tensor])") == []
+
+
 def test_a_name_that_says_host_is_believed(tmp_path: Path) -> None:
     assert lines(tmp_path, "return [g.norm().item() for g in cpu_grads]", "f(cpu_grads)") == []
     assert lines(tmp_path, "return [g.norm().item() for g in gpu_grads]", "f(gpu_grads: list[torch.Tensor])") == [1]

@@ -47,10 +47,11 @@ def kind_of_call(flow: Expressions, node: ast.Call) -> Kind:
         return HOST
     if full.startswith("numpy."):
         return HOST
-    helper = flow.helpers.find(flow.function, written) if written else None
-    if helper is not None:
-        summary = flow.helpers.summary(helper, tuple(given), flow.depth + 1)
-        flow.read_in_helper(node, written, summary)
+    found = flow.helpers.find(flow.function, node.func)
+    if found is not None:
+        helper, first = found
+        summary = flow.helpers.summary(helper, tuple(given[first:]), flow.depth + 1)
+        flow.read_in_helper(node, written or helper.qualified_name, summary)
         return summary.result
     if isinstance(node.func, ast.Attribute):
         return _method_call(flow, node, node.func, given)
@@ -181,10 +182,11 @@ def _apply(flow: Expressions, function: ast.expr, given: Kind, node: ast.Call) -
     if name in ("float", "int", "bool") and given == TENSOR:
         flow.read(node, f"{name}()", node.args[-1])
         return HOST
-    helper = flow.helpers.find(flow.function, name) if name else None
-    if helper is not None:
+    found = flow.helpers.find(flow.function, function)
+    if found is not None:
+        helper, _ = found
         summary = flow.helpers.summary(helper, (given,), flow.depth + 1)
-        flow.read_in_helper(node, name, summary)
+        flow.read_in_helper(node, name or helper.qualified_name, summary)
         return summary.result
     return None
 

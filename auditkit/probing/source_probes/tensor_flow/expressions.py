@@ -269,7 +269,7 @@ class Expressions:
             case ast.Name() | ast.Attribute():
                 name = dotted_name(target)
                 if name:
-                    self.known[name] = HOST if lies_on_host(name) else kind
+                    self.known[name] = kind
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
                 several = kind[1] if shape(kind) == "row" and len(kind[1]) == len(parts) else None
                 for place, part in enumerate(parts):

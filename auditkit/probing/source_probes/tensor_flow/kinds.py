@@ -119,8 +119,7 @@ _SEQUENCES = frozenset((
 _MAPPINGS = frozenset(("dict", "Dict", "Mapping", "MutableMapping", "OrderedDict", "ParameterDict"))
 _ALIASES = {"_tensor_or_tensors": items(TENSOR), "_params_t": items(TENSOR), "ParamsT": items(TENSOR)}
 _OF_CPU = re.compile(r"(^|_)(cpu|numpy|np|pinned)(_|$|\d)", re.IGNORECASE)
-_STEPS = re.compile(r"(^|[_ ])steps?([_ ]|$)")
-_FROM_DATA = re.compile(r"(^|_)collat|^batch_sizes$")
+_STATE_STEPS = re.compile(r"(state_)?steps?(_t)?")
 _CHECKPOINT = re.compile(r"(\w+_)?(state_dict|checkpoint|ckpt)s?")
 _NAMED = (
     (re.compile(r"(\w+_)?(grads|gradients|tensors)"), items(TENSOR)),
@@ -131,16 +130,13 @@ _NAMED = (
 
 @functools.lru_cache(maxsize=100_000)
 def lies_on_host(name: str) -> bool:
-    """Whether a name says that its tensors lie in host memory (`measure_on_cpu`, `cpu_grads`).
+    """Whether a value that nothing else is known of lies in host memory by its name: `cpu_grads`, `checkpoint`.
 
-    Optimisers keep `step` tensors on the host, unless they are captured; a checkpoint is copied to the
-    host because it goes to a file. What is collated, and the `batch_sizes` of packed sequences, lie there too.
+    A checkpoint is copied to the host because it goes to a file, and torch's optimizers keep `state["step"]` there
+    unless they are captured. The name of a function or a file says nothing.
     """
     last = name.rpartition(".")[2]
-    return (
-        any(pattern.search(last) for pattern in (_OF_CPU, _STEPS, _FROM_DATA))
-        or _CHECKPOINT.fullmatch(last) is not None
-    )
+    return _OF_CPU.search(last) is not None or any(each.fullmatch(last) for each in (_STATE_STEPS, _CHECKPOINT))
 
 
 def of_parameter(name: str, annotation: ast.expr | None) -> Kind:

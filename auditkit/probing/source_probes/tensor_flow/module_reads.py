@@ -10,15 +10,23 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
-from auditkit.probing.source_code.modules import Class, Function, Module, dotted_name, statements, targets_of
+from auditkit.probing.source_code.modules import (
+    Class,
+    Function,
+    FunctionNode,
+    Module,
+    dotted_name,
+    statements,
+    targets_of,
+)
 from auditkit.probing.source_probes.tensor_flow.kinds import (
     HOST,
     NONE,
     Kind,
     is_of_host,
     join,
-    lies_on_host,
     of_annotation,
     of_parameter,
 )
@@ -52,7 +60,7 @@ class ModuleReads:
         self.module = module
         self._summaries: dict[tuple[str, tuple[Kind, ...]], Summary] = {}
         self._instances: dict[str, dict[str, Kind]] = {}
-        self._is_on_host = lies_on_host(module.name)
+        self._made: dict[str, dict[str, Class]] = {}
 
     def functions(self) -> Iterator[FunctionReads]:
         """Every function and method with reads in loops over tensors, in the order of lines."""
@@ -63,15 +71,57 @@ class ModuleReads:
 
     # --- what a flow asks for ---
 
-    def find(self, function: Function, name: str) -> Function | None:
-        """The function of this module that `name` means inside `function`."""
-        head, _, last = name.rpartition(".")
-        if not head:
-            return self.module.functions.get(name)
-        if head in ("self", "cls") and function.owner is not None:
-            return function.owner.methods.get(last)
+    def find(self, function: Function, called: ast.expr) -> tuple[Function, int] | None:
+        """The function of this module that `called` means inside `function`.
+
+        With it, how many of the first arguments are its object: one in `Class.method(object, grad)`.
+        """
+        if isinstance(called, ast.Name):
+            found = self._local(function, called.id) or self.module.functions.get(called.id)
+            return (found, 0) if found is not None else None
+        if not isinstance(called, ast.Attribute):
+            return None
+        head = dotted_name(called.value)
         owner = self.module.classes.get(head)
-        return owner.methods.get(last) if owner is not None else None
+        method = self._method(owner, called.attr)
+        if method is not None:
+            return method, int(method.is_bound)
+        if isinstance(called.value, ast.Call):
+            owner = self.module.classes.get(dotted_name(called.value.func))
+        elif head in ("self", "cls"):
+            owner = function.owner
+        else:
+            owner = self._objects(function).get(head)
+        method = self._method(owner, called.attr)
+        return (method, 0) if method is not None else None
+
+    def _local(self, function: Function, name: str) -> Function | None:
+        """A function that `function` defines itself."""
+        defined = (node for node in function.node.body if isinstance(node, FunctionNode) and node.name == name)
+        node = next(defined, None)
+        return Function(self.module, f"{function.qualified_name}.{name}", node) if node is not None else None
+
+    def _method(self, owner: Class | None, name: str, depth: int = 0) -> Function | None:
+        """A method of a class, or of its bases in this module."""
+        if owner is None or depth > MOST_HELPERS_DEEP:
+            return None
+        bases = (self.module.classes.get(dotted_name(base)) for base in owner.node.bases)
+        inherited = (self._method(base, name, depth + 1) for base in bases)
+        return owner.methods.get(name) or next(filter(None, inherited), None)
+
+    def _objects(self, function: Function) -> dict[str, Class]:
+        """The names of `function` that hold an object of a class of this module, those on `self` included."""
+        if function.qualified_name not in self._made:
+            constructor = self._method(function.owner, "__init__")
+            bodies = [each.node.body for each in (constructor, function) if each is not None]
+            self._made[function.qualified_name] = {
+                dotted_name(target): made
+                for node in statements(chain.from_iterable(bodies))
+                if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+                if (made := self.module.classes.get(dotted_name(node.value.func))) is not None
+                for target in node.targets
+            }
+        return self._made[function.qualified_name]
 
     def full_name(self, name: str) -> str:
         """`torch.nn.functional.norm` for `F.norm`; "" for names that are not imported."""
@@ -101,11 +151,12 @@ class ModuleReads:
         known: dict[str, Kind] = {}
         if function.owner is not None:
             known |= self._instance(function.owner)
-        on_host = self._is_on_host or lies_on_host(function.name)
         for place, item in enumerate(function.parameters):
             passed = given[place] if place < len(given) else None
-            kind = passed if passed not in (None, NONE) else of_parameter(item.arg, item.annotation)
-            known[item.arg] = HOST if on_host else kind
+            default = function.defaults.get(item.arg)
+            is_number = isinstance(default, ast.Constant) and default.value is not None
+            declared = HOST if is_number else of_parameter(item.arg, item.annotation)
+            known[item.arg] = passed if passed not in (None, NONE) else declared
         return known
 
     def _instance(self, owner: Class) -> dict[str, Kind]:

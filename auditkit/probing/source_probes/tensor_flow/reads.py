@@ -97,8 +97,8 @@ def names_gradients(node: ast.AST, or_their_like: bool = False) -> bool:
 class Helpers(Protocol):
     """Where the functions of the same module are followed."""
 
-    def find(self, function: Function, name: str) -> Function | None:
-        """The function that `name` means inside `function`."""
+    def find(self, function: Function, called: ast.expr) -> tuple[Function, int] | None:
+        """The function that `called` means inside `function`, and how many first arguments are its object."""
 
     def full_name(self, name: str) -> str:
         """`torch.nn.functional.norm` for `F.norm`; "" for names that are not imported."""

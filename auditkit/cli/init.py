@@ -28,7 +28,7 @@ def init(
     """Find the collectors of a checkout, try each, write auditkit.yaml."""
     from auditkit.cli.runs.progress import progress
     from auditkit.model.text import counted
-    from auditkit.workflows.audit.found_candidates import not_asked_lines
+    from auditkit.workflows.audit.found_candidates import left_out_lines, not_asked_lines
     from auditkit.workflows.audit.init import init as run_init
 
     with progress() as told:
@@ -41,7 +41,8 @@ def init(
         if trial.works and trial.target.contract and trial.target.takes:
             called, promised = trial.target.takes.value, trial.target.contract.value
             say(f"{trial.target.call}  called with {called}, held to {promised}")
-    for note in (*done.found.notes, *map(str.strip, not_asked_lines(done.found.candidates))):
+    found = done.found.candidates
+    for note in (*done.found.notes, *map(str.strip, (*not_asked_lines(found), *left_out_lines(found)))):
         complain_fitted(f"note: {note}")
     works = counted(sum(trial.works for trial in trials), "target")
     say(f"wrote {done.path}: {works}. Next: auditkit audit {done.audit_words}")

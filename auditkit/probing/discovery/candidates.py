@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,8 +16,8 @@ from auditkit.probing.discovery.finishers import find_finishers, pair
 from auditkit.probing.discovery.gradient_facts import GradientFlow
 from auditkit.probing.discovery.gradient_flow import trace
 from auditkit.probing.discovery.gradient_names import (
-    PARTS_OF_TRAINING,
     clips,
+    holds_gradients,
     is_about_figures,
     is_named_for_clipping,
 )
@@ -28,11 +28,12 @@ from auditkit.probing.source_code.modules import Class, Function, dotted_name
 
 _AUTOGRAD = re.compile(r"(.*_)?(backward|forward)(_.*)?|(.*_)?(fwd|bwd)(_.*)?")
 _NOT_CALLED = frozenset(("property", "cached_property", "setter", "overload", "abstractmethod", "fixture"))
-# What an optimizer does for each parameter: moments, momentum, trust ratios, the update itself.
-_UPDATES = re.compile(
-    r"\bexp_avg\w*|\bmomentum\w*|\bbetas?\d?\b|addcmul_|addcdiv_|\bstep_size\b|newton_?schulz|trust_|precond|"
-    r"\bc?lrs?\b|\bweight_decay\b|\bwd_ratio\b"
-)
+_CHANGES = frozenset(("add_", "sub_", "mul_", "div_", "addcmul_", "addcdiv_", "lerp_", "copy_"))
+_CHANGE_ALL = frozenset(f"_foreach_{name}" for name in _CHANGES)
+_MAY_UPDATE = re.compile(rf"{'|'.join(_CHANGES)}|[-+*/]=|\.data\b")
+_PARAMETER = re.compile(r"(\w+_)?(p|params?|parameters?|weights?)")
+_TRAINS = "it trains: it goes backward or calls an optimizer"
+_DIFFERENTIATES = "it differentiates: no optimizer sees these gradients"
 _NAME_WORDS = re.compile(r"grad|norm|stat|health|collect|telemetry")
 
 
@@ -78,26 +79,57 @@ class Candidate:
         )
 
 
+@dataclass(frozen=True)
+class PassedOver:
+    """A function that handles gradients and is no candidate, and why it is none."""
+
+    call: str
+    file: str
+    line: int
+    why: str
+
+
 class Candidates:
     """Makes candidates of the collectors that were found in a checkout."""
 
     def __init__(self, calls: CollectorCalls) -> None:
         self.calls = calls
         self.finishers = find_finishers(calls)
+        self.passed_over: list[PassedOver] = []
         self.public_names = _public_names(calls)
 
     def read(self) -> Iterator[Candidate]:
-        """Every candidate, and one more for each flag that makes it return something else."""
+        """Every candidate, and one more for each flag that makes it return something else.
+
+        `passed_over` then says of each function that handles gradients and is no candidate why it is none.
+        """
+        for function, flow in self.calls.joiners.items():
+            if flow.differentiates:
+                self._pass_over(function, _DIFFERENTIATES)
         for function, flow in self.calls.collectors.items():
-            if is_excluded(function, flow) or self.calls.trains(function) or _only_keeps(function, flow):
+            why = self._why_not(function, flow)
+            candidate = self._candidate(function, flow) if not why else None
+            if candidate is not None and candidate.obstacles:
+                is_near = flow.grad_reads or flow.reductions or flow.returns_statistics or flow.clips or flow.stores
+                why = "" if is_near else "it only logs what other functions compute"
+            if candidate is None or why:
+                self._pass_over(function, why)
                 continue
-            candidate = self._candidate(function, flow)
-            is_far = not (flow.grad_reads or flow.reductions or flow.returns_statistics or candidate.takes_guesses)
-            if is_far and any(reason.startswith("nothing is known") for reason in candidate.obstacles):
-                continue  # a caller far above, which logs among other things: nothing of it is a collector
             yield candidate
             for flag in answers.return_flags(function):
                 yield self._variant(candidate, function, flag)
+
+    def _pass_over(self, function: Function, why: str) -> None:
+        self.passed_over.append(PassedOver(function.call, function.module.file, function.node.lineno, why))
+
+    def _why_not(self, function: Function, flow: GradientFlow) -> str:
+        """Why a function that tells statistics of gradients is no candidate; "" for one that is."""
+        why = why_excluded(function, flow)
+        if not why and self.calls.trains_through(function):
+            why = _TRAINS
+        if not why and _only_keeps(function, flow):
+            why = "it only stores the result of another function"
+        return why
 
     def _callers(self, function: Function) -> Iterator[str]:
         """The public collectors that a private one is reached through, at any depth."""
@@ -110,7 +142,7 @@ class Candidates:
                 if caller not in seen:
                     seen.add(caller)
                     waiting.append(caller)
-                    if not (_is_private(caller) or is_excluded(caller, self.calls.collectors[caller])):
+                    if not (_is_private(caller) or why_excluded(caller, self.calls.collectors[caller])):
                         yield caller.call
 
     def _candidate(self, function: Function, flow: GradientFlow) -> Candidate:
@@ -266,16 +298,74 @@ def collects_by_itself(function: Function) -> bool:
     if not may_read_gradients(function):
         return False
     flow = trace(function.node, marked_parameters(function), lambda _call, _given: None)
-    return flow.returns_statistics and not is_excluded(function, flow)
+    return flow.returns_statistics and not why_excluded(function, flow)
 
 
-def is_excluded(function: Function, flow: GradientFlow) -> bool:
-    """Whether a function that tells statistics is a part of training, or is not called by its name."""
-    dunder = function.name.startswith("__") and function.name.endswith("__") and function.name != "__call__"
-    is_part = dunder or function.name in PARTS_OF_TRAINING or bool(function.decorators & _NOT_CALLED)
-    is_autograd = _AUTOGRAD.fullmatch(function.name) is not None and "hook" not in function.name
-    updates = is_autograd or _UPDATES.search(function.text) is not None
-    return is_part or flow.trains or flow.differentiates or updates
+def why_excluded(function: Function, flow: GradientFlow) -> str:
+    """Why a function that tells statistics is no collector: it is a part of training, or nobody calls it by its name.
+
+    "" for a collector.
+    """
+    if function.name.startswith("__") and function.name.endswith("__") and function.name != "__call__":
+        return "Python calls it, not a user"
+    if function.decorators & _NOT_CALLED:
+        return f"it is decorated with {', '.join(sorted(function.decorators & _NOT_CALLED))}"
+    if _AUTOGRAD.fullmatch(function.name) is not None and "hook" not in function.name:
+        return "it is a forward or backward pass"
+    if flow.trains:
+        return _TRAINS
+    if flow.differentiates:
+        return _DIFFERENTIATES
+    return "it updates parameters" if updates_parameters(function) else ""
+
+
+def _adds_gradients(changed: ast.expr, given: Sequence[ast.expr]) -> bool:
+    """Whether gradients go into a tensor that holds none: `exp_avg.mul_(beta).add_(grad, alpha=1 - beta)`."""
+    holds = any(holds_gradients(_last(node)) for node in ast.walk(changed))
+    return not holds and any(holds_gradients(_last(node)) for node in given)
+
+
+def _last(node: ast.AST) -> str:
+    return dotted_name(node).rpartition(".")[2] if isinstance(node, ast.expr) else ""
+
+
+def updates_parameters(function: Function) -> bool:
+    """Whether a function changes parameters in place, as an optimizer does.
+
+    A parameter is what the function reads `.grad` of, or what is named for one: `p`, `params[i]`, `weight.data`.
+    """
+    if not _MAY_UPDATE.search(function.text):
+        return False
+    holders = {
+        dotted_name(node.value) for node in function.nodes if isinstance(node, ast.Attribute) and node.attr == "grad"
+    } - {""}
+
+    def is_parameter(node: ast.expr) -> bool:
+        while isinstance(node, ast.Subscript | ast.Call) or (isinstance(node, ast.Attribute) and node.attr == "data"):
+            if isinstance(node, ast.Call):
+                if not isinstance(node.func, ast.Attribute) or not node.func.attr.endswith("_"):
+                    return False
+                node = node.func.value  # `p.mul_(decay).add_(update)`
+            else:
+                node = node.value
+        name = dotted_name(node)
+        return name in holders or _PARAMETER.fullmatch(name.rpartition(".")[2]) is not None
+
+    for node in function.nodes:
+        match node:
+            case ast.Call(func=ast.Attribute(value=value, attr=name), args=args):
+                if name in _CHANGES and (is_parameter(value) or _adds_gradients(value, args)):
+                    return True
+                if name in _CHANGE_ALL and args and is_parameter(args[0]):
+                    return True
+            case ast.AugAssign(target=target) if dotted_name(target).removesuffix(".data") in holders:
+                return True
+            case ast.Assign(targets=targets):
+                if any(
+                    isinstance(each, ast.Attribute) and each.attr == "data" and is_parameter(each) for each in targets
+                ):
+                    return True
+    return False
 
 
 def _only_keeps(function: Function, flow: GradientFlow) -> bool:

@@ -212,6 +212,12 @@ class CollectorCalls:
             self._trains[function] = _TRAINS.search(function.text) is not None and trains(function.node)
         return self._trains[function]
 
+    def trains_through(self, function: Function) -> bool:
+        """Whether a function trains itself, or by a method of its own object: a wrapper's `step` calls `_step`."""
+        called = (node for node in function.nodes if isinstance(node, ast.Call))
+        own = (node for node in called if dotted_name(node.func).startswith("self."))
+        return self.trains(function) or any(self.trains(each) for node in own if (each := self.callee(function, node)))
+
     def callers(self, function: Function) -> list[Function]:
         """The collectors that call a function."""
         named = (

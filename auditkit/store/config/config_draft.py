@@ -78,7 +78,7 @@ def _lines(draft: ConfigDraft) -> Iterator[str]:
     for entry in draft.targets:
         yield from _target(entry)
     if draft.unfed:
-        yield "\n# These look like collectors, but could not be fed or read:"
+        yield "\n# These look like collectors, but could not be fed or read, or were left out:"
     for candidate in draft.unfed:
         yield f"#   {_comment(candidate.call)}"
         yield from (f"#     {_comment(reason)}" for reason in candidate.reasons)

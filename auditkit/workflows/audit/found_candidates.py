@@ -68,6 +68,7 @@ def summary_lines(candidates: Sequence[FoundCandidate]) -> Iterator[str]:
     """How many were found and asked and in which way they were loaded; why the others were not, most names folded."""
     known = [each for each in candidates if not each.excluded]
     if not known:
+        yield from left_out_lines(candidates)
         return
     asked = [each for each in known if each.fed]
     ways = ", ".join(_loaded(asked))
@@ -80,6 +81,15 @@ def summary_lines(candidates: Sequence[FoundCandidate]) -> Iterator[str]:
         if each.places:
             yield f"    {called(each)}"
     yield from not_asked_lines(known)
+    yield from left_out_lines(candidates)
+
+
+def left_out_lines(candidates: Iterable[FoundCandidate]) -> Iterator[str]:
+    """How many functions discovery saw and left out for each reason or folder, in one line."""
+    counts = Counter(each.excluded for each in candidates if each.excluded)
+    if counts:
+        reasons = "; ".join(f"{count}: {reason}" for reason, count in counts.most_common())
+        yield f"    {counts.total()} left out (-v names each): {reasons}"
 
 
 def called(candidate: FoundCandidate) -> str:

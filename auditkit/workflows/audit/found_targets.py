@@ -110,6 +110,11 @@ def find_targets(
     listed = tuple(replace(each, why_not=_through(callers.get(each.call))) if each.fed else each for each in listed)
     listed += tuple(_unread(problem) for problem in found.problems if not left_out.place_of(problem.path))
     listed += tuple(map(_untried, (each for each in found.untried_loops if not left_out.place_of(each.file))))
+    listed += tuple(
+        FoundCandidate(each.call, each.file, each.line, excluded=each.why)
+        for each in found.passed_over
+        if not (left_out.place_of(each.file) or is_specimen(opened.path, each.file))
+    )
     notes = left_out.sentences([each.file for each in known])
     notes += _needed(trials, setting.interpreter)
     if not best and not configured:

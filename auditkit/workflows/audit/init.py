@@ -81,7 +81,7 @@ def init(
         batch=1,
         exclude=tuple(exclude),
         targets=tuple(_drafts([trial for trial in found.trials if trial.works])),
-        unfed=tuple(_unfed(each) for each in found.candidates if not (each.fed or each.excluded)),
+        unfed=tuple(_unfed(each) for each in found.candidates if not each.fed),
     )
     create_file(path, render_config(draft).encode("utf-8"))
     return Initialised(path, found, "" if inside else at)
@@ -104,7 +104,8 @@ def _revision(spec: CheckoutSpec) -> str:
 
 def _unfed(found: FoundCandidate) -> UnfedCandidate:
     answers = [f"it answers with: {found.try_it}"] if found.try_it else []
-    return UnfedCandidate(found.call, (found.why_not, *answers))
+    why = f"left out: {found.excluded}" if found.excluded else found.why_not
+    return UnfedCandidate(found.call, (why, *answers))
 
 
 def _drafts(trials: Sequence[Trial]) -> Iterator[DraftTarget]:

@@ -275,7 +275,6 @@ NOT_FOUND = {
         "def f(params, grads, exp_avg_sqs):\n    for p, g, v in zip(params, grads, exp_avg_sqs):\n"
         "        v.mul_(0.9).add_(g.pow(2).mean())\n        p.sub_(g / g.norm())\n    return grads[0].norm()\n"
     ),
-    "the learning rate of one tensor": "def f(clr, grad, limit):\n    return clr * limit / grad.norm().item()\n",
     "a penalty of the loss": (
         "def f(critic, x):\n    (gradients,) = torch.autograd.grad(critic(x).sum(), x)\n"
         "    return (gradients.norm(2, dim=1) - 1).pow(2).mean()\n"

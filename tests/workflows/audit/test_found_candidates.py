@@ -37,8 +37,12 @@ def test_forty_candidates_are_a_few_lines() -> None:
         "    torch.nn.utils.get_total_norm: called at 3 places (b.py:3, b.py:9, ...)",
         "    40 not asked, nothing is known to fit what they take: c:f0, c:f1, c:f2 and 37 more",
         "    1 not asked: d:g: no answer within 30 s",
+        "    1 left out (-v names each): 1: archive/",
     ]
     assert list(summary_lines([])) == []
+    passed_over = [found(f"e:{name}", excluded="it updates parameters") for name in "ab"]
+    line = "    3 left out (-v names each): 2: it updates parameters; 1: archive/"
+    assert list(summary_lines([*passed_over, MANY[3]])) == [line]
 
 
 def test_the_table_has_each_with_its_reason() -> None:

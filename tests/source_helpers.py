@@ -37,7 +37,7 @@ def context_of(folder: Path, files: Mapping[str, str | bytes]) -> SourceContext:
 def read(folder: Path, *probes: str, **policy: Any) -> list[ProbeResult]:
     """What `probes` say of the checkout `folder`, all of it; `policy` is that of each of them."""
     chosen = [CATALOG[name] for name in probes or SOURCE_PROBES]
-    return [*run_source_probes(chosen, SourceIndex(folder), lambda _: True, Policy(policy), 30.0)]
+    return [*run_source_probes(chosen, SourceIndex(folder), lambda _: True, Policy(policy))]
 
 
 def findings(results: list[ProbeResult]) -> dict[str, ProbeResult]:

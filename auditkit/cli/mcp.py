@@ -48,7 +48,17 @@ def mcp() -> None:
         verbs = _Verbs(Path(folder))
         for verb in (verbs.audit, verbs.answers, verbs.probe, verbs.tickets, verbs.ticket, verbs.verify, verbs.fix):
             server.tool(structured_output=False)(verb)
+        _refuse_unknown_arguments(server)
         server.run("stdio")
+
+
+def _refuse_unknown_arguments(server: Any) -> None:
+    """Make a misspelled argument an error: the SDK drops it, and the verb would run with the argument's default."""
+    for tool in server._tool_manager.list_tools():
+        model = tool.fn_metadata.arg_model
+        model.model_config["extra"] = "forbid"
+        model.model_rebuild(force=True)
+        tool.parameters["additionalProperties"] = False
 
 
 class _Verbs:

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,16 @@ def test_what_is_large_is_a_file_and_what_is_wrong_is_said(tmp_path: Path) -> No
     assert option["exit_code"] == 2  # a ticket that is not there, not the page of options
     assert "Usage" not in str(option["answer"])
     assert whole["exit_code"] == 0
+
+
+@_NEEDS_SDK
+@pytest.mark.process
+def test_an_unknown_argument_is_an_error(tmp_path: Path) -> None:
+    """A misspelled `probes` would ask all of them."""
+    with pytest.raises(BaseExceptionGroup) as refused:
+        _calls(tmp_path, ("audit", {"checkout": "nowhere", "probe_ids": [PROBE]}))
+    told = "".join(traceback.format_exception(refused.value))
+    assert "probe_ids" in told
 
 
 @pytest.mark.process

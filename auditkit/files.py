@@ -66,25 +66,24 @@ def _replace(folder: int, name: str, data: bytes) -> None:
     flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         descriptor = os.open(temporary, flags | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder)
-    except OSError as error:
-        if error.errno != errno.EROFS:
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fchmod(file.fileno(), mode)
+                os.fsync(file.fileno())
+            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary, dir_fd=folder)
             raise
-        # In a sandbox an output file is a mount of its own in a folder that is read-only.
+        os.fsync(folder)
+    except OSError as error:
+        if error.errno not in (errno.EROFS, errno.EBUSY):
+            raise
+        # In a sandbox an output file is a mount of its own: nothing can take its name, but it can be written.
         with os.fdopen(os.open(name, flags | os.O_TRUNC, dir_fd=folder), "wb") as file:
             file.write(data)
-        return
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fchmod(file.fileno(), mode)
-            os.fsync(file.fileno())
-        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary, dir_fd=folder)
-        raise
-    os.fsync(folder)
 
 
 def _umask() -> int:

@@ -8,6 +8,7 @@ from auditkit.errors import (
     AuditkitError,
     BadInputError,
     ExitCode,
+    NoSandboxError,
     NothingMeasuredError,
     StoreConflictError,
     TargetNotLoadedError,
@@ -19,9 +20,9 @@ PROBES = ["syncs_grow_with_tensors", "launches_grow_with_tensors", "counts_are_r
 
 def test_every_kind_of_error_has_its_exit_code() -> None:
     """The codes that the README lists; scripts rely on them."""
-    assert [int(code) for code in ExitCode] == [0, 1, 2, 3, 4, 5]
-    kinds = (BadInputError, NothingMeasuredError, StoreConflictError, TargetNotLoadedError)
-    assert [kind("text").exit_code for kind in kinds] == [2, 3, 4, 5]
+    assert [int(code) for code in ExitCode] == [0, 1, 2, 3, 4, 5, 6]
+    kinds = (BadInputError, NothingMeasuredError, StoreConflictError, TargetNotLoadedError, NoSandboxError)
+    assert [kind("text").exit_code for kind in kinds] == [2, 3, 4, 5, 6]
     assert all(issubclass(kind, AuditkitError) for kind in kinds)
 
 

@@ -12,7 +12,6 @@ import typer
 from auditkit.cli.common import JsonOption
 from auditkit.cli.completion import contracts, devices, probe_ids, severities, ways_to_feed
 from auditkit.cli.lookups import choose
-from auditkit.cli.output import complain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -365,11 +364,15 @@ def _pairs(texts: Words, option: str, read: Callable[[str], Any]) -> dict[str, A
     return found
 
 
+FIRST: list[Path] = []
+"""Checkouts whose code this command is the first to run."""
+
+
 def with_cache(options: RunOptions, fresh: bool) -> RunOptions:
     """The options with the results of earlier commands; `fresh` reads none of them."""
     from dataclasses import replace
 
-    return replace(options, uses_cache=True, fresh=fresh, tell=complain)
+    return replace(options, uses_cache=True, fresh=fresh, first=FIRST.append)
 
 
 def typed_command() -> str:

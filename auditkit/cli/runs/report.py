@@ -65,6 +65,7 @@ def run_and_finish(
     `files` are written when it is printed, by their formats, and the whole run to `save`. With `requires_steps`, a
     training step that was found and not checked ends it with exit code 3.
     """
+    from auditkit.cli.options import FIRST
     from auditkit.model.runs.candidates import unchecked_steps
     from auditkit.workflows.audit.audit import audit, exit_code, load_failures
     from auditkit.workflows.audit.baseline import only_new
@@ -88,6 +89,8 @@ def run_and_finish(
     if again and not shown.as_json:
         asked = sum(bool(result.measurements) and not result.is_of_source for result in run.results)
         complain(f"note: remembered answers: {again} of {max(again, asked)}; --fresh asks anew")
+    for checkout in FIRST if not shown.as_json else ():
+        complain_fitted(f"note: auditkit ran the code of {checkout}; auditkit --cage COMMAND runs it in a sandbox")
     if save is not None:
         from auditkit.workflows.reports.export import save_run
 

@@ -23,7 +23,8 @@ class RunOptions:
     """How probes run: with which configuration, interpreter (None: the configured one), device and limit.
 
     `in_place` says that the files of a checkout run where they lie, not in a copy. With `uses_cache` results of earlier
-    commands are used again, and with `fresh`, too, new ones are kept. `tell` prints a note for the user.
+    commands are used again, and with `fresh`, too, new ones are kept. `first` is called with a checkout
+    that no command has run before.
     """
 
     config: Config = field(default_factory=Config)
@@ -33,7 +34,7 @@ class RunOptions:
     in_place: bool = False
     uses_cache: bool = False
     fresh: bool = False
-    tell: Callable[[str], None] = lambda _: None
+    first: Callable[[Path], None] = lambda _: None
 
     @property
     def interpreter(self) -> str | None:
@@ -77,7 +78,7 @@ class RunOptions:
             return None
         cache, is_first = cache_for(checkout, __version__, self.fresh)
         if is_first:
-            self.tell(f"note: auditkit runs the code of {checkout}; auditkit --cage COMMAND runs it in a sandbox")
+            self.first(checkout)
         return cache
 
     def on_arms(self, pythons: Sequence[str], devices: Sequence[DeviceChoice]) -> tuple[RunOptions, ...]:

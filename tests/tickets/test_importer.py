@@ -127,8 +127,8 @@ def ticket_of(tmp_path: Path, text: str) -> Any:
 
 LABELS = frozenset((
     "finding", "ticket", "metadata", "id", "field", "value", "severity", "status", "batch", "agent", "domain", "file",
-    "assignee", "created", "updated", "labels", "s", "line", "function", "class", "cross", "review", "reviews", "verdict",
-    "reviewer", "date", "evaluation", "abstained",
+    "assignee", "created", "updated", "labels", "s", "line", "function", "class", "cross", "review", "reviews",
+    "verdict", "reviewer", "date", "evaluation", "abstained",
 ))  # fmt: skip
 
 
@@ -277,7 +277,7 @@ print(order)
         "**Code Review Evaluation:** Nobody calls it.",
     )
     assert (second.role, second.date) == ("pytorch", "2026-02-06")
-    assert second.note.startswith("(Option B)\n**PyTorch Evaluation:** The order repeats.")
+    assert second.note.startswith("(Option B)\n\n**PyTorch Evaluation:** The order repeats.")
     assert "```python\nprint(order)\n```" in second.note
 
 

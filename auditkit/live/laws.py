@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import Any
 
 from auditkit.live.recording import Place, Process, Recording
@@ -162,6 +162,8 @@ def parameters_get_no_gradient(run: Recording) -> Iterator[Broken]:
     if all(process.compiles for process in run.trained):
         raise NotShown("the program compiles its model, and auditkit puts no wrapper around compiled modules")
     for process in run.trained:
+        if any(_zeroed(turn) for turn in process.turns):
+            continue  # the gradients were there, and are lost: that is another law's finding
         silent = [
             index
             for index, each in _indexed(process)
@@ -432,15 +434,15 @@ def replicas_drift(run: Recording) -> Iterator[Broken]:
             for turn in process.turns:
                 for key, (_, digests) in turn["replicas"].items():
                     groups[turn["step"], turn["optimizer"], key][process.rank] = digests
-        reported: set[str] = set()
+        reported: set[tuple[str, int]] = set()
         for (step, optimizer, key), ranks in sorted(groups.items()):
             compared = compared or len(ranks) > 1
-            if len(ranks) < 2 or key in reported:
+            if len(ranks) < 2 or (key, optimizer) in reported:
                 continue
             for column, what in ((1, "gradients differ before the step"), (2, "values differ after the step")):
                 different = _different(ranks, column)
                 if different:
-                    reported.add(key)
+                    reported.add((key, optimizer))
                     process = processes[min(ranks)]
                     turns = [each for each in process.turns if each["step"] == step and each["optimizer"] == optimizer]
                     place = _backward(turns) if column == 1 else _place(turns[0]["at"])
@@ -450,7 +452,7 @@ def replicas_drift(run: Recording) -> Iterator[Broken]:
                         place, what = _place(clipping[0]["at"]), f"{what}: not every rank clips"
                     message = f"{_names(process, different)}: {what} between ranks {sorted(ranks)} ({key})"
                     measured = (("parameters_that_drift", len(different), "count"),)
-                    yield Broken(P0, message, place, step, key, tuple(sorted(ranks)), measured)
+                    yield Broken(P0, message, place, step, f"{key} {optimizer}", tuple(sorted(ranks)), measured)
                     break
     if not compared:
         alone = run.world == 1
@@ -470,7 +472,7 @@ def _different(ranks: dict[int, list[list[Any]]], column: int) -> list[int]:
 def ranks_share_data(run: Recording) -> Iterator[Broken]:
     shown = False
     for job in run.jobs():
-        for (kind, group), optimizer in product(_groups_of_ranks(job), range(len(job[0].optimizers))):
+        for kind, group, optimizer in sorted(_groups_of_ranks(job)):
             members = [process for process in job if process.rank in group]
             inputs = [
                 {turn["step"]: turn["inputs"] for turn in each.turns_of(optimizer) if turn["inputs"]}
@@ -497,14 +499,15 @@ def ranks_share_data(run: Recording) -> Iterator[Broken]:
         raise NotShown("one process trained" if run.world == 1 else "no group of ranks with recorded inputs is known")
 
 
-def _groups_of_ranks(job: list[Process]) -> set[tuple[str, tuple[int, ...]]]:
-    found = set()
+def _groups_of_ranks(job: list[Process]) -> set[tuple[str, tuple[int, ...], int]]:
+    """Data-parallel and tensor-parallel groups, each with an optimizer of the parameters that they replicate."""
+    found: set[tuple[str, tuple[int, ...], int]] = set()
     for process in job:
         for each in process.parameters:
-            if each["replicas"].startswith("dp "):
-                found.add(("dp", tuple(each["group"])))
-            elif each["replicas"].startswith(("mesh ", "tp ")):
-                found.add(("tp", tuple(each["group"])))
+            kind = each["replicas"].partition(" ")[0]
+            kind = "tp" if kind == "mesh" else kind
+            if kind in ("dp", "tp"):
+                found.update((kind, tuple(each["group"]), optimizer) for optimizer in each["optimizers"])
     return found
 
 

@@ -21,7 +21,9 @@ def report(watched: Watched) -> list[str]:
     """At most 40 lines."""
     recording = watched.recording
     if not recording.trained:
-        return nothing_watched(recording)
+        limit = watched.ended.limit
+        ended = [f"auditkit ended the program: the limit of {limit} was reached."] if limit else []
+        return [*nothing_watched(recording), *ended]
     head = [headline(watched), _about(watched), _held(watched)]
     tail = list(_tail(watched))
     findings = watched.findings
@@ -132,6 +134,9 @@ def _held(watched: Watched) -> str:
     compiled = [each for process in watched.recording.trained for each in process.optimizers if each["compiled"]]
     if compiled:
         parts.append(f"NOT WATCHED {len(compiled)} (compiled optimizer)")
+    functions = {place[0] for process in watched.recording.trained for place in process.compiles} - {"optimizer"}
+    if functions:
+        parts.append(f"reads and module calls NOT WATCHED (compiled {' and '.join(sorted(functions))})")
     if watched.accepted:
         parts.append(f"accepted {len(watched.accepted)}")
     saves = [save for process in watched.recording.trained for save in process.checkpoints["saves"] if save["path"]]

@@ -13,7 +13,7 @@ from .places import where
 from .readings import norms, quietly
 from .watcher import Watcher
 
-_READS = ("item", "tolist", "cpu", "numpy", "__float__", "__int__", "__bool__", "__index__")
+_READS = ("item", "tolist", "cpu", "numpy", "__float__", "__int__", "__bool__")
 _compiles = torch.compiler.is_compiling
 
 
@@ -27,6 +27,10 @@ class Patches:
 
     def install(self) -> None:
         """Wrap what is called between steps, and hook the steps."""
+        _run_as_it_is(self._before)
+        _run_as_it_is(self._after)
+        _run_as_it_is(self._event, True)
+        _run_as_it_is(self._aside, True)
         watcher = self.watcher
         optim, clips, scaler = torch.optim, torch.nn.utils.clip_grad, torch.amp.grad_scaler.GradScaler
         self._wrap(torch.autograd, "backward", self._backward)
@@ -75,6 +79,7 @@ class Patches:
         original = getattr(owner, name)
         wrapped = make(original)
         functools.update_wrapper(wrapped, original)
+        _run_as_it_is(wrapped)
         self._put(owner, name, wrapped)
         return wrapped
 
@@ -154,6 +159,10 @@ class Patches:
         finally:
             watcher.reading -= 1
 
+    def _aside(self, work: Callable[[], Any]) -> Any:
+        """Run an instrument; no frame below this one is compiled."""
+        return work()
+
     def _backward(self, original: Callable) -> Callable:
         watcher = self.watcher
 
@@ -194,7 +203,7 @@ class Patches:
         return {
             "place": where(), "before": self.watcher.gradients(), "norms": found, "limit": float(limit),
             "norm_type": float(norm_type) if original.__name__ == "clip_grad_norm_" else "value",
-            "ids": [id(tensor) for tensor in tensors], "scale": self.watcher.scale,
+            "ids": [self.watcher.program.parameter(tensor).index for tensor in tensors], "scale": self.watcher.scale,
         }  # fmt: skip
 
     def _zero_grad(self, original: Callable) -> Callable:
@@ -338,7 +347,7 @@ class Patches:
         watcher = self.watcher
         watcher.reading += 1
         try:
-            return watcher.guarded("step", lambda: watcher.step_begins(optimizer, args, kwargs))
+            return self._aside(lambda: watcher.guarded("step", lambda: watcher.step_begins(optimizer, args, kwargs)))
         finally:
             watcher.reading -= 1
 
@@ -348,6 +357,16 @@ class Patches:
         watcher = self.watcher
         watcher.reading += 1
         try:
-            watcher.guarded("step", lambda: watcher.step_ended(optimizer))
+            self._aside(lambda: watcher.guarded("step", lambda: watcher.step_ended(optimizer)))
         finally:
             watcher.reading -= 1
+
+
+def _run_as_it_is(function: Any, with_all_below: bool = False) -> None:
+    """Keep Dynamo from compiling a frame of ours, which a compiled step calls between two of its graphs.
+
+    Where a compiled function inlines one of ours, it still does: there `is_compiling()` is a constant.
+    """
+    frames = torch._C._dynamo.eval_frame
+    below = frames._FrameAction.SKIP if with_all_below else frames._FrameAction.DEFAULT
+    frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(frames._FrameAction.SKIP, below))

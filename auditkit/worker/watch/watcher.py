@@ -134,10 +134,11 @@ class Watcher:
     def read(self, tensor: Any) -> None:
         """Python reads a tensor's value in an inspected turn.
 
-        On the CPU a tensor does not say whether it would lie on a device: what has a graph does, and so does what is
-        read between forward and step, but for the loading of data.
+        On the CPU a tensor does not say whether it would lie on a device: what has a graph does, and so do the
+        floating-point values read between forward and step, but for the loading of data.
         """
-        if self.inside or not (tensor.requires_grad or self.ran) or called_from(*_LOADING):
+        is_computed = tensor.requires_grad or (self.ran and tensor.is_floating_point())
+        if self.inside or not is_computed or called_from(*_LOADING):
             return
         place = where()
         if place[0]:
@@ -418,7 +419,7 @@ class Watcher:
 
     def _clips(self, turn: dict, known: Any, gradients: list, read: list, begins: int) -> None:
         """What each clip of the turn covered, returned and left, beside what the step uses."""
-        ids = {id(each.ref()): n for n, each in enumerate(known.parameters) if gradients[n] is not None}
+        ids = {each.index: n for n, each in enumerate(known.parameters) if gradients[n] is not None}
         shards = any(_is_shard(each.ref()) for each in known.parameters[:50])
         turn["clips"], covered = [], set()
         for position, event in enumerate(self.events[begins:]):

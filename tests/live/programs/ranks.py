@@ -8,6 +8,8 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 torch.set_num_threads(1)
 
@@ -21,7 +23,9 @@ def train(wrong: str, steps: int, rank: int) -> str:
     digest = hashlib.sha256()
     for _ in range(steps):
         optimizer.zero_grad()
-        loss = F.cross_entropy(model(torch.randn(4, 8)), torch.randint(0, 4, (4,)))
+        # The wrapper synchronizes gradients only if its own forward ran.
+        forward = inner if wrong == "bypass" else model
+        loss = F.cross_entropy(forward(torch.randn(4, 8)), torch.randint(0, 4, (4,)))
         loss.backward()
         if wrong != "clip" or rank == 0:
             nn.utils.clip_grad_norm_(model.parameters(), 0.1)
@@ -32,6 +36,22 @@ def train(wrong: str, steps: int, rank: int) -> str:
     return digest.hexdigest()
 
 
+def train_tensor_parallel(wrong: str) -> None:
+    """A norm over each rank's own heads is replicated: its gradient has to be summed over the ranks."""
+    torch.manual_seed(4)
+    model = nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(8), nn.Linear(16, 4))
+    mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
+    parallelize_module(model, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for _ in range(5):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(torch.randn(4, 8)), torch.randint(0, 4, (4,)))
+        loss.backward()  # of the tensor-parallel model
+        for tensor in model[1].parameters() if wrong != "tp" else ():
+            dist.all_reduce(tensor.grad)
+        optimizer.step()
+
+
 if __name__ == "__main__":
     dist.init_process_group("gloo")
     rank = dist.get_rank()
@@ -39,5 +59,5 @@ if __name__ == "__main__":
     with open(f"{os.environ['HASHES']}/{rank}", "w") as file:
         file.write(found)
     for wrong in sys.argv[1:]:
-        train(wrong, 5, rank)
+        train_tensor_parallel(wrong) if wrong.startswith("tp") else train(wrong, 5, rank)
     dist.destroy_process_group()

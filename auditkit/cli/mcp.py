@@ -1,23 +1,31 @@
 """`auditkit mcp`: the same jobs for agents, as a server of the Model Context Protocol on standard input and output.
 
 Each verb runs one command of auditkit in a process of its own, so that its exit code, its limits and what it refuses
-are the command's. An answer is small; what is large lies in a file whose path it names.
+are the command's. A result is whole, or a page of a list with the offset of the next page. The server ends a command
+when its client cancels the request or disconnects.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import csv
+import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any, Literal
 
 from auditkit.cli.common import run_or_exit
 
 EXAMPLE = "Example: auditkit mcp"
-_LARGEST_BYTES = 20_000
+_GRACE_S = 1.5
+"""What a command may take to remove its copies; a client of the SDK kills a server 4 seconds after it disconnects."""
 _LONGEST_TALK = 2_000
 _INSTRUCTIONS = (
     "auditkit runs probes against the gradient collectors and training steps of a PyTorch checkout. A finding is what "
@@ -62,13 +70,13 @@ def _refuse_unknown_arguments(server: Any) -> None:
 
 
 class _Verbs:
-    """What an agent can ask for; large answers are kept in `folder`, as long as the server runs."""
+    """What an agent can call; the runs of its audits are kept in `folder`, as long as the server runs."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._count = 0
 
-    def audit(
+    async def audit(
         self,
         checkout: str,
         targets: list[str] | None = None,
@@ -79,6 +87,8 @@ class _Verbs:
     ) -> dict[str, Any]:
         """Audit a checkout (DIR or DIR@REV): its findings, the worst first; `whole` is the file of the whole run.
 
+        `next_offset` is where `answers` continues the list of findings, and null where all are there.
+
         targets (module:function) and probes narrow it; tickets is a folder to file what reproduced in; python is the
         interpreter that has the checkout's packages. Runs the checkout's code in a copy. Takes seconds where nothing
         changed, else minutes.
@@ -86,66 +96,81 @@ class _Verbs:
         given = [*_options("--target", targets), *_options("--probe", probes), *_options("--python", [python])]
         filed = _options("--tickets", [tickets]) or ["--no-tickets"]
         words = ["audit", f"--checkout={checkout}", *given, *filed, *(["--fresh"] if fresh else [])]
-        return self._run([*words, "--json", f"--save={self._new_file()}"])
+        ended = await self._run([*words, "--json", f"--save={self._new_file()}"])
+        if isinstance(ended["answer"], dict) and "findings" in ended["answer"]:  # else an error
+            ended["answer"]["next_offset"] = len(ended["answer"]["findings"]) if ended["answer"]["more"] else None
+        return ended
 
-    def answers(self, whole: str, fingerprint: str = "", probe: str = "", target: str = "") -> dict[str, Any]:
-        """The full answers in the file `whole` of an audit, with every measurement, the code and the notes.
+    def answers(
+        self, whole: str, fingerprint: str = "", probe: str = "", target: str = "", offset: int = 0, limit: int = 10
+    ) -> dict[str, Any]:
+        """The full results in the file `whole` of an audit, with every measurement, the code and the notes.
 
-        Name a fingerprint, a probe or a target; at most ten answers come back.
+        The worst come first. Name a fingerprint, a probe or a target to narrow them; `limit` of them come back from
+        `offset` on, and `next_offset` is that of the next page, null on the last one.
         """
         run = json.loads(Path(whole).read_text(encoding="utf-8"))
         named = {"fingerprint": fingerprint, "probe": probe, "target": target}
         wanted = {key: value for key, value in named.items() if value}
         found = [result for result in run["results"] if all(result[key] == wanted[key] for key in wanted)]
-        return self._told(0, {"answers": found[:10], "more": max(0, len(found) - 10)}, "")
+        found.sort(key=lambda result: result["severity"] or "P9")  # the order of an audit's findings
+        return _result(0, _page("answers", found, offset, limit), "")
 
-    def probe(self, name: str = "") -> dict[str, Any]:
+    async def probe(self, name: str = "") -> dict[str, Any]:
         """What a probe asks, what it cannot see, and what mends what it finds; without a name the list of all."""
         if name:
-            return self._run(["probe", "show", "--", name])
-        return self._run(["probe", "list"])
+            return await self._run(["probe", "show", "--", name])
+        return await self._run(["probe", "list"])
 
-    def tickets(self, folder: str = "tickets", text: str = "", finished: bool = False) -> dict[str, Any]:
-        """The tickets of a folder as CSV, open ones unless `finished`; only those with `text`."""
+    async def tickets(
+        self, folder: str = "tickets", text: str = "", finished: bool = False, offset: int = 0, limit: int = 100
+    ) -> dict[str, Any]:
+        """The tickets of a folder, open ones unless `finished`; only those with `text`.
+
+        `limit` of them come back from `offset` on; `next_offset` is that of the next page, null on the last one.
+        """
         more = [*_options("--text", [text]), *(["--all"] if finished else ["--open"])]
-        return self._run(["ticket", "list", f"--tickets={folder}", "--format=csv", f"--columns={_COLUMNS}", *more])
+        words = ["ticket", "list", f"--tickets={folder}", "--format=csv", f"--columns={_COLUMNS}", *more]
+        ended = await self._run(words)
+        rows = list(csv.DictReader(io.StringIO(ended["answer"])))
+        return ended | {"answer": _page("tickets", rows, offset, limit)}
 
-    def ticket(self, ticket_id: str, folder: str = "tickets") -> dict[str, Any]:
+    async def ticket(self, ticket_id: str, folder: str = "tickets") -> dict[str, Any]:
         """One ticket as Markdown: the evidence, the recommended fix, the reviews."""
-        return self._run(["ticket", "show", f"--tickets={folder}", "--raw", "--", ticket_id])
+        return await self._run(["ticket", "show", f"--tickets={folder}", "--raw", "--", ticket_id])
 
-    def verify(self, ticket_id: str, checkout: str = "", folder: str = "tickets", python: str = "") -> dict[str, Any]:
+    async def verify(
+        self, ticket_id: str, checkout: str = "", folder: str = "tickets", python: str = ""
+    ) -> dict[str, Any]:
         """Ask a ticket's probes again, before and after the fix, and write down what came of it in the ticket."""
         more = [*_options("--checkout", [checkout]), *_options("--python", [python])]
-        return self._run(["ticket", "verify", f"--tickets={folder}", *more, "--json", "--", ticket_id])
+        return await self._run(["ticket", "verify", f"--tickets={folder}", *more, "--json", "--", ticket_id])
 
-    def fix(
+    async def fix(
         self, ticket_id: str, checkout: str = "", folder: str = "tickets", mode: Literal["try", "apply"] = "try"
     ) -> dict[str, Any]:
         """Run a ticket's own fix in a copy; `apply` then changes the checkout's files, where it is sufficient."""
         place = [checkout] if checkout else []
         more = ["--apply"] if mode == "apply" else []
-        return self._run(["ticket", "fix", f"--tickets={folder}", *more, "--json", "--", ticket_id, *place])
+        return await self._run(["ticket", "fix", f"--tickets={folder}", *more, "--json", "--", ticket_id, *place])
 
-    def _run(self, words: list[str]) -> dict[str, Any]:
-        """What a command printed; `-P` keeps the modules of the current folder from standing for ours."""
+    async def _run(self, words: list[str]) -> dict[str, Any]:
+        """Run a command and return what it printed; `-P` keeps modules of the current folder from replacing ours."""
         command = [sys.executable, "-P", "-m", "auditkit", *words]
-        environment = {**os.environ, "NO_COLOR": "1"}
-        ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, env=environment, check=False)
-        said, talk = (stream.decode("utf-8", "replace") for stream in (ended.stdout, ended.stderr))
+        pipe, environment = subprocess.PIPE, {**os.environ, "NO_COLOR": "1"}
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=environment, process_group=0
+        )
         try:
-            return self._told(ended.returncode, json.loads(said), talk)
+            streams = await asyncio.to_thread(process.communicate)
+        except asyncio.CancelledError:  # the client has cancelled the request or has disconnected
+            threading.Thread(target=_end, args=(process,)).start()
+            raise
+        printed, talk = (stream.decode("utf-8", "replace") for stream in streams)
+        try:
+            return _result(process.returncode, json.loads(printed), talk)
         except ValueError:
-            return self._told(ended.returncode, said, talk)
-
-    def _told(self, code: int, answer: Any, talk: str) -> dict[str, Any]:
-        text = answer if isinstance(answer, str) else json.dumps(answer)
-        told = {"exit_code": code, "answer": answer, "said": talk[-_LONGEST_TALK:]}
-        if len(text) > _LARGEST_BYTES:
-            file = self._new_file()
-            file.write_text(text, encoding="utf-8")
-            told |= {"answer": text[:_LARGEST_BYTES], "cut_off": True, "whole": str(file)}
-        return told
+            return _result(process.returncode, printed, talk)
 
     def _new_file(self) -> Path:
         self._count += 1
@@ -154,3 +179,23 @@ class _Verbs:
 
 def _options(name: str, values: list[str] | None) -> list[str]:
     return [f"{name}={value}" for value in values or () if value]
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a command and all of its process group, after the time that it takes to clean up."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_GRACE_S)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _page(name: str, rows: list[Any], offset: int, limit: int) -> dict[str, Any]:
+    """The rows from `offset` on, at least one and at most `limit`, and where the next page begins."""
+    offset, end = max(0, offset), max(0, offset) + max(1, limit)
+    return {name: rows[offset:end], "total": len(rows), "next_offset": end if end < len(rows) else None}
+
+
+def _result(code: int, answer: Any, talk: str) -> dict[str, Any]:
+    return {"exit_code": code, "answer": answer, "said": talk[-_LONGEST_TALK:]}

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.util
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +72,7 @@ def test_an_agent_audits_reads_and_finds_the_ticket(tmp_path: Path) -> None:
     (answer,) = answers["answer"]["answers"]
     assert answer["fingerprint"] == finding["fingerprint"]
     assert answer["measurements"]
-    assert "B1-PT-01" in listed["answer"]
+    assert [row["id"] for row in listed["answer"]["tickets"]] == ["B1-PT-01"]
     assert ticket["answer"].startswith("# ")
     assert "Why" in probe["answer"] or "overflow" in probe["answer"]
     assert verified["exit_code"] == 1  # nothing was mended
@@ -76,8 +81,8 @@ def test_an_agent_audits_reads_and_finds_the_ticket(tmp_path: Path) -> None:
 
 @_NEEDS_SDK
 @pytest.mark.process
-def test_what_is_large_is_a_file_and_what_is_wrong_is_said(tmp_path: Path) -> None:
-    _, (wrong, option, whole) = _calls(
+def test_what_is_wrong_is_said(tmp_path: Path) -> None:
+    _, (wrong, option, listed) = _calls(
         tmp_path,
         ("audit", {"checkout": "nowhere"}),
         ("ticket", {"ticket_id": "--help"}),
@@ -86,7 +91,8 @@ def test_what_is_large_is_a_file_and_what_is_wrong_is_said(tmp_path: Path) -> No
     assert (wrong["exit_code"], wrong["answer"]["error"]) == (2, "no such directory: nowhere")
     assert option["exit_code"] == 2  # a ticket that is not there, not the page of options
     assert "Usage" not in str(option["answer"])
-    assert whole["exit_code"] == 0
+    assert listed["exit_code"] == 0
+    assert listed["answer"] == auditkit("probe", "list").stdout  # whole
 
 
 @_NEEDS_SDK
@@ -97,6 +103,90 @@ def test_an_unknown_argument_is_an_error(tmp_path: Path) -> None:
         _calls(tmp_path, ("audit", {"checkout": "nowhere", "probe_ids": [PROBE]}))
     told = "".join(traceback.format_exception(refused.value))
     assert "probe_ids" in told
+
+
+@_NEEDS_SDK
+@pytest.mark.process
+def test_a_list_is_paged_and_a_page_is_never_cut(tmp_path: Path) -> None:
+    """Each result has 30,000 characters; the worst come first, and no page loses or repeats one."""
+    severities = [None, "P3", "P0", "P2", None]
+    results = [
+        {"fingerprint": str(number), "probe": PROBE, "target": TARGET, "severity": severity, "notes": ["x" * 30_000]}
+        for number, severity in enumerate(severities)
+    ]
+    run = tmp_path / "run.json"
+    run.write_text(json.dumps({"results": results}))
+    asked = {"whole": str(run), "limit": 2}
+    _, pages = _calls(tmp_path, *(("answers", asked | {"offset": offset}) for offset in (0, 2, 4)))
+    answers = [page["answer"] for page in pages]
+    assert [answer["next_offset"] for answer in answers] == [2, 4, None]
+    assert [answer["total"] for answer in answers] == [5, 5, 5]
+    assert [one for answer in answers for one in answer["answers"]] == [results[at] for at in (2, 3, 1, 0, 4)]
+
+
+CLIENT = """import asyncio, os, sys
+from mcp import Client, StdioServerParameters
+
+async def audit():
+    arguments = ["-P", "-m", "auditkit", "mcp"]
+    server = StdioServerParameters(command=sys.executable, args=arguments, env=dict(os.environ), cwd=sys.argv[1])
+    async with Client(server) as client:
+        await client.call_tool("audit", {"checkout": ".", "targets": ["stats:grad_norm"], "fresh": True})
+
+asyncio.run(audit())
+"""
+
+
+@_NEEDS_SDK
+@pytest.mark.process
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="the test finds processes in /proc")
+def test_an_audit_ends_when_its_client_is_killed(tmp_path: Path) -> None:
+    """The module that the audit imports sleeps for minutes."""
+    checkout, workers = tmp_path / "checkout", tmp_path / "workers"
+    checkout.mkdir()
+    late = f"import os, time\nwith open({str(workers)!r}, 'a') as file:\n    print(os.getpid(), file=file)\n"
+    (checkout / "stats.py").write_text(f"{late}time.sleep(300)\n{COLLECTOR}")
+    (tmp_path / "client.py").write_text(CLIENT)
+    mark = f"AUDITKIT_TEST_CLIENT={tmp_path}"
+    environment = our_environment() | dict([mark.split("=", 1)])
+    client = subprocess.Popen([sys.executable, tmp_path / "client.py", checkout], env=environment)
+    try:
+        _wait_for(workers.exists, 120)
+        started = [*_marked(mark), *map(int, workers.read_text().split())]
+        assert len(started) >= 4  # the client, the server, the audit and a worker
+        client.kill()
+        client.wait()
+        _wait_for(lambda: not any(map(_lives, started)), 10)
+        assert _marked(mark) == []
+    finally:
+        for pid in [*_marked(mark), *(map(int, workers.read_text().split()) if workers.exists() else [])]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        client.wait()
+
+
+def _marked(mark: str) -> list[int]:
+    """The living processes with `mark` in their environment."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark.encode() in (folder / "environ").read_bytes().split(b"\0"):
+                found.append(int(folder.name))
+    return found
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def _wait_for(condition: Callable[[], bool], limit_s: float) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 @pytest.mark.process

@@ -50,6 +50,7 @@ REPRODUCED: dict[str, set[str]] = {
     "Recipe.train": set(),
     "MeanRecipe.train": {ACCUMULATION},
     "train_on_pixels": set(),
+    "train_taking_labels": set(),
     "OptionalScaler.train_batch": {SCALED_CLIP},
     "train_scaled_by_one": {SCALED_CLIP},
 }

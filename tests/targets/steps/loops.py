@@ -432,6 +432,18 @@ class OptionalScaler:
         self.scaler.update()
 
 
+def train_taking_labels(model, optimizer, loader, num_epochs, accumulation_steps):
+    """Each batch loses its labels, as only a loader's own batches may, and an epoch's last group is dropped."""
+    for _ in range(num_epochs):
+        optimizer.zero_grad()
+        for index, batch in enumerate(loader):
+            labels = batch.pop("labels")
+            (functional.cross_entropy(model(batch.pop("input_ids")), labels) / accumulation_steps).backward()
+            if (index + 1) % accumulation_steps == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+
+
 SCALER = torch.amp.GradScaler("cpu", init_scale=1.0)
 
 

@@ -50,7 +50,8 @@ class Loader:
     """Batches as a loader, an iterator or a list has them; `drawn` counts those that were taken."""
 
     def __init__(self, form: str, batches: List[Batch], width: int = 0) -> None:
-        self.items = [_padded(each, width) for each in batches_as(form, batches)]
+        self._form, self._batches, self._width = form, batches, width
+        self.items = self._fresh()
         self.drawn = 0
         self._rest: Iterator[Any] = iter(self.items)
         self.passes = 0
@@ -68,8 +69,12 @@ class Loader:
         self.passes += 1
         if self.passes > _MOST_PASSES:
             raise EnoughBatches
+        self.items = self._fresh()  # the epoch before may have taken parts out of its batches
         self._rest = iter(self.items)
         return self
+
+    def _fresh(self) -> List[Any]:
+        return [_padded(each, self._width) for each in batches_as(self._form, self._batches)]
 
     def __next__(self) -> Any:
         if not self.passes:  # an iterator that a script made before its loop gives batches for as long as it is asked

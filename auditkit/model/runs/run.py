@@ -228,6 +228,7 @@ class TargetReading(Record, keys="name=target.name **target answer roles found r
     `roles` maps `norm`, `zero`, `nan`, `inf` to the field of the answer that behaves so; `found` says
     that reading the checkout's source found the target. `rung` is how it was loaded: its `package` as it is, its `file`
     without the package, with `placeholders` for what is absent, or `cut_out` of its file; "" where it was not.
+    `plan` is the worker's plan for calling the target; no document has it.
     """
 
     target: Target
@@ -236,6 +237,7 @@ class TargetReading(Record, keys="name=target.name **target answer roles found r
     found: bool = False
     rung: str = ""
     placeholders: tuple[str, ...] = ()
+    plan: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def read(cls, raw: Any, place: str) -> TargetReading:

@@ -221,7 +221,7 @@ def read_target(target: Target, run: TargetRun, found: bool) -> TargetReading:
         setup=plan["feed"]["setup"] or target.setup,
     )
     roles = {role: entry["path"] for role, entry in plan["roles"].items()}
-    return TargetReading(learnt, roles, plan["answer_kind"], found, how.rung, how.placeholders)
+    return TargetReading(learnt, roles, plan["answer_kind"], found, how.rung, how.placeholders, dict(plan))
 
 
 def environment_of_runs(place: Environment, setting: Setting, runs: Sequence[TargetRun]) -> Environment:

@@ -1,0 +1,111 @@
+"""The script of a finding: it runs in plain torch, prints the defect, and is no script where the defect is fixed."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from auditkit.model.runs.run import Environment, ProbeResult, Run, TargetReading
+from auditkit.model.runs.target import Target
+from auditkit.probing.hosts.catalog import load_catalog, select
+from auditkit.probing.hosts.sandbox import Setting
+from auditkit.probing.reproduce import MOST_LINES, NoReproduction, Reproduction, reproduction
+from auditkit.workflows.audit.audit import specimen_dir
+from auditkit.workflows.audit.measurement import Progress, Questions, measure
+
+pytestmark = pytest.mark.process
+PLACE = Environment("", "", False, "", "", "", "")
+MODULE = "gradmon.defective"
+NORM, LAYERS, QUALITY = f"{MODULE}:squared_sum_norm", f"{MODULE}:per_layer_norms", f"{MODULE}:concatenated_quality"
+HEALTH, MONITOR = f"{MODULE}:collect_health_async", f"{MODULE}:IsolationMonitor.check_isolation"
+LAYERS_READ_ONCE = "= torch.stack([p.grad.norm(2) for p in parameters if p.grad is not None]).tolist()"
+# Of each target the probe, what its script prints last, and the change of the source that fixes the defect.
+FINDINGS = {
+    NORM: ("norm_underflows_to_zero", "elements of 1e-30: 0.0", (".grad.float()", ".grad.double()")),
+    LAYERS: (
+        "syncs_grow_with_tensors",
+        "64 tensors: 64 device values read",
+        ("= [p.grad.norm(2).item() for p in parameters if p.grad is not None]", LAYERS_READ_ONCE),
+    ),
+    QUALITY: ("fails_on_noncontiguous_grads", "RuntimeError: view size is not", ("grad.view(-1)", "grad.reshape(-1)")),
+    HEALTH: (
+        "nonfinite_grads_look_healthy",
+        "with nan: {'grad_norm': nan, 'health': 1.0, 'has_exploding': False}",
+        ("(norms < VANISHING_NORM)", "(~(norms >= VANISHING_NORM))"),
+    ),
+    MONITOR: (
+        "norm_overflows_on_finite_grads",
+        "elements of 1e+20: {'isolated': False, 'host_norm': inf, 'seed_norm': 0.0}",
+        ("grad.pow(2)", "grad.double().pow(2)"),
+    ),
+}
+
+
+def setting_of(folder: Path) -> Setting:
+    return Setting(folder, sys.executable, (folder,))
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, tuple[ProbeResult, TargetReading]]:
+    """The result of each target's probe, with the target as the worker called it."""
+    catalog, made = load_catalog(), {}
+    for call, (probe, *_) in FINDINGS.items():
+        finish = f"{MODULE}:materialize_health" if call == HEALTH else None
+        questions = Questions([Target(call, finish=finish)], select(catalog, [probe]), PLACE, attributed=False)
+        run = measure(questions, setting_of(specimen_dir()), Progress())
+        made[call] = run.results[0], run.targets[0]
+    return made
+
+
+@pytest.mark.parametrize("call", FINDINGS)
+def test_a_script_prints_the_defect_and_none_is_kept_for_fixed_code(
+    call: str, found: dict[str, tuple[ProbeResult, TargetReading]], tmp_path: Path
+) -> None:
+    _, printed, (defect, fix) = FINDINGS[call]
+    result, reading = found[call]
+
+    made = reproduction(result, reading, setting_of(specimen_dir()))
+
+    assert isinstance(made, Reproduction), made
+    assert made.output.split("\n")[-1].startswith(printed)
+    lines = made.script.split("\n")
+    assert len(lines) <= MOST_LINES
+    assert max(map(len, lines)) <= 100
+    assert "auditkit" not in made.script
+    assert f"from {MODULE} import " in made.script
+    folder = tmp_path / "fixed"
+    shutil.copytree(specimen_dir(), folder)
+    file = folder / "gradmon" / "defective.py"
+    source = file.read_text()
+    assert defect in source
+    file.write_text(source.replace(defect, fix))
+    again = reproduction(result, reading, setting_of(folder))
+    assert again == NoReproduction(f"The script for {result.probe} ran and did not show the defect.")
+
+
+def test_what_has_no_script_says_why(found: dict[str, tuple[ProbeResult, TargetReading]]) -> None:
+    result, reading = found[NORM]
+    setting = setting_of(specimen_dir())
+    block = replace(reading, target=replace(reading.target, call="train.py:#training_step"))
+
+    assert reproduction(replace(result, device="source"), reading, setting) == NoReproduction(
+        "The source was read and nothing was run."
+    )
+    assert reproduction(result, block, setting) == NoReproduction(
+        "The code is a block of a script, which no import reaches."
+    )
+    unknown = replace(result, probe="norm_depends_on_mesh")
+    assert reproduction(unknown, reading, setting) == NoReproduction(
+        "No script of 12 lines shows what norm_depends_on_mesh measures."
+    )
+
+
+def test_a_run_keeps_no_plan_in_its_document(found: dict[str, tuple[ProbeResult, TargetReading]]) -> None:
+    result, reading = found[NORM]
+
+    assert reading.plan["feed"]["takes"] == "module"
+    assert "plan" not in Run("1", PLACE, (result,), (reading,)).to_json()["targets"][0]

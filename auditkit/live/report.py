@@ -166,7 +166,7 @@ def _tail(watched: Watched) -> Iterator[str]:
     for result in errors[:3]:
         yield f"error: {result.probe}: {shortened(result.message, 200)}"
     findings = watched.findings
-    if findings:
+    if findings and findings[0].severity is not Severity.P4:
         first = findings[0]
         place = f" at {first.location.file}:{first.location.line}" if first.location else ""
         yield f"What to do first: {_REMEDIES[first.probe]}{place}."

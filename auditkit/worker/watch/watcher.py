@@ -137,7 +137,10 @@ class Watcher:
         On the CPU a tensor does not say whether it would lie on a device: what has a graph does, and so do the
         floating-point values read between forward and step, but for the loading of data.
         """
-        is_computed = tensor.requires_grad or (self.ran and tensor.is_floating_point())
+        if torch.cuda.is_available() and torch.cuda.is_initialized():
+            is_computed = tensor.is_cuda
+        else:
+            is_computed = tensor.requires_grad or (self.ran and tensor.is_floating_point())
         if self.inside or not is_computed or called_from(*_LOADING):
             return
         place = where()

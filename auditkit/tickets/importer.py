@@ -17,6 +17,7 @@ from auditkit.model.enums import Severity
 from auditkit.model.text import CODE_SPAN, inert_line
 from auditkit.model.ticket import (
     AGENT_NAMES,
+    FIELDS,
     LINK_KINDS,
     UNDATED,
     UNKNOWN,
@@ -140,7 +141,7 @@ class _Draft:
             self.note.append(text)
         elif kind in ("who", "date", "severity") and not getattr(self, kind):
             setattr(self, kind, text)
-        elif kind != "verdict" and text and name != "field":
+        elif text and name != "field" and text != self.verdict:
             self.note.append(f"{name}: {text}")
 
 
@@ -150,7 +151,8 @@ def import_tickets(paths: Sequence[Path], folder: Path, root: Path | None = None
     `root` is the checkout that the tickets are about. A file that cannot become a ticket has a `problem`, and auditkit
     writes nothing for it.
     """
-    found = [read_file(source, folder, root) for path in paths for source in _files(path)]
+    files = dict.fromkeys(source for path in paths for source in _files(path))
+    found = [read_file(source, folder, root) for source in files]
     sources: dict[str, list[Path]] = {}
     for one in found:
         if one.document:
@@ -305,11 +307,10 @@ class _Reader:
             told = "; ".join(problem.message for problem in error.problems)
             result.problem = f"{result.source}: cannot be written in the new form: {told}"
             return
-        kept = [(one.verdict, one.reviewer, one.role, one.date) for one in document.ticket.reviews]
-        if kept != [(one.verdict, one.reviewer, one.role, one.date) for one in reviews]:
-            result.problem = f"{result.source}: the reviews cannot be written in the new form: a fence may be open"
-            return
-        result.document = document
+        if _form_of(document.ticket) == _form_of(ticket):
+            result.document = document
+        else:
+            result.problem = f"{result.source}: cannot be written in the new form: it would be read as another ticket"
 
     def _rows(self, titles: Sequence[str]) -> dict[str, tuple[int, str]]:
         """Return line and cell of each labelled row in the tables of these sections; the first of a label counts."""
@@ -317,7 +318,7 @@ class _Reader:
         for section in self._named(titles):
             for number in section.lines:
                 cells = self._cells(number)
-                if len(cells) > 1 and plain(cells[0]) not in ("", "field"):
+                if len(cells) > 1 and not any(cells[2:]) and plain(cells[0]) not in ("", "field"):
                     rows.setdefault(plain(cells[0]), (number, cells[1]))
         return rows
 
@@ -337,27 +338,28 @@ class _Reader:
         for label, (number, cell) in rows.items():
             value, name = _value(cell), label
             read: Any = None
+            values: tuple[str, ...] = (value,)
             if label == "ticket id":
                 name, read = "id", known["id"] if _id_in(value) == known["id"] else None
-            elif label == "severity":
-                found = _SEVERITY.match(value.upper())
-                read = Severity(found[0]) if found else None
+            elif label == "severity" and (found := _SEVERITY.match(value.upper())):
+                read, values = Severity(found[0]), (value[: found.end()],)
             elif label == "status":
                 read = read_status(value)
-            elif label == "batch":
-                read = int(value) if re.fullmatch(r"\d{1,4}", value, re.ASCII) else None
-            elif label == "agent":
-                read = AGENT_NAMES.get(agent_code(value), value) if value else None
+                values = (value,) if _letters(value) in STATUSES else ()
+            elif label == "batch" and re.fullmatch(r"\d{1,4}", value, re.ASCII):
+                read = int(value)
+            elif label == "agent" and value:
+                read = AGENT_NAMES.get(agent_code(value), value)
             elif label in ("domain", "labels"):
-                name, values = label, _values(cell)
+                values = _values(cell)
                 read = values if label == "labels" else ", ".join(values)
             elif label == "assignee" or (label in ("created", "updated") and (_DATE.fullmatch(value) or not value)):
                 read = value
             if read is None:
                 continue
             fields[name] = read
-            is_whole = cell.strip("*` ") in ("", value) or label in ("domain", "labels")
-            if is_whole and (name != "updated" or value in ("", _value(rows.get("created", (0, ""))[1]))):
+            is_new = name == "updated" and value not in ("", _value(rows.get("created", (0, ""))[1]))
+            if not is_new and not _without(cell, values).strip("`*_,/ "):
                 self._take(number, name)
         fields.pop("id", None)
         return {name: inert_line(one) if type(one) is str else one for name, one in fields.items()}
@@ -388,10 +390,7 @@ class _Reader:
         is_whole = is_whole and len(good) == len(texts)
         if is_whole and not _LINES.sub("", lines).strip("`,; ") and line_row[0] >= 0:
             self._take(line_row[0], "location")
-        rest = written
-        for path in files:
-            rest = rest.replace(path, "", 1)
-        if len(good) == len(texts) and not rest.strip("`,; ") and file_row[0] >= 0:
+        if len(good) == len(texts) and not _without(written, files).strip("`,; ") and file_row[0] >= 0:
             self._take(file_row[0], "location")
         return {**fields, "location": ", ".join(inert_line(text) for text in good)}
 
@@ -479,9 +478,6 @@ class _Reader:
                 self._drop(number)
             elif self.lines[number].strip():
                 self._take(number, "reviews")
-        is_more = not ROLE_WORDS.issuperset(_words(match[1])) and match[1] not in (drafts[0].who, "")
-        if is_more and drafts[0].who:
-            drafts[0].note.insert(0, match[1])
         reviews = [
             _finished(draft, verdict, extra)
             for draft, (verdict, extra) in zip(drafts, verdicts, strict=True)
@@ -558,7 +554,7 @@ class _ReviewSection:
         rows = [(number, cells) for number in table if (cells := self.reader._cells(number))]
         has_head = len(table) > 1 and not self.reader._cells(table[1]) and bool(rows)
         names = [plain(cell) for cell in rows[0][1]] if rows else []
-        count = len(self.drafts)
+        count, loose = len(self.drafts), len(self.loose)
         pairs = [number for number, cells in rows if plain(cells[0]) == "verdict" and len(cells) == 2 and cells[1]]
         if pairs and (len(names) == 2 and (pairs[0] != rows[0][0] or read_verdict(rows[0][1][1])[0])):
             form = "verdict-in-header" if has_head and pairs[0] == rows[0][0] else "field-value"
@@ -566,7 +562,7 @@ class _ReviewSection:
             draft = _Draft(cells[1], form, pairs[0], self.title)
             for _, cells in rows:
                 if len(cells) > 1 and plain(cells[0]) != "field":
-                    draft.take(plain(cells[0]), cells[1])
+                    draft.take(plain(cells[0]), " | ".join(cells[1:]))
             self.drafts.append(draft)
         elif has_head and "verdict" in names:
             for number, cells in rows[1:]:
@@ -574,13 +570,14 @@ class _ReviewSection:
         else:
             for number, cells in rows:
                 column = next((at for at, cell in enumerate(cells) if read_verdict(cell)[0]), 0)
-                before = ["who"] * column
+                before = ["reviewer"] * column
                 after = ["date" if _DATE.fullmatch(cell) else "note" for cell in cells[column + 1 :]]
                 if column:
-                    known = ["reviewer" if name == "who" else name for name in (*before, "verdict", *after)]
-                    self._read_row(number, known, cells, "stray-row")
+                    self._read_row(number, [*before, "verdict", *after], cells, "stray-row")
+                else:
+                    self.loose.append(("", self.reader.lines[number], len(self.drafts)))
         if len(self.drafts) == count:
-            self.loose += [("", self.reader.lines[number], count) for number in table]
+            self.loose[loose:] = [("", self.reader.lines[number], count) for number in table]
             return
         heads = [number for number in table if not self.reader._cells(number)]
         is_label_row = has_head and (names[0] == "field" or "verdict" in names) and len(self.drafts) > count
@@ -606,8 +603,10 @@ class _ReviewSection:
         label = None if is_hidden else _BOLD_LABEL.match(text)
         name = plain(label[1]) if label else ""
         kind = REVIEW_FIELDS.get(name, "") or ("note" if name.endswith(NOTES) else "")
-        if heading and _role_in(heading[2]):
-            self.title, self.label = heading[2], ""
+        if heading and _role_of(heading[2]):
+            self.title = self.label = heading[2]
+            if not ROLE_WORDS.issuperset(_words(heading[2])):
+                self.loose.append((self.label, text, len(self.drafts)))
         elif heading and REVIEW_FIELDS.get(heading[2].casefold()) == "note":
             self.label = "evaluation"
             self.used.add(number)
@@ -628,7 +627,12 @@ class _ReviewSection:
 
 def _finished(draft: _Draft, verdict: Verdict, extra: str) -> Review:
     severity, date = _SEVERITY.search(draft.severity.upper()), _DATE.search(draft.date)
-    note = "\n".join([extra, *draft.note] if extra else draft.note).strip("\n")
+    # What a field cannot hold goes into the note.
+    known = {draft.date: date, draft.severity: severity}
+    rest = [extra, *(text for text, match in known.items() if text.strip("*` ") != (match[0] if match else ""))]
+    if draft.who and draft.title != draft.who and not ROLE_WORDS.issuperset(_words(draft.title)):
+        rest.append(draft.title)
+    note = "\n".join([*filter(None, rest), *draft.note]).strip("\n")
     if re.match(r"\s*(?:[`~]{3}|[-*+>|#]\s|\|)", note):
         note = f"Evaluation:\n{note}"
     who = re.sub(r"[·()]+", " ", inert_line(draft.who.strip("*` ") or draft.title.strip("*` ")))
@@ -642,11 +646,26 @@ def _finished(draft: _Draft, verdict: Verdict, extra: str) -> Review:
     )
 
 
+def _form_of(ticket: Ticket) -> list[Any]:
+    """Return what must be the same after the new file was read."""
+    reviews = [(one.verdict, one.severity, one.reviewer, one.role, one.date) for one in ticket.reviews]
+    return [reviews, len(ticket.resolutions), *(getattr(ticket, key) for key in FIELDS)]
+
+
 def read_status(text: str) -> Status | None:
     """Return the status that a text means; `wontfix`, `Won't fix` and `wont-fix (by design)` are all `wont-fix`."""
     head = re.split(r"[\s(:;,]", text.strip(), maxsplit=1)[0]
-    letters = (re.sub("[^a-z]", "", part.casefold()) for part in (text, head))
-    return next((STATUSES[part] for part in letters if part in STATUSES), None)
+    return STATUSES.get(_letters(text)) or STATUSES.get(_letters(head))
+
+
+def _letters(text: str) -> str:
+    return re.sub("[^a-z]", "", text.casefold())
+
+
+def _without(text: str, parts: Iterable[str]) -> str:
+    for part in parts:
+        text = text.replace(part, "", 1)
+    return text
 
 
 def read_verdict(text: str) -> tuple[Verdict | None, str]:

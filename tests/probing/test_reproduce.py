@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from auditkit.model.runs.run import Environment, ProbeResult, Run, TargetReading
+from auditkit.model.runs.run import Environment, Finding, ProbeResult, Run, TargetReading
 from auditkit.model.runs.target import Target
 from auditkit.probing.hosts.catalog import load_catalog, select
 from auditkit.probing.hosts.sandbox import Setting
 from auditkit.probing.reproduce import MOST_LINES, NoReproduction, Reproduction, reproduction
 from auditkit.workflows.audit.audit import specimen_dir
 from auditkit.workflows.audit.measurement import Progress, Questions, measure
+from auditkit.workflows.audit.reproductions import with_reproductions
 
 pytestmark = pytest.mark.process
 PLACE = Environment("", "", False, "", "", "", "")
@@ -109,3 +110,22 @@ def test_a_run_keeps_no_plan_in_its_document(found: dict[str, tuple[ProbeResult,
 
     assert reading.plan["feed"]["takes"] == "module"
     assert "plan" not in Run("1", PLACE, (result,), (reading,)).to_json()["targets"][0]
+
+
+def test_a_ticket_gets_the_script_of_its_worst_finding_that_has_one(
+    found: dict[str, tuple[ProbeResult, TargetReading]],
+) -> None:
+    probe = load_catalog()["norm_underflows_to_zero"]
+    result, reading = found[NORM]
+    read = replace(result, device="source", fingerprint="read")
+    findings = [Finding(probe, one, PLACE, "1") for one in (read, result)]
+    run = Run("1", PLACE, (read, result), (reading,))
+
+    with_script = with_reproductions(run, [findings], setting_of(specimen_dir()))
+    without = with_reproductions(run, [findings[:1]], setting_of(specimen_dir()))
+
+    assert list(with_script.scripts) == ["read"]
+    assert with_script.scripts["read"].startswith("```python\nimport torch\n")
+    assert "elements of 1e-30: 0.0\n```" in with_script.scripts["read"]
+    assert with_script.no_script == {}
+    assert (without.scripts, without.no_script) == ({}, {"read": "The source was read and nothing was run."})

@@ -267,7 +267,8 @@ class Run(
     probe over all arms (see docs/design/matrix.md) and `environment` is the first arm's. `candidates` are what reading
     the source found, where the command named no target; `discovery_off` says that auditkit.yaml has `discover: false`.
     `fixes` are those that were run and suffice, `no_fix` says of the fingerprints without one why. `baseline` is what
-    tickets say of its findings, where that was asked.
+    tickets say of its findings, where that was asked. `scripts` are the texts of the section Reproduce by fingerprint,
+    and `no_script` the reasons for none; only tickets have them.
     """
 
     schema_version: ClassVar[int] = 1
@@ -284,6 +285,8 @@ class Run(
     fixes: tuple[Fix, ...] = ()
     no_fix: Mapping[str, str] = field(default_factory=dict)
     baseline: Baseline | None = None
+    scripts: Mapping[str, str] = field(default_factory=dict)
+    no_script: Mapping[str, str] = field(default_factory=dict)
 
     def environment_of(self, result: ProbeResult) -> Environment:
         """Where the figures of `result` were taken: its own arm's environment, where there are several."""

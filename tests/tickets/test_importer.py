@@ -204,6 +204,18 @@ def test_every_field_of_a_ticket_is_extracted(tmp_path: Path) -> None:
         ("wont-fix (by design)", Status.WONT_FIX),
         ("CLOSED", Status.CLOSED),
         ("Not a bug", Status.NOT_A_BUG),
+        ("invalid", Status.NOT_A_BUG),
+        ("false positive", Status.NOT_A_BUG),
+        ("reopened", Status.OPEN),
+        ("todo", Status.OPEN),
+        ("fixing", Status.FIX_IN_PROGRESS),
+        ("in review", Status.IN_REVIEW),
+        ("review", Status.IN_REVIEW),
+        ("postponed", Status.DEFERRED),
+        ("done", Status.CLOSED),
+        ("will not fix", Status.WONT_FIX),
+        ("dup", Status.DUPLICATE),
+        ("already_fixed", Status.ALREADY_FIXED),
         ("resolved", Status.FIXED),
     ],
 )
@@ -279,6 +291,12 @@ print(order)
     assert (second.role, second.date) == ("pytorch", "2026-02-06")
     assert second.note.startswith("(Option B)\n\n**PyTorch Evaluation:** The order repeats.")
     assert "```python\nprint(order)\n```" in second.note
+
+
+def test_a_pipe_in_code_does_not_end_a_cell(tmp_path: Path) -> None:
+    table = "| Reviewer | Verdict | Evaluation |\n|---|---|---|\n| drl | OBJECT | `a | b` and c \\| d |\n"
+    (review,) = ticket_of(tmp_path, head() + "\n## Cross-Review\n\n" + table).reviews
+    assert review.note == "`a | b` and c | d"
 
 
 def test_a_section_of_reviews_without_a_known_verdict_stays_text(tmp_path: Path) -> None:

@@ -466,8 +466,20 @@ def _zero_elements(result: ProbeResult, _: TargetReading) -> _Evidence:
     shape = case["shape"].strip("[]")
     extra, sound = f"torch.zeros({shape})", ["torch.ones(4, 3)", "torch.ones(5)", "torch.ones(2, 3)"]
     place = {"first": 0, "between": 1, "last": 3}.get(case["position"])
-    broken = [extra] if place is None else [*sound[:place], extra, *sound[place:]]
+    if place is None:
+        return _Evidence({"ordinary": _SOUND, "only one without elements": f"[{extra}]"}, _is_broken, _COMPARE)
+    broken = [*sound[:place], extra, *sound[place:]]
     return _two_cases("and one without elements", f"[{', '.join(broken)}]", f"[{', '.join(sound)}]", "three")
+
+
+def _is_broken(lines: _Lines) -> bool:
+    """Return whether the second of two cases raised or printed a number that is not finite."""
+    bad = (
+        [number for number in _NUMBER.findall(lines.cases[-1]) if not math.isfinite(float(number))]
+        if lines.cases
+        else []
+    )
+    return len(lines.cases) == 1 if lines.error else len(lines.cases) == 2 and bool(bad)
 
 
 def _empty(result: ProbeResult, _: TargetReading) -> _Evidence:
@@ -489,13 +501,9 @@ def _zero_ratio(result: ProbeResult, _: TargetReading) -> _Evidence:
     case = next(iter(rows))["input"]
     zeros = "[torch.zeros(5, 3), torch.zeros(7), torch.zeros(2, 3, 4)]"
     made = {"one tensor zero": "[torch.zeros(5, 3), torch.ones(7), torch.ones(2, 3, 4)]", "without gradients": "[]"}
-    grads = made.get(case, "[]" if "without" in case else zeros)
-
-    def shows(lines: _Lines) -> bool:
-        bad = [number for number in _NUMBER.findall(lines.cases[-1]) if not math.isfinite(float(number))]
-        return bool(lines.error) or (len(lines.cases) == 2 and bool(bad))
-
-    return _Evidence({"ordinary": _SOUND, case: grads}, shows, _COMPARE, swaps_groups=case.startswith("second"))
+    grads = made.get(case, "[torch.zeros(0)]" if "without elements" in case else "[]" if "without" in case else zeros)
+    swaps = case.startswith("second")
+    return _Evidence({"ordinary": _SOUND, case: grads}, _is_broken, _COMPARE, swaps_groups=swaps)
 
 
 _COUNT = (
@@ -537,7 +545,7 @@ def _peak(*_: object) -> _Evidence:
         "with torch.profiler.profile(profile_memory=True) as profile:",
         "    {call}",
         "live = itertools.accumulate(event.self_cpu_memory_usage for event in profile.events())",
-        'print(name, "the gradients\' bytes at the peak:", max(live) / 4e6)',
+        'print(name, "bytes live between operators for each byte of gradients:", max(live) / 4e6)',
     )
 
     def shows(printed: _Lines) -> bool:

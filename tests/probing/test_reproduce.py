@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from auditkit.model.enums import Outcome
+from auditkit.model.runs.measurement import Measurement
 from auditkit.model.runs.run import Environment, Finding, ProbeResult, Run, TargetReading
 from auditkit.model.runs.target import Target
 from auditkit.probing.hosts.catalog import load_catalog, select
@@ -129,3 +131,21 @@ def test_a_ticket_gets_the_script_of_its_worst_finding_that_has_one(
     assert "elements of 1e-30: 0.0\n```" in with_script.scripts["read"]
     assert with_script.no_script == {}
     assert (without.scripts, without.no_script) == ({}, {"read": "The source was read and nothing was run."})
+
+
+def test_a_lone_gradient_without_elements_is_broken_only_if_the_call_fails(tmp_path: Path) -> None:
+    feed = {"takes": "parameters", "container": "list", "slots": ["parameters"], "setup": None, "setup_slots": []}
+    case = {"position": "alone", "shape": "[0]"}
+    measured = (Measurement("sound", False, "truth", case),)
+    result = ProbeResult("fails_on_zero_element_grads", 1, QUALITY, Outcome.REPRODUCED, "", "f", measurements=measured)
+    reading = TargetReading(Target(QUALITY), rung="package", plan={"feed": feed})
+    folder = tmp_path / "fixed"
+    shutil.copytree(specimen_dir(), folder)
+    file = folder / "gradmon" / "defective.py"
+    file.write_text(file.read_text().replace("zeros / flat.numel()", "zeros / max(flat.numel(), 1)"))
+
+    made = reproduction(result, reading, setting_of(specimen_dir()))
+
+    assert isinstance(made, Reproduction), made
+    assert made.output.endswith("\nZeroDivisionError: float division by zero")
+    assert isinstance(reproduction(result, reading, setting_of(folder)), NoReproduction)

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from auditkit.errors import BadInputError
+from auditkit.processes import start_or_retry
 
 # Of git's variables those that say where the user's own configuration lies; inside a hook the rest leads elsewhere.
 _KEPT_VARIABLES = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_CEILING_DIRECTORIES")
@@ -101,15 +102,17 @@ def fetch_with_git(directory: Path, *arguments: str) -> subprocess.CompletedProc
     Nothing is checked out by it; `directory` holds no repository but one that this function made.
     """
     settings = {key: value for key, value in _SETTINGS.items() if key != "credential.helper"}
-    return subprocess.run(
-        ["git", "--no-pager", *arguments],
-        cwd=directory,
-        env=_environment(settings) | {"GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        encoding="utf-8",
-        errors="surrogateescape",
-        check=False,
+    return start_or_retry(
+        lambda: subprocess.run(
+            ["git", "--no-pager", *arguments],
+            cwd=directory,
+            env=_environment(settings) | {"GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="surrogateescape",
+            check=False,
+        )
     )
 
 
@@ -120,14 +123,16 @@ def start_git(
     leading = list(itertools.takewhile(lambda word: word.startswith("-"), arguments))
     command, *rest = arguments[len(leading) :]
     settings = dict(_SETTINGS) if command in _WITHOUT_FILES else _SETTINGS | _no_filters(directory, leading)
-    process = subprocess.Popen(
-        ["git", "--no-pager", *leading, command, *_OPTIONS.get(command, ()), *rest],
-        cwd=directory,
-        env=_environment(settings),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=stderr,
-        process_group=process_group,
+    process = start_or_retry(
+        lambda: subprocess.Popen(
+            ["git", "--no-pager", *leading, command, *_OPTIONS.get(command, ()), *rest],
+            cwd=directory,
+            env=_environment(settings),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            process_group=process_group,
+        )
     )
     with contextlib.suppress(AttributeError, ProcessLookupError):  # there is none but on Linux, or it has ended
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (_LARGEST_FILE_BYTES, _LARGEST_FILE_BYTES))

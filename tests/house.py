@@ -30,14 +30,15 @@ HOUSE = {
     "__main__": Room(words("cli")),
     "errors": Room(words("")),
     "assets": Room(words("errors")),
-    "git_process": Room(words("errors")),
+    "processes": Room(words("errors")),
+    "git_process": Room(words("errors processes")),
     "files": Room(words("errors")),
     "sandbox": Room(words("errors assets"), in_functions=words("yaml")),
     "model": Room(words("model"), words("msgspec")),
     "tickets": Room(words("tickets model errors files git_process probing"), words("msgspec yaml filelock")),
     "rules": Room(words("rules model")),
     "store": Room(words("store model rules errors git_process files"), words("yaml")),
-    "probing": Room(words("probing model errors assets git_process files"), words("platformdirs")),
+    "probing": Room(words("probing model errors assets git_process files processes"), words("platformdirs")),
     "live": Room(words("live model rules errors files git_process exporters version")),
     "worker": Room(words(""), words("torch"), words("torch triton")),
     "collectors": Room(words("collectors"), words("torch numpy"), words("triton scipy"), optional=words("triton")),
@@ -55,6 +56,9 @@ HOUSE = {
     ),
     # The words of the model (severities, ids, inert text) belong to the commands' own vocabulary.
     "cli": Room(
-        words("cli"), words("typer"), words("rich mcp"), words("workflows live store errors model version sandbox")
+        words("cli"),
+        words("typer"),
+        words("rich mcp"),
+        words("workflows live store errors model version sandbox processes"),
     ),
 }

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from auditkit.probing.checkouts import scratch
+from auditkit.processes import start_or_retry
 
 FLAGS = ("-I", "-B", "-u", "-X", "faulthandler")
 ENTRY = Path(__file__).parents[1] / "worker" / "entry.py"
@@ -146,15 +147,17 @@ class ForkServer:
         with theirs, contextlib.ExitStack() as if_it_fails:
             if_it_fails.enter_context(ours)
             command = [self.interpreter, *FLAGS, str(ENTRY), "--forks", str(theirs.fileno())]
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                cwd="/",
-                env=environment,
-                start_new_session=True,
-                pass_fds=(theirs.fileno(),),
+            self._process = start_or_retry(
+                lambda: subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    cwd="/",
+                    env=environment,
+                    start_new_session=True,
+                    pass_fds=(theirs.fileno(),),
+                )
             )
             if_it_fails.pop_all()
         return ours

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from auditkit.errors import NothingMeasuredError
 from auditkit.model.enums import DeviceChoice
 from auditkit.model.runs.probe import Policy
 from auditkit.model.runs.target import split_call
@@ -22,6 +23,7 @@ from auditkit.probing.hosts.fork_servers import ENTRY, FLAGS, START_LIMIT_S, Pro
 from auditkit.probing.hosts.kept_workers import GRACE_S, KeptWorkers, StartedWorker
 from auditkit.probing.hosts.protocol import Message, Request, checked
 from auditkit.probing.worker.process.jsonlines import MOST_OUTPUT_BYTES, Reader
+from auditkit.processes import start_or_retry
 
 DEFAULT_TIME_LIMIT_S = 120.0
 
@@ -139,17 +141,19 @@ class Worker:
                 self.request["jobs"], results_write, self.setting.cancelled
             )
             if process is None:
-                process = subprocess.Popen(
-                    [interpreter, *FLAGS, str(ENTRY), str(results_write)],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    cwd="/",
-                    env=environment,
-                    start_new_session=True,
-                    pass_fds=(results_write,),
+                process = start_or_retry(
+                    lambda: subprocess.Popen(
+                        [interpreter, *FLAGS, str(ENTRY), str(results_write)],
+                        stdin=subprocess.PIPE,
+                        stdout=subprocess.PIPE,
+                        stderr=subprocess.STDOUT,
+                        cwd="/",
+                        env=environment,
+                        start_new_session=True,
+                        pass_fds=(results_write,),
+                    )
                 )
-        except OSError:
+        except (OSError, NothingMeasuredError):
             os.close(results_read)
             raise
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -20,6 +21,7 @@ from auditkit.probing.hosts.cache import Entry
 from auditkit.probing.hosts.sandbox import Setting, Worker, WorkerEnd, worker_environment
 from auditkit.probing.worker.process.families import signal_name
 from auditkit.probing.worker.process.jsonlines import new_token
+from auditkit.processes import shortage
 
 _NOT_FED = (Reason.CANNOT_FEED, Reason.CANNOT_READ)
 # Who ends without a word of ours may have said something itself.
@@ -312,6 +314,8 @@ class Session:
     def _not_loaded(self, end: WorkerEnd) -> Failure:
         """A worker that stopped before its time, and why."""
         found = self._cut_short(end)
+        if not end.begun and end.returncode == os.EX_TEMPFAIL:
+            raise shortage(errno.EAGAIN)
         if not end.begun:
             text = f"{self._setting.interpreter} is no Python that can run the worker: {found.message}"
             return Failure(Reason.NO_INTERPRETER, text, _last_output(end))

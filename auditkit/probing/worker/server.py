@@ -210,7 +210,12 @@ def _run_jobs(results: Writer, request: Dict[str, Any], run: Callable[..., None]
             continue
         if compiles(job):
             preload_compiler()
-        child = Child(functools.partial(run, job, request), results)
+        try:
+            child = Child(functools.partial(run, job, request), results)
+        except OSError as error:
+            message = "the machine cannot start another process: {}".format(error.strerror)
+            results.send({"type": "end", "status": "error", "reason": "no_memory", "message": message})
+            continue
         found = child.supervise(float(request["time_limit_s"]))
         if loading.import_dear(child.imported) | cut_out.parse(child.parsed):
             _leave_to_children()

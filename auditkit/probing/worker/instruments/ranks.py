@@ -88,7 +88,7 @@ class _Rank:
         self._reader = Reader(token := new_token())
         sys.stdout.flush()
         sys.stderr.flush()
-        self.pid = os.fork()
+        self.pid = families.fork()
         if self.pid == 0:
             for rank in elder:
                 os.close(rank.results_fd)

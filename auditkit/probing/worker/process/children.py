@@ -31,7 +31,7 @@ class Child:
         self._elder = families.children()
         sys.stdout.flush()
         sys.stderr.flush()
-        self.pid = os.fork()
+        self.pid = families.fork()
         if self.pid == 0:
             for fd in (results_read, output_read, *results.private_fds):
                 os.close(fd)

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import errno
 import os
 import resource
 import signal
@@ -11,6 +12,18 @@ from typing import Collection, List, NoReturn
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _PATIENCE_S = 5.0
+
+
+def fork() -> int:
+    """Fork this process, trying three times. Raises OSError if processes or memory have run out."""
+    for pause_s in (0.2, 1.0):
+        try:
+            return os.fork()
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.ENOMEM):
+                raise
+        time.sleep(pause_s)
+    return os.fork()
 
 
 def die_with_parent() -> None:
@@ -72,7 +85,10 @@ def guard(*descriptors: int) -> None:
     adopt_orphans()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    child = os.fork()
+    try:
+        child = fork()
+    except OSError:
+        os._exit(os.EX_TEMPFAIL)  # the host names the shortage: nothing of the target has run
     if child == 0:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         die_with_parent()

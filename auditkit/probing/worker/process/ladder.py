@@ -91,7 +91,11 @@ class _Attempt:
         self._read, self._write = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
-        self._pid = os.fork()
+        try:
+            self._pid = families.fork()
+        except OSError as error:
+            text = "the machine cannot start another process: {}".format(error.strerror)
+            raise LoadError("no_memory", text, is_final=True) from None
         self.is_child = self._pid == 0
         os.close(self._read if self.is_child else self._write)
 

@@ -197,6 +197,42 @@ def test_a_raise_stays_and_what_skips_a_turn_of_the_training_loop_does_not() -> 
     assert as_text(skipping).endswith("else False\n    return recorded_isnan_")
 
 
+@pytest.mark.parametrize(
+    ("test", "kept"),
+    [
+        ("p.grad is not None and torch.isnan(p.grad).any()", "p.grad is not None and torch.isnan(p.grad).any()"),
+        ("p.grad is None or torch.isnan(p.grad).any()", "p.grad is None or torch.isnan(p.grad).any()"),
+        ("args.debug and p.requires_grad and p.grad.isnan().any()", "p.requires_grad and p.grad.isnan().any()"),
+        ("torch.isnan(args.loss) or torch.isnan(p.grad).any()", "torch.isnan(p.grad).any()"),
+    ],
+)
+def test_a_check_keeps_its_guard_and_not_when_to_check(test: str, kept: str) -> None:
+    block = the_block(f"for p in model.parameters():\n    if {test}:\n        print('nan')")
+    assert f"append(True if {kept} else False)" in as_text(block)
+    assert [item.arg for item in block.parameters] == ["model"]
+
+
+def test_a_check_of_one_parameter_keeps_its_guard() -> None:
+    test = "model.weight.grad is not None and torch.isnan(next(model.parameters()).grad).any()"
+    assert f"True if {test} else" not in as_text(the_block(f"if {test}:\n    print('nan')"))
+    test = "next(model.parameters()).grad is not None and torch.isnan(next(model.parameters()).grad).any()"
+    assert f"True if {test} else" in as_text(the_block(f"if {test}:\n    print('nan')"))
+
+
+def test_a_check_keeps_the_guard_of_a_name_that_the_loop_sets() -> None:
+    """Skip a missing gradient under whichever name the loop reads it."""
+    block = the_block(
+        """
+        for p in model.parameters():
+            g = p.grad
+            if g is not None:
+                if torch.isnan(g).any():
+                    print("nan")
+        """
+    )
+    assert "if g is not None:" in as_text(block)
+
+
 def test_a_check_and_the_clip_behind_it_are_two_blocks() -> None:
     found = blocks(
         """

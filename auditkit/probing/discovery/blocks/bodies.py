@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from auditkit.probing.discovery.blocks.marks import ScopeMarks, own_nodes, suites_of
 from auditkit.probing.discovery.blocks.runs import Run, is_start
@@ -149,8 +149,11 @@ class Body:
 
     def _asks_of_an_item(self, choice: ast.If) -> bool:
         """`if p.grad is not None:` is about what a loop goes through; `if step % 100 == 0:` is about when to tell."""
-        loops = [node for node in own_nodes(self._run.statements) if isinstance(node, ast.For)]
-        return bool(choice.orelse) or bool(names_of(choice.test).loads & names_of(node.target for node in loops).stores)
+        return bool(choice.orelse) or self._reads_own(choice.test)
+
+    def _reads_own(self, test: ast.expr) -> bool:
+        """Whether a condition reads what the run sets: the variable of its loop, `grad` after `grad = p.grad`."""
+        return not names_of(test).loads.isdisjoint(names_of(self._run.statements).stores)
 
     def _needed_of(self, suite: Sequence[ast.stmt], needed: set[str]) -> list[ast.stmt]:
         """The statements of a loop that its records need, or that skip one of its turns."""
@@ -184,11 +187,16 @@ class Body:
         return [self._set(self._note(self._name_of(kernel, each), in_loop), each, kernel, in_loop) for each in told]
 
     def _about_statistics(self, test: ast.expr) -> ast.expr:
-        """`args.debug and isnan(norm)` without what is asked of other things."""
+        """Return `p.grad is not None and isnan(p.grad).any()` whole, `args.debug and isnan(norm)` without the flag."""
         if not isinstance(test, ast.BoolOp):
             return test
-        asked = [each for each in test.values if self._scope.is_statistic(each)]
-        return ast.BoolOp(test.op, asked) if len(asked) > 1 else next(iter(asked), test)
+        checked = _read_attributes(each for each in test.values if self._scope.is_statistic(each))
+        kept = [
+            each
+            for each in test.values
+            if self._scope.is_statistic(each) or self._reads_own(each) or _read_attributes([each]) & checked
+        ]
+        return ast.BoolOp(test.op, kept) if len(kept) > 1 else next(iter(kept), test)
 
     def _note(self, name: str, in_loop: bool) -> str:
         noted = f"{RECORDED}{name}{'s_' if in_loop else '_'}"
@@ -230,6 +238,13 @@ def returning(answer: ast.expr, there: ast.stmt) -> list[ast.stmt]:
         return [_at(there, f"return {ast.unparse(answer)}", at_end=True)]
     name = f"{RECORDED}{_last_name(answer).strip('_')}_"
     return [_at(there, f"{name} = {ast.unparse(answer)}"), _at(there, f"return {name}", at_end=True)]
+
+
+def _read_attributes(expressions: Iterable[ast.expr]) -> frozenset[str]:
+    """The attributes that expressions read, and not the functions that they call: `head.weight.grad`."""
+    nodes = [node for each in expressions for node in ast.walk(each)]
+    called = {node.func for node in nodes if isinstance(node, ast.Call)}
+    return frozenset(ast.unparse(node) for node in nodes if isinstance(node, ast.Attribute) and node not in called)
 
 
 def _plain(name: str) -> str:

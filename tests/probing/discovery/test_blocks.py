@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from auditkit.model.enums import Contract, Takes
 from auditkit.probing.discovery.blocks.blocks import Block, blocks_of
@@ -210,6 +212,41 @@ def test_a_check_keeps_its_guard_and_not_when_to_check(test: str, kept: str) -> 
     block = the_block(f"for p in model.parameters():\n    if {test}:\n        print('nan')")
     assert f"append(True if {kept} else False)" in as_text(block)
     assert [item.arg for item in block.parameters] == ["model"]
+
+
+FLAG = """\
+bad = {start}
+{between}for p in model.parameters():
+    if torch.isnan(p.grad).any():
+        bad = {start} | True
+if bad:
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize("between", ["", "model(args.batch).backward()\n"])
+def test_a_flag_that_a_loop_sets_under_a_condition_keeps_its_start(between: str) -> None:
+    """Run the block on finite gradients, of which no statement sets the flag."""
+    block = the_block(FLAG.format(start="False", between=between))
+    assert [item.arg for item in block.parameters] == ["model"]
+    names: dict[str, Any] = {"torch": torch}
+    exec(as_text(block), names)
+    model = torch.nn.Linear(2, 1)
+    model(torch.ones(1, 2)).sum().backward()
+    assert names["bad"](model) is False
+    model(torch.full((1, 2), torch.nan)).sum().backward()
+    assert names["bad"](model) is True
+
+
+def test_a_flag_on_the_device_keeps_its_start() -> None:
+    block = the_block(FLAG.format(start="torch.zeros((), dtype=torch.bool)", between=""))
+    assert "bad = torch.zeros((), dtype=torch.bool)" in ast.unparse(block.statements[0])
+    assert block.statements[0].lineno == 3
+
+
+def test_a_name_that_is_set_in_any_case_does_not_bring_an_earlier_value() -> None:
+    block = the_block("norm = None\nnorm = torch.stack([p.grad.norm() for p in model.parameters()]).norm()")
+    assert "None" not in as_text(block)
 
 
 def test_a_check_of_one_parameter_keeps_its_guard() -> None:

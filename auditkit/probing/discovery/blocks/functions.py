@@ -79,7 +79,9 @@ def _function(
     is_given: Callable[[str], bool] = lambda _: False,
 ) -> BlockFunction:
     known = _Known(run, scope, module, functions, is_given)
-    prelude, inputs, names = known.sorted_out(reads_of(body))
+    prelude, inputs, names = known.sorted_out(
+        list(dict.fromkeys([*reads_of(body), *known.starts_of(run.maybe_unset & names_of(body).loads)]))
+    )
     inputs.sort(key=lambda each: not _gives_gradients(each, body))
     first, last = run.statements[0], run.statements[-1]
     node = ast.FunctionDef(
@@ -164,6 +166,10 @@ class _Known:
             elif not hasattr(builtins, name):
                 others.append(name)
         return sorted(prelude, key=lambda each: each.lineno), inputs, tuple(others)
+
+    def starts_of(self, names: frozenset[str]) -> list[str]:
+        """The names that begin as a constant somewhere beside the block: `bad = False` before the backward."""
+        return [name for name in sorted(names) if not self._is_given(name) and self._start(name) is not None]
 
     def _is_imported(self, name: str) -> bool:
         setting = self._top.setters.get(name, ())

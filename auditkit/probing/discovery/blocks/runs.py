@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from auditkit.probing.discovery.blocks.marks import ScopeMarks, own_nodes, own_statements
+from auditkit.probing.discovery.blocks.marks import ScopeMarks, names_of_one, own_nodes, own_statements, suites_of
 from auditkit.probing.discovery.gradient_flow import trains
 from auditkit.probing.patching.local_names import names_of
 from auditkit.probing.source_code.modules import Module, dotted_name, targets_of
@@ -38,6 +39,11 @@ class Run:
     @property
     def loads(self) -> frozenset[str]:
         return names_of(self.statements).loads
+
+    @property
+    def maybe_unset(self) -> frozenset[str]:
+        """The names that it sets only under a condition or in a loop: `bad` of `if isnan(...): bad = True`."""
+        return self.results - _always_set(self.statements)
 
     @property
     def results(self) -> frozenset[str]:
@@ -132,7 +138,11 @@ class Runs:
 
     def _sets_up(self, statement: ast.stmt, run: Run) -> bool:
         value = getattr(statement, "value", None)
-        if not isinstance(value, ast.expr) or not _plain_stores(statement) & run.loads or not self.is_calm(value):
+        if not isinstance(value, ast.expr) or not self.is_calm(value):
+            return False
+        if _plain_stores(statement) & run.maybe_unset:
+            return True
+        if not _plain_stores(statement) & run.loads:
             return False
         words = _SETS_UP.search(ast.unparse(statement))
         return is_start(statement) or bool(self._scope.marks.mark(value)) or words is not None
@@ -163,6 +173,18 @@ class Runs:
         if full.partition(".")[0] in _PLAIN_MODULES:
             return last not in ("load", "compile")
         return last in _PLAIN_CALLS or (isinstance(call.func, ast.Attribute) and bool(self._scope.marks.mark(call)))
+
+
+def _always_set(suite: Sequence[ast.stmt]) -> frozenset[str]:
+    """The names that statements set whichever way their conditions and loops go."""
+    found = frozenset[str]()
+    for statement in suite:
+        suites = suites_of(statement)
+        if not suites or isinstance(statement, ast.With):
+            found |= names_of_one(statement).union(*map(_always_set, suites))
+        elif isinstance(statement, ast.If) and statement.orelse:
+            found |= _always_set(statement.body) & _always_set(statement.orelse)
+    return found
 
 
 def _needed(kernel: ast.stmt, outer: ast.For) -> set[str]:

@@ -97,7 +97,7 @@ def test_an_overflowing_target_is_reproduced() -> None:
         ("crashes_on_large", Reason.CRASH, "the process died of SIGSEGV: a crash in native code"),
         ("hangs_on_large", Reason.TIMEOUT, "no answer within 2 s; the process and all it started were ended"),
         ("stops_itself", Reason.TIMEOUT, "no answer within 2 s; the process and all it started were ended"),
-        ("prints_for_ever", Reason.TIMEOUT, "no answer within 2 s; the process and all it started were ended"),
+        ("prints_for_ever", Reason.PROTOCOL, "it printed more than 10 MB; the process and all it started were ended"),
         ("exits_on_large", Reason.EXIT, "the target ended the process itself with status 0 (sys.exit or os._exit)"),
         ("leaves_by_sys_exit", Reason.EXIT, "the target ended the process itself with status 0 (sys.exit or os._exit)"),
         (

@@ -99,8 +99,7 @@ def forged_lines():
 
 
 def prints_megabytes(gradients):
-    for _ in range(16):
-        os.write(1, b"\xff\x00 not a message" * 4096 + b"\n")
+    os.write(1, b"\xff\x00 not a message" * 4096 + b"\n")
     os.write(1, forged_lines())
     os.write(2, forged_lines())
     return norm_of(gradients)

@@ -35,7 +35,7 @@ MARK = "/.auditkit-sandbox"
 INSTALL = "install bubblewrap (apt install bubblewrap), or: pip install 'auditkit[cage]'"
 OUTPUTS = frozenset((
     "--tickets", "--sarif", "--junit", "--gitlab", "--csv", "--html", "--summary", "--save", "--output", "-o",
-    "--pictures", "--dir",
+    "--pictures", "--dir", "--folder",
 ))  # fmt: skip
 """Options that name a file or folder to write. Every other word that names something that exists is read."""
 

@@ -33,7 +33,6 @@ STRANGE = (
     {"type": "end"},
     {"type": "note", "text": None},
     {"type": "start", "job": ["x"]},
-    {"type": "read", "files": "x", "searched": [], "listed": [], "unknown": ""},
 )
 HONEST = (
     {"type": "measurement", "name": "norm", "value": "inf", "unit": "none", "case": {"dtype": "float32", "count": 5}},

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.process
 
 READS = {
     "ticket log", "ticket list", "ticket show", "ticket search", "ticket board", "ticket next", "ticket stats",
-    "probe list", "probe show", "compare", "bisect", "doctor", "mcp", "sweep plan",
+    "probe list", "probe show", "compare", "bisect", "doctor", "mcp", "run", "sweep plan",
 }  # fmt: skip
 ASK = f"--checkout . --probe {LOOP}"
 WRITES = {

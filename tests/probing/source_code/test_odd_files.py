@@ -45,7 +45,7 @@ def test_a_checkout_of_them_is_audited(tmp_path: Path, make: Callable[[Path], No
         make(tmp_path / name)
     (tmp_path / "norms.py").write_text(COLLECTOR)
     if make is holes:
-        assert "auditkit.yaml has more than 2,000,000 bytes" in audit(tmp_path)
+        assert "auditkit.yaml has more than 1,000,000 bytes" in audit(tmp_path)
         (tmp_path / "auditkit.yaml").unlink()
     told = audit(tmp_path)
     assert "sync_in_loop: 1 line waits for the device inside a loop" in told

@@ -384,7 +384,9 @@ def test_a_reader_that_leaves_changes_no_exit_code(workspace: Path, line: str, c
     )
     os.close(writing)
     assert done.returncode == code
-    assert [text for text in done.stderr.splitlines() if not text.startswith(("error: ", "hint: ", "note: ", "asking "))] == []
+    assert [
+        text for text in done.stderr.splitlines() if not text.startswith(("error: ", "hint: ", "note: ", "asking "))
+    ] == []
 
 
 def with_stdout(stdout: Any, *words: str, **environment: str) -> tuple[int, str]:

@@ -63,7 +63,7 @@ def test_a_probes_help_is_its_own(path: Path) -> None:
 
 def test_the_options_of_the_help_are_those_of_probe_run() -> None:
     run = typer.main.get_command(app).commands["run"]  # type: ignore[attr-defined]
-    known = {word for option in run.params for word in option.opts} | {"-h", "--help"}
+    known = {word for option in run.params for word in option.opts} | {"-h", "--help", "--cage"}
     shown = {**HELP.ANY_PROBE, **HELP.SOURCE_PROBE, **HELP.TARGET_PROBE}
     assert {word.split()[0] for words in shown for word in words.split(", ")} <= known
 

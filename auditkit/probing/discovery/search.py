@@ -27,7 +27,7 @@ TOUCHES_GRADIENTS = re.compile(
     rb"clip_\w*grad|get_total_norm|def materiali[sz]e|inf_or_nan|isfinite|isnan|backprops|register_(?:comm_)?hook\("
 )
 
-_STEPS = tuple(f".{name}" for name in PARTS_OF_TRAINING)
+_STEPS = tuple(f"{mark}{name}" for name in (*PARTS_OF_TRAINING, "main") for mark in ".:")
 _MOST_EXAMPLES = 8
 """Training loops of examples that are candidates: trying one takes a second, and some checkouts have a hundred."""
 

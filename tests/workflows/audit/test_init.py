@@ -31,7 +31,7 @@ def step(parameters, limit):
     torch.nn.utils.clip_grad_norm_(parameters, limit, norm_type=1)
     torch.nn.utils.clip_grad_norm_(parameters, limit, norm_type=3)
 """
-CALLS = ["stats:grad_norm", *["torch.nn.utils:clip_grad_norm_"] * 3]
+CALLS = ["stats:grad_norm", "stats:step", *["torch.nn.utils:clip_grad_norm_"] * 3]
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_the_checkout_as_it_lies(checkout: Path) -> None:
     run = audited(init(str(checkout)).path)
     assert sorted(asked(run)) == CALLS
     assert {reading.target.name for reading in run.targets} == {
-        "grad-norm", "clip-grad-norm", "clip-grad-norm-norm-type", "clip-grad-norm-norm-type-2",
+        "grad-norm", "step", "clip-grad-norm", "clip-grad-norm-norm-type", "clip-grad-norm-norm-type-2",
     }  # fmt: skip
     assert all(bool(one.owner) == one.target.startswith("torch.") for one in run.results if one.severity)
 

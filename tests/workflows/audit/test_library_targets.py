@@ -61,7 +61,7 @@ def test_its_findings_are_torchs_and_get_no_ticket(run: Run) -> None:
 
 
 def test_what_is_excluded_is_not_asked(tmp_path: Path) -> None:
-    with pytest.raises(NothingMeasuredError, match=r"train.py \(excluded, 1 file\)"):
+    with pytest.raises(NothingMeasuredError, match=r"train.py \(excluded, 1 file, 1 collector\)"):
         asked(tmp_path / "checkout", exclude=("train.py",))
 
 

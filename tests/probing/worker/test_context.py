@@ -19,8 +19,8 @@ from auditkit.probing.worker.gradients.sharded import one_process
 from auditkit.probing.worker.instruments import ranks
 
 NAMES = """
-    NotApplicable TargetRaised Unavailable alignment_scores answer answer_bytes answer_with_types answers_in_turn answers_of_two_ranks
-    types_on_simulated_device as_dtypes ask
+    NotApplicable TargetRaised Unavailable alignment_scores answer answer_bytes answer_with_types answers_in_turn
+    answers_of_two_ranks types_on_simulated_device as_dtypes ask
     available_bytes benign changes common_structure compared_roles compilations deals_with_dtensors deals_with_shards
     declares_sized
     definition device device_pairs differences echoes exact_norm factors fullgraph_failure gathered gradients graphs

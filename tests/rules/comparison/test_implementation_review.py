@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from auditkit.model.enums import Outcome, Reason, Severity
-from auditkit.model.revisions.implementation_review import Assessment, Requirement
-from auditkit.model.tickets.claim import ClaimState
+from auditkit.model.revisions.implementation_review import Assessment, ClaimState, Requirement
 from auditkit.probing.hosts.catalog import load_catalog
 from auditkit.rules.comparison.commit_claims import claims_of_commits, sentences
 from auditkit.rules.comparison.implementation_review import assess, review_of

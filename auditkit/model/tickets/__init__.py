@@ -1,0 +1,1 @@
+"""Tickets, their reviews, relations and claims."""

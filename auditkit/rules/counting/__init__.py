@@ -1,0 +1,1 @@
+"""Figures of a folder of tickets and of a page about it."""

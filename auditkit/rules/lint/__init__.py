@@ -1,0 +1,1 @@
+"""Lint: what a folder of tickets must keep to, rule by rule."""

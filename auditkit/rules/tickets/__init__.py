@@ -1,0 +1,1 @@
+"""What follows for one ticket: its lifecycle, consensus, proof and claims."""

@@ -1,0 +1,1 @@
+"""Edits of a ticket: each makes one document from another, and changes no byte beside what it says."""

@@ -1,0 +1,1 @@
+"""A folder of tickets: its files, locks, new tickets and git branches."""

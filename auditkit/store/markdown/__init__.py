@@ -1,0 +1,1 @@
+"""A ticket's file as text: headings, tables, fields and blocks, with their places."""

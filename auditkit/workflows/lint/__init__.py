@@ -1,0 +1,1 @@
+"""Lint of a tickets folder, and what it can mend by itself."""

@@ -1,0 +1,1 @@
+"""What a ticket claims, run before and after its fix."""

@@ -1,0 +1,1 @@
+"""One job each that people have with tickets: new, reviewed, moved, merged, imported."""

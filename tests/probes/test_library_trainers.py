@@ -35,7 +35,6 @@ def test_a_trainer_is_found_where_it_is_or_changes_a_part_of_a_step() -> None:
         ("transformers.trainer:Trainer.train", 15),
         ("accelerate:Accelerator.backward", 21),
         ("lightning.pytorch.trainer.trainer:Trainer.fit", 10),
-        ("lightning/pytorch/trainer/trainer.py:Trainer.fit#training_step", 16),
         ("mine:MeanTrainer.train", 11),
         ("mine:SumTrainer.train", 26),
     }

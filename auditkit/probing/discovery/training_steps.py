@@ -34,11 +34,11 @@ def step_candidates(files: PythonFiles) -> Iterator[Candidate]:
     yield from found.values()
     for module in list(files.modules.values()):
         calls = TrainingCalls(module)
-        driven = [each for each in module.defined() if each.call not in found and _is_driven(each, calls)]
+        driven = [each for each in module.defined() if each.call in found or _is_driven(each, calls)]
         parts = {id(part) for each in driven for part in _parts(each, calls)}
         driven = [each for each in driven if id(each) not in parts]
         whole = {(module.file, each.node.lineno) for each in driven}
-        for function in driven:
+        for function in (each for each in driven if each.call not in found):
             yield _candidate(function, calls, _SCORE - (0 if _is_given_all(function) else 2))
         for loop in blocks_that_train(module):
             names = tuple(item.arg for item in loop.parameters)
